@@ -5,8 +5,11 @@ mod changing;
 mod receive;
 mod view;
 
+use crate::access::Names;
+use crate::appearance::Appearance;
 use crate::chats::Chats;
 use crate::conversation::Said;
+use crate::count::Counter;
 use crate::export_row::ExportRow;
 use crate::frames::Frames;
 use crate::last_model::LastModel;
@@ -75,6 +78,8 @@ pub struct App {
     replies: usize,
     /// The number of tokens in the cache.
     held: usize,
+    counter: Counter,
+    appearance: Appearance,
     /// Errors that the user has not yet dismissed.
     notices: Vec<String>,
     list: List,
@@ -121,6 +126,9 @@ impl App {
     /// If wglm cannot use the device, or the folder of conversations cannot be read.
     pub fn new(creation: &CreationContext<'_>, start: Start, surface: Surface) -> anyhow::Result<Self> {
         look::set(&creation.egui_ctx);
+        let appearance = Appearance::read(&start.restart.data);
+        creation.egui_ctx.set_theme(appearance.theme());
+        Names::install(&creation.egui_ctx, start.restart.status.is_some());
         let window = creation.wgpu_render_state.as_ref().context("eframe opened no wgpu device")?;
         let gpu = device::shared_gpu(window, &surface)?;
         let window = creation.egui_ctx.clone();
@@ -161,6 +169,8 @@ impl App {
             stats: None,
             replies: 0,
             held: 0,
+            counter: Counter::default(),
+            appearance,
             notices,
             list: List::default(),
             view: View::default(),

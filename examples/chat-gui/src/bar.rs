@@ -9,12 +9,13 @@ use wglm::Stats;
 /// The contents of the status line.
 pub struct Bar<'a> {
     pub loaded: Option<&'a Loaded>,
-    /// The number of tokens in the cache.
-    pub held: usize,
+    /// The number of tokens that the conversation takes.
+    pub tokens: usize,
     pub pending: Option<&'a Pending>,
     /// The statistics of the last reply.
     pub stats: Option<&'a Stats>,
-    pub frames: &'a Frames,
+    /// The frames, if their times are to be shown.
+    pub frames: Option<&'a Frames>,
 }
 
 impl Bar<'_> {
@@ -24,21 +25,21 @@ impl Bar<'_> {
             ui.spacing_mut().item_spacing.x = 12.0;
             match self.loaded {
                 Some(loaded) => self.cache(ui, loaded),
-                None => small(ui, "no model"),
+                None => small(ui, "No model loaded"),
             }
             if let Some(prompt) = self.stats.map(|stats| stats.prompt) {
-                small(ui, format!("prompt: {} cached, {} new", prompt.cached, prompt.new));
+                small(ui, format!("Prompt: {} tokens cached, {} computed", prompt.cached, prompt.new));
             }
             if let Some(speed) = self.speed() {
                 small(ui, speed);
             }
-            if self.frames.count() > 0 {
-                let (between, work) = (self.frames.between(), self.frames.work());
-                let text = format!("frames: {:.0} / {:.0} / {:.0} ms", between.p50, between.p95, between.max);
+            if let Some(frames) = self.frames.filter(|frames| frames.count() > 0) {
+                let (between, work) = (frames.between(), frames.work());
+                let text = format!("Frames: {:.0} / {:.0} / {:.0} ms", between.p50, between.p95, between.max);
                 let hint = format!(
-                    "Time between the last {} frames in motion: half of them, 95 of 100, all of them were as fast.\n\
-                     What the window itself worked of that: {:.1} / {:.1} / {:.1} ms",
-                    self.frames.count(),
+                    "Time between the last {} frames of an animation: median / 95th percentile / maximum.\n\
+                     Time that the window itself spent on a frame: {:.1} / {:.1} / {:.1} ms",
+                    frames.count(),
                     work.p50,
                     work.p95,
                     work.max
@@ -50,10 +51,13 @@ impl Bar<'_> {
 
     fn cache(&self, ui: &mut Ui, loaded: &Loaded) {
         small(ui, &loaded.name);
-        let share = self.held as f32 / loaded.context.max(1) as f32;
+        let share = self.tokens as f32 / loaded.context.max(1) as f32;
         ui.add(ProgressBar::new(share).desired_width(70.0).desired_height(8.0));
         ui.spacing_mut().interact_size = vec2(0.0, 0.0);
-        small(ui, format!("{} of {} tokens", self.held, loaded.context));
+        let text = RichText::new(format!("{} of {} tokens", self.tokens, loaded.context)).small();
+        let full = self.tokens > loaded.context;
+        let text = if full { text.color(ui.visuals().error_fg_color) } else { text.weak() };
+        ui.label(text).on_hover_text("The context that this conversation takes, with the message that you are writing");
     }
 
     fn speed(&self) -> Option<String> {
@@ -64,7 +68,7 @@ impl Bar<'_> {
                     0 => String::new(),
                     right => {
                         let gain = stats.draft_gain().map_or(String::new(), |gain| format!(" ({gain:.1}x)"));
-                        format!(", {right} of them guessed{gain}")
+                        format!(", {right} of them predicted{gain}")
                     }
                 };
                 Some(format!("{} tokens, {:.0} tokens/s{guessed}", stats.generated, stats.speed()))

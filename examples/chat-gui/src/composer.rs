@@ -5,7 +5,10 @@ use crate::look;
 use crate::status::Places;
 use eframe::egui::text::{CCursor, CCursorRange};
 use eframe::egui::text_edit::TextEditState;
-use eframe::egui::{Button, Id, Key, KeyboardShortcut, Modifiers, ProgressBar, Response, TextEdit, Ui, vec2};
+use eframe::egui::{
+    Button, Event, Frame, Id, ImeEvent, Key, KeyboardShortcut, Margin, Modifiers, ProgressBar, Rect, Response,
+    ScrollArea, TextEdit, Ui,
+};
 use wglm::TuneProgress;
 
 /// An action of the user.
@@ -40,6 +43,9 @@ pub enum Can {
     Stop,
 }
 
+/// The size of the button.
+const BUTTON: [f32; 2] = [84.0, 48.0];
+
 /// Shows the field, which holds a new message, or one that is `edited`. Enter sends it, Shift with Enter begins a new
 /// line. In an empty field the arrow up edits the user's last message; Escape leaves that as it is, or stops a reply.
 pub fn show(ui: &mut Ui, text: &mut String, can: Can, edited: Option<Edited>, places: &mut Places) -> Action {
@@ -49,27 +55,21 @@ pub fn show(ui: &mut Ui, text: &mut String, can: Can, edited: Option<Edited>, pl
     // To change a message takes no model.
     let can = if edited == Some(Edited::Other) && can == Can::Nothing { Can::Send } else { can };
     ui.horizontal(|ui| {
-        let size = vec2(84.0, 48.0);
-        let width = (ui.available_width() - size.x - 10.0).min(look::LINE);
-        let edit = TextEdit::multiline(text)
-            .id(Id::unique("message")) // the same with what stands above it and without
-            .desired_rows(2)
-            .desired_width(width)
-            .hint_text("Write a message. Enter sends it, Shift and Enter begin a line.")
-            .return_key(KeyboardShortcut::new(Modifiers::SHIFT, Key::Enter));
-        let edit = ui.add(edit);
-        places.note("input", edit.rect);
-        let pressed = |key| ui.input(|input| input.key_pressed(key) && input.modifiers.is_none());
-        let enter = edit.has_focus() && pressed(Key::Enter);
-        let up = edit.has_focus() && pressed(Key::ArrowUp) && text.is_empty();
-        let escape = (edit.has_focus() || edit.lost_focus()) && pressed(Key::Escape);
+        let width = (ui.available_width() - BUTTON[0] - 10.0).min(look::LINE);
+        let was_empty = text.is_empty();
+        let (edit, rect) = field(ui, text, width);
+        places.note("input", rect);
+        let keys = keys(ui, edit.id);
+        let enter = edit.has_focus() && keys.enter;
+        let up = edit.has_focus() && keys.up && was_empty;
+        let escape = (edit.has_focus() || edit.lost_focus()) && keys.escape;
         begin_at_end(ui, &edit, edited.is_some(), text);
         let button = match can {
-            Can::Stop => ui.add(Button::new("■  Stop").min_size(size)),
+            Can::Stop => ui.add(Button::new("■  Stop").min_size(BUTTON.into())),
             Can::Nothing | Can::Send => {
                 let ready = can == Can::Send && !text.trim().is_empty();
                 let name = if edited == Some(Edited::Other) { "Save" } else { "Send" };
-                ui.add_enabled(ready, Button::new(name).min_size(size))
+                ui.add_enabled(ready, Button::new(name).min_size(BUTTON.into()))
             }
         };
         places.note(if can == Can::Stop { "stop" } else { "send" }, button.rect);
@@ -86,6 +86,68 @@ pub fn show(ui: &mut Ui, text: &mut String, can: Can, edited: Option<Edited>, pl
     });
     ui.add_space(4.0);
     action
+}
+
+/// The field alone. A long text takes at most a third of the window, and scrolls. Returns the place that is in sight, too.
+fn field(ui: &mut Ui, text: &mut String, width: f32) -> (Response, Rect) {
+    let most = ui.ctx().content_rect().height() / 3.0;
+    let id = Id::unique("message"); // the same with what stands above it and without
+    let focused = ui.memory(|memory| memory.has_focus(id));
+    let visuals = ui.visuals();
+    let stroke = if focused { visuals.selection.stroke } else { visuals.widgets.inactive.bg_stroke };
+    let frame = Frame::new().fill(visuals.text_edit_bg_color()).stroke(stroke).corner_radius(4.0).inner_margin(4.0);
+    let shown = frame.show(ui, |ui| {
+        let inside = width - 8.0;
+        ScrollArea::vertical().id_salt("message").max_height(most).max_width(inside).show(ui, |ui| {
+            let edit = TextEdit::multiline(text)
+                .id(id)
+                .frame(Frame::NONE)
+                .margin(Margin::ZERO)
+                .desired_rows(2)
+                .desired_width(inside)
+                .hint_text("Write a message. Enter sends it, Shift+Enter starts a new line.")
+                .return_key(KeyboardShortcut::new(Modifiers::SHIFT, Key::Enter));
+            ui.name_inputs("Message", |ui| ui.add(edit))
+        })
+    });
+    (shown.inner.inner, shown.response.rect)
+}
+
+/// The keys that were pressed since the last frame, each without Shift or any other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Keys {
+    enter: bool,
+    up: bool,
+    escape: bool,
+}
+
+/// The keys that concern the field.
+fn keys(ui: &Ui, field: Id) -> Keys {
+    let id = field.with("composing");
+    let mut composing = ui.data(|data| data.get_temp(id)).unwrap_or(false);
+    let keys = ui.input(|input| pressed(&input.events, &mut composing));
+    ui.data_mut(|data| data.insert_temp(id, composing));
+    keys
+}
+
+/// The keys that were pressed. What else is held down is that at the time of each event: someone who types fast has let go
+/// of Shift before the frame ends. While an input method composes a word, its keys are not the field's.
+fn pressed(events: &[Event], composing: &mut bool) -> Keys {
+    let mut keys = Keys::default();
+    for event in events {
+        match event {
+            Event::Ime(ImeEvent::Preedit { text, .. }) => *composing = !text.is_empty(),
+            Event::Ime(ImeEvent::Commit(_)) => *composing = false,
+            Event::Key { key, pressed: true, modifiers, .. } if modifiers.is_none() && !*composing => match key {
+                Key::Enter => keys.enter = true,
+                Key::ArrowUp => keys.up = true,
+                Key::Escape => keys.escape = true,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    keys
 }
 
 /// Puts the cursor behind the text of a message that is edited from now on.
@@ -113,7 +175,7 @@ fn editing(ui: &mut Ui, edited: Edited, places: &mut Places) -> Option<Action> {
         } else {
             ui.weak("Editing this message. What follows it stays.");
         }
-        let leave = ui.small_button("Leave it as it is");
+        let leave = ui.small_button("Cancel");
         places.note("leave", leave.rect);
         action = leave.clicked().then_some(Action::Leave).or(action);
     });
@@ -123,17 +185,88 @@ fn editing(ui: &mut Ui, edited: Edited, places: &mut Places) -> Option<Action> {
 /// Shows how far tuning is. True if it should stop, which keeps what was found so far.
 pub fn tuning(ui: &mut Ui, progress: Option<&TuneProgress>, places: &mut Places) -> bool {
     let (share, text) = match progress {
-        None => (0.0, "tuning".to_owned()),
+        None => (0.0, "Tuning".to_owned()),
         Some(it) => (it.share(), format!("{} of {} kept, trying {}", it.kept, it.trials, it.doing)),
     };
     ui.add_space(4.0);
     let stop = ui.horizontal(|ui| {
-        let button = vec2(84.0, 48.0);
-        let width = (ui.available_width() - button.x - 10.0).min(look::LINE);
+        let width = (ui.available_width() - BUTTON[0] - 10.0).min(look::LINE);
         ui.add(ProgressBar::new(share).desired_width(width).text(text).animate(true));
-        ui.add(Button::new("■  Stop").min_size(button))
+        ui.add(Button::new("■  Stop").min_size(BUTTON.into()))
     });
     places.note("stop", stop.inner.rect);
     ui.add_space(4.0);
     stop.inner.clicked()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use eframe::egui::{CentralPanel, Context, RawInput, pos2, vec2};
+
+    fn key(key: Key, modifiers: Modifiers) -> Event {
+        Event::Key { key, physical_key: None, pressed: true, repeat: false, modifiers }
+    }
+
+    fn preedit(text: &str) -> Event {
+        Event::Ime(ImeEvent::Preedit { text: text.into(), active_range_chars: None })
+    }
+
+    /// A field that is drawn frame by frame.
+    #[derive(Default)]
+    struct Desk {
+        context: Context,
+        text: String,
+        height: f32,
+    }
+
+    impl Desk {
+        /// Draws a frame in which these events came, after which no key is held down.
+        fn frame(&mut self, events: Vec<Event>) -> Action {
+            let screen_rect = Some(Rect::from_min_size(pos2(0.0, 0.0), vec2(800.0, 600.0)));
+            let input = RawInput { screen_rect, events, focused: true, ..RawInput::default() };
+            let (mut action, mut places) = (Action::Nothing, Places::new(false));
+            let (text, height) = (&mut self.text, &mut self.height);
+            let output = self.context.run_ui(input, |ui| {
+                CentralPanel::default().show(ui, |ui| {
+                    let shown = ui.scope(|ui| show(ui, text, Can::Send, None, &mut places));
+                    (action, *height) = (shown.inner, shown.response.rect.height());
+                });
+            });
+            output.drop_without_applying_deltas();
+            action
+        }
+    }
+
+    #[test]
+    fn shift_and_enter_begin_a_line_however_fast() {
+        let mut desk = Desk::default();
+        desk.frame(vec![]);
+        // All in one frame, at whose end Shift is no longer held.
+        let typed = vec![Event::Text("a".into()), key(Key::Enter, Modifiers::SHIFT), Event::Text("b".into())];
+        assert_eq!(desk.frame(typed), Action::Nothing);
+        assert_eq!(desk.text, "a\nb");
+        assert_eq!(desk.frame(vec![key(Key::Enter, Modifiers::NONE)]), Action::Send);
+    }
+
+    #[test]
+    fn keys_of_an_input_method_send_nothing() {
+        let (enter, mut composing) = (key(Key::Enter, Modifiers::NONE), false);
+        assert_eq!(pressed(&[preedit("ni"), enter.clone()], &mut composing), Keys::default());
+        assert_eq!(pressed(std::slice::from_ref(&enter), &mut composing), Keys::default(), "it still composes");
+        let done = [enter.clone(), Event::Ime(ImeEvent::Commit("你".into()))];
+        assert_eq!(pressed(&done, &mut composing), Keys::default());
+        assert!(pressed(&[enter], &mut composing).enter);
+    }
+
+    #[test]
+    fn a_long_text_takes_a_third_of_the_window() {
+        let mut desk = Desk::default();
+        desk.frame(vec![]);
+        let empty = desk.height;
+        desk.frame(vec![Event::Paste("line\n".repeat(200))]);
+        (0..3).for_each(|_| assert_eq!(desk.frame(vec![]), Action::Nothing));
+        let full = desk.height;
+        assert!(full > empty && full < 600.0 / 3.0 + 40.0, "{empty} grew to {full}");
+    }
 }

@@ -4,6 +4,7 @@
 //! conversation therefore consists of its messages only. Its snapshot saves time when it is opened again; if the
 //! snapshot is missing, damaged or another model's, the messages are computed again.
 
+use crate::count;
 use crate::protocol::{Command, Loaded, Place, Request, Source, WorkerMessage};
 use crate::restart::Restart;
 use crate::tunings::{self, Tunings};
@@ -42,6 +43,10 @@ impl Engine {
             Command::Open(place) => self.open(place),
             Command::Reply(request) => self.reply(*request, cancel),
             Command::Unload => self.unload(),
+            Command::Count(request) => {
+                let tokens = self.chat.as_mut().and_then(|chat| count::tokens(chat, *request));
+                self.window.send(WorkerMessage::Counted(tokens));
+            }
         }
     }
 
@@ -88,7 +93,7 @@ impl Engine {
     fn tune(&mut self, options: &TuneOptions, cancel: &Cancel) {
         let (told, faster) = match self.tuned(options, cancel) {
             Ok(Some(tuning)) => (tunings::told(&tuning), !tuning.choices.is_empty()),
-            Ok(None) => ("There is no model: load one first.".into(), false),
+            Ok(None) => ("No model is loaded. Load one first.".into(), false),
             Err(error) => (format!("Tuning failed: {error}."), false),
         };
         self.window.send(WorkerMessage::Tuned { told, faster });
@@ -123,7 +128,7 @@ impl Engine {
         let Some(chat) = self.chat.as_mut().filter(|_| place.snapshot.exists()) else { return false };
         let restored = chat.session_mut().load_snapshot(&place.snapshot);
         if let Err(error) = &restored {
-            self.window.send(WorkerMessage::Notice(format!("{error}. The conversation will be read anew.")));
+            self.window.send(WorkerMessage::Notice(format!("{error}. The model will read the conversation again.")));
         }
         restored.is_ok()
     }
@@ -135,7 +140,8 @@ impl Engine {
             return;
         }
         if let Err(error) = chat.session_mut().save_snapshot(&place.snapshot) {
-            self.window.send(WorkerMessage::Notice(format!("The conversation's cache was not saved: {error}.")));
+            self.window
+                .send(WorkerMessage::Notice(format!("The cache of the conversation could not be saved: {error}.")));
         }
     }
 
@@ -166,7 +172,7 @@ impl Engine {
         }
         let started = self.restart.run((source, *context), conversation);
         started.unwrap_or_else(|error| {
-            self.window.send(WorkerMessage::Notice(format!("The program cannot start itself again: {error}.")));
+            self.window.send(WorkerMessage::Notice(format!("The program could not restart itself: {error}.")));
             false
         })
     }

@@ -101,7 +101,7 @@ impl Fetch {
 
     /// How it ended, if it has.
     pub fn end(&self) -> Option<End> {
-        let died = || How::Failed("The download's thread died.".into());
+        let died = || How::Failed("The download stopped: its thread ended unexpectedly.".into());
         self.task.result().map(|end| end.unwrap_or_else(|| End { here: 0, how: died() }))
     }
 }

@@ -17,7 +17,7 @@ pub fn show(ui: &mut Ui, fetch: &Fetch, places: &mut Places) -> Option<Action> {
         let mut action = None;
         ui.horizontal_wrapped(|ui| {
             if fetch.is_ending() {
-                ui.weak("ending …");
+                ui.weak("Stopping …");
                 return;
             }
             for (name, does) in [("Pause", Action::Pause), ("Cancel", Action::Cancel)] {
@@ -27,7 +27,7 @@ pub fn show(ui: &mut Ui, fetch: &Fetch, places: &mut Places) -> Option<Action> {
                     action = Some(does);
                 }
             }
-            ui.label(RichText::new("Pause keeps what has come, Cancel deletes it.").small().weak());
+            ui.label(RichText::new("Pause keeps what was downloaded. Cancel deletes it.").small().weak());
         });
         action
     })
@@ -35,15 +35,15 @@ pub fn show(ui: &mut Ui, fetch: &Fetch, places: &mut Places) -> Option<Action> {
 
 /// How far it is, in words.
 fn words(known: &Known) -> String {
-    let Some(progress) = &known.progress else { return "connecting".into() };
+    let Some(progress) = &known.progress else { return "Connecting".into() };
     let of = format!("{} of {}", look::bytes(progress.done), look::bytes(progress.total));
     if let Some(trouble) = &progress.trouble {
-        return format!("{of}  ·  {trouble}; trying again");
+        return format!("{of}  ·  {trouble}; retrying");
     }
     if progress.stage == PullStage::Checking {
-        return format!("checking what is here: {of}");
+        return format!("Checking the files here: {of}");
     }
-    let speed = known.rate.speed().map(|speed| format!("  ·  {} a second", look::bytes(speed as u64)));
+    let speed = known.rate.speed().map(|speed| format!("  ·  {}/s", look::bytes(speed as u64)));
     let left = known.rate.left(progress.total.saturating_sub(progress.done));
     let left = left.map(|time| format!("  ·  {} left", rate::words(time)));
     format!("{of}{}{}", speed.unwrap_or_default(), left.unwrap_or_default())

@@ -42,7 +42,7 @@ impl FileRow {
     pub fn show(&mut self, ui: &mut Ui, context: Option<usize>, can_open: bool, places: &mut Places) -> Option<Source> {
         self.receive(ui.ctx(), context);
         let opened = row::frame(ui, |ui| {
-            ui.strong("A GGUF file");
+            ui.strong("Another GGUF file");
             let opened = ui.horizontal(|ui| self.path(ui, can_open, places)).inner;
             if let Some((bytes, judged)) = &self.judged {
                 verdict::show(ui, *bytes, judged, None);
@@ -55,10 +55,11 @@ impl FileRow {
     /// The field and its buttons. True if the user opens the file.
     fn path(&mut self, ui: &mut Ui, can_open: bool, places: &mut Places) -> bool {
         let width = ui.available_width() - 200.0;
-        let edit = ui.add(TextEdit::singleline(&mut self.path).desired_width(width).hint_text("its path"));
+        let edit = TextEdit::singleline(&mut self.path).desired_width(width).hint_text("Path of a GGUF file");
+        let edit = ui.name_inputs("Path of a GGUF file", |ui| ui.add(edit));
         places.note("path", edit.rect);
         let enter = edit.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
-        if ui.button("Browse …").clicked() && self.dialogue.is_none() {
+        if ui.button("Choose …").clicked() && self.dialogue.is_none() {
             let dialogue = || rfd::FileDialog::new().add_filter("GGUF", &["gguf"]).pick_file();
             self.dialogue = Some(Task::start(ui.ctx(), move |_| dialogue()));
         }

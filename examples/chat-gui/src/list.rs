@@ -164,7 +164,7 @@ impl List {
         let confirming = self.deleting.as_ref() == Some(id);
         let mut action = None;
         ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
-            let delete = ui.small_button(if confirming { "Really delete" } else { "Delete" });
+            let delete = ui.small_button(if confirming { "Delete for good" } else { "Delete" });
             places.note(if confirming { "really delete" } else { "delete" }, delete.rect);
             if delete.clicked() {
                 self.deleting = (!confirming).then(|| id.clone());
@@ -192,7 +192,8 @@ impl List {
 
     fn rename(&mut self, ui: &mut Ui, place: usize) -> Option<Action> {
         let (_, name) = self.renaming.as_mut()?;
-        let edit = ui.add(TextEdit::singleline(name).desired_width(f32::INFINITY));
+        let edit = TextEdit::singleline(name).desired_width(f32::INFINITY);
+        let edit = ui.name_inputs("Name of the conversation", |ui| ui.add(edit));
         if !edit.lost_focus() {
             edit.request_focus();
             return None;

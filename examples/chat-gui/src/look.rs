@@ -1,6 +1,8 @@
 //! Sizes, spaces and colours.
 
-use eframe::egui::{Color32, Context, FontId, Margin, TextStyle, Ui, vec2};
+use std::collections::BTreeSet;
+
+use eframe::egui::{Color32, Context, FontDefinitions, FontFamily, FontId, Margin, TextStyle, Ui, vec2};
 
 /// The space around the conversation and its parts.
 pub const MARGIN: Margin = Margin::same(10);
@@ -9,8 +11,13 @@ pub const NARROW: f32 = 680.0;
 /// The widest line of text that is easy to read.
 pub const LINE: f32 = 760.0;
 
-/// Makes egui's style roomier.
+/// Makes egui's style roomier, and its fonts more complete: the one for code has the arrows and the signs of mathematics
+/// that the one for text lacks. For what no font here has, eframe asks the system for one.
 pub fn set(context: &Context) {
+    let mut fonts = FontDefinitions::default();
+    let code = fonts.families.get(&FontFamily::Monospace).and_then(|fonts| fonts.first().cloned());
+    fonts.families.entry(FontFamily::Proportional).or_default().extend(code);
+    context.set_fonts(fonts);
     context.all_styles_mut(|style| {
         for (text, size) in [(TextStyle::Body, 15.0), (TextStyle::Button, 14.0), (TextStyle::Heading, 19.0)] {
             style.text_styles.insert(text, FontId::proportional(size));
@@ -39,6 +46,19 @@ pub fn error(ui: &Ui) -> Color32 {
     ui.visuals().error_fg_color.gamma_multiply(0.15)
 }
 
+/// The letters of texts for which no font has a glyph.
+pub fn boxes<T: AsRef<str>>(window: &Context, texts: impl Iterator<Item = T>) -> String {
+    let font = TextStyle::Body.resolve(&window.global_style());
+    let mut boxes = BTreeSet::new();
+    window.fonts_mut(|fonts| {
+        for text in texts {
+            let letters = text.as_ref().chars().filter(|letter| !letter.is_whitespace());
+            boxes.extend(letters.filter(|letter| !fonts.has_glyph(&font, *letter)));
+        }
+    });
+    boxes.into_iter().collect()
+}
+
 /// A number of bytes in units that people read.
 pub fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
@@ -51,6 +71,20 @@ pub fn bytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use eframe::egui::{Context, RawInput};
+
+    #[test]
+    fn arrows_and_mathematics_need_no_font_of_the_system() {
+        let context = Context::default();
+        super::set(&context);
+        let mut boxes = None;
+        let output = context.run_ui(RawInput::default(), |ui| {
+            boxes = Some(super::boxes(ui.ctx(), ["a → b ⇒ c ↔ d ≤ ∞ ∑ ∫ √ ∈ ∀ α² x₁ 😀 ✔ 中"].into_iter()));
+        });
+        output.drop_without_applying_deltas();
+        assert_eq!(boxes.as_deref(), Some("中"), "there are no Chinese letters in fonts of the window");
+    }
+
     #[test]
     fn bytes_have_their_unit() {
         for (bytes, text) in

@@ -3,11 +3,14 @@
 //! `main` opens the window. [`app`] is its contents, with a module for each part. [`worker`] is the thread on which
 //! wglm runs, and [`protocol`] defines the messages between the two. The window never waits for the worker.
 
+mod access;
 mod app;
+mod appearance;
 mod bar;
 mod chats;
 mod composer;
 mod conversation;
+mod count;
 mod device;
 mod engine;
 mod export;
@@ -63,18 +66,18 @@ use winit::event_loop::EventLoop;
 #[derive(Parser)]
 #[command(version)]
 struct Args {
-    /// A GGUF file to load at once.
+    /// A GGUF file to load at the start.
     file: Option<PathBuf>,
-    /// Load the demonstration model at once.
+    /// Load the demonstration model at the start.
     #[arg(long, conflicts_with = "file")]
     demo: bool,
-    /// Tokens of context; 0 for as many as the model was made for.
+    /// Context length in tokens; 0 for the longest that the model supports.
     #[arg(short, long)]
     context: Option<usize>,
-    /// Temperature of new conversations, in place of what the model's makers recommend; 0 always takes the likeliest token.
+    /// Temperature of new conversations, instead of the one that the model's makers recommend; 0 always takes the most likely token.
     #[arg(long)]
     temperature: Option<f32>,
-    /// The folder of the conversations; by default where the platform keeps what apps keep.
+    /// The folder for conversations [default: the platform's folder for application data].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Tune at the first start as on a GPU that nobody has measured, for this many seconds; for tests, which run without a GPU.

@@ -1,20 +1,108 @@
-//! Shows replies, which are Markdown that arrives in pieces.
+//! Shows messages, which are Markdown; replies arrive in pieces.
 //!
 //! Emphasis and code have marks on both sides, so a reply that has come as far as `an **ow` would show the stars until
 //! the closing ones arrive a moment later. Therefore marks that are open at the end of the text are closed.
+//!
+//! What a text needs before it is drawn ([`prepare`]) is remembered as long as it is shown.
 
-use eframe::egui::Ui;
+mod math;
+mod prepare;
+mod table;
+
+use eframe::egui::cache::{ComputerMut, FrameCache};
+use eframe::egui::{RichText, Ui};
 use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
 use std::borrow::Cow;
+use std::sync::Arc;
+use table::Table;
 
 /// Shows a text.
 pub fn show(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str) {
-    CommonMarkViewer::new().show(ui, cache, text);
+    show_as(ui, cache, text, false);
+}
+
+/// Shows a text of the user, whose lines end where the user ended them.
+pub fn show_typed(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str) {
+    show_as(ui, cache, text, true);
 }
 
 /// Shows a text that is not complete yet.
 pub fn show_unfinished(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str) {
     show(ui, cache, &closed(text));
+}
+
+/// A text that is ready to be drawn.
+#[derive(Default)]
+struct Page {
+    parts: Vec<Part>,
+    formulas: Vec<String>,
+}
+
+/// A part of a text.
+enum Part {
+    Markdown(String),
+    Table(Table),
+}
+
+impl Page {
+    fn new(text: &str, keep_lines: bool) -> Self {
+        let prepare::Prepared { text, formulas } = prepare::prepare(text, keep_lines);
+        let tables = table::find(&text);
+        // Each part has the addresses of links that are defined anywhere.
+        let definitions = if tables.is_empty() { String::new() } else { prepare::definitions(&text) };
+        let part = |range| format!("{}{definitions}", &text[range]);
+        let (mut parts, mut done) = (Vec::new(), 0);
+        for range in tables {
+            parts.push(Part::Markdown(part(done..range.start)));
+            parts.push(Part::Table(Table::read(&part(range.clone()), &formulas)));
+            done = range.end;
+        }
+        parts.push(Part::Markdown(part(done..text.len())));
+        parts.retain(|part| !matches!(part, Part::Markdown(text) if text.trim().is_empty()));
+        Self { parts, formulas }
+    }
+
+    /// Shows a formula by its number.
+    fn formula(&self, ui: &mut Ui, number: &str, inline: bool) {
+        let tex = number.parse().ok().and_then(|number: usize| self.formulas.get(number));
+        let tex = tex.map_or(number, String::as_str);
+        if inline {
+            ui.label(RichText::new(math::line(tex)).italics());
+            return;
+        }
+        for line in math::lines(tex) {
+            if ui.cursor().left() > ui.max_rect().left() {
+                ui.end_row();
+            }
+            ui.add_space(24.0);
+            ui.label(RichText::new(line).italics());
+        }
+    }
+}
+
+/// Makes pages of texts.
+#[derive(Default)]
+struct Pages;
+
+impl ComputerMut<(&str, bool), Arc<Page>> for Pages {
+    fn compute(&mut self, (text, keep_lines): (&str, bool)) -> Arc<Page> {
+        Arc::new(Page::new(text, keep_lines))
+    }
+}
+
+fn show_as(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str, keep_lines: bool) {
+    let key = (text, keep_lines);
+    let page = ui.memory_mut(|memory| memory.caches.cache::<FrameCache<Arc<Page>, Pages>>().get(key).clone());
+    let same = page.clone();
+    let formula = move |ui: &mut Ui, number: &str, inline: bool| same.formula(ui, number, inline);
+    for (number, part) in page.parts.iter().enumerate() {
+        ui.push_id(number, |ui| match part {
+            Part::Markdown(text) => {
+                CommonMarkViewer::new().render_math_fn(Some(&formula)).show(ui, cache, text);
+            }
+            Part::Table(table) => table.show(ui),
+        });
+    }
 }
 
 /// The text with marks appended that close those which are open in its last paragraph.

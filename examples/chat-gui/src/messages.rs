@@ -8,7 +8,10 @@ use crate::message_tools::{self, Action, Offered};
 use crate::pending::Pending;
 use crate::status::Places;
 use crate::{look, markdown};
-use eframe::egui::{Align, CollapsingHeader, Frame, Layout, Rect, RichText, ScrollArea, Shape, Ui, vec2};
+use eframe::egui::{
+    Align, CollapsingHeader, Color32, Frame, Layout, Rect, RichText, Role, ScrollArea, Shape, TextStyle, Ui, UiBuilder,
+    vec2,
+};
 use egui_commonmark::CommonMarkCache;
 use wglm::{Message, ToolCall};
 
@@ -62,7 +65,7 @@ impl View {
             }
             if conversation.is_empty() && pending.is_none() {
                 ui.add_space(40.0);
-                ui.vertical_centered(|ui| ui.weak("Say something to begin."));
+                ui.vertical_centered(|ui| ui.weak("Write a message to start."));
             }
         });
         if places.are_wanted() {
@@ -87,7 +90,13 @@ impl View {
                 return None;
             }
         }
-        let shown = ui.scope(|ui| self.said(ui, message, can(index), places));
+        let who = match message.role.as_str() {
+            "user" => "You",
+            "tool" => "Function",
+            _ => "Model",
+        };
+        let group = UiBuilder::new().accessibility_role(Role::Article).accessibility_label(who);
+        let shown = ui.scope_builder(group, |ui| self.said(ui, message, can(index), places));
         let height = shown.response.rect.height();
         match self.heights.get_mut(index) {
             Some(place) => *place = height,
@@ -100,11 +109,11 @@ impl View {
         let text = message.text();
         let layout = match message.role.as_str() {
             "user" => {
-                user(ui, &text);
+                user(ui, &mut self.cache, &text);
                 Layout::right_to_left(Align::Min)
             }
             "tool" => {
-                tool(ui, "returned", &text);
+                tool(ui, "Result of a function", &text);
                 Layout::left_to_right(Align::Min)
             }
             _ => {
@@ -132,7 +141,7 @@ impl View {
             ui.horizontal(|ui| {
                 ui.spinner();
                 if let Some((done, total)) = pending.prompt {
-                    ui.weak(format!("reading {done} of {total} tokens"));
+                    ui.weak(format!("Reading the prompt: {done} of {total} tokens"));
                 }
             });
         });
@@ -156,23 +165,45 @@ fn note_code(ui: &Ui, places: &mut Places) {
     last.into_iter().for_each(|place| places.note("copy code", place));
 }
 
-/// A message of the user as it was typed, on the right.
-fn user(ui: &mut Ui, text: &str) {
-    ui.with_layout(Layout::top_down(Align::Max), |ui| {
-        ui.set_max_width(ui.available_width());
+/// A message of the user, on the right, in a box that is as wide as the text.
+fn user(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str) {
+    ui.horizontal(|ui| {
+        let space = ui.available_width() - 2.0 * f32::from(look::MARGIN.left);
+        let width = width(ui, text).min(space);
+        ui.spacing_mut().item_spacing.x = 0.0;
+        ui.add_space((space - width).max(0.0));
         let ground = Frame::new().fill(look::user(ui)).corner_radius(8.0).inner_margin(look::MARGIN);
-        ground.show(ui, |ui| ui.label(text));
+        ground.show(ui, |ui| {
+            ui.vertical(|ui| {
+                ui.set_width(width);
+                markdown::show_typed(ui, cache, text);
+            });
+        });
     });
+}
+
+/// The width that a text would have if none of its lines wrapped, about.
+fn width(ui: &Ui, text: &str) -> f32 {
+    // Headings are larger than what is measured, tables are wider, and measuring what is long takes time.
+    const LONG: usize = 2000;
+    if text.len() > LONG || text.lines().any(|line| line.starts_with(['#', '|'])) {
+        return f32::INFINITY;
+    }
+    let style = if text.contains('`') { TextStyle::Monospace } else { TextStyle::Body };
+    let font = style.resolve(ui.style());
+    let galley = ui.fonts_mut(|fonts| fonts.layout_no_wrap(text.to_owned(), font, Color32::PLACEHOLDER));
+    let lists = if text.lines().any(|line| line.trim_start().starts_with(['-', '*', '>', '1'])) { 40.0 } else { 2.0 };
+    galley.size().x + lists
 }
 
 fn called(ui: &mut Ui, call: &ToolCall) {
     let arguments = serde_json::to_string_pretty(&call.function.arguments).unwrap_or_default();
-    tool(ui, &format!("calls {}", call.function.name), &arguments);
+    tool(ui, &format!("Call of the function {}", call.function.name), &arguments);
 }
 
 fn tool(ui: &mut Ui, title: &str, text: &str) {
     Frame::group(ui.style()).show(ui, |ui| {
-        ui.label(RichText::new(format!("Function {title}")).strong());
+        ui.label(RichText::new(title).strong());
         ui.label(RichText::new(text).monospace());
     });
 }

@@ -121,7 +121,7 @@ impl Picker {
         let opened = self.shelf.show(ui, can_open, places);
         let demo = row::show(ui, "The demonstration model", "Open", can_open, |ui| {
             let bytes = look::bytes(wglm::DEMO_MODEL.len() as u64);
-            let text = format!("{bytes}  ·  part of this program  ·  tells fables, to see that everything works");
+            let text = format!("{bytes}  ·  included in this program  ·  tells fables, for a quick test");
             ui.label(RichText::new(text).small().weak());
         });
         places.note("demo", demo.rect);
@@ -133,13 +133,14 @@ impl Picker {
     /// The length of the context, for which models on this machine are judged.
     fn length(&mut self, ui: &mut Ui) {
         ui.horizontal_wrapped(|ui| {
-            let mut usual = self.context.is_none();
-            if ui.checkbox(&mut usual, "Usual length of context").changed() {
-                self.context = (!usual).then_some(8192);
+            let name = ui.label("Context length").id;
+            let mut automatic = self.context.is_none();
+            if ui.checkbox(&mut automatic, "Automatic").changed() {
+                self.context = (!automatic).then_some(8192);
             }
             if let Some(context) = &mut self.context {
-                ui.add(DragValue::new(context).range(0..=1 << 20).speed(64));
-                ui.weak(if *context == 0 { "tokens: all that the model was made for" } else { "tokens" });
+                ui.add(DragValue::new(context).range(0..=1 << 20).speed(64)).labelled_by(name);
+                ui.weak(if *context == 0 { "tokens: the longest that the model supports" } else { "tokens" });
             }
         });
         // While the number is dragged or typed it is not what the user wants yet.
@@ -152,11 +153,11 @@ impl Picker {
 fn bar(ui: &mut Ui, progress: Option<Progress>, places: &mut Places) -> Option<Action> {
     let (done, total) = progress.map_or((0, 0), |progress| (progress.done, progress.total));
     let text = match progress.map(|progress| progress.stage) {
-        None => "reading the file".into(),
-        Some(Stage::Weights) if done == total => "looking whether all of it arrived".into(),
-        Some(Stage::Weights) => format!("{} of {}", look::bytes(done), look::bytes(total)),
+        None => "Reading the file".into(),
+        Some(Stage::Weights) if done == total => "Checking the weights on the GPU".into(),
+        Some(Stage::Weights) => format!("{} of {} loaded", look::bytes(done), look::bytes(total)),
         Some(Stage::Kernels) => format!("{done} of {total} kernels compiled"),
-        Some(_) => "checking the kernels".into(),
+        Some(_) => "Checking the kernels".into(),
     };
     ui.add(ProgressBar::new(done as f32 / total.max(1) as f32).text(text).animate(true));
     let cancel = ui.button("Cancel");

@@ -55,6 +55,8 @@ pub enum Command {
     Reply(Box<Request>),
     /// Drop the model and its session, to free the GPU's memory.
     Unload,
+    /// Count the tokens of a conversation.
+    Count(Box<Request>),
 }
 
 /// A request for a reply.
@@ -89,6 +91,8 @@ pub enum WorkerMessage {
     Event(Event),
     /// The reply has ended, with its message, the number of tokens in the cache, and the error if there was one.
     Replied { message: Option<Box<Message>>, held: usize, error: Option<String> },
+    /// The number of tokens of a conversation, if it could be counted.
+    Counted(Option<usize>),
     /// A warning for the user, after which everything goes on.
     Notice(String),
 }
@@ -96,7 +100,7 @@ pub enum WorkerMessage {
 impl WorkerMessage {
     /// The end of a reply for which there is no model.
     pub fn no_model() -> Self {
-        Self::Replied { message: None, held: 0, error: Some("There is no model: load one first.".into()) }
+        Self::Replied { message: None, held: 0, error: Some("No model is loaded. Load one first.".into()) }
     }
 }
 

@@ -40,7 +40,7 @@ pub enum Thinking {
 }
 
 impl Thinking {
-    const ALL: [(Self, &str); 3] = [(Self::Template, "as the model likes"), (Self::On, "on"), (Self::Off, "off")];
+    const ALL: [(Self, &str); 3] = [(Self::Template, "Model default"), (Self::On, "On"), (Self::Off, "Off")];
 
     /// The value for [`wglm::Chat::reasoning`].
     pub fn wanted(self) -> Option<bool> {
@@ -76,7 +76,7 @@ impl Settings {
         egui::Grid::new("sampling").num_columns(2).spacing([10.0, 8.0]).show(ui, |ui| self.numbers(ui));
         if let Some(recommended) = recommended {
             ui.add_space(10.0);
-            if ui.button("As the model's makers recommend").clicked() {
+            if ui.button("Reset to the model's recommended values").clicked() {
                 self.sampling = recommended.clone();
             }
         }
@@ -85,16 +85,36 @@ impl Settings {
     fn numbers(&mut self, ui: &mut Ui) {
         let sampling = &mut self.sampling;
         let mut slider = |name: &str, hint: &str, slider: Slider<'_>| {
-            ui.label(name).on_hover_text(hint);
-            ui.add(slider);
+            let name = ui.label(name).on_hover_text(hint).id;
+            ui.label_inputs_by(name, |ui| ui.add(slider));
             ui.end_row();
         };
-        slider("Temperature", "0 always takes the likeliest token", Slider::new(&mut sampling.temperature, 0.0..=2.0));
-        slider("Top-k", "0 keeps all tokens", Slider::new(&mut sampling.top_k, 0..=200));
-        slider("Top-p", "1 keeps all tokens", Slider::new(&mut sampling.top_p, 0.0..=1.0));
-        slider("Min-p", "0 keeps all tokens", Slider::new(&mut sampling.min_p, 0.0..=1.0));
-        slider("Repeat penalty", "1 for none", Slider::new(&mut sampling.repeat_penalty, 1.0..=2.0));
-        optional(ui, "Most tokens", &mut self.max_tokens, 512);
+        slider(
+            "Temperature",
+            "How varied the replies are. 0 always takes the most likely token.",
+            Slider::new(&mut sampling.temperature, 0.0..=2.0),
+        );
+        slider(
+            "Top-k",
+            "Samples from this many of the most likely tokens. 0 keeps all.",
+            Slider::new(&mut sampling.top_k, 0..=200),
+        );
+        slider(
+            "Top-p",
+            "Samples from the most likely tokens whose probabilities add up to this. 1 keeps all.",
+            Slider::new(&mut sampling.top_p, 0.0..=1.0),
+        );
+        slider(
+            "Min-p",
+            "Drops tokens less likely than this share of the most likely one. 0 keeps all.",
+            Slider::new(&mut sampling.min_p, 0.0..=1.0),
+        );
+        slider(
+            "Repeat penalty",
+            "Makes tokens that were used before less likely. 1 turns it off.",
+            Slider::new(&mut sampling.repeat_penalty, 1.0..=2.0),
+        );
+        optional(ui, "Maximum tokens", &mut self.max_tokens, 512);
         optional(ui, "Seed", &mut sampling.seed, 1);
     }
 }
@@ -172,7 +192,7 @@ fn optional<T: egui::emath::Numeric>(ui: &mut Ui, name: &str, value: &mut Option
         *value = there.then_some(usual);
     }
     match value {
-        Some(value) => ui.add(DragValue::new(value)),
+        Some(value) => ui.name_inputs(name, |ui| ui.add(DragValue::new(value))),
         None => ui.weak("not set"),
     };
     ui.end_row();

@@ -97,10 +97,10 @@ impl Shelf {
         if self.models.is_none() {
             ui.horizontal(|ui| {
                 ui.spinner();
-                ui.weak("looking for models on this machine");
+                ui.weak("Looking for models on this machine");
             });
         } else if self.listed().next().is_none() {
-            ui.weak("None of Hugging Face's programs, LM Studio, llama.cpp or Ollama has one here.");
+            ui.weak("No models from Hugging Face, LM Studio, llama.cpp or Ollama were found on this machine.");
         }
         opened
     }
@@ -115,7 +115,7 @@ fn is_unfinished(model: &LocalModel) -> bool {
 fn judge(model: &LocalModel, gpu: &Gpu, context: Option<usize>) -> Judged {
     match model.whole {
         true => judge_file(&model.path, gpu, context),
-        false => Judged::unfit("not all of it is here"),
+        false => Judged::unfit("part of the file is missing"),
     }
 }
 

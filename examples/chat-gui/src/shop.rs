@@ -76,7 +76,7 @@ impl Shop {
         let memory = gpu.report().memory;
         let row = |it: Recommended| {
             let large = memory.is_some_and(|memory| memory < it.memory);
-            let needs = format!("; needs {} of memory at least", look::bytes(it.memory));
+            let needs = format!("; needs at least {} of memory", look::bytes(it.memory));
             let about = format!("{}{}", it.about, if large { &needs } else { "" });
             Some(Row { large, ..Row::new(it.name, about)? })
         };
@@ -140,10 +140,10 @@ impl Shop {
     /// Shows the repositories. `can_open` says whether a model can be opened.
     pub fn show(&mut self, ui: &mut Ui, can_open: bool, places: &mut Places) {
         ui.horizontal_wrapped(|ui| {
-            ui.label(format!("To fetch from {}", self.host));
+            ui.label(format!("To download from {}", self.host));
             if self.rows.iter().any(|row| row.is_unknown() && !row.large) {
-                let ask = ui.small_button("Look what suits this machine");
-                places.note("look", ask.rect);
+                let ask = ui.small_button("Find what fits this machine");
+                places.note("browse", ask.rect);
                 if ask.clicked() {
                     self.ask(ui.ctx());
                 }
@@ -183,12 +183,13 @@ impl Shop {
     fn another(&mut self, ui: &mut Ui, places: &mut Places) {
         ui.horizontal(|ui| {
             let width = (ui.available_width() - 90.0).min(look::LINE);
-            let hint = "another one: OWNER/REPO or OWNER/REPO:QUANT";
-            let edit = ui.add(TextEdit::singleline(&mut self.typed).desired_width(width).hint_text(hint));
+            let hint = "Another repository: OWNER/REPO or OWNER/REPO:QUANT";
+            let edit = TextEdit::singleline(&mut self.typed).desired_width(width).hint_text(hint);
+            let edit = ui.name_inputs("Repository", |ui| ui.add(edit));
             places.note("repository", edit.rect);
             let enter = edit.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
             let ready = !self.typed.trim().is_empty();
-            let button = ui.add_enabled(ready, Button::new("Look"));
+            let button = ui.add_enabled(ready, Button::new("Browse"));
             if ready && (button.clicked() || enter) {
                 self.add(ui.ctx());
             }
@@ -242,7 +243,7 @@ impl Row {
     fn receive(&mut self) {
         let State::Asked(task) = &self.state else { return };
         let Some(result) = task.result() else { return };
-        self.state = match result.unwrap_or_else(|| Err("The thread that asked died.".into())) {
+        self.state = match result.unwrap_or_else(|| Err("The request failed: its thread ended unexpectedly.".into())) {
             Ok(listing) => State::Known(Box::new(listing)),
             Err(error) => State::Failed(error),
         };
@@ -265,7 +266,7 @@ impl Row {
         match end.how {
             How::Done(file) => return Some(file),
             How::Paused => {}
-            How::Cancelled => self.told = Some(Ok("Cancelled. What had come was deleted.")),
+            How::Cancelled => self.told = Some(Ok("Cancelled. The partial download was deleted.")),
             How::Failed(error) => self.told = Some(Err(error)),
         }
         None

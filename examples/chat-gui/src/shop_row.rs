@@ -22,7 +22,7 @@ pub fn show(ui: &mut Ui, row: &mut Row, can_open: bool, can_fetch: bool, places:
             State::Asked(_) => {
                 ui.horizontal(|ui| {
                     ui.spinner();
-                    ui.label(RichText::new("looking what suits this machine").small().weak());
+                    ui.label(RichText::new("Looking for what fits this machine").small().weak());
                 });
             }
             State::Failed(error) => fail(ui, error),
@@ -47,14 +47,14 @@ fn button(state: &State, can_open: bool, can_fetch: bool) -> (&'static str, bool
     let State::Known(listing) = state else {
         return match state {
             State::Failed(_) => ("Try again", true),
-            State::Unknown => ("Look", true),
-            _ => ("Get", false),
+            State::Unknown => ("Browse", true),
+            _ => ("Download", false),
         };
     };
-    let Some(offer) = listing.offer() else { return ("Look", true) };
+    let Some(offer) = listing.offer() else { return ("Browse", true) };
     let runs = offer.judged.may_fit();
     match listing.here() {
-        0 => ("Get", can_fetch && runs),
+        0 => ("Download", can_fetch && runs),
         here if here >= offer.bytes => ("Open", can_fetch && can_open && runs),
         _ => ("Resume", can_fetch),
     }
@@ -64,17 +64,19 @@ fn button(state: &State, can_open: bool, can_fetch: bool) -> (&'static str, bool
 fn known(ui: &mut Ui, name: &str, listing: &mut Listing, can_fetch: bool, places: &mut Places) -> bool {
     listing.trouble.iter().for_each(|trouble| fail(ui, trouble));
     if listing.models.is_empty() {
-        fail(ui, "It has no GGUF file.");
+        fail(ui, "This repository has no GGUF file.");
         return false;
     }
     ui.horizontal_wrapped(|ui| {
         let shown = listing.models.get(listing.shown).map_or("", |offer| offer.model.label.as_str());
-        ComboBox::from_id_salt(name).selected_text(shown).show_ui(ui, |ui| {
-            for (place, offer) in listing.models.iter().enumerate() {
-                let mark = if offer.chosen { ", suits this machine" } else { "" };
-                let text = format!("{}, {}{mark}", offer.model.label, look::bytes(offer.bytes));
-                ui.selectable_value(&mut listing.shown, place, text);
-            }
+        ui.name_inputs(format!("Quantization of {name}"), |ui| {
+            ComboBox::from_id_salt(name).selected_text(shown).show_ui(ui, |ui| {
+                for (place, offer) in listing.models.iter().enumerate() {
+                    let mark = if offer.chosen { ", recommended for this machine" } else { "" };
+                    let text = format!("{}, {}{mark}", offer.model.label, look::bytes(offer.bytes));
+                    ui.selectable_value(&mut listing.shown, place, text);
+                }
+            });
         });
         if let Some(offer) = listing.models.get(listing.shown) {
             verdict::show(ui, offer.bytes, &offer.judged, None);
@@ -90,10 +92,10 @@ fn unfinished(ui: &mut Ui, name: &str, listing: &Listing, can_fetch: bool, place
         return false;
     }
     let cancel = ui.horizontal_wrapped(|ui| {
-        let text = format!("{} of {} are here.", look::bytes(here), look::bytes(whole));
+        let text = format!("{} of {} downloaded.", look::bytes(here), look::bytes(whole));
         ui.label(RichText::new(text).small());
         let cancel = ui.add_enabled(can_fetch, Button::new("Cancel").small().min_size(vec2(60.0, 0.0)));
-        ui.label(RichText::new("deletes them.").small().weak());
+        ui.label(RichText::new("deletes what was downloaded.").small().weak());
         cancel
     });
     places.note(format!("cancel {name}"), cancel.inner.rect);

@@ -88,6 +88,12 @@ pub struct Status {
     /// How many replies have ended.
     pub replies: usize,
     pub held: usize,
+    /// The tokens of the conversation with what is typed, once they are counted.
+    pub tokens: Option<usize>,
+    /// Buttons and fields that a screen reader cannot name.
+    pub nameless: Vec<String>,
+    /// The letters of the messages for which there is no glyph.
+    pub boxes: String,
     /// The prompt and the length of the last reply in tokens, and why it ended.
     pub cached: Option<usize>,
     pub new: Option<usize>,

@@ -35,7 +35,7 @@ impl Store {
             }
             match read(&path) {
                 Ok(conversation) => found.push(conversation),
-                Err(error) => damaged.push(format!("A conversation was left out: {error}.")),
+                Err(error) => damaged.push(format!("A conversation could not be read: {error}.")),
             }
         }
         found.sort_by(|a, b| b.id.cmp(&a.id));

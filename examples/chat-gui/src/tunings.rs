@@ -48,7 +48,7 @@ pub fn told(tuning: &Tuning) -> String {
     let gains: Vec<String> =
         tuning.comparison.iter().map(|work| format!("{} {:.1} %", work.figure.work, 100.0 * work.gain)).collect();
     match gains.is_empty() {
-        true => format!("Tuning is over: {tried}, and nothing is faster."),
-        false => format!("Tuning is over: {tried}. Faster by: {}.", gains.join(", ")),
+        true => format!("Tuning has finished: {tried}, and none is faster."),
+        false => format!("Tuning has finished: {tried}. Faster by: {}.", gains.join(", ")),
     }
 }

@@ -10,9 +10,9 @@ pub fn words(judged: &Judged) -> String {
     match (judged.fits, why) {
         (Some(true), None) => "fits".into(),
         (Some(true), Some(condition)) => format!("fits {condition}"),
-        (Some(false), why) => format!("does not run here: {}", why.unwrap_or("nobody knows why")),
-        (None, None) => "whether it fits is not known".into(),
-        (None, Some(why)) => format!("whether it fits is not known: {why}"),
+        (Some(false), why) => format!("does not run here: {}", why.unwrap_or("the reason is not known")),
+        (None, None) => "not known whether it fits".into(),
+        (None, Some(why)) => format!("not known whether it fits: {why}"),
     }
 }
 
@@ -35,9 +35,9 @@ fn table(ui: &mut Ui, estimate: &Estimate) {
         let cache = format!("{} for {} tokens", look::bytes(estimate.cache), estimate.shape.context);
         for (name, value) in [
             ("Weights", look::bytes(estimate.weights)),
-            ("Cache of the conversation", cache),
-            ("To compute with", look::bytes(estimate.scratch)),
-            ("At most at once", look::bytes(estimate.most())),
+            ("KV cache", cache),
+            ("Working memory", look::bytes(estimate.scratch)),
+            ("Peak", look::bytes(estimate.most())),
         ] {
             ui.label(name);
             ui.label(value);
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn verdicts_are_sentences() {
         let mut judged = Judged::default();
-        assert_eq!(words(&judged), "whether it fits is not known");
+        assert_eq!(words(&judged), "not known whether it fits");
         judged.fits = Some(true);
         assert_eq!(words(&judged), "fits");
         judged.why_not = Some("with a context of 4096 tokens at most".into());

@@ -17,7 +17,8 @@ impl App {
         if self.moves() && !self.worker.lives() {
             (self.picker.loading, self.loaded, self.tuning) = (None, None, None);
             self.not_replied();
-            self.notices.push("The thread of the model died. Please report it, and start the program again.".into());
+            self.notices
+                .push("The model's thread ended unexpectedly. Please report this, and restart the program.".into());
         }
     }
 
@@ -36,7 +37,7 @@ impl App {
                 (self.picker.loading, self.picker.open) = (None, false);
                 self.open();
                 if self.again.take().is_some_and(|id| id == self.chats.open().id) {
-                    self.notices.push("The GPU was lost, so the program started again.".into());
+                    self.notices.push("The GPU was lost, so the program restarted.".into());
                     self.ask_again();
                 } else if let Some(options) = first_tuning {
                     self.tune_first(options);
@@ -50,6 +51,7 @@ impl App {
             WorkerMessage::Tuned { told, faster } => self.tuned(told, faster),
             WorkerMessage::Opened(held) => self.held = held,
             WorkerMessage::Unloaded => self.held = 0,
+            WorkerMessage::Counted(tokens) => self.counter.take(tokens),
             WorkerMessage::Event(event) => {
                 if let Some(pending) = &mut self.pending {
                     pending.take(event);
@@ -73,7 +75,7 @@ impl App {
             let context = self.picker.context();
             self.load(model, context);
         } else {
-            self.notices.push(format!("{} is here. Open it under \"Model …\".", model.name()));
+            self.notices.push(format!("{} has been downloaded. Open it under \"Model …\".", model.name()));
         }
     }
 
@@ -81,7 +83,7 @@ impl App {
     fn tune_first(&mut self, options: TuneOptions) {
         let seconds = options.budget.unwrap_or_default().as_secs_f32();
         self.notices.push(format!(
-            "Nobody has measured what suits this GPU. That is done now, once, for at most {seconds} seconds; Stop skips it."
+            "No settings are known for this GPU, so they are measured now, once, for at most {seconds} seconds. Stop skips this."
         ));
         self.tune(options);
     }

@@ -1,19 +1,21 @@
 //! Draws the window, frame by frame.
 
 use super::{App, REST};
+use crate::access::Names;
 use crate::bar::Bar;
 use crate::composer::{self, Can, Edited};
 use crate::conversation::Asked;
 use crate::export_row::Outcome;
 use crate::last_model::LastModel;
+use crate::protocol::{Command, Request};
 use crate::status::Status;
 use crate::turns::FRAME;
-use crate::{list, look};
+use crate::{count, list, look};
 use eframe::egui::{
     Button, CentralPanel, Context, Frame, Key, Modifiers, Panel, ScrollArea, Ui, ViewportCommand, Visuals,
 };
 use std::time::{Duration, Instant};
-use wglm::TuneOptions;
+use wglm::{Message, TuneOptions};
 
 impl eframe::App for App {
     fn logic(&mut self, _: &Context, _: &mut eframe::Frame) {
@@ -49,7 +51,8 @@ impl eframe::App for App {
             Panel::bottom("composer").frame(bare()).show_separator_line(false).show(ui, |ui| self.composer(ui));
         }
         CentralPanel::default().frame(bare()).show(ui, |ui| self.center(ui));
-        let later = self.write_status();
+        self.count(ui.ctx());
+        let later = self.write_status(ui.ctx());
         if self.moves() {
             ui.ctx().request_repaint_after(self.worker.turns.delay());
         } else if later {
@@ -112,12 +115,31 @@ impl App {
             self.unsaved = Some((self.chats.open().id.clone(), Instant::now()));
             ui.ctx().request_repaint_after(REST);
         }
+        ui.add_space(16.0);
+        let saved = self.appearance.show(ui, &mut self.places);
+        self.note_failure(saved);
+    }
+
+    /// Has the tokens counted of what would be sent now.
+    fn count(&mut self, window: &Context) {
+        let Some(loaded) = self.loaded.as_ref().filter(|_| !self.moves()) else { return };
+        let conversation = self.chats.open();
+        let settings = &conversation.settings;
+        let of = count::hash(&loaded.name, settings, conversation.tree.messages(), &self.text);
+        if self.counter.is_due(of, Instant::now()) {
+            let typed = Some(self.text.trim()).filter(|text| !text.is_empty()).map(Message::user);
+            let messages = conversation.tree.messages().cloned().chain(typed).collect();
+            let request = Request { place: self.chats.place(), messages, settings: settings.clone(), rest: false };
+            self.worker.ask(Command::Count(Box::new(request)));
+        } else if self.counter.waits() {
+            window.request_repaint_after(count::REST);
+        }
     }
 
     fn top(&mut self, ui: &mut Ui) {
         ui.add_space(4.0);
         ui.horizontal_wrapped(|ui| {
-            let list = ui.selectable_label(self.list_shown, "☰").on_hover_text("The conversations");
+            let list = ui.selectable_label(self.list_shown, "☰").on_hover_text("Show or hide the conversations");
             self.places.note("list", list.rect);
             if list.clicked() {
                 self.list_toggled = !self.list_toggled;
@@ -141,7 +163,7 @@ impl App {
             }
             let tune = ui.add_enabled(can_tune, Button::new("Tune"));
             self.places.note("tune", tune.rect);
-            let hint = "Measures for a minute, on a slow GPU for five, what makes this model faster on this GPU";
+            let hint = "Measures which settings make this model fastest on this GPU. Takes about a minute, on a slow GPU five.";
             if tune.on_hover_text(hint).clicked() {
                 self.tune(TuneOptions::default());
             }
@@ -153,7 +175,9 @@ impl App {
 
     fn bar(&self, ui: &mut Ui) {
         let (loaded, pending, stats) = (self.loaded.as_ref(), self.pending.as_ref(), self.stats.as_ref());
-        Bar { loaded, held: self.held, pending, stats, frames: &self.frames }.show(ui);
+        let tokens = self.counter.tokens().filter(|_| pending.is_none()).unwrap_or(self.held);
+        let frames = self.appearance.frame_times.then_some(&self.frames);
+        Bar { loaded, tokens, pending, stats, frames }.show(ui);
     }
 
     fn composer(&mut self, ui: &mut Ui) {
@@ -251,10 +275,11 @@ impl App {
     }
 
     /// Reports what is shown, for tests; true if it has to be reported again.
-    fn write_status(&mut self) -> bool {
+    fn write_status(&mut self, window: &Context) -> bool {
         let Some(file) = &mut self.status else { return false };
         let (pending, stats) = (self.pending.as_ref(), self.stats.as_ref());
         let (offered, fetching) = self.picker.shop.words();
+        let boxes = look::boxes(window, self.chats.open().tree.messages().map(Message::text));
         file.write(Status {
             model: self.loaded.as_ref().map(|loaded| loaded.name.clone()),
             local: self.picker.shelf.words(),
@@ -279,6 +304,9 @@ impl App {
             editing: self.editing.is_some(),
             pending: pending.map(|reply| format!("{}{}", reply.thinking, reply.text)).unwrap_or_default(),
             held: self.held,
+            tokens: self.counter.tokens().filter(|_| !self.counter.waits()),
+            nameless: Names::nameless(window),
+            boxes,
             cached: stats.map(|stats| stats.prompt.cached),
             new: stats.map(|stats| stats.prompt.new),
             generated: stats.map(|stats| stats.generated),

@@ -21,7 +21,7 @@ pub fn has(status: &Value, list: &str, begins: &str, ends: &str) -> bool {
 
 /// Has the window ask what a repository holds, which it does by itself on machines with enough memory.
 pub fn look(window: &Window<'_>, repo: &str) {
-    let button = format!("look {repo}");
+    let button = format!("browse {repo}");
     let status = window.wait("the page", |status| status["offered"].to_string().contains(repo));
     if status["places"][&button].is_array() {
         window.click(&button);

@@ -77,6 +77,11 @@ impl<'a> Window<'a> {
             command.env_remove(name).env_remove(name.to_lowercase());
         }
         command.env("HF_ENDPOINT", hub).env("HF_TOKEN_PATH", data.join("token")).env("HF_HUB_CACHE", cache(data));
+        // The fonts of the system, if a test has its own.
+        let fonts = data.join("fonts.conf");
+        if fonts.exists() {
+            command.env("FONTCONFIG_FILE", fonts);
+        }
         command.env("LLAMA_CACHE", data.join("llama")).env("OLLAMA_MODELS", data.join("ollama"));
         let errors = NamedTempFile::new().unwrap();
         let program = command.stderr(errors.reopen().unwrap()).spawn().unwrap();

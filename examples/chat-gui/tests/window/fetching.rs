@@ -62,7 +62,7 @@ fn begin<'a>(display: &'a Display, data: &Path, hub: &Hub) -> Window<'a> {
     let offer = format!("{REPO}: Q4_0, 0 of {whole} here, fits");
     window.wait("the offer", |status| has(status, "offered", &offer, ""));
     window.picture("offers");
-    window.click(&format!("get {REPO}"));
+    window.click(&format!("download {REPO}"));
     begun(&window);
     window
 }
@@ -120,11 +120,11 @@ fn a_cancelled_download_leaves_nothing() {
     assert!(part(folder.path()).exists());
     window.click("cancel fetch");
     let told = ended(&window);
-    assert!(has(&told, "offered", &format!("{REPO}: Q4_0, 0 of "), "What had come was deleted."), "{told}");
+    assert!(has(&told, "offered", &format!("{REPO}: Q4_0, 0 of "), "The partial download was deleted."), "{told}");
     assert!(!part(folder.path()).exists());
 
     // A paused one is cancelled too.
-    window.click(&format!("get {REPO}"));
+    window.click(&format!("download {REPO}"));
     begun(&window);
     window.click("pause");
     ended(&window);
@@ -164,7 +164,7 @@ fn a_download_outlives_its_window_and_a_refusal() {
     window.wait("the reply", |status| status["messages"].as_array().unwrap().len() == 2);
     hub.let_go();
     let told = window.wait("the end", |status| status["notices"] != json(&[]));
-    assert!(told["notices"][0].as_str().unwrap().starts_with(&format!("{REPO}:Q4_0 is here")), "{told}");
+    assert!(told["notices"][0].as_str().unwrap().starts_with(&format!("{REPO}:Q4_0 has been downloaded")), "{told}");
     assert_eq!(told["model"], "demonstration model");
     window.close();
     assert!(!part(folder.path()).exists());

@@ -15,6 +15,7 @@ mod fetching;
 #[allow(dead_code)] // only a part of it is needed here
 #[path = "../../../../tests/common/hub.rs"]
 mod hub;
+mod looks;
 mod resizing;
 
 use desk::{Display, Window};
@@ -165,7 +166,7 @@ fn a_model_is_tuned_and_that_is_stopped() {
     window.click("stop");
     let done = window.wait("the end of it", |status| status["tuning"] == false && status["loading"] == false);
     let notices = done["notices"].as_array().unwrap();
-    assert!(notices.len() == 1 && notices[0].as_str().unwrap().starts_with("Tuning is over: "), "{notices:?}");
+    assert!(notices.len() == 1 && notices[0].as_str().unwrap().starts_with("Tuning has finished: "), "{notices:?}");
     window.wait("the model", |status| status["model"] == "demonstration model");
     window.write(QUESTION);
     window.wait("the reply", |status| status["messages"].as_array().unwrap().len() == 2);
@@ -181,10 +182,10 @@ fn a_first_start_tunes_once() {
     let arguments = ["--demo", "--temperature", "0", "--first-tuning", "600"];
     let window = Window::open(&display, folder.path(), &arguments);
     let begun = window.wait("tuning", |status| status["tuning"] == true);
-    assert!(begun["notices"][0].as_str().unwrap().contains("for at most 600 seconds; Stop skips it"), "{begun}");
+    assert!(begun["notices"][0].as_str().unwrap().contains("for at most 600 seconds. Stop skips this"), "{begun}");
     window.click("stop");
     let done = window.wait("the end of it", |status| status["tuning"] == false && status["loading"] == false);
-    assert!(done["notices"][1].as_str().unwrap().starts_with("Tuning is over: "), "{done}");
+    assert!(done["notices"][1].as_str().unwrap().starts_with("Tuning has finished: "), "{done}");
     window.write(QUESTION);
     window.wait("the reply", |status| status["messages"].as_array().unwrap().len() == 2);
     window.close();

@@ -1,0 +1,125 @@
+//! How many tokens a conversation takes, before it is sent: with its system prompt, all its messages and the typed text,
+//! in the form of the chat template.
+//!
+//! The tokenizer is the model's, so the worker counts: a moment after the last change, as long as it has nothing else to
+//! do.
+
+use crate::protocol::Request;
+use crate::settings::Settings;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant};
+use wglm::{Chat, Message};
+
+/// How long nothing has to change before the tokens are counted.
+pub const REST: Duration = Duration::from_millis(300);
+
+/// The number of tokens, and of what.
+#[derive(Default)]
+pub struct Counter {
+    /// A hash of what is or will be counted.
+    of: u64,
+    /// When it is counted, if it is not yet.
+    due: Option<Instant>,
+    tokens: Option<usize>,
+}
+
+impl Counter {
+    /// Notes what is to be counted, as a hash of it. True if it is time to count it; otherwise it is within
+    /// [`REST`].
+    pub fn is_due(&mut self, of: u64, now: Instant) -> bool {
+        if self.of != of {
+            (self.of, self.due) = (of, Some(now + REST));
+        }
+        self.due.take_if(|due| *due <= now).is_some()
+    }
+
+    /// Whether something is still to be counted.
+    pub fn waits(&self) -> bool {
+        self.due.is_some()
+    }
+
+    /// Takes a result.
+    pub fn take(&mut self, tokens: Option<usize>) {
+        self.tokens = tokens;
+    }
+
+    /// The number of tokens, if it is known.
+    pub fn tokens(&self) -> Option<usize> {
+        self.tokens
+    }
+}
+
+/// A hash of what is counted.
+pub fn hash<'a>(model: &str, settings: &Settings, messages: impl Iterator<Item = &'a Message>, typed: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (model, &settings.system, &settings.tools, typed.trim()).hash(&mut hasher);
+    messages.for_each(|message| (&message.role, message.text()).hash(&mut hasher));
+    hasher.finish()
+}
+
+/// The number of tokens of a request; `None` if its messages cannot become a prompt, which a reply would report.
+pub fn tokens(chat: &mut Chat, request: Request) -> Option<usize> {
+    let Request { messages, settings, .. } = request;
+    let system = Some(settings.system.trim()).filter(|text| !text.is_empty()).map(Message::system);
+    chat.set_messages(system.into_iter().chain(messages).collect());
+    chat.reasoning = settings.thinking.wanted();
+    chat.tools = settings.tools().ok()?;
+    if chat.messages().is_empty() {
+        return Some(0);
+    }
+    chat.prompt().ok().map(|tokens| tokens.len())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{Chat, Counter, Instant, Message, REST, hash, tokens};
+    use crate::protocol::{Place, Request};
+    use crate::settings::Settings;
+    use std::time::Duration;
+    use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
+
+    fn of(system: &str, message: &str, typed: &str) -> u64 {
+        let settings = Settings { system: system.into(), ..Settings::default() };
+        hash("model", &settings, [Message::user(message)].iter(), typed)
+    }
+
+    #[test]
+    fn changes_are_counted_once_they_rest() {
+        let (mut counter, start) = (Counter::default(), Instant::now());
+        let typed = |typed| of("", "owl", typed);
+        assert!(!counter.is_due(typed("a"), start) && counter.waits());
+        assert!(!counter.is_due(typed("ab"), start + REST), "it has changed again");
+        assert!(counter.is_due(typed("ab"), start + 2 * REST));
+        assert!(!counter.waits() && !counter.is_due(typed("ab "), start + 9 * REST), "blanks at the end are not sent");
+        assert_ne!(typed("ab"), of("be brief", "owl", "ab"));
+        assert_ne!(typed("ab"), of("", "fox", "ab"));
+        assert!(!counter.is_due(typed("c"), start + 9 * REST + Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn the_count_is_that_of_the_prompt() {
+        let gpu = Gpu::open(&GpuOptions::default()).unwrap();
+        let file = Gguf::from_static(wglm::DEMO_MODEL).unwrap();
+        let mut chat = Chat::new(
+            &Model::load_with(&file, &gpu, &LoadOptions::default(), &mut |_| std::ops::ControlFlow::Continue(()))
+                .unwrap(),
+        )
+        .unwrap();
+        let mut count = |system: &str, texts: &[&str]| {
+            let place = Place { conversation: "a.json".into(), snapshot: "a.session".into() };
+            let settings = Settings { system: system.into(), ..Settings::default() };
+            let messages = texts.iter().map(|text| Message::user(*text)).collect();
+            tokens(&mut chat, Request { place, messages, settings, rest: false }).unwrap()
+        };
+        assert_eq!(count("", &[]), 0);
+        let (short, long) = (count("", &["An owl."]), count("", &["An owl and a fox."]));
+        assert!(short > 3 && long > short && count("Be brief.", &["An owl."]) > short);
+        chat.clear();
+        let sent = chat.send("An owl.").unwrap().filter_map(Result::ok).find_map(|event| match event {
+            wglm::Event::Prompt { total, .. } => Some(total),
+            _ => None,
+        });
+        assert_eq!(sent, Some(short));
+    }
+}
