@@ -7,6 +7,7 @@
 use super::functions::{name, parameters};
 use super::numbers::{Mark, Numbers};
 use super::source::{BLANKS, Constraint, How, prepared};
+use super::stack::with_stack;
 use super::vocabulary::Grammar;
 use crate::error::{Error, Result};
 use crate::text::{CallForm, Family, Tag, Tokenizer};
@@ -50,10 +51,12 @@ impl CallGrammar<'_> {
     /// # Errors
     /// [`Error::Argument`] for a family without calls.
     pub fn body(&self) -> Result<Grammar> {
-        let mut rules = Rules::new(*self);
-        let body = rules.bodies(self.tools)?;
-        // The object of a call begins at once.
-        rules.finish(&body, None, self.family.calls == CallForm::Object)
+        with_stack(KIND, || {
+            let mut rules = Rules::new(*self);
+            let body = rules.bodies(self.tools)?;
+            // The object of a call begins at once.
+            rules.finish(&body, None, self.family.calls == CallForm::Object)
+        })
     }
 
     /// Further calls, or none. `None` where nothing can follow a call.
@@ -61,9 +64,11 @@ impl CallGrammar<'_> {
     /// # Errors
     /// As [`CallGrammar::body`].
     pub fn more(&self) -> Result<Option<Grammar>> {
-        let mut rules = Rules::new(*self);
-        let calls = rules.calls(self.tools, "*")?;
-        if calls.is_empty() { Ok(None) } else { rules.finish(&calls, None, false).map(Some) }
+        with_stack(KIND, || {
+            let mut rules = Rules::new(*self);
+            let calls = rules.calls(self.tools, "*")?;
+            if calls.is_empty() { Ok(None) } else { rules.finish(&calls, None, false).map(Some) }
+        })
     }
 
     /// The whole answer: what a constraint asks for, calls, or either of both. `None` if it may be anything.
@@ -72,6 +77,10 @@ impl CallGrammar<'_> {
     /// [`Error::Argument`] for calls that are required without functions, of one that is unknown, or in a family without
     /// calls.
     pub fn answer(&self, constraint: Option<&Constraint>, calls: &Calls) -> Result<Option<Grammar>> {
+        with_stack(KIND, || self.answer_on_stack(constraint, calls))
+    }
+
+    fn answer_on_stack(&self, constraint: Option<&Constraint>, calls: &Calls) -> Result<Option<Grammar>> {
         let mut rules = Rules::new(*self);
         let expected = match calls {
             Calls::Auto if !self.tools.is_empty() => match constraint {

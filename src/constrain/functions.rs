@@ -1,5 +1,6 @@
 //! The functions that a reply may call: their names, and the schemas of their arguments.
 
+use super::stack::with_stack;
 use super::{check, depth, reference};
 use serde_json::{Value, json};
 
@@ -53,9 +54,13 @@ pub(super) fn parameters(tool: &Value) -> Value {
         schema.entry("additionalProperties").or_insert(false.into());
     }
     let mut schema = Value::Object(schema);
-    if depth::of_size(&schema).is_none() {
-        // One that leads nowhere accepts anything, so nothing can be wrong.
-        drop(reference::simplify(&mut schema, true));
-    }
+    // One that leads nowhere accepts anything, so nothing can be wrong.
+    let simplify = || {
+        if depth::of_size(&schema).is_none() {
+            let _ = reference::simplify(&mut schema, true);
+        }
+        Ok(())
+    };
+    let _ = with_stack(check::SCHEMA, simplify);
     schema
 }
