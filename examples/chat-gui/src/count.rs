@@ -101,11 +101,7 @@ mod tests {
     fn the_count_is_that_of_the_prompt() {
         let gpu = Gpu::open(&GpuOptions::default()).unwrap();
         let file = Gguf::from_static(wglm::DEMO_MODEL).unwrap();
-        let mut chat = Chat::new(
-            &Model::load_with(&file, &gpu, &LoadOptions::default(), &mut |_| std::ops::ControlFlow::Continue(()))
-                .unwrap(),
-        )
-        .unwrap();
+        let mut chat = Chat::new(&Model::load(&file, &gpu, &LoadOptions::default()).unwrap()).unwrap();
         let mut count = |system: &str, texts: &[&str]| {
             let place = Place { conversation: "a.json".into(), snapshot: "a.session".into() };
             let settings = Settings { system: system.into(), ..Settings::default() };

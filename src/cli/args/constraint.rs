@@ -36,7 +36,7 @@ impl ConstraintArgs {
     /// What an answer has to be.
     pub fn form(&self) -> Form {
         match self {
-            Self { json_schema: None, json_schema_file: None, grammar: None, grammar_file: None } => Form::Free,
+            Self { json_schema: None, json_schema_file: None, grammar: None, grammar_file: None, .. } => Form::Free,
             Self { grammar: None, grammar_file: None, .. } => Form::Json,
             _ => Form::Grammar,
         }

@@ -76,7 +76,7 @@ impl RunArgs {
     /// # Errors
     /// What is wrong.
     pub fn check(&self) -> Result<(), String> {
-        let ConstraintArgs { json_schema, json_schema_file, grammar, grammar_file } = &self.talk.constraint;
+        let ConstraintArgs { json_schema, json_schema_file, grammar, grammar_file, .. } = &self.talk.constraint;
         let is_dash = |text: &Option<String>| text.as_deref() == Some("-");
         let is_stdin = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
         let prompt = is_dash(&self.text) || is_dash(&self.prompt) || is_stdin(&self.file);

@@ -4,7 +4,6 @@
 
 use super::owner::Owner;
 use super::{PROMPT, file, generate, load_on};
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use wglm::wgpu::{PollStatus, PollType};
@@ -144,10 +143,12 @@ fn a_load_is_stopped_during_a_pause(gpu: &Gpu) {
     let (sender, pause) = std::sync::mpsc::channel::<Pause>();
     std::thread::scope(|scope| {
         scope.spawn(|| sender.send(gpu.pause()).unwrap()).join().unwrap();
-        let mut calls = 0;
-        let stopped = Model::load_with(&file(), gpu, &LoadOptions::default(), &mut |_| {
+        let (cancel, mut calls) = (Cancel::default(), 0);
+        let stopped = Model::load_with(&file(), gpu, &LoadOptions::default(), &cancel, &mut |_| {
             calls += 1;
-            if calls < 10 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if calls == 10 {
+                cancel.cancel();
+            }
         });
         assert!(matches!(stopped.unwrap_err().cause(), Error::Cancelled));
     });
