@@ -135,7 +135,6 @@ impl Session {
     /// As [`Session::new`], [`Error::Argument`] for a cache of no tokens, and [`Error::Unsupported`] for a type of cache that
     /// cannot hold the model's latents.
     pub fn with_cache(model: &Model, cache: CacheShape) -> Result<Self> {
-        cache.check(model.config())?;
         Pool::new(model, 1, cache, cache.context)?.session()
     }
 
@@ -188,7 +187,7 @@ impl Session {
         if let Some(&token) = tokens.iter().find(|t| **t as usize >= vocab) {
             return Err(Error::TokenOutOfRange { token, vocab });
         }
-        let needed = kept + tokens.len();
+        let needed = kept.saturating_add(tokens.len());
         if needed > self.context() {
             return Err(Error::ContextFull { needed, context: self.context() });
         }

@@ -19,7 +19,7 @@ pub fn tune(args: &TuneArgs) -> anyhow::Result<()> {
     let model = model::load_tuned(&gpu, &file, &args.model, DraftKind::Off, None)?;
     let path = tunings::destination(&args.model, &gpu, &file)?;
     interrupts::cancel_work_from_now_on();
-    let options = TuneOptions { budget: args.budget.map(Duration::from_secs_f32), ..TuneOptions::default() };
+    let options = TuneOptions { budget: args.budget.map(seconds), ..TuneOptions::default() };
     let bar = bar();
     let tuning = wglm::tune(&model, &options, &cancel, &mut |progress| show(&bar, progress, cancel.is_cancelled()))?;
     bar.finish_and_clear();
@@ -36,6 +36,11 @@ pub fn tune(args: &TuneArgs) -> anyhow::Result<()> {
         None => output::note(format_args!("nothing was written")),
     }
     Ok(())
+}
+
+/// A time of so many seconds, or the longest one that can be counted.
+fn seconds(seconds: f32) -> Duration {
+    Duration::try_from_secs_f32(seconds).unwrap_or(Duration::MAX)
 }
 
 /// What came of it, in a sentence.

@@ -48,6 +48,9 @@ pub use verify::{FileState, VerifiedFile, verify_local};
 
 /// The most bytes of a file with a token.
 const LONGEST_TOKEN: usize = 4 << 10;
+/// The bounds of [`HubOptions::patience`]: clocks cannot count to every time.
+const SHORTEST_PATIENCE: Duration = Duration::from_millis(1);
+const LONGEST_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// Where models come from and go to, and how patiently.
 #[derive(Clone)]
@@ -69,8 +72,8 @@ pub struct HubOptions {
     /// How long to wait before the first of these; each further wait is twice as long, and at most half a minute, unless
     /// the server asks for a longer one.
     pub pause: Duration,
-    /// How long a connection may be silent before it counts as lost. To look up an address and to connect to it may take
-    /// ten seconds each at most.
+    /// How long a connection may be silent before it counts as lost, from a millisecond to a day. To look up an address
+    /// and to connect to it may take ten seconds each at most.
     pub patience: Duration,
 }
 
@@ -189,6 +192,7 @@ impl Hub {
         options.endpoint.truncate(options.endpoint.trim_end_matches('/').len());
         options.connections = options.connections.clamp(1, 16);
         options.piece = options.piece.clamp(1, 1 << 30);
+        options.patience = options.patience.clamp(SHORTEST_PATIENCE, LONGEST_PATIENCE);
         client::check(&options.endpoint)?;
         Ok(Self { options })
     }

@@ -101,7 +101,7 @@ impl Gpu {
         usage: wgpu::BufferUsages,
         mapped_at_creation: bool,
     ) -> Result<(wgpu::Buffer, Held)> {
-        let size = bytes.max(4).next_multiple_of(4);
+        let size = bytes.max(4).checked_next_multiple_of(4).unwrap_or(u64::MAX - 3);
         let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation };
         let making = format!("making the buffer `{label}`");
         let held = self.hold(&making, size)?;

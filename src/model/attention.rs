@@ -40,7 +40,7 @@ impl CacheShape {
     /// The size in bytes of the KV rows of one layer, in whole pages.
     pub fn layer_bytes(&self, config: &Config) -> u64 {
         let kv_row = self.ty.row_bytes(config.latent_rank, config.rotary);
-        (kv_row as u64).saturating_mul(self.context.next_multiple_of(PAGE) as u64)
+        (kv_row as u64).saturating_mul((self.context.div_ceil(PAGE) as u64).saturating_mul(PAGE as u64))
     }
 
     /// Fails if a device cannot hold or bind so many bytes, which are those of a layer.

@@ -263,7 +263,9 @@ fn few_of_prompt(target: &Target) -> usize {
 /// the rows of a verification, how many drafts that accepted and how many were made since, and the drafts.
 pub(crate) fn sampled_bytes(sequences: usize) -> u64 {
     let drafts = VERIFIED_ROWS.div_ceil(Plan::SAMPLED_WORDS);
-    (4 * Plan::SAMPLED_WORDS * (sequences + VERIFIED_ROWS + 1 + drafts)) as u64
+    (sequences as u64)
+        .saturating_add((VERIFIED_ROWS + 1 + drafts) as u64)
+        .saturating_mul(4 * Plan::SAMPLED_WORDS as u64)
 }
 
 /// How many drafts a step can verify.

@@ -77,7 +77,7 @@ pub enum Fit {
 impl Estimate {
     /// The most bytes at once, of the model and one session.
     pub fn most(&self) -> u64 {
-        self.weights + self.staging.max(self.cache + self.scratch)
+        self.weights.saturating_add(self.staging.max(self.cache.saturating_add(self.scratch)))
     }
 }
 

@@ -1,13 +1,92 @@
-//! Serializes logit biases. JSON has no minus infinity, so a ban is written as null.
+//! Serializes numbers so that all of them can be read back. JSON has no NaN and no infinities: serde_json writes null for
+//! them, which is no number when it is read. Formats for people get them as text, and those for programs as they are.
+//!
+//! Parameters that are not finite are refused when they are used, and not when they are saved: a conversation whose
+//! temperature is NaN can be saved, read, and mended.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub fn serialize<S: Serializer>(bias: &[(u32, f32)], to: S) -> Result<S::Ok, S::Error> {
-    let kept = |&(token, bias): &(u32, f32)| (token, Some(bias).filter(|bias| bias.is_finite()));
-    bias.iter().map(kept).collect::<Vec<_>>().serialize(to)
+/// A number in a format for people.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a number")]
+enum Kept {
+    Finite(f32),
+    Other(Other),
+    /// What older versions wrote for any [`Other`].
+    Null(()),
 }
 
-pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(u32, f32)>, D::Error> {
-    let kept = Vec::<(u32, Option<f32>)>::deserialize(from)?;
-    Ok(kept.into_iter().map(|(token, bias)| (token, bias.unwrap_or(f32::NEG_INFINITY))).collect())
+/// What is no finite number.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+enum Other {
+    #[serde(rename = "NaN")]
+    Nan,
+    #[serde(rename = "inf")]
+    Infinity,
+    #[serde(rename = "-inf")]
+    NegativeInfinity,
+}
+
+impl From<f32> for Kept {
+    fn from(number: f32) -> Self {
+        match number {
+            f32::INFINITY => Self::Other(Other::Infinity),
+            f32::NEG_INFINITY => Self::Other(Other::NegativeInfinity),
+            number if number.is_nan() => Self::Other(Other::Nan),
+            number => Self::Finite(number),
+        }
+    }
+}
+
+impl Kept {
+    /// The number; `null` is what a null stands for.
+    fn number(self, null: f32) -> f32 {
+        match self {
+            Self::Finite(number) => number,
+            Self::Other(Other::Nan) => f32::NAN,
+            Self::Other(Other::Infinity) => f32::INFINITY,
+            Self::Other(Other::NegativeInfinity) => f32::NEG_INFINITY,
+            Self::Null(()) => null,
+        }
+    }
+}
+
+/// For a number.
+pub mod number {
+    use super::{Deserialize, Deserializer, Kept, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(number: &f32, to: S) -> Result<S::Ok, S::Error> {
+        if to.is_human_readable() { Kept::from(*number).serialize(to) } else { number.serialize(to) }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<f32, D::Error> {
+        match from.is_human_readable() {
+            true => Kept::deserialize(from).map(|kept| kept.number(f32::NAN)),
+            false => f32::deserialize(from),
+        }
+    }
+}
+
+/// For logit biases, of which minus infinity is an ordinary one: a ban, which is written as null.
+pub mod biases {
+    use super::{Deserialize, Deserializer, Kept, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(biases: &[(u32, f32)], to: S) -> Result<S::Ok, S::Error> {
+        if !to.is_human_readable() {
+            return biases.serialize(to);
+        }
+        let kept = |&(token, bias): &(u32, f32)| match bias {
+            f32::NEG_INFINITY => (token, Kept::Null(())),
+            bias => (token, Kept::from(bias)),
+        };
+        biases.iter().map(kept).collect::<Vec<_>>().serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(u32, f32)>, D::Error> {
+        if !from.is_human_readable() {
+            return Vec::deserialize(from);
+        }
+        let kept = Vec::<(u32, Kept)>::deserialize(from)?;
+        Ok(kept.into_iter().map(|(token, bias)| (token, bias.number(f32::NEG_INFINITY))).collect())
+    }
 }

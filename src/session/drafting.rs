@@ -229,7 +229,7 @@ impl Session {
     /// [`Error::Argument`](crate::Error::Argument) for a model without a block; what the device reports.
     #[doc(hidden)]
     pub fn draft_logits(&mut self, next: u32, count: usize) -> Result<Vec<Vec<f32>>> {
-        self.check(self.tokens.len() + count, &[next])?;
+        self.check(self.tokens.len().saturating_add(count), &[next])?;
         self.with_runner(|session, runner| {
             let length = session.tokens.len();
             session.claim_rings(runner);

@@ -132,7 +132,7 @@ impl Pace {
     fn learn(&mut self, took: Duration, weight: f64) {
         let fit = self.limit.as_secs_f64() * weight / took.as_secs_f64().max(1e-9);
         self.weight = fit.min(2.0 * self.weight.max(DISPATCH)).min(self.most);
-        self.ahead = if took > self.limit * LONG { 0 } else { AHEAD };
+        self.ahead = if took > self.limit.saturating_mul(LONG) { 0 } else { AHEAD };
     }
 }
 

@@ -83,12 +83,12 @@ impl Plans {
     pub fn new(model: &Model, cache: CacheShape, pages: usize, sequences: usize) -> Result<Self> {
         let (device, planned) = (model.gpu().capabilities(), model.plan(cache, BatchShape::ALONE)?);
         planned.check(device)?;
-        let all = CacheShape { context: pages * PAGE, ..cache };
+        let all = CacheShape { context: pages.saturating_mul(PAGE), ..cache };
         let layer_bytes = all.layer_bytes(model.config());
         all.check_bytes(layer_bytes, device)?;
         let mut plan = planned.plan.clone();
         let lists = if sequences == 1 { 1 } else { 1 + sequences };
-        plan.local_mut(Plan::PAGES).bytes = 4 * (lists * cache.context.div_ceil(PAGE)) as u64;
+        plan.local_mut(Plan::PAGES).bytes = 4 * lists as u64 * cache.context.div_ceil(PAGE) as u64;
         plan.local_mut(Plan::SAMPLED).bytes = sampled_bytes(sequences);
         plan.local_mut(Plan::SAMPLING).bytes = (size_of::<Sampling>() * sequences) as u64;
         plan.caches().collect::<Vec<_>>().into_iter().for_each(|cache| plan.local_mut(cache).bytes = layer_bytes);

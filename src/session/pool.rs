@@ -88,12 +88,20 @@ impl Pool {
     /// together, counted in whole pages of 256.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] or [`Error::ContextTooLarge`] if the cache does not fit, [`Error::Argument`] for a cache of no
-    /// tokens or a pool of no sessions.
+    /// [`Error::OutOfMemory`], [`Error::TooLarge`] or [`Error::ContextTooLarge`] if the cache does not fit,
+    /// [`Error::Argument`] for a cache of no tokens, a pool of no sessions, or more of either than can be numbered, and
+    /// [`Error::Unsupported`] for a type of cache that cannot hold the model's latents.
     pub fn new(model: &Model, sessions: usize, cache: CacheShape, tokens: usize) -> Result<Self> {
         if sessions == 0 || tokens == 0 {
             let (argument, found) = if sessions == 0 { ("sessions", "0") } else { ("tokens", "0") };
             return Err(Error::Argument { argument, expected: "at least one".to_owned(), found: found.to_owned() });
+        }
+        cache.check(model.config())?;
+        // Rows of a batch name the list of their sequence's pages by a number of 32 bits.
+        let most = u32::MAX as usize / cache.context.div_ceil(PAGE) - 1;
+        if sessions > most {
+            let expected = format!("at most {most} sessions with a context of {} tokens", cache.context);
+            return Err(Error::Argument { argument: "sessions", expected, found: sessions.to_string() });
         }
         let (gpu, config, pages) = (model.gpu(), model.config(), tokens.div_ceil(PAGE));
         let plans = Plans::new(model, cache, pages, sessions)?;

@@ -54,11 +54,7 @@ impl Session {
     /// As there; [`Error::Argument`] for more of them.
     pub fn profile_batch(&mut self, tokens: &[u32]) -> Result<TokenProfile> {
         self.check(self.tokens.len(), tokens)?;
-        let most = self.options.together();
-        if !(1..=most).contains(&tokens.len()) {
-            let (expected, found) = (format!("1 to {most} tokens"), tokens.len().to_string());
-            return Err(Error::Argument { argument: "tokens", expected, found });
-        }
+        self.check_part(tokens.len())?;
         let shape = self.shape(tokens.len(), Outputs::Last);
         let profile = self.with_runner(|session, runner| {
             session.output = None;
@@ -114,9 +110,22 @@ impl Session {
     /// The plan by which so many tokens are computed together, after those that are there.
     ///
     /// # Errors
-    /// Those of the model's file.
+    /// Those of the model's file; [`Error::Argument`] for more than one part of a prompt has.
     pub fn batch_plan(&self, count: usize) -> Result<Arc<BatchPlan>> {
+        self.check_part(count)?;
         self.model().plan(self.planned.cache, self.shape(count, Outputs::Last))
+    }
+}
+
+impl Session {
+    /// An error for more tokens than one part of a prompt has, or none.
+    fn check_part(&self, tokens: usize) -> Result<()> {
+        let most = self.options.together();
+        if (1..=most).contains(&tokens) {
+            return Ok(());
+        }
+        let (expected, found) = (format!("1 to {most} tokens"), tokens.to_string());
+        Err(Error::Argument { argument: "tokens", expected, found })
     }
 }
 

@@ -21,8 +21,8 @@ impl Session {
     /// [`Error::ContextFull`](crate::Error::ContextFull), or what the device reports.
     #[doc(hidden)]
     pub fn set_synthetic_depth(&mut self, tokens: usize) -> Result<()> {
+        self.check(tokens, &[])?;
         let tokens = vec![0; tokens];
-        self.check(0, &tokens)?;
         self.wait()?;
         self.rewind(0);
         let (model, ty) = (self.model().clone(), self.pool.cache().ty);

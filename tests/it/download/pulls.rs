@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tempfile::tempdir;
-use wglm::{Error, Gguf, Hub, Places, PullStage, Source, find_model, local_models};
+use wglm::{Error, Gguf, Hub, HubOptions, Places, PullStage, Source, find_model, local_models};
 
 fn places(cache: &Path) -> Places {
     Places { hub: Some(cache.into()), lm_studio: Vec::new(), llama_cpp: Vec::new(), ollama: Vec::new() }
@@ -358,4 +358,29 @@ fn a_file_is_downloaded_by_one_at_a_time() {
     assert!(error.contains("another program is downloading it"), "{error}");
     drop(held);
     assert!(pull(&hub(&server, cache.path())).is_ok());
+}
+
+/// Any number is taken for the nearest that can be.
+#[test]
+fn numbers_of_any_size_are_taken() {
+    let files = noisy(200_000);
+    let server = Server::start(move |request, _| files.answer(request));
+    for (number, time) in [(1, Duration::from_secs(20)), (u64::MAX, Duration::MAX)] {
+        let cache = tempdir().unwrap();
+        let options = HubOptions {
+            connections: number as usize,
+            piece: number.max(10_000),
+            retries: number as u32,
+            pause: time,
+            patience: time,
+            ..options(&server, cache.path())
+        };
+        pull(&Hub::new(options).unwrap()).unwrap();
+    }
+    let cache = tempdir().unwrap();
+    let none =
+        HubOptions { connections: 0, piece: 0, retries: 0, pause: Duration::ZERO, ..options(&server, cache.path()) };
+    let hub = Hub::new(HubOptions { patience: Duration::ZERO, ..none.clone() }).unwrap();
+    drop(list(&hub)); // nothing answers within a millisecond, or it does
+    drop(Hub::new(none).unwrap());
 }

@@ -6,7 +6,9 @@ mod estimates;
 mod files;
 mod frames;
 mod loss;
+mod numbers;
 mod owner;
+mod pausing;
 mod rounds;
 mod snapshots;
 
