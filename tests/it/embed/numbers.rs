@@ -59,11 +59,11 @@ fn reply(session: &mut Session, options: GenerateOptions) -> Result<Stop> {
 fn of_prompts() {
     let mut session = small();
     for (limit, chunk) in TIMES.into_iter().zip([None, Some(0), Some(usize::MAX), Some(2), None]) {
-        session.set_prompt_options(PromptOptions { chunk, limit, ..PromptOptions::default() });
+        session.set_prompt_options(PromptOptions { chunk, limit });
         session.rewind(0);
         session.feed(&[9; 40]).unwrap();
     }
-    let prompt = PromptOptions { limit: Duration::MAX, chunk: Some(usize::MAX), ..PromptOptions::default() };
+    let prompt = PromptOptions { limit: Duration::MAX, chunk: Some(usize::MAX) };
     let options = LoadOptions { prompt, context: Some(64), check: Check::Never, ..LoadOptions::default() };
     assert!(Model::estimate(&file(), &options, Some(model().gpu())).unwrap().most() > 0);
     let model = Model::load(&file(), model().gpu(), &options).unwrap();
@@ -246,7 +246,7 @@ fn of_budgets() {
         if budget == Duration::MAX {
             cancel.cancel();
         }
-        let (mut share, options) = (0.0, TuneOptions { budget: Some(budget), strict, ..TuneOptions::default() });
+        let (mut share, options) = (0.0, TuneOptions { budget: Some(budget), strict });
         let tuning = tune(model(), &options, &cancel, &mut |progress| share = progress.share()).unwrap();
         assert!((0.0..=1.0).contains(&share) && !tuning.complete, "{budget:?}");
     }
