@@ -9,7 +9,8 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, RwLock, mpsc};
 use wglm::{Chat, Gguf, Gpu, Model, OwnedReply, Pool, ScheduledReply, Scheduler, Session, SharedChat};
 
 static CHAT: OnceLock<Mutex<Chat>> = OnceLock::new();
-static CHATS: LazyLock<Mutex<HashMap<String, Arc<Mutex<Option<Chat>>>>>> = LazyLock::new(Mutex::default);
+type Chats = HashMap<String, Arc<Mutex<Option<Chat>>>>;
+static CHATS: LazyLock<Mutex<Chats>> = LazyLock::new(Mutex::default);
 static SCHEDULER: OnceLock<RwLock<Option<Scheduler>>> = OnceLock::new();
 
 /// As the state of a server or the object of a binding.

@@ -24,7 +24,7 @@ fn declared(file: &File) -> impl Iterator<Item = &str> {
 }
 
 /// The public signatures and fields of these types in a file, but for hidden ones: each with the line it begins in.
-fn signatures<'a>(file: &'a File, types: &BTreeSet<String>) -> Vec<(usize, String)> {
+fn signatures(file: &File, types: &BTreeSet<String>) -> Vec<(usize, String)> {
     let lines: Vec<&str> = file.text.lines().collect();
     let (mut found, mut inside) = (Vec::new(), false);
     for (index, line) in lines.iter().enumerate() {

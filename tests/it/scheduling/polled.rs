@@ -130,7 +130,7 @@ fn dropped_or_cancelled_it_stops() {
     cancel.cancel();
     assert_eq!(stats(&looked(&mut reply)).stop, Stop::Cancelled);
     let wanted = request(SUM, 12);
-    assert_eq!(said(&by_turns(&scheduler, &[wanted.clone()])[0]), said(&alone(&wanted)));
+    assert_eq!(said(&by_turns(&scheduler, std::slice::from_ref(&wanted))[0]), said(&alone(&wanted)));
     assert!(scheduler.state().slots.iter().all(|slot| !slot.busy));
 }
 
