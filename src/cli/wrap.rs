@@ -21,6 +21,8 @@ pub struct Wrapper {
     column: usize,
     /// The beginning of a segment that may go on.
     pending: String,
+    /// Whether the beginning of a segment was written that is longer than a line.
+    begun: bool,
     /// The beginning of the current line of the text, and whether it is in a code block.
     line: String,
     code: bool,
@@ -34,8 +36,10 @@ impl Wrapper {
         let (mut out, mut start) = (String::new(), 0);
         for (end, _) in linebreaks(&pending) {
             let segment = &pending[start..end];
-            if end < pending.len() || segment.ends_with(char::is_whitespace) || segment.width() > width {
+            let whole = end < pending.len() || segment.ends_with(char::is_whitespace);
+            if whole || segment.width() > width {
                 self.segment(segment, width, &mut out);
+                self.begun = !whole;
                 start = end;
             }
         }
@@ -57,14 +61,15 @@ impl Wrapper {
         let word = segment.trim_end();
         self.line.extend(segment.chars().take(FENCE.saturating_sub(self.line.len())));
         let needed = word.width();
-        if !self.code && self.column > 0 && self.column + needed > width {
+        let fits = self.column + needed <= width;
+        if !fits && !self.code && !self.begun && self.column > 0 {
             out.push('\n');
             self.column = 0;
         }
         out.push_str(word);
         self.column += needed;
         if self.column > width {
-            self.column %= width.max(1); // the terminal has broken the word
+            self.column = (self.column - 1) % width.max(1) + 1; // the terminal has broken the word
         }
         for blank in segment[word.len()..].chars() {
             match blank {
@@ -122,9 +127,10 @@ mod tests {
             ("one two three", 8, "one two \nthree"),
             ("one two three", 7, "one two\nthree"),
             ("one two\nthree four", 9, "one two\nthree \nfour"),
-            ("a verylongword b", 6, "a \nverylongword b"),
+            ("a verylongword b", 6, "a \nverylongword\nb"),
+            ("a verylongword b", 5, "a \nverylongword b"),
             ("    indented text", 12, "    indented\ntext"),
-            ("你好，世界！再见。", 8, "你好，\n世界！\n再见。"),
+            ("你好，世界！再见。", 8, "你好，世\n界！再\n见。"),
             ("你好世界", 4, "你好\n世界"),
             ("well-known words", 12, "well-known \nwords"),
             (
