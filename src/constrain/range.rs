@@ -209,8 +209,7 @@ impl Range {
             let (whole, places) = bound.value.lengths();
             let largest = Decimal::from(EXACT + 1);
             let amount = if bound.value.sign() < 0 { bound.value.negated() } else { bound.value.clone() };
-            let is_exact = if places == 0 { amount <= largest } else { whole + places <= 15 };
-            is_exact
+            if places == 0 { amount <= largest } else { whole + places <= 15 }
         };
         let factor = match &self.multiples[..] {
             [] => true,

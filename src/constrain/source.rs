@@ -118,12 +118,9 @@ impl SchemaOptions {
         own.extend(self.lenient.then(|| ("lenient".to_owned(), true.into())));
         match schema {
             Value::Object(mut keywords) if !own.is_empty() => {
-                match keywords.entry("x-guidance").or_insert_with(|| json!({})) {
-                    Value::Object(given) => {
-                        own.extend(std::mem::take(given));
-                        *given = own;
-                    }
-                    _ => {}
+                if let Value::Object(given) = keywords.entry("x-guidance").or_insert_with(|| json!({})) {
+                    own.extend(std::mem::take(given));
+                    *given = own;
                 }
                 Value::Object(keywords)
             }
