@@ -70,7 +70,7 @@ pub fn complain(line: fmt::Arguments<'_>) {
 
 /// The columns that help on stderr is written in: those of the terminal, and not more than are easily read.
 pub fn width() -> usize {
-    terminal::width_of_stderr().unwrap_or(HELP_WIDTH).min(HELP_WIDTH)
+    terminal::columns_for_asides().unwrap_or(HELP_WIDTH).min(HELP_WIDTH)
 }
 
 /// Writes a prompt to stderr, after which the user types.

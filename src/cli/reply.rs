@@ -304,8 +304,8 @@ impl ReplyDisplay {
     /// The columns of the terminal that the section is written to, if lines break between words there.
     fn width(&self) -> Option<usize> {
         match self.section {
-            Section::Answer if self.view.wraps => terminal::width_of_stdout(),
-            Section::Thinking if self.view.wraps => terminal::width_of_stderr(),
+            Section::Answer if self.view.wraps => terminal::columns_for_answers(),
+            Section::Thinking if self.view.wraps => terminal::columns_for_asides(),
             _ => None,
         }
     }

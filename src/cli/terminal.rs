@@ -23,12 +23,12 @@ pub fn edits() -> bool {
 }
 
 /// The columns of the terminal that stdout is, now.
-pub fn width_of_stdout() -> Option<usize> {
+pub fn columns_for_answers() -> Option<usize> {
     columns(terminal_size::terminal_size_of(io::stdout()))
 }
 
 /// The columns of the terminal that stderr is, now.
-pub fn width_of_stderr() -> Option<usize> {
+pub fn columns_for_asides() -> Option<usize> {
     columns(terminal_size::terminal_size_of(io::stderr()))
 }
 

@@ -45,19 +45,20 @@ impl Replacement {
     /// # Errors
     /// Those of the system: also if the file exists and may not be written, or if its folder takes no new files.
     pub fn begin(path: &Path, readers: Readers) -> io::Result<Self> {
-        let to = followed(path)?;
-        let there = match fs::metadata(&to) {
+        let there = match fs::metadata(path) {
             Ok(about) => Some(about),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
         if let Some(about) = &there {
             // A file that may not be written may not be replaced either. A directory fails here.
-            let file = OpenOptions::new().write(true).open(&to)?;
+            let file = OpenOptions::new().write(true).open(path)?;
             if !about.is_file() {
-                return Ok(Self { file, to, beside: None });
+                return Ok(Self { file, to: path.into(), beside: None });
             }
         }
+        // Only of a file: the link /dev/stdout leads to a pipe that has no name.
+        let to = followed(path)?;
         remove_abandoned(&to);
         let private = readers == Readers::Owner || there.is_some();
         let (file, beside) = create_beside(&to, private)?;

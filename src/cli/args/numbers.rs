@@ -27,11 +27,10 @@ const MOST_CONNECTIONS: u32 = 16;
 
 /// Parses an integer of at least 1, or -1 for no limit.
 pub fn some(text: &str) -> Result<OrNone<usize>, String> {
-    let found: OrNone<usize> = text.parse().map_err(|_| SOME.to_owned())?;
-    if found.0 == Some(0) { Err(SOME.into()) } else { Ok(found) }
+    let expected = "-1 or a positive integer";
+    let number = (text != "-1").then(|| text.parse()).transpose().map_err(|error| refused(expected, &error))?;
+    if number == Some(0) { Err(format!("expected {expected}")) } else { Ok(OrNone(number)) }
 }
-
-const SOME: &str = "expected -1 or a positive integer";
 
 /// A number, or `None` for -1.
 #[derive(Debug, Clone, Copy)]

@@ -237,7 +237,7 @@ fn tab_completes_commands_and_files() {
 fn lines_break_between_words() {
     let mut plain = command(["chat", "--temp", "0", "--reasoning", "off", "-n", "60"]);
     plain.env("TERM", "xterm");
-    let mut session = on_terminal(with_shell(plain, "stty cols 32"));
+    let mut session = on_terminal(with_shell(plain, "stty rows 24 cols 32"));
     for width in [32, 24] {
         session.exp_string(PROMPT).unwrap();
         if width != 32 {
