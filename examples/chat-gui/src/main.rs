@@ -16,6 +16,7 @@ mod engine;
 mod fetch;
 mod fetch_row;
 mod file_row;
+mod fonts;
 mod frames;
 mod list;
 mod listing;
@@ -101,7 +102,8 @@ fn main() -> anyhow::Result<()> {
             .with_min_inner_size([400.0, 360.0]),
         renderer: eframe::Renderer::Wgpu,
         wgpu_options: device::setup(),
-        dithering: false, // only gradients need it, and there are none
+        system_font_fallback: false, // `fonts` does that
+        dithering: false,            // only gradients need it, and there are none
         ..Default::default()
     };
     eframe::run_native("wglm-chat", options, Box::new(|context| Ok(Box::new(app::App::new(context, start)?))))
