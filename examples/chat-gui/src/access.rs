@@ -5,7 +5,7 @@
 
 use eframe::egui::accessibility::is_input;
 use eframe::egui::accesskit::TreeUpdate;
-use eframe::egui::{Context, FullOutput, Plugin};
+use eframe::egui::{Context, FullOutput, Plugin, Response};
 
 /// Symbols on buttons, and what the buttons do.
 const SYMBOLS: [(&str, &str); 5] = [
@@ -15,6 +15,11 @@ const SYMBOLS: [(&str, &str); 5] = [
     ("‹", "The previous version"),
     ("›", "The next version"),
 ];
+
+/// Names a field. egui takes the hint in an empty field for its name, but not every screen reader does.
+pub fn name(field: &Response, name: &str) {
+    field.ctx.accesskit_node_builder(field.id, |node| node.set_label(name));
+}
 
 /// Names what is described by symbols.
 #[derive(Default)]
@@ -79,7 +84,8 @@ mod tests {
         for _ in 0..2 {
             let mut output = context.run_ui(RawInput::default(), |ui| {
                 ui.button("☰").clicked();
-                ui.name_inputs("Message", |ui| ui.text_edit_multiline(&mut text));
+                let field = ui.add(TextEdit::multiline(&mut text).hint_text("Write a message."));
+                super::name(&field, "Message");
                 ui.add(TextEdit::singleline(&mut String::new()));
             });
             let update = output.platform_output.accesskit_update.take().map(|update| update.nodes);

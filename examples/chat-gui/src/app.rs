@@ -27,7 +27,7 @@ use crate::store::Store;
 use crate::surface::Surface;
 use crate::tunings::Tunings;
 use crate::worker::Worker;
-use crate::{device, look};
+use crate::{device, fonts, look};
 use anyhow::Context as _;
 use eframe::CreationContext;
 use eframe::egui::Context;
@@ -126,6 +126,7 @@ impl App {
     /// If wglm cannot use the device, or the folder of conversations cannot be read.
     pub fn new(creation: &CreationContext<'_>, start: Start, surface: Surface) -> anyhow::Result<Self> {
         look::set(&creation.egui_ctx);
+        fonts::install(&creation.egui_ctx);
         let appearance = Appearance::read(&start.restart.data);
         creation.egui_ctx.set_theme(appearance.theme());
         Names::install(&creation.egui_ctx, start.restart.status.is_some());

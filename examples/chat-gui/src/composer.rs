@@ -1,8 +1,8 @@
 //! The text field for messages, with the button that sends a message or stops a reply. While a model is tuned, a progress
 //! bar takes its place.
 
-use crate::look;
 use crate::status::Places;
+use crate::{access, look};
 use eframe::egui::text::{CCursor, CCursorRange};
 use eframe::egui::text_edit::TextEditState;
 use eframe::egui::{
@@ -107,7 +107,9 @@ fn field(ui: &mut Ui, text: &mut String, width: f32) -> (Response, Rect) {
                 .desired_width(inside)
                 .hint_text("Write a message. Enter sends it, Shift+Enter starts a new line.")
                 .return_key(KeyboardShortcut::new(Modifiers::SHIFT, Key::Enter));
-            ui.name_inputs("Message", |ui| ui.add(edit))
+            let edit = ui.add(edit);
+            access::name(&edit, "Message");
+            edit
         })
     });
     (shown.inner.inner, shown.response.rect)

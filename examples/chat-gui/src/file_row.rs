@@ -4,7 +4,7 @@ use crate::protocol::Source;
 use crate::shelf::judge_file;
 use crate::status::Places;
 use crate::task::Task;
-use crate::{row, verdict};
+use crate::{access, row, verdict};
 use eframe::egui::{Button, Context, Key, TextEdit, Ui, vec2};
 use std::path::PathBuf;
 use wglm::{Gpu, Judged};
@@ -56,7 +56,8 @@ impl FileRow {
     fn path(&mut self, ui: &mut Ui, can_open: bool, places: &mut Places) -> bool {
         let width = ui.available_width() - 200.0;
         let edit = TextEdit::singleline(&mut self.path).desired_width(width).hint_text("Path of a GGUF file");
-        let edit = ui.name_inputs("Path of a GGUF file", |ui| ui.add(edit));
+        let edit = ui.add(edit);
+        access::name(&edit, "Path of a GGUF file");
         places.note("path", edit.rect);
         let enter = edit.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
         if ui.button("Choose …").clicked() && self.dialogue.is_none() {

@@ -12,7 +12,7 @@ pub const NARROW: f32 = 680.0;
 pub const LINE: f32 = 760.0;
 
 /// Makes egui's style roomier, and its fonts more complete: the one for code has the arrows and the signs of mathematics
-/// that the one for text lacks. For what no font here has, eframe asks the system for one.
+/// that the one for text lacks. For what no font here has, the system is asked for one ([`fonts`](crate::fonts)).
 pub fn set(context: &Context) {
     let mut fonts = FontDefinitions::default();
     let code = fonts.families.get(&FontFamily::Monospace).and_then(|fonts| fonts.first().cloned());

@@ -19,6 +19,7 @@ mod fetch;
 mod fetch_row;
 mod file_row;
 mod files;
+mod fonts;
 mod frames;
 mod json_field;
 mod last_model;
@@ -116,7 +117,8 @@ fn main() -> anyhow::Result<()> {
             .with_min_inner_size([400.0, 360.0]),
         renderer: eframe::Renderer::Wgpu,
         wgpu_options: device::setup(&surface),
-        dithering: false, // only gradients need it, and there are none
+        system_font_fallback: false, // `fonts` does that
+        dithering: false,            // only gradients need it, and there are none
         ..Default::default()
     };
     let event_loop = EventLoop::<UserEvent>::with_user_event().build()?;

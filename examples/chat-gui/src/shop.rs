@@ -5,7 +5,7 @@ use crate::listing::{self, Listing};
 use crate::protocol::Source;
 use crate::status::Places;
 use crate::task::Task;
-use crate::{fetch_row, look, shop_row};
+use crate::{access, fetch_row, look, shop_row};
 use eframe::egui::{Button, Context, Key, TextEdit, Ui};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -185,7 +185,8 @@ impl Shop {
             let width = (ui.available_width() - 90.0).min(look::LINE);
             let hint = "Another repository: OWNER/REPO or OWNER/REPO:QUANT";
             let edit = TextEdit::singleline(&mut self.typed).desired_width(width).hint_text(hint);
-            let edit = ui.name_inputs("Repository", |ui| ui.add(edit));
+            let edit = ui.add(edit);
+            access::name(&edit, "Repository");
             places.note("repository", edit.rect);
             let enter = edit.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
             let ready = !self.typed.trim().is_empty();
