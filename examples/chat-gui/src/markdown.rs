@@ -98,7 +98,10 @@ fn show_as(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str, keep_lines: boo
     for (number, part) in page.parts.iter().enumerate() {
         ui.push_id(number, |ui| match part {
             Part::Markdown(text) => {
-                CommonMarkViewer::new().render_math_fn(Some(&formula)).show(ui, cache, text);
+                // The viewer shows code in fields, so that it can be selected.
+                ui.name_inputs("Code", |ui| {
+                    CommonMarkViewer::new().render_math_fn(Some(&formula)).show(ui, cache, text)
+                });
             }
             Part::Table(table) => table.show(ui),
         });

@@ -89,7 +89,12 @@ impl Table {
             for (column, cell) in row.iter().enumerate().take(needs.len()) {
                 let width = |job| ui.fonts_mut(|fonts| fonts.layout_job(job)).size().x;
                 needs[column] = needs[column].max(width(job(ui, cell, number == 0, f32::INFINITY)));
-                words[column] = words[column].max(width(job(ui, cell, number == 0, 0.0)));
+                for piece in cell {
+                    for word in piece.text.split_whitespace() {
+                        let word = vec![Piece { text: word.to_owned(), ..piece.clone() }];
+                        words[column] = words[column].max(width(job(ui, &word, number == 0, f32::INFINITY)));
+                    }
+                }
             }
         }
         share(&needs, &words, space)
@@ -216,7 +221,8 @@ pub fn find(text: &str) -> Vec<Range<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Alignment, Piece, Table, find, share};
+    use super::{Alignment, Piece, Table, find, job, share};
+    use eframe::egui::{Context, RawInput};
 
     const TEXT: &str = "An *owl*:\n\n| a | b |\n|:-:|--:|\n| **x** `y` | $0$ |\n| [l](https://a.org) | |\n\nend";
 
@@ -232,6 +238,20 @@ mod tests {
         assert_eq!(table.rows[1], [first, vec![Piece { emphasis: true, ..piece("α") }]]);
         assert_eq!(table.rows[2], [vec![Piece { link: Some("https://a.org".into()), ..piece("l") }], vec![]]);
         assert!(find("- x\n\n  | a |\n  |-|\n").is_empty(), "inside of a list the viewer draws it");
+    }
+
+    #[test]
+    fn words_stay_whole_beside_a_long_text() {
+        let long = "many words ".repeat(40);
+        let table = Table::read(&format!("| Name | b |\n|-|-|\n| owl | {long} |"), &[]);
+        let context = Context::default();
+        let output = context.run_ui(RawInput::default(), |ui| {
+            let word = job(ui, &vec![Piece { text: "Name".into(), ..Piece::default() }], true, f32::INFINITY);
+            let word = ui.fonts_mut(|fonts| fonts.layout_job(word)).size().x;
+            let widths = table.widths(ui, 400.0);
+            assert!(widths[0] >= word && widths[1] > 300.0, "{widths:?} for {word}");
+        });
+        output.drop_without_applying_deltas();
     }
 
     #[test]

@@ -9,13 +9,13 @@ use std::process::Command;
 
 /// Letters that no font of the window has, and that all are in `marks.ttf`: a font of triangles, which is all that
 /// `fontTools.fontBuilder` was asked for.
-const LETTERS: &str = "中文好日本語한국어مرحباनमस्ते";
+const LETTERS: &str = "中文日本語한국어مرحباनमस्ते";
 
 const REPLY: &str = "# 中文 and *others*\n\n日本語, 한국어, مرحبا, नमस्ते, 😀 → ⇒ ✔\n\n\
     So $\\alpha^2 \\leq \\frac{a}{b}$, see https://example.org/a_b. And\n\n\\[ \\sum_{i=1}^{n} i = \\frac{n(n+1)}{2} \\]\n\n\
     | Name | What it does, at some length | Price |\n|:--|:-:|--:|\n\
     | owl | sleeps by day and flies by night over the fields behind the mill, where it looks for mice of all kinds \
-    and listens to the wind in the old trees | $3 |\n| `fox` | **runs** | 12.50 |\n";
+    and listens to the wind in the old trees | $3 |\n| `fox` | **runs** | 12.50 |\n\n```rust\nfn main() {}\n```\n";
 
 /// A conversation with all of these, and what the system has of fonts: the folder of this file, or none.
 fn prepare(data: &Path, fonts: Option<&Path>) {
