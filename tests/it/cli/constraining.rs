@@ -105,7 +105,7 @@ fn text_is_given_itself_or_by_its_file() {
     for (option, text, words) in [
         ("--grammar", "root ::= \"a\"", "error: --grammar: this is a GBNF grammar as llama.cpp has them"),
         ("--grammar", "start: nosuch", "error: --grammar: grammar: at 1(8): unknown name: \"nosuch\""),
-        ("-j", "{\"type\": ", "error: --json-schema is not JSON: EOF"),
+        ("-j", "{\"type\": ", "error: --json-schema: JSON schema: it is not JSON: EOF"),
         ("-j", "[]", "error: --json-schema: JSON schema, #: expected an object"),
         ("-jf", "{}", "error: cannot read {}: "),
         ("--grammar-file", "start: \"a\"", "error: cannot read start: "),
