@@ -127,8 +127,6 @@ impl App {
     pub fn new(creation: &CreationContext<'_>, start: Start, surface: Surface) -> anyhow::Result<Self> {
         look::set(&creation.egui_ctx);
         fonts::install(&creation.egui_ctx);
-        let appearance = Appearance::read(&start.restart.data);
-        creation.egui_ctx.set_theme(appearance.theme());
         Names::install(&creation.egui_ctx, start.restart.status.is_some());
         let window = creation.wgpu_render_state.as_ref().context("eframe opened no wgpu device")?;
         let gpu = device::shared_gpu(window, &surface)?;
@@ -138,6 +136,8 @@ impl App {
         std::fs::create_dir_all(&own).with_context(|| format!("cannot create {}", own.display()))?;
         let (last_model, damaged_model) = LastModel::read(own.join("last-model.json"));
         let (presets, damaged_presets) = Presets::read(own.join("presets.json"));
+        let (appearance, damaged_appearance) = Appearance::read(own.join("appearance.json"));
+        window.set_theme(appearance.theme());
         let (last, not_loaded) = last_model.wanted();
         let (source, context) = match start.source {
             Some(source) => (Some(source), start.context),
@@ -148,7 +148,7 @@ impl App {
         let worker = Worker::start(gpu.clone(), window.clone(), tunings, start.restart)?;
         surface.guard(&gpu, &worker.turns);
         let (mut chats, mut notices) = Chats::read(Store::open(data)?)?;
-        notices.extend([damaged_model, damaged_presets].into_iter().flatten());
+        notices.extend([damaged_model, damaged_presets, damaged_appearance].into_iter().flatten());
         if let Some(id) = &start.again {
             chats.go_to_id(id);
         }

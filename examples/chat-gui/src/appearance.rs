@@ -1,14 +1,12 @@
 //! How the window looks, and what it shows for those who develop it: chosen in the settings, and kept in a file for the
 //! next start.
 
+use crate::files;
 use crate::status::Places;
 use eframe::egui::{ThemePreference, Ui};
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::path::PathBuf;
-use std::{fs, io};
-
-/// The name of the file, in the folder of the conversations. Theirs end in `.json`.
-const FILE: &str = "appearance";
 
 /// What is chosen.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -37,11 +35,10 @@ impl Theme {
 }
 
 impl Appearance {
-    /// Reads what was chosen last. A file that is missing or damaged has chosen nothing.
-    pub fn read(folder: &std::path::Path) -> Self {
-        let file = folder.join(FILE);
-        let read = fs::read(&file).ok().and_then(|json| serde_json::from_slice(&json).ok());
-        Self { file, ..read.unwrap_or_default() }
+    /// Reads what was chosen last; a sentence says so if the file is damaged.
+    pub fn read(file: PathBuf) -> (Self, Option<String>) {
+        let (read, damaged) = files::read_or_put_aside(&file);
+        (Self { file, ..read }, damaged)
     }
 
     /// The theme, as egui knows it.
@@ -78,29 +75,30 @@ impl Appearance {
         self.write()
     }
 
-    /// Writes the file. At any time it is either the old one or the new one.
     fn write(&self) -> io::Result<()> {
-        let beside = self.file.with_extension("new");
-        fs::write(&beside, serde_json::to_vec(self)?)?;
-        fs::rename(&beside, &self.file)
+        files::replace(&self.file, &serde_json::to_vec(self)?)
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Appearance, FILE, Theme, ThemePreference, fs};
+    use super::{Appearance, Theme, ThemePreference};
+    use std::fs;
 
     #[test]
     fn what_is_chosen_is_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let mut appearance = Appearance::read(folder.path());
+        let file = folder.path().join("appearance.json");
+        let (mut appearance, _) = Appearance::read(file.clone());
         assert_eq!((appearance.theme(), appearance.frame_times), (ThemePreference::System, false));
         (appearance.theme, appearance.frame_times) = (Theme::Dark, true);
         appearance.write().unwrap();
-        assert_eq!(Appearance::read(folder.path()), appearance);
-        assert_eq!(fs::read_to_string(folder.path().join(FILE)).unwrap(), r#"{"theme":"dark","frame_times":true}"#);
-        fs::write(folder.path().join(FILE), "{").unwrap();
-        assert_eq!(Appearance::read(folder.path()).theme(), ThemePreference::System);
+        assert_eq!(Appearance::read(file.clone()), (appearance, None));
+        assert_eq!(fs::read_to_string(&file).unwrap(), r#"{"theme":"dark","frame_times":true}"#);
+        fs::write(&file, "{").unwrap();
+        let (damaged, told) = Appearance::read(file);
+        assert_eq!(damaged.theme(), ThemePreference::System);
+        assert!(told.unwrap().contains("appearance.json.damaged"));
     }
 }

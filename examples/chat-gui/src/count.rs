@@ -52,7 +52,7 @@ impl Counter {
 /// A hash of what is counted.
 pub fn hash<'a>(model: &str, settings: &Settings, messages: impl Iterator<Item = &'a Message>, typed: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (model, &settings.system, &settings.tools, typed.trim()).hash(&mut hasher);
+    (model, &settings.system, settings.thinking, &settings.tools, typed.trim()).hash(&mut hasher);
     messages.for_each(|message| (&message.role, message.text()).hash(&mut hasher));
     hasher.finish()
 }

@@ -47,18 +47,18 @@ pub fn show(ui: &mut Ui, message: &Message, offered: Offered<'_>, places: &mut P
     };
     if change {
         let (hint, name) = match own {
-            true => ("Change this message, and ask again or go on", "edit"),
-            false => ("Change this message", "edit reply"),
+            true => ("Edit this message, to send it again or only save it", "edit"),
+            false => ("Edit this message", "edit reply"),
         };
         button("Edit", hint, name, Action::Edit(position));
-        button("Delete", "Delete this message; what follows it stays", "delete message", Action::Delete(position));
+        button("Delete", "Delete this message. What follows it stays.", "delete message", Action::Delete(position));
     }
     if let Some((at, hint)) = again {
         let text = if at == position { "Regenerate" } else { "Answer" };
         button(text, hint, "again", Action::Again(at));
     }
     if rest {
-        button("Continue", "Go on with this reply, which was cut off or changed", "continue", Action::Rest);
+        button("Continue", "Continue this reply, which was cut off or changed", "continue", Action::Rest);
     }
     versions(ui, offered, places).or(actions.pop())
 }

@@ -30,7 +30,7 @@ pub struct Settings {
 }
 
 /// Whether the model thinks before it answers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Thinking {
     /// As the chat template decides.
     #[default]

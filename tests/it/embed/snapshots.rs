@@ -255,7 +255,7 @@ fn files() {
     let error = second.load_snapshot(folder.path().join("nothing")).unwrap_err();
     assert!(matches!(error, Error::Io { action: "open", .. }), "{error}");
     let error = first.save_snapshot(folder.path()).unwrap_err(); // a folder cannot be replaced
-    assert!(matches!(error, Error::Io { action: "write", .. }), "{error}");
+    assert!(matches!(error, Error::Io { action: "create", .. }), "{error}");
     assert_eq!(names(), 1, "something is left");
 }
 

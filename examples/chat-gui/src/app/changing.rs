@@ -48,10 +48,10 @@ impl App {
     fn hint(&self, is_reply: bool) -> &'static str {
         let sampling = &self.chats.open().settings.sampling;
         match (is_reply, sampling.temperature == 0.0, sampling.seed) {
-            (false, ..) => "Ask for an answer to this",
-            (true, true, _) => "Another reply; with a temperature of 0 it is the same",
-            (true, false, Some(_)) => "Another reply; with a seed it is the same",
-            (true, false, None) => "Another reply; this one, with what follows it, is kept as an earlier version",
+            (false, ..) => "Generate an answer to this message",
+            (true, true, _) => "Generate this reply again. With a temperature of 0 it will be the same.",
+            (true, false, Some(_)) => "Generate this reply again. With a fixed seed it will be the same.",
+            (true, false, None) => "Generate this reply again. This one and what follows it are kept.",
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::App;
 use crate::conversation::Asked;
+use crate::count::Counter;
 use crate::export_row::ExportRow;
 use crate::last_model::LastModel;
 use crate::protocol::{Source, WorkerMessage};
@@ -50,7 +51,7 @@ impl App {
             WorkerMessage::Tuning(progress) => self.tuning = Some(Some(progress)),
             WorkerMessage::Tuned { told, faster } => self.tuned(told, faster),
             WorkerMessage::Opened(held) => self.held = held,
-            WorkerMessage::Unloaded => self.held = 0,
+            WorkerMessage::Unloaded => (self.held, self.counter) = (0, Counter::default()),
             WorkerMessage::Counted(tokens) => self.counter.take(tokens),
             WorkerMessage::Event(event) => {
                 if let Some(pending) = &mut self.pending {

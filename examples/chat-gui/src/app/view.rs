@@ -1,6 +1,6 @@
 //! Draws the window, frame by frame.
 
-use super::{App, REST};
+use super::{App, Edit, REST};
 use crate::access::Names;
 use crate::bar::Bar;
 use crate::composer::{self, Can, Edited};
@@ -123,16 +123,30 @@ impl App {
     /// Has the tokens counted of what would be sent now.
     fn count(&mut self, window: &Context) {
         let Some(loaded) = self.loaded.as_ref().filter(|_| !self.moves()) else { return };
-        let conversation = self.chats.open();
-        let settings = &conversation.settings;
-        let of = count::hash(&loaded.name, settings, conversation.tree.messages(), &self.text);
+        let (conversation, (sent, typed)) = (self.chats.open(), self.unsent());
+        let of = count::hash(&loaded.name, &conversation.settings, conversation.tree.messages().take(sent), typed);
         if self.counter.is_due(of, Instant::now()) {
-            let typed = Some(self.text.trim()).filter(|text| !text.is_empty()).map(Message::user);
-            let messages = conversation.tree.messages().cloned().chain(typed).collect();
-            let request = Request { place: self.chats.place(), messages, settings: settings.clone(), rest: false };
-            self.worker.ask(Command::Count(Box::new(request)));
+            self.worker.ask(Command::Count(Box::new(self.to_count())));
         } else if self.counter.waits() {
             window.request_repaint_after(count::REST);
+        }
+    }
+
+    fn to_count(&self) -> Request {
+        let (conversation, (sent, typed)) = (self.chats.open(), self.unsent());
+        let typed = Some(typed).filter(|text| !text.is_empty()).map(Message::user);
+        let messages = conversation.tree.messages().take(sent).cloned().chain(typed).collect();
+        Request { place: self.chats.place(), messages, settings: conversation.settings.clone(), rest: false }
+    }
+
+    /// How many messages would be sent, and the text after them. An edited message of the user takes the place of what
+    /// follows it, too; one of the model is not sent.
+    fn unsent(&self) -> (usize, &str) {
+        let (all, typed) = (self.chats.open().tree.len(), self.text.trim());
+        match &self.editing {
+            None => (all, typed),
+            Some(Edit { own: true, position, .. }) => (*position, typed),
+            Some(_) => (all, ""),
         }
     }
 
@@ -158,7 +172,7 @@ impl App {
             let can_tune = !busy && self.loaded.is_some();
             let unload = ui.add_enabled(can_tune, Button::new("Unload"));
             self.places.note("unload", unload.rect);
-            if unload.on_hover_text("Frees the GPU's memory; the conversations stay").clicked() {
+            if unload.on_hover_text("Frees the GPU's memory. The conversations stay.").clicked() {
                 self.unload();
             }
             let tune = ui.add_enabled(can_tune, Button::new("Tune"));

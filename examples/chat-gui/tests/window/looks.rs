@@ -78,7 +78,8 @@ fn settings_of_the_window_are_kept_and_everything_has_a_name() {
     named(&window, "the first page");
     window.click("settings");
     window.click("theme dark");
-    window.wait("the theme", |_| fs::read_to_string(folder.path().join("appearance")).is_ok());
+    let file = folder.path().join("window/appearance.json");
+    window.wait("the theme", |_| file.exists());
     window.click("frame times");
     named(&window, "the settings");
     window.click("demo");
@@ -91,8 +92,7 @@ fn settings_of_the_window_are_kept_and_everything_has_a_name() {
     named(&window, "renaming");
     window.press("Return");
     window.close();
-    let kept = fs::read_to_string(folder.path().join("appearance")).unwrap();
-    assert_eq!(kept, r#"{"theme":"light","frame_times":true}"#);
+    assert_eq!(fs::read_to_string(file).unwrap(), r#"{"theme":"light","frame_times":true}"#);
 }
 
 /// The tokens are counted before anything is sent, and the count is what the prompt takes then.
