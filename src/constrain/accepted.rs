@@ -479,7 +479,9 @@ fn numbers_of_a_text() {
     // As they were, for an answer that repeats them.
     let given: Value =
         serde_json::from_str(&Constraint::keep_digits("[1e400, 1e20, 123456789012345678901]", &[]).unwrap()).unwrap();
-    assert_eq!(Constraint::repeated(&given), json!(["1e400", 1e20, 123456789012345678901.0]));
+    // Whatever double serde takes for it.
+    let long: Value = serde_json::from_str("123456789012345678901").unwrap();
+    assert_eq!(Constraint::repeated(&given), json!(["1e400", 1e20, long]));
 }
 
 /// Exponents that no arithmetic holds are errors of the schema, whatever has the number.

