@@ -143,27 +143,32 @@ impl Chat {
     /// Appends a message, for example the system prompt, without asking for a reply.
     pub fn push(&mut self, message: Message) {
         self.messages.push(message);
+        self.forget_asked();
     }
 
     /// Removes all messages but the first `length`, to ask something else or to have another reply.
     pub fn truncate(&mut self, length: usize) {
         self.messages.truncate(length);
+        self.forget_asked();
     }
 
     /// Removes all messages. The KV cache stays, for whatever the next conversation has in common with this one.
     pub fn clear(&mut self) {
         self.messages.clear();
+        self.forget_asked();
     }
 
     /// Removes a range of messages, for example those of a turn, and returns them. The part of the range that lies
     /// beyond the last message is ignored. See [`Chat::fit`] for a conversation that is too long.
     pub fn remove(&mut self, range: Range<usize>) -> Vec<Message> {
+        self.forget_asked();
         let end = range.end.min(self.messages.len());
         self.messages.drain(range.start.min(end)..end).collect()
     }
 
     /// Removes all messages and returns them. The KV cache stays, as after [`Chat::clear`].
     pub fn take_messages(&mut self) -> Vec<Message> {
+        self.forget_asked();
         std::mem::take(&mut self.messages)
     }
 
@@ -171,6 +176,7 @@ impl Chat {
     /// have in common.
     pub fn set_messages(&mut self, messages: Vec<Message>) {
         self.messages = messages;
+        self.forget_asked();
     }
 
     /// The tokens of the prompt that [`Chat::reply`] would reply to. Their number says how much of the context the
@@ -257,6 +263,10 @@ impl Chat {
     fn begin(&mut self, ((prompt, parser), first): (Prepared, usize), was_added: bool) -> Result<Reply<'_>> {
         match Generation::new(&mut self.session, prompt, Some(parser), self.options.clone()) {
             Ok(mut generation) => {
+                #[cfg(feature = "schema")]
+                {
+                    self.asked = None;
+                }
                 let ids = CallIds::after(&self.messages, &[]); // those that go have ids as well
                 let gone = drop_before(&mut self.messages, first);
                 if !gone.is_empty() {
@@ -268,6 +278,14 @@ impl Chat {
                 self.messages.truncate(self.messages.len() - usize::from(was_added));
                 Err(error)
             }
+        }
+    }
+
+    /// Has [`Chat::resume`] not apply the schema of an unfinished [`Chat::ask`]: its reply is not the last one any more.
+    fn forget_asked(&mut self) {
+        #[cfg(feature = "schema")]
+        {
+            self.asked = None;
         }
     }
 

@@ -17,8 +17,7 @@ pub enum AskError {
     #[error(transparent)]
     Failed(#[from] Error),
     /// The reply ended before the value was complete. It is part of the conversation, so after [`Stop::Length`] or a
-    /// cancellation [`Chat::resume_ask`] goes on with it and returns the value; [`Chat::resume`] goes on with it by the same
-    /// schema.
+    /// cancellation [`Chat::resume_ask`] continues it and returns the value; [`Chat::resume`] continues it by the same schema.
     #[error("the reply ended before its value was complete ({stop:?}), after {} bytes; Chat::resume_ask continues it", text.len())]
     Unfinished {
         /// The answer so far.
@@ -66,7 +65,7 @@ impl Chat {
     ///
     /// # Errors
     /// [`AskError::Unfinished`] with the text so far if the context or
-    /// [`max_tokens`](crate::GenerateOptions::max_tokens) did not suffice: [`Chat::resume_ask`] goes on from there.
+    /// [`max_tokens`](crate::GenerateOptions::max_tokens) did not suffice: [`Chat::resume_ask`] continues the reply.
     /// [`AskError::Failed`] with [`Error::Constraint`] for a type whose schema is not supported or has no value, before
     /// anything is generated, and otherwise with the errors of [`Chat::send`]; [`AskError::NoValue`].
     pub fn ask<T: DeserializeOwned + JsonSchema>(&mut self, text: &str) -> Result<T, AskError> {
@@ -120,23 +119,26 @@ impl Chat {
         self.value(name, answered, constraint)
     }
 
-    /// Goes on with the reply that [`Chat::ask`] left unfinished, and returns the value once it is complete. It may be asked
-    /// for again as long as that is [`AskError::Unfinished`]. The text in that error, and in [`AskError::NoValue`], is the whole
-    /// answer so far.
+    /// Continues the reply that [`Chat::ask`] left unfinished, and returns the value once it is complete. Call it again after
+    /// each [`AskError::Unfinished`]. The text in that error, and in [`AskError::NoValue`], is the whole answer so far.
     ///
-    /// [`Chat::resume`] goes on with the same reply by the same schema, too, and returns its events.
+    /// [`Chat::resume`] continues the same reply by the same schema, too, and returns its events. It does not know the schema
+    /// after [`Chat::restore`], because a saved conversation does not contain it; this method does.
     ///
     /// # Errors
     /// Those of [`Chat::ask`] and of [`Chat::resume`].
     pub fn resume_ask<T: DeserializeOwned + JsonSchema>(&mut self) -> Result<T, AskError> {
         let constraint = constraint_of::<T>()?;
-        let before = self.answer_so_far();
+        let (before, asked) = (self.answer_so_far(), self.asked.take());
         let answered = self.constrained(&constraint, |chat| answer_of(chat.resume()?));
         let whole = answered.map(|(more, stop)| {
             let whole = self.answer_so_far();
             // The message has all of it, unless nothing of it is a message.
             (if whole.len() > before.len() { whole } else { before + &more }, stop)
         });
+        if whole.is_err() {
+            self.asked = asked;
+        }
         self.value(&T::schema_name(), whole, constraint)
     }
 
@@ -152,9 +154,8 @@ impl Chat {
     /// The options to resume a reply with: what [`Chat::ask`] left unfinished goes on by the same schema.
     pub(super) fn resumed_options(&self) -> GenerateOptions {
         let mut options = self.options.clone();
-        let is_same =
-            |asked: &&Asked| asked.messages == self.messages.len() && self.answer_so_far().starts_with(&asked.answer);
-        if let (None, Some(asked)) = (&options.constraint, self.asked.as_ref().filter(is_same)) {
+        let is_same = |asked: &&Asked| self.answer_so_far().starts_with(&asked.answer);
+        if let Some(asked) = self.asked.as_ref().filter(is_same) {
             (options.constraint, options.calls) = (Some(asked.constraint.clone()), Calls::None);
         }
         options
@@ -174,18 +175,16 @@ impl Chat {
         constraint: Constraint,
     ) -> Result<T, AskError> {
         let answer = answered?;
-        let messages = self.messages.len();
         let unfinished = answer.1 != Stop::End;
-        self.asked = unfinished.then(|| Asked { messages, answer: self.answer_so_far(), constraint });
+        self.asked = unfinished.then(|| Asked { answer: self.answer_so_far(), constraint });
         read(name, answer)
     }
 }
 
-/// A value that was asked for and is unfinished.
+/// A value that was asked for and is unfinished. It is forgotten with the next change of the messages.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
-    /// How many messages there are with the answer, and what there is of it.
-    messages: usize,
+    /// What there is of the answer.
     answer: String,
     /// What the answer has to match.
     constraint: Constraint,

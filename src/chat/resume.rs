@@ -24,7 +24,7 @@ impl Chat {
     /// be resumed while the session holds its tokens.
     ///
     /// A [`constraint`](crate::GenerateOptions::constraint) is that of the whole answer: what there is of it has to match, and
-    /// the rest follows it. What `Chat::ask` left unfinished goes on by the schema of its type.
+    /// the rest follows it. A reply that `Chat::ask` left unfinished continues by the schema of that, whatever the options say.
     ///
     /// # Errors
     /// [`Error::Argument`] if the last message is not the assistant's, [`Error::Message`] if it contains calls and the
@@ -62,7 +62,14 @@ impl Chat {
     fn go_on(&mut self, beginning: ResumePoint, options: GenerateOptions, was_added: bool) -> Result<Reply<'_>> {
         let ResumePoint { prompt, begun, draft, joins } = beginning;
         match Generation::resumed(&mut self.session, prompt, begun, options) {
-            Ok(generation) => Ok(Reply::resumed(generation, &mut self.messages, draft, joins)),
+            Ok(generation) => {
+                #[cfg(feature = "schema")]
+                {
+                    // A given beginning is another reply.
+                    self.asked = self.asked.take().filter(|_| !was_added);
+                }
+                Ok(Reply::resumed(generation, &mut self.messages, draft, joins))
+            }
             Err(error) => {
                 self.messages.truncate(self.messages.len() - usize::from(was_added));
                 Err(error)

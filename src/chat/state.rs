@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 /// to a file, next to the session's [snapshot](crate::Session::save_snapshot). The tools and template variables are part
 /// of it because they are part of the prompt: with others, most of the snapshot could not be reused.
 ///
+/// The schema of an unfinished `Chat::ask` is not part of it: after [`Chat::restore`], `Chat::resume_ask` continues that
+/// reply, and so does [`Chat::resume`] with the schema as the [constraint](crate::GenerateOptions::constraint).
+///
 /// Fields that are missing when it is deserialized have their defaults; unknown fields are ignored.
 ///
 /// ```
@@ -68,5 +71,6 @@ impl Chat {
         let ChatState { messages, reasoning, tools, template_kwargs, options, overflow } = saved;
         (self.messages, self.reasoning, self.tools) = (messages, reasoning, tools);
         (self.template_kwargs, self.options, self.overflow) = (template_kwargs, options, overflow);
+        self.forget_asked();
     }
 }

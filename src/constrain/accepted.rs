@@ -80,6 +80,37 @@ fn integers_of_any_length() {
         ),
         (r#"{"type": "integer", "not": {"const": 0}}"#, &["1", "-1"], &["0", "-0"]),
         (r#"{"type": "integer", "format": "uint8"}"#, &["0", "255"], &["256", "-1"]),
+        (
+            r#"{"type": "integer", "format": "uint128"}"#,
+            &["0", "340282366920938463463374607431768211455"],
+            &["340282366920938463463374607431768211456", "-1"],
+        ),
+        (
+            r#"{"type": "integer", "format": "int128"}"#,
+            &["-170141183460469231731687303715884105728", "170141183460469231731687303715884105727", "0", "-7"],
+            &["-170141183460469231731687303715884105729", "170141183460469231731687303715884105728", "-0"],
+        ),
+        (
+            r#"{"enum": [12345678901234567890, 123456789012345678901]}"#,
+            &["12345678901234567890", "123456789012345678901"],
+            &["123456789012345678900", "1234567890123456789"],
+        ),
+        (
+            r#"{"type": "integer", "minimum": 0, "maximum": 1e29}"#,
+            &["0", "99999999999999999999999999999", "100000000000000000000000000000"],
+            &["100000000000000000000000000001", "-1"],
+        ),
+        (
+            r#"{"type": "integer", "minimum": 1, "multipleOf": 10000000000000000}"#,
+            &["10000000000000000", "9220000000000000000"],
+            &["10000000000000001", "0", "1"],
+        ),
+        (r#"{"type": "string", "enum": ["a", [99999999999999999999]]}"#, &["\"a\""], &["[99999999999999999999]"]),
+        (
+            r#"{"const": 99999999999999999999, "enum": [1, 99999999999999999999, 99999999999999999998]}"#,
+            &["99999999999999999999"],
+            &["1", "99999999999999999998"],
+        ),
         (r#"{"type": "integer", "format": "uint64"}"#, &["18446744073709551615"], &["18446744073709551616"]),
         (r#"{"type": "integer"}"#, &["-5", "0", "9007199254740991"], &["-0", "9007199254740992", "1e3"]),
     ] {
@@ -211,8 +242,25 @@ fn formats() {
         ),
         (
             "uri",
-            &["https://example.org/a?b=c#d", "mailto:a@example.org", "urn:isbn:123", "http://[::1]:8080/"],
-            &["example.org", "http://", "https://a b", "/a/b", "http://a:123456/", "http://a/%zz"],
+            &[
+                "https://example.org/a?b=c#d",
+                "mailto:a@example.org",
+                "urn:isbn:123",
+                "http://[::1]:8080/",
+                "http://localhost:11434",
+                "https://user:p%20w@example.org:65535/a",
+                "file:///etc/hosts",
+            ],
+            &[
+                "example.org",
+                "http://",
+                "https://a b",
+                "/a/b",
+                "http://a:65536/",
+                "http://a:0/",
+                "http://a/%zz",
+                "ftp://a@",
+            ],
         ),
         // Annotations: nothing is held of them, and nothing is refused.
         ("binary", &["anything"], &[]),
@@ -231,7 +279,7 @@ fn formats() {
             }
         }
     }
-    // Beside a pattern both hold; of values that are listed the values are what they are.
+    // Beside a pattern both hold, and beside listed values the format is left out.
     let both = Constraint::json_schema(json!({"type": "string", "format": "date", "pattern": "^2026"})).unwrap();
     judged(&both, &["\"2026-01-31\""], &["\"2025-01-31\"", "\"2026-02-31\""]);
     let fixed = Constraint::json_schema(json!({"enum": ["2020-01-01t00:00:00z"], "format": "date-time"})).unwrap();
@@ -277,6 +325,11 @@ fn keywords_in_other_words() {
             &["[]", "[null,null,null]"],
         ),
         (json!({"type": "array", "items": {"type": "null"}, "maxItems": 1e30}), &["[]"], &[]),
+        (
+            json!({"type": "array", "items": [{"type": "null"}], "unevaluatedItems": false}),
+            &["[]", "[null]"],
+            &["[null,1]", "[1]"],
+        ),
         (json!({"type": "number", "minimum": 3, "exclusiveMinimum": true}), &["3.5"], &["3"]),
         (json!({"$ref": "#/$defs/a~1b%20c", "$defs": {"a/b c": {"type": "null"}}}), &["null"], &["1"]),
     ] {
@@ -417,7 +470,49 @@ fn numbers_of_a_text() {
     assert_eq!(schema["pattern"], "1e99 \" 99999999999999999999");
     assert!(schema["minimum"].is_number() && schema["maximum"] == 0.1 && value["seed"].is_number());
     assert_eq!(Constraint::keep_digits(r#"{"a": 123456789012345678901, "b": 1.5}"#, &["b"]), None);
-    for wrong in ["{\"a\": \"", "{\"a\\", "\"\\", "123456789012345678901", "[1e", "-", "{]"] {
-        let _ = Constraint::keep_digits(wrong, &[]);
+    // What is not JSON does not become JSON.
+    for wrong in ["{\"a\": \"", "{\"a\\", "\"\\", "[1e", "-", "{]", "{\"a\": 1-2}", "01", "[1.e5]", "1e", ".5", "--1"] {
+        let kept = Constraint::keep_digits(wrong, &[]);
+        let text = kept.as_deref().unwrap_or(wrong);
+        assert!(serde_json::from_str::<Value>(text).is_err(), "{wrong}: {text}");
     }
+    // As they were, for an answer that repeats them.
+    let given: Value =
+        serde_json::from_str(&Constraint::keep_digits("[1e400, 1e20, 123456789012345678901]", &[]).unwrap()).unwrap();
+    // Whatever double serde takes for it.
+    let long: Value = serde_json::from_str("123456789012345678901").unwrap();
+    assert_eq!(Constraint::repeated(&given), json!(["1e400", 1e20, long]));
+}
+
+/// Exponents that no arithmetic holds are errors of the schema, whatever has the number.
+#[test]
+fn extreme_exponents() {
+    for number in
+        ["1e9999", "-1e9999", "1e-9999", "1.5e-9223372036854775808", "10e9223372036854775807", "1e99999999999999999999"]
+    {
+        for schema in [format!(r#"{{"type": "number", "maximum": {number}}}"#), format!(r#"{{"enum": [[{number}]]}}"#)]
+        {
+            let error = Constraint::json_schema_text(&schema, SchemaOptions::default()).unwrap_err().to_string();
+            assert!(error.contains("exponent beyond") && error.contains(number), "{schema}: {error}");
+        }
+    }
+}
+
+/// The mark of exact numbers is in no answer, and grammars and names of functions do not have it.
+#[test]
+fn the_mark_of_exact_numbers() {
+    let beside = r#"{"type": "object", "allOf": [{}], "const": {"n": 123456789012345678901}}"#;
+    let error = Constraint::json_schema_text(beside, SchemaOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("many digits"), "{error}");
+    let lenient = Constraint::json_schema_text(beside, SchemaOptions::default().with_lenient(true)).unwrap();
+    judged(&lenient, &[r#"{"a":1}"#], &["[]"]);
+    let number = "\"\u{10fffd}*1,0,4294967295\u{10fffd}\"";
+    for refused in [Constraint::lark(&format!("start: {}", json!(number))), Constraint::regex(number)] {
+        assert!(refused.unwrap_err().to_string().contains("U+10FFFD"));
+    }
+    let quoted = super::call_grammar::quoted(number);
+    assert_eq!(
+        (quoted.contains('\u{10fffd}'), serde_json::from_str::<String>(&quoted).unwrap().as_str()),
+        (false, number)
+    );
 }

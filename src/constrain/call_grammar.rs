@@ -4,6 +4,7 @@
 //! Arguments have to be valid by the function's JSON schema; what of it is not supported is left out, because a function
 //! should be callable even so. In GLM's form an argument that is a string stands there as it is, and all others as JSON.
 
+use super::exact;
 use super::functions::{name, parameters};
 use super::numbers::{Mark, Numbers};
 use super::source::{BLANKS, Constraint, How, prepared};
@@ -177,7 +178,9 @@ impl<'a> Rules<'a> {
         };
         let marks = marks.into_iter().map(|(mark, tag)| (mark, family.text(tag))).collect();
         let of_json = self.arguments.into_iter().filter_map(|(name, is_json)| is_json.then_some(name)).collect();
-        let numbers = Some(Numbers::between(marks, of_json, is_json));
+        let of_tools = self.of.tools.iter().map(|tool| exact::longest(&parameters(tool)));
+        let longest = of_tools.chain(constraint.map(Constraint::longest_number)).max().unwrap_or(0);
+        let numbers = Some(Numbers::between(marks, of_json, is_json).with_longest(longest));
         Ok(Grammar { source: TopLevelGrammar { grammars, max_tokens: None }, kind, numbers })
     }
 
@@ -269,7 +272,7 @@ pub(super) fn json_of(schema: Value) -> String {
     format!("%json {}", prepared.unwrap_or_else(|_| json!({})))
 }
 
-/// A text as a string of Lark's.
+/// A text as a string of Lark's. The mark of exact numbers is escaped, since here it is a character like others.
 pub(super) fn quoted(text: &str) -> String {
-    Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+    Value::from(text).to_string().replace('\u{7f}', "\\u007f").replace(exact::MARK, "\\udbff\\udffd")
 }

@@ -4,6 +4,7 @@
 //! compiled by themselves, and the path leads into the part that has the same error.
 
 use super::depth;
+use super::exact::{MARK, unsupported};
 use super::expression::ways;
 use super::matcher::{Matcher, failed};
 use super::schema::{Fault, escaped, with_definitions};
@@ -139,6 +140,7 @@ pub(super) fn in_our_words(error: Error) -> Error {
 
 pub(super) fn regex(expression: &str) -> Result<()> {
     let compiled = match ways(expression) {
+        Ok(_) if expression.contains(MARK) => Err(failed(REGEX, "", unsupported())),
         Ok(_) => with_stack(REGEX, || text(GrammarWithLexer::from_regex(expression), REGEX)),
         Err(why) => Err(failed(REGEX, "", why)),
     };
@@ -153,6 +155,9 @@ pub(super) fn regex(expression: &str) -> Result<()> {
 
 /// A grammar may name tokens of the vocabulary, so only its syntax is checked, and its size.
 pub(super) fn lark(grammar: &str) -> Result<()> {
+    if grammar.contains(MARK) {
+        return Err(failed(LARK, "", unsupported()));
+    }
     with_stack(LARK, || match depth::of_lark(grammar) {
         Some(why) => Err(failed(LARK, "", why)),
         None => Ok(()),
@@ -187,14 +192,25 @@ fn text(grammar: GrammarWithLexer, kind: &'static str) -> Result<()> {
     }
 }
 
-/// Whether a text is a whole answer by a constraint, byte for byte.
+/// Whether a text is a whole answer by a constraint, byte for byte, with the limits on the digits of numbers.
 #[cfg(test)]
 pub(super) fn accepts(constraint: &super::Constraint, text: &str) -> Result<bool> {
     let grammar = Grammar { source: alone(constraint.named("answer")?), kind: constraint.kind(), numbers: None };
     let mut matcher = Matcher::new(bytes()?, &grammar, 16, None)?;
+    let mut numbers = constraint.numbers();
     for byte in text.bytes() {
         if matcher.is_over() || !matcher.allows(byte.into())? {
             return Ok(false);
+        }
+        if let Some(numbers) = &mut numbers {
+            let mask = matcher.mask()?.to_vec();
+            let may_be = |token: usize| mask.get(token / 32).is_some_and(|word| word >> (token % 32) & 1 == 1);
+            let allowed = |token: usize| u8::try_from(token).is_ok_and(|byte| numbers.allows(&[byte]));
+            // What is too long is allowed only where nothing else is.
+            if !numbers.allows(&[byte]) && (may_be(256) || (0..256).any(|token| may_be(token) && allowed(token))) {
+                return Ok(false);
+            }
+            numbers.read(byte);
         }
         matcher.accept(byte.into())?;
     }

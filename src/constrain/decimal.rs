@@ -7,6 +7,9 @@ use std::cmp::Ordering;
 /// The most digits of a number on either side of its point.
 pub(super) const MOST_DIGITS: usize = 100;
 
+/// The largest exponent of a number that is read.
+const LARGEST_EXPONENT: i64 = 1000;
+
 /// An exact number: the integer that its digits are, times a power of ten. The digits have no zeros at either end; those of
 /// zero are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +22,12 @@ pub(super) struct Decimal {
 impl From<i128> for Decimal {
     fn from(value: i128) -> Self {
         Self::normal(value < 0, &value.unsigned_abs().to_string(), 0)
+    }
+}
+
+impl From<u128> for Decimal {
+    fn from(value: u128) -> Self {
+        Self::normal(false, &value.to_string(), 0)
     }
 }
 
@@ -58,18 +67,21 @@ impl Decimal {
         Self { negative: negative && !kept.is_empty(), digits: kept.to_owned(), exponent }
     }
 
-    /// The number that a text of JSON stands for; `None` if it is none, or if its exponent is beyond a thousand.
+    /// The number that a text of JSON stands for; `None` if it is not a number, or if its exponent is beyond ±1000.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, rest) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
         let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
             Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
             None => (rest, 0),
         };
+        // Before anything is computed with it: requests from strangers come here.
+        if exponent.unsigned_abs() > LARGEST_EXPONENT.unsigned_abs() {
+            return None;
+        }
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let digits = format!("{whole}{fraction}");
         let is_number = !whole.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let made = Self::normal(negative, &digits, exponent - fraction.len() as i64);
-        (is_number && exponent.abs() <= 1000).then_some(made)
+        is_number.then(|| Self::normal(negative, &digits, exponent - fraction.len() as i64))
     }
 
     pub fn sign(&self) -> i8 {
@@ -307,7 +319,8 @@ mod tests {
         }
         assert_eq!(decimal("1200e-2"), decimal("12.0"));
         assert_eq!(decimal("-0.0"), decimal("0"));
-        for text in ["", "-", ".5", "1e", "1e9999", "0x3", "1.2.3"] {
+        let extreme = ["1.5e-9223372036854775808", "10e9223372036854775807", "1e99999999999999999999"];
+        for text in ["", "-", ".5", "1e", "1e9999", "0x3", "1.2.3"].into_iter().chain(extreme) {
             assert_eq!(Decimal::parse(text), None, "{text}");
         }
     }

@@ -83,10 +83,28 @@ pub(crate) fn marked(text: &str, below: &[&str]) -> Option<String> {
     (copied > 0).then(|| made + &text[copied..])
 }
 
-/// Whether serde keeps a number as it is: in 64 bits, or as a double whose digits are those of the number. What is no number
-/// is for serde to refuse.
+/// A value with numbers in the place of the strings behind the mark, as far as a value holds them.
+pub(super) fn unmarked(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => Value::Array(items.iter().map(unmarked).collect()),
+        Value::Object(entries) => {
+            Value::Object(entries.iter().map(|(key, value)| (key.clone(), unmarked(value))).collect())
+        }
+        Value::String(text) => match text.strip_prefix(MARK) {
+            Some(number) => serde_json::from_str(number).unwrap_or_else(|_| number.into()),
+            None => value.clone(),
+        },
+        other => other.clone(),
+    }
+}
+
+/// Whether serde is given a text as it is: a number that it keeps, in 64 bits or as a double whose digits are those of the
+/// number, or what is not a number of JSON, which it refuses.
 fn is_kept(text: &str) -> bool {
-    let Some(number) = Decimal::parse(text) else { return text.len() > 4000 };
+    if !is_json_number(text) {
+        return true;
+    }
+    let Some(number) = Decimal::parse(text) else { return false };
     if text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok() {
         return true;
     }
@@ -94,23 +112,68 @@ fn is_kept(text: &str) -> bool {
     double.and_then(|double| Decimal::parse(&format!("{double:e}"))).is_some_and(|double| double == number)
 }
 
-/// Whether a schema has strings behind the mark that are no numbers.
-pub(super) fn is_misused(schema: &Value) -> bool {
+/// Whether a text is a number by the syntax of JSON.
+fn is_json_number(text: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let rest = text.strip_prefix('-').unwrap_or(text);
+    let (mantissa, exponent) = rest.split_once(['e', 'E']).map_or((rest, None), |(of, exponent)| (of, Some(exponent)));
+    let (whole, fraction) = mantissa.split_once('.').map_or((mantissa, None), |(of, fraction)| (of, Some(fraction)));
+    let exponent = exponent.map(|exponent| exponent.strip_prefix(['+', '-']).unwrap_or(exponent));
+    digits(whole)
+        && (whole == "0" || !whole.starts_with('0'))
+        && fraction.is_none_or(digits)
+        && exponent.is_none_or(digits)
+}
+
+/// The message about a text with the mark.
+pub(super) fn unsupported() -> String {
+    format!("the character U+{:X} is not supported", u32::from(MARK))
+}
+
+/// What is wrong with the strings behind the mark in a schema, if anything is.
+pub(super) fn misused(schema: &Value) -> Option<String> {
     let mut open = vec![schema];
     while let Some(value) = open.pop() {
         match value {
             Value::Array(items) => open.extend(items),
             Value::Object(entries) => {
                 if entries.keys().any(|key| key.contains(MARK)) {
-                    return true;
+                    return Some(unsupported());
                 }
                 open.extend(entries.values());
             }
-            Value::String(text) if text.contains(MARK) && number(value).is_none() => return true,
+            Value::String(text) if text.contains(MARK) && number(value).is_none() => {
+                let number = text.strip_prefix(MARK).filter(|number| is_json_number(number));
+                let shown = |number: &str| number.chars().take(40).collect::<String>();
+                let of_number = |number| format!("a number has an exponent beyond ±1000: {}", shown(number));
+                return Some(number.map_or_else(unsupported, of_number));
+            }
             _ => {}
         }
     }
-    false
+    None
+}
+
+/// The most digits that a number in an answer by a schema may need: those of the longest number in the schema, or of its
+/// longest format.
+pub(super) fn longest(schema: &Value) -> usize {
+    let (mut longest, mut open) = (0, vec![schema]);
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(entries) => {
+                let format = entries.get("format").and_then(Value::as_str).and_then(of_format);
+                let bounds = format.into_iter().flat_map(|range| [range.least, range.most]).flatten();
+                longest = bounds.map(|bound| bound.value.lengths().0).fold(longest, usize::max);
+                open.extend(entries.values());
+            }
+            value => {
+                let lengths = number(value).map(|number| number.lengths());
+                longest = longest.max(lengths.map_or(0, |(whole, places)| whole.max(1) + places));
+            }
+        }
+    }
+    longest
 }
 
 /// Puts what is held exactly in the place of what a schema says of numbers.
@@ -124,7 +187,7 @@ pub(super) fn hold_numbers(schema: &mut Value, lenient: bool) -> Result<(), Faul
         let of_one = if fault.is_none() { numbers.hold(keywords) } else { Ok(()) };
         match of_one {
             Err(message) if !lenient => fault = Some(Fault::new(place, message)),
-            Err(_) => KEYWORDS.iter().for_each(|key| drop(keywords.shift_remove(*key))),
+            Err(_) => let_go(keywords),
             Ok(()) => {}
         }
     });
@@ -240,15 +303,7 @@ impl<'a> Said<'a> {
             types &= self.follow(keywords, |all, meant| all.types(meant))?;
         }
         if let Some(values) = values(keywords) {
-            let of_value = |value: &Value| match value {
-                value if number(value).is_some() => NUMBER,
-                Value::Null => 1,
-                Value::Bool(_) => 2,
-                Value::String(_) => 8,
-                Value::Array(_) => 16,
-                _ => 32,
-            };
-            types &= values.iter().map(of_value).fold(0, |all, bit| all | bit);
+            types &= values.into_iter().map(type_bit).fold(0, |all, bit| all | bit);
         }
         Some(types)
     }
@@ -263,7 +318,7 @@ impl<'a> Said<'a> {
         if let Some(values) = values(keywords) {
             self.steps += values.len();
             self.step()?;
-            let points: Vec<Range> = values.iter().filter_map(point).collect();
+            let points: Vec<Range> = values.into_iter().filter_map(point).collect();
             all = both(&all, &points)?;
         }
         for part in list(keywords, "allOf") {
@@ -294,10 +349,43 @@ fn list<'v>(keywords: &'v Map<String, Value>, key: &str) -> &'v [Value] {
     keywords.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The values of which a schema allows one.
-fn values(keywords: &Map<String, Value>) -> Option<&[Value]> {
-    let only = keywords.get("const").map(std::slice::from_ref);
-    only.or_else(|| keywords.get("enum").and_then(Value::as_array).map(Vec::as_slice))
+/// The values of which a schema allows one, by `const`, by `enum`, or by both.
+fn values(keywords: &Map<String, Value>) -> Option<Vec<&Value>> {
+    let listed = keywords.get("enum").and_then(Value::as_array);
+    match (keywords.get("const"), listed) {
+        (Some(only), Some(listed)) => Some(listed.iter().filter(|value| are_equal(value, only)).collect()),
+        (Some(only), None) => Some(vec![only]),
+        (None, listed) => listed.map(|listed| listed.iter().collect()),
+    }
+}
+
+/// Whether two values are the same by JSON Schema, where `1` is `1.0`.
+fn are_equal(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| are_equal(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            let same = |(name, value): (&String, &Value)| other.get(name).is_some_and(|other| are_equal(value, other));
+            one.len() == other.len() && one.iter().all(same)
+        }
+        _ => match (number(one), number(other)) {
+            (Some(one), Some(other)) => one == other,
+            _ => one == other,
+        },
+    }
+}
+
+/// The bit of a value's type.
+fn type_bit(value: &Value) -> u8 {
+    match value {
+        value if number(value).is_some() => NUMBER,
+        Value::Null => 1,
+        Value::Bool(_) => 2,
+        Value::String(_) => 8,
+        Value::Array(_) => 16,
+        _ => 32,
+    }
 }
 
 /// The range of one number.
@@ -343,6 +431,12 @@ fn own(keywords: &Map<String, Value>) -> Vec<Range> {
     vec![formatted.filter(|formatted| integers && !formatted.is_empty()).unwrap_or(range)]
 }
 
+/// Whether what a schema says of integers is written in two parts: see [`Range::written`].
+pub(super) fn is_divided(keywords: &Map<String, Value>) -> bool {
+    let has_type = keywords.contains_key("type") && type_bits(keywords) & NUMBER != 0;
+    has_type && own(keywords).iter().any(Range::is_divided)
+}
+
 /// The integers of a format.
 fn of_format(name: &str) -> Option<Range> {
     let bits = |name: &str| match name {
@@ -350,15 +444,15 @@ fn of_format(name: &str) -> Option<Range> {
         "16" => Some(16),
         "32" => Some(32),
         "64" | "" => Some(64),
-        "128" => Some(126), // as far as i128 reaches
+        "128" => Some(128),
         _ => None,
     };
     match name.strip_prefix("uint") {
-        Some(rest) => bits(rest).map(|bits| Range::between(0, (1 << bits) - 1)),
-        None => name
-            .strip_prefix("int")
-            .and_then(bits)
-            .map(|bits| Range::between(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)),
+        Some(rest) => bits(rest).map(|bits| Range::between(0u128.into(), (u128::MAX >> (128 - bits)).into())),
+        None => name.strip_prefix("int").and_then(bits).map(|bits| {
+            let most = u128::MAX >> (129 - bits);
+            Range::between(Decimal::from(most + 1).negated(), most.into())
+        }),
     }
 }
 
@@ -421,7 +515,7 @@ impl Rewriting<'_> {
     /// Several schemas of numbers that hold together become one. Where other values are allowed too, they are left as they are.
     fn hold_together(&mut self, keywords: &mut Map<String, Value>) -> Result<(), String> {
         if type_bits(keywords) & NUMBER == 0 {
-            return Ok(());
+            return left_to_doubles(keywords);
         }
         let schema = Value::Object(keywords.clone());
         let mut said = Said::of(self.whole);
@@ -478,9 +572,15 @@ impl Rewriting<'_> {
 
     /// Lists of values with numbers that doubles do not hold.
     fn hold_values(&mut self, keywords: &mut Map<String, Value>) -> Result<(), String> {
-        let Some(values) = values(keywords).filter(|values| values.iter().any(has_exact)) else { return Ok(()) };
-        let allowed = own(keywords);
-        let (exact, plain): (Vec<Value>, Vec<Value>) = values.iter().cloned().partition(has_exact);
+        let is_exact = |value: &&Value| has_exact(value);
+        let Some(values) = values(keywords).filter(|values| values.iter().any(|value| has_exact(value))) else {
+            return Ok(());
+        };
+        let (allowed, types) = (own(keywords), type_bits(keywords));
+        let values = values.into_iter().filter(|value| type_bit(value) & types != 0);
+        let (exact, plain): (Vec<&Value>, Vec<&Value>) = values.partition(is_exact);
+        let exact: Vec<Value> = exact.into_iter().cloned().collect();
+        let plain: Vec<Value> = plain.into_iter().cloned().collect();
         let mut options = Vec::new();
         if !plain.is_empty() {
             let mut rest = keywords.clone();
@@ -545,11 +645,18 @@ fn left_to_doubles(keywords: &Map<String, Value>) -> Result<(), String> {
     let is_exact =
         |range: &Range| range.written().is_ok_and(|all| all.iter().any(|one| matches!(one, Written::Exact(_))));
     let says = KEYWORDS.iter().any(|key| keywords.contains_key(*key));
-    if says && own(keywords).iter().any(is_exact) || values(keywords).is_some_and(|values| values.iter().any(has_exact))
-    {
+    let of_values = values(keywords).is_some_and(|values| values.into_iter().any(has_exact));
+    if says && own(keywords).iter().any(is_exact) || of_values {
         return Err("numbers of many digits cannot be held beside schemas of other values".to_owned());
     }
     Ok(())
+}
+
+/// Leaves out what a schema says of numbers, where that cannot be held and need not be.
+fn let_go(keywords: &mut Map<String, Value>) {
+    let of_values = values(keywords).is_some_and(|values| values.into_iter().any(has_exact));
+    let left_out = KEYWORDS.iter().chain(if of_values { &["const", "enum"][..] } else { &[] });
+    left_out.for_each(|key| drop(keywords.shift_remove(*key)));
 }
 
 /// Whether a value is, or has in it, a number that doubles do not hold.

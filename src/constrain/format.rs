@@ -77,14 +77,24 @@ const LOCAL: &str = concat!(
     "|[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}(?:[.][A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}){2})"
 );
 
-/// RFC 3986 without what nobody writes: a path, a query and a fragment behind a host, or a path alone behind a scheme.
+/// The ports of TCP.
+macro_rules! port {
+    () => {
+        "(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+    };
+}
+
+/// RFC 3986 with hosts as above: a path, a query and a fragment after a host, or a path alone after a scheme.
 const URI: &str = concat!(
     "[A-Za-z][A-Za-z0-9+.-]{0,19}:(?:",
-    "//(?:",
+    "//(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2}){1,40}@)?(?:",
     hostname!(),
     "|\\[",
     ipv6!(),
-    "\\])(?::[1-9][0-9]{0,3})?(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)*",
+    "\\])(?::",
+    port!(),
+    ")?(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)*",
+    "|//(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)+",
     "|(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)*",
     ")(?:\\?(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?",
     "(?:#(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?"
@@ -115,7 +125,7 @@ pub(super) fn expression(name: &str) -> Option<String> {
     })
 }
 
-/// Puts its expression in the place of a schema's format. Of one of some values, the values are what they are.
+/// Replaces a schema's format by its expression. Beside `const` or `enum` it is left out: the values are as they are listed.
 pub(super) fn hold(keywords: &mut Map<String, Value>) {
     let Some(format) = keywords.shift_remove("format") else { return };
     let is_fixed = ["const", "enum"].iter().any(|key| keywords.contains_key(*key));

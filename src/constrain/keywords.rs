@@ -242,7 +242,9 @@ fn held_as_others(keywords: &mut Map<String, Value>, whole: &Value) {
     }
     without(keywords);
     close("unevaluatedProperties", "additionalProperties", keywords);
-    close("unevaluatedItems", "items", keywords);
+    // In a list each schema is of one item, and what follows these is `additionalItems`.
+    let is_list = keywords.get("items").is_some_and(Value::is_array);
+    close("unevaluatedItems", if is_list { "additionalItems" } else { "items" }, keywords);
     of_names(keywords, whole);
 }
 

@@ -9,8 +9,11 @@ use std::sync::Arc;
 
 /// The most digits of a number before its exponent, and those of its exponent. With them every number is finite, and an
 /// integer of 64 bits is among them.
-const MOST_DIGITS: u8 = 20;
-const MOST_OF_EXPONENT: u8 = 2;
+const MOST_DIGITS: u16 = 20;
+const MOST_OF_EXPONENT: u16 = 2;
+
+/// The most digits where a schema has longer numbers itself: with the exponent they are finite, too.
+const MOST_OF_EXACT: usize = 200;
 
 /// Tokens that a number may be made of.
 pub(super) struct Digits {
@@ -61,12 +64,22 @@ pub(super) struct Numbers {
     in_key: bool,
     /// How far the JSON is, if the text is in JSON.
     json: Option<Json>,
+    /// How many digits more a number may have than [`MOST_DIGITS`].
+    more: u16,
 }
 
 impl Numbers {
-    /// Those of a text that is JSON.
-    pub fn of_json() -> Self {
-        Self { json: Some(Json::default()), ..Self::default() }
+    /// Those of a text that is JSON, by a schema whose longest number has this many digits.
+    pub fn of_json(longest: usize) -> Self {
+        Self { json: Some(Json::default()), ..Self::default() }.with_longest(longest)
+    }
+
+    /// The same, by a schema whose longest number has this many digits. If they are more than other numbers may have, the
+    /// grammar bounds the numbers that have them, and a fraction may follow them.
+    pub fn with_longest(self, longest: usize) -> Self {
+        let usual = usize::from(MOST_DIGITS);
+        let more = if longest > usual { longest.min(MOST_OF_EXACT - usual) } else { 0 };
+        Self { more: more as u16, ..self }
     }
 
     /// Those of a text in which tags say where JSON stands. It may also begin as JSON.
@@ -81,7 +94,7 @@ impl Numbers {
         }
     }
 
-    fn read(&mut self, byte: u8) {
+    pub(super) fn read(&mut self, byte: u8) {
         if let Some(json) = &mut self.json {
             json.read(byte);
         } else if self.in_key {
@@ -116,6 +129,12 @@ impl Numbers {
         }
     }
 
+    /// Whether no number is too long after these bytes.
+    #[cfg(test)]
+    pub fn allows(&self, bytes: &[u8]) -> bool {
+        self.json.is_none_or(|json| json.in_string || json.allows(bytes, MOST_DIGITS + self.more))
+    }
+
     /// Takes tokens away from a mask that would make a number too long, unless that left none.
     pub fn restrict(&self, mask: &mut [u32], digits: &Digits) {
         let Some(json) = self.json.filter(|json| !json.in_string) else { return };
@@ -123,7 +142,7 @@ impl Numbers {
         for token in &digits.tokens {
             let (word, bit) = (*token as usize / 32, 1u32 << (token % 32));
             if let Some(word) = mask.get_mut(word).filter(|word| **word & bit != 0)
-                && !json.allows(digits.bytes(*token))
+                && !json.allows(digits.bytes(*token), MOST_DIGITS + self.more)
             {
                 *word &= !bit;
             }
@@ -140,8 +159,8 @@ struct Json {
     in_string: bool,
     escaped: bool,
     /// The digits of the number that is being read, before its exponent and in it.
-    digits: u8,
-    exponent: Option<u8>,
+    digits: u16,
+    exponent: Option<u16>,
 }
 
 impl Json {
@@ -164,13 +183,13 @@ impl Json {
         }
     }
 
-    /// Whether no number is too long behind these bytes, nor has to become it: digits have to follow a point.
-    fn allows(mut self, bytes: &[u8]) -> bool {
+    /// Whether no number has too many digits after these bytes, nor has to get them: digits have to follow a point.
+    fn allows(mut self, bytes: &[u8], most: u16) -> bool {
         bytes.iter().all(|byte| {
             let is_in_text = self.in_string;
             self.read(*byte);
-            let point = *byte == b'.' && self.exponent.is_none() && self.digits >= MOST_DIGITS;
-            is_in_text || self.digits <= MOST_DIGITS && self.exponent.unwrap_or(0) <= MOST_OF_EXPONENT && !point
+            let point = *byte == b'.' && self.exponent.is_none() && self.digits >= most;
+            is_in_text || self.digits <= most && self.exponent.unwrap_or(0) <= MOST_OF_EXPONENT && !point
         })
     }
 }

@@ -53,8 +53,8 @@ impl Range {
         }
     }
 
-    pub fn between(least: i128, most: i128) -> Self {
-        let bound = |value: i128| Some(Bound { value: value.into(), open: false });
+    pub fn between(least: Decimal, most: Decimal) -> Self {
+        let bound = |value| Some(Bound { value, open: false });
         Self { least: bound(least), most: bound(most), ..Self::default() }
     }
 
@@ -96,33 +96,35 @@ impl Range {
         Self { least: least.map(closed), most: most.map(closed), ..self.clone() }
     }
 
-    /// The same with the bounds that one of integers lacks: those of integers that every program reads exactly, or, where the
-    /// other bound is beyond, the next larger ones that programs have.
+    /// The same with the bounds that one of integers lacks: those of integers that every program reads exactly, or, where no
+    /// integer of the range lies within them, the next larger ones that programs have.
     pub fn bounded(&self) -> Self {
         let mut range = self.rounded();
         if !range.integers {
             return range;
         }
-        let beyond = |value: &Decimal| {
-            let largest = [EXACT, i64::MAX.into(), u64::MAX.into()].map(Decimal::from).into_iter();
-            let digits = "9".repeat(value.lengths().0);
-            let all = largest.chain(Decimal::parse(&digits));
-            let amount = if value.sign() < 0 { value.negated() } else { value.clone() };
-            all.into_iter().find(|most| *most >= amount)
-        };
-        let closed = |value| Bound { value, open: false };
-        let zero = Decimal::from(0);
+        let closed = |value| Some(Bound { value, open: false });
         if range.most.is_none() {
-            let least = range.least.as_ref().map_or(&zero, |bound| &bound.value);
-            let least = if least.sign() < 0 { &zero } else { least };
-            range.most = beyond(least).map(closed);
+            let with = |most| Self { most: closed(most), ..range.clone() };
+            range = range.first_with_value(with);
         }
         if range.least.is_none() {
-            let most = range.most.as_ref().map_or(&zero, |bound| &bound.value);
-            let most = if most.sign() > 0 { &zero } else { most };
-            range.least = beyond(most).map(|value| closed(value.negated()));
+            let with = |most: Decimal| Self { least: closed(most.negated()), ..range.clone() };
+            range = range.first_with_value(with);
         }
         range
+    }
+
+    /// The same with the smallest limit on amounts that leaves an integer.
+    fn first_with_value(&self, with: impl Fn(Decimal) -> Self) -> Self {
+        let bounds = self.least.iter().chain(&self.most).map(|bound| bound.value.lengths().0);
+        let longest = bounds.max().unwrap_or(0);
+        // A multiple of a number lies within its own amount of any bound.
+        let factor = self.factor().ok().flatten().map_or(0, |factor| factor.lengths().0);
+        let nines = |count: usize| Decimal::parse(&"9".repeat(count));
+        let programs = [EXACT, i64::MAX.into(), u64::MAX.into()].map(Decimal::from).into_iter();
+        let mut limits = programs.chain(nines(longest)).chain(nines(longest.max(factor) + 1));
+        limits.find_map(|most| Some(with(most)).filter(|range| !range.is_empty())).unwrap_or_else(|| with(EXACT.into()))
     }
 
     /// Whether no number is in it.
@@ -149,7 +151,7 @@ impl Range {
         let mut multiples = self.multiples.clone();
         let [first, rest @ ..] = &mut multiples[..] else { return Ok(None) };
         let mut all = first.clone();
-        let one = Decimal::from(1);
+        let one = Decimal::from(1i128);
         for other in rest.iter().chain(self.integers.then_some(&one)) {
             if *other == one && all.is_integer() {
                 continue;
@@ -236,18 +238,21 @@ impl Range {
         if !range.is_plain() {
             return Ok(vec![Written::Exact(range.expression()?)]);
         }
-        let (zero, one) = (Decimal::from(0), Decimal::from(-1));
-        let crosses = range.integers
-            && range.least.as_ref().is_some_and(|least| least.value < zero)
-            && range.most.as_ref().is_some_and(|most| most.value >= zero);
-        if !crosses {
+        if !range.is_divided() {
             return Ok(vec![Written::Plain(range.plain())]);
         }
+        let (zero, one) = (Decimal::from(0i128), Decimal::from(-1i128));
         // `-0` is an integer of JSON, and of no program's types.
         let closed = |value: &Decimal| Some(Bound { value: value.clone(), open: false });
         let below = Self { most: closed(&one), ..range.clone() };
         let above = Self { least: closed(&zero), ..range };
         Ok([above, below].iter().filter(|part| !part.is_empty()).map(|part| Written::Plain(part.plain())).collect())
+    }
+
+    /// Whether its numbers are integers on both sides of zero, which are written apart.
+    pub fn is_divided(&self) -> bool {
+        let sign = |bound: &Option<Bound>, sign: i8| bound.as_ref().map_or(sign, |bound| bound.value.sign());
+        self.integers && sign(&self.least, -1) < 0 && sign(&self.most, 1) >= 0
     }
 
     /// As a schema.
@@ -281,7 +286,7 @@ impl Range {
             parts.push(of(bound, self.integers));
         }
         if parts.is_empty() {
-            let zero = Bound { value: Decimal::from(0), open: false };
+            let zero = Bound { value: Decimal::from(0i128), open: false };
             parts.push(format!("-?(?:{})", not_below(&zero, self.integers)));
         }
         let Some(factor) = self.factor()? else { return Ok(parts.join("&")) };
@@ -342,7 +347,7 @@ pub(super) fn expression(text: &str) -> RegexAst {
         let of_factor = RegexAst::Concat(vec![
             RegexAst::Regex("-?".to_owned()),
             RegexAst::MultipleOf(factor, places),
-            RegexAst::Literal("0".repeat(zeros as usize)),
+            RegexAst::Literal("0".repeat((zeros as usize).min(MOST_DIGITS))),
         ]);
         RegexAst::Or(vec![of_factor, RegexAst::Literal("0".to_owned())])
     };
@@ -427,5 +432,12 @@ mod tests {
         assert_eq!(ends("1e19", "").1, u64::MAX.to_string());
         assert_eq!(ends("1e29", "").1, "9".repeat(30));
         assert_eq!(ends("", "-1e29").0, format!("-{}", "9".repeat(30)));
+        // Where no multiple lies within the usual bounds.
+        let of_factor = |least: &str, factor: &str| {
+            range(true, least, "", &[factor]).bounded().most.map(|most| most.value.to_string())
+        };
+        assert_eq!(of_factor("1", "10000000000000000"), Some(i64::MAX.to_string()));
+        assert_eq!(of_factor("1", "1e25"), Some("9".repeat(27)));
+        assert_eq!(of_factor("0", "1e16"), Some(exact.to_owned()), "zero is one");
     }
 }

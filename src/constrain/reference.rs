@@ -22,8 +22,7 @@ pub(super) fn simplify(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
     if !has_keyword(schema, "$ref") {
         return Ok(());
     }
-    let mut all =
-        Resources { whole: schema.clone(), ids: HashMap::new(), anchors: HashMap::new(), references: Vec::new() };
+    let mut all = Resources::new(schema.clone());
     all.collect(schema, "", "");
     let mut names = Names::of(schema);
     let (mut meant, mut wanted) = (HashMap::new(), Vec::new());
@@ -46,10 +45,10 @@ pub(super) fn simplify(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
     let mut definitions = Map::new();
     for (target, name) in &wanted {
         let mut copy = schema.pointer(target).cloned().unwrap_or(Value::Bool(true));
-        rewrite(&mut copy, &all.base_of(target), target, &meant);
+        rewrite(&mut copy, all.base_of(target), target, &meant, all.is_old);
         definitions.insert(name.clone(), copy);
     }
-    rewrite(schema, "", "", &meant);
+    rewrite(schema, "", "", &meant, all.is_old);
     if let (Value::Object(keywords), false) = (&mut *schema, definitions.is_empty()) {
         let known = keywords.entry("$defs").or_insert_with(|| Value::Object(Map::new()));
         known.as_object_mut().into_iter().for_each(|known| known.extend(std::mem::take(&mut definitions)));
@@ -74,8 +73,13 @@ fn size(value: &Value) -> usize {
 /// What has a name of its own in a document. Places are JSON pointers.
 struct Resources {
     whole: Value,
-    /// The places of schemas with an `$id`.
+    /// Whether it is of draft 3 or 4, in which `$id` is called `id`. In later ones `id` is an annotation.
+    is_old: bool,
+    /// The places of schemas with an `$id`, by that in full, and the other way around.
     ids: HashMap<String, String>,
+    uris: HashMap<String, String>,
+    /// The same by the last segment of the `$id`. Under one that several have there is no place.
+    last_segments: HashMap<String, Option<String>>,
     /// The places of anchors, by the resource that they are in.
     anchors: HashMap<(String, String), String>,
     /// The places of references, the resources that these are in, and the references.
@@ -83,19 +87,80 @@ struct Resources {
 }
 
 /// The `$id` of a schema that begins a resource.
-fn id(schema: &Value) -> Option<&str> {
-    let id = schema.get("$id").or_else(|| schema.get("id"))?.as_str()?;
+fn id(schema: &Value, is_old: bool) -> Option<&str> {
+    let old = || if is_old { schema.get("id") } else { None };
+    let id = schema.get("$id").or_else(old)?.as_str()?;
     (!id.is_empty() && !id.starts_with('#')).then(|| id.trim_end_matches('#'))
 }
 
+/// A reference in full, by the `$id` of the resource that it is in: section 5.2 of RFC 3986.
+fn joined(base: &str, reference: &str) -> String {
+    let is_of_scheme = |sign: char| sign.is_ascii_alphanumeric() || "+-.".contains(sign);
+    let has_scheme = |uri: &str| uri.split_once(':').is_some_and(|(scheme, _)| scheme.chars().all(is_of_scheme));
+    if has_scheme(reference) {
+        return reference.to_owned();
+    }
+    let base = base.split(['?', '#']).next().unwrap_or_default();
+    let scheme = base.find("://").map_or(0, |at| at + 1);
+    if reference.starts_with("//") {
+        return format!("{}{reference}", &base[..scheme]);
+    }
+    let start = if scheme == 0 { 0 } else { base[scheme + 2..].find('/').map_or(base.len(), |at| scheme + 2 + at) };
+    let (origin, path) = base.split_at(start);
+    let directory = match path.rfind('/') {
+        _ if reference.starts_with('/') => "",
+        Some(end) => &path[..=end],
+        None if origin.is_empty() => "",
+        None => "/",
+    };
+    let mut segments: Vec<&str> = Vec::new();
+    for segment in directory.split_inclusive('/').chain(reference.split_inclusive('/')) {
+        match segment {
+            "./" | "." => {}
+            "../" | ".." => {
+                // The first one is the root.
+                if segments.len() > usize::from(segments.first() == Some(&"/")) {
+                    segments.pop();
+                }
+            }
+            segment => segments.push(segment),
+        }
+    }
+    format!("{origin}{}", segments.concat())
+}
+
 impl Resources {
+    fn new(whole: Value) -> Self {
+        let draft = whole.get("$schema").and_then(Value::as_str).unwrap_or_default();
+        let is_old = ["draft-03", "draft-04"].iter().any(|old| draft.contains(old));
+        Self {
+            whole,
+            is_old,
+            ids: HashMap::new(),
+            uris: HashMap::new(),
+            last_segments: HashMap::new(),
+            anchors: HashMap::new(),
+            references: Vec::new(),
+        }
+    }
+
     fn collect(&mut self, schema: &Value, place: &str, base: &str) {
         let mut base = base;
-        if let Some(id) = id(schema) {
-            self.ids.entry(id.to_owned()).or_insert_with(|| place.to_owned());
+        if let Some(id) = id(schema, self.is_old) {
+            let uri = joined(self.uris.get(base).map_or("", String::as_str), id);
+            if !self.ids.contains_key(&uri) {
+                let last = uri.rsplit('/').next().unwrap_or_default().to_owned();
+                let known = self.last_segments.entry(last);
+                known.and_modify(|place| *place = None).or_insert_with(|| Some(place.to_owned()));
+                self.ids.insert(uri.clone(), place.to_owned());
+            }
+            self.uris.insert(place.to_owned(), uri);
             base = place;
         }
         for key in ["$anchor", "$id", "id"] {
+            if key == "id" && !self.is_old {
+                continue;
+            }
             let Some(name) = schema.get(key).and_then(Value::as_str) else { continue };
             let name = if key == "$anchor" { Some(name) } else { name.strip_prefix('#') };
             if let Some(name) = name.filter(|name| !name.is_empty()) {
@@ -111,19 +176,20 @@ impl Resources {
     }
 
     /// The place of the resource that something at a place is in.
-    fn base_of(&self, place: &str) -> String {
-        let holds =
-            |of: &&String| place.strip_prefix(of.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        self.ids.values().filter(holds).max_by_key(|of| of.len()).cloned().unwrap_or_default()
+    fn base_of<'p>(&self, place: &'p str) -> &'p str {
+        let mut base = place;
+        while !self.uris.contains_key(base) {
+            let Some(end) = base.rfind('/') else { return "" };
+            base = &base[..end];
+        }
+        base
     }
 
     /// The place that a reference means.
     fn target(&self, base: &str, reference: &str) -> Result<String, String> {
         let shown = || reference.chars().take(80).collect::<String>();
         let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-        let resource = if document.is_empty() { Some(base) } else { self.document(document) };
-        let resource =
-            resource.ok_or_else(|| format!("{:?} is in another document; only this one is looked at", shown()))?;
+        let resource = if document.is_empty() { base } else { self.document(base, document, &shown())? };
         let fragment = decoded(fragment).ok_or_else(|| format!("{:?} is no URI", shown()))?;
         let target = match fragment.as_str() {
             "" | "/" => resource.to_owned(),
@@ -140,13 +206,27 @@ impl Resources {
         }
     }
 
-    /// The place of the schema whose `$id` is this, or ends in it.
-    fn document(&self, uri: &str) -> Option<&str> {
-        let exact = self.ids.get(uri);
-        let tail = format!("/{}", uri.trim_start_matches("./"));
-        exact
-            .or_else(|| self.ids.iter().find(|(id, _)| id.ends_with(&tail)).map(|(_, place)| place))
-            .map(String::as_str)
+    /// The place of the schema whose `$id` is this, in full or beside that of the resource at `base`; otherwise of the only
+    /// one whose `$id` ends in it.
+    fn document(&self, base: &str, document: &str, shown: &str) -> Result<&str, String> {
+        let elsewhere = || format!("{shown:?} is in another document; only this one is looked at");
+        let base = self.uris.get(base).map_or("", String::as_str);
+        if let Some(place) = self.ids.get(&joined(base, document)) {
+            return Ok(place);
+        }
+        let last = document.rsplit('/').next().unwrap_or_default();
+        let place = match self.last_segments.get(last) {
+            None => return Err(elsewhere()),
+            Some(None) => {
+                return Err(format!(
+                    "{shown:?} may be one of several schemas by the end of their `$id`; give it in full"
+                ));
+            }
+            Some(Some(place)) => place,
+        };
+        let tail = format!("/{}", document.trim_start_matches("./"));
+        let ends = self.uris.get(place).is_some_and(|uri| uri.ends_with(&tail));
+        if ends { Ok(place) } else { Err(elsewhere()) }
     }
 }
 
@@ -191,8 +271,8 @@ impl Names {
 type Meant = HashMap<(String, String), Option<String>>;
 
 /// Puts the simple form in the place of each reference in a schema that stood at a place.
-fn rewrite(schema: &mut Value, base: &str, place: &str, meant: &Meant) {
-    let base = if id(schema).is_some() { place.to_owned() } else { base.to_owned() };
+fn rewrite(schema: &mut Value, base: &str, place: &str, meant: &Meant, is_old: bool) {
+    let base = if id(schema, is_old).is_some() { place.to_owned() } else { base.to_owned() };
     let steps: Vec<String> = within(schema).into_iter().map(|(step, _)| step).collect();
     if let Value::Object(keywords) = schema
         && let Some(reference) = keywords.get("$ref").and_then(Value::as_str)
@@ -205,7 +285,7 @@ fn rewrite(schema: &mut Value, base: &str, place: &str, meant: &Meant) {
     }
     for step in steps {
         if let Some(part) = schema.pointer_mut(&step) {
-            rewrite(part, &base, &format!("{place}{step}"), meant);
+            rewrite(part, &base, &format!("{place}{step}"), meant, is_old);
         }
     }
 }
@@ -213,7 +293,7 @@ fn rewrite(schema: &mut Value, base: &str, place: &str, meant: &Meant) {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::simplify;
+    use super::{joined, simplify};
     use serde_json::{Value, json};
 
     fn simple(mut schema: Value) -> Value {
@@ -263,6 +343,62 @@ mod tests {
         assert_eq!(schema["properties"]["b"]["$ref"], "#/$defs/other");
         assert_eq!(schema["$defs"]["inner"]["$ref"], "#/$defs/own");
         assert_eq!(schema["$defs"]["own"], json!({"type": "null"}));
+    }
+
+    #[test]
+    fn references_in_full() {
+        for (base, reference, full) in [
+            ("https://example.org/a/root.json", "leaf.json", "https://example.org/a/leaf.json"),
+            ("https://example.org/a/root.json", "../b/./leaf.json", "https://example.org/b/leaf.json"),
+            ("https://example.org/a/root.json", "../../../leaf.json", "https://example.org/leaf.json"),
+            ("https://example.org/a/root.json", "/leaf.json", "https://example.org/leaf.json"),
+            ("https://example.org/a/root.json?x=/y", "//other.org/leaf", "https://other.org/leaf"),
+            ("https://example.org", "leaf.json", "https://example.org/leaf.json"),
+            ("https://example.org/a/", "urn:leaf", "urn:leaf"),
+            ("urn:root", "leaf", "leaf"),
+            ("", "./leaf.json", "leaf.json"),
+            ("a/root.json", "leaf.json", "a/leaf.json"),
+        ] {
+            assert_eq!(joined(base, reference), full, "{base} {reference}");
+        }
+    }
+
+    /// Of several schemas whose `$id` ends in a reference it is the one beside the reference, and otherwise an error.
+    #[test]
+    fn documents_with_the_same_end() {
+        let leaf = |of: &str, kind: &str| json!({"$id": format!("https://{of}.org/leaf.json"), "type": kind});
+        let schema = |id: &str| {
+            json!({"$id": id, "properties": {"a": {"$ref": "leaf.json"}},
+                "$defs": {"one": leaf("one", "null"), "two": leaf("two", "boolean")}})
+        };
+        assert_eq!(simple(schema("https://one.org/root.json"))["properties"]["a"]["$ref"], "#/$defs/one");
+        assert_eq!(simple(schema("https://two.org/root.json"))["properties"]["a"]["$ref"], "#/$defs/two");
+        let fault = simplify(&mut schema("https://three.org/root.json"), false).unwrap_err();
+        assert!(fault.message.contains("one of several"), "{fault:?}");
+        let mut only = schema("https://three.org/root.json");
+        only["$defs"]["two"] = json!({});
+        assert_eq!(simple(only)["properties"]["a"]["$ref"], "#/$defs/one");
+        // Beside the resource that the reference is in, and not beside the whole.
+        let nested = json!({
+            "$id": "https://example.org/root.json",
+            "$defs": {"dir": {"$id": "dir/", "$defs": {"in": {"$id": "leaf.json"}}, "properties": {"a": {"$ref": "leaf.json"}}},
+                "leaf": {"$id": "leaf.json"}},
+        });
+        let nested = simple(nested);
+        let name = nested["$defs"]["dir"]["properties"]["a"]["$ref"].as_str().unwrap().to_owned();
+        assert_eq!(name, "#/$defs/in", "{nested}");
+    }
+
+    /// `id` is an annotation, but in the drafts that had it for `$id`.
+    #[test]
+    fn an_annotation_called_id() {
+        let schema = |draft: Value| json!({"$schema": draft, "properties": {"a": {"id": "field-1", "$ref": "#/$defs/X"}}, "$defs": {"X": {}}});
+        let schema_of = |draft: &str| schema(json!(format!("https://json-schema.org/{draft}/schema")));
+        assert_eq!(simple(schema_of("draft/2020-12"))["properties"]["a"]["$ref"], "#/$defs/X");
+        simplify(&mut schema_of("draft-04"), false).unwrap_err();
+        let old = json!({"$schema": "http://json-schema.org/draft-04/schema#", "$ref": "leaf",
+            "definitions": {"a": {"id": "leaf", "type": "null"}}});
+        assert_eq!(simple(old)["$ref"], "#/definitions/a");
     }
 
     #[test]

@@ -24,7 +24,8 @@ use serde_json::{Map, Value, json};
 /// - strings for which expressions hold together by which a text may go on in more than 100,000 ways, or all such strings
 ///   together in more than 500,000: the ways of an expression are the character classes and letters in it that have a character
 ///   in common, and those of several are multiplied;
-/// - schemas that consist of more than 250,000 once alternatives are merged with what stands beside them;
+/// - schemas that consist of more than 250,000 once alternatives are merged with what stands beside them, and properties that
+///   have more alternatives so;
 /// - expressions of more than 64 KiB or 4000 backslashes, and grammars of more than 256 KiB.
 ///
 /// While a reply is written, a token's mask takes 200,000 steps of expressions and 50,000 items of rules at most. A reply
@@ -139,7 +140,8 @@ impl Constraint {
     ///
     /// Numbers are such that other programs read them. An integer without bounds gets those of its `format`, `int32`,
     /// `uint32`, `int64` or `uint64`, and otherwise lies within ±(2^53 - 1), which every program reads exactly. All other
-    /// numbers have at most 20 digits and an exponent of at most two. A `Value` has integers of more than 64 bits as doubles:
+    /// numbers have at most 20 digits, or 20 more than the longest number in the schema if that has more than 20, and an
+    /// exponent of at most two. A `Value` has integers of more than 64 bits as doubles:
     /// a schema with longer numbers is better given as text ([`Constraint::json_schema_text`]).
     ///
     /// # Errors
@@ -179,10 +181,27 @@ impl Constraint {
         exact::marked(text, below)
     }
 
+    /// A part of such a body as it was, but that long numbers are doubles: for answers that repeat it.
+    #[doc(hidden)]
+    pub fn repeated(part: &Value) -> Value {
+        exact::unmarked(part)
+    }
+
     /// The same, of a schema that another process has checked: the command's server has that done where it can be stopped.
     #[doc(hidden)]
     pub fn of_checked_schema(schema: Value) -> Self {
         Self(Source::JsonSchema(schema))
+    }
+
+    /// The same with blanks between the parts of JSON; `None` if it is not of JSON, or says itself where blanks may be.
+    pub(crate) fn with_blanks(&self) -> Option<Self> {
+        let Source::JsonSchema(schema) = &self.0 else { return None };
+        let says = |own: &Value| own.get("whitespace_pattern").is_some() || own.get("whitespace_flexible").is_some();
+        if schema.get("x-guidance").is_some_and(says) {
+            return None;
+        }
+        let options = SchemaOptions::default().with_whitespace(true);
+        Some(Self(Source::JsonSchema(options.put_into(schema.clone()))))
     }
 
     /// Any object of JSON, with numbers as by [`Constraint::json_schema`].
@@ -218,7 +237,12 @@ impl Constraint {
 
     /// Where its numbers are, if it is of JSON.
     pub(super) fn numbers(&self) -> Option<Numbers> {
-        matches!(self.0, Source::JsonSchema(_)).then(Numbers::of_json)
+        matches!(self.0, Source::JsonSchema(_)).then(|| Numbers::of_json(self.longest_number()))
+    }
+
+    /// The most digits that a number in its answers may need.
+    pub(super) fn longest_number(&self) -> usize {
+        if let Source::JsonSchema(schema) = &self.0 { exact::longest(schema) } else { 0 }
     }
 
     /// The grammar, under a name.
@@ -267,8 +291,8 @@ pub(super) fn prepared(schema: Value, how: How) -> std::result::Result<Value, Fa
     if let Some(message) = depth::of_size(&schema) {
         return Err(whole(message));
     }
-    if exact::is_misused(&schema) {
-        return Err(whole(format!("the character U+{:X} is not supported", u32::from(exact::MARK))));
+    if let Some(message) = exact::misused(&schema) {
+        return Err(whole(message));
     }
     let given = schema.get("x-guidance").cloned().unwrap_or_else(|| json!({}));
     let Value::Object(given) = given else { return Err(whole("`x-guidance` is no object".to_owned())) };

@@ -11,13 +11,15 @@ use super::loops::LoopFinder;
 use super::{Chooser, Event, GenerateOptions, PartialReply, Stats, Stop, TokenLogprobs};
 use crate::cancel::{Cancel, Cancels};
 #[cfg(feature = "constrain")]
-use crate::constrain::Calls;
+use crate::constrain::{Calls, Constraint};
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::sample::logprobs;
 use crate::session::{Reuse, Session};
 use crate::speculate::DraftStats;
 use crate::text::ReplyParser;
+#[cfg(feature = "constrain")]
+use crate::text::ReplyPlace;
 use crate::threads::stoppable;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -140,10 +142,23 @@ impl<'a> GenerationTask<'a> {
         #[cfg_attr(not(feature = "constrain"), allow(unused_mut))]
         let mut task = Self::of(model, prompt, events, options)?;
         #[cfg(feature = "constrain")]
-        if let Some(constraining) = &mut task.constraining {
-            constraining.replay(&begun)?;
-        }
+        task.replay(model, &begun)?;
         Ok(task)
+    }
+
+    /// Follows the beginning of a reply that is to be continued. Blanks in JSON that was given as a beginning are allowed, and
+    /// then also in what follows, even where the constraint is of compact JSON.
+    #[cfg(feature = "constrain")]
+    fn replay(&mut self, model: &Model, begun: &[(u32, ReplyPlace)]) -> Result<()> {
+        let Some(constraining) = &mut self.constraining else { return Ok(()) };
+        let Err(refused) = constraining.replay(begun) else { return Ok(()) };
+        let spaced = self.options.constraint.as_ref().and_then(Constraint::with_blanks);
+        let Some(spaced) = spaced.filter(|_| matches!(refused, Error::Argument { .. })) else { return Err(refused) };
+        let options = GenerateOptions { constraint: Some(spaced), ..self.options.clone() };
+        let constraining = Constraining::new(model, self.events.parser(), &self.prompt, &options)?;
+        self.constraining = constraining;
+        let replayed = self.constraining.as_mut().map(|constraining| constraining.replay(begun));
+        if replayed.is_some_and(|replayed| replayed.is_err()) { Err(refused) } else { Ok(()) }
     }
 
     pub fn set_cancel(&mut self, cancel: &Cancel) {

@@ -23,7 +23,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use wglm::text::Message;
-use wglm::{Calls, ChatState, Overflow};
+use wglm::{Calls, ChatState, Constraint, Overflow};
 
 /// What a client puts into `include` to have the model's thinking handed back and forth.
 const KEEP_THINKING: &str = "reasoning.encrypted_content";
@@ -137,7 +137,7 @@ fn repeated_format(format: &Format, given: &Value) -> Value {
             "type": "json_schema",
             "name": text("name").unwrap_or_default(),
             "description": text("description"),
-            "schema": given.get("schema"),
+            "schema": given.get("schema").map(Constraint::repeated),
             "strict": given.get("strict").and_then(Value::as_bool),
         }),
     }
@@ -279,4 +279,35 @@ pub async fn respond(State(server): State<Arc<Server>>, body: JsonBody) -> Resul
     }
     let mut whole = pieces::collect(job, &engine, 1, one_call).await?;
     Ok(counted_json(words.whole(whole.pop().unwrap_or_default()).to_string(), memory))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::super::fields::read;
+    use super::{Format, repeated_format};
+    use axum::body::Bytes;
+    use serde_json::{Value, json};
+
+    /// A schema is repeated with its numbers as numbers.
+    #[test]
+    fn a_schema_with_long_numbers_is_repeated() {
+        let body = r#"{"text": {"format": {"schema": {"enum": [123456789012345678901, "a"]}}}}"#;
+        let read: Value = read(&Bytes::from_static(body.as_bytes())).unwrap();
+        let given = &read["text"]["format"];
+        assert!(given["schema"]["enum"][0].is_string(), "{given}");
+        let repeated = repeated_format(&Format::Schema(Value::Null), given);
+        let number = &repeated["schema"]["enum"][0];
+        assert!(number.as_f64().is_some_and(|number| (number - 1.2345678901234568e20).abs() < 1e6), "{repeated}");
+    }
+
+    /// Below the keys of schemas, too, and without a panic.
+    #[test]
+    fn numbers_that_are_not_json() {
+        for wrong in [r#"{"text": {"x": 1-2}}"#, r#"{"text": {"x": -}}"#, r#"{"x": 1e9999}"#] {
+            assert_eq!(read::<Value>(&Bytes::from_static(wrong.as_bytes())).unwrap_err().status, 400, "{wrong}");
+        }
+        let extreme = r#"{"text": {"x": [1.5e-9223372036854775808, 10e9223372036854775807]}}"#;
+        assert!(read::<Value>(&Bytes::from_static(extreme.as_bytes())).is_ok());
+    }
 }

@@ -178,6 +178,41 @@ fn a_value_in_pieces() {
     assert!(serde_json::from_str::<serde_json::Value>(&text(&events)).is_err());
 }
 
+/// The schema of an unfinished value is that of its reply alone, and holds there whatever constraint the app has.
+#[test]
+fn the_schema_of_a_value_that_is_cut() {
+    let mut chat = chat();
+    chat.reasoning = Some(true);
+    chat.options.max_tokens = Some(2);
+    for truncates in [true, false] {
+        chat.options.max_tokens = Some(2);
+        match chat.ask::<Fable>("Tell me a story about an owl.") {
+            Err(AskError::Unfinished { text, .. }) => assert_eq!(text, "", "cut while it thinks"),
+            other => panic!("{other:?}"),
+        }
+        if truncates {
+            chat.truncate(0);
+        } else {
+            chat.clear();
+        }
+        told(chat.send("What is seven plus five?").unwrap());
+        chat.options.max_tokens = Some(100);
+        told(chat.resume().unwrap());
+        let answer = chat.messages().last().unwrap().text().into_owned();
+        assert!(!answer.is_empty() && !answer.starts_with('{'), "{answer}");
+        chat.clear();
+    }
+
+    chat.reasoning = Some(false);
+    chat.options.constraint = Some(Constraint::regex("yes|no").unwrap());
+    chat.options.max_tokens = Some(8);
+    assert!(matches!(chat.ask::<Fable>("Tell me a story about an owl."), Err(AskError::Unfinished { .. })));
+    chat.options.max_tokens = Some(400);
+    told(chat.resume().unwrap());
+    let answer = chat.messages()[1].text().into_owned();
+    serde_json::from_str::<Fable>(&answer).unwrap_or_else(|error| panic!("{answer}: {error}"));
+}
+
 /// Types of all kinds have schemas that are held, and whose answers serde accepts.
 #[test]
 #[allow(dead_code)]
