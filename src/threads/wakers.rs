@@ -73,6 +73,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::task::Wake;
+    use std::time::Instant;
 
     /// Does something when it is called.
     struct Does<F>(F);
@@ -123,11 +124,15 @@ mod tests {
             *lock(&theirs.1) = true;
         });
         is_called.recv().unwrap();
-        let joins = std::thread::spawn(move || calls.join(thread));
-        std::thread::sleep(Duration::from_millis(20));
+        let (theirs, began) = (calls.clone(), Instant::now());
+        let joins = std::thread::spawn(move || theirs.join(thread));
+        while !lock(&calls.state).closed {
+            std::thread::yield_now();
+        }
         word.send(()).unwrap();
         joins.join().unwrap();
-        assert!(*lock(&ended) && second.try_recv().is_err());
+        assert!(*lock(&ended) || began.elapsed() >= PATIENCE, "it was not waited for");
+        assert!(second.try_recv().is_err());
     }
 
     /// Who waits may hold what the waker waits for.
