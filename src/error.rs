@@ -420,6 +420,9 @@ pub enum Error {
         reason: String,
         /// What to do about it.
         remedy: String,
+        /// The [kind](Error::kind) of the failure: [`ErrorKind::NotFound`], [`ErrorKind::AccessDenied`],
+        /// [`ErrorKind::Busy`] if another program is downloading the same, otherwise [`ErrorKind::Network`].
+        kind: ErrorKind,
     },
 
     /// The process was forked after the GPU was opened. A driver's state does not survive that, so the GPU can be used in
@@ -438,7 +441,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// An error of the app's own, for callbacks that return a [`Result`]. The reply, or the call, ends with it.
+    /// An error of the app's own, for callbacks that return a [`Result`]. The reply, or the call, ends with it. An error
+    /// of wglm's is returned as it is, so that one that passes through a callback keeps its [kind](Error::kind).
     ///
     /// ```
     /// use wglm::{Error, ErrorKind};
@@ -447,9 +451,11 @@ impl Error {
     /// assert_eq!(error.kind(), ErrorKind::App);
     /// let Error::App(inner) = &error else { unreachable!() };
     /// assert!(inner.downcast_ref::<std::fmt::Error>().is_some());
+    /// assert_eq!(Error::app(Error::Cancelled).kind(), ErrorKind::Cancelled);
     /// ```
     pub fn app(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::App(error.into().into())
+        let error: Box<dyn std::error::Error + Send + Sync> = error.into();
+        error.downcast().map_or_else(|error| Self::App(error.into()), |own| *own)
     }
 
     /// The error without the path of the file that it is about.
@@ -510,7 +516,16 @@ fn in_brackets(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, Size};
+    use super::{Error, ErrorKind, Size};
+    use std::sync::Arc;
+
+    #[test]
+    fn an_error_that_passes_through_a_callback_keeps_its_kind() {
+        let lost = Error::DeviceLost { reason: "unplugged".into() };
+        assert!(matches!(Error::app(lost.clone()), Error::DeviceLost { .. }));
+        assert_eq!(Error::App(Arc::new(lost)).kind(), ErrorKind::DeviceLost);
+        assert_eq!(Error::app("the budget is spent").kind(), ErrorKind::App);
+    }
 
     #[test]
     fn sizes_are_short() {

@@ -114,6 +114,22 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// The statistics of a generation that ended so, with nothing counted: for an app's own tests of what it does with
+    /// them.
+    ///
+    /// ```
+    /// use wglm::{Stats, Stop};
+    ///
+    /// let mut stats = Stats::new(Stop::Length);
+    /// stats.generated = 5;
+    /// assert_eq!((stats.stop, stats.prompt.new), (Stop::Length, 0));
+    /// ```
+    pub fn new(stop: Stop) -> Self {
+        let (prompt, none) = (Reuse { cached: 0, new: 0 }, Duration::ZERO);
+        let drafts = DraftStats::default();
+        Self { prompt, generated: 0, seed: None, stop, prompt_time: none, generate_time: none, drafts }
+    }
+
     /// How many times as fast the tokens came as they would have without guesses; `None` where nothing was guessed, or
     /// where it was not measured how long a token takes without.
     pub fn draft_gain(&self) -> Option<f64> {

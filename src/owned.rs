@@ -3,7 +3,7 @@
 //! The reply owns a thread that generates it, so that its events can be waited for, looked for, or polled by any runtime.
 //! Events wait in a queue without a limit: the generation does not wait for the reader. Dropping the reply stops the
 //! generation before the next token, or after a few submissions of a prompt, and waits for the thread, so no thread
-//! outlives its reply.
+//! outlives its reply, unless it is inside a waker of the app that does not return.
 
 mod queue;
 mod shared;
@@ -15,7 +15,6 @@ use crate::chat::Chat;
 use crate::error::{Error, Result};
 use crate::generate::{Chooser, Event};
 use crate::text::Message;
-use crate::threads::join;
 use queue::Queue;
 use shared::ChatSlot;
 use std::sync::Arc;
@@ -146,7 +145,11 @@ impl OwnedReply {
         self.poll(None)
     }
 
-    /// Like [`try_next`](Self::try_next), and has the task of `context` woken when there is an event.
+    /// Like [`try_next`](Self::try_next), and has the task of `context` woken when there is an event. The waker is called
+    /// on the reply's thread. It may do anything, also drop the reply. If it panics, the reply continues.
+    ///
+    /// A drop of the reply waits for its thread, so a waker should not wait for a lock that the app holds while it drops
+    /// the reply. If it does, the drop takes half a second, and the conversation is free once the waker has returned.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
         self.poll(Some(context.waker()))
     }
@@ -165,7 +168,8 @@ impl OwnedReply {
     /// generated; events that were not taken are lost. If a [`SharedChat`] held the conversation, it no longer does.
     ///
     /// # Errors
-    /// [`Error::Argument`] if another reply uses the conversation, or has taken it out.
+    /// [`Error::Argument`] if another reply uses the conversation, or has taken it out, or if the waker of
+    /// [`poll_next`](Self::poll_next) does not return because it waits for the caller.
     pub fn into_chat(mut self) -> Result<Chat> {
         self.stop();
         self.slot.take()
@@ -190,7 +194,7 @@ impl OwnedReply {
     fn stop(&mut self) {
         self.cancel.cancel();
         if let ReplyState::Running(worker) = std::mem::replace(&mut self.state, ReplyState::Over) {
-            join(worker); // if it panicked, the queue holds an error
+            self.queue.join(worker); // if it panicked, the queue holds an error
         }
     }
 }

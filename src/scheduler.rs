@@ -434,14 +434,20 @@ impl ScheduledReply {
 
     /// The next event, if there is one by now: this does not wait. `None` says that the reply has ended, and
     /// [`Poll::Pending`] that it has not, and has no event yet. From the first such call on the scheduler's thread
-    /// generates it.
+    /// generates it; the reply ends with [`Error::NoThread`] if the system grants none.
     pub fn try_next(&mut self) -> Poll<Option<Result<Event>>> {
-        self.shared.poll(self.id, None)
+        self.shared.poll(self.id, &self.cancel, None)
     }
 
-    /// Like [`try_next`](Self::try_next), and has the task of `context` woken when there is an event.
+    /// Like [`try_next`](Self::try_next), and has the task of `context` woken when there is an event. The waker is called
+    /// on the scheduler's thread, or on one that waits for an event. It may do anything, also drop the reply or the
+    /// scheduler. If it panics, the replies continue.
+    ///
+    /// The last drop of the scheduler and its replies waits for the scheduler's thread, so a waker should not wait for a
+    /// lock that the app holds meanwhile. If it does, that drop takes half a second, and the memory of the GPU is released
+    /// once the waker has returned.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        self.shared.poll(self.id, Some(context.waker()))
+        self.shared.poll(self.id, &self.cancel, Some(context.waker()))
     }
 
     /// The number of tokens of the prompt.

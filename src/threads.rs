@@ -4,6 +4,10 @@
 //! The operating system may refuse to start a thread. The remaining threads then do its jobs, and if there are none,
 //! the calling thread does them all.
 
+mod wakers;
+
+pub use wakers::WakerCalls;
+
 use crate::error::{Error, Result};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,7 +16,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle, Scope, ScopedJoinHandle, available_parallelism, current, scope};
+use std::thread::{Builder, Scope, ScopedJoinHandle, available_parallelism, scope};
 use std::time::Duration;
 
 /// How long the calling thread waits at most before it asks again whether to continue.
@@ -60,13 +64,6 @@ pub fn cores() -> usize {
 /// leaves valid.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Waits for a thread, unless it is the calling one: a waker that the thread calls may drop the last handle to it.
-pub fn join(thread: JoinHandle<()>) {
-    if thread.thread().id() != current().id() {
-        let _ = thread.join(); // whose panic shows in what it was to make
-    }
 }
 
 /// Runs a job on a thread of its own, for which nobody waits, so it owns all that it needs. If the system refuses the
@@ -265,6 +262,7 @@ impl<'a> Crew<'a> {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
+    use std::thread::current;
 
     /// Jobs that each add one to `count`.
     fn counting(count: &AtomicUsize, jobs: usize) -> Vec<Job<'_>> {

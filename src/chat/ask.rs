@@ -16,9 +16,11 @@ pub enum AskError {
     /// The reply failed, or there can be none.
     #[error(transparent)]
     Failed(#[from] Error),
-    /// The reply ended before the value was complete. It is part of the conversation, so after [`Stop::Length`] or a
-    /// cancellation [`Chat::resume_ask`] continues it and returns the value; [`Chat::resume`] continues it by the same schema.
-    #[error("the reply ended before its value was complete ({stop:?}), after {} bytes; Chat::resume_ask continues it", text.len())]
+    /// The reply ended before the value was complete. In a [`Chat`] it is part of the conversation, so after
+    /// [`Stop::Length`] or a cancellation [`Chat::resume_ask`] or [`Chat::resume_ask_value`] continues it and returns the
+    /// value; [`Chat::resume`] continues it by the same schema. A [`Scheduler`](crate::Scheduler) keeps no conversation: ask
+    /// it again, with a larger [`max_tokens`](GenerateOptions::max_tokens).
+    #[error("the reply ended before its value was complete ({stop:?}), after {} bytes; continue it if it is a Chat's, or ask again with a larger max_tokens", text.len())]
     Unfinished {
         /// The answer so far.
         text: String,
@@ -102,7 +104,9 @@ impl Chat {
     /// ```
     ///
     /// # Errors
-    /// As [`Chat::ask_with`], but never [`AskError::NoValue`].
+    /// As [`Chat::ask_with`]. [`AskError::NoValue`] is the error for an answer that is nested more than 127 levels deep,
+    /// which [`serde_json`] does not read. A number with more digits than a [`Value`] holds is returned as the nearest
+    /// double; its digits are in the text of the last message.
     pub fn ask_value(&mut self, text: &str, schema: &Value, cancel: &Cancel) -> Result<Value, AskError> {
         self.answer("JSON", text, Constraint::json_schema(schema.clone())?, cancel)
     }
@@ -128,9 +132,25 @@ impl Chat {
     /// # Errors
     /// Those of [`Chat::ask`] and of [`Chat::resume`].
     pub fn resume_ask<T: DeserializeOwned + JsonSchema>(&mut self) -> Result<T, AskError> {
-        let constraint = constraint_of::<T>()?;
+        self.resumed(&T::schema_name(), constraint_of::<T>()?, &Cancel::default())
+    }
+
+    /// Like [`Chat::resume_ask`], for what [`Chat::ask_value`] left unfinished. `cancel` stops it.
+    ///
+    /// # Errors
+    /// Those of [`Chat::ask_value`] and of [`Chat::resume`].
+    pub fn resume_ask_value(&mut self, schema: &Value, cancel: &Cancel) -> Result<Value, AskError> {
+        self.resumed("JSON", Constraint::json_schema(schema.clone())?, cancel)
+    }
+
+    fn resumed<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        constraint: Constraint,
+        cancel: &Cancel,
+    ) -> Result<T, AskError> {
         let (before, asked) = (self.answer_so_far(), self.asked.take());
-        let answered = self.constrained(&constraint, |chat| answer_of(chat.resume()?));
+        let answered = self.constrained(&constraint, |chat| answer_of(chat.resume()?.with_cancel(cancel)));
         let whole = answered.map(|(more, stop)| {
             let whole = self.answer_so_far();
             // The message has all of it, unless nothing of it is a message.
@@ -139,7 +159,7 @@ impl Chat {
         if whole.is_err() {
             self.asked = asked;
         }
-        self.value(&T::schema_name(), whole, constraint)
+        self.value(name, whole, constraint)
     }
 
     /// Does something with a constraint, and without calls.

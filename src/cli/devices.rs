@@ -9,7 +9,7 @@ use wglm::{Gpu, GpuOptions};
 
 pub fn devices(args: &DevicesArgs) -> anyhow::Result<()> {
     let options = args.adapter.options()?;
-    let found = adapters(&options)?;
+    let found = adapters(&options);
     let chosen = chosen(&found, &options)?;
     if args.json {
         let all = found.iter().enumerate().map(|(index, adapter)| as_json(adapter, index == chosen));
@@ -20,7 +20,7 @@ pub fn devices(args: &DevicesArgs) -> anyhow::Result<()> {
 
 /// Prints all adapters.
 pub fn list(options: &GpuOptions) -> anyhow::Result<()> {
-    let found = adapters(options)?;
+    let found = adapters(options);
     let chosen = chosen(&found, options)?;
     output::lines(found.iter().enumerate().map(|(index, adapter)| describe(adapter, index == chosen)))
 }

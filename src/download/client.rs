@@ -2,7 +2,7 @@
 
 use super::{HubOptions, tls};
 use crate::catalog::RepoName;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::threads::GoOn;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -170,6 +170,7 @@ impl Client {
             what: place(&url).into(),
             reason: format!("more than {REDIRECTS} redirections"),
             remedy: "check the address of the hub (HF_ENDPOINT)".into(),
+            kind: ErrorKind::Network,
         }))
     }
 
@@ -179,8 +180,8 @@ impl Client {
             return Ok(());
         }
         let reason = format!("{} is not asked while HF_HUB_OFFLINE is set", host(url));
-        let remedy = "unset it to use the network".into();
-        Err(Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy }))
+        let (remedy, kind) = ("unset it to use the network".into(), ErrorKind::Network);
+        Err(Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy, kind }))
     }
 
     /// The trouble with an answer that would be the same again.
@@ -188,7 +189,13 @@ impl Client {
         let said =
             text(headers, "x-error-message").map(|said| said.chars().filter(|c| !c.is_control()).take(200).collect());
         let reason: String = said.unwrap_or_else(|| meaning.to_owned());
-        let remedy = match (text(headers, "x-error-code"), status) {
+        let code = text(headers, "x-error-code");
+        let kind = match (code, status) {
+            (Some("RepoNotFound" | "RevisionNotFound" | "EntryNotFound"), _) | (_, 404 | 410) => ErrorKind::NotFound,
+            (_, 401 | 403) => ErrorKind::AccessDenied,
+            _ => ErrorKind::Network,
+        };
+        let remedy = match (code, status) {
             (_, 401 | 403) if origin(url) != origin(&self.endpoint) => {
                 "the token is not sent there; for a private or gated repository, set HF_ENDPOINT to that server".into()
             }
@@ -201,7 +208,7 @@ impl Client {
             _ => "check the address of the hub (HF_ENDPOINT)".into(),
         };
         let reason = format!("{} answers {status}: {reason}", host(url));
-        Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy })
+        Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy, kind })
     }
 
     /// How to become somebody who may read a repository.
@@ -247,7 +254,7 @@ impl Client {
             failures += 1;
             if failures > self.retries || wait.is_some_and(|wait| wait > LONGEST_WAIT) {
                 let remedy = "check the network, and try again later, which goes on from here".into();
-                return Err(Error::Download { what: what.into(), reason, remedy });
+                return Err(Error::Download { what: what.into(), reason, remedy, kind: ErrorKind::Network });
             }
             let pause = self.pause.saturating_mul(1 << (failures - 1).min(16)).min(LONGEST_PAUSE);
             tell(Some(reason));
@@ -356,7 +363,8 @@ fn sleep(time: Duration, go_on: &mut GoOn<'_>) -> Result<()> {
 fn failed(url: &str, error: ureq::Error) -> Trouble {
     let host = host(url);
     let lasting = |reason: String, remedy: &str| {
-        Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy: remedy.into() })
+        let (remedy, kind) = (remedy.into(), ErrorKind::Network);
+        Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy, kind })
     };
     let certificates = "check the clock, and the certificates of this system (SSL_CERT_FILE)";
     match error {
@@ -454,6 +462,7 @@ fn followed(from: &str, to: String) -> Result<String> {
         what: place(from).into(),
         reason: format!("{} redirects from https to http, to {}", host(from), host(&to)),
         remedy: "check the address of the hub (HF_ENDPOINT), and the network".into(),
+        kind: ErrorKind::Network,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::client::{Attempt, Client, Trouble, is_hash};
 use crate::catalog::{RepoName, groups, is_called};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::threads::GoOn;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
@@ -177,5 +177,6 @@ fn strange(repo: &RepoName, reason: &str) -> Error {
         what: repo.to_string(),
         reason: format!("the answer is not what a hub sends: {reason}"),
         remedy: "check the address of the hub (HF_ENDPOINT)".into(),
+        kind: ErrorKind::Network,
     }
 }

@@ -31,7 +31,7 @@ mod verify;
 
 use crate::cancel::Cancel;
 use crate::catalog::{Places, RepoFolder, RepoName, hugging_face, is_on, variable};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::files::read_text;
 use crate::gguf::Gguf;
 use crate::threads::{GoOn, lock, work};
@@ -205,7 +205,8 @@ impl Hub {
     /// Lists the models that a repository has at a revision, which is a branch (usually `main`), a tag or a commit.
     ///
     /// # Errors
-    /// [`Error::Download`] if the hub cannot be reached or has no such repository; [`Error::Cancelled`].
+    /// [`Error::Download`] if the hub cannot be reached ([`ErrorKind::Network`]), has no such repository or revision
+    /// ([`ErrorKind::NotFound`]), or does not let its caller see it ([`ErrorKind::AccessDenied`]); [`Error::Cancelled`].
     pub fn list(&self, repo: &RepoName, revision: &str, cancel: &Cancel) -> Result<Repository> {
         let client = Client::new(&self.options)?.brief();
         one("listing a repository", &client, cancel, |go_on| listing::list(&client, repo, revision, go_on))
@@ -364,6 +365,7 @@ fn changed(path: &str) -> Error {
         what: path.into(),
         reason: "the file has changed on the server meanwhile".into(),
         remedy: "download it again from the start".into(),
+        kind: ErrorKind::Network,
     }
 }
 

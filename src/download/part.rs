@@ -3,7 +3,7 @@
 
 use super::RemoteFile;
 use super::hash::Hash;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::files::{self, Links};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -116,8 +116,8 @@ impl Part {
         if self.written != wanted.bytes {
             let reason = format!("{} of {} bytes came", self.written, wanted.bytes);
             self.keep()?;
-            let remedy = "try again later, which goes on from here".into();
-            return Err(Error::Download { what: wanted.path.clone(), reason, remedy });
+            let (remedy, kind) = ("try again later, which goes on from here".into(), ErrorKind::Network);
+            return Err(Error::Download { what: wanted.path.clone(), reason, remedy, kind });
         }
         let listed = sha256.unwrap_or(wanted.id());
         if let Some(found) = self.hash.other_than(listed) {
@@ -126,6 +126,7 @@ impl Part {
                 what: wanted.path.clone(),
                 reason: format!("{found}, and the hub lists {listed}; it was deleted"),
                 remedy: "download it again, by another network if that fails too".into(),
+                kind: ErrorKind::Network,
             });
         }
         self.file.sync_all().map_err(unwritable("write", &self.path))?;
@@ -148,6 +149,7 @@ fn locked(path: &Path, create: bool) -> Result<File> {
             what: path.display().to_string(),
             reason: "another program is downloading it".into(),
             remedy: "wait for it, or end it".into(),
+            kind: ErrorKind::Busy,
         });
     }
     Ok(file)

@@ -32,12 +32,15 @@ pub enum ErrorKind {
     InvalidSnapshot,
     /// The conversation is longer than the context. A new conversation, fewer messages or a larger context helps.
     ContextFull,
-    /// Others use what the call needs. It can be repeated once they have finished.
+    /// Others use what the call needs, which may be another program. It can be repeated once they have finished.
     Busy,
     /// A server or the network failed. The call can be repeated; a download continues.
     Network,
-    /// There is no such file or model.
+    /// There is no such file, model or repository.
     NotFound,
+    /// A server refused access: the repository is private or gated, or does not exist, which some servers do not tell
+    /// apart. A token, or the licence accepted on its page, helps.
+    AccessDenied,
     /// The operating system refused to read or write a file.
     Io,
     /// An error of the app's own: [`Error::App`].
@@ -76,10 +79,10 @@ impl Error {
             Self::Snapshot { .. } => ErrorKind::InvalidSnapshot,
             Self::ContextFull { .. } => ErrorKind::ContextFull,
             Self::PoolFull { .. } | Self::Busy { .. } => ErrorKind::Busy,
-            Self::Download { .. } => ErrorKind::Network,
+            Self::Download { kind, .. } => *kind,
             Self::NoModel { .. } => ErrorKind::NotFound,
             Self::Cancelled => ErrorKind::Cancelled,
-            Self::App(_) => ErrorKind::App,
+            Self::App(error) => error.downcast_ref::<Self>().map_or(ErrorKind::App, Self::kind),
             Self::Shape { .. } | Self::Shader { .. } | Self::Worker { .. } => ErrorKind::Internal,
         }
     }

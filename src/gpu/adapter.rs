@@ -248,12 +248,9 @@ fn matrices_of(adapter: &wgpu::Adapter) -> Matrices {
     }
 }
 
-/// Lists all adapters that the options admit, strongest first.
-///
-/// # Errors
-/// None at present.
-pub fn adapters(options: &GpuOptions) -> Result<Vec<AdapterReport>> {
-    Ok(enumerate(options).iter().map(AdapterReport::of).collect())
+/// Lists all adapters that the options admit, strongest first; none if there is no driver.
+pub fn adapters(options: &GpuOptions) -> Vec<AdapterReport> {
+    enumerate(options).iter().map(AdapterReport::of).collect()
 }
 
 /// Everything that wgpu says of the adapter that [`Gpu::open`](super::Gpu::open) would choose, a line for each property: for

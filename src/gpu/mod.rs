@@ -93,8 +93,28 @@ impl GpuOptions {
     /// # Errors
     /// [`Error::Argument`] if a variable names a backend or a power preference that does not exist.
     pub fn from_env() -> Result<Self> {
+        Self::default().or_from_env()
+    }
+
+    /// These options, and where they name no adapter, no backends or no power preference, the values of
+    /// [the environment variables](Self::from_env). A variable that does not count is not read, so it may have any value.
+    ///
+    /// ```
+    /// use wglm::{Backend, GpuOptions};
+    ///
+    /// # fn main() -> wglm::Result<()> {
+    /// let chosen = GpuOptions { backends: Some(Backend::list("vulkan")?), ..GpuOptions::default() };
+    /// assert_eq!(chosen.clone().or_from_env()?.backends, chosen.backends); // whatever `WGPU_BACKEND` is
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn or_from_env(self) -> Result<Self> {
         let variable = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
         let low_power = match variable("WGPU_POWER_PREF").map(|value| value.to_lowercase()).as_deref() {
+            _ if self.low_power => true, // it does not count
             Some("low") => true,
             None | Some("high" | "none") => false,
             Some(other) => {
@@ -102,13 +122,12 @@ impl GpuOptions {
                 return Err(Error::Argument { argument: "power", expected, found });
             }
         };
-        Ok(Self {
-            adapter: variable("WGPU_ADAPTER_NAME"),
-            backends: variable("WGPU_BACKEND").map(|list| Backend::list(&list)).transpose()?,
-            low_power,
-            flags: wgpu::InstanceFlags::empty().with_env(),
-            ..Self::default()
-        })
+        let backends = match self.backends {
+            None => variable("WGPU_BACKEND").map(|list| Backend::list(&list)).transpose()?,
+            chosen => chosen,
+        };
+        let adapter = self.adapter.or_else(|| variable("WGPU_ADAPTER_NAME"));
+        Ok(Self { adapter, backends, low_power, flags: self.flags.with_env(), ..self })
     }
 }
 

@@ -123,6 +123,7 @@ fn verdict(fit: &Fit) -> (Option<bool>, Option<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn verdicts_are_told() {
@@ -135,7 +136,8 @@ mod tests {
         assert_eq!(of(Fit::Memory { needed: 40 << 30, available: 24 << 30 }), "no: needs 40.0 GiB of 24.0 GiB");
         let context = Fit::Context { bytes: 9, allowed: 8, most: 4096 };
         assert_eq!(of(context), "yes, with a context of 4096 tokens at most");
-        let download = Error::Download { what: "x".into(), reason: "it answers 503".into(), remedy: "wait".into() };
+        let (reason, kind) = ("it answers 503".to_owned(), ErrorKind::Network);
+        let download = Error::Download { what: "x".into(), reason, remedy: "wait".into(), kind };
         let judged = Judged::of(&Err(download), &LoadOptions::default(), None);
         assert_eq!((judged.to_string().as_str(), judged.may_fit()), ("not known: it answers 503", true));
         let judged = Judged::of(&Err(Error::NotANumber), &LoadOptions::default(), None);

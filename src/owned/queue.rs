@@ -2,15 +2,18 @@
 
 use crate::error::{Error, Result};
 use crate::generate::Event;
+use crate::threads::WakerCalls;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
+use std::thread::JoinHandle;
 
 /// Events that wait to be taken.
 #[derive(Default)]
 pub struct Queue {
     state: Mutex<QueueState>,
     changed: Condvar,
+    wakers: WakerCalls,
 }
 
 #[derive(Default)]
@@ -44,15 +47,16 @@ impl Queue {
             state.waker.take()
         };
         self.changed.notify_all();
-        waker.into_iter().for_each(Waker::wake);
+        self.wakers.call(waker);
     }
 
     /// The next event, if there is one. If not, the waker is woken when there is.
     pub fn poll(&self, waker: Option<&Waker>) -> Poll<Option<Result<Event>>> {
+        let mut waker = waker.cloned(); // here, and dropped after `state`: both are code of the app
         let mut state = self.state();
         let taken = state.take();
         if taken.is_pending() && waker.is_some() {
-            state.waker = waker.cloned();
+            std::mem::swap(&mut state.waker, &mut waker);
         }
         taken
     }
@@ -71,6 +75,13 @@ impl Queue {
     /// Declares that no more events will be added.
     pub fn close(&self) {
         self.change(|state| state.closed = true);
+    }
+
+    /// Waits for the thread that adds events, which was asked to end, and calls no waker any more.
+    pub fn join(&self, thread: JoinHandle<()>) {
+        let waker = self.state().waker.take();
+        drop(waker); // outside of the lock
+        self.wakers.join(thread);
     }
 
     /// Whether the queue is closed and empty.

@@ -2,6 +2,8 @@
 
 use super::{BoxedChooser, OwnedReply, ReplyRequest};
 use crate::cancel::Cancel;
+#[cfg(feature = "schema")]
+use crate::chat::AskError;
 use crate::chat::Chat;
 use crate::error::{Error, Result};
 use crate::generate::Event;
@@ -61,6 +63,19 @@ impl SharedChat {
     /// Like [`Chat::resume`], with errors as events.
     pub fn resume(&self) -> OwnedReply {
         OwnedReply::new(self.slot.clone(), ReplyRequest::Resume)
+    }
+
+    /// Like [`Chat::ask_with`], which waits for the reply. The others of its kind are called by [`SharedChat::with`].
+    ///
+    /// # Errors
+    /// As there; [`AskError::Failed`] with the errors of [`SharedChat::with`].
+    #[cfg(feature = "schema")]
+    pub fn ask<T: serde::de::DeserializeOwned + schemars::JsonSchema>(
+        &self,
+        text: &str,
+        cancel: &Cancel,
+    ) -> Result<T, AskError> {
+        self.with(|chat| chat.ask_with(text, cancel))?
     }
 
     /// Calls `act` with the conversation, between two replies. [`SharedChat::messages`] returns the changed messages

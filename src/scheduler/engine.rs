@@ -83,6 +83,8 @@ pub struct Outcome {
     pub over: Vec<u64>,
     /// Tokens of replies on their way whose cache was given up.
     pub given_up: usize,
+    /// The tasks of those that had a slot. They hold choosers, which are dropped where no lock is held.
+    pub ended: Vec<GenerationTask<'static>>,
     /// The error if the device is lost.
     pub lost: Option<Error>,
     /// Whether there was anything to do.
@@ -321,7 +323,7 @@ impl Engine {
             }
             outcome.over.push(work.id);
             outcome.worked = true;
-            slot.work = None;
+            outcome.ended.extend(slot.work.take().map(|work| work.task));
         }
     }
 }

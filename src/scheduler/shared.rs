@@ -1,16 +1,17 @@
 //! What the threads share that wait for replies: the queue of requests, the events that were not taken yet, and the
 //! engine.
 //!
-//! Whoever takes the engine out drives it: a thread that waits for an event, or the one of `background.rs`. The lock is not held meanwhile, so that others can take events, ask for
-//! replies and cancel them. Once the driver has an event of its own, it puts the engine back and wakes another one who
-//! waits.
+//! Whoever takes the engine out drives it: a thread that waits for an event, or the one of `background.rs`. The lock is not
+//! held meanwhile, so that others can take events, ask for replies and cancel them. Once the driver has an event of its
+//! own, it puts the engine back and wakes another one who waits. Code of the app (wakers, choosers) never runs under the
+//! lock.
 
 use super::engine::{Engine, Outcome, Request};
 use super::state::{SchedulerCounts, SchedulerState, SlotState};
 use super::turns::Turns;
 use crate::error::{Error, Result};
-use crate::generate::Event;
-use crate::threads::lock;
+use crate::generate::{Event, GenerationTask};
+use crate::threads::{WakerCalls, lock};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -35,6 +36,8 @@ pub struct Shared {
     /// How many requests may wait beside them.
     queue: usize,
     board: Mutex<Board>,
+    /// The calls to wakers of polled replies.
+    pub wakers: WakerCalls,
 }
 
 /// What the lock is for.
@@ -49,14 +52,24 @@ struct Board {
     mailboxes: BTreeMap<u64, Mailbox>,
     slots: Vec<SlotState>,
     counts: SchedulerCounts,
-    /// Wakers to call once the lock is free: they are code of the app, which may lock what another thread holds while it
-    /// waits for the lock here.
-    wakers: Vec<Waker>,
+    outside: Outside,
     /// Whether the thread for polled replies runs, and what wakes it.
     has_thread: bool,
     thread_wakes: Arc<Condvar>,
     /// The last handle is gone.
     ended: bool,
+}
+
+/// What is called or dropped once the lock is free. It is the app's, in part or as a whole, so that code of the app runs:
+/// that may lock what another thread holds while it waits for the lock here, or drop a reply, which takes the lock itself.
+#[derive(Default)]
+struct Outside {
+    /// Wakers to call.
+    wakers: Vec<Waker>,
+    /// Tasks that have ended, with their choosers.
+    tasks: Vec<GenerationTask<'static>>,
+    /// Events that nobody takes. Errors in them may be the app's.
+    events: Vec<Result<Event>>,
 }
 
 /// The events of a reply that were not taken yet.
@@ -83,12 +96,12 @@ impl Shared {
             turns: Turns::default(),
             mailboxes: BTreeMap::new(),
             counts: SchedulerCounts::default(),
-            wakers: Vec::new(),
+            outside: Outside::default(),
             has_thread: false,
             thread_wakes: Arc::default(),
             ended: false,
         };
-        Self { context, sessions, queue, board: Mutex::new(board) }
+        Self { context, sessions, queue, board: Mutex::new(board), wakers: WakerCalls::default() }
     }
 
     /// What is told of the scheduler.
@@ -124,15 +137,15 @@ impl Shared {
     /// [`Error::Busy`] if too many wait.
     pub fn submit(&self, request: impl FnOnce(u64) -> Request) -> Result<u64> {
         let mut board = lock(&self.board);
-        let id = self.room_in(&mut board).map(|()| {
-            let id = board.counts.requests;
+        let room = self.room_in(&mut board);
+        let id = board.counts.requests;
+        if room.is_ok() {
             board.counts.requests += 1;
             board.mailboxes.insert(id, Mailbox::default());
-            board.waiting.push_back(request(id));
-            id
-        });
+            board.waiting.push_back(request(id)); // one that is refused is dropped outside of the lock
+        }
         drop(self.woken(board));
-        id
+        room.map(|()| id)
     }
 
     /// The next event of a reply.
@@ -161,14 +174,17 @@ impl Shared {
     }
 
     /// The next event of a reply, if there is one; if not, the waker is woken when there is. Also whether the thread for
-    /// polled replies has to be started for it.
+    /// polled replies may have to be started for it.
     pub fn poll(&self, id: u64, waker: Option<&Waker>) -> (Poll<Option<Result<Event>>>, bool) {
-        let board = &mut *lock(&self.board);
+        let mut waker = waker.cloned(); // here, and dropped after `board`: both are code of the app
+        let mut board = lock(&self.board);
         let Some(mailbox) = board.mailboxes.get_mut(&id) else { return (Poll::Ready(None), false) };
         mailbox.polled = true;
         let event = match mailbox.events.pop_front() {
             None if !mailbox.over => {
-                mailbox.waker = waker.cloned().or(mailbox.waker.take());
+                if waker.is_some() {
+                    std::mem::swap(&mut mailbox.waker, &mut waker);
+                }
                 Poll::Pending
             }
             event => Poll::Ready(event),
@@ -176,9 +192,15 @@ impl Shared {
         if mailbox.events.len() + 1 == FEW_EVENTS {
             board.wake_one(); // it goes on
         }
-        let is_needed = !board.has_thread && board.any_polled();
+        (event, board.needs_thread())
+    }
+
+    /// Whether the caller has to start the thread for polled replies; it counts as running from here on.
+    pub fn claim_thread(&self) -> bool {
+        let mut board = lock(&self.board);
+        let is_needed = board.needs_thread();
         board.has_thread |= is_needed;
-        (event, is_needed)
+        is_needed
     }
 
     /// Drives the engine for replies that are polled, until none of them can go on.
@@ -211,14 +233,15 @@ impl Shared {
         board.thread_wakes.notify_all();
     }
 
-    /// Calls the wakers that were collected while the board was locked.
+    /// Calls the wakers that were collected while the board was locked, and drops what is the app's.
     fn woken<'a>(&'a self, mut board: MutexGuard<'a, Board>) -> MutexGuard<'a, Board> {
-        let wakers = std::mem::take(&mut board.wakers);
-        if wakers.is_empty() {
+        let Outside { wakers, tasks, events } = std::mem::take(&mut board.outside);
+        if wakers.is_empty() && tasks.is_empty() && events.is_empty() {
             return board;
         }
         drop(board);
-        wakers.into_iter().for_each(Waker::wake);
+        self.wakers.call(wakers);
+        drop((tasks, events));
         lock(&self.board)
     }
 
@@ -274,10 +297,11 @@ impl Shared {
     /// Forgets a reply that nobody holds any more, and that was cancelled.
     pub fn leave(&self, id: u64) {
         let mut board = lock(&self.board);
-        board.mailboxes.remove(&id);
+        let mailbox = board.mailboxes.remove(&id);
         board.end_cancelled();
         board.wake_one();
         drop(self.woken(board));
+        drop(mailbox); // with a waker of the app, so outside of the lock
     }
 }
 
@@ -292,9 +316,11 @@ impl Board {
         self.waiting = stay;
         for mut request in gone {
             request.task.end_cancelled(None);
-            let Some(mailbox) = self.mailboxes.get_mut(&request.id) else { continue };
-            mailbox.events.extend(std::iter::from_fn(|| request.task.pop()).map(Ok));
-            self.wakers.extend(mailbox.end());
+            if let Some(mailbox) = self.mailboxes.get_mut(&request.id) {
+                mailbox.events.extend(std::iter::from_fn(|| request.task.pop()).map(Ok));
+                self.outside.wakers.extend(mailbox.end());
+            }
+            self.outside.tasks.push(request.task);
         }
         self.end_cancelled_in_slots();
     }
@@ -316,6 +342,11 @@ impl Board {
     fn any_polled(&self) -> bool {
         let goes_on = |it: &Mailbox| it.polled && !it.over && it.events.len() < MOST_EVENTS;
         !self.ended && self.mailboxes.values().any(goes_on)
+    }
+
+    /// Whether the thread for polled replies has something to do, and does not run.
+    fn needs_thread(&self) -> bool {
+        !self.has_thread && self.any_polled()
     }
 
     /// Whether there is something for a reply that its owner does not have yet, if it has one.
@@ -342,25 +373,30 @@ impl Board {
                 self.counts.cached_tokens += stats.prompt.cached as u64;
                 self.counts.generated_tokens += stats.generated as u64;
             }
-            if let Some(mailbox) = self.mailboxes.get_mut(&id) {
-                mailbox.events.push_back(event);
-                self.wakers.extend(mailbox.wake());
+            match self.mailboxes.get_mut(&id) {
+                Some(mailbox) => {
+                    mailbox.events.push_back(event);
+                    self.outside.wakers.extend(mailbox.wake());
+                }
+                None => self.outside.events.push(event),
             }
         }
+        self.outside.tasks.extend(outcome.ended);
         self.counts.given_up += outcome.given_up as u64;
         self.counts.rounds += u64::from(outcome.worked);
         for id in outcome.over {
             self.turns.end(id);
             if let Some(mailbox) = self.mailboxes.get_mut(&id) {
-                self.wakers.extend(mailbox.end());
+                self.outside.wakers.extend(mailbox.end());
             }
         }
         if let Some(error) = outcome.lost {
             for request in std::mem::take(&mut self.waiting) {
                 if let Some(mailbox) = self.mailboxes.get_mut(&request.id) {
                     mailbox.events.push_back(Err(error.clone()));
-                    self.wakers.extend(mailbox.end());
+                    self.outside.wakers.extend(mailbox.end());
                 }
+                self.outside.tasks.push(request.task);
             }
         }
         self.slots = slots;
@@ -391,7 +427,7 @@ impl Mailbox {
     }
 }
 
-/// The thread for polled replies. If a waker panics in it, the next poll starts another.
+/// The thread for polled replies. If it panics, the next poll starts another.
 struct ThreadEnds<'a>(&'a Shared);
 
 impl Drop for ThreadEnds<'_> {

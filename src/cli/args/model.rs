@@ -33,14 +33,13 @@ pub struct GpuArgs {
 
 impl AdapterArgs {
     pub fn options(&self) -> wglm::Result<GpuOptions> {
-        let from_environment = GpuOptions::from_env()?;
-        let named = self.backend.as_deref().map(Backend::list).transpose()?;
-        Ok(GpuOptions {
-            adapter: self.gpu.clone().or(from_environment.adapter),
-            backends: named.or(from_environment.backends),
+        let named = GpuOptions {
+            adapter: self.gpu.clone(),
+            backends: self.backend.as_deref().map(Backend::list).transpose()?,
             checks: false, // in debug builds too: drivers compile shaders without checks in half the time
-            ..from_environment
-        })
+            ..GpuOptions::default()
+        };
+        named.or_from_env()
     }
 }
 

@@ -225,15 +225,15 @@ impl Whole {
 mod tests {
     use super::{Ending, Outcome, Piece, Pieces, Whole};
     use serde_json::json;
+    use std::time::Duration;
     use wglm::text::ToolCall;
     use wglm::{Event, Stats, Stop, TokenLogprobs};
 
     pub fn stats(stop: Stop) -> Stats {
-        let told = json!({
-            "prompt": {"cached": 3, "new": 4}, "generated": 5, "seed": null, "stop": stop,
-            "prompt_seconds": 0.01, "generate_seconds": 0.1,
-        });
-        serde_json::from_value(told).unwrap()
+        let mut stats = Stats::new(stop);
+        (stats.prompt.cached, stats.prompt.new, stats.generated) = (3, 4, 5);
+        (stats.prompt_time, stats.generate_time) = (Duration::from_millis(10), Duration::from_millis(100));
+        stats
     }
 
     fn token(id: u32) -> TokenLogprobs {

@@ -30,6 +30,11 @@ fn adapters_that_are_not_there() {
         command.env(variable, "nosuch");
         refused(variable, &outcome(command), words);
     }
+    // An option comes before its variable, whatever that is.
+    let mut named = command(["devices", "--backend", "vulkan,metal,dx12"]);
+    named.env("WGPU_BACKEND", "nosuch");
+    let named = outcome(named);
+    assert!(named.code == Some(0) && named.out.contains("(default)"), "{named:?}");
     if cfg!(target_os = "linux") {
         let mut none = command(["run", "-p", "hi", "--backend", "vulkan"]);
         none.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent");

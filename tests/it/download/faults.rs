@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::tempdir;
-use wglm::{Error, Hub};
+use wglm::{Error, ErrorKind, Hub};
 
 pub(super) const BYTES: usize = 400_000;
 
@@ -108,17 +108,17 @@ fn passing_trouble_is_waited_out() {
 
 #[test]
 fn refusals_are_told() {
-    for (status, code, words) in [
-        (401, None, "check the name; if it is right, the repository is private or gated: ask for access"),
-        (403, None, "accept the licence at PAGE with an account there, and set HF_TOKEN to a token of that account"),
-        (
-            401,
-            Some("GatedRepo"),
-            "ask for access or accept the licence at PAGE with an account there, and set HF_TOKEN",
-        ),
-        (403, Some("GatedRepo"), "accept the licence at PAGE with an account there, and set HF_TOKEN"),
-        (404, Some("RepoNotFound"), "answers 404: not found; check the name"),
-        (418, None, "answers 418"),
+    use ErrorKind::{AccessDenied, Network, NotFound};
+    let licence = "accept the licence at PAGE with an account there, and set HF_TOKEN to a token of that account";
+    for (status, code, kind, words) in [
+        (401, None, AccessDenied, "check the name; if it is right, the repository is private or gated: ask for access"),
+        (403, None, AccessDenied, licence),
+        (401, Some("GatedRepo"), AccessDenied, licence),
+        (403, Some("GatedRepo"), AccessDenied, licence),
+        (401, Some("RepoNotFound"), NotFound, "check the name"),
+        (404, Some("RepoNotFound"), NotFound, "answers 404: not found; check the name"),
+        (404, None, NotFound, "check the name"),
+        (418, None, Network, "answers 418"),
     ] {
         let server = Server::start(move |_, _| {
             code.map_or(Reply::new(status), |code| Reply::new(status).with("x-error-code", code))
@@ -127,6 +127,7 @@ fn refusals_are_told() {
         let words = words.replace("PAGE", &format!("{}/{}", server.address, REPO));
         let error = list(&hub(&server, cache.path())).unwrap_err();
         assert!(matches!(error, Error::Download { .. }) && error.to_string().contains(&words), "{status}: {error}");
+        assert_eq!(error.kind(), kind, "{status}: {error}");
         assert_eq!(server.requests().len(), 1, "{status} is not asked for again");
     }
     for (what, body) in [("no JSON", "<html>"), ("no commit", "{}"), ("a strange commit", r#"{"sha": "../.."}"#)] {

@@ -279,3 +279,62 @@ fn a_reply_that_is_dropped_by_its_waker_does_not_wait_for_itself() {
     assert_eq!(polled, Some(true));
     receiver.recv_timeout(Duration::from_secs(60)).unwrap();
 }
+
+/// Runs in time something that hangs where a lock is held that another thread waits for.
+fn in_time(does: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = std::sync::mpsc::sync_channel(1);
+    std::thread::spawn(move || {
+        does();
+        let _ = done.send(());
+    });
+    is_done.recv_timeout(Duration::from_secs(120)).expect("neither a deadlock nor a panic");
+}
+
+/// An app may drop a reply while it holds the lock that the reply's waker waits for: egui's `request_repaint` takes one.
+#[test]
+fn a_reply_is_dropped_under_the_lock_of_its_waker() {
+    use std::sync::{Arc, Mutex, mpsc::SyncSender};
+    struct View(Mutex<Option<OwnedReply>>, SyncSender<()>);
+    impl std::task::Wake for View {
+        fn wake(self: Arc<Self>) {
+            let _ = self.1.try_send(());
+            drop(self.0.lock());
+        }
+    }
+    in_time(|| {
+        let (sender, waits) = std::sync::mpsc::sync_channel(1);
+        let shared = SharedChat::new(chat());
+        let view = Arc::new(View(Mutex::new(Some(shared.send(OWL))), sender));
+        let waker = Waker::from(view.clone());
+        let mut held = view.0.lock().unwrap();
+        let polled = held.as_mut().map(|reply| reply.poll_next(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(polled, Some(true));
+        waits.recv().unwrap();
+        *held = None;
+        drop(held);
+        while shared.with(|_| ()).is_err() {
+            std::thread::sleep(Duration::from_millis(5)); // until the waker has returned
+        }
+        assert_eq!(shared.messages()[0], Message::user(OWL));
+    });
+}
+
+/// A waker that panics, which is a fault of the app, does not end the reply.
+#[test]
+fn a_reply_outlives_a_panic_of_its_waker() {
+    struct Panics;
+    impl std::task::Wake for Panics {
+        fn wake(self: std::sync::Arc<Self>) {
+            panic!("on purpose");
+        }
+    }
+    let (want, _) = told(chat().send(OWL).unwrap());
+    let mut reply = SharedChat::new(chat()).send(OWL);
+    let waker = Waker::from(std::sync::Arc::new(Panics));
+    let first = match reply.poll_next(&mut Context::from_waker(&waker)) {
+        Poll::Ready(event) => event,
+        Poll::Pending => reply.next(),
+    };
+    let (events, stats) = told(first.into_iter().chain(&mut reply));
+    assert_eq!((text(&events), stats.stop), (text(&want), Stop::End));
+}

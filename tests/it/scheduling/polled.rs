@@ -1,11 +1,13 @@
 //! Replies that are polled: nobody waits for them, and the scheduler's own thread generates them.
 
-use super::{alone, by_turns, request, rest, said, scheduler, stats};
+use super::{alone, by_turns, request, rest, said, scheduler, scheduler_with, stats};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use wglm::{Cancel, ChatState, Chooser, Error, ErrorKind, Event, Result, ScheduledReply, Scheduler, Stop};
+use wglm::{
+    Cancel, ChatState, Chooser, Error, ErrorKind, Event, Result, ScheduledReply, Scheduler, SchedulerOptions, Stop,
+};
 
 const OWL: &str = "Tell me a story about an owl.";
 const SUM: &str = "What is seven plus five?";
@@ -36,12 +38,14 @@ fn bell() -> (Waker, Receiver<()>) {
     (Arc::new(Bell(sender)).into(), rung)
 }
 
-/// The name of each of the process's threads that belongs to a scheduler.
-#[cfg(target_os = "linux")]
-fn threads() -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.filter(|name| name.trim() == "wglm scheduler").count()
+/// Runs in time something that hangs where a lock is held that another thread, or the same one, waits for.
+fn in_time(does: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = sync_channel(1);
+    std::thread::spawn(move || {
+        does();
+        let _ = done.send(());
+    });
+    is_done.recv_timeout(Duration::from_secs(120)).expect("neither a deadlock nor a panic");
 }
 
 #[test]
@@ -134,27 +138,37 @@ fn dropped_or_cancelled_it_stops() {
     assert!(scheduler.state().slots.iter().all(|slot| !slot.busy));
 }
 
-/// The thread is there while something is polled, and none is left when the scheduler is gone: also if a reply that
-/// nobody takes events of was the last to hold it.
+/// Tells which thread does the work.
+#[cfg(target_os = "linux")]
+struct TellsThread(SyncSender<std::path::PathBuf>);
+
+#[cfg(target_os = "linux")]
+impl Chooser for TellsThread {
+    fn accept(&mut self, _: u32) -> Result<()> {
+        let _ = self.0.try_send(std::path::Path::new("/proc").join(std::fs::read_link("/proc/thread-self").unwrap()));
+        Ok(())
+    }
+}
+
+/// The thread ends with the last of the scheduler and its replies: here a reply that nobody takes events of.
 #[cfg(target_os = "linux")]
 #[test]
 fn no_thread_outlives_its_scheduler() {
     let scheduler = scheduler(1);
-    let mut reply = scheduler.chat(request(OWL, 400)).unwrap();
+    let prepared = scheduler.prepare(request(OWL, 400)).unwrap();
+    let (sender, told) = sync_channel(1);
+    let mut reply = scheduler.reply_with_chooser(&prepared, None, TellsThread(sender)).unwrap();
     assert!(reply.try_next().is_pending());
+    let thread = told.recv_timeout(Duration::from_secs(120)).unwrap();
+    let name = std::fs::read_to_string(thread.join("comm")).unwrap();
+    assert_eq!(name.trim(), "wglm scheduler");
     drop(scheduler);
-    drop(reply); // waits for the thread
-    // Other tests of this process may have theirs, which end with them.
-    let wait = || std::thread::sleep(Duration::from_millis(50));
-    assert!(
-        (0..2400).any(|_| if threads() == 0 {
-            true
-        } else {
-            wait();
-            false
-        }),
-        "a thread is left"
-    );
+    drop(reply); // waits for the thread, whose entry goes a moment after it was waited for
+    let is_gone = |_: &i32| {
+        std::thread::sleep(Duration::from_millis(10));
+        !thread.exists()
+    };
+    assert!((0..1000).any(|wait| is_gone(&wait)), "{thread:?} is left");
 }
 
 /// A waker may do anything with the scheduler, and may be what drops it, on its own thread.
@@ -179,6 +193,87 @@ fn a_waker_may_use_the_scheduler() {
     drop(held);
     assert_eq!(pending, Some(true));
     assert_eq!(rung.recv_timeout(Duration::from_secs(120)).unwrap(), 2);
+}
+
+/// An app may drop the scheduler while it holds the lock that a waker waits for.
+#[test]
+fn a_scheduler_is_dropped_under_the_lock_of_a_waker() {
+    struct View(Mutex<Option<ScheduledReply>>, SyncSender<()>);
+    impl Wake for View {
+        fn wake(self: Arc<Self>) {
+            let _ = self.1.try_send(());
+            drop(self.0.lock());
+        }
+    }
+    in_time(|| {
+        let (sender, waits) = sync_channel(1);
+        let view = Arc::new(View(Mutex::new(Some(scheduler(1).chat(request(OWL, 400)).unwrap())), sender));
+        let waker = Waker::from(view.clone());
+        let mut held = view.0.lock().unwrap();
+        let polled = held.as_mut().map(|reply| reply.poll_next(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(polled, Some(true));
+        waits.recv().unwrap();
+        *held = None;
+    });
+}
+
+/// Holds another reply, which is dropped with it: as a waker and as a chooser.
+struct Holds(#[expect(dead_code, reason = "it is dropped")] Option<ScheduledReply>);
+
+impl Wake for Holds {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Chooser for Holds {
+    fn accept(&mut self, _: u32) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What of the app's the scheduler drops may use the scheduler: wakers that are replaced or left, and choosers of replies
+/// that wait or are refused.
+#[test]
+fn what_is_dropped_may_use_the_scheduler() {
+    in_time(|| {
+        let scheduler = scheduler_with(SchedulerOptions { sessions: 1, queue: 9, ..SchedulerOptions::default() });
+        let mut runs = scheduler.chat(request(OWL, 400)).unwrap();
+        assert!(runs.next().is_some()); // and has the slot
+        let held = || Holds(Some(scheduler.chat(request(SUM, 4)).unwrap()));
+        let mut waits = scheduler.chat(request(SUM, 4)).unwrap();
+        for _ in 0..2 {
+            let waker = Waker::from(Arc::new(held()));
+            assert!(waits.poll_next(&mut Context::from_waker(&waker)).is_pending());
+        }
+        drop(waits); // with the second waker
+        let prepared = scheduler.prepare(request(SUM, 4)).unwrap();
+        drop(scheduler.reply_with_chooser(&prepared, None, held()).unwrap());
+        let chooser = held();
+        let others: Vec<_> = (0..8).map(|_| scheduler.chat(request(SUM, 4)).unwrap()).collect();
+        let refused = scheduler.reply_with_chooser(&prepared, None, chooser);
+        assert!(matches!(refused, Err(Error::Busy { .. })), "{refused:?}");
+        assert_eq!(scheduler.state().waiting, others.len());
+        drop((others, runs));
+    });
+}
+
+/// A waker that panics, which is a fault of the app, ends no reply.
+#[test]
+fn replies_outlive_a_panic_of_a_waker() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("on purpose");
+        }
+    }
+    let wanted = request(SUM, 12);
+    let mut reply = scheduler(1).chat(wanted.clone()).unwrap();
+    let waker = Waker::from(Arc::new(Panics));
+    let first = match reply.poll_next(&mut Context::from_waker(&waker)) {
+        Poll::Ready(event) => event,
+        Poll::Pending => reply.next(),
+    };
+    let events: Vec<Event> = first.into_iter().chain(&mut reply).map(Result::unwrap).collect();
+    assert_eq!(said(&events), said(&alone(&wanted)));
 }
 
 /// Lets so many tokens pass, and then fails with an error of the app's.

@@ -4,8 +4,8 @@ use super::super::{chat, model, text, told};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use wglm::generate::Stop;
-use wglm::serde_json;
-use wglm::{AskError, Constraint, Error, Message};
+use wglm::serde_json::{self, json};
+use wglm::{AskError, Cancel, Constraint, Error, Message, SharedChat};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -305,4 +305,45 @@ fn types_without_a_value() {
     refused(chat.ask::<Never>("What?").unwrap_err(), "another one of its kind");
     refused(chat.ask::<Holder>("What?").unwrap_err(), "#/$defs/Nothing");
     assert!(chat.messages().is_empty());
+}
+
+/// What `ask_value` left unfinished goes on by the schema, and stops by a `Cancel`.
+#[test]
+fn a_value_of_a_schema_in_pieces() {
+    let item = json!({"type": "integer", "minimum": 100, "maximum": 999});
+    let schema = json!({"type": "array", "items": item, "minItems": 4, "maxItems": 4});
+    let (mut chat, go_on, stopped) = (chat(), Cancel::default(), Cancel::default());
+    stopped.cancel();
+    chat.options.max_tokens = Some(4);
+    let mut asked = chat.ask_value("What is seven plus five?", &schema, &go_on);
+    let mut pieces = 1;
+    while let Err(AskError::Unfinished { text, stop: Stop::Length }) = &asked {
+        let before = text.clone();
+        let now = chat.resume_ask_value(&schema, &stopped);
+        assert!(
+            matches!(&now, Err(AskError::Unfinished { text, stop: Stop::Cancelled }) if *text == before),
+            "{now:?}"
+        );
+        asked = chat.resume_ask_value(&schema, &go_on);
+        pieces += 1;
+    }
+    let list = asked.unwrap();
+    assert!(pieces > 1 && list.as_array().is_some_and(|list| list.len() == 4), "{pieces}: {list}");
+}
+
+/// A conversation that is shared is asked as well, but not while a reply is on its way.
+#[test]
+fn a_shared_conversation_is_asked() {
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct Sum {
+        #[schemars(range(min = 0, max = 99))]
+        sum: u32,
+    }
+    let (shared, go_on) = (SharedChat::new(chat()), Cancel::default());
+    let Sum { sum } = shared.ask("What is seven plus five?", &go_on).unwrap();
+    assert!(sum <= 99 && shared.messages().len() == 2);
+    let mut reply = shared.send("Tell me a story about an owl.");
+    assert!(reply.next().is_some());
+    let busy = shared.ask::<Sum>("And?", &go_on);
+    assert!(matches!(&busy, Err(AskError::Failed(Error::Argument { argument: "chat", .. }))), "{busy:?}");
 }
