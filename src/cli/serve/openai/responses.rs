@@ -287,7 +287,7 @@ mod tests {
     use super::super::super::fields::read;
     use super::{Format, repeated_format};
     use axum::body::Bytes;
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     /// A schema is repeated with its numbers as numbers.
     #[test]
