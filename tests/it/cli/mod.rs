@@ -62,11 +62,29 @@ fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wglm"));
     command.args(args).env_remove("RUST_LOG").env_remove("NO_COLOR").env("WGLM_NO_HISTORY", "1").stdin(Stdio::null());
     with_cache(&mut command, &std::env::temp_dir().join("wglm-tests"));
+    #[cfg(unix)]
+    heed_signals(&mut command);
     // Without this variable Mesa prints a complaint to stderr.
     if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
         command.env("XDG_RUNTIME_DIR", std::env::temp_dir());
     }
     command
+}
+
+/// Makes the command heed signals that the tests were started without, as a shell starts programs in the background.
+#[cfg(unix)]
+pub fn heed_signals(command: &mut Command) {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    use std::os::unix::process::CommandExt;
+    let heed = || {
+        for number in [Signal::SIGINT, Signal::SIGHUP] {
+            // SAFETY: the default is no function that could do harm.
+            unsafe { signal(number, SigHandler::SigDfl) }?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec this calls nothing but `signal`, which is allowed there.
+    unsafe { command.pre_exec(heed) };
 }
 
 /// Makes the command keep its files in another folder. Mesa's compiled shaders stay where they are.
@@ -105,6 +123,7 @@ pub fn with_shell(plain: Command, before: &str) -> Command {
             None => shell.env_remove(name),
         };
     }
+    heed_signals(&mut shell);
     shell
 }
 

@@ -62,6 +62,8 @@ impl Serving {
         command.env_remove("RUST_LOG").env_remove("WGLM_API_KEY").env("NO_COLOR", "1");
         let cache = std::env::temp_dir().join("wglm-tests");
         crate::cli::with_cache(&mut command, &cache);
+        #[cfg(unix)]
+        crate::cli::heed_signals(&mut command);
         if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
             command.env("XDG_RUNTIME_DIR", std::env::temp_dir());
         }
