@@ -96,7 +96,7 @@ impl Presets {
         ui.horizontal_wrapped(|ui| {
             let chosen = settings.preset.clone().filter(|name| self.find(name).is_some());
             if let Some(name) = chosen.clone().filter(|_| self.deleting) {
-                let delete = ui.small_button("Really delete");
+                let delete = ui.small_button("Delete for good");
                 places.note("really delete preset", delete.rect);
                 let keep = ui.small_button("Keep");
                 self.deleting = !delete.clicked() && !keep.clicked();
