@@ -159,7 +159,8 @@ impl Chat {
     }
 
     /// Removes a range of messages, for example those of a turn, and returns them. The part of the range that lies
-    /// beyond the last message is ignored. See [`Chat::fit`] for a conversation that is too long.
+    /// beyond the last message is ignored. Results of functions that are called in the range should be part of it: without
+    /// their calls they are refused. See [`Chat::fit`] for a conversation that is too long.
     pub fn remove(&mut self, range: Range<usize>) -> Vec<Message> {
         self.forget_asked();
         let end = range.end.min(self.messages.len());

@@ -37,9 +37,9 @@ pub fn messages(messages: &[Message], template: &ChatTemplate) -> Result<()> {
     })
 }
 
-/// Returns an error for the first result of a function that belongs to no call: one before any message of the user, or one
-/// whose id no earlier call has. Templates would render it, and the model would answer to a call that it never made. Only
-/// whole conversations are checked, since a call may be gone with the oldest turns while its result stays.
+/// Returns an error for the first result of a function that belongs to no earlier call. Templates would render it, and the
+/// model would answer to a call that it never made. A history may begin with a call and its result, before any message of
+/// the user, as OpenAI's API accepts it.
 pub fn results(messages: &[Message]) -> Result<()> {
     let (mut asked, mut called) = (false, Vec::new());
     for (index, message) in messages.iter().enumerate() {
@@ -49,7 +49,7 @@ pub fn results(messages: &[Message]) -> Result<()> {
             continue;
         }
         let wrong = |what, expected, found| Err(Error::Message { index, what, expected, found });
-        if !asked {
+        if !asked && called.is_empty() {
             let expected = "a message of the user before the first result of a function".to_owned();
             return wrong("role", expected, "\"tool\"".to_owned());
         }

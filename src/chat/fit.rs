@@ -14,9 +14,9 @@ impl Chat {
     /// Drops the oldest turns until the prompt for the next reply leaves `reserve` tokens of the context free for that
     /// reply. Returns the dropped messages, oldest first.
     ///
-    /// A turn is a message of the user and everything up to the next one: answers, calls of functions and their
-    /// results. A turn is dropped as a whole. Messages of the system, the descriptions of functions and the newest turn
-    /// are never dropped. The user's next message has to be present: [`push`](Chat::push) it, then call `fit`, then
+    /// A turn is a message of the user and everything up to the next one: answers and calls of functions, with the
+    /// results of these calls wherever they are. A turn is dropped as a whole. Messages of the system, the descriptions
+    /// of functions and the newest turn are never dropped. The user's next message has to be present: [`push`](Chat::push) it, then call `fit`, then
     /// [`reply`](Chat::reply). Everything after the gap has to be computed again by the next reply; to make that rarer,
     /// pass a larger reserve than one reply needs.
     ///
@@ -142,14 +142,29 @@ fn newest(messages: &[Message]) -> usize {
 }
 
 /// The number of the turn that each message belongs to. Turn 0 is everything before the first message of the user;
-/// messages of the system belong to none.
+/// messages of the system belong to none. The result of a function belongs to the turn of its call, even if the user said
+/// something in between: a result without its call would be refused.
 fn turns(messages: &[Message]) -> Vec<Option<usize>> {
-    let mut turn = 0;
-    let of = |message: &Message| {
+    let (mut turn, mut calls) = (0, Vec::new());
+    let mut of = Vec::with_capacity(messages.len());
+    for message in messages {
         turn += usize::from(message.role == "user");
-        (!["system", "developer"].contains(&message.role.as_str())).then_some(turn)
-    };
-    messages.iter().map(of).collect()
+        calls.extend(message.tool_calls.iter().map(|call| (call.id.as_deref(), turn)));
+        of.push(match message.role.as_str() {
+            "system" | "developer" => None,
+            "tool" => Some(turn_of_call(&calls, message.tool_call_id.as_deref()).unwrap_or(turn)),
+            _ => Some(turn),
+        });
+    }
+    of
+}
+
+/// The turn of the newest call with an id, or, if there is none, of the newest call that may be meant.
+fn turn_of_call(calls: &[(Option<&str>, usize)], id: Option<&str>) -> Option<usize> {
+    let id = id.filter(|id| !id.is_empty());
+    let same = calls.iter().rev().find(|(call, _)| id.is_some() && *call == id);
+    let meant = || calls.iter().rev().find(|(call, _)| id.is_none() || call.is_none());
+    same.or_else(meant).map(|(_, turn)| *turn)
 }
 
 /// The lengths of prompts without the oldest turns, in tokens. Each is found out once, since that takes a prompt.
@@ -201,7 +216,8 @@ impl<F: FnMut(usize) -> Result<usize>> Lengths<F> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Error, Lengths, Message, Overflow, Result, first_possible};
+    use super::{Error, Lengths, Message, Overflow, Result, drop_before, first_possible, turns};
+    use crate::text::ToolCall;
 
     /// The turns that go of a growing conversation whose turns have so many tokens each, behind a system prompt of 100.
     fn gone(turn: impl Fn(usize) -> usize, turns: usize) -> Result<Vec<usize>> {
@@ -240,6 +256,22 @@ mod tests {
         let blank = [Message::user(" ".repeat(5000))];
         assert_eq!(first_possible(&blank, refuse, 10, 10)?, 0, "templates remove blanks");
         Ok(())
+    }
+
+    #[test]
+    fn a_result_goes_with_its_call() {
+        let call = |id: Option<&str>| {
+            let call = ToolCall { id: id.map(str::to_owned), ..ToolCall::new("owls", Default::default()) };
+            Message::assistant("").with_tool_calls(vec![call])
+        };
+        let (user, result) = (Message::user, |id: &str| Message::tool(id, "7"));
+        let mut messages =
+            vec![user("1"), call(Some("c1")), user("2"), result("c1"), Message::assistant("Seven."), user("3")];
+        assert_eq!(turns(&messages), [1, 1, 2, 1, 2, 3].map(Some));
+        assert_eq!(drop_before(&mut messages, 2), [user("1"), call(Some("c1")), result("c1")]);
+        assert_eq!(messages, [user("2"), Message::assistant("Seven."), user("3")]);
+        let nameless = [user("1"), call(None), user("2"), call(Some("c2")), user("3"), result("c1"), result("")];
+        assert_eq!(turns(&nameless), [1, 1, 2, 2, 3, 1, 2].map(Some), "a call without an id may be meant");
     }
 
     #[test]

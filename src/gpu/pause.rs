@@ -55,10 +55,11 @@ impl Gpu {
     /// submits meanwhile. [The guide](crate::guide#when-the-window-changes) shows that for eframe and winit. Keep a pause
     /// short, because replies stand still meanwhile.
     ///
-    /// A reply (but not one of a [`Scheduler`](crate::Scheduler)), a load or a tuning can be cancelled during a pause, and
-    /// returns at once. Other calls, such as a snapshot, wait for the end of the pause, so do not wait for another thread's
-    /// call while you hold one. A thread that created a pause gets [`Error::Unsupported`] if it submits before the pause is
-    /// dropped, instead of waiting for itself.
+    /// A reply or a load can be cancelled during a pause, and returns at once; a cancelled tuning returns after two
+    /// seconds at most. Replies that share a thread with others, those of a [`Scheduler`](crate::Scheduler) or of a
+    /// [`Pool`](crate::Pool), end only after the pause. Other calls, such as a snapshot, wait for the end of the
+    /// pause, so do not wait for another thread's call while you hold one. A thread that created a pause gets
+    /// [`Error::Unsupported`] if it submits before the pause is dropped, instead of waiting for itself.
     pub fn pause(&self) -> Pause {
         let (gate, thread) = (self.shared.gate.clone(), current().id());
         let mut state = lock(&gate.state);

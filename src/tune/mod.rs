@@ -10,7 +10,7 @@ mod search;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::gpu::AdapterReport;
+use crate::gpu::{AdapterReport, Gpu};
 use crate::model::{CacheShape, Comparison, Model, Tuning, TuningSubject};
 use crate::plan::Choices;
 use crate::threads::stoppable;
@@ -76,6 +76,9 @@ impl TuneProgress {
     }
 }
 
+/// How long a cancelled tuning waits for the end of a pause.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// The tokens in a deep cache: as many of these as there is room for.
 const DEEP: [usize; 4] = [16 << 10, 4 << 10, 1 << 10, 0];
 /// The tokens of a long prompt, and room for a part of one behind a deep cache.
@@ -133,9 +136,8 @@ pub fn tune(
     let limit = Cell::new(options.budget.map_or(f64::INFINITY, |budget| budget.as_secs_f64()));
     let stopped = || cancel.is_cancelled() || options.strict && since.elapsed().as_secs_f64() > limit.get();
     let within = options.strict.then_some(&limit);
-    let heard = cancel.clone();
     let search = || search(model, options, (&stopped, within), since, progress);
-    let found = match stoppable(move || heard.is_cancelled(), search) {
+    let found = match stoppable(impatient(model.gpu().clone(), cancel.clone()), search) {
         Err(Error::Cancelled) => Found::default(), // before anything was compared
         found => found?,
     };
@@ -143,6 +145,24 @@ pub fn tune(
     let choices = if comparison.is_empty() { Choices::default() } else { choices };
     let subject = TuningSubject::of(model.gpu(), model.file())?;
     Ok(Tuning { subject, choices, comparison, complete, trials })
+}
+
+/// Says that a wait for the end of a pause is to stop: after a cancellation, but only once the wait has taken
+/// [`PATIENCE`]. A short pause, as for a window's new size, during the last comparison would otherwise lose all that was
+/// found.
+fn impatient(gpu: Gpu, cancel: Cancel) -> impl Fn() -> bool + 'static {
+    let waits = Cell::new(None::<(Instant, Instant)>);
+    move || {
+        if !gpu.is_paused() {
+            waits.set(None);
+            return false;
+        }
+        let now = Instant::now();
+        // Only a thread that waits asks often; after a while without a question this is another pause.
+        let since = waits.get().filter(|(_, asked)| now - *asked < PATIENCE).map_or(now, |(since, _)| since);
+        waits.set(Some((since, now)));
+        cancel.is_cancelled() && now - since >= PATIENCE
+    }
 }
 
 /// Searches until `stopped` says so. If the budget is a limit, `limit` is what `stopped` goes by.

@@ -4,6 +4,7 @@ use crate::conversation::Conversation;
 use crate::protocol::Place;
 use crate::settings::Settings;
 use crate::store::Store;
+use std::cell::Cell;
 use std::io::Result;
 
 /// The conversations.
@@ -11,6 +12,7 @@ pub struct Chats {
     store: Store,
     list: Vec<Conversation>,
     active: usize,
+    changes: Cell<usize>,
 }
 
 impl Chats {
@@ -23,7 +25,7 @@ impl Chats {
         if list.is_empty() {
             list.push(Conversation::new(Settings::default()));
         }
-        Ok((Self { store, list, active: 0 }, damaged))
+        Ok((Self { store, list, active: 0, changes: Cell::new(0) }, damaged))
     }
 
     /// All conversations, newest first.
@@ -34,6 +36,15 @@ impl Chats {
     /// The position of the open conversation in the list.
     pub fn active(&self) -> usize {
         self.active
+    }
+
+    /// A number that rises whenever a conversation is saved, begun or deleted, and so after each change.
+    pub fn changes(&self) -> usize {
+        self.changes.get()
+    }
+
+    fn note_change(&self) {
+        self.changes.set(self.changes.get() + 1);
     }
 
     /// The open conversation.
@@ -67,6 +78,7 @@ impl Chats {
             let settings = self.open().settings.clone();
             self.list.insert(0, Conversation::new(settings));
             self.active = 0;
+            self.note_change();
         }
     }
 
@@ -75,6 +87,7 @@ impl Chats {
     /// # Errors
     /// Those of [`Store::write`] and [`Store::delete`].
     pub fn save(&self, id: &str) -> Result<()> {
+        self.note_change();
         match self.list.iter().find(|conversation| conversation.id == id) {
             Some(empty) if empty.is_empty() => self.store.delete(id),
             Some(conversation) => self.store.write(conversation),
@@ -90,6 +103,7 @@ impl Chats {
         let id = self.list[place].id.clone();
         self.store.delete(&id)?;
         let gone = self.list.remove(place);
+        self.note_change();
         if self.list.is_empty() {
             self.list.push(Conversation::new(gone.settings));
         }
@@ -119,7 +133,9 @@ mod tests {
         chats.open_mut().ask("first");
         chats.open_mut().settings.sampling.seed = Some(3);
         let first = chats.open().id.clone();
+        let before = chats.changes();
         chats.save(&first).unwrap();
+        assert!(chats.changes() > before);
         chats.begin();
         assert_eq!((chats.list().len(), chats.open().settings.sampling.seed), (2, Some(3)));
         chats.save(&chats.open().id).unwrap();

@@ -110,7 +110,7 @@ impl Conversation {
         }
         self.bring_back(said);
         let last = self.tree.len().saturating_sub(1);
-        if let Some(turn) = self.tree.get_mut(last) {
+        if let Some(turn) = self.tree.get_mut(last).filter(|turn| turn.message.role == "assistant") {
             (turn.message, turn.stop) = (message, stop);
         }
     }
@@ -154,12 +154,15 @@ impl Conversation {
 
     /// What [`bring_back`](Self::bring_back) needs.
     pub fn said(&self) -> Said {
-        Said { title: self.title.clone(), tree: self.tree.clone() }
+        Said { title: self.title.clone(), title_after: self.title.clone(), tree: self.tree.clone() }
     }
 
-    /// Brings back what was said at some time.
+    /// Brings back what was said at some time. A title that the user gave meanwhile stays.
     pub fn bring_back(&mut self, said: Said) {
-        (self.title, self.tree) = (said.title, said.tree);
+        self.tree = said.tree;
+        if self.title == said.title_after {
+            self.title = said.title;
+        }
     }
 
     /// Removes a title that was taken from the message at a position.
@@ -195,7 +198,16 @@ pub enum Asked {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Said {
     title: String,
+    /// The title that a change of the messages gave.
+    title_after: String,
     tree: Tree,
+}
+
+impl Said {
+    /// The same, once the messages of the conversation are changed.
+    pub fn before(self, changed: &Conversation) -> Self {
+        Self { title_after: changed.title.clone(), ..self }
+    }
 }
 
 /// The beginning of a text, cut at the end of a word if possible.
@@ -253,8 +265,13 @@ mod tests {
         assert_eq!((conversation.can_reply(0), conversation.can_reply(1)), (false, true));
         conversation.ask_instead(0, "other");
         assert_eq!((conversation.name(), texts(&conversation)), ("other", vec!["other".to_owned()]));
+        let said = said.before(&conversation);
         conversation.bring_back(said.clone());
-        assert_eq!(texts(&conversation), ["first", "An answer."]);
+        assert_eq!((conversation.name(), texts(&conversation)), ("first", vec!["first".into(), "An answer.".into()]));
+        conversation.title = "renamed".into();
+        conversation.bring_back(said);
+        assert_eq!(conversation.name(), "renamed", "a name that was given meanwhile stays");
+        conversation.title = "first".into();
         conversation.rewrite(0, "new");
         conversation.rewrite(1, "More.");
         assert_eq!((conversation.name(), texts(&conversation)), ("new", vec!["new".into(), "More.".into()]));
@@ -264,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_had_again_and_continued() {
+    fn replies_are_regenerated_and_continued() {
         let mut conversation = Conversation::new(Settings::default());
         assert_eq!(conversation.begin_reply(&Asked::Again(0)), None);
         let first = conversation.begin_reply(&Asked::New("first".into())).unwrap();

@@ -20,6 +20,8 @@ pub struct Counter {
     of: u64,
     /// When it is counted, if it is not yet.
     due: Option<Instant>,
+    /// Whether the worker is counting: it gets one text at a time, since each takes it a while.
+    counting: bool,
     tokens: Option<usize>,
 }
 
@@ -30,7 +32,9 @@ impl Counter {
         if self.of != of {
             (self.of, self.due) = (of, Some(now + REST));
         }
-        self.due.take_if(|due| *due <= now).is_some()
+        let due = !self.counting && self.due.take_if(|due| *due <= now).is_some();
+        self.counting |= due;
+        due
     }
 
     /// Whether something is still to be counted.
@@ -40,7 +44,7 @@ impl Counter {
 
     /// Takes a result.
     pub fn take(&mut self, tokens: Option<usize>) {
-        self.tokens = tokens;
+        (self.tokens, self.counting) = (tokens, false);
     }
 
     /// The number of tokens, if it is known.
@@ -52,8 +56,13 @@ impl Counter {
 /// A hash of what is counted.
 pub fn hash<'a>(model: &str, settings: &Settings, messages: impl Iterator<Item = &'a Message>, typed: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (model, &settings.system, settings.thinking, &settings.tools, typed.trim()).hash(&mut hasher);
-    messages.for_each(|message| (&message.role, message.text()).hash(&mut hasher));
+    (model, &settings.system, settings.thinking.wanted(), &settings.tools, typed.trim()).hash(&mut hasher);
+    for message in messages {
+        (&message.role, message.text(), &message.reasoning_content, &message.tool_call_id).hash(&mut hasher);
+        for call in &message.tool_calls {
+            (&call.id, &call.function.name, call.function.arguments.to_string()).hash(&mut hasher);
+        }
+    }
     hasher.finish()
 }
 
@@ -75,9 +84,9 @@ pub fn tokens(chat: &mut Chat, request: Request) -> Option<usize> {
 mod tests {
     use super::{Chat, Counter, Instant, Message, REST, hash, tokens};
     use crate::protocol::{Place, Request};
-    use crate::settings::Settings;
+    use crate::settings::{Settings, Thinking};
     use std::time::Duration;
-    use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
+    use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model, ToolCall};
 
     fn of(system: &str, message: &str, typed: &str) -> u64 {
         let settings = Settings { system: system.into(), ..Settings::default() };
@@ -92,9 +101,33 @@ mod tests {
         assert!(!counter.is_due(typed("ab"), start + REST), "it has changed again");
         assert!(counter.is_due(typed("ab"), start + 2 * REST));
         assert!(!counter.waits() && !counter.is_due(typed("ab "), start + 9 * REST), "blanks at the end are not sent");
+        assert!(!counter.is_due(typed("abc"), start + 9 * REST));
+        assert!(!counter.is_due(typed("abc"), start + 11 * REST) && counter.waits(), "one is being counted");
+        counter.take(Some(2));
+        assert!(counter.is_due(typed("abc"), start + 11 * REST));
+        counter.take(Some(3));
         assert_ne!(typed("ab"), of("be brief", "owl", "ab"));
         assert_ne!(typed("ab"), of("", "fox", "ab"));
-        assert!(!counter.is_due(typed("c"), start + 9 * REST + Duration::from_millis(1)));
+        assert!(!counter.is_due(typed("c"), start + 12 * REST + Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn everything_that_is_sent_is_hashed() {
+        let of = |thinking, message: Message| {
+            let settings = Settings { thinking, ..Settings::default() };
+            hash("model", &settings, [message].iter(), "")
+        };
+        let said = || Message::assistant("owl");
+        let call = |name: &str| said().with_tool_calls(vec![ToolCall::new(name, Default::default())]);
+        let (usual, off) = (Thinking::Template, Thinking::Off);
+        let all = [
+            of(usual, said()),
+            of(off, said()),
+            of(usual, said().with_reasoning("hm")),
+            of(usual, call("owls")),
+            of(usual, call("mice")),
+        ];
+        assert!((0..all.len()).all(|at| !all[..at].contains(&all[at])), "{all:?}");
     }
 
     #[test]

@@ -91,12 +91,15 @@ impl Engine {
 
     /// Tunes the model that is loaded, and keeps what is faster.
     fn tune(&mut self, options: &TuneOptions, cancel: &Cancel) {
-        let (told, faster) = match self.tuned(options, cancel) {
+        let tuned = self.tuned(options, cancel);
+        let error = tuned.as_ref().err().and_then(|error| error.downcast_ref::<Error>());
+        let lost = error.is_some_and(|error| matches!(error.cause(), Error::DeviceLost { .. }));
+        let (told, faster) = match tuned {
             Ok(Some(tuning)) => (tunings::told(&tuning), !tuning.choices.is_empty()),
             Ok(None) => ("No model is loaded. Load one first.".into(), false),
             Err(error) => (format!("Tuning failed: {error}."), false),
         };
-        self.window.send(WorkerMessage::Tuned { told, faster });
+        self.window.send(WorkerMessage::Tuned { told, faster, lost });
     }
 
     fn tuned(&self, options: &TuneOptions, cancel: &Cancel) -> anyhow::Result<Option<Tuning>> {
@@ -199,7 +202,8 @@ fn answer(
         tell_dropped(window, dropped);
         stream(chat, rest, window, cancel, &mut gone)
     });
-    (chat.messages().get(before - gone).cloned(), error.err())
+    let reply = before.checked_sub(gone).and_then(|place| chat.messages().get(place));
+    (reply.filter(|message| message.role == "assistant").cloned(), error.err())
 }
 
 /// Brings the chat to the messages and the settings of a request.
@@ -220,9 +224,9 @@ fn make_room(chat: &mut Chat) -> Result<usize> {
     let said = chat.session().model().tokenizer()?.encode(&text, false)?.len();
     let context = chat.session().context();
     chat.truncate(chat.messages().len() - 1);
-    let short = chat.prompt()?.len() + said + context / 16 > context;
-    let gone = if short { chat.fit(said + context / 4) } else { Ok(Vec::new()) };
-    chat.push(begun);
+    let short = chat.prompt().map(|prompt| prompt.len() + said + context / 16 > context);
+    let gone = short.and_then(|short| if short { chat.fit(said + context / 4) } else { Ok(Vec::new()) });
+    chat.push(begun); // whatever happened: what is last is taken for the reply
     gone.map(|gone| gone.len())
 }
 

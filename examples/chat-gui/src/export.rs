@@ -41,12 +41,22 @@ fn messages(conversation: &Conversation) -> impl Iterator<Item = Message> {
 fn json(conversation: &Conversation) -> Value {
     let settings = &conversation.settings;
     let tools = settings.tools().unwrap_or_default();
+    let messages: Vec<Value> = messages(conversation).map(|message| as_openai(json!(message))).collect();
     json!({
         "title": conversation.name(),
-        "messages": messages(conversation).collect::<Vec<_>>(),
+        "messages": messages,
         "tools": tools,
         "sampling": settings.sampling,
     })
+}
+
+/// A message in OpenAI's form, in which the arguments of a call are a string of JSON.
+fn as_openai(mut message: Value) -> Value {
+    let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+    for arguments in calls.into_iter().flatten().filter_map(|call| call.pointer_mut("/function/arguments")) {
+        *arguments = Value::String(arguments.to_string());
+    }
+    message
 }
 
 fn markdown(conversation: &Conversation) -> String {
@@ -125,6 +135,7 @@ mod tests {
     #[test]
     fn json_has_messages_that_can_be_read_again() {
         let json: Value = serde_json::from_str(&Form::Json.write(&conversation())).unwrap();
+        assert_eq!(json["messages"][2]["tool_calls"][0]["function"]["arguments"], "{}");
         let messages: Vec<Message> = serde_json::from_value(json["messages"].clone()).unwrap();
         let shown: Vec<Message> = conversation().tree.messages().cloned().collect();
         assert_eq!((&messages[0], &messages[1..]), (&Message::system("You are an owl."), &shown[..]));

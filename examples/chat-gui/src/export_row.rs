@@ -105,7 +105,7 @@ impl ExportRow {
         if !save.clicked() && (!enter || there) {
             return Outcome::Stay;
         }
-        Outcome::Close(Some(match files::replace(&path, self.form.write(conversation).as_bytes()) {
+        Outcome::Close(Some(match files::export(&path, self.form.write(conversation).as_bytes()) {
             Ok(()) => format!("The conversation was exported to {}.", path.display()),
             Err(error) => format!("The conversation was not exported: {error}."),
         }))

@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Result, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Writes a file beside the old one, and then puts it in its place.
 ///
@@ -12,10 +13,34 @@ use std::path::Path;
 /// Those of the file system, with the name of the file. The old file stays then, and nothing is left beside it.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let beside = path.with_added_extension("new");
-    let write = |mut file: File| file.write_all(bytes).and_then(|()| file.sync_all());
-    let written = File::create(&beside).and_then(write).and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside); // what is told is why it was not written
+    let made = File::create(&beside);
+    write(path, &beside, made, bytes)
+}
+
+/// As [`replace`], in a folder of the user's, where no other file may be replaced.
+///
+/// # Errors
+/// Those of [`replace`].
+pub fn export(path: &Path, bytes: &[u8]) -> Result<()> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut free = (0..100).map(|_| {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let beside = path.with_added_extension(format!("{}-{number}.new", std::process::id()));
+        (File::create_new(&beside), beside)
+    });
+    let taken = |made: &Result<File>| made.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
+    let found = free.find(|(made, _)| !taken(made));
+    let (made, beside) = found.ok_or_else(|| named(path, ErrorKind::AlreadyExists.into()))?;
+    write(path, &beside, made, bytes)
+}
+
+/// Writes a new file, and puts it in the place of the old one.
+fn write(path: &Path, beside: &Path, made: Result<File>, bytes: &[u8]) -> Result<()> {
+    let made_one = made.is_ok();
+    let fill = |mut file: File| file.write_all(bytes).and_then(|()| file.sync_all());
+    let written = made.and_then(fill).and_then(|()| fs::rename(beside, path));
+    if written.is_err() && made_one {
+        let _ = fs::remove_file(beside); // what is told is why it was not written
     }
     written.map_err(|error| named(path, error))
 }
@@ -46,7 +71,7 @@ pub fn named(path: &Path, error: Error) -> Error {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{fs, read_or_put_aside, replace};
+    use super::{export, fs, read_or_put_aside, replace};
 
     #[test]
     fn a_file_that_cannot_be_written_leaves_the_old_one() {
@@ -59,6 +84,18 @@ mod tests {
         let error = replace(&folder.path().join("taken"), b"[]").unwrap_err();
         assert!(error.to_string().contains("taken"), "{error}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left beside it");
+    }
+
+    #[test]
+    fn an_export_replaces_no_other_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("owls.md");
+        fs::write(folder.path().join("owls.md.new"), "mine").unwrap();
+        export(&path, b"1").unwrap();
+        export(&path, b"2").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "2");
+        assert_eq!(fs::read_to_string(folder.path().join("owls.md.new")).unwrap(), "mine");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left beside it");
     }
 
     #[test]

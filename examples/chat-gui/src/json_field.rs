@@ -45,8 +45,7 @@ impl JsonField {
     fn check(&mut self, ui: &Ui, text: &str, check: Check) {
         if let Some(error) = self.task.as_ref().and_then(|(_, task)| task.result()) {
             let of = self.task.take().map(|(of, _)| of).unwrap_or_default();
-            self.checked =
-                (of, error.unwrap_or_else(|| Some("The check of this ended unexpectedly. Please report this.".into())));
+            self.checked = (of, error.unwrap_or_else(|| Some("The check crashed.".into())));
         }
         if self.task.is_none() && self.checked.0 != text {
             let of = text.to_owned();

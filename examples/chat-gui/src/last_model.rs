@@ -38,7 +38,7 @@ impl LastModel {
             Some(Known { source, .. }) => {
                 let name = source.name();
                 let told = format!(
-                    "{name} was not loaded at the start, because loading it did not finish last time. Open it to try \
+                    "{name} was not loaded at the start, because loading or tuning it did not finish last time. Open it to try \
                      again."
                 );
                 (None, Some(told))
@@ -56,7 +56,7 @@ impl LastModel {
         self.write()
     }
 
-    /// Notes that the load came to its end, or is ended with the window: the next one loads the model.
+    /// Notes that the load came to its end, with the first tuning, if there is one, or was ended with the window: the next one loads the model.
     ///
     /// # Errors
     /// Those of the file system.

@@ -1,6 +1,7 @@
 //! The list of conversations, in which the user opens, begins, renames, exports and deletes them; and the search, whose
 //! results take the place of the list.
 
+use crate::chats::Chats;
 use crate::conversation::Conversation;
 use crate::search::{self, Found};
 use crate::status::Places;
@@ -30,7 +31,7 @@ pub struct List {
     sought: String,
     seek: bool,
     seeking: bool,
-    /// What was found, and for which text and how many messages.
+    /// What was found, and for which text and after how many changes of the conversations.
     found: (String, usize, Vec<Found>),
 }
 
@@ -51,13 +52,8 @@ impl List {
     }
 
     /// Shows the list, or what was found.
-    pub fn show(
-        &mut self,
-        ui: &mut Ui,
-        conversations: &[Conversation],
-        active: usize,
-        places: &mut Places,
-    ) -> Option<Action> {
+    pub fn show(&mut self, ui: &mut Ui, chats: &Chats, places: &mut Places) -> Option<Action> {
+        let (conversations, active) = (chats.list(), chats.active());
         let mut action = None;
         ui.add_space(6.0);
         let new = ui.add_sized(vec2(ui.available_width(), 30.0), Button::new("+  New conversation"));
@@ -66,12 +62,12 @@ impl List {
             action = Some(Action::New);
         }
         ui.add_space(4.0);
-        let enter = self.search(ui, conversations, places);
+        let enter = self.search(ui, chats, places);
         ui.add_space(4.0);
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
             if !self.sought.trim().is_empty() {
                 let opened = self.found(ui, conversations, places);
-                action = opened.or(self.first().filter(|_| enter)).or(action.take());
+                action = opened.or(self.first(conversations).filter(|_| enter)).or(action.take());
                 return;
             }
             for (place, conversation) in conversations.iter().enumerate() {
@@ -82,9 +78,9 @@ impl List {
         action
     }
 
-    /// The field of the search; true if the user pressed Enter in it. It searches
-    /// again whenever the text or the number of messages changes.
-    fn search(&mut self, ui: &mut Ui, conversations: &[Conversation], places: &mut Places) -> bool {
+    /// The field of the search; true if the user pressed Enter in it. It searches again whenever the text or a conversation
+    /// changes.
+    fn search(&mut self, ui: &mut Ui, chats: &Chats, places: &mut Places) -> bool {
         let field = TextEdit::singleline(&mut self.sought).hint_text("Search").desired_width(f32::INFINITY);
         let field = ui.name_inputs("Search", |ui| ui.add(field));
         places.note("search", field.rect);
@@ -96,19 +92,19 @@ impl List {
         if pressed(Key::Escape) {
             self.sought.clear();
         }
-        let messages = conversations.iter().map(|conversation| conversation.tree.all().count()).sum();
-        if (&self.found.0, self.found.1) != (&self.sought, messages) {
-            self.found = (self.sought.clone(), messages, search::search(conversations, &self.sought));
+        if (&self.found.0, self.found.1) != (&self.sought, chats.changes()) {
+            self.found = (self.sought.clone(), chats.changes(), search::search(chats.list(), &self.sought));
         }
         pressed(Key::Enter)
     }
 
     /// What opens the first result.
-    fn first(&self) -> Option<Action> {
+    fn first(&self, conversations: &[Conversation]) -> Option<Action> {
         let first = self.found.2.first()?;
+        let place = place(conversations, first)?;
         Some(match first.messages.first() {
-            Some((turn, _)) => Action::Show(first.conversation, *turn),
-            None => Action::Open(first.conversation),
+            Some((turn, _)) => Action::Show(place, *turn),
+            None => Action::Open(place),
         })
     }
 
@@ -117,22 +113,22 @@ impl List {
         if self.found.2.is_empty() {
             ui.weak("Nothing was found.");
         }
-        for Found { conversation, messages, more } in &self.found.2 {
-            let Some(of) = conversations.get(*conversation) else { continue };
-            let name = ui.add(Button::selectable(false, RichText::new(of.name()).strong()).truncate());
-            if name.clicked() {
-                action = Some(Action::Open(*conversation));
+        for found in &self.found.2 {
+            let Some(place) = place(conversations, found) else { continue };
+            let name = RichText::new(conversations[place].name()).strong();
+            if ui.add(Button::selectable(false, name).truncate()).clicked() {
+                action = Some(Action::Open(place));
             }
-            for (turn, text) in messages {
+            for (turn, text) in &found.messages {
                 let row = Button::new(RichText::new(text).small()).wrap().frame_when_inactive(false);
                 let row = ui.add(row);
-                places.note(format!("found {conversation} {turn}"), row.rect);
+                places.note(format!("found {place} {turn}"), row.rect);
                 if row.clicked() {
-                    action = Some(Action::Show(*conversation, *turn));
+                    action = Some(Action::Show(place, *turn));
                 }
             }
-            if *more > 0 {
-                ui.label(RichText::new(format!("and {more} more messages")).small().weak());
+            if found.more > 0 {
+                ui.label(RichText::new(format!("and {} more messages", found.more)).small().weak());
             }
             ui.add_space(6.0);
         }
@@ -202,4 +198,9 @@ impl List {
         let name = name.trim().to_owned();
         (!name.is_empty()).then_some(Action::Rename(place, name))
     }
+}
+
+/// The position of the conversation in which something was found.
+fn place(conversations: &[Conversation], found: &Found) -> Option<usize> {
+    conversations.iter().position(|conversation| conversation.id == found.conversation)
 }

@@ -10,7 +10,7 @@ mod prepare;
 mod table;
 
 use eframe::egui::cache::{ComputerMut, FrameCache};
-use eframe::egui::{RichText, Ui};
+use eframe::egui::{Context, OutputCommand, RichText, Ui};
 use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,6 +24,16 @@ pub fn show(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str) {
 /// Shows a text of the user, whose lines end where the user ended them.
 pub fn show_typed(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str) {
     show_as(ui, cache, text, true);
+}
+
+/// Opens no links but those that may lead somewhere. Texts that are shown have no others; this is for whatever a text
+/// makes of them all the same.
+pub fn keep_links(window: &Context) {
+    let leads = |command: &OutputCommand| match command {
+        OutputCommand::OpenUrl(open) => prepare::leads(&open.url),
+        _ => true,
+    };
+    window.output_mut(|output| output.commands.retain(leads));
 }
 
 /// Shows a text that is not complete yet.
@@ -155,7 +165,7 @@ fn open_marks(paragraph: &str) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CommonMarkCache, closed, show_unfinished};
+    use super::{CommonMarkCache, closed, keep_links, show_unfinished};
     use eframe::egui;
 
     #[test]
@@ -189,6 +199,20 @@ mod tests {
             _ => None,
         });
         shapes.collect::<Vec<_>>().join("|")
+    }
+
+    #[test]
+    fn only_links_that_lead_somewhere_are_opened() {
+        let context = egui::Context::default();
+        let mut output = context.run_ui(egui::RawInput::default(), |ui| {
+            for address in ["file:///etc/passwd", "https://a.org", "javascript:alert(1)"] {
+                ui.ctx().open_url(egui::OpenUrl::new_tab(address));
+            }
+            keep_links(ui.ctx());
+        });
+        output.textures_delta.clear(); // nothing is drawn here
+        let commands = output.platform_output.commands;
+        assert!(matches!(&commands[..], [egui::OutputCommand::OpenUrl(open)] if open.url == "https://a.org"));
     }
 
     #[test]

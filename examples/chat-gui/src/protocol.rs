@@ -82,7 +82,7 @@ pub enum WorkerMessage {
     /// The progress of tuning.
     Tuning(TuneProgress),
     /// Tuning has ended, with what came of it in words, and whether the next load will be faster.
-    Tuned { told: String, faster: bool },
+    Tuned { told: String, faster: bool, lost: bool },
     /// The model was dropped.
     Unloaded,
     /// The number of tokens in the cache that belong to the opened conversation.

@@ -11,8 +11,8 @@ const AROUND: usize = 28;
 /// A conversation in which something was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The position of the conversation in the list.
-    pub conversation: usize,
+    /// The id of the conversation: its position may change while this is shown.
+    pub conversation: String,
     /// The first messages with the words, by their numbers in the tree, each with what surrounds the words.
     pub messages: Vec<(usize, String)>,
     /// The number of further messages.
@@ -25,12 +25,12 @@ pub fn search(conversations: &[Conversation], text: &str) -> Vec<Found> {
     if sought.is_empty() {
         return Vec::new();
     }
-    let found = conversations.iter().enumerate().map(|(position, conversation)| {
+    let found = conversations.iter().map(|conversation| {
         let turns = conversation.tree.all();
         let mut all = turns.filter_map(|(turn, it)| Some((turn, in_message(&it.message, &sought)?)));
         let messages: Vec<_> = all.by_ref().take(MOST).collect();
         let in_title = find(conversation.name(), &sought).is_some();
-        (in_title, Found { conversation: position, messages, more: all.count() })
+        (in_title, Found { conversation: conversation.id.clone(), messages, more: all.count() })
     });
     found.filter(|(in_title, found)| *in_title || !found.messages.is_empty()).map(|(_, found)| found).collect()
 }
@@ -91,7 +91,8 @@ mod tests {
         let all = [owls, conversation("Mice", &["none"]), conversation("The owl house", &["a series"])];
         let found = search(&all, " owl ");
         let messages = |of: &Found| of.messages.iter().map(|(_, text)| text.clone()).collect::<Vec<_>>();
-        assert_eq!(found.iter().map(|found| (found.conversation, found.more)).collect::<Vec<_>>(), [(0, 2), (2, 0)]);
+        let ids = found.iter().map(|found| (found.conversation.as_str(), found.more)).collect::<Vec<_>>();
+        assert_eq!(ids, [(all[0].id.as_str(), 2), (all[2].id.as_str(), 0)]);
         assert_eq!(messages(&found[0]), ["An OWL sleeps.", "owls", "owl"]);
         assert_eq!(search(&all, "a mouse")[0].messages[0].0, 1, "it is in another version");
         assert_eq!(messages(&search(&all, "suppose")[0]), ["They mean owls, I suppose, or they would not have ask…"]);

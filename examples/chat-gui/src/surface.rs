@@ -3,8 +3,8 @@
 //! wgpu configures a surface only while nothing is submitted to the device, and otherwise fails, by default with a panic.
 //! wglm submits to the same device from other threads, so it is [paused](Gpu::pause) meanwhile. eframe configures:
 //!
-//! - when the window has a new size, while it handles that event or, on macOS, the one that follows: [`Guarded`] pauses
-//!   around all events but redraws;
+//! - when the window has a new size or another scale, while it handles that event or, on macOS, the one that follows:
+//!   [`Guarded`] pauses around these. Other events, such as each move of the mouse, do not wait for a submission;
 //! - in a frame, when the surface turns out to be outdated or lost. eframe asks [`on_status`](Surface::on_status) first;
 //! - in the frame after one whose surface was merely suboptimal, of which eframe tells nobody. If wglm submits at that very
 //!   moment, configuring fails, [`on_error`](Surface::on_error) keeps that from being a panic, and pauses in the next frame,
@@ -39,6 +39,8 @@ struct Shared {
     pause: Mutex<Option<Pause>>,
     /// Whether the next frame will configure the surface.
     next: AtomicBool,
+    /// Whether the event before this one was a new size.
+    sized: AtomicBool,
 }
 
 impl Surface {
@@ -52,6 +54,18 @@ impl Surface {
         let Some((gpu, _)) = self.shared.gpu.get() else { return };
         let mut pause = self.shared.pause.lock().unwrap_or_else(PoisonError::into_inner);
         pause.get_or_insert_with(|| gpu.pause());
+    }
+
+    /// Whether the window may configure the surface while it handles an event.
+    fn pauses(&self, event: &WindowEvent) -> bool {
+        let sizes = matches!(event, WindowEvent::Resized(_) | WindowEvent::ScaleFactorChanged { .. });
+        let follows = self.shared.sized.swap(sizes, Ordering::Relaxed) && cfg!(target_os = "macos");
+        match event {
+            WindowEvent::RedrawRequested => self.shared.next.swap(false, Ordering::Relaxed) || follows,
+            // The worker ends here, and saves the session before it does.
+            WindowEvent::CloseRequested | WindowEvent::Destroyed => false,
+            _ => sizes || follows,
+        }
     }
 
     /// Ends the pause.
@@ -96,13 +110,7 @@ pub struct Guarded<'a> {
 
 impl ApplicationHandler<UserEvent> for Guarded<'_> {
     fn window_event(&mut self, event_loop: &ActiveEventLoop, id: WindowId, event: WindowEvent) {
-        let pauses = match event {
-            WindowEvent::RedrawRequested => self.surface.shared.next.swap(false, Ordering::Relaxed),
-            // The worker ends here, and saves the session before it does.
-            WindowEvent::CloseRequested | WindowEvent::Destroyed => false,
-            _ => true,
-        };
-        if pauses {
+        if self.surface.pauses(&event) {
             self.surface.pause();
         }
         self.app.window_event(event_loop, id, event);
@@ -144,5 +152,23 @@ impl ApplicationHandler<UserEvent> for Guarded<'_> {
 
     fn memory_warning(&mut self, event_loop: &ActiveEventLoop) {
         self.app.memory_warning(event_loop);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Ordering, Surface, WindowEvent};
+    use winit::dpi::PhysicalSize;
+
+    #[test]
+    fn only_new_sizes_and_their_frames_pause() {
+        let (surface, macos) = (Surface::default(), cfg!(target_os = "macos"));
+        assert!(!surface.pauses(&WindowEvent::Focused(true)) && !surface.pauses(&WindowEvent::RedrawRequested));
+        assert!(surface.pauses(&WindowEvent::Resized(PhysicalSize::new(700, 500))));
+        assert_eq!(surface.pauses(&WindowEvent::RedrawRequested), macos);
+        assert!(!surface.pauses(&WindowEvent::Focused(true)));
+        surface.shared.next.store(true, Ordering::Relaxed);
+        assert!(!surface.pauses(&WindowEvent::CloseRequested));
+        assert!(surface.pauses(&WindowEvent::RedrawRequested) && !surface.pauses(&WindowEvent::RedrawRequested));
     }
 }

@@ -32,7 +32,7 @@ impl App {
         let conversation = self.chats.open_mut();
         let (said, id, settings) = (conversation.said(), conversation.id.clone(), conversation.settings.clone());
         let Some(messages) = conversation.begin_reply(&asked) else { return };
-        let shown = conversation.tree.len();
+        let (said, shown) = (said.before(conversation), conversation.tree.len());
         let rest = asked == Asked::Rest;
         let begun = messages.last().filter(|_| rest).cloned();
         if !matches!(asked, Asked::Again(_) | Asked::Rest) {

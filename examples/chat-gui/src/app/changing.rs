@@ -65,6 +65,7 @@ impl App {
         let conversation = self.chats.open_mut();
         let (id, said) = (conversation.id.clone(), conversation.said());
         change(conversation);
+        let said = said.before(conversation);
         self.save(&id);
         self.view.changed(position);
         self.undo = Some(Undo { conversation: id, said, done });

@@ -32,8 +32,11 @@ impl App {
                 if open.is_empty() && open.settings.preset.is_none() {
                     open.settings.sampling = loaded.sampling.clone();
                 }
-                self.note_last_model(LastModel::loaded);
+                // A first tuning is part of the load: if the program dies in it, the next start must not repeat it.
                 let first_tuning = loaded.first_tuning.take();
+                if first_tuning.is_none() || self.again.is_some() {
+                    self.note_last_model(LastModel::loaded);
+                }
                 self.loaded = Some(loaded);
                 (self.picker.loading, self.picker.open) = (None, false);
                 self.open();
@@ -49,7 +52,12 @@ impl App {
                 self.notices.extend(error);
             }
             WorkerMessage::Tuning(progress) => self.tuning = Some(Some(progress)),
-            WorkerMessage::Tuned { told, faster } => self.tuned(told, faster),
+            WorkerMessage::Tuned { told, faster, lost } => {
+                if !lost {
+                    self.note_last_model(LastModel::loaded);
+                }
+                self.tuned(told, faster);
+            }
             WorkerMessage::Opened(held) => self.held = held,
             WorkerMessage::Unloaded => (self.held, self.counter) = (0, Counter::default()),
             WorkerMessage::Counted(tokens) => self.counter.take(tokens),
@@ -84,7 +92,7 @@ impl App {
     fn tune_first(&mut self, options: TuneOptions) {
         let seconds = options.budget.unwrap_or_default().as_secs_f32();
         self.notices.push(format!(
-            "No settings are known for this GPU, so they are measured now, once, for at most {seconds} seconds. Stop skips this."
+            "This GPU has not been tuned yet; tuning takes at most {seconds} seconds. Press Stop to skip."
         ));
         self.tune(options);
     }
@@ -93,7 +101,7 @@ impl App {
     fn tuned(&mut self, told: String, faster: bool) {
         self.tuning = None;
         self.notices.push(told);
-        if let Some((source, context)) = self.source.clone().filter(|_| faster) {
+        if let Some((source, context)) = self.source.clone().filter(|_| faster && self.worker.lives()) {
             self.picker.open = true;
             self.load(source, context);
         }

@@ -10,7 +10,7 @@ use crate::last_model::LastModel;
 use crate::protocol::{Command, Request};
 use crate::status::Status;
 use crate::turns::FRAME;
-use crate::{count, list, look};
+use crate::{count, list, look, markdown};
 use eframe::egui::{
     Button, CentralPanel, Context, Frame, Key, Modifiers, Panel, ScrollArea, Ui, ViewportCommand, Visuals,
 };
@@ -51,6 +51,7 @@ impl eframe::App for App {
             Panel::bottom("composer").frame(bare()).show_separator_line(false).show(ui, |ui| self.composer(ui));
         }
         CentralPanel::default().frame(bare()).show(ui, |ui| self.center(ui));
+        markdown::keep_links(ui.ctx());
         self.count(ui.ctx());
         let later = self.write_status(ui.ctx());
         if self.moves() {
@@ -71,11 +72,13 @@ impl eframe::App for App {
         self.save_settings(Duration::ZERO);
         self.picker.shop.end();
         self.keep_asked();
-        if self.picker.loading.is_some() {
-            self.note_last_model(LastModel::loaded); // a load that ends with the window did not fail
-        }
+        let prepares = self.picker.loading.is_some() || self.tuning.is_some();
         self.worker.end();
         self.receive(); // a reply that was stopped by that is kept as far as it came
+        if prepares {
+            // A load that ends with the window did not fail. One that hangs does not get here.
+            self.note_last_model(LastModel::loaded);
+        }
     }
 }
 
@@ -102,7 +105,7 @@ impl App {
     }
 
     fn conversations(&mut self, ui: &mut Ui) {
-        let action = self.list.show(ui, self.chats.list(), self.chats.active(), &mut self.places);
+        let action = self.list.show(ui, &self.chats, &mut self.places);
         action.into_iter().for_each(|action| self.on_list_action(action));
     }
 
@@ -112,6 +115,10 @@ impl App {
         let settings = &mut self.chats.open_mut().settings;
         let changed = self.panel.show(ui, settings, recommended, &mut self.places);
         if self.note_failure(changed).unwrap_or(true) {
+            let open = &self.chats.open().id;
+            if self.unsaved.as_ref().is_some_and(|(id, _)| id != open) {
+                self.save_settings(Duration::ZERO); // those of another conversation
+            }
             self.unsaved = Some((self.chats.open().id.clone(), Instant::now()));
             ui.ctx().request_repaint_after(REST);
         }
@@ -246,10 +253,11 @@ impl App {
         action.into_iter().for_each(|action| self.on_message_action(action));
     }
 
-    /// Says what was changed last, and offers to undo it.
+    /// Says what was changed last, and offers to undo it, while the conversation may be changed: a message that is edited
+    /// could have another position afterwards.
     fn undo_row(&mut self, ui: &mut Ui) {
         let open = &self.chats.open().id;
-        let Some(undo) = self.undo.as_ref().filter(|undo| undo.conversation == *open) else { return };
+        let Some(undo) = self.undo.as_ref().filter(|undo| undo.conversation == *open && self.is_free()) else { return };
         let row = ui.horizontal(|ui| {
             ui.weak(undo.done);
             let undo = ui.small_button("Undo");

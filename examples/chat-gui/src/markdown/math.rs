@@ -10,6 +10,9 @@ use latex_to_unicode::renderer::{RenderMode, Renderer};
 const LONGEST: usize = 2000;
 const DEEPEST: usize = 50;
 
+/// How far the end of a formula is looked for, in bytes. Otherwise each of many dollars would read all of a text.
+const AHEAD: usize = 4096;
+
 /// Names of environments whose rows are lines.
 const LINES: [&str; 7] = ["aligned", "align", "gathered", "gather", "split", "equation", "eqnarray"];
 
@@ -29,6 +32,7 @@ pub fn find(text: &str) -> Option<Found<'_>> {
         [("$$", "$$", true), (r"\[", r"\]", true), (r"\(", r"\)", false), ("$", "$", false)];
     let (open, close, display) = DELIMITERS.into_iter().find(|(open, ..)| text.starts_with(open))?;
     let inside = &text[open.len()..];
+    let inside = &inside[..inside.floor_char_boundary(AHEAD)];
     let paragraph = inside.find("\n\n").map_or(inside, |end| &inside[..end]);
     let length = match close {
         "$" => dollar(paragraph)?,

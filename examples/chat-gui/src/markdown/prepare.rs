@@ -64,6 +64,8 @@ struct Open {
     address: String,
     /// The source of its text.
     inner: Option<Range<usize>>,
+    /// Its text, without marks.
+    name: String,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -97,6 +99,11 @@ impl Scan<'_> {
             let start = open.inner.as_ref().map_or(range.start, |inner| inner.start);
             open.inner = Some(start..range.end);
         }
+        match &event {
+            Event::Text(text) | Event::Code(text) => self.open.iter_mut().for_each(|open| open.name.push_str(text)),
+            Event::SoftBreak | Event::HardBreak => self.open.iter_mut().for_each(|open| open.name.push(' ')),
+            _ => {}
+        }
         match event {
             Event::Start(Tag::CodeBlock(_)) => self.in_code = true,
             Event::End(TagEnd::CodeBlock) => self.in_code = false,
@@ -108,11 +115,10 @@ impl Scan<'_> {
                     _ if leads(&dest_url) => Kind::Link,
                     _ => Kind::Dead,
                 };
-                self.open.push(Open { range, kind, address: dest_url.into_string(), inner: None });
+                self.open(range, kind, dest_url.into_string());
             }
             Event::Start(Tag::Image { dest_url, .. }) => {
-                let address = dest_url.into_string();
-                self.open.push(Open { range, kind: Kind::Picture, address, inner: None });
+                self.open(range, Kind::Picture, dest_url.into_string());
             }
             Event::End(TagEnd::Link | TagEnd::Image) => self.close(),
             Event::Text(_) if !self.in_code && self.open.is_empty() => self.words(range),
@@ -123,27 +129,33 @@ impl Scan<'_> {
         }
     }
 
-    /// Ends a link or a picture.
+    /// Begins a link or a picture.
+    fn open(&mut self, range: Range<usize>, kind: Kind, address: String) {
+        self.open.push(Open { range, kind, address, inner: None, name: String::new() });
+    }
+
+    /// Ends a link or a picture. What it becomes must not be read as another link: texts are escaped, and so is the
+    /// beginning of one that stays, which would otherwise be taken for the address of brackets before it.
     fn close(&mut self) {
         let Some(open) = self.open.pop() else { return };
-        let Open { range, kind, address, inner } = open;
+        let Open { range, kind, address, inner, name } = open;
         let inner = inner.unwrap_or(range.end..range.end);
         let text = &self.text[inner.clone()];
         match kind {
             Kind::Link => {}
-            Kind::Mail => self.edits.push((range, format!("[{text}](mailto:{address})"))),
+            Kind::Mail => self.edits.push((range, format!("[{}](<mailto:{}>)", escaped(&name), destination(&address)))),
             // Inside a link, a picture is its description.
             Kind::Picture if !self.open.is_empty() => {
-                self.edits.push((range.start..inner.start, String::new()));
+                self.edits.push((range.start..inner.start, guard(text).to_owned()));
                 self.edits.push((inner.end..range.end, String::new()));
             }
             Kind::Picture if leads(&address) => {
-                let name = if text.is_empty() { "picture" } else { text };
-                self.edits.push((range, format!("[{name}](<{}>)", address.replace(['<', '>', '\n'], ""))));
+                let name = if name.trim().is_empty() { "picture".to_owned() } else { escaped(&name) };
+                self.edits.push((range, format!("[{name}](<{}>)", destination(&address))));
             }
             Kind::Dead | Kind::Picture if text == address => self.edits.push((range, code(&address))),
             Kind::Dead | Kind::Picture => {
-                self.edits.push((range.start..inner.start, String::new()));
+                self.edits.push((range.start..inner.start, guard(text).to_owned()));
                 self.edits.push((inner.end..range.end, format!(" ({})", code(&address))));
             }
         }
@@ -181,8 +193,9 @@ impl Scan<'_> {
         let number = self.formulas.len();
         self.formulas.push(found.tex.to_owned());
         // By itself on its lines, a formula is a paragraph.
-        let line = self.text[..at].rsplit('\n').next().unwrap_or_default();
-        let alone = found.display && self.depth == 0 && line.trim().is_empty() && line.len() < 4;
+        let before = &self.text.as_bytes()[at.saturating_sub(4)..at];
+        let line = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+        let alone = found.display && self.depth == 0 && line.len() < 4 && line.iter().all(u8::is_ascii_whitespace);
         let place = match (found.display, alone) {
             (true, true) => format!("\n\n$${number}$$\n\n"),
             (true, false) => format!("$${number}$$"),
@@ -227,18 +240,17 @@ fn address(text: &str) -> Option<usize> {
         letter.is_whitespace() || letter.is_control() || is_wide(letter) || "<>\"`|\\^{}".contains(letter)
     };
     let mut end = text.find(ends).unwrap_or(text.len());
+    // How many more brackets are closed than opened.
+    let excess = |open, close| text[..end].matches(close).count().saturating_sub(text[..end].matches(open).count());
+    let (mut round, mut square) = (excess('(', ')'), excess('[', ']'));
     // Punctuation at the end belongs to the sentence, and so does a bracket that the address does not open.
     loop {
-        let address = &text[..end];
-        let opens = |open, close| address.matches(open).count() < address.matches(close).count();
-        let last = address.chars().next_back()?;
-        let trims = match last {
-            ')' => opens('(', ')'),
-            ']' => opens('[', ']'),
-            last => ".,:;!?'*_~…".contains(last),
-        };
-        if !trims {
-            break;
+        let last = text[..end].chars().next_back()?;
+        match last {
+            ')' if round > 0 => round -= 1,
+            ']' if square > 0 => square -= 1,
+            last if ".,:;!?'*_~…".contains(last) => {}
+            _ => break,
         }
         end -= last.len_utf8();
     }
@@ -252,17 +264,45 @@ fn is_wide(letter: char) -> bool {
         | '\u{fe30}'..='\u{fe4f}' | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
 }
 
+/// What to put before a text that loses its brackets.
+fn guard(text: &str) -> &'static str {
+    if text.starts_with(['(', '[', ':']) { "\\" } else { "" }
+}
+
+/// A plain text in Markdown.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars().map(plain) {
+        if letter.is_ascii_punctuation() {
+            escaped.push('\\');
+        }
+        escaped.push(letter);
+    }
+    escaped
+}
+
+/// An address as it stands between `<` and `>`.
+fn destination(address: &str) -> String {
+    let fine = address.chars().filter(|letter| !letter.is_control() && !['<', '>'].contains(letter));
+    fine.collect::<String>().replace('\\', "\\\\").replace('&', "&amp;")
+}
+
+/// A letter, or a blank for what controls: an end of a line would end what it stands in.
+fn plain(letter: char) -> char {
+    if letter.is_control() { ' ' } else { letter }
+}
+
 /// A text as code in Markdown.
 fn code(text: &str) -> String {
     let ticks = text.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
     let mark = "`".repeat(ticks + 1);
     let pad = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
-    format!("{mark}{pad}{}{pad}{mark}", text.replace('\n', " "))
+    format!("{mark}{pad}{}{pad}{mark}", text.chars().map(plain).collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::prepare;
+    use super::{Event, OPTIONS, Parser, Tag, leads, prepare};
 
     fn is(text: &str, expected: &str) {
         assert_eq!(prepare(text, false).text, expected, "of {text:?}");
@@ -296,11 +336,50 @@ mod tests {
         is("[**x**](file:///etc/passwd)", "**x** (`file:///etc/passwd`)");
         is("<file:///etc/passwd>", "`file:///etc/passwd`");
         is("[x](notes.md)", "x (`notes.md`)");
-        is("<a@b.de>", "[a@b.de](mailto:a@b.de)");
+        is("<a@b.de>", r"[a\@b\.de](<mailto:a@b.de>)");
         is("[x](https://a.org)", "[x](https://a.org)");
         is("![an owl](https://a.org/o.png)", "[an owl](<https://a.org/o.png>)");
         is("![an owl](owl.png)", "an owl (`owl.png`)");
         is("[![owl](o.png)](https://a.org)", "[owl](https://a.org)");
+    }
+
+    /// The addresses of the links in a text.
+    fn addresses(text: &str) -> Vec<String> {
+        let links = Parser::new_ext(text, OPTIONS).filter_map(|event| match event {
+            Event::Start(Tag::Link { dest_url, .. }) => Some(dest_url.into_string()),
+            _ => None,
+        });
+        links.collect()
+    }
+
+    #[test]
+    fn nothing_becomes_a_link_by_preparing_it() {
+        for text in [
+            "![[click](file:///etc/passwd)](https://a.org/o.png)",
+            "![x](<https://a&#13;[click](file:///etc/passwd)>)",
+            "[x](<file:///a&#13;&#13;[click](file:///b)>)",
+            r"![\[click\](file:///etc/passwd)](https://a.org/o.png)",
+            "[click]![(file:///etc/passwd)](o.png)",
+            "[click][(file:///b)](file:///c)",
+            "[click]![[x]](o.png)\n\n[x]: file:///b",
+            "[click]![:](o.png) file:///b",
+            "![`](<https://a.org/&lt;&gt;[x](file:///b)>)`",
+        ] {
+            let prepared = prepare(text, false).text;
+            let dead: Vec<String> = addresses(&prepared).into_iter().filter(|address| !leads(address)).collect();
+            assert!(dead.is_empty(), "{text:?} became {prepared:?}, with {dead:?}");
+        }
+        is("![a *b*](https://a.org?x=1&y=2)", "[a b](<https://a.org?x=1&amp;y=2>)");
+        assert_eq!(addresses("[a](<https://a.org?x=1&amp;y=2>)"), ["https://a.org?x=1&y=2"]);
+    }
+
+    /// Both would take minutes if the rest of the text were read for each.
+    #[test]
+    fn long_texts_of_marks_are_prepared_in_linear_time() {
+        let money = "$a ".repeat(20_000);
+        assert_eq!(prepare(&money, false).text.len(), money.len() + 20_000);
+        let closed = format!("https://a.org{}", ")".repeat(50_000));
+        assert!(prepare(&closed, false).text.starts_with("<https://a.org>)"));
     }
 
     #[test]
