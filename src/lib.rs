@@ -1,4 +1,4 @@
-//! Runs GLM-4.7-Flash from a GGUF file on any GPU: pure Rust, through wgpu.
+//! Runs GLM-4.7-Flash from a GGUF file on the GPU: pure Rust, through wgpu.
 //!
 //! ```no_run
 //! use wglm::{Chat, Event, Gguf, Gpu, GpuOptions, LoadOptions, Model};

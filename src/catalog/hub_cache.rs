@@ -19,6 +19,10 @@ const LONGEST_REFERENCE: usize = 1 << 10;
 /// How many folders deep the files of a commit are, at most.
 const DEPTH: usize = 3;
 
+/// The most entries of folders that are looked at below one folder. A folder that a setting names by mistake may have
+/// millions.
+const MOST_ENTRIES: usize = 1 << 17;
+
 /// How many folders deep links are looked for, which keep contents from being deleted.
 #[cfg(feature = "download")]
 const DEEPEST: usize = 64;
@@ -78,13 +82,13 @@ impl RepoFolder {
         begun.filter(|path| path.extension().is_some_and(|ending| ending == PART)).collect()
     }
 
-    /// The files of a model by its name, in all commits.
+    /// The files of a model by its name as it is listed, in all commits.
     #[cfg(feature = "download")]
     pub fn files_of(&self, name: &str) -> Vec<PathBuf> {
         let repo = name.rsplit_once(':').map_or(name, |(repo, _)| repo);
         let commits = self.commits().into_iter().map(|commit| self.file(&commit, ""));
         let models = commits.flat_map(|root| below(&root, repo, Source::HuggingFace));
-        models.filter(|model| model.is(name)).flat_map(|model| model.files).collect()
+        models.filter(|model| model.name == name).flat_map(|model| model.files).collect()
     }
 
     /// Where the folder is, unless it is a link to somewhere else or is not there.
@@ -92,6 +96,12 @@ impl RepoFolder {
     pub fn canonical(&self) -> Option<PathBuf> {
         let real = fs::canonicalize(&self.0).ok()?;
         (fs::canonicalize(self.0.parent()?).ok()?.join(self.0.file_name()?) == real).then_some(real)
+    }
+
+    /// Where the folder is, also if it is a link.
+    #[cfg(feature = "download")]
+    pub fn real(&self) -> Option<PathBuf> {
+        fs::canonicalize(&self.0).ok()
     }
 
     /// A path as seen from the folder.
@@ -166,8 +176,8 @@ pub(super) fn models(cache: &Path) -> Vec<LocalModel> {
 
 /// The models among the files below a folder, which are those of a repository.
 pub(super) fn below(root: &Path, repo: &str, source: Source) -> Vec<LocalModel> {
-    let mut files = Vec::new();
-    walk(root, "", DEPTH, &mut files);
+    let (mut files, mut left) = (Vec::new(), MOST_ENTRIES);
+    walk(root, "", DEPTH, &mut left, &mut files);
     let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
     let model = |group: super::names::Group| {
         let bytes = group.parts.iter().map(|part| files[*part].1).sum();
@@ -179,15 +189,19 @@ pub(super) fn below(root: &Path, repo: &str, source: Source) -> Vec<LocalModel> 
     groups(&paths).into_iter().filter_map(model).collect()
 }
 
-/// The GGUF files below a folder, at most so many folders deep: their paths with `/`, and their sizes.
-fn walk(folder: &Path, before: &str, depth: usize, files: &mut Vec<(String, u64)>) {
+/// The GGUF files below a folder, at most so many folders deep and among so many entries: their paths with `/`, and their sizes.
+fn walk(folder: &Path, before: &str, depth: usize, left: &mut usize, files: &mut Vec<(String, u64)>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if *left == 0 {
+            return;
+        }
+        *left -= 1;
         let Ok(name) = entry.file_name().into_string() else { continue };
         let path = format!("{before}{name}");
         // Links to blobs count as what they lead to; those that lead nowhere are left out.
         let Ok(about) = fs::metadata(entry.path()) else { continue };
         if about.is_dir() && depth > 0 {
-            walk(&entry.path(), &format!("{path}/"), depth - 1, files);
+            walk(&entry.path(), &format!("{path}/"), depth - 1, left, files);
         } else if about.is_file() && path.ends_with(".gguf") {
             files.push((path, about.len()));
         }

@@ -138,12 +138,18 @@ pub(crate) fn groups(paths: &[&str]) -> Vec<Group> {
         }
     }
     let mut labels: HashMap<String, usize> = HashMap::new();
+    let mut stems: HashMap<String, usize> = HashMap::new();
     for group in &groups {
         *labels.entry(group.label.clone()).or_default() += 1;
+        *stems.entry(group.stem.clone()).or_default() += 1;
     }
     for group in &mut groups {
         if labels[&group.label] > 1 {
             group.label.clone_from(&group.stem);
+            // A repository may have a model both in one file and in parts.
+            if group.count > 1 && stems[&group.stem] > 1 {
+                group.label = format!("{}-of-{:05}", group.stem, group.count);
+            }
         }
     }
     groups
@@ -262,5 +268,9 @@ mod tests {
     fn labels_are_unique() {
         let groups = groups(&["a-Q4_0.gguf", "b-Q4_0.gguf", "c-Q8_0.gguf"]);
         assert_eq!(groups.iter().map(|g| g.label.as_str()).collect::<Vec<_>>(), ["a-Q4_0", "b-Q4_0", "Q8_0"]);
+        let files = ["x-Q4_0.gguf", "x-Q4_0-00001-of-00002.gguf", "x-Q4_0-00002-of-00002.gguf"];
+        let groups = super::groups(&files);
+        assert_eq!(groups.iter().map(|g| g.label.as_str()).collect::<Vec<_>>(), ["x-Q4_0-of-00002", "x-Q4_0"]);
+        assert!(!is_called("x-Q4_0-of-00002", &groups[1].label, &groups[1].stem));
     }
 }

@@ -60,7 +60,7 @@ impl Default for Places {
 /// gone is named all the same, since it may be on a disk that comes and goes.
 fn lm_studio(home: &Path) -> Vec<PathBuf> {
     let pointer = read_text(&home.join(".lmstudio-home-pointer"), LONGEST_PATH).ok();
-    let pointer = pointer.as_deref().map(str::trim).filter(|path| !path.is_empty()).map(|path| in_home(home, path));
+    let pointer = pointer.as_deref().and_then(|path| named(home, path));
     let homes = pointer.into_iter().chain([home.join(".lmstudio"), home.join(".cache/lm-studio")]);
     let mut folders: Vec<PathBuf> = Vec::new();
     for lm_studio in homes {
@@ -82,13 +82,17 @@ fn lm_studio(home: &Path) -> Vec<PathBuf> {
 fn moved_models(home: &Path, lm_studio: &Path) -> Option<PathBuf> {
     let text = read_text(&lm_studio.join("settings.json"), LONGEST_SETTINGS).ok()?;
     let settings: serde_json::Value = serde_json::from_str(text.trim_start_matches('\u{feff}')).ok()?;
-    let folder = in_home(home, settings["downloadsFolder"].as_str()?.trim());
-    folder.is_absolute().then_some(folder)
+    named(home, settings["downloadsFolder"].as_str()?)
 }
 
-/// The path that a text names; `~` is the home folder.
-fn in_home(home: &Path, text: &str) -> PathBuf {
-    Path::new(text).strip_prefix("~").map_or_else(|_| PathBuf::from(text), |rest| home.join(rest))
+/// The folder that a text names; `~` is the home folder. A relative path names none, since it is unknown where it begins,
+/// nor does a whole disk, which takes too long to look through, or a folder of another machine, to which the system would
+/// send the user's credentials.
+fn named(home: &Path, text: &str) -> Option<PathBuf> {
+    let text = text.trim();
+    let folder = Path::new(text).strip_prefix("~").map_or_else(|_| PathBuf::from(text), |rest| home.join(rest));
+    let is_remote = ["//", r"\\"].iter().any(|start| text.starts_with(start));
+    (folder.is_absolute() && folder.parent().is_some() && !is_remote).then_some(folder)
 }
 
 /// The home folder of Hugging Face's programs.
@@ -141,7 +145,15 @@ mod tests {
         let usual = [home.join(".lmstudio/models"), home.join(".cache/lm-studio/models")];
         assert_eq!(lm_studio(home), usual);
         let settings = home.join(".lmstudio/settings.json");
-        for useless in ["", "{", "[]", r#"{"downloadsFolder": 3}"#, r#"{"downloadsFolder": " "}"#] {
+        for useless in [
+            "",
+            "{",
+            "[]",
+            r#"{"downloadsFolder": 3}"#,
+            r#"{"downloadsFolder": " "}"#,
+            r#"{"downloadsFolder": "/"}"#,
+            r#"{"downloadsFolder": "//host/a"}"#,
+        ] {
             write(&settings, useless);
             assert_eq!(lm_studio(home), usual, "{useless}");
         }

@@ -234,7 +234,7 @@ pub struct ModelsArgs {
     pub verify: bool,
     /// With --verify: the model to compare, or all of a repository [default: all models]
     #[cfg(feature = "download")]
-    #[arg(value_name = "NAME", requires = "verify")]
+    #[arg(value_name = "NAME")]
     pub name: Option<String>,
     /// Show architecture and format too, and names in full
     #[arg(short, long)]
@@ -246,13 +246,25 @@ pub struct ModelsArgs {
     pub needs: NeedsArgs,
 }
 
+impl ModelsArgs {
+    /// Whether the result is JSON on stdout.
+    pub fn is_json(&self) -> bool {
+        #[cfg(feature = "download")]
+        if let Some(ModelsCommand::Rm(args)) = &self.command {
+            return args.json;
+        }
+        self.json
+    }
+}
+
 #[cfg(feature = "download")]
 #[derive(Debug, Subcommand)]
 pub enum ModelsCommand {
     /// Delete a model, or what unfinished downloads from a repository left
     ///
-    /// Deletes from the cache of Hugging Face's programs alone, which share it. The files of the model go in every commit
-    /// that is here; contents that another file has too stay. Models of LM Studio, Ollama and llama.cpp are refused, with
+    /// Deletes only from the cache that Hugging Face's programs share. The files of the model go in every commit that is
+    /// here; contents that another file has too stay. What unfinished downloads left goes by the name of the repository, as
+    /// `wglm models` lists it, for all of them at once. Models of LM Studio, Ollama and llama.cpp are refused, with
     /// what deletes them there.
     Rm(RemoveArgs),
 }
@@ -304,7 +316,7 @@ pub struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub struct TokenizeArgs {
-    /// Text; - reads stdin, of which every byte counts, the end of the last line too
+    /// Text; - reads stdin, of which every byte is kept, including the final newline
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
     pub text: String,
     /// Model file (GGUF), or a name that `wglm models` lists [default: the demonstration model]
@@ -366,9 +378,8 @@ pub struct PlanArgs {
     /// Count KV cache traffic with N tokens in the cache
     #[arg(short, long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<u64>)]
     pub depth: u64,
-    /// Plan for a GPU without subgroup operations
-    #[arg(long)]
-    pub no_subgroups: bool,
+    #[command(flatten)]
+    pub gpu: GpuArgs,
     /// Predict the speed on a GPU, present or not: all, m3-pro, h100, ... (a wrong name lists them)
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(names()), hide_possible_values = true)]
     pub device: Option<String>,

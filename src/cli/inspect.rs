@@ -103,6 +103,9 @@ struct MemoryNeeds {
     /// The KV cache for `context` tokens, with values of type `cache_type`.
     cache: u64,
     cache_type: &'static str,
+    /// Whether no option named that type.
+    #[serde(skip)]
+    is_default: bool,
     /// What other types of cache take, as a part of that.
     #[serde(skip)]
     other_types: Vec<(&'static str, f64)>,
@@ -133,6 +136,7 @@ impl MemoryNeeds {
             weights: estimate.weights,
             cache: estimate.cache,
             cache_type: ty.name(),
+            is_default: args.cache_type.is_none(),
             other_types: Self::others(&config, ty),
             context,
             scratch: estimate.scratch,
@@ -155,6 +159,7 @@ impl MemoryNeeds {
         let thousand = |part: f64| output::bytes((1000.0 * token as f64 * part) as u64);
         let others: String =
             self.other_types.iter().map(|(other, part)| format!(", {} as {other}", thousand(*part))).collect();
+        let default = if self.is_default { " (the default)" } else { "" };
         let on = self.gpu.as_deref().map_or("a usual GPU".into(), |name| format!("`{name}`"));
         let mut lines = vec![String::new(), format!("GPU memory, on {on}")];
         lines.push(format!(
@@ -167,7 +172,7 @@ impl MemoryNeeds {
         }));
         lines.push(format!("  weights             {weights:>12}"));
         lines.push(format!("  KV cache            {cache:>12} for {context} tokens"));
-        lines.push(format!("  per 1000 tokens     {:>12} as {cache_type} (the default){others}", thousand(1.0)));
+        lines.push(format!("  per 1000 tokens     {:>12} as {cache_type}{default}{others}", thousand(1.0)));
         lines.push(format!("  scratch             {scratch:>12}"));
         if self.draft_block > 0 {
             lines.push(format!(

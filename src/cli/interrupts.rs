@@ -92,10 +92,15 @@ pub fn instead_of_last_words<T>(say: impl FnOnce() -> T) -> T {
 /// Ends the process, after its last words. Another thread says them, because nobody may read what it writes.
 fn leave() -> ! {
     let start = Instant::now();
-    while matches!(*last_words(), LastWords::Replaced) && start.elapsed() < PATIENCE {
+    let words = loop {
+        let mut words = last_words();
+        if !matches!(*words, LastWords::Replaced) || start.elapsed() >= PATIENCE {
+            break std::mem::replace(&mut *words, LastWords::Said);
+        }
+        drop(words);
         std::thread::sleep(Duration::from_millis(5));
-    }
-    if let LastWords::Waiting(say) = std::mem::replace(&mut *last_words(), LastWords::Said) {
+    };
+    if let LastWords::Waiting(say) = words {
         let (said, ended) = std::sync::mpsc::channel();
         let saying = std::thread::Builder::new().spawn(move || {
             say();

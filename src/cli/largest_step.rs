@@ -1,5 +1,6 @@
 //! Finds the step that would take longest on a slow GPU, among all plans that a model's options allow.
 
+use super::output;
 use serde_json::{Value, json};
 use wglm::Result;
 use wglm::model::{BatchPlan, BatchShape, Config, PromptOptions, plan_batch};
@@ -50,11 +51,11 @@ impl LargestStep {
 
     pub fn line(&self) -> String {
         let Self { step, tokens, cached, seconds, limit } = self;
-        let (flops, bytes) = (step.cost.operations(*cached) as f64 / 1e9, step.cost.bytes(*cached) as f64 / 1e6);
+        let (flops, bytes) = (step.cost.operations(*cached) as f64 / 1e9, output::bytes(step.cost.bytes(*cached)));
         let together = if *tokens == 1 { "a token".to_owned() } else { format!("{tokens} tokens") };
         let (speed, bandwidth) = (limit.flops as f64 / 1e12, limit.bandwidth / 1_000_000_000);
         format!(
-            "largest step: {} of {together} with {cached} in the cache, {flops:.1} GFLOP and {bytes:.0} MB, {:.1} ms at \
+            "largest step: {} of {together} with {cached} in the cache, {flops:.1} GFLOP and {bytes}, {:.1} ms at \
              {speed} TFLOP/s and {bandwidth} GB/s",
             step.label,
             seconds * 1e3,

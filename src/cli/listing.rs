@@ -2,6 +2,7 @@
 //! Where the output is no terminal, names are never shortened, because programs read them.
 
 use super::output;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The fewest characters that a name is shortened to.
 const LEAST_NAME: usize = 16;
@@ -20,7 +21,7 @@ pub struct Entry {
 /// The lines of a list, none of them wider than `width`.
 pub fn lines(titles: &[Title], entries: &[Entry], width: Option<usize>) -> Vec<String> {
     let widest = |index: usize| {
-        let cells = entries.iter().map(|entry| entry.cells[index].chars().count());
+        let cells = entries.iter().map(|entry| entry.cells[index].width());
         cells.chain([titles[index].0.len()]).max().unwrap_or(0)
     };
     let mut widths: Vec<usize> = (0..titles.len()).map(widest).collect();
@@ -33,7 +34,8 @@ pub fn lines(titles: &[Title], entries: &[Entry], width: Option<usize>) -> Vec<S
         let padded: Vec<String> = columns
             .map(|((text, &width), (_, right))| {
                 let text = shortened(text, width);
-                if *right { format!("{text:>width$}") } else { format!("{text:<width$}") }
+                let blanks = " ".repeat(width.saturating_sub(text.width()));
+                if *right { blanks + &text } else { text + &blanks }
             })
             .collect();
         padded.join("  ").trim_end().to_owned()
@@ -46,15 +48,25 @@ pub fn lines(titles: &[Title], entries: &[Entry], width: Option<usize>) -> Vec<S
     lines
 }
 
-/// A text of at most so many characters, shortened in the middle: names differ at their ends.
+/// A text of at most so many columns, shortened in the middle: names differ at their ends.
 fn shortened(text: &str, most: usize) -> String {
-    let count = text.chars().count();
-    if count <= most {
+    if text.width() <= most {
         return text.to_owned();
     }
     let first = most.saturating_sub(1) / 2;
     let last = most.saturating_sub(1) - first;
-    text.chars().take(first).chain(['…']).chain(text.chars().skip(count - last)).collect()
+    let end: Vec<char> = fitting(text.chars().rev(), last);
+    fitting(text.chars(), first).into_iter().chain(['…']).chain(end.into_iter().rev()).collect()
+}
+
+/// The characters that take at most so many columns.
+fn fitting(letters: impl Iterator<Item = char>, most: usize) -> Vec<char> {
+    let mut columns = 0;
+    let fits = |letter: &char| {
+        columns += letter.width().unwrap_or(0);
+        columns <= most
+    };
+    letters.take_while(fits).collect()
 }
 
 /// Indented lines of a text, broken between words, and within words that are longer than a line.
@@ -62,21 +74,21 @@ fn wrapped(text: &str, width: Option<usize>) -> Vec<String> {
     let most = width.map_or(usize::MAX, |width| width.saturating_sub(INDENT.len()).max(LEAST_NAME));
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
-        let mut letters: Vec<char> = word.chars().collect();
-        let used = lines.last().map_or(0, |line| line.chars().count());
-        if used > 0 && used + 1 + letters.len() > most {
+        let used = lines.last().map_or(0, |line| line.width());
+        if used > 0 && used + 1 + word.width() > most {
             lines.push(String::new());
         }
-        while letters.len() > most {
-            let rest = letters.split_off(most);
-            lines.extend([letters.into_iter().collect(), String::new()]);
-            letters = rest;
+        let mut rest = word;
+        while rest.width() > most {
+            let line: String = fitting(rest.chars(), most).into_iter().collect();
+            rest = &rest[line.len()..];
+            lines.extend([line, String::new()]);
         }
         if let Some(line) = lines.last_mut() {
             if !line.is_empty() {
                 line.push(' ');
             }
-            line.extend(letters);
+            line.push_str(rest);
         }
     }
     lines.iter().filter(|line| !line.is_empty()).map(|line| format!("{INDENT}{line}")).collect()
@@ -120,5 +132,6 @@ mod tests {
         assert_eq!(shortened("abcdefghij", 10), "abcdefghij");
         assert_eq!(shortened("abcdefghijk", 10), "abcd…ghijk");
         assert_eq!(shortened("äöüäöü", 3), "ä…ü");
+        assert_eq!(shortened("你好世界", 6), "你…界");
     }
 }

@@ -85,7 +85,7 @@ pub fn main() -> ExitCode {
     }
     let json = arguments.command.is_json();
     if json {
-        interrupts::set_last_words(|| drop(tell_json(&wglm::Error::Cancelled.into())));
+        interrupts::set_last_words(|| output::last_line(failure::as_json(&wglm::Error::Cancelled.into())));
         // Otherwise a press ends the process without them.
         interrupts::listen(false).unwrap_or_else(|error| tracing::warn!("{error:#}"));
     }

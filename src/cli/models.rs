@@ -5,6 +5,8 @@ use super::args::ModelsArgs;
 #[cfg(feature = "download")]
 use super::args::ModelsCommand;
 #[cfg(feature = "download")]
+use super::failure;
+#[cfg(feature = "download")]
 use super::interrupts::{self, OnInterrupt};
 use super::listing::{self, Entry};
 #[cfg(feature = "download")]
@@ -35,11 +37,23 @@ pub fn models(args: &ModelsArgs) -> anyhow::Result<ExitCode> {
         return remove::remove(args, &places, &found);
     }
     #[cfg(feature = "download")]
-    if args.verify {
-        return verify(&found, args);
+    match (&args.name, args.verify) {
+        (_, true) => return verify(&found, args),
+        (Some(name), false) => return Err(failure::Usage(unexpected(name)).into()),
+        (None, false) => {}
     }
     list(args, places, found)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is wrong with a name that no option asks for.
+#[cfg(feature = "download")]
+fn unexpected(name: &str) -> String {
+    let command = output::command();
+    format!(
+        "`{command} models` lists all models and takes no name, found `{name}`; `{command} models --verify NAME` compares a \
+         model, `{command} models rm NAME` deletes one"
+    )
 }
 
 /// Compares the models that are meant with the hashes that their files are named by.

@@ -88,6 +88,18 @@ pub fn say(text: &str) -> anyhow::Result<()> {
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).context(UNWRITABLE)
 }
 
+/// Writes a line to stdout as the last one, unless something else was written. No other thread can write after it.
+pub fn last_line(line: impl fmt::Display) {
+    let mut out = io::stdout().lock();
+    if SPOKEN.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let line = line.to_string();
+    let _ = writeln!(out, "{}", shown(&line, &out)).and_then(|()| out.flush());
+    // A result that the main thread begins now waits for the lock until the process ends.
+    std::mem::forget(out);
+}
+
 /// Writes lines to stdout.
 pub fn lines(lines: impl IntoIterator<Item = impl fmt::Display>) -> anyhow::Result<()> {
     SPOKEN.store(true, Ordering::Relaxed);

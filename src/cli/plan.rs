@@ -1,29 +1,30 @@
-//! The command `plan`: prints the GPU steps of one token, from the file's header only.
+//! The command `plan`: prints the GPU steps of one token, from the file's header. The GPU that would be used, if there is one,
+//! decides about the memory alone, which is the figure of all other commands.
 
 use super::args::PlanArgs;
 use super::hardware::Hardware;
 use super::largest_step::{self, LargestStep};
 use super::prediction::{Prediction, predictions};
-use super::{hardware, model, output, prediction};
+use super::{fits, hardware, model, output, prediction};
 use serde_json::json;
 use wglm::model::{CacheShape, Config, Shaders, plan_token};
 use wglm::plan::{Plan, Target, Team};
 use wglm::quant::Arithmetic;
-use wglm::{DraftKind, Estimate, Gguf, Gpu, GpuOptions, Model};
+use wglm::{DraftKind, Estimate, Gguf, Model};
 
 pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let file = model::open(args.file.model.as_deref())?;
     let config = Config::read(&file)?;
     let options = args.file.options();
     let cache = options.cache_for(&config);
-    let team = if args.no_subgroups { Team::Workgroup } else { Team::Subgroup };
+    let team = if args.gpu.no_subgroups { Team::Workgroup } else { Team::Subgroup };
     let arithmetic = options.arithmetic.unwrap_or_default(); // without an adapter there is nothing to derive it from
     let target = &options.overrides.apply(Target { team, arithmetic, ..Target::default() });
     let planned = plan_token(&file, &config, cache, target)?;
     let shaders = Shaders::of(&config, &planned, target, options.prompt, DraftKind::Off, u64::MAX)?;
     let largest = largest_step::of_all(&config, &planned, target, options.prompt)?;
     let devices = args.device.as_deref().into_iter().flat_map(hardware::named);
-    let gpu = Gpu::open(&GpuOptions { checks: false, subgroups: !args.no_subgroups, ..GpuOptions::default() }).ok();
+    let gpu = fits::device(&args.gpu);
     let needs = Model::estimate(&file, &options, gpu.as_ref())?;
     let predicted = predicted(&file, &config, cache, (target, options.arithmetic), devices)?;
     if args.json {

@@ -5,7 +5,7 @@ use super::args::PullArgs;
 use super::interrupts::{self, OnInterrupt};
 use super::listing::{self, Entry};
 use super::verify::{CHECKING, Comparison};
-use super::{fits, output, progress};
+use super::{fits, output, progress, terminal};
 use anyhow::Context;
 use indicatif::ProgressStyle;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
         if args.json {
             output::lines([serde_json::to_string_pretty(&offers.models)?])?;
         } else {
-            output::lines(table(&offers))?;
+            output::lines(table(&offers, output::columns()))?;
             listing::explain();
             offers.failed.into_iter().for_each(|error| output::note(format_args!("note: {error}")));
         }
@@ -101,22 +101,22 @@ fn judged(hub: &Hub, repository: &Repository, args: &PullArgs) -> anyhow::Result
     Ok(offers(hub, repository, &args.needs.options(), gpu.as_ref(), &interrupts::cancel())?)
 }
 
-fn table(offers: &Offers) -> Vec<String> {
+fn table(offers: &Offers, width: Option<usize>) -> Vec<String> {
     let titles = [("model", false), ("size", true), ("bits", true), ("needs", true), ("fits", false), ("", false)];
     let entry = |offer: &Offer| {
         let bits = offer.judged.bits_per_weight.map(|bits| format!("{bits:.1}")).unwrap_or_default();
-        let mark = if offer.chosen { "<- suits" } else { "" };
+        let mark = if offer.chosen { "<- suggested" } else { "" };
         let (fits, below) = fits::verdict(&offer.judged);
         let (label, size, needs) = (offer.model.label.clone(), output::bytes(offer.bytes), fits::needed(&offer.judged));
         Entry { cells: vec![label, size, bits, needs, fits, mark.into()], below }
     };
-    listing::lines(&titles, &offers.models.iter().map(entry).collect::<Vec<_>>(), output::columns())
+    listing::lines(&titles, &offers.models.iter().map(entry).collect::<Vec<_>>(), width)
 }
 
 /// Shows what there is and takes what suits this machine.
 fn choose<'a>(hub: &Hub, repository: &'a Repository, args: &PullArgs) -> anyhow::Result<&'a RemoteModel> {
     let offers = judged(hub, repository, args)?;
-    table(&offers).iter().for_each(|line| output::note(format_args!("{line}")));
+    table(&offers, terminal::columns_for_asides()).iter().for_each(|line| output::note(format_args!("{line}")));
     listing::explain();
     let chosen = offers.chosen().map(|offer| offer.model.label.clone());
     offers.failed.map_or(Ok(()), Err)?; // what could not be judged may be what suits best

@@ -1,12 +1,10 @@
 //! The command `models rm`: deletes a model from the cache of Hugging Face's programs.
 
 use super::args::RemoveArgs;
+use super::failure::Usage;
 use super::{output, terminal};
 use std::process::ExitCode;
 use wglm::{Error, LocalModel, Places, Removal, Source, find_model};
-
-/// The exit status if it was not said that something is to be deleted.
-const NOT_ASKED: u8 = 2;
 
 pub fn remove(args: &RemoveArgs, places: &Places, found: &[LocalModel]) -> anyhow::Result<ExitCode> {
     let model = meant(&args.name, places, found)?;
@@ -18,8 +16,7 @@ pub fn remove(args: &RemoveArgs, places: &Places, found: &[LocalModel]) -> anyho
     let bytes = output::bytes(removal.bytes());
     if !args.yes {
         if args.json || !terminal::is_typed() {
-            output::complain(format_args!("error: nothing was deleted; --yes deletes {what} and frees {bytes}"));
-            return Ok(NOT_ASKED.into());
+            return Err(Usage(format!("nothing was deleted; --yes deletes {what} and frees {bytes}")).into());
         }
         output::note(format_args!("This deletes {what} and frees {bytes}. Programs that share the cache lose it too:"));
         removal.files().for_each(|path| output::note(format_args!("  {}", path.display())));
@@ -42,7 +39,9 @@ pub fn remove(args: &RemoveArgs, places: &Places, found: &[LocalModel]) -> anyho
 /// The model that a name means. One in the cache comes before those of other programs with the same name.
 fn meant(name: &str, places: &Places, found: &[LocalModel]) -> anyhow::Result<LocalModel> {
     let named = || found.iter().filter(|model| model.name.eq_ignore_ascii_case(name));
-    let exact = named().find(|model| model.source == Source::HuggingFace).or_else(|| named().next());
+    let in_cache = || named().filter(|model| model.source == Source::HuggingFace);
+    // Two names may differ in the case of their letters alone.
+    let exact = in_cache().find(|model| model.name == name).or_else(|| in_cache().next()).or_else(|| named().next());
     // The library's advice is to download what is not here, which is not what is wanted.
     let missing = || anyhow::anyhow!("no model `{name}` is on this machine; `{} models` lists them", output::command());
     exact.cloned().map_or_else(

@@ -110,7 +110,7 @@ impl CollectedReply {
         } else if let Some(why) = self.without_answer() {
             output::complain(format_args!("no answer: {why}"));
         } else if let Some(why) = self.cut() {
-            output::complain(format_args!("the answer is cut: {why}"));
+            output::complain(format_args!("the answer is cut off: {why}"));
         }
         Ok(())
     }
@@ -224,7 +224,7 @@ impl CollectedReply {
         let ended = match (self.without_answer(), stats.stop) {
             (Some(why), _) => format!(", {why}: no answer"),
             (None, _) if self.cut().is_some() => {
-                self.cut().map_or(String::new(), |why| format!(", {why}: the answer is cut"))
+                self.cut().map_or(String::new(), |why| format!(", {why}: the answer is cut off"))
             }
             (None, Stop::Cancelled) if stats.generated == 0 => ", stopped before a reply".to_owned(),
             (None, Stop::Cancelled) => ", stopped".to_owned(),

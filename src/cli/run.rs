@@ -57,7 +57,7 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
     // Nobody asked for that length, so it is said even where only the answer is shown.
     let cut = into.stop() == Some(wglm::Stop::Context) && into.without_answer().or(into.cut()).is_none();
     if cut && !view.figures {
-        output::complain(format_args!("the answer is cut: the context is full (-c)"));
+        output::complain(format_args!("the answer is cut off: the context is full (-c)"));
     }
     Ok(())
 }

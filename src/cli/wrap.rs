@@ -6,13 +6,13 @@
 //! the terminal should be one line.
 
 use unicode_linebreak::linebreaks;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The distance of tab stops on a terminal.
 const TAB: usize = 8;
 
 /// As much of a line as tells whether it begins or ends a code block.
-const FENCE: usize = 8;
+const FENCE: usize = 64;
 
 /// Text on its way to a terminal.
 #[derive(Debug, Default)]
@@ -23,9 +23,10 @@ pub struct Wrapper {
     pending: String,
     /// Whether the beginning of a segment was written that is longer than a line.
     begun: bool,
-    /// The beginning of the current line of the text, and whether it is in a code block.
+    /// The beginning of the current line of the text without leading blanks.
     line: String,
-    code: bool,
+    /// In a code block: what its fence consists of, and how often.
+    code: Option<(char, usize)>,
 }
 
 impl Wrapper {
@@ -36,7 +37,7 @@ impl Wrapper {
         let (mut out, mut start) = (String::new(), 0);
         for (end, _) in linebreaks(&pending) {
             let segment = &pending[start..end];
-            let whole = end < pending.len() || segment.ends_with(char::is_whitespace);
+            let whole = end < pending.len() || segment.ends_with(is_break);
             if whole || segment.width() > width {
                 self.segment(segment, width, &mut out);
                 self.begun = !whole;
@@ -59,10 +60,11 @@ impl Wrapper {
     /// Writes a segment: a word, and the blanks and the line feed after it. Blanks that do not fit are left out.
     fn segment(&mut self, segment: &str, width: usize, out: &mut String) {
         let word = segment.trim_end();
-        self.line.extend(segment.chars().take(FENCE.saturating_sub(self.line.len())));
+        let beginning = if self.line.is_empty() { segment.trim_start() } else { segment };
+        self.line.extend(beginning.chars().take(FENCE.saturating_sub(self.line.len())));
         let needed = word.width();
         let fits = self.column + needed <= width;
-        if !fits && !self.code && !self.begun && self.column > 0 {
+        if !fits && self.code.is_none() && !self.begun && self.column > 0 {
             out.push('\n');
             self.column = 0;
         }
@@ -75,8 +77,13 @@ impl Wrapper {
             match blank {
                 '\n' => self.line_feed(),
                 '\t' => self.column = (self.column / TAB + 1) * TAB,
-                _ if self.column < width || self.code => self.column += 1,
-                _ => continue,
+                _ => {
+                    let columns = blank.width().unwrap_or(0);
+                    if self.column + columns > width && self.code.is_none() {
+                        continue;
+                    }
+                    self.column += columns;
+                }
             }
             out.push(blank);
         }
@@ -84,10 +91,28 @@ impl Wrapper {
 
     fn line_feed(&mut self) {
         let line = std::mem::take(&mut self.line);
-        let line = line.trim_start();
-        self.code ^= line.starts_with("```") || line.starts_with("~~~");
+        self.code = code_after(self.code, line.trim());
         self.column = 0;
     }
+}
+
+/// The fence of the code block that the text after a line is in. As in CommonMark, a block ends with a line of the same
+/// characters alone, of which there are at least as many.
+fn code_after(code: Option<(char, usize)>, line: &str) -> Option<(char, usize)> {
+    let Some(mark) = line.chars().next().filter(|c| matches!(c, '`' | '~')) else { return code };
+    let rest = line.trim_start_matches(mark);
+    let count = line.len() - rest.len();
+    match code {
+        _ if count < 3 => code,
+        Some((open, least)) if open == mark && count >= least && rest.is_empty() => None,
+        Some(_) => code,
+        None => (mark == '~' || !rest.contains('`')).then_some((mark, count)),
+    }
+}
+
+/// Whether a line may be broken after a blank.
+fn is_break(blank: char) -> bool {
+    blank.is_whitespace() && !matches!(blank, '\u{a0}' | '\u{2007}' | '\u{202f}')
 }
 
 /// A paragraph in lines of at most `width` columns, unless a word is longer.
@@ -140,6 +165,13 @@ mod tests {
             ),
             ("👩‍👩‍👧 👩‍👩‍👧 x", 5, "👩‍👩‍👧 👩‍👩‍👧\nx"),
             ("a\tb", 4, "a\t\nb"),
+            ("你\u{3000}好 a", 6, "你\u{3000}好\na"),
+            ("aa 10\u{a0}km", 6, "aa \n10\u{a0}km"),
+            ("  ```\none two\n  ```\none two", 5, "  ```\none two\n  ```\none \ntwo"),
+            ("````\n```\none two\n````\none two", 5, "````\n```\none two\n````\none \ntwo"),
+            ("~~~\n```\none two\n~~~\none two", 5, "~~~\n```\none two\n~~~\none \ntwo"),
+            ("```x```\none two", 7, "```x```\none two"),
+            ("```x```\none two", 5, "```x```\none \ntwo"),
             ("", 5, ""),
         ] {
             for piece in [1, 2, 3, 100] {

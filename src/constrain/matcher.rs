@@ -60,7 +60,7 @@ impl Matcher {
         let step = step.and_then(|step| match (bytes, items) {
             (0..=MOST_MEMORY, 0..=MOST_ITEMS) => Ok(step),
             (0..=MOST_MEMORY, _) => too_much(format!("{MOST_ITEMS} items of rules")),
-            _ => too_much(format!("{} MB", MOST_MEMORY >> 20)),
+            _ => too_much(format!("{} MiB", MOST_MEMORY >> 20)),
         });
         if let Err(Error::Constraint { message, .. }) = &step {
             self.failed = Some(message.clone());

@@ -5,7 +5,7 @@ use super::RemoteFile;
 use super::hash::Hash;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{self, Links};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -155,16 +155,17 @@ fn locked(path: &Path, create: bool) -> Result<File> {
     Ok(file)
 }
 
-/// Deletes a part, if there is one, unless somebody writes to it.
-pub(super) fn remove(path: &Path) -> Result<()> {
-    if path.symlink_metadata().is_err() {
-        return Ok(());
+/// Deletes those of the parts that there are, or none if another program writes to one of them.
+pub(super) fn remove(paths: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+    // Each once, since the second lock of a file would wait for the first.
+    let there: BTreeSet<PathBuf> = paths.into_iter().filter(|path| path.symlink_metadata().is_ok()).collect();
+    let locked = there.into_iter().map(|path| Ok((locked(&path, false)?, path))).collect::<Result<Vec<_>>>()?;
+    for (file, path) in locked {
+        let held = Some(file).filter(|_| !cfg!(windows)); // Windows deletes no open file
+        fs::remove_file(&path).map_err(unwritable("delete", &path))?;
+        drop(held);
     }
-    let file = locked(path, false)?;
-    let held = Some(file).filter(|_| !cfg!(windows)); // Windows deletes no open file
-    let removed = fs::remove_file(path).map_err(unwritable("delete", path));
-    drop(held);
-    removed
+    Ok(())
 }
 
 /// Whether an open file still has this name: another program may have finished it before its lock was free.

@@ -39,8 +39,9 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// Looks up what there is of a model: its files in all commits of its repository, and if it is not there as a whole,
-    /// what unfinished downloads from that repository have left. Nothing is deleted yet.
+    /// Looks up what there is of a model: its files in all commits of its repository. What unfinished downloads have left
+    /// does not say which model it belongs to, so it is deleted only for a model without any file, which stands for all
+    /// unfinished downloads from the repository. Nothing is deleted yet.
     ///
     /// # Errors
     /// [`Error::Argument`] for a model in another program's folder, and for one that is not in the cache of `places`, or
@@ -50,21 +51,21 @@ impl Removal {
             return Err(foreign(model));
         }
         let folder = folder_of(model, places)?;
-        let root = folder.canonical().ok_or_else(|| outside(model))?;
+        let root = folder.canonical().ok_or_else(|| leads_out(model, folder.real()))?;
         let names = folder.files_of(&model.name);
         // A folder inside may be a link too.
         let is_inside = |name: &PathBuf| {
             let parent = name.parent().zip(name.parent().and_then(|parent| fs::canonicalize(parent).ok()));
             parent.is_some_and(|(parent, real)| folder.relative(parent).is_some_and(|rest| root.join(rest) == real))
         };
-        if !names.iter().all(is_inside) {
-            return Err(outside(model));
+        if let Some(name) = names.iter().find(|name| !is_inside(name)) {
+            return Err(leads_out(model, name.parent().and_then(|parent| fs::canonicalize(parent).ok())));
         }
         let blobs = unshared(&folder, &root.join("blobs"), &names);
         let is_real =
             |part: &PathBuf| fs::canonicalize(part).is_ok_and(|real| real.parent() == Some(&root.join("blobs")));
         let parts: Vec<PathBuf> =
-            if model.whole { Vec::new() } else { folder.parts().into_iter().filter(is_real).collect() };
+            if names.is_empty() { folder.parts().into_iter().filter(is_real).collect() } else { Vec::new() };
         let own =
             |path: &PathBuf| fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).map_or(0, |it| it.len());
         let bytes = names.iter().chain(&blobs).chain(&parts).map(own).sum();
@@ -87,8 +88,9 @@ impl Removal {
     /// [`Error::Download`] if a program is downloading from the repository to one of the files, before anything is
     /// deleted; [`Error::Io`] if a file cannot be deleted.
     pub fn run(self) -> Result<()> {
-        self.parts.iter().try_for_each(|part| part::remove(part))?;
-        for path in self.names.iter().chain(&self.blobs) {
+        part::remove(self.parts)?;
+        // The contents first: if that fails, their names still lead to them, and the next removal finds them.
+        for path in self.blobs.iter().chain(&self.names) {
             fs::remove_file(path).map_err(unwritable("delete", path))?;
         }
         self.folder.tidy(&self.names);
@@ -112,7 +114,7 @@ fn folder_of(model: &LocalModel, places: &Places) -> Result<RepoFolder> {
     let cache = places.hub.as_deref().filter(|cache| model.path.starts_with(cache));
     let first = cache.and_then(|cache| model.path.strip_prefix(cache).ok()?.components().next());
     let name = first.and_then(|folder| RepoName::of_folder(folder.as_os_str().to_str()?));
-    cache.zip(name).map(|(cache, name)| RepoFolder::new(cache, &name)).ok_or_else(|| outside(model))
+    cache.zip(name).map(|(cache, name)| RepoFolder::new(cache, &name)).ok_or_else(|| elsewhere(model))
 }
 
 fn refused(model: &LocalModel, found: String) -> Error {
@@ -120,8 +122,14 @@ fn refused(model: &LocalModel, found: String) -> Error {
     Error::Argument { argument: "model to delete", expected, found: format!("`{}`, {found}", model.name) }
 }
 
-fn outside(model: &LocalModel) -> Error {
-    refused(model, format!("whose folder leads out of it; delete {}", model.path.display()))
+fn elsewhere(model: &LocalModel) -> Error {
+    refused(model, format!("which is not in it; delete {}", model.path.display()))
+}
+
+/// The error for a model that is in the cache only by a link to a folder elsewhere.
+fn leads_out(model: &LocalModel, folder: Option<PathBuf>) -> Error {
+    let folder = folder.as_deref().or(model.path.parent()).unwrap_or(&model.path);
+    refused(model, format!("whose folder leads out of it, to {}; delete the files there", folder.display()))
 }
 
 /// The error for a model of another program, with what deletes it there.

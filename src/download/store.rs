@@ -4,9 +4,9 @@ use super::part::{self, unwritable};
 use super::{RemoteFile, RemoteModel};
 use crate::catalog::RepoFolder;
 use crate::error::{Result, Size};
-use crate::files::{self, Links};
+use crate::files::{self, Links, Readers};
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// The reserve: what a disk should have left when all is there, for other programs that write to it meanwhile.
@@ -34,7 +34,7 @@ pub(super) fn discard(folder: &RepoFolder, commit: &str, model: &RemoteModel) ->
         return Ok(());
     }
     // Fails before anything whole is gone if another program is writing one of them.
-    model.files.iter().try_for_each(|file| part::remove(&folder.part(file.id())))?;
+    part::remove(model.files.iter().map(|file| folder.part(file.id())))?;
     for file in &model.files {
         remove(&folder.file(commit, &file.path))?;
         if !folder.is_linked(file.id()) {
@@ -90,7 +90,7 @@ pub(super) fn link(folder: &RepoFolder, commit: &str, file: &RemoteFile) -> Resu
     symlink(&to, &name).or_else(|_| fs::rename(&blob, &name)).map_err(unwritable("write", &name))
 }
 
-/// Notes which commit a revision is at.
+/// Notes which commit a revision is at. Other programs read the file at any time, so it is replaced as a whole.
 pub(super) fn refer(folder: &RepoFolder, revision: &str, commit: &str) -> Result<()> {
     let is_name = !revision.split('/').any(|part| part.is_empty() || part.starts_with('.')) && !revision.contains('\\');
     if revision == commit || !is_name {
@@ -99,10 +99,11 @@ pub(super) fn refer(folder: &RepoFolder, revision: &str, commit: &str) -> Result
     let path = folder.reference(revision);
     let parent = path.parent().unwrap_or(Path::new(""));
     fs::create_dir_all(parent).map_err(unwritable("create", parent))?;
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    let written =
-        files::open(&path, &mut options, Links::Refused).and_then(|mut file| file.write_all(commit.as_bytes()));
+    let allowed = match files::open(&path, OpenOptions::new().write(true), Links::Refused) {
+        Err(reason) if reason.kind() == io::ErrorKind::NotFound => Ok(()),
+        opened => opened.map(drop),
+    };
+    let written = allowed.and_then(|()| files::replace(&path, commit.as_bytes(), Readers::Usual));
     written.map_err(unwritable("write", &path))
 }
 

@@ -7,7 +7,7 @@
 //! have their own. No crate that replaces files does this.
 
 use super::{Links, open};
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -35,16 +35,21 @@ pub enum Readers {
 pub struct Replacement {
     file: File,
     to: PathBuf,
-    /// The temporary file; `None` after the commit, and for a pipe or a device, which is written to directly.
+    /// The temporary file; `None` after the commit, and for a pipe, a device or an open file, which is written to directly.
     beside: Option<PathBuf>,
 }
 
 impl Replacement {
-    /// Begins to replace a file, or to create it. A symbolic link stays, and the file it leads to is replaced.
+    /// Begins to replace a file, or to create it. A symbolic link stays, and the file it leads to is replaced. A name in
+    /// `/dev` or `/proc` means a file that a process has open, such as `/dev/stdout`: what is written is appended to it,
+    /// because others who have it open would lose a file that is replaced.
     ///
     /// # Errors
     /// Those of the system: also if the file exists and may not be written, or if its folder takes no new files.
     pub fn begin(path: &Path, readers: Readers) -> io::Result<Self> {
+        if let Some(stream) = standard_stream(path)? {
+            return Ok(Self { file: stream, to: path.into(), beside: None });
+        }
         let there = match fs::metadata(path) {
             Ok(about) => Some(about),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -52,8 +57,9 @@ impl Replacement {
         };
         if let Some(about) = &there {
             // A file that may not be written may not be replaced either. A directory fails here.
-            let file = OpenOptions::new().write(true).open(path)?;
-            if !about.is_file() {
+            let is_open_file = hops(path)?.iter().any(|hop| is_device(hop));
+            let file = OpenOptions::new().write(true).append(is_open_file).open(path)?;
+            if !about.is_file() || is_open_file {
                 return Ok(Self { file, to: path.into(), beside: None });
             }
         }
@@ -64,8 +70,11 @@ impl Replacement {
         let (file, beside) = create_beside(&to, private)?;
         let replacement = Self { file, to, beside: Some(beside) };
         if let Some(about) = there {
-            keep_owner(&replacement.file, &about);
-            replacement.file.set_permissions(about.permissions())?;
+            let mut permissions = about.permissions();
+            if !keep_owner(&replacement.file, &about) {
+                deny_group(&mut permissions);
+            }
+            replacement.file.set_permissions(permissions)?;
         }
         Ok(replacement)
     }
@@ -124,15 +133,48 @@ pub fn replace(path: &Path, bytes: &[u8], readers: Readers) -> io::Result<()> {
 
 /// The file that a name leads to through symbolic links. It need not exist.
 fn followed(path: &Path) -> io::Result<PathBuf> {
-    let mut path = path.to_owned();
+    Ok(hops(path)?.pop().unwrap_or_default())
+}
+
+/// A name, the names that it leads to through symbolic links, and the last of them, which is no link.
+fn hops(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let (mut hops, mut path) = (Vec::new(), path.to_owned());
     for _ in 0..LINKS {
-        if !fs::symlink_metadata(&path).is_ok_and(|about| about.is_symlink()) {
-            return Ok(path);
+        let is_link = fs::symlink_metadata(&path).is_ok_and(|about| about.is_symlink());
+        hops.push(path.clone());
+        if !is_link {
+            return Ok(hops);
         }
-        let target = fs::read_link(&path)?;
-        path = folder(&path).join(target);
+        path = folder(&path).join(fs::read_link(&path)?);
     }
     Err(io::Error::new(ErrorKind::InvalidInput, "too many symbolic links"))
+}
+
+/// Whether the system made a name, for a device or for what a process has open. `/dev/shm` holds ordinary files.
+fn is_device(path: &Path) -> bool {
+    cfg!(unix) && (path.starts_with("/proc") || path.starts_with("/dev") && !path.starts_with("/dev/shm"))
+}
+
+/// The process's stdout or stderr, if a name leads to it. Linux would open the file anew, with a position of its own,
+/// and what the shell writes to it afterwards would overwrite this.
+#[cfg(unix)]
+fn standard_stream(path: &Path) -> io::Result<Option<File>> {
+    use std::os::fd::AsFd;
+    let hops = hops(path).unwrap_or_default();
+    let is = |names: [&str; 3]| hops.iter().any(|hop| names.iter().any(|name| hop == Path::new(name)));
+    let stream = if is(["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"]) {
+        io::stdout().as_fd().try_clone_to_owned()?
+    } else if is(["/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"]) {
+        io::stderr().as_fd().try_clone_to_owned()?
+    } else {
+        return Ok(None);
+    };
+    Ok(Some(stream.into()))
+}
+
+#[cfg(not(unix))]
+fn standard_stream(_: &Path) -> io::Result<Option<File>> {
+    Ok(None)
 }
 
 /// The folder of a file.
@@ -166,20 +208,21 @@ fn create_beside(to: &Path, private: bool) -> io::Result<(File, PathBuf)> {
     }
 }
 
-/// Removes temporary files of a file that no process is writing, as far as that is possible.
+/// Removes temporary files of a file that no process is writing, as far as that is possible. Each stays locked until it is
+/// gone, so that a process that has just created it waits, and then sees that it is gone.
 fn remove_abandoned(to: &Path) {
     let Ok(beginning) = beginning(to) else { return };
-    let stem = to.file_stem().map(|stem| format!("{}.", stem.to_string_lossy())).unwrap_or_default();
     for entry in fs::read_dir(folder(to)).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(name) = name.to_str() else { continue };
-        if !is_temporary(name, &beginning) && !is_old_temporary(name, &stem) {
+        if !is_temporary(name, &beginning) {
             continue;
         }
-        let file = open(&entry.path(), OpenOptions::new().write(true), Links::Refused);
-        if file.is_ok_and(|file| file.try_lock().is_ok()) {
+        let Ok(file) = open(&entry.path(), OpenOptions::new().write(true), Links::Refused) else { continue };
+        if file.try_lock().is_ok() {
             let _ = fs::remove_file(entry.path());
         }
+        drop(file); // only now
     }
 }
 
@@ -189,11 +232,6 @@ fn is_temporary(name: &str, beginning: &str) -> bool {
     numbers.and_then(|numbers| numbers.split_once('-')).is_some_and(|(process, random)| {
         is_number(process) && !random.is_empty() && random.bytes().all(|byte| byte.is_ascii_hexdigit())
     })
-}
-
-/// Whether a name is `STEM.PID.tmp`, as wglm 0.1.0 named some of its temporary files.
-fn is_old_temporary(name: &str, stem: &str) -> bool {
-    name.strip_prefix(stem).and_then(|rest| rest.strip_suffix(".tmp")).is_some_and(is_number)
 }
 
 fn is_number(text: &str) -> bool {
@@ -218,18 +256,31 @@ fn for_owner(options: &mut OpenOptions) {
 #[cfg(not(unix))]
 fn for_owner(_: &mut OpenOptions) {}
 
-/// Gives a file the owner and the group of another, where the user may do that.
+/// Gives a file the owner and the group of another, where the user may do that, and says whether it has that group.
 #[cfg(unix)]
-fn keep_owner(file: &File, about: &Metadata) {
+fn keep_owner(file: &File, about: &Metadata) -> bool {
     use std::os::unix::fs::{MetadataExt, fchown};
     let own = file.metadata().map(|own| (own.uid(), own.gid()));
-    if own.is_ok_and(|own| own != (about.uid(), about.gid())) {
-        let _ = fchown(file, Some(about.uid()), Some(about.gid())).or_else(|_| fchown(file, None, Some(about.gid())));
+    if own.is_ok_and(|own| own == (about.uid(), about.gid())) {
+        return true;
     }
+    fchown(file, Some(about.uid()), Some(about.gid())).or_else(|_| fchown(file, None, Some(about.gid()))).is_ok()
 }
 
 #[cfg(not(unix))]
-fn keep_owner(_: &File, _: &Metadata) {}
+fn keep_owner(_: &File, _: &Metadata) -> bool {
+    true
+}
+
+/// Takes the permissions of the group away: those were for another group than the one that the new file has.
+#[cfg(unix)]
+fn deny_group(permissions: &mut Permissions) {
+    use std::os::unix::fs::PermissionsExt;
+    permissions.set_mode(permissions.mode() & !0o070);
+}
+
+#[cfg(not(unix))]
+fn deny_group(_: &mut Permissions) {}
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -270,8 +321,8 @@ mod tests {
     fn abandoned_files_are_removed_at_the_next_write() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("chat.json");
-        let kept = ["chat.json.new", "chat.json.12-.new", "chat.json.x-1.new", "other.json.12-3.new", "chat.1a.tmp"];
-        for name in ["chat.json.12-3.new", "chat.json.999-00ff.new", "chat.41.tmp"].iter().chain(&kept) {
+        let kept = ["chat.json.new", "chat.json.12-.new", "chat.json.x-1.new", "other.json.12-3.new", "chat.41.tmp"];
+        for name in ["chat.json.12-3.new", "chat.json.999-00ff.new"].iter().chain(&kept) {
             fs::write(dir.path().join(name), "part").unwrap();
         }
         let begun = Replacement::begin(&path, Readers::Usual).unwrap();
@@ -286,6 +337,24 @@ mod tests {
         replace(&long, b"", Readers::Usual).unwrap();
     }
 
+    /// Whoever has the file open sees what is written, after what was there.
+    #[cfg(unix)]
+    #[test]
+    fn open_files_are_appended_to() {
+        use std::os::fd::AsRawFd;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        fs::write(&path, "first, ").unwrap();
+        let open = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let name = format!("/dev/fd/{}", open.as_raw_fd());
+        replace(Path::new(&name), b"second", Readers::Usual).unwrap();
+        let mut text = String::new();
+        io::Read::read_to_string(&mut &open, &mut text).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"first, second");
+        assert!(text.ends_with("second"), "{text}");
+        assert_eq!(names(dir.path()), ["log"]);
+    }
+
     #[cfg(unix)]
     #[test]
     fn links_and_permissions_stay() {
@@ -295,7 +364,7 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         replace(&file, b"one", Readers::Owner).unwrap();
         assert_eq!(mode(&file), 0o600);
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
         symlink("file", &link).unwrap();
         replace(&link, b"two", Readers::Owner).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -306,7 +375,7 @@ mod tests {
         symlink("ring", &ring).unwrap();
         assert!(replace(&ring, b"", Readers::Usual).is_err());
         replace(Path::new("/dev/null"), b"gone", Readers::Usual).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o400)).unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o400)).unwrap();
         if OpenOptions::new().write(true).open(&file).is_err() {
             assert_eq!(replace(&file, b"", Readers::Usual).unwrap_err().kind(), ErrorKind::PermissionDenied);
         }

@@ -11,7 +11,7 @@ use wglm::{Constraint, SchemaOptions};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Constraints (the thinking before the answer is free)")]
 pub struct ConstraintArgs {
-    /// Have answers be JSON that is valid by this JSON schema: the schema itself or the name of its file; - reads stdin
+    /// Have answers be JSON that is valid against this JSON schema: the schema itself or the name of its file; - reads stdin
     #[arg(short, long, value_name = "SCHEMA|FILE", value_parser = NonEmptyStringValueParser::new(),
         group = "schema", conflicts_with_all = ["json_schema_file", "grammar", "grammar_file"])]
     pub json_schema: Option<String>,
@@ -27,7 +27,7 @@ pub struct ConstraintArgs {
     /// Let blanks and line ends stand between the parts of the JSON of --json-schema, instead of none
     #[arg(long, requires = "schema")]
     pub json_whitespace: bool,
-    /// Leave out what of --json-schema cannot be held, instead of refusing it: answers may then not be valid by it
+    /// Leave out the parts of --json-schema that cannot be enforced, instead of refusing it: answers may then be invalid against it
     #[arg(long, requires = "schema")]
     pub json_lenient: bool,
 }

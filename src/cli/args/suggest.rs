@@ -23,6 +23,10 @@ pub fn with_command(mut error: Error) -> Error {
         return error;
     }
     error.remove(ContextKind::SuggestedSubcommand);
+    // Such a word asks for help, and is no prompt.
+    if std::env::args_os().nth(1).is_some_and(|first| first == "help") {
+        return error;
+    }
     let command = output::command();
     let tip =
         format!("`{command} run \"{}\"` answers a prompt, `{command} --help` lists the commands", shortened(&word));

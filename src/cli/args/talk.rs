@@ -96,7 +96,7 @@ impl Command {
             Self::Run(args) => args.json,
             #[cfg(feature = "download")]
             Self::Pull(args) => args.json,
-            Self::Models(args) => args.json,
+            Self::Models(args) => args.is_json(),
             Self::Inspect(args) => args.json,
             Self::Devices(args) => args.json,
             Self::Tokenize(args) => args.json,
@@ -132,12 +132,13 @@ pub struct HistoryArgs {
 /// The text after the help of `run`.
 pub const RUN_STATUS: &str = "\
 Exit status: 0 with an answer, 1 after an error, 2 for wrong usage, 3 if the reply ended without an answer (-n or the \
-context ran out while the model was thinking, or the reply began with a stop string) or inside one that --json-schema or \
---grammar asks for, 130 after Ctrl-C. An answer without those is one at any length.
+context ran out while the model was thinking, or the reply began with a stop string) or was cut off inside one that \
+--json-schema or --grammar asks for (with a grammar even if it is a match so far), 130 after Ctrl-C. An answer without \
+those is one at any length.
 
 With --json stdout gets one object, whatever happens after the options were read, always with the same fields: text, \
-thinking, tool_calls, prompt, generated, seed, stop, prompt_seconds, generate_seconds, drafts, error, hint. What is not \
-known, because the reply did not get so far, is null. After Ctrl-C stop is \"cancelled\".";
+thinking, tool_calls, prompt, generated, seed, stop, prompt_seconds, generate_seconds, drafts, error, hint. Figures \
+that are not known, because the reply did not get so far, are null; text, thinking and tool_calls are then empty. After Ctrl-C stop is \"cancelled\".";
 
 /// The text after the help of `chat`.
 pub const CHAT_STATUS: &str = "\

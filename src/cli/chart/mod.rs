@@ -127,7 +127,7 @@ fn draw<'a>(area: &Area<'a>, panel: &Panel, top: i32) -> Drawn<'a> {
     let up = |value: f64| bottom - (f64::from(PLOT_HEIGHT) * value / full).round() as i32;
     for index in 0..=(full / step).round() as usize {
         let value = index as f64 * step;
-        let decimals = usize::from(step < 1.0);
+        let decimals = (-step.log10().floor()).max(0.0) as usize;
         area.draw(&PathElement::new(vec![(LEFT, up(value)), (right, up(value))], RGBColor(205, 205, 205)))?;
         let at = Pos::new(HPos::Right, VPos::Center);
         let style = ("sans-serif", NORMAL).into_font().into_text_style(area).pos(at);

@@ -16,7 +16,7 @@ pub fn copy(text: &str) -> anyhow::Result<&'static str> {
     if cfg!(target_os = "macos") && !afar {
         by_program(text).map(|()| "copied")
     } else {
-        by_terminal(text).map(|()| "sent to the terminal for its clipboard; not all terminals take them (OSC 52)")
+        by_terminal(text).map(|()| "sent to the terminal for its clipboard; not every terminal supports this (OSC 52)")
     }
 }
 

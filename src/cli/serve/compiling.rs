@@ -212,7 +212,7 @@ fn was_killed(_: &Output) -> bool {
 fn too_much() -> Failure {
     let memory = MEMORY >> 20;
     Failure::invalid(format!(
-        "the schemas of the answer or of the tools are too complex: compiling them takes more than {SECONDS} s or {memory} MB"
+        "the schemas of the answer or of the tools are too complex: compiling them takes more than {SECONDS} s or {memory} MiB"
     ))
 }
 

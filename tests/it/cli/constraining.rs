@@ -54,25 +54,29 @@ fn an_answer_that_is_cut_is_no_success() {
         let done = outcome(run);
         assert!(done.code == Some(code) && done.out.starts_with('{'), "{rest} {most}: {done:?}");
         match (rest, code) {
-            ("-q", 3) => assert_eq!(done.err, "the answer is cut: -n reached\n", "{done:?}"),
-            ("", _) => assert!(done.err.contains(", -n reached: the answer is cut"), "{done:?}"),
+            ("-q", 3) => assert_eq!(done.err, "the answer is cut off: -n reached\n", "{done:?}"),
+            ("", _) => assert!(done.err.contains(", -n reached: the answer is cut off"), "{done:?}"),
             _ => assert_eq!(done.err, "", "{done:?}"),
         }
     }
     let stop = try_prompt(QUESTION, &format!("{CONSTANT} -q -r is"));
     assert_eq!(
         (stop.code, stop.err.as_str()),
-        (Some(3), "the answer is cut: a stop string (-r) reached\n"),
+        (Some(3), "the answer is cut off: a stop string (-r) reached\n"),
         "{stop:?}"
     );
     // An answer that nothing constrains is one at any length, if the length was asked for.
     let free = try_prompt(QUESTION, "--reasoning off --temp 0 -q -n 2");
     assert_eq!((free.code, free.err.as_str()), (Some(0), ""), "{free:?}");
     let full = try_prompt(QUESTION, "--temp 0 -q -c 20");
-    assert_eq!((full.code, full.err.as_str()), (Some(0), "the answer is cut: the context is full (-c)\n"), "{full:?}");
+    assert_eq!(
+        (full.code, full.err.as_str()),
+        (Some(0), "the answer is cut off: the context is full (-c)\n"),
+        "{full:?}"
+    );
     let talk = command(["chat", "--reasoning", "off", "--temp", "0", "-q", "-j", SCHEMA, "-n", "3"]);
     let talked = fed(talk, QUESTION.as_bytes());
-    assert_eq!((talked.code, talked.err.as_str()), (Some(3), "the answer is cut: -n reached\n"), "{talked:?}");
+    assert_eq!((talked.code, talked.err.as_str()), (Some(3), "the answer is cut off: -n reached\n"), "{talked:?}");
 }
 
 /// A grammar without blanks.

@@ -3,7 +3,6 @@
 use super::{ANSWER, QUESTION, command, figures, json, with_shell};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 /// A question with a reply of a hundred tokens; the interrupt comes after the first few.
 const STORY: &str = "Tell me a story about an owl.";
@@ -67,9 +66,6 @@ fn an_interrupt_leaves_one_object() {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
         while !log.next().unwrap().unwrap().contains(logged) {}
-        if phase == "prompt" {
-            std::thread::sleep(Duration::from_millis(500)); // to be well in it; the object is the same in any case
-        }
         interrupt(&child);
         log.for_each(drop);
         let output = child.wait_with_output().unwrap();

@@ -30,7 +30,7 @@ impl Desk {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = command(args);
-        for name in ["HF_TOKEN", "HF_TOKEN_PATH", "HF_HOME", "LLAMA_CACHE", "WGLM_COMMAND"] {
+        for name in ["HF_TOKEN", "HF_TOKEN_PATH", "HF_HOME", "HF_HUB_OFFLINE", "LLAMA_CACHE", "WGLM_COMMAND"] {
             command.env_remove(name);
         }
         for name in ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"] {
@@ -85,7 +85,7 @@ fn a_list_tells_what_fits_and_downloads_nothing() {
     let desk = Desk::usual();
     let done = desk.succeed(&["pull", "--list", NAME]);
     let line = |label: &str| done.out.lines().find(|line| line.contains(label)).unwrap();
-    assert!(line("Q4_0").ends_with("yes   <- suits"), "{}", done.out);
+    assert!(line("Q4_0").ends_with("yes   <- suggested"), "{}", done.out);
     assert!(line("Q8_0").ends_with("  no") && done.out.contains("\n    not a GGUF file"), "{}", done.out);
     let offers = json(&desk.succeed(&["pull", "--list", "--json", NAME]).out);
     assert_eq!(
@@ -123,7 +123,7 @@ fn trouble_with_a_header_is_no_verdict() {
     refused("a header", &done, "answers 503");
     assert!(!desk.cache().exists(), "{done:?}");
     let listed = desk.succeed(&["pull", "--list", NAME]).out;
-    assert!(listed.contains("  ?\n") && listed.contains("503") && !listed.contains("<- suits"), "{listed}");
+    assert!(listed.contains("  ?\n") && listed.contains("503") && !listed.contains("<- suggested"), "{listed}");
     let offers = json(&desk.succeed(&["pull", "--list", "--json", NAME]).out);
     let failed = offers.as_array().unwrap().iter().find(|offer| offer["label"] == "Q4_0").unwrap();
     assert!(failed["fits"].is_null() && failed["why_not"].as_str().unwrap().contains("503"), "{failed}");

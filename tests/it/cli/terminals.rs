@@ -310,7 +310,7 @@ fn the_terminal_is_asked_to_copy() {
     session.exp_string(PROMPT).unwrap();
     type_in(&mut session, "/copy\r");
     session.exp_string("\x1b]52;c;U2V2ZW4gcGx1cyBmaXZlIGlzIHR3ZWx2ZS4=\x07").unwrap();
-    session.exp_string("26 characters sent to the terminal for its clipboard; not all terminals").unwrap();
+    session.exp_string("26 characters sent to the terminal for its clipboard; not every terminal").unwrap();
     type_in(&mut session, "/exit\r");
     assert_eq!(ended(session).1, 0);
 }

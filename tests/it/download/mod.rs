@@ -24,6 +24,7 @@ fn options(server: &Server, cache: &Path) -> HubOptions {
         endpoint: server.address.clone(),
         cache: Some(cache.into()),
         token: None,
+        offline: false, // whatever the environment says
         piece: 50_000,
         retries: 3,
         pause: Duration::from_millis(5),

@@ -141,6 +141,38 @@ fn a_running_download_is_left_alone() {
     assert!(!is_there(&part) && cache.model().path.exists());
 }
 
+/// What a part of a model is deleted with is not what other models' downloads have left.
+#[test]
+fn an_incomplete_model_takes_no_other_download_along() {
+    let cache = Cache::new();
+    let first = cache.link("older", "some-Q6_K-00001-of-00002.gguf");
+    let parts = ["1", "2"].map(|digit| cache.root().join("blobs").join(format!("{}.part", digit.repeat(64))));
+    parts.iter().for_each(|part| fs::write(part, "begun").unwrap());
+    let models = local_models(&cache.places());
+    let incomplete = models.iter().find(|model| model.name.ends_with(":Q6_K")).unwrap();
+    Removal::of(incomplete, &cache.places()).unwrap().run().unwrap();
+    assert!(!is_there(&first) && parts.iter().all(|part| is_there(part)));
+    // Of several unfinished downloads none goes if one is running.
+    let begun = models.iter().find(|model| model.name == "owner/some-GGUF").unwrap();
+    let held = fs::File::open(&parts[1]).unwrap();
+    held.lock().unwrap();
+    Removal::of(begun, &cache.places()).unwrap().run().unwrap_err();
+    assert!(parts.iter().all(|part| is_there(part)));
+}
+
+/// Names that differ in the case of their letters alone are those of two models.
+#[cfg(target_os = "linux")] // where file systems tell them apart
+#[test]
+fn names_in_other_letters_are_other_models() {
+    let cache = Cache::new();
+    let [upper, lower] = ["Own.gguf", "own.gguf"].map(|name| cache.snapshot(COMMIT).join(name));
+    [&upper, &lower].iter().for_each(|path| fs::write(path, noise(10)).unwrap());
+    let models = local_models(&cache.places());
+    let model = models.iter().find(|model| model.name == "owner/some-GGUF:Own").unwrap();
+    Removal::of(model, &cache.places()).unwrap().run().unwrap();
+    assert!(!is_there(&upper) && is_there(&lower));
+}
+
 /// The lists of other programs stay true.
 #[test]
 fn models_of_other_programs_are_refused() {
