@@ -221,7 +221,9 @@ fn a_scheduler_is_dropped_under_the_lock_of_a_waker() {
 struct Holds(#[expect(dead_code, reason = "it is dropped")] Option<ScheduledReply>);
 
 impl Wake for Holds {
-    fn wake(self: Arc<Self>) {}
+    fn wake(self: Arc<Self>) {
+        drop(self);
+    }
 }
 
 impl Chooser for Holds {
