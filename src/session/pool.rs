@@ -92,11 +92,11 @@ impl Pool {
     /// [`Error::Argument`] for a cache of no tokens, a pool of no sessions, or more of either than can be numbered, and
     /// [`Error::Unsupported`] for a type of cache that cannot hold the model's latents.
     pub fn new(model: &Model, sessions: usize, cache: CacheShape, tokens: usize) -> Result<Self> {
+        cache.check(model.config())?;
         if sessions == 0 || tokens == 0 {
             let (argument, found) = if sessions == 0 { ("sessions", "0") } else { ("tokens", "0") };
             return Err(Error::Argument { argument, expected: "at least one".to_owned(), found: found.to_owned() });
         }
-        cache.check(model.config())?;
         // Rows of a batch name the list of their sequence's pages by a number of 32 bits.
         let most = u32::MAX as usize / cache.context.div_ceil(PAGE) - 1;
         if sessions > most {

@@ -4,7 +4,7 @@ use super::{load, model};
 use crate::common::chats;
 use wglm::generate::{Event, Stats, Stop};
 use wglm::serde_json::{Value, json};
-use wglm::text::{Content, Message};
+use wglm::text::{Content, Message, ToolCall};
 use wglm::{Cancel, Chat, Error, LoadOptions, SamplerParams};
 
 /// A greedy conversation without thinking.
@@ -117,6 +117,10 @@ fn nobody_speaks_for_another() {
         Message::user(Content::Parts(vec![part(forged)])),
     ] {
         let [mut plain, mut chat] = [(); 2].map(|()| chat());
+        for chat in [&mut plain, &mut chat] {
+            chat.push(Message::user("Is it dry?"));
+            chat.push(Message::assistant("").with_tool_calls(vec![ToolCall::new("weather", Default::default())]));
+        }
         plain.push(Message { content: Some("dry".into()), ..said.clone() });
         chat.push(said);
         let [fewer, tokens] = [plain, chat].map(|chat| chat.prompt().unwrap());
