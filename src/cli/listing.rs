@@ -1,7 +1,8 @@
 //! Lists models so that they fit a terminal: a line for each, with the reason below it if there is something to explain.
-//! Where the output is no terminal, names are never shortened, because programs read them.
+//! Where the output is not a terminal, names are never shortened, because programs read them.
 
 use super::output;
+use super::wrap::filled;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The fewest characters that a name is shortened to.
@@ -43,12 +44,12 @@ pub fn lines(titles: &[Title], entries: &[Entry], width: Option<usize>) -> Vec<S
     let mut lines = vec![row(&titles.iter().map(|(title, _)| (*title).to_owned()).collect::<Vec<_>>())];
     for Entry { cells, below } in entries {
         lines.push(row(cells));
-        lines.extend(below.iter().flat_map(|reason| wrapped(reason, width)));
+        lines.extend(below.iter().flat_map(|reason| indented(reason, width)));
     }
     lines
 }
 
-/// A text of at most so many columns, shortened in the middle: names differ at their ends.
+/// A text of at most `most` columns, shortened in the middle, because names differ at their ends.
 fn shortened(text: &str, most: usize) -> String {
     if text.width() <= most {
         return text.to_owned();
@@ -59,7 +60,7 @@ fn shortened(text: &str, most: usize) -> String {
     fitting(text.chars(), first).into_iter().chain(['…']).chain(end.into_iter().rev()).collect()
 }
 
-/// The characters that take at most so many columns.
+/// The first characters, as many as fit in `most` columns.
 fn fitting(letters: impl Iterator<Item = char>, most: usize) -> Vec<char> {
     let mut columns = 0;
     let fits = |letter: &char| {
@@ -69,29 +70,10 @@ fn fitting(letters: impl Iterator<Item = char>, most: usize) -> Vec<char> {
     letters.take_while(fits).collect()
 }
 
-/// Indented lines of a text, broken between words, and within words that are longer than a line.
-fn wrapped(text: &str, width: Option<usize>) -> Vec<String> {
+/// A text in indented lines.
+fn indented(text: &str, width: Option<usize>) -> Vec<String> {
     let most = width.map_or(usize::MAX, |width| width.saturating_sub(INDENT.len()).max(LEAST_NAME));
-    let mut lines = vec![String::new()];
-    for word in text.split_whitespace() {
-        let used = lines.last().map_or(0, |line| line.width());
-        if used > 0 && used + 1 + word.width() > most {
-            lines.push(String::new());
-        }
-        let mut rest = word;
-        while rest.width() > most {
-            let line: String = fitting(rest.chars(), most).into_iter().collect();
-            rest = &rest[line.len()..];
-            lines.extend([line, String::new()]);
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(rest);
-        }
-    }
-    lines.iter().filter(|line| !line.is_empty()).map(|line| format!("{INDENT}{line}")).collect()
+    filled(text, most).iter().map(|line| format!("{INDENT}{line}")).collect()
 }
 
 /// Says below a list what its figures are.

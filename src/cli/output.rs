@@ -164,13 +164,9 @@ pub fn usage(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-/// The columns of the terminal that stdout is; `None` if it is none.
+/// The columns of the terminal that stdout is; `None` if it is not a terminal.
 pub fn columns() -> Option<usize> {
-    let out = io::stdout();
-    out.is_terminal().then(|| {
-        let told = terminal_size::terminal_size_of(&out).map(|(width, _)| usize::from(width.0));
-        told.filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
-    })
+    terminal::columns_for_answers().or_else(|| io::stdout().is_terminal().then_some(USUAL_COLUMNS))
 }
 
 /// Whether stderr is a terminal for which colour is not turned off.

@@ -42,7 +42,7 @@ fn meant(name: &str, places: &Places, found: &[LocalModel]) -> anyhow::Result<Lo
     let in_cache = || named().filter(|model| model.source == Source::HuggingFace);
     // Two names may differ in the case of their letters alone.
     let exact = in_cache().find(|model| model.name == name).or_else(|| in_cache().next()).or_else(|| named().next());
-    // The library's advice is to download what is not here, which is not what is wanted.
+    // The library would advise to download a model that is not here; whoever deletes does not want that.
     let missing = || anyhow::anyhow!("no model `{name}` is on this machine; `{} models` lists them", output::command());
     exact.cloned().map_or_else(
         || {

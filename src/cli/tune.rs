@@ -38,7 +38,7 @@ pub fn tune(args: &TuneArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A time of so many seconds, or the longest one that can be counted.
+/// A number of seconds as a duration, or the longest duration there is.
 fn seconds(seconds: f32) -> Duration {
     Duration::try_from_secs_f32(seconds).unwrap_or(Duration::MAX)
 }

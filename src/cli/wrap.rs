@@ -1,10 +1,12 @@
-//! Breaks text between words at the width of the terminal, while it comes.
+//! Breaks text between words at the width of the terminal: a reply while it comes, and whole paragraphs.
 //!
 //! A terminal breaks lines anywhere. Where Unicode allows a break (UAX #14: after blanks, between ideographs, but not
 //! before their punctuation) the text is cut into segments, and a segment is written once it is whole, so that nothing is
 //! ever moved to another line. Lines of Markdown's code blocks stay as they are, because a line of code that is copied from
 //! the terminal should be one line.
 
+use std::borrow::Cow;
+use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm, wrap};
 use unicode_linebreak::linebreaks;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -115,22 +117,15 @@ fn is_break(blank: char) -> bool {
     blank.is_whitespace() && !matches!(blank, '\u{a0}' | '\u{2007}' | '\u{202f}')
 }
 
-/// A paragraph in lines of at most `width` columns, unless a word is longer.
-pub fn filled(paragraph: &str, width: usize) -> String {
-    let (mut out, mut column) = (String::new(), 0);
-    for word in paragraph.split_whitespace() {
-        let needed = word.width();
-        if column > 0 && column + 1 + needed > width {
-            out.push('\n');
-            column = 0;
-        } else if column > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += needed;
-    }
-    out
+/// A paragraph in lines of at most `width` columns, broken between words, and within words that are longer than a line.
+pub fn filled(paragraph: &str, width: usize) -> Vec<String> {
+    let options = Options::new(width.max(1))
+        .wrap_algorithm(WrapAlgorithm::FirstFit)
+        .word_separator(WordSeparator::AsciiSpace)
+        .word_splitter(WordSplitter::NoHyphenation);
+    let words = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines = wrap(&words, options).into_iter().map(Cow::into_owned);
+    lines.filter(|line| !line.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -195,7 +190,11 @@ mod tests {
 
     #[test]
     fn paragraphs_are_filled() {
-        assert_eq!(filled("one two  three\nfour", 10), "one two\nthree four");
-        assert_eq!(filled("verylong a", 3), "verylong\na");
+        assert_eq!(filled("one two  three\nfour", 10), ["one two", "three four"]);
+        assert_eq!(filled("one two three", 8), ["one two", "three"]);
+        assert_eq!(filled("abcdefghijkl a", 8), ["abcdefgh", "ijkl a"]);
+        assert_eq!(filled("well-known/names_and-more", 12), ["well-known/n", "ames_and-mor", "e"]);
+        assert_eq!(filled("你好世界", 4), ["你好", "世界"]);
+        assert!(filled(" ", 8).is_empty());
     }
 }

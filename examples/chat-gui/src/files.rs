@@ -40,7 +40,7 @@ fn write(path: &Path, beside: &Path, made: Result<File>, bytes: &[u8]) -> Result
     let fill = |mut file: File| file.write_all(bytes).and_then(|()| file.sync_all());
     let written = made.and_then(fill).and_then(|()| fs::rename(beside, path));
     if written.is_err() && made_one {
-        let _ = fs::remove_file(beside); // what is told is why it was not written
+        let _ = fs::remove_file(beside); // the error that is reported is that of the writing
     }
     written.map_err(|error| named(path, error))
 }

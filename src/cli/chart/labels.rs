@@ -1,36 +1,19 @@
 //! Places words so that they do not overlap, by how wide letters are about: a picture does not know its fonts.
 
+use unicode_width::UnicodeWidthStr;
+
 /// Left, top, right and bottom.
 pub type Box2 = [i32; 4];
 
 /// How wide a text is, in pixels. plotters writes a size of 1.24 as a font size of 1, and letters of usual fonts are 0.62
 /// of that wide in the mean at most.
 pub fn width(words: &str, size: i32) -> i32 {
-    words.chars().count() as i32 * size / 2
+    words.width() as i32 * size / 2
 }
 
 /// How many letters a width holds.
 pub fn columns(pixels: i32, size: i32) -> usize {
     usize::try_from(pixels * 2 / size).unwrap_or(0).max(8)
-}
-
-/// A text in lines of at most so many letters.
-pub fn wrapped(words: &str, most: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in words.split_whitespace() {
-        let letters: Vec<char> = word.chars().collect();
-        for piece in letters.chunks(most) {
-            let piece: String = piece.iter().collect();
-            match lines.last_mut() {
-                Some(line) if line.chars().count() + 1 + piece.chars().count() <= most => {
-                    line.push(' ');
-                    line.push_str(&piece);
-                }
-                _ => lines.push(piece),
-            }
-        }
-    }
-    lines
 }
 
 /// Which marks of an axis are named, so that no names overlap: the last one, and of the others from the first on those
@@ -151,12 +134,5 @@ mod tests {
         let across = |value: usize| value as i32 / 40;
         assert_eq!(spaced(&[0, 16, 4096, 32000, 32768], &across, 13), [0, 4096, 32768]);
         assert!(spaced(&[], &across, 13).is_empty());
-    }
-
-    #[test]
-    fn texts_are_broken_between_words() {
-        assert_eq!(wrapped("one two three", 8), ["one two", "three"]);
-        assert_eq!(wrapped("abcdefghijkl", 8), ["abcdefgh", "ijkl"]);
-        assert!(wrapped("", 8).is_empty());
     }
 }

@@ -6,7 +6,8 @@
 mod labels;
 mod scale;
 
-use labels::{Box2, Labels, columns, wrapped};
+use super::wrap::filled;
+use labels::{Box2, Labels, columns};
 use plotters::coord::Shift;
 use plotters::drawing::DrawingAreaErrorKind;
 use plotters::prelude::*;
@@ -72,7 +73,7 @@ type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBacke
 pub fn panels(heading: &str, panels: &[Panel]) -> anyhow::Result<String> {
     let panels: Vec<&Panel> =
         panels.iter().filter(|panel| panel.lines.iter().any(|it| !it.points.is_empty())).collect();
-    let heading = wrapped(heading, columns(WIDTH - 2 * MARGIN, LARGE));
+    let heading = filled(heading, columns(WIDTH - 2 * MARGIN, LARGE));
     let legends: Vec<Vec<(usize, Vec<String>)>> = panels.iter().map(|panel| legend(panel)).collect();
     let lines =
         |legend: &[(usize, Vec<String>)]| legend.iter().map(|(_, lines)| lines.len() as i32).sum::<i32>() * LINE;
@@ -199,7 +200,7 @@ fn draw_mark<'a>(area: &Area<'a>, (x, y): (i32, i32), colour: RGBColor, mark: us
 fn legend(panel: &Panel) -> Vec<(usize, Vec<String>)> {
     let most = columns(WIDTH - MARGIN - LEFT - 28, NORMAL);
     let named = panel.lines.iter().enumerate().filter(|(_, line)| !line.name.is_empty());
-    named.map(|(index, line)| (index, wrapped(&line.name, most))).collect()
+    named.map(|(index, line)| (index, filled(&line.name, most))).collect()
 }
 
 fn draw_legend<'a>(area: &Area<'a>, legend: &[(usize, Vec<String>)], mut top: i32) -> Drawn<'a> {
@@ -221,13 +222,13 @@ pub fn bars([title, about]: [&str; 2], [unit, what]: [&str; 2], bars: &[Bar]) ->
     let mut bars: Vec<&Bar> = bars.iter().filter(|bar| bar.value > 0.0).collect();
     bars.sort_by(|a, b| b.value.total_cmp(&a.value));
     let within = columns(WIDTH - 2 * MARGIN, NORMAL);
-    let large = wrapped(title, columns(WIDTH - 2 * MARGIN, LARGE));
+    let large = filled(title, columns(WIDTH - 2 * MARGIN, LARGE));
     let legend = format!("in {unit}; darker: {what}");
-    let small: Vec<String> = [about, &legend].iter().flat_map(|line| wrapped(line, within)).collect();
+    let small: Vec<String> = [about, &legend].iter().flat_map(|line| filled(line, within)).collect();
     let longest = bars.iter().map(|bar| labels::width(&bar.name, NORMAL)).max().unwrap_or(0);
     let left = MARGIN + 14 + longest.min(WIDTH / 2);
     let fits = columns(left - MARGIN - 8, NORMAL);
-    let names: Vec<Vec<String>> = bars.iter().map(|bar| wrapped(&bar.name, fits)).collect();
+    let names: Vec<Vec<String>> = bars.iter().map(|bar| filled(&bar.name, fits)).collect();
     let top = MARGIN + large.len() as i32 * (LINE + 6) + small.len() as i32 * LINE + 10;
     let height = top + LINE * names.iter().map(|lines| lines.len() as i32).sum::<i32>() + MARGIN;
     picture(height, |area| {

@@ -86,10 +86,10 @@ pub fn help(width: usize) -> String {
     // What a command does stands beside its name, or below it where there is no space for two columns.
     let (names, between, indent) = if width < 2 * NAMES { (0, "\n    ", 4) } else { (NAMES, "", NAMES) };
     for Usage { name, takes, does } in &USAGES {
-        let does = filled(does, width.saturating_sub(indent)).replace('\n', &format!("\n{:indent$}", ""));
+        let does = filled(does, width.saturating_sub(indent)).join(&format!("\n{:indent$}", ""));
         let _ = writeln!(help, "{:names$}{between}{does}", format!("/{name} {takes}").trim_end());
     }
-    help + &filled(BEYOND, width)
+    help + &filled(BEYOND, width).join("\n")
 }
 
 /// Whether the text typed so far is a command that takes a file name, followed by a blank and possibly by a part of the

@@ -379,11 +379,11 @@ fn numbers_of_any_size_are_taken() {
         pull(&Hub::new(options).unwrap()).unwrap();
     }
     let cache = tempdir().unwrap();
-    let none =
-        HubOptions { connections: 0, piece: 0, retries: 0, pause: Duration::ZERO, ..options(&server, cache.path()) };
-    let hub = Hub::new(HubOptions { patience: Duration::ZERO, ..none.clone() }).unwrap();
-    drop(list(&hub)); // nothing answers within a millisecond, or it does
-    drop(Hub::new(none).unwrap());
+    let none = HubOptions { connections: 0, retries: 0, pause: Duration::ZERO, ..options(&server, cache.path()) };
+    pull(&Hub::new(none.clone()).unwrap()).unwrap();
+    // A server may or may not answer within the shortest time there is.
+    let hub = Hub::new(HubOptions { patience: Duration::ZERO, ..none }).unwrap();
+    assert!(matches!(list(&hub), Ok(_) | Err(Error::Download { .. })));
 }
 
 /// Somebody who has a token is not told to get one, and files of a gated repository lead to its page as the list does.

@@ -1,4 +1,4 @@
-//! How the window looks: letters of all scripts, Markdown, themes, what screen readers are told, and the count of tokens.
+//! How the window looks: letters of all scripts, Markdown, themes, names for screen readers, and the count of tokens.
 
 use super::desk::{Display, Window};
 use super::json;
