@@ -1,5 +1,6 @@
 //! The row in which the user says where a conversation is exported to, and in which form.
 
+use crate::access;
 use crate::conversation::Conversation;
 use crate::export::{self, Form};
 use crate::files;
@@ -73,7 +74,8 @@ impl ExportRow {
     fn field(&mut self, ui: &mut Ui, places: &mut Places) -> bool {
         let width = ui.available_width().min(look::LINE);
         let field = TextEdit::singleline(&mut self.path).desired_width(width).hint_text("the path of the file");
-        let field = ui.name_inputs("Path of the file", |ui| ui.add(field));
+        let field = ui.add(field);
+        access::name(&field, "Path of the file");
         places.note("export path", field.rect);
         if !std::mem::replace(&mut self.begun, true) {
             field.request_focus();

@@ -1,6 +1,7 @@
 //! The list of conversations, in which the user opens, begins, renames, exports and deletes them; and the search, whose
 //! results take the place of the list.
 
+use crate::access;
 use crate::chats::Chats;
 use crate::conversation::Conversation;
 use crate::search::{self, Found};
@@ -82,7 +83,8 @@ impl List {
     /// changes.
     fn search(&mut self, ui: &mut Ui, chats: &Chats, places: &mut Places) -> bool {
         let field = TextEdit::singleline(&mut self.sought).hint_text("Search").desired_width(f32::INFINITY);
-        let field = ui.name_inputs("Search", |ui| ui.add(field));
+        let field = ui.add(field);
+        access::name(&field, "Search");
         places.note("search", field.rect);
         if std::mem::take(&mut self.seek) {
             field.request_focus();

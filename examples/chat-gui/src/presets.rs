@@ -1,5 +1,6 @@
 //! Presets: settings with a name, of which one can be chosen for each conversation. All of them are in one file.
 
+use crate::access;
 use crate::files;
 use crate::settings::Settings;
 use crate::status::Places;
@@ -125,7 +126,8 @@ impl Presets {
     fn name(&mut self, ui: &mut Ui, places: &mut Places) -> Option<Action> {
         let typed = self.naming.as_mut()?;
         let field = TextEdit::singleline(typed).hint_text("its name").desired_width(f32::INFINITY);
-        let field = ui.name_inputs("Name of the preset", |ui| ui.add(field));
+        let field = ui.add(field);
+        access::name(&field, "Name of the preset");
         places.note("preset name", field.rect);
         let name = typed.trim().to_owned();
         let there = self.list.iter().any(|preset| preset.name == name);

@@ -182,7 +182,7 @@ fn a_first_start_tunes_once() {
     let arguments = ["--demo", "--temperature", "0", "--first-tuning", "600"];
     let window = Window::open(&display, folder.path(), &arguments);
     let begun = window.wait("tuning", |status| status["tuning"] == true);
-    assert!(begun["notices"][0].as_str().unwrap().contains("for at most 600 seconds. Stop skips this"), "{begun}");
+    assert!(begun["notices"][0].as_str().unwrap().contains("takes at most 600 seconds. Press Stop to skip"), "{begun}");
     window.click("stop");
     let done = window.wait("the end of it", |status| status["tuning"] == false && status["loading"] == false);
     assert!(done["notices"][1].as_str().unwrap().starts_with("Tuning has finished: "), "{done}");
