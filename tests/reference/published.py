@@ -6,7 +6,8 @@
 LLAMA_CPP is a checkout of llama.cpp, or its sources in the sdist of llama-cpp-python (0.3.36 has those named here).
 
 * Tokens: `ggml-vocab-NAME.gguf.inp` holds texts and `.out` the tokens that llama.cpp makes of each.
-* Prompts: the templates in `templates/`, rendered by jinja2 in the environment that transformers uses. wglm reads a template
+* Prompts: the templates in `templates/`, rendered by jinja2 in the environment that transformers uses; what that refuses, wglm has to
+  refuse. wglm reads a template
   from a file, so each is put into a copy of the demonstration model.
 
 Prints what differs, and exits with status 1 if anything does.
@@ -148,22 +149,26 @@ def prompts_differ(wglm, models, name, folder):
     model, tools_file = folder / "model.gguf", folder / "tools.json"
     with_template(source, model)
     tools_file.write_text(json.dumps(TOOLS))
-    template, faults, count = environment().from_string(source), 0, 0
+    template, faults, count, refused = environment().from_string(source), 0, 0, 0
     for messages in CONVERSATIONS:
         for tools in (None, TOOLS):
             for thinks in (None, True, False):
                 given = {"tools": tools, "enable_thinking": thinks, "thinking": thinks}
                 given = {key: value for key, value in given.items() if value is not None}
-                want = template.render(messages=messages, add_generation_prompt=True, bos_token="[gMASK]",
-                                       eos_token="<|endoftext|>", **given)
+                try:
+                    want = template.render(messages=messages, add_generation_prompt=True, bos_token="[gMASK]",
+                                           eos_token="<|endoftext|>", **given)
+                except jinja2.exceptions.TemplateError:
+                    want, refused = None, refused + 1
                 options = ["--tools", tools_file] if tools else []
                 options += [] if thinks is None else ["--reasoning", "on" if thinks else "off"]
                 done = run(wglm, "template", "-m", model, "--messages", "-", *options, text=json.dumps(messages))
                 got, count = done.stdout.decode() or done.stderr.decode(), count + 1
-                if got.rstrip("\n") != want.rstrip("\n"):
+                same = done.returncode != 0 if want is None else got.rstrip("\n") == want.rstrip("\n")
+                if not same:
                     faults += 1
                     print(f"{name}: {json.dumps(messages)} {given}\n  wglm   {got!r}\n  jinja2 {want!r}")
-    print(f"{name}: {count} prompts, {faults} differ")
+    print(f"{name}: {count} prompts, {faults} differ, {refused} refused by jinja2")
     return faults
 
 
