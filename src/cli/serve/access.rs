@@ -1,7 +1,7 @@
-//! Whom the server answers. A page in somebody's browser can call any server on the same machine. So a request that
-//! comes from a page of another origin is refused unless that origin is allowed, and so is one that calls a server of
-//! this machine by a name from outside, for an attacker can make his own name lead here (DNS rebinding). What a page can
-//! send without its browser asking the server first, which is forms and links, is refused by what browsers say of it.
+//! Who may call the server. A page in a browser can call any server on the same machine. So a request from a page of
+//! another origin is refused unless that origin is allowed, and so is a request to a loopback address by another host
+//! name, because an attacker can make a name of his own resolve to this machine (DNS rebinding). What a page can send
+//! without a preflight request, such as forms and links, is recognised by the headers that browsers add.
 
 use super::client::{Client, Network, Who};
 use super::failure::Failure;
@@ -10,38 +10,38 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode
 use axum::response::{IntoResponse, Response};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-/// Paths that need no key: whether the server is there and ready, and the page, which asks for the key.
+/// Paths that need no key: those for the health of the server, and the page, which asks for the key.
 const OPEN: [&str; 6] = ["/", "/health", "/v1/health", "/ready", "/favicon.ico", "/robots.txt"];
 
 /// The error for a page whose origin is not allowed.
-const OTHER_ORIGIN: &str = "pages of other origins may not call this server; --cors allows one";
+const OTHER_ORIGIN: &str = "pages of other origins may not call this server; --cors allows an origin";
 
 /// Who may call.
 #[derive(Debug, Default)]
 pub struct Access {
-    /// The keys; if there are none, none is needed.
+    /// The keys. If there are none, clients need no key.
     pub keys: Vec<String>,
     /// The origins whose pages may call; `*` for all.
     pub origins: Vec<String>,
-    /// The names by which the server may be called, beside its addresses; `None` for any.
+    /// The host names of the server, in addition to its addresses; `None` for any.
     pub names: Option<Vec<String>>,
     /// Whether clients with different keys use each other's KV cache.
     pub share_cache: bool,
 }
 
-/// The content types that any page can send to any server without asking. Clients of these interfaces do not use them;
-/// curl does, but it is not a browser.
+/// The content types that any page can send to any server without a preflight request. Clients of these interfaces do
+/// not use them; curl does, but it is not a browser.
 const FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
 
 fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// What a browser says of where a request comes from: from a page of this server, of another one, or from its user.
+/// The header in which a browser says where a request comes from: a page of this server, another page, or the user.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 impl Access {
-    /// Checks a request that came from an address, and returns its client, or why it is refused.
+    /// Checks a request from a network. Returns its client, or why it is refused.
     pub fn check<T>(&self, request: &Request<T>, network: Network) -> Result<Client, Failure> {
         let (headers, path) = (request.headers(), request.uri().path());
         self.check_host(request)?;
@@ -55,22 +55,22 @@ impl Access {
         Ok(Client { who: Who::Key(key), cache: if self.share_cache { 0 } else { key as u64 + 1 } })
     }
 
-    /// A request has one host, or none before HTTP/1.1, and that is this server. One whose line names a host too is
-    /// meant for both.
+    /// A request has exactly one host, or none before HTTP/1.1. If its first line names a host as well, both are
+    /// checked.
     fn check_host<T>(&self, request: &Request<T>) -> Result<(), Failure> {
         let mut given = request.headers().get_all(header::HOST).iter();
         let (first, second) = (given.next(), given.next());
-        let wrong = |message: &str| Failure::invalid(format!("the header Host: {message}"));
+        let wrong = |message: &str| Failure::invalid(format!("header Host: {message}"));
         if second.is_some() {
-            return Err(wrong("there are several, expected one"));
+            return Err(wrong("expected one, found several"));
         }
         if first.is_none() && request.version() >= Version::HTTP_11 {
-            return Err(wrong("there is none, and HTTP/1.1 has one in every request"));
+            return Err(wrong("missing; HTTP/1.1 needs one in every request"));
         }
         let text = first.map(|host| host.to_str().unwrap_or("\u{fffd}"));
         let line = request.uri().authority().map(|authority| authority.as_str());
         for host in [text, line].into_iter().flatten() {
-            let host = Host::read(host).ok_or_else(|| wrong("expected a name or an address, and perhaps a port"))?;
+            let host = Host::read(host).ok_or_else(|| wrong("expected a name or an address with an optional port"))?;
             self.check_name(&host)?;
         }
         Ok(())
@@ -78,19 +78,19 @@ impl Access {
 
     fn check_name(&self, host: &Host) -> Result<(), Failure> {
         let Some(names) = &self.names else { return Ok(()) };
-        // An address is no name that somebody could have lead here.
+        // An attacker cannot choose what an address means.
         if host.is_local() || names.iter().any(|name| host.is_named(name)) {
             return Ok(());
         }
-        let message = "the header Host names another machine than this one; --allow-host allows a name";
+        let message = "the header Host names another machine; --allow-host allows a name";
         Err(Failure::new(StatusCode::FORBIDDEN, message))
     }
 
-    /// Refuses what a page can have a browser send without asking. Browsers leave `Origin` out of some such requests.
+    /// Refuses what a page can send without a preflight request. Browsers leave `Origin` out of some such requests.
     fn check_page(&self, method: &Method, headers: &HeaderMap) -> Result<(), Failure> {
         let (site, origin) = (text(headers, FETCH_SITE), headers.get(header::ORIGIN));
         if matches!(site, Some("cross-site" | "same-site")) && origin.is_none() && !self.allows("*") {
-            // Following a link shows the answer to the user, not to the page that has the link.
+            // The answer to a followed link is shown to the user and not to the page with the link.
             let follows = text(headers, HeaderName::from_static("sec-fetch-mode")) == Some("navigate");
             if !(follows && method == Method::GET) {
                 return Err(Failure::new(StatusCode::FORBIDDEN, OTHER_ORIGIN));
@@ -99,7 +99,7 @@ impl Access {
         let kind = text(headers, header::CONTENT_TYPE).and_then(|kind| kind.split(';').next()).map(str::trim);
         let form = kind.is_some_and(|kind| FORMS.iter().any(|form| form.eq_ignore_ascii_case(kind)));
         if form && (site.is_some() || origin.is_some()) {
-            let message = "a page that calls this server has to send its request as application/json";
+            let message = "pages must send requests to this server as application/json";
             return Err(Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
         }
         Ok(())
@@ -119,8 +119,7 @@ impl Access {
         self.origins.iter().any(|allowed| allowed == "*" || allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
     }
 
-    /// Which of the keys a request has. The comparison takes the same time for every key of a length, and for every place
-    /// where it differs.
+    /// The index of the key that a request has. The comparison takes the same time wherever the keys differ.
     fn check_key(&self, headers: &HeaderMap) -> Result<usize, Failure> {
         let bearer = text(headers, header::AUTHORIZATION).and_then(|value| {
             let (scheme, key) = value.split_once(' ')?;
@@ -138,7 +137,7 @@ impl Access {
         Err(Failure::new(StatusCode::UNAUTHORIZED, message).with_code("invalid_api_key"))
     }
 
-    /// What pages of an origin that is allowed need to see of an answer.
+    /// Lets pages of an allowed origin read an answer.
     pub fn share(&self, origin: Option<&HeaderValue>, response: &mut Response) {
         let Some(origin) = origin.filter(|origin| origin.to_str().is_ok_and(|origin| self.allows(origin))) else {
             return;
@@ -149,7 +148,7 @@ impl Access {
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("retry-after"));
     }
 
-    /// The answer to a browser that asks what it may send.
+    /// The answer to a preflight request of a browser.
     pub fn preflight(asked: &HeaderMap) -> Response {
         let any = HeaderValue::from_static("authorization, content-type, x-api-key");
         let names = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned().unwrap_or(any);
@@ -210,7 +209,7 @@ mod tests {
             assert_eq!(status(&access, "/v1/models", &[("host", host)]), wanted, "{host}");
         }
         let line = request("GET", "http://evil.example/v1/models", &[("host", "localhost")]);
-        assert_eq!(status_of(&access, &line), 403, "the request's line names a host too");
+        assert_eq!(status_of(&access, &line), 403, "the first line names another host");
     }
 
     #[test]
@@ -223,9 +222,9 @@ mod tests {
         assert_eq!(status_of(&Access::default(), &two), 400);
     }
 
-    /// What a page can send without being asked: links, pictures and scripts, and forms.
+    /// Links, pictures, scripts and forms.
     #[test]
-    fn what_pages_send_unasked_is_refused() {
+    fn requests_without_preflight_are_refused() {
         let access = Access::default();
         let get = |pairs: &[(&'static str, &str)]| status_of(&access, &request("GET", "/v1/models", pairs));
         let (site, mode) = ("sec-fetch-site", "sec-fetch-mode");
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_needed_where_there_are_some() {
+    fn a_key_is_needed_if_the_server_has_keys() {
         let access = Access { keys: vec!["one".into(), "other".into()], ..Access::default() };
         assert_eq!(status(&access, "/v1/models", &[]), 401);
         assert_eq!(status(&access, "/health", &[]), 200);

@@ -1,8 +1,8 @@
-//! Bodies of requests: how long they may be, how much memory all of them may take together, what reading them will take,
-//! and what becomes of those that nobody reads.
+//! Bodies of requests: their length, the memory of all of them together, the memory that it takes to read one, and what
+//! happens to those that nobody reads.
 
 use super::failure::Failure;
-use super::memory::{Share, VALUE};
+use super::memory::{Share, VALUE, counted};
 use super::server::Server;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
@@ -14,73 +14,72 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// How many bytes of a body are taken that nobody reads, and for how long.
+/// How many bytes of a refused body are received and discarded, and for how long.
 const DISCARDED: usize = 1 << 20;
 const DISCARDING: Duration = Duration::from_secs(2);
 
-/// The least memory that a body takes, unless it is known to be shorter.
+/// The least memory for a body, unless it is known to be shorter.
 const FIRST: usize = 16 << 10;
 
-/// The most bytes of a body from which no reply is made, of which the context does not say how long it may be.
+/// The most bytes of a body to which there is no reply, so that the context does not limit it.
 const TEXT: usize = 4 << 20;
 
-/// How many copies of a conversation there are at most while its prompt is made: what was read, what the template gets, in
-/// its own form and in the engine's, what it writes, which grows by doubling, and the tokens of four bytes each.
+/// The most copies of a conversation while its prompt is made: what was read; what the template gets, in its own form
+/// and in that of the engine; what the template writes, whose buffer doubles; and the tokens, of four bytes each.
 const TEXT_COPIES: usize = 12;
 
-/// The further bytes that a character takes in all of these copies if marks keep it from being part of a tag.
+/// The additional bytes in all of these copies for a character that is marked as not being part of a tag.
 const SIGN: usize = 24;
 
-/// How many trees there are at most of a JSON value, as large as those that are counted for each: measured, with a third
-/// to spare.
+/// The most trees of each JSON value, of [`VALUE`] bytes: measured, with a third to spare.
 const VALUE_COPIES: usize = 2;
 
-/// The body of a request, which is not longer than the server accepts and came in time.
+/// The body of a request, which has an acceptable length and arrived in time.
 pub struct JsonBody {
     pub bytes: Bytes,
     count: Count,
 }
 
 impl JsonBody {
-    /// The memory that a conversation takes at most while it is read and its prompt made.
+    /// The most memory that a conversation needs while it is read and its prompt is made.
     pub fn conversation(&self) -> usize {
         let Count { values, signs, .. } = self.count;
         self.bytes.len() * TEXT_COPIES + signs * SIGN + values * VALUE * VALUE_COPIES
     }
 
-    /// The same for prompts as texts or tokens, which go through no template.
+    /// The same for prompts that are texts or tokens, without a template.
     pub fn completion(&self) -> usize {
         self.bytes.len() * TEXT_COPIES + self.count.values * VALUE * 2
     }
 
-    /// The same for a text that becomes tokens.
+    /// The same for a text to be tokenized.
     pub fn text(&self) -> usize {
         self.bytes.len() * TEXT_COPIES
     }
 
-    /// The same for a list of tokens, but for the text that they make.
+    /// The same for a list of tokens, without their text.
     pub fn tokens(&self) -> usize {
         self.count.values * 16
     }
 
     /// # Errors
-    /// A [`Failure`] if it is longer than what becomes no reply may be.
+    /// A [`Failure`] if it is too long for a request without a reply.
     pub fn check_text(&self) -> Result<(), Failure> {
         match self.bytes.len() {
             bytes if bytes > TEXT => {
-                Err(Failure::invalid(format!("the body has {bytes} bytes, and here it may have {TEXT}")))
+                Err(Failure::invalid(format!("the body has {bytes} bytes; at most {TEXT} are allowed for this path")))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Counts what reading a body will take, as it comes.
+/// Counts what it will take to read a body, while it arrives.
 #[derive(Debug, Default)]
 struct Count {
-    /// About how many values and keys of JSON there are: never fewer than a parser would make.
+    /// The number of JSON values and keys, at least as many as a parser would make.
     values: usize,
-    /// How many characters in strings may get marks (`text/marker.rs` of the library).
+    /// The number of characters in strings that may be marked (`text/marker.rs` of the library).
     signs: usize,
     in_string: bool,
     escaped: bool,
@@ -121,7 +120,7 @@ impl FromRequest<Arc<Server>> for JsonBody {
         let expected = told.map_or(most, |told| most.min(usize::try_from(told).unwrap_or(most)));
         match timeout(server.limits.io, received(request.into_body(), server, expected)).await {
             Ok(received) => received,
-            Err(_) => Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")),
+            Err(_) => Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time (--io-timeout)")),
         }
     }
 }
@@ -131,20 +130,8 @@ fn length(headers: &HeaderMap) -> Option<u64> {
 }
 
 fn long(most: usize) -> Failure {
-    let message = format!("the body is longer than {most} bytes, which is the most");
+    let message = format!("the body is too long; at most {most} bytes are allowed (--max-body)");
     Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message)
-}
-
-/// A body, and the memory that it takes of what there is for bodies.
-struct Held {
-    bytes: Vec<u8>,
-    _memory: Share,
-}
-
-impl AsRef<[u8]> for Held {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
 }
 
 /// The next frame of a body.
@@ -152,12 +139,12 @@ async fn next(body: &mut Body) -> Option<Result<Frame<Bytes>, axum::Error>> {
     poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await
 }
 
-/// Receives a body of at most `most` bytes. Memory is counted as bytes arrive, so a client that announces a long body and
-/// sends nothing takes none.
+/// Receives a body of at most `most` bytes. Memory is counted when bytes arrive, so a client that announces a long body
+/// and sends nothing has none.
 async fn received(mut body: Body, server: &Server, most: usize) -> Result<JsonBody, Failure> {
     let (mut bytes, mut count, memory) = (Vec::new(), Count::default(), server.memory.bodies.empty());
     while let Some(frame) = next(&mut body).await {
-        let frame = frame.map_err(|error| Failure::invalid(format!("the body did not come whole: {error}")))?;
+        let frame = frame.map_err(|error| Failure::invalid(format!("the body is incomplete: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
         if let Err(failure) = reserve(&mut bytes, data.len(), most, &memory) {
             drop((bytes, memory));
@@ -167,10 +154,10 @@ async fn received(mut body: Body, server: &Server, most: usize) -> Result<JsonBo
         bytes.extend_from_slice(&data);
         count.add(&data);
     }
-    Ok(JsonBody { bytes: Bytes::from_owner(Held { bytes, _memory: memory }), count })
+    Ok(JsonBody { bytes: counted(bytes, memory), count })
 }
 
-/// Makes room for more of a body, in steps that double it, and counts it.
+/// Reserves memory for more bytes of a body. The capacity doubles.
 fn reserve(bytes: &mut Vec<u8>, more: usize, most: usize, memory: &Share) -> Result<(), Failure> {
     let needed = bytes.len() + more;
     if needed > most {
@@ -184,10 +171,10 @@ fn reserve(bytes: &mut Vec<u8>, more: usize, most: usize, memory: &Share) -> Res
     Ok(())
 }
 
-/// Takes the body of a request that is refused. While a client sends, closing the connection would reset it, and the
-/// client might never see why.
+/// Receives and discards the body of a request that is refused. If the connection were closed while the client still
+/// sends, the client's system would discard the answer.
 pub async fn refuse(request: Request) {
-    // Who waits to be asked for the body does not send it.
+    // A client that expects `100 Continue` does not send the body.
     if !request.headers().contains_key(header::EXPECT) {
         discard(&mut request.into_body()).await;
     }
@@ -201,7 +188,7 @@ async fn discard(body: &mut Body) {
             left = rest;
         }
     };
-    // Who sends too slowly may lose the answer.
+    // A client that sends too slowly may lose the answer.
     let _ = timeout(DISCARDING, all).await;
 }
 

@@ -1,14 +1,15 @@
-//! Clients. A client is identified by its API key or, if the server has no keys, by its address. Clients take turns at the
-//! model, share the queue, and have separate KV caches.
+//! Clients. A client is identified by its API key or, if the server has no keys, by its address. Clients take turns at
+//! the model, share the queue, and have separate KV caches.
 //!
-//! Code below the handlers gets the client from the task-local [`Caller::current`], so handlers do not pass it on. A task
-//! that a handler spawns has no caller: take it before spawning.
+//! Code below the handlers gets the client from the task-local [`Caller::current`], so handlers do not pass it on. A
+//! task that a handler spawns has no caller: take it before spawning.
 
 use super::link::Link;
+use super::lock;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use wglm::Tenant;
 
 /// The part of an address that one client has to itself: an IPv4 address, or the first 64 bits of an IPv6 address,
@@ -28,7 +29,7 @@ impl Network {
     }
 }
 
-/// What tells clients apart.
+/// The identity of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Who {
     /// The index of its key among the server's keys.
@@ -80,7 +81,7 @@ impl Caller {
     }
 }
 
-/// How many requests of each client are under way.
+/// The number of requests of each client that are under way.
 #[derive(Debug, Default)]
 pub struct UnderWay(Arc<Mutex<HashMap<Who, usize>>>);
 
@@ -91,9 +92,9 @@ pub struct Request {
 }
 
 impl UnderWay {
-    /// Counts a request, unless its client has as many under way as it may; 0 for any number.
+    /// Counts a request, unless its client has `most` under way; 0 for no limit.
     pub fn begin(&self, who: Who, most: usize) -> Option<Request> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         let count = all.entry(who).or_default();
         if most > 0 && *count >= most {
             return None;
@@ -105,7 +106,7 @@ impl UnderWay {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.all);
         if let Some(count) = all.get_mut(&self.who) {
             *count -= 1;
             if *count == 0 {
@@ -121,7 +122,7 @@ mod tests {
     use super::{Network, UnderWay, Who};
 
     #[test]
-    fn a_network_is_what_one_client_has() {
+    fn a_network_belongs_to_one_client() {
         let of = |text: &str| Network::of(text.parse().unwrap());
         assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
         assert_eq!(of("2001:db8:1:2::3"), of("2001:db8:1:2:ffff::4"));
@@ -134,7 +135,7 @@ mod tests {
         let (requests, who) = (UnderWay::default(), Who::Key(0));
         let held = [requests.begin(who, 2).unwrap(), requests.begin(who, 2).unwrap()];
         assert!(requests.begin(who, 2).is_none() && requests.begin(who, 0).is_some());
-        assert!(requests.begin(Who::Key(1), 2).is_some(), "another client's");
+        assert!(requests.begin(Who::Key(1), 2).is_some(), "of another client");
         drop(held);
         assert!(requests.begin(who, 1).is_some() && requests.0.lock().unwrap().is_empty());
     }

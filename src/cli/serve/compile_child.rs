@@ -1,8 +1,8 @@
-//! The process that compiles a request's schemas first: this command again, with limits of its own.
+//! The process that compiles the schemas of a request first: the same executable, with limits of its own.
 //!
-//! A schema that needs more than the limits ends this process and nothing else. The server compiles only what was compiled
-//! here. On Unix the system limits its memory and processor time. macOS does not enforce the limit of memory, and Windows
-//! has neither: there only the library's own limits hold, and the time after which the server ends the process.
+//! A schema that exceeds the limits ends this process and nothing else, and the server compiles only what was compiled
+//! here. On Unix the system limits memory and processor time. macOS does not enforce the limit of memory, and Windows
+//! has neither; there only the limits of the library apply, and the time after which the server kills the process.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,14 +10,14 @@ use std::io::Read;
 use std::process::ExitCode;
 use wglm::Constraint;
 
-/// The only argument of such a process. It is not an option of the command, so help and completions do not show it.
+/// The only argument of such a process. It is not a documented option, so help and completions do not show it.
 pub const ARGUMENT: &str = "--compile-schemas";
 
-/// The most memory for data, in bytes, and the most time on a processor, in seconds.
+/// The limits of memory for data, in bytes, and of processor time, in seconds.
 pub const MEMORY: u64 = 256 << 20;
 pub const SECONDS: u64 = 2;
 
-/// The most characters of an answer: a path may be as long as the schema.
+/// The most characters of a message: a path can be as long as the schema.
 const LONGEST: usize = 1000;
 
 /// What is to be compiled.
@@ -29,10 +29,10 @@ pub struct Question {
     pub tools: Vec<Value>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
-    /// Why the schema of the answer is refused. Of functions nothing is refused: what is not supported of them accepts anything.
+    /// Why the schema of the answer is refused. Functions are not refused: their unsupported keywords are ignored.
     pub refused: Option<String>,
 }
 
@@ -63,13 +63,13 @@ fn answer() -> anyhow::Result<()> {
     crate::cli::output::say(&serde_json::to_string(&Answer { refused })?)
 }
 
-/// Sets the limits of this process.
+/// Sets the limits of the process.
 #[cfg(unix)]
 fn limit() -> anyhow::Result<()> {
     use nix::sys::resource::{Resource, setrlimit};
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
     setrlimit(Resource::RLIMIT_DATA, MEMORY, MEMORY)?;
-    // At the first of these a signal tells that it is this limit; the second would only kill.
+    // At the first limit the process gets a signal that names it; at the second it would be killed without a reason.
     setrlimit(Resource::RLIMIT_CPU, SECONDS, SECONDS + 1)?;
     Ok(())
 }

@@ -1,9 +1,10 @@
-//! Compiles the schemas of requests where that can be stopped: first in a process of its own (`compile_child`), and here only
-//! what was compiled there. Agents send the same functions with each request, so what came of them is kept.
+//! Compiles the schemas of requests, first in a separate process, which can be stopped (`compile_child`), and then
+//! here. Agents send the same functions with each request, so the results are cached.
 
 use super::compile_child::{ARGUMENT, Answer, MEMORY, Question, SECONDS};
 use super::constraints::Format;
 use super::failure::Failure;
+use super::lock;
 use super::memory::Size;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
@@ -11,7 +12,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -19,27 +20,27 @@ use tokio::sync::Semaphore;
 use wglm::serde_json::{self, Value};
 use wglm::{Calls, ChatState, Constraint};
 
-/// How many processes compile at a time, and how many requests may wait for one.
+/// How many processes compile at a time, and how many requests can wait for one.
 const PROCESSES: usize = 2;
 const WAITING: usize = 16;
 
 /// The most bytes of a request's schemas and functions, as JSON.
 const LONGEST: usize = 8 << 20;
 
-/// How long a process is waited for. Where the system limits its time on a processor, that is for a machine that is very busy.
+/// The time limit of a process. Where the system limits its processor time, this is for a very busy machine.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(unix) { 30 } else { 2 * SECONDS });
 
-/// How many verdicts are kept, and the most bytes of their schemas as JSON.
-const KEPT: usize = 256;
-const KEPT_BYTES: usize = 4 << 20;
+/// The most verdicts in the cache, and the most bytes of their schemas as JSON.
+const CACHED: usize = 256;
+const CACHED_BYTES: usize = 4 << 20;
 
-/// Compiles schemas, and knows what came of those before.
+/// Compiles schemas and caches the results.
 pub struct Compiling {
     /// The path of this command; `None` if it cannot be found.
     program: Option<PathBuf>,
     waiting: Arc<Semaphore>,
     processes: Semaphore,
-    /// Two hashes with keys that nobody else knows, so that nobody can make two questions look the same.
+    /// Two hashes with random keys, so that nobody can construct two questions with the same hashes.
     hashes: [RandomState; 2],
     verdicts: Mutex<Verdicts>,
     pub counts: CompileCounts,
@@ -47,26 +48,27 @@ pub struct Compiling {
 
 #[derive(Debug, Default)]
 pub struct CompileCounts {
-    /// Processes that were started, of them those that ended at a limit, and questions that needed none.
+    /// Processes that were started, those of them that reached a limit, and questions whose answer was in the cache.
     pub started: AtomicU64,
     pub ended: AtomicU64,
     pub known: AtomicU64,
 }
 
-/// What came of a question: the constraint of the answer, or why the schema is refused.
+/// The result of a question: the constraint of the answer, or why the schema is refused.
 type Verdict = Result<Option<Constraint>, Failure>;
 
-/// The latest at the end.
+/// The cache, with the most recently used verdict at the end.
 #[derive(Default)]
 struct Verdicts {
     known: VecDeque<([u64; 2], Verdict, usize)>,
     bytes: usize,
 }
 
-/// What a request demands of the form of its reply.
+/// The constraints of a request.
 pub enum Demand {
-    /// It was compiled before, or there is nothing to compile.
+    /// They are in the options of the chat.
     Met,
+    /// They are still to be compiled.
     Open(Box<Open>),
 }
 
@@ -89,17 +91,17 @@ impl Default for Compiling {
     }
 }
 
-/// This command. On Linux it is found even after an update has replaced the file.
+/// The path of this executable. On Linux it is valid even after an update has replaced the file.
 fn program() -> Option<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
     if running.read_link().is_ok() { Some(running) } else { std::env::current_exe().ok() }
 }
 
 impl Compiling {
-    /// Has a request demand a form and calls, as far as that is known already.
+    /// Adds the constraints of a request to its chat, as far as they need not be compiled.
     ///
     /// # Errors
-    /// For a schema that was refused before, and for too many bytes of schemas.
+    /// A [`Failure`] for a schema that was refused before, and for too many bytes of schemas.
     pub fn demand(&self, chat: &mut ChatState, format: Format, calls: Calls) -> Result<Demand, Failure> {
         chat.options.constraint = (format == Format::Object).then(Constraint::json_object);
         let schema = if let Format::Schema(schema) = format { Some(schema) } else { None };
@@ -112,10 +114,12 @@ impl Compiling {
         let text = serde_json::to_vec(&question).map_err(|error| Failure::invalid(error.to_string()))?;
         if text.len() > LONGEST {
             let found = text.len();
-            return Err(Failure::invalid(format!("schemas and tools of {found} bytes; the most are {LONGEST}")));
+            return Err(Failure::invalid(format!(
+                "the schemas and tools have {found} bytes as JSON; at most {LONGEST} are allowed"
+            )));
         }
         let key = self.hashes.each_ref().map(|hash| hash.hash_one(&text));
-        match self.verdicts().get(key) {
+        match lock(&self.verdicts).get(key) {
             Some(verdict) => {
                 self.counts.known.fetch_add(1, Ordering::Relaxed);
                 meet(chat, verdict?);
@@ -125,19 +129,22 @@ impl Compiling {
         }
     }
 
-    /// Compiles the schemas of a request that were not compiled before. Dropping the future ends the process.
+    /// Compiles what is still to be compiled, and adds it to the chat. Dropping the future kills the process.
     ///
     /// # Errors
-    /// For a schema that nothing matches, that is not supported, or that takes too much; with status 503 if too many wait.
+    /// A [`Failure`] for a schema that nothing matches, that is not supported or that is too complex; with status 503
+    /// if too many requests are waiting.
     pub async fn settle(&self, chat: &mut ChatState, demand: Demand) -> Result<(), Failure> {
         let Demand::Open(open) = demand else { return Ok(()) };
         let Open { key, question, schema } = *open;
         let bytes = question.len() + schema.as_ref().map_or(0, |schema| Size::of(schema).bytes());
-        let full = || Failure::unavailable("too many requests wait for their schemas to be compiled", 1);
+        let full = || {
+            Failure::unavailable("too many requests are waiting for their schemas to be compiled; try again later", 1)
+        };
         let waiting = self.waiting.clone().try_acquire_owned().map_err(|_| full())?;
         let process = self.processes.acquire().await.map_err(|_| full())?;
-        // Another request may have asked the same meanwhile.
-        let known = self.verdicts().get(key);
+        // Another request may have compiled the same meanwhile.
+        let known = lock(&self.verdicts).get(key);
         let verdict = match known {
             Some(verdict) => verdict,
             None => {
@@ -145,7 +152,7 @@ impl Compiling {
                     Ok(()) => Ok(schema.map(Constraint::of_checked_schema)),
                     Err(refused) => Err(refused),
                 };
-                self.verdicts().keep(key, verdict.clone(), bytes);
+                lock(&self.verdicts).insert(key, verdict.clone(), bytes);
                 verdict
             }
         };
@@ -154,20 +161,20 @@ impl Compiling {
         Ok(())
     }
 
-    /// Whether a process compiles what a question asks for.
+    /// Compiles a question in a process. The inner result is whether the schema is accepted.
     ///
     /// # Errors
-    /// Failures that may not be the schema's fault, and are not kept.
+    /// Failures that the schema may not have caused, and that are not cached.
     async fn compiled(&self, question: Vec<u8>) -> Result<Result<(), Failure>, Failure> {
         let Some(program) = &self.program else { return here(question).await };
         self.counts.started.fetch_add(1, Ordering::Relaxed);
         let output = match tokio::time::timeout(PATIENCE, ask(program, &question)).await {
             Ok(Ok(output)) => output,
             Ok(Err(error)) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
-                tracing::warn!("schemas are compiled in the server itself, since {} cannot be run", program.display());
+                tracing::warn!("schemas are compiled in the server itself because {} cannot be run", program.display());
                 return here(question).await;
             }
-            Ok(Err(_)) => return Err(Failure::unavailable("no process can be started to compile the schema", 2)),
+            Ok(Err(_)) => return Err(Failure::unavailable("cannot start the process that compiles schemas", 2)),
             Err(_) => {
                 self.counts.ended.fetch_add(1, Ordering::Relaxed);
                 return Err(too_much());
@@ -177,9 +184,9 @@ impl Compiling {
         Ok(match answer {
             Some(Answer { refused: None }) => Ok(()),
             Some(Answer { refused: Some(why) }) => Err(Failure::invalid(why)),
-            // It was killed from outside, perhaps because the system ran out of memory: the schema may be fine.
+            // Something else killed it, perhaps because the system ran out of memory: the schema may be fine.
             None if was_killed(&output) => {
-                return Err(Failure::unavailable("the process that compiles the schema was ended", 2));
+                return Err(Failure::unavailable("the process that compiles schemas was killed", 2));
             }
             None => {
                 self.counts.ended.fetch_add(1, Ordering::Relaxed);
@@ -187,17 +194,13 @@ impl Compiling {
             }
         })
     }
-
-    fn verdicts(&self) -> MutexGuard<'_, Verdicts> {
-        self.verdicts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 fn meet(chat: &mut ChatState, constraint: Option<Constraint>) {
     chat.options.constraint = constraint.or(chat.options.constraint.take());
 }
 
-/// Whether a process ended neither by itself nor at one of its limits.
+/// Whether a process was killed, and not at one of its limits.
 #[cfg(unix)]
 fn was_killed(output: &Output) -> bool {
     use std::os::unix::process::ExitStatusExt;
@@ -216,7 +219,7 @@ fn too_much() -> Failure {
     ))
 }
 
-/// Asks a process. It ends when this is dropped.
+/// Asks a process. Dropping the future kills it.
 async fn ask(program: &PathBuf, question: &[u8]) -> std::io::Result<Output> {
     let mut command = Command::new(program);
     command.arg(ARGUMENT).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
@@ -224,7 +227,7 @@ async fn ask(program: &PathBuf, question: &[u8]) -> std::io::Result<Output> {
     let stdin = child.stdin.take();
     let send = async {
         if let Some(mut stdin) = stdin {
-            // One that has ended says so by its status.
+            // If the process has ended, its status says why.
             let _ = stdin.write_all(question).await;
         }
     };
@@ -232,14 +235,14 @@ async fn ask(program: &PathBuf, question: &[u8]) -> std::io::Result<Output> {
     output
 }
 
-/// Compiles within the limits of the library, where no process can be started.
+/// Compiles within the limits of the library where no process can be started.
 async fn here(question: Vec<u8>) -> Result<Result<(), Failure>, Failure> {
     let compile = move || {
         let Question { schema, .. } =
             serde_json::from_slice(&question).map_err(|error| Failure::invalid(error.to_string()))?;
         Ok(schema.map_or(Ok(()), |schema| Constraint::json_schema(schema).map(drop).map_err(Failure::from)))
     };
-    let lost = |_| Failure::unavailable("the thread that compiles the schema ended", 2);
+    let lost = |_| Failure::unavailable("the thread that compiles schemas failed", 2);
     tokio::task::spawn_blocking(compile).await.map_err(lost)?
 }
 
@@ -252,12 +255,12 @@ impl Verdicts {
         Some(verdict)
     }
 
-    fn keep(&mut self, key: [u64; 2], verdict: Verdict, bytes: usize) {
-        // A verdict without a constraint takes a sentence.
+    fn insert(&mut self, key: [u64; 2], verdict: Verdict, bytes: usize) {
+        // A verdict without a constraint is short.
         let bytes = if matches!(verdict, Ok(Some(_))) { bytes } else { 0 };
         self.bytes += bytes;
         self.known.push_back((key, verdict, bytes));
-        while self.known.len() > KEPT || self.bytes > KEPT_BYTES {
+        while self.known.len() > CACHED || self.bytes > CACHED_BYTES {
             let Some((.., bytes)) = self.known.pop_front() else { break };
             self.bytes -= bytes;
         }
@@ -266,29 +269,29 @@ impl Verdicts {
 
 #[cfg(test)]
 mod tests {
-    use super::{Failure, KEPT, KEPT_BYTES, Verdicts};
+    use super::{CACHED, CACHED_BYTES, Failure, Verdicts};
     use wglm::Constraint;
 
     #[test]
-    fn verdicts_are_kept_within_bounds() {
+    fn the_cache_is_limited() {
         let mut verdicts = Verdicts::default();
         let with = |at: u64| [at, 0];
-        for at in 0..2 * KEPT as u64 {
-            verdicts.keep(with(at), Err(Failure::invalid(at.to_string())), 1 << 20);
+        for at in 0..2 * CACHED as u64 {
+            verdicts.insert(with(at), Err(Failure::invalid(at.to_string())), 1 << 20);
         }
-        assert!(verdicts.get(with(0)).is_none() && verdicts.known.len() == KEPT);
-        let latest = with(2 * KEPT as u64 - 1);
+        assert!(verdicts.get(with(0)).is_none() && verdicts.known.len() == CACHED);
+        let latest = with(2 * CACHED as u64 - 1);
         assert!(matches!(verdicts.get(latest), Some(Err(failure)) if failure.message == "511"));
         for at in 1000..1005 {
-            verdicts.keep(with(at), Ok(Some(Constraint::json_object())), KEPT_BYTES / 2);
+            verdicts.insert(with(at), Ok(Some(Constraint::json_object())), CACHED_BYTES / 2);
         }
-        assert!(verdicts.bytes <= KEPT_BYTES && verdicts.known.len() == 2);
-        // What was asked for last stays.
+        assert!(verdicts.bytes <= CACHED_BYTES && verdicts.known.len() == 2);
+        // The most recently used verdict stays.
         assert!(verdicts.get(with(1003)).is_some());
-        verdicts.keep(with(1), Ok(Some(Constraint::json_object())), 1);
+        verdicts.insert(with(1), Ok(Some(Constraint::json_object())), 1);
         assert!(verdicts.get(with(1003)).is_some() && verdicts.get(with(1004)).is_none());
-        // One that is too large by itself is not kept.
-        verdicts.keep(with(2), Ok(Some(Constraint::json_object())), KEPT_BYTES + 1);
+        // A verdict that is too large by itself is not cached.
+        verdicts.insert(with(2), Ok(Some(Constraint::json_object())), CACHED_BYTES + 1);
         assert!(verdicts.known.is_empty() && verdicts.bytes == 0);
     }
 }

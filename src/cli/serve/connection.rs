@@ -1,10 +1,10 @@
-//! One connection: its requests are answered one after the other, until its client goes away, is too slow, or somebody
-//! else needs it.
+//! One connection. Its requests are answered one after the other, until its client disconnects or is too slow, or the
+//! connection is closed to make place for another one.
 //!
-//! A client that closes its side of the connection may be gone, or may wait for its answer (`nc -N`). TCP does not say
-//! which: only what is sent to one that is gone comes back as an error. Until the answer begins, it is therefore sent an
-//! interim answer of HTTP, `100 Continue`, which clients have to skip. HTTP/1.0 has none, so there a closed side is a
-//! client that is gone, as it is with proxies. Streams have lines that are no event (`events.rs`).
+//! A client that closes its sending side may be gone, or may wait for its answer (`nc -N`). TCP does not say which:
+//! only a write to a client that is gone fails. Until the answer begins, the server therefore sends `100 Continue`, an
+//! interim response that clients have to skip. HTTP/1.0 has none, so there a closed side means that the client is gone,
+//! as it does for proxies. Streams have lines that are not events (`stream.rs`).
 
 use super::link::{Link, Phase};
 use super::transport::Transport;
@@ -25,41 +25,41 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// The most bytes of a request's head.
+/// The most bytes of the head of a request.
 const HEAD: usize = 64 << 10;
 
-/// How long the head of a request may take, from its first byte to its last. Most heads are one packet.
+/// The time for the head of a request, from its first byte to its last. Most heads are one packet.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 
-/// How often a connection is looked at.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often a connection is checked.
+const CHECK: Duration = Duration::from_millis(500);
 
-/// What is sent to see whether a client is there, and how long after that it is sent again.
+/// What is sent to find out whether a client is there, and the time after which it is sent again.
 const PROBE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const PROBE_AGAIN: Duration = Duration::from_secs(10);
 
-/// Closing a connection while its client still sends makes the client's system discard the answer. So what it sends is
-/// read and discarded first: at most this many bytes, for at most this long, until nothing has come for a second.
+/// If a connection is closed while its client still sends, the client's system discards the answer. So what it sends is
+/// first read and discarded: at most that many bytes, for at most that long, until nothing has arrived for a second.
 const LINGER: usize = 64 << 20;
 const LINGER_TIME: Duration = Duration::from_secs(30);
 const LINGER_QUIET: Duration = Duration::from_secs(1);
 
-/// What answers requests, and how long a client may take.
+/// What answers requests, and the time that a client has.
 #[derive(Clone)]
 pub struct Serving {
     pub router: Router,
-    /// The time for a client to send a request, or to take what is sent to it.
+    /// The time for a client to send a request, or to read what is sent to it.
     pub io: Duration,
 }
 
-/// Waits until no more requests are taken.
+/// Waits until the server accepts no more requests.
 pub async fn closed(closing: &mut watch::Receiver<bool>) {
-    // An error means that the sender is gone: the server is closing.
+    // An error means that the sender was dropped: the server is shutting down.
     drop(closing.wait_for(|closing| *closing).await);
 }
 
 impl Serving {
-    /// Answers the requests of a connection. `open` is dropped when the last answer was sent.
+    /// Answers the requests of a connection. Drops `open` when the last answer was sent.
     pub async fn serve(
         self,
         stream: TcpStream,
@@ -67,14 +67,14 @@ impl Serving {
         closing: watch::Receiver<bool>,
         open: mpsc::Sender<()>,
     ) {
-        // Tokens are sent as they come.
+        // Each token is sent at once.
         let _ = stream.set_nodelay(true);
         let (transport, read) = Transport::new(stream, link.clone(), self.io);
         self.answer(transport, &read, &link, closing).await;
         drop(open);
         link.set(Phase::Idle);
         link.set_sent(true);
-        // One that was asked to end for another one is not counted any more, so it ends at once. It was idle.
+        // A connection that was closed for another one is no longer counted, so it ends at once. It was idle.
         if link.is_ending() {
             return;
         }
@@ -94,7 +94,7 @@ impl Serving {
         let (router, of) = (TowerToHyperService::new(self.router), link.clone());
         let service = service_fn(move |mut request: hyper::Request<Incoming>| {
             let (link, interim) = (of.clone(), request.version() > Version::HTTP_10);
-            link.set(Phase::Asked { interim });
+            link.set(Phase::Handling { interim });
             request.extensions_mut().insert(link.clone());
             let answer = router.call(request);
             async move {
@@ -125,18 +125,19 @@ impl Serving {
     }
 }
 
-/// Waits until the client is gone, or takes too long for the head of a request.
+/// Waits until the client is gone or takes too long for the head of a request, or until the connection is aborted.
 async fn gone(read: &OwnedReadHalf, link: &Link, head: Duration) {
-    let mut look = interval(LOOK);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut check = interval(CHECK);
+    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut probed = None;
     loop {
-        look.tick().await;
+        check.tick().await;
         let doing = link.doing();
         let is_gone = match doing.phase {
+            _ if link.is_aborted() => true,
             Phase::Idle => false,
             Phase::Head => doing.since.elapsed() > head,
-            Phase::Asked { interim } => match side(read).await {
+            Phase::Handling { interim } => match side(read).await {
                 Side::Open => false,
                 Side::Closed => !interim || doing.sent && !probe(read.as_ref(), &mut probed),
                 Side::Gone => true,
@@ -156,16 +157,16 @@ async fn gone(read: &OwnedReadHalf, link: &Link, head: Duration) {
     }
 }
 
-/// The client's side of a connection.
+/// The state of the client's side of a connection.
 enum Side {
     Open,
-    /// Nothing more comes.
+    /// The client sends nothing more.
     Closed,
-    /// Nothing can be sent to it either.
+    /// The client can receive nothing either.
     Gone,
 }
 
-/// Looks at the client's side. Where it has sent more than was read, what comes after that cannot be seen.
+/// The state of the client's side. If it has sent bytes that were not read, what comes after them is unknown.
 async fn side(read: &OwnedReadHalf) -> Side {
     let stream: &TcpStream = read.as_ref();
     let mut byte = [0];
@@ -173,13 +174,13 @@ async fn side(read: &OwnedReadHalf) -> Side {
     let now = poll_fn(|context| Poll::Ready(peek.as_mut().poll(context))).await;
     match now {
         Poll::Pending | Poll::Ready(Ok(1..)) => Side::Open,
-        // The system tells an error once a closed side was seen by another way only.
+        // Once a side was seen to be closed, only `take_error` returns later errors.
         Poll::Ready(Ok(0)) if matches!(stream.take_error(), Ok(None)) => Side::Closed,
         Poll::Ready(_) => Side::Gone,
     }
 }
 
-/// Sends something that a client skips, unless that was a moment ago. Returns false if it cannot be sent.
+/// Sends something that a client skips, unless it was sent a moment ago. Returns false if the write fails.
 fn probe(stream: &TcpStream, probed: &mut Option<Instant>) -> bool {
     if probed.is_some_and(|probed| probed.elapsed() < PROBE_AGAIN) {
         return true;
@@ -191,7 +192,7 @@ fn probe(stream: &TcpStream, probed: &mut Option<Instant>) -> bool {
     }
 }
 
-/// Takes what still comes over a connection that has ended.
+/// Reads and discards what still arrives over a connection that has ended.
 pub async fn linger(read: &OwnedReadHalf) {
     let (mut left, mut scratch) = (LINGER, vec![0; 16 << 10]);
     let all = async {

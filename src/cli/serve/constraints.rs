@@ -1,27 +1,27 @@
-//! What a request demands of the form of its reply: a schema, or calls of functions.
+//! The fields of a request that constrain its reply: a schema, or calls of functions.
 
-use super::failure::Failure;
+use super::failure::{Failure, shown};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use wglm::{Calls, SchemaOptions};
 
-/// The form of an answer.
+/// The format of an answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Format {
     #[default]
     Text,
-    /// Any object of JSON.
+    /// Any JSON object.
     Object,
-    /// What a JSON schema describes.
+    /// JSON that is valid against a schema.
     Schema(Value),
 }
 
-/// Keys of a body below which a schema may stand: its numbers keep all of their digits.
+/// Keys of a body whose values can contain a schema: its numbers keep all of their digits.
 pub const SCHEMAS: [&str; 4] = ["json_schema", "output_config", "response_format", "text"];
 
-/// Reads `tool_choice` of OpenAI's interfaces: a word, the name of a function in one of two forms, or a list of those
-/// that may be called. The others are then taken out of `functions`.
+/// Reads `tool_choice` of OpenAI's interfaces: a word, the name of a function in one of two forms, or a list of the
+/// functions that may be called. The other functions are then removed from `functions`.
 pub fn choice(choice: Option<&Value>, functions: &mut Vec<Value>) -> Result<Calls, Failure> {
     let choice = match choice {
         None => return Ok(Calls::Auto),
@@ -38,7 +38,7 @@ pub fn choice(choice: Option<&Value>, functions: &mut Vec<Value>) -> Result<Call
             allowed.get("mode").map_or(Ok(Calls::Auto), |mode| by_word(mode.as_str().unwrap_or_default()))
         }
         None | Some("function") => name(choice).map(|name| Calls::Function(name.to_owned())).ok_or_else(wrong),
-        // A tool that other servers have: it was left out of the functions.
+        // A tool of another type, which is not among the functions.
         Some(_) => Ok(Calls::Auto),
     }
 }
@@ -52,17 +52,17 @@ fn by_word(word: &str) -> Result<Calls, Failure> {
     }
 }
 
-/// The name of a function, which stands in it or in a field.
+/// The name of a function, which is in the object itself or in its field `function`.
 fn name(tool: &Value) -> Option<&str> {
     tool.get("function").unwrap_or(tool).get("name")?.as_str()
 }
 
 fn unknown(found: &str) -> Failure {
-    let found: String = found.chars().take(80).collect();
-    Failure::invalid(format!("tool_choice: {found}: expected auto, none, required or the name of a function"))
+    let expected = "expected auto, none, required or the name of a function";
+    Failure::invalid(format!("tool_choice: {}: {expected}", shown(found)))
 }
 
-/// `response_format` of chat completions, and `text.format` of responses, which has the schema one level higher.
+/// `response_format` of chat completions, or `text.format` of responses, which has the schema one level higher.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct FormatField {
@@ -81,8 +81,8 @@ struct SchemaField {
 }
 
 impl FormatField {
-    /// Reads it, for JSON with blanks between its parts or without. What cannot be held of a schema is left out if `strict` is
-    /// false, and refused if it is true or absent.
+    /// Reads it. `whitespace` says whether blanks may stand between the parts of JSON. Unsupported keywords of a schema
+    /// are ignored if `strict` is false, and refused if it is true or absent.
     pub fn read(self, whitespace: bool) -> Result<Format, Failure> {
         let (inner, strict) = self.json_schema.map_or((None, None), |field| (field.schema, field.strict));
         let (schema, strict) = (inner.or(self.schema), strict.or(self.strict));
@@ -94,10 +94,10 @@ impl FormatField {
                 Ok(Format::Schema(options.put_into(json!({"type": "object"}))))
             }
             (Some("json_object"), None) => Ok(Format::Object),
-            (Some("json_schema"), None) => Err(Failure::invalid("response_format: there is no json_schema.schema")),
+            (Some("json_schema"), None) => Err(Failure::invalid("response_format: json_schema.schema is missing")),
             (Some(other), _) => Err(Failure::invalid(format!(
                 "response_format: {}: expected text, json_object or json_schema",
-                other.chars().take(80).collect::<String>()
+                shown(other)
             ))),
         }
     }

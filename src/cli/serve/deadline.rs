@@ -1,103 +1,90 @@
-//! The time that the replies to a request have: when it is over they are asked to end, and a moment later nobody waits
-//! for them any more.
+//! The time limit of a request: when it is reached, its replies are cancelled. If they do not end then, or their client
+//! does not take what is left of them, the connection ends.
 
+use super::link::Link;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
 use wglm::Cancel;
 
-/// When replies have to be at their end.
+/// The time that cancelled replies have to end, and their client to take what is left of them.
+const END: Duration = Duration::from_secs(10);
+
+/// The time that a client has to take the failure of replies that do not end.
+const FAILURE: Duration = Duration::from_secs(1);
+
+/// The time limit of a request. Dropping it lifts the limit.
 pub struct Deadline {
-    /// When their time is over; after that, when what they do about it is no longer waited for.
-    at: Instant,
-    /// How long they have to end then.
-    end: Duration,
-    is_over: bool,
-    cancels: Vec<Cancel>,
+    is_over: Arc<AtomicBool>,
+    given_up: Arc<Notify>,
+    timer: AbortHandle,
 }
 
 impl Deadline {
-    /// `time` from now, and then `end` for the replies that `cancels` ask to end.
-    pub fn new(time: Duration, end: Duration, cancels: Vec<Cancel>) -> Self {
-        Self { at: Instant::now() + time, end, is_over: false, cancels }
+    /// A limit of `time` from now for replies that `cancels` cancel and a client at the other end of `link`.
+    pub fn new(time: Duration, cancels: Vec<Cancel>, link: Arc<Link>) -> Self {
+        Self::with_end(time, END, cancels, link)
     }
 
-    pub fn at(&self) -> Instant {
-        self.at
+    fn with_end(time: Duration, end: Duration, cancels: Vec<Cancel>, link: Arc<Link>) -> Self {
+        let (is_over, given_up) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+        let (over, give_up) = (is_over.clone(), given_up.clone());
+        let timer = tokio::spawn(async move {
+            sleep(time).await;
+            over.store(true, Ordering::Release);
+            cancels.iter().for_each(Cancel::cancel);
+            sleep(end).await;
+            give_up.notify_one();
+            sleep(FAILURE).await;
+            link.abort();
+        });
+        Self { is_over, given_up, timer: timer.abort_handle() }
     }
 
-    /// Whether the replies were asked to end because their time is over.
+    /// Whether the limit was reached.
     pub fn is_over(&self) -> bool {
-        self.is_over
+        self.is_over.load(Ordering::Acquire)
     }
 
-    /// Asks the replies to end, because their time is over.
-    pub fn expire(&mut self) {
-        self.is_over = true;
-        self.at = Instant::now() + self.end;
-        self.cancel();
+    /// Waits until the replies were cancelled and had their time to end.
+    pub async fn given_up(&self) {
+        self.given_up.notified().await;
     }
+}
 
-    /// Asks all replies to end.
-    pub fn cancel(&self) {
-        self.cancels.iter().for_each(Cancel::cancel);
-    }
-
-    /// Asks one of the replies to end.
-    pub fn cancel_one(&self, index: usize) {
-        self.cancels.get(index).into_iter().for_each(Cancel::cancel);
-    }
-
-    /// Waits for something that the replies or their client do. If the time passes first, the replies are asked to end;
-    /// nothing is returned if that does not help.
-    pub async fn wait<T>(&mut self, happens: impl Future<Output = T>) -> Option<T> {
-        // A timeout looks first whether it has happened: what always has would never be told that the time is over.
-        if !self.is_over && Instant::now() >= self.at {
-            self.expire();
-        }
-        let mut happens = std::pin::pin!(happens);
-        loop {
-            match timeout_at(self.at, happens.as_mut()).await {
-                Ok(happened) => return Some(happened),
-                Err(_) if self.is_over => return None,
-                Err(_) => self.expire(),
-            }
-        }
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        self.timer.abort();
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::Deadline;
-    use std::future::{pending, ready};
-    use std::time::{Duration, Instant};
+    use super::{Deadline, FAILURE};
+    use crate::cli::serve::client::Caller;
+    use std::time::Duration;
+    use tokio::time::{sleep, timeout};
     use wglm::Cancel;
 
-    /// A deadline, a handle that it cancels, and what comes of waiting for something.
-    fn waited(time: Duration, happens: impl Future<Output = u8>) -> (Option<u8>, bool, Duration) {
+    #[test]
+    fn replies_are_cancelled_and_then_given_up() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let cancel = Cancel::default();
         runtime.block_on(async {
-            let start = Instant::now();
-            let mut deadline = Deadline::new(time, Duration::from_millis(100), vec![cancel.clone()]);
-            let came = deadline.wait(happens).await;
-            assert_eq!(deadline.is_over(), cancel.is_cancelled());
-            (came, cancel.is_cancelled(), start.elapsed())
-        })
-    }
-
-    #[test]
-    fn a_reply_that_always_has_something_to_say_ends_too() {
-        let (came, cancelled, _) = waited(Duration::ZERO, ready(1));
-        assert_eq!((came, cancelled), (Some(1), true));
-        let (came, cancelled, _) = waited(Duration::from_secs(60), ready(1));
-        assert_eq!((came, cancelled), (Some(1), false));
-    }
-
-    #[test]
-    fn who_takes_nothing_is_waited_for_a_moment_only() {
-        let (came, cancelled, took) = waited(Duration::from_millis(50), pending());
-        assert_eq!((came, cancelled), (None, true));
-        assert!((0.14..30.0).contains(&took.as_secs_f64()), "{took:?}");
+            let (moment, cancel, link) = (Duration::from_millis(50), Cancel::default(), Caller::current().link);
+            let deadline = |time| Deadline::with_end(time, moment, vec![cancel.clone()], link.clone());
+            drop(deadline(Duration::ZERO));
+            let long = deadline(Duration::from_secs(60));
+            assert!(timeout(2 * moment, long.given_up()).await.is_err());
+            assert!(!cancel.is_cancelled() && !long.is_over(), "nothing was reached, or it was dropped");
+            let short = deadline(moment);
+            short.given_up().await;
+            assert!(cancel.is_cancelled() && short.is_over() && !link.is_aborted());
+            sleep(2 * FAILURE).await;
+            assert!(link.is_aborted());
+        });
     }
 }

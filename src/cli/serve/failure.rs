@@ -1,4 +1,4 @@
-//! What a client is told when a request fails, in the form of the interface that it used.
+//! Failures of requests, in the form of the interface of the request.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -6,10 +6,24 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use wglm::Error;
 
-/// The most characters of a message that a client is told.
-const SHOWN: usize = 1000;
+/// The most characters of a message, which may repeat what was sent, and of a single value in it.
+const MESSAGE: usize = 1000;
+const VALUE: usize = 80;
 
-/// Whose form an error has.
+/// A text, cut to a number of characters.
+fn limited(text: &str, characters: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// A value of a request as a message repeats it.
+pub fn shown(value: &str) -> Cow<'_, str> {
+    limited(value, VALUE)
+}
+
+/// The form of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     OpenAi,
@@ -17,20 +31,20 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The form that clients expect of a path.
+    /// The form for a path.
     pub fn of(path: &str) -> Self {
         if path == "/v1/messages" || path.starts_with("/v1/messages/") { Self::Anthropic } else { Self::OpenAi }
     }
 }
 
-/// A request that cannot be answered.
+/// Why a request fails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
     pub status: StatusCode,
     pub message: String,
-    /// What programs tell failures of one status apart by, in OpenAI's words where it has one.
+    /// A code by which programs distinguish failures with the same status, one of OpenAI's where there is one.
     pub code: Option<&'static str>,
-    /// After how many seconds the client may try again.
+    /// The number of seconds after which the client can try again.
     pub retry_after: Option<u64>,
 }
 
@@ -39,12 +53,12 @@ impl Failure {
         Self { status, message: message.into(), code: None, retry_after: None }
     }
 
-    /// A request that is wrong in itself.
+    /// An invalid request.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// A request for what the server does not do.
+    /// A request for something that the server does not support.
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self { code: Some("unsupported"), ..Self::invalid(message) }
     }
@@ -55,32 +69,32 @@ impl Failure {
         Self { retry_after: Some(retry_after), code: Some("unavailable"), ..Self::new(status, message) }
     }
 
-    /// A request beyond those that may wait.
-    pub fn busy(waiting: usize) -> Self {
-        let message = format!("{waiting} requests are waiting already, which is the most; try again later");
+    /// A request beyond a limit that is free again soon.
+    pub fn rate_limited(message: impl Into<String>) -> Self {
         let (status, code) = (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded"));
-        Self { status, message, code, retry_after: Some(1) }
+        Self { code, retry_after: Some(1), ..Self::new(status, message) }
     }
 
-    /// A request that was waiting, whose place another client got.
+    /// A request for which the queue has no place.
+    pub fn queue_full(waiting: usize) -> Self {
+        Self::rate_limited(format!("the queue is full ({waiting} waiting); try again later"))
+    }
+
+    /// A request that was waiting and lost its place to another client.
     pub fn displaced() -> Self {
-        let message = "the queue is full, and this client had the most requests in it; try again later".to_owned();
-        let (status, code) = (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded"));
-        Self { status, message, code, retry_after: Some(1) }
+        Self::rate_limited("the queue is full, and this client had the most requests in it; try again later")
     }
 
-    /// A request of a client that has too many under way.
-    pub fn too_many(most: usize) -> Self {
-        let message = format!("{most} requests with this key are under way, which is the most for one key");
-        let (status, code) = (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded"));
-        Self { status, message, code, retry_after: Some(1) }
+    /// A request that came when the server was ending.
+    pub fn shutting_down() -> Self {
+        Self::unavailable("the server is shutting down", 5)
     }
 
     pub fn with_code(self, code: &'static str) -> Self {
         Self { code: Some(code), ..self }
     }
 
-    /// The kind of failure in OpenAI's words.
+    /// The type of the failure in OpenAI's interface.
     fn openai_type(&self) -> &'static str {
         match self.status.as_u16() {
             401 => "authentication_error",
@@ -93,7 +107,7 @@ impl Failure {
         }
     }
 
-    /// The kind of failure in Anthropic's words.
+    /// The type of the failure in Anthropic's interface.
     fn anthropic_type(&self) -> &'static str {
         match self.status.as_u16() {
             401 => "authentication_error",
@@ -107,17 +121,9 @@ impl Failure {
         }
     }
 
-    /// The message without what is too much of it: some repeat what was sent.
-    fn shown(&self) -> Cow<'_, str> {
-        match self.message.char_indices().nth(SHOWN) {
-            Some((end, _)) => format!("{}…", &self.message[..end]).into(),
-            None => self.message.as_str().into(),
-        }
-    }
-
-    /// The body of the answer, which is also what a stream says that has begun.
+    /// The body of the answer, and the last event of a stream.
     pub fn body(&self, dialect: Dialect) -> Value {
-        let message = self.shown();
+        let message = limited(&self.message, MESSAGE);
         match dialect {
             Dialect::OpenAi => json!({"error": {
                 "message": message,
@@ -142,7 +148,8 @@ impl Failure {
     }
 }
 
-/// The answer in OpenAI's form, with the failure beside it for whoever knows the form that the client expects.
+/// The answer in OpenAI's form. The failure is also in its extensions, for the router, which knows the form for the
+/// path.
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let mut response = self.answer(Dialect::OpenAi);
@@ -161,13 +168,13 @@ impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
         let message = error.to_string();
         match error.cause() {
-            Error::Busy { waiting, .. } => Self::busy(*waiting),
-            // The words "prompt is too long" are what programs for Anthropic's interface look for.
+            Error::Busy { waiting, .. } => Self::queue_full(*waiting),
+            // Programs for Anthropic's interface look for the words "prompt is too long".
             Error::ContextFull { needed, context } => {
                 Self::invalid(format!("prompt is too long: {needed} tokens > {context} maximum"))
                     .with_code("context_length_exceeded")
             }
-            // A template that renders other conversations fails because of this one.
+            // The template renders other conversations, so its failure is the fault of this one.
             Error::Message { .. }
             | Error::Refused { .. }
             | Error::Template { .. }
@@ -179,7 +186,7 @@ impl From<&Error> for Failure {
             Error::OutOfMemory { .. } | Error::HostMemory { .. } | Error::NoResult | Error::PoolFull { .. } => {
                 Self::unavailable(message, 2)
             }
-            Error::Cancelled => Self::unavailable("the server is shutting down", 5),
+            Error::Cancelled => Self::shutting_down(),
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, message),
         }
     }
@@ -200,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_not_repeated_whole() {
+    fn messages_are_limited() {
         let failure = Failure::invalid(format!("unknown variant {}", "€".repeat(1 << 20)));
         assert!(failure.body(Dialect::OpenAi).to_string().len() < 4000);
         assert!(failure.body(Dialect::Anthropic).to_string().len() < 4000);
@@ -208,7 +215,7 @@ mod tests {
 
     #[test]
     fn each_interface_has_its_form() {
-        let failure = Failure::busy(3);
+        let failure = Failure::queue_full(3);
         assert_eq!(failure.body(Dialect::OpenAi)["error"]["type"], "rate_limit_error");
         let body = failure.body(Dialect::Anthropic);
         assert_eq!((&body["type"], &body["error"]["type"]), (&"error".into(), &"rate_limit_error".into()));

@@ -1,12 +1,13 @@
-//! What replies tell of their tokens and times.
+//! Tokens, times and probabilities of replies, and the arguments of their calls, as JSON.
 
-use super::pieces::{Likelihood, Outcome};
+use super::reply::{Finish, TokenProbability};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use wglm::Stats;
+use wglm::text::ToolCall;
 
-/// A logarithm that JSON can hold, for a probability of 0.
+/// The logarithm of a probability of 0, since JSON has no infinity.
 const NEVER: f32 = -9999.0;
 
 /// Tokens of a request's replies together.
@@ -19,13 +20,13 @@ pub struct Usage {
 }
 
 impl Usage {
-    pub fn of(outcome: &Outcome) -> Self {
-        let Stats { prompt, generated, .. } = outcome.stats;
-        let thinking = outcome.thinking_tokens;
+    pub fn of(finish: &Finish) -> Self {
+        let Stats { prompt, generated, .. } = finish.stats;
+        let thinking = finish.thinking_tokens;
         Self { prompt: prompt.cached + prompt.new, cached: prompt.cached, generated, thinking }
     }
 
-    /// Adds a reply. Of several to one prompt the first counts that prompt, as with OpenAI.
+    /// Adds a reply. Only the first reply to a prompt counts the prompt, as in OpenAI's interface.
     pub fn add(&mut self, other: Self, is_first: bool) {
         if is_first {
             self.prompt += other.prompt;
@@ -55,7 +56,7 @@ impl Usage {
         })
     }
 
-    /// Anthropic counts what the cache had apart from what it had not.
+    /// Anthropic counts the tokens that the cache had separately.
     pub fn anthropic(&self) -> Value {
         json!({
             "input_tokens": self.prompt.saturating_sub(self.cached),
@@ -66,7 +67,34 @@ impl Usage {
     }
 }
 
-/// The times of a reply, as llama.cpp's server tells them.
+/// Adds the times and the warnings of a reply to an answer or an event.
+pub fn add_figures(finish: &Finish, to: &mut Value) {
+    to["timings"] = timings(&finish.stats);
+    if !finish.warnings.is_empty() {
+        to["warnings"] = finish.warnings.clone().into();
+    }
+}
+
+/// The most bytes of a piece in which the arguments of a call are streamed.
+const PIECE: usize = 256;
+
+/// The arguments of a call as a string of JSON.
+pub fn arguments(call: &ToolCall) -> String {
+    call.function.arguments.to_string()
+}
+
+/// The pieces in which arguments are streamed, made of whole characters.
+pub fn argument_pieces(arguments: &str) -> impl Iterator<Item = &str> {
+    let mut rest = arguments;
+    std::iter::from_fn(move || {
+        let end = (0..=PIECE.min(rest.len())).rev().find(|end| rest.is_char_boundary(*end))?;
+        let piece;
+        (piece, rest) = rest.split_at(end);
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+/// The times of a reply, in the form of llama.cpp's server.
 pub fn timings(stats: &Stats) -> Value {
     let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
     let (prompt, reply) = (ms(stats.prompt_time), ms(stats.generate_time));
@@ -86,7 +114,7 @@ pub fn timings(stats: &Stats) -> Value {
     })
 }
 
-/// A token that was or might have been chosen, as chat completions tell it.
+/// A token and its probability, in the form of chat completions.
 #[derive(serde::Serialize)]
 struct LikelyToken<'a> {
     token: Cow<'a, str>,
@@ -101,14 +129,14 @@ impl<'a> LikelyToken<'a> {
         Self { token: String::from_utf8_lossy(bytes), logprob: finite(*logprob), bytes, top_logprobs: None }
     }
 
-    fn with_top(token: &'a Likelihood) -> Self {
+    fn with_top(token: &'a TokenProbability) -> Self {
         Self { top_logprobs: Some(token.top.iter().map(Self::of).collect()), ..Self::of(&token.chosen) }
     }
 }
 
-/// Log-probabilities as chat completions tell them. They are written as they are gone through: as values they would take
-/// many times as much memory.
-pub struct ChatLogprobs<'a>(pub &'a [Likelihood]);
+/// Log-probabilities in the form of chat completions. They are serialised one by one: as a tree of values they would
+/// take many times as much memory.
+pub struct ChatLogprobs<'a>(pub &'a [TokenProbability]);
 
 impl Serialize for ChatLogprobs<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -119,16 +147,16 @@ impl Serialize for ChatLogprobs<'_> {
     }
 }
 
-/// Log-probabilities as completions tell them; `offset` is the number of characters before.
+/// Log-probabilities in the form of completions; `offset` is the number of characters before them.
 pub struct CompletionLogprobs<'a> {
-    pub tokens: &'a [Likelihood],
+    pub tokens: &'a [TokenProbability],
     pub offset: usize,
 }
 
 impl Serialize for CompletionLogprobs<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut next = self.offset;
-        let offset = |token: &Likelihood| {
+        let offset = |token: &TokenProbability| {
             let at = next;
             next += name(token).chars().count();
             at
@@ -136,33 +164,34 @@ impl Serialize for CompletionLogprobs<'_> {
         let offsets: Vec<usize> = self.tokens.iter().map(offset).collect();
         let mut logprobs = serializer.serialize_struct("logprobs", 4)?;
         logprobs.serialize_field("tokens", &Each(self.tokens, name))?;
-        logprobs.serialize_field("token_logprobs", &Each(self.tokens, |token: &Likelihood| finite(token.chosen.1)))?;
+        logprobs
+            .serialize_field("token_logprobs", &Each(self.tokens, |token: &TokenProbability| finite(token.chosen.1)))?;
         logprobs.serialize_field("top_logprobs", &Each(self.tokens, top))?;
         logprobs.serialize_field("text_offset", &offsets)?;
         logprobs.end()
     }
 }
 
-fn name(token: &Likelihood) -> Cow<'_, str> {
+fn name(token: &TokenProbability) -> Cow<'_, str> {
     String::from_utf8_lossy(&token.chosen.0)
 }
 
-fn top(token: &Likelihood) -> Map<String, Value> {
+fn top(token: &TokenProbability) -> Map<String, Value> {
     let one =
         |(bytes, logprob): &(Vec<u8>, f32)| (String::from_utf8_lossy(bytes).into_owned(), finite(*logprob).into());
     token.top.iter().map(one).collect()
 }
 
-/// A list of what a function makes of each of some tokens.
-struct Each<'a, F>(&'a [Likelihood], F);
+/// A list with the result of a function for each token.
+struct Each<'a, F>(&'a [TokenProbability], F);
 
-impl<'a, T: Serialize, F: Fn(&'a Likelihood) -> T> Serialize for Each<'a, F> {
+impl<'a, T: Serialize, F: Fn(&'a TokenProbability) -> T> Serialize for Each<'a, F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(&self.1))
     }
 }
 
-/// A number of `f32` with the digits that it was given with: 0.7, and not the 0.699999988079071 that it is.
+/// A number with the fewest digits that mean the same `f32`: 0.7 and not 0.699999988079071.
 pub fn decimal(number: f32) -> Value {
     number.to_string().parse::<f64>().map_or(Value::Null, Value::from)
 }
@@ -173,11 +202,19 @@ fn finite(logprob: f32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::decimal;
+    use super::{PIECE, argument_pieces, decimal};
     use serde_json::json;
 
     #[test]
-    fn numbers_are_told_as_they_were_given() {
+    fn characters_stay_whole() {
+        let text = "aäöü€".repeat(100);
+        let pieces: Vec<&str> = argument_pieces(&text).collect();
+        assert_eq!(pieces.concat(), text);
+        assert!(pieces.iter().all(|piece| (1..=PIECE).contains(&piece.len())), "{pieces:?}");
+    }
+
+    #[test]
+    fn numbers_have_the_digits_of_the_request() {
         for (number, text) in [(0.7, "0.7"), (0.95, "0.95"), (1.0, "1.0"), (0.0, "0.0")] {
             assert_eq!(decimal(number).to_string(), text);
         }

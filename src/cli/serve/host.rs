@@ -1,5 +1,5 @@
-//! The host that a request names, as RFC 9112 has it: a name or an address, and perhaps a port. What is neither is
-//! refused and not interpreted, because others may interpret it in another way.
+//! The host of a request by RFC 9112: a name or an address with an optional port. Anything else is refused, because
+//! other programs may interpret it in another way.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,12 +7,12 @@ use std::net::{IpAddr, Ipv6Addr};
 #[derive(Debug, PartialEq, Eq)]
 pub enum Host<'a> {
     Address(IpAddr),
-    /// Without the dot at its end that says that it is complete.
+    /// Without the dot that can end a complete name.
     Name(&'a str),
 }
 
 impl<'a> Host<'a> {
-    /// Reads a host, which may be empty, unless it has another form.
+    /// Parses a host, which may be empty. `None` if it is neither a name nor an address.
     pub fn read(text: &'a str) -> Option<Self> {
         if let Some(rest) = text.strip_prefix('[') {
             let (address, port) = rest.split_once(']')?;
@@ -28,7 +28,7 @@ impl<'a> Host<'a> {
         Some(name.parse().map_or(Self::Name(name), |address| Self::Address(IpAddr::V4(address))))
     }
 
-    /// Whether nobody outside can have made it lead here: an address, or a name that only this machine has.
+    /// Whether an attacker cannot choose what it means: an address, or a name that always means this machine.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Address(_) => true,
@@ -41,7 +41,7 @@ impl<'a> Host<'a> {
     }
 }
 
-/// Whether a text is nothing, or a colon and a port, which may be left out.
+/// Whether a text is empty, or a colon with an optional port.
 fn is_port(text: &str) -> bool {
     text.is_empty()
         || text.strip_prefix(':').is_some_and(|port| {

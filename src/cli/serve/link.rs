@@ -1,26 +1,27 @@
-//! The state of a connection that other tasks need: its client's network, what it is doing, and a way to end it.
+//! The state of a connection that other tasks need: the network of its client, what it is doing, and a way to end it.
 
 use super::client::Network;
+use super::lock;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Notify;
 
-/// What a connection does.
+/// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Nothing of a request has come.
+    /// Nothing of the next request has arrived.
     Idle,
-    /// The head of a request is coming.
+    /// The head of a request is arriving.
     Head,
-    /// A request came, and its answer has not begun. `interim` says whether the client knows answers before the final
-    /// one, which those of HTTP/1.0 do not.
-    Asked { interim: bool },
+    /// A request has arrived, and its answer has not begun. `interim` says whether the client understands interim
+    /// responses, which HTTP/1.0 does not have.
+    Handling { interim: bool },
     /// The answer is being sent.
     Answering { interim: bool },
 }
 
-/// What a connection does, since when, and whether the system has taken all that was to be sent.
+/// What a connection is doing, since when, and whether everything so far was handed to the system.
 #[derive(Debug, Clone, Copy)]
 pub struct Doing {
     pub phase: Phase,
@@ -34,24 +35,21 @@ pub struct Link {
     pub network: Network,
     doing: Mutex<Doing>,
     /// Whether it was asked to end.
-    leaves: AtomicBool,
-    leave: Notify,
+    is_ending: AtomicBool,
+    ending: Notify,
+    aborted: AtomicBool,
     sends_no_more: AtomicBool,
 }
 
 impl Link {
     pub fn new(network: Network) -> Self {
         let doing = Mutex::new(Doing { phase: Phase::Idle, since: Instant::now(), sent: true });
-        let (leaves, leave, sends_no_more) = Default::default();
-        Self { network, doing, leaves, leave, sends_no_more }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Doing> {
-        self.doing.lock().unwrap_or_else(PoisonError::into_inner)
+        let (is_ending, ending, aborted, sends_no_more) = Default::default();
+        Self { network, doing, is_ending, ending, aborted, sends_no_more }
     }
 
     pub fn doing(&self) -> Doing {
-        *self.lock()
+        *lock(&self.doing)
     }
 
     /// Since when the connection has been idle, if it is.
@@ -61,20 +59,20 @@ impl Link {
     }
 
     pub fn set(&self, phase: Phase) {
-        let mut doing = self.lock();
+        let mut doing = lock(&self.doing);
         if doing.phase != phase {
             (doing.phase, doing.since) = (phase, Instant::now());
         }
     }
 
-    /// Bytes came that are not the body of a request.
+    /// Bytes have arrived that are not the body of a request.
     pub fn received(&self) {
-        if !matches!(self.doing().phase, Phase::Asked { .. }) {
+        if !matches!(self.doing().phase, Phase::Handling { .. }) {
             self.set(Phase::Head);
         }
     }
 
-    /// The next request is waited for, or the rest of one: an answer that was on its way is complete.
+    /// The connection waits for bytes of its client, so the answer, if there was one, is complete.
     pub fn waits(&self) {
         if matches!(self.doing().phase, Phase::Answering { .. }) {
             self.set(Phase::Idle);
@@ -82,23 +80,32 @@ impl Link {
     }
 
     pub fn set_sent(&self, sent: bool) {
-        self.lock().sent = sent;
+        lock(&self.doing).sent = sent;
     }
 
-    /// Asks the connection to end when it has answered what it was asked.
+    /// Asks the connection to end after the current answer.
     pub fn end(&self) {
-        self.leaves.store(true, Ordering::Relaxed);
-        self.leave.notify_one();
+        self.is_ending.store(true, Ordering::Relaxed);
+        self.ending.notify_one();
     }
 
     /// Whether it was asked to end.
     pub fn is_ending(&self) -> bool {
-        self.leaves.load(Ordering::Relaxed)
+        self.is_ending.load(Ordering::Relaxed)
     }
 
     /// Waits until it is asked to end.
     pub async fn ending(&self) {
-        self.leave.notified().await;
+        self.ending.notified().await;
+    }
+
+    /// Ends the connection, whatever its client has not read.
+    pub fn abort(&self) {
+        self.aborted.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Relaxed)
     }
 
     /// The client has closed its side: it is gone, or it waits for the answer and sends nothing more.

@@ -1,31 +1,31 @@
-//! Accepts connections, and limits how many there are in all and from one address. Each is served by `connection.rs`.
+//! Accepts connections, and limits how many there are in all and from one address. `connection.rs` serves them.
 //!
-//! A connection beyond the limit closes one that is idle. If none is, it is accepted and answered with 429 or 503 at once
-//! instead of waiting in the system's backlog.
+//! A connection beyond a limit replaces one that is idle. If none is, it is answered with 429 or 503 at once instead of
+//! waiting in the system's backlog.
 
 use super::client::Network;
 use super::connection::{self, Serving};
 use super::failure::{Dialect, Failure};
 use super::link::Link;
+use super::lock;
 use super::transport::SEND_BUFFER;
 use anyhow::Context;
-use axum::http::StatusCode;
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
-/// How long to wait after the system refused a connection, for want of file handles for example.
+/// How long to wait after accepting a connection failed, for example because the process has no more file handles.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How many connections may wait with the system until they are accepted.
+/// How many connections can wait in the system until they are accepted.
 const BACKLOG: u32 = 1024;
 
-/// How many refused connections may be being answered at a time. Others are closed without an answer.
+/// How many refused connections are answered at a time. Others are closed without an answer.
 const REFUSED: usize = 64;
 
 /// Listens at the first address that works.
@@ -46,14 +46,14 @@ fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     #[cfg(unix)]
     socket.set_reuseaddr(true)?; // elsewhere it would let another process listen at the same address
-    // Connections inherit it. Without it they work as well, but slow readers are found later.
+    // Connections inherit it. Without it they work as well, but slow readers are noticed later.
     let _ = socket.set_send_buffer_size(SEND_BUFFER);
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Accepts connections until `closing` says so, and then returns at once. Connections go on: each ends after its
-/// answer, and takes its copy of `open` along.
+/// Accepts connections until `closing` is set, and then returns at once. Each connection ends after its current answer,
+/// and then drops its copy of `open`.
 pub async fn accept(
     listener: TcpListener,
     door: Arc<Door>,
@@ -100,7 +100,7 @@ fn refuse(stream: TcpStream, failure: &Failure, refused: &Arc<Semaphore>) {
         failure.retry_after.unwrap_or(1),
     );
     tokio::spawn(async move {
-        // It fits in the buffer of a new connection.
+        // The answer fits into the buffer of a new connection.
         if stream.writable().await.is_ok() && stream.try_write(answer.as_bytes()).is_ok() {
             let (read, write) = stream.into_split();
             drop(write);
@@ -110,11 +110,11 @@ fn refuse(stream: TcpStream, failure: &Failure, refused: &Arc<Semaphore>) {
     });
 }
 
-/// All connections.
+/// All connections, and their limits.
 #[derive(Debug)]
 pub struct Door {
     most: usize,
-    /// The most of a network; 0 for as many as there may be.
+    /// The most connections of a network; 0 for no limit.
     most_each: usize,
     links: Mutex<Links>,
 }
@@ -122,7 +122,7 @@ pub struct Door {
 #[derive(Debug, Default)]
 struct Links {
     open: HashMap<u64, Arc<Link>>,
-    /// How many there were.
+    /// How many connections there were so far.
     count: u64,
 }
 
@@ -138,24 +138,22 @@ impl Door {
         Arc::new(Self { most, most_each, links: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Links> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets a connection in, perhaps in the place of one that is idle.
+    /// Admits a connection, perhaps instead of one that is idle.
     ///
     /// # Errors
-    /// A [`Failure`] if there are as many as may be, and all are at work.
+    /// A [`Failure`] if a limit is reached and no connection is idle.
     fn admit(self: &Arc<Self>, network: Network) -> Result<Entry, Failure> {
-        let mut links = self.lock();
+        let mut links = lock(&self.links);
         let own = |link: &Link| link.network == network;
         if self.most_each > 0 && links.count(own) >= self.most_each && !links.end_idle(own) {
-            let message = format!("{} connections of one address, which is the most", self.most_each);
-            let (status, code) = (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded"));
-            return Err(Failure { status, message, code, retry_after: Some(1) });
+            let message = format!("too many connections from this address; at most {} are allowed", self.most_each);
+            return Err(Failure::rate_limited(message));
         }
         if links.count(|_| true) >= self.most && !links.end_idle(|_| true) {
-            return Err(Failure::unavailable(format!("{} connections, which is the most", self.most), 1));
+            return Err(Failure::unavailable(
+                format!("the server is full ({} connections); try again later", self.most),
+                1,
+            ));
         }
         let (number, link) = (links.count, Arc::new(Link::new(network)));
         links.count += 1;
@@ -165,13 +163,13 @@ impl Door {
 }
 
 impl Links {
-    /// How many connections of a kind there are, without those that end and have nothing left to do.
+    /// The number of connections with a property, without those that are ending and idle.
     fn count(&self, is_of: impl Fn(&Link) -> bool) -> usize {
         let ends = |link: &Link| link.is_ending() && link.idle_since().is_some();
         self.open.values().filter(|link| !ends(link) && is_of(link)).count()
     }
 
-    /// Ends the connection of a kind that has been idle for the longest time. Returns false if none is.
+    /// Ends the connection with a property that has been idle for the longest time. Returns false if none is idle.
     fn end_idle(&self, is_of: impl Fn(&Link) -> bool) -> bool {
         let idle = self.open.values().filter(|link| !link.is_ending() && is_of(link));
         let oldest = idle.filter_map(|link| Some((link.idle_since()?, link))).min_by_key(|(since, _)| *since);
@@ -181,7 +179,7 @@ impl Links {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.door.lock().open.remove(&self.number);
+        lock(&self.door.links).open.remove(&self.number);
     }
 }
 
@@ -193,7 +191,7 @@ mod tests {
     use crate::cli::serve::link::Phase;
 
     #[test]
-    fn one_address_takes_its_share() {
+    fn connections_of_one_address_are_limited() {
         let door = Door::new(4, 2);
         let status = |network| door.admit(Network::V4(network)).map_err(|failure| failure.status.as_u16());
         let mut held: Vec<_> = [1, 1, 2].map(|network| status(network).ok().unwrap()).into_iter().collect();
@@ -202,14 +200,14 @@ mod tests {
         held.push(status(3).ok().unwrap());
         held[3].link.set(Phase::Head);
         assert_eq!((status(4).err(), status(1).err()), (Some(503), Some(429)));
-        // One that is idle makes room for another.
+        // An idle connection is replaced.
         held[2].link.set(Phase::Idle);
         held.push(status(4).ok().unwrap());
         assert!(held[2].link.is_ending() && !held[0].link.is_ending());
         held.clear();
-        assert_eq!(door.lock().open.len(), 0);
+        assert_eq!(door.links.lock().unwrap().open.len(), 0);
         let door = Door::new(4, 0);
         let held: Vec<_> = (0..4).map(|_| door.admit(Network::V4(1)).ok().unwrap()).collect();
-        assert_eq!(held.len(), 4, "0 is no bound");
+        assert_eq!(held.len(), 4, "0 is no limit");
     }
 }

@@ -1,29 +1,30 @@
-//! What llama.cpp's server has beside OpenAI's interfaces, as programs written for it look for.
+//! The endpoints of llama.cpp's server that OpenAI's interface does not have, for programs that use them.
 
 use super::body::JsonBody;
+use super::conversation::{check_messages, check_tools, variables};
 use super::failure::Failure;
-use super::fields::{few_enough, few_tools, few_variables, or_default, read, thinking};
+use super::fields::{at_most, or_default, read};
 use super::figures::decimal;
-use super::openai::conversation::{functions, messages};
+use super::openai::messages::{functions, messages};
 use super::router::{counted_json, json};
 use super::server::Server;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wglm::text::ChatInput;
 use wglm::{Message, Tokenizer};
 
-/// The most tokens that are turned into text at once.
+/// The most tokens of a request to `/detokenize`.
 const TOKENS: usize = 1 << 20;
 
-/// How many copies of the template there are while an answer is made that has it.
+/// How many copies of the template there are while `/props` is answered.
 const PROPS_COPIES: usize = 4;
 
-/// Whether requests are answered.
+/// Whether the model is loaded.
 pub async fn health(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
     server.engine().map(|_| json(&json!({"status": "ok"})))
 }
@@ -33,7 +34,7 @@ pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failur
     let engine = server.engine()?;
     let (model, sampling) = (&engine.model, &engine.defaults.sampling);
     let source = model.file().opt_string("tokenizer.chat_template")?.unwrap_or_default();
-    let memory = server.memory.requests.try_take(source.len() * PROPS_COPIES)?; // a file decides how long it is
+    let memory = server.memory.requests.try_take(source.len() * PROPS_COPIES)?; // the file may have a long template
     let (tools, reasoning) = (source.contains("tools"), source.contains("reasoning_content"));
     let caps = json!({
         "supports_tools": tools,
@@ -69,7 +70,7 @@ pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failur
     Ok(counted_json(props.to_string(), memory))
 }
 
-/// What each slot does. What is said in them is nobody's business.
+/// What each slot is doing, without its text.
 pub async fn slots(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
     let engine = server.engine()?;
     let state = engine.scheduler.state();
@@ -90,7 +91,7 @@ pub async fn slots(State(server): State<Arc<Server>>) -> Result<Response, Failur
 #[derive(Debug, Deserialize)]
 struct TokenizeBody {
     content: String,
-    /// Whether the tokens begin as every text of the model does.
+    /// Whether the tokens that precede every text of the model are included.
     #[serde(default, deserialize_with = "or_default")]
     add_special: bool,
     #[serde(default = "yes")]
@@ -103,14 +104,14 @@ fn yes() -> bool {
     true
 }
 
-/// The answer of `/tokenize`, written as it is gone through: as values, tokens would take a hundred times as much.
+/// The answer of `/tokenize`, serialised one by one: a tree of values would take a hundred times as much memory.
 struct Tokens<'a> {
     tokens: &'a [u32],
     tokenizer: &'a Tokenizer,
     with_pieces: bool,
 }
 
-/// A token and its text, or its bytes if they are no text.
+/// A token and its text, or its bytes if they are not UTF-8.
 #[derive(Serialize)]
 struct TokenPiece<'a> {
     id: u32,
@@ -140,15 +141,15 @@ impl Serialize for Tokens<'_> {
     }
 }
 
-/// The most bytes that a token takes in the answer, twice, since what is written grows by doubling:
-/// `{"id":123456,"piece":""},` and `123456,`. The text of a piece is counted by itself.
+/// The most bytes of a token in the answer, twice because the buffer doubles: `{"id":123456,"piece":""},` and
+/// `123456,`. The text of a piece is counted separately.
 const PIECE: usize = 2 * 32;
 const ID: usize = 2 * 8;
 
-/// How many bytes a byte of text takes at most as a piece: an escape of six, twice for the same reason.
+/// The most bytes in the answer for a byte of text: an escape of six, twice for the same reason.
 const ESCAPED: usize = 2 * 6;
 
-/// Text into tokens.
+/// Turns text into tokens.
 pub async fn tokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     body.check_text()?;
     let engine = server.engine()?;
@@ -184,22 +185,20 @@ struct DetokenizeBody {
     tokens: Vec<u32>,
 }
 
-/// Tokens into text.
+/// Turns tokens into text.
 pub async fn detokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     let engine = server.engine()?;
     let needed = body.tokens();
     let work = move || {
         let DetokenizeBody { tokens } = read(&body.bytes)?;
-        if tokens.len() > TOKENS {
-            return Err(Failure::invalid(format!("{} tokens, at most {TOKENS} may be", tokens.len())));
-        }
+        at_most("tokens", tokens.len(), TOKENS, "tokens")?;
         let tokenizer = engine.model.tokenizer()?;
         let lengths = tokens.iter().map(|token| tokenizer.visible_bytes(*token, true).map(<[u8]>::len));
         let bytes = lengths.sum::<wglm::Result<usize>>()?;
         Ok((engine, tokens, bytes))
     };
     let ((engine, tokens, bytes), memory) = server.work(&server.pools.tools, needed, work).await?;
-    // The bytes, which grow by doubling; the text, in which a byte that is none takes three; and its JSON.
+    // The bytes, in a buffer that doubles; the text, in which an invalid byte becomes three; and its JSON.
     memory.resize(tokens.len() * 2 * size_of::<u32>() + bytes * (2 + 3 + ESCAPED))?;
     let write = move || written(&BTreeMap::from([("content", engine.model.tokenizer()?.decode(&tokens, true)?)]));
     let (text, _) = server.work(&server.pools.tools, 0, write).await?;
@@ -212,8 +211,7 @@ struct TemplateBody {
     messages: Vec<Message>,
     #[serde(default, deserialize_with = "or_default")]
     tools: Vec<Value>,
-    #[serde(default, deserialize_with = "or_default")]
-    chat_template_kwargs: Map<String, Value>,
+    chat_template_kwargs: Option<Value>,
 }
 
 /// The prompt for a conversation, as text.
@@ -222,15 +220,15 @@ pub async fn apply_template(State(server): State<Arc<Server>>, body: JsonBody) -
     let engine = server.engine()?;
     let (of, needed) = (server.clone(), body.conversation());
     let work = move || {
-        let TemplateBody { messages: given, tools, mut chat_template_kwargs } = read(&body.bytes)?;
-        few_enough(given.len(), &of)?;
-        few_tools(&tools)?;
-        few_variables(&chat_template_kwargs)?;
+        let TemplateBody { messages: given, tools, chat_template_kwargs } = read(&body.bytes)?;
+        check_messages(given.len(), &of)?;
+        check_tools(&tools)?;
+        let (thinking, variables) = variables(chat_template_kwargs)?;
         let (given, tools) = (messages(given)?, functions(tools));
         let mut input = ChatInput::new(&given);
         input.tools = Some(tools.as_slice()).filter(|tools| !tools.is_empty());
-        input.enable_thinking = Some(thinking(&mut chat_template_kwargs)?.unwrap_or(of.reasoning));
-        input.extra = chat_template_kwargs;
+        input.enable_thinking = Some(thinking.unwrap_or(of.reasoning));
+        input.extra = variables;
         written(&BTreeMap::from([("prompt", engine.model.template()?.render(&input)?)]))
     };
     let (text, memory) = server.work(&server.pools.tools, needed, work).await?;

@@ -1,40 +1,41 @@
-//! The memory that requests may take beyond what the server takes at rest.
+//! The memory for requests, beyond what the server needs at rest.
 //!
-//! Whatever a request makes the server hold is counted before it is made: a body as it comes, what is parsed and rendered
-//! of it by the number of its bytes and values, prompts and replies by their tokens. It is counted in a budget, of which
-//! each request has a [`Share`] until what it stands for is dropped. So the process stays below its size at rest and
-//! `--max-memory`, whatever clients send. A request for which there is not enough is refused: with 413 if there never is,
+//! What a request needs is counted before it is allocated: a body while it arrives, what is parsed and rendered of it
+//! by the number of its bytes and values, prompts and replies by their tokens. It is counted in a budget, of which each
+//! request has a [`Share`] until the memory is freed. So whatever clients send, the process needs at most
+//! `--max-memory` more than at rest. A request for which there is not enough is refused: with 413 if there never is,
 //! and with 503 if others have it at the moment.
 //!
-//! Memory that is freed is not at once the system's again: glibc keeps what lies between blocks in use, for each of its
-//! arenas. So what a share stood for stays counted until [`trim`] has given such memory back, which happens when it has
-//! come to a sixteenth of the budget, or when somebody waits; [`settle_allocator`] does the rest. Other systems'
-//! allocators give large blocks back by themselves.
+//! Freed memory is not returned to the system at once: glibc keeps what is between blocks in use, in each of its
+//! arenas. So a freed share stays counted until [`trim`] has returned such memory, which happens when it amounts to a
+//! sixteenth of the budget or when a request is waiting; [`configure_allocator`] does the rest. The allocators of other
+//! systems return large blocks by themselves.
 
 use super::client::{Caller, Who};
 use super::failure::Failure;
+use super::lock;
+use axum::body::Bytes;
 use axum::http::StatusCode;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-/// A mebibyte in KiB, which is the unit of budgets.
+/// A mebibyte in KiB, the unit of budgets.
 const MIB: usize = 1 << 10;
 
-/// What a connection takes at most, in KiB: its buffer, which holds a head of 64 KiB, and answers that are not counted.
+/// The most memory of a connection, in KiB: its buffer, for a head of 64 KiB, and answers that are not counted.
 const CONNECTION: usize = 128;
 
-/// What is not counted for each request, in MiB: stacks of threads, and the remainders of pages.
+/// What is not counted for each request, in MiB: the stacks of threads, and unused parts of pages.
 const REST: usize = 32;
 
-/// The least memory for requests with which the server starts, in MiB.
+/// The least memory for requests, in MiB.
 const LEAST: usize = 32;
 
-/// Bodies get this part of the budget: an eighth.
+/// The part of the budget for bodies: an eighth.
 const BODIES: usize = 8;
 
 /// A quarter of the budget. A request does not wait for a larger share, a client that has half of the budget leaves a
@@ -44,15 +45,15 @@ const LARGE: usize = 4;
 /// Freed memory is returned to the system when it amounts to this part of the budget: a sixteenth.
 const STALE: usize = 16;
 
-/// How long a request waits for memory that others have.
+/// How long a request waits for memory.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a waiting request tries again.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often a waiting request tries to get memory.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// The budgets of a server.
 pub struct Budgets {
-    /// For bodies, until they are read.
+    /// For bodies, until they are parsed.
     pub bodies: Arc<Memory>,
     /// For everything that is made of them.
     pub requests: Arc<Memory>,
@@ -71,13 +72,13 @@ impl Budgets {
         if left < LEAST {
             let least = (fixed + LEAST) * BODIES / (BODIES - 1) + 1;
             return Err(format!(
-                "--max-memory: {mib} MiB are too little: {connections} connections may take {fixed} MiB of it, an eighth is \
-                 for bodies, and requests need {LEAST}; give it {least}, or lower --max-connections"
+                "--max-memory: {mib} MiB is too little: {connections} connections may take {fixed} MiB, bodies an eighth of \
+                 it, and requests need {LEAST} MiB; set it to {least}, or lower --max-connections"
             ));
         }
         if body.div_ceil(1 << 20) > bodies {
             return Err(format!(
-                "--max-body: {} KiB are more than all bodies may take together, which is an eighth of --max-memory ({bodies} \
+                "--max-body: {} KiB is more than all bodies together may take, which is an eighth of --max-memory ({bodies} \
                  MiB); lower it, or raise --max-memory",
                 body >> 10
             ));
@@ -88,35 +89,37 @@ impl Budgets {
 
 /// A budget.
 pub struct Memory {
-    /// A permit for each KiB.
-    free: Semaphore,
+    /// All of it, in KiB.
     total: usize,
-    /// What each client has, in KiB.
-    held: Mutex<HashMap<Who, usize>>,
-    /// What was freed, in KiB, and may not be the system's yet.
-    stale: AtomicUsize,
-    /// How many requests wait.
+    state: Mutex<State>,
+    /// How many requests are waiting.
     waiting: AtomicUsize,
 }
 
-/// Memory that something has. Dropping it gives it back.
+/// The state of a budget, in KiB.
+struct State {
+    free: usize,
+    /// What was freed and may not have been returned to the system.
+    stale: usize,
+    /// What each client has.
+    held: HashMap<Who, usize>,
+}
+
+/// A part of a budget that a request has. Dropping it returns it.
 pub struct Share {
     memory: Arc<Memory>,
-    /// Who has it.
     who: Who,
     kib: AtomicUsize,
 }
 
-/// Why there is no memory.
 fn exhausted() -> Failure {
-    Failure::unavailable("other requests fill the memory of the server (--max-memory); try again later", 1)
+    Failure::unavailable("other requests take all of the memory for requests (--max-memory); try again later", 1)
 }
 
 impl Memory {
     fn new(kib: usize) -> Arc<Self> {
-        let total = kib.min(Semaphore::MAX_PERMITS).min(u32::MAX as usize);
-        let (stale, waiting, held) = (AtomicUsize::new(0), AtomicUsize::new(0), Mutex::default());
-        Arc::new(Self { free: Semaphore::new(total), total, held, stale, waiting })
+        let state = State { free: kib, stale: 0, held: HashMap::new() };
+        Arc::new(Self { total: kib, state: Mutex::new(state), waiting: AtomicUsize::new(0) })
     }
 
     /// All of it, in bytes.
@@ -126,7 +129,8 @@ impl Memory {
 
     /// What nobody has, in bytes.
     pub fn free(&self) -> usize {
-        (self.free.available_permits() + self.stale.load(Ordering::SeqCst)) << 10
+        let state = lock(&self.state);
+        (state.free + state.stale) << 10
     }
 
     /// A share of nothing yet, for the client whose request is being answered.
@@ -134,16 +138,16 @@ impl Memory {
         Share { memory: self.clone(), who: Caller::current().client.who, kib: AtomicUsize::new(0) }
     }
 
-    /// A share of so many bytes, now.
+    /// A share of that many bytes, now.
     pub fn try_take(self: &Arc<Self>, bytes: usize) -> Result<Share, Failure> {
         let share = self.empty();
         share.resize(bytes)?;
         Ok(share)
     }
 
-    /// A share of so many bytes, for which a request that does not need much of the whole waits a moment.
+    /// A share of that many bytes. A request that does not need much of the whole waits for a moment.
     pub async fn take(self: &Arc<Self>, bytes: usize) -> Result<Share, Failure> {
-        let (share, kib) = (self.empty(), self.fits(bytes)?);
+        let (share, kib) = (self.empty(), self.checked(bytes)?);
         if !self.try_acquire(share.who, kib) {
             self.wait_for(share.who, kib).await?;
         }
@@ -162,69 +166,66 @@ impl Memory {
             if start.elapsed() > PATIENCE {
                 return Err(exhausted());
             }
-            sleep(LOOK).await;
+            sleep(RETRY).await;
         }
         Ok(())
     }
 
-    /// KiB for so many bytes.
-    fn fits(&self, bytes: usize) -> Result<usize, Failure> {
+    /// The number of KiB for that many bytes, unless a request may never have them.
+    fn checked(&self, bytes: usize) -> Result<usize, Failure> {
         let (kib, most) = (bytes.div_ceil(1 << 10), self.total - self.total / LARGE);
         if kib <= most {
             return Ok(kib);
         }
         let message = format!(
-            "the request may take {} MiB of memory, of which one may have {} (--max-memory); make it shorter, or ask for \
-             fewer or shorter replies",
+            "the request may need {} MiB of memory; at most {} are allowed for one (--max-memory); make it shorter, or ask \
+             for fewer or shorter replies",
             kib / MIB,
             most / MIB
         );
         Err(Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message))
     }
 
-    fn held(&self) -> MutexGuard<'_, HashMap<Who, usize>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes memory for a client. A client that would have more than half of the budget leaves a quarter free.
     fn try_acquire(&self, who: Who, kib: usize) -> bool {
-        let mut held = self.held();
-        let own = held.get(&who).copied().unwrap_or(0);
+        let mut state = lock(&self.state);
+        let own = state.held.get(&who).copied().unwrap_or(0);
         let reserve = if own + kib > self.total / 2 { self.total / LARGE } else { 0 };
-        if (self.free() >> 10) < kib + reserve {
+        if state.free + state.stale < kib + reserve {
             return false;
         }
-        let acquire = || self.free.try_acquire_many(kib as u32).map(|permit| permit.forget()).is_ok();
-        let acquired = acquire() || self.reclaim() && acquire();
-        if acquired && kib > 0 {
-            held.insert(who, own + kib);
+        if state.free < kib {
+            state.reclaim();
         }
-        acquired
+        if kib > 0 {
+            state.free -= kib;
+            state.held.insert(who, own + kib);
+        }
+        true
     }
 
     fn give_back(&self, who: Who, kib: usize) {
-        let mut held = self.held();
-        if let Some(own) = held.get_mut(&who) {
+        let mut state = lock(&self.state);
+        if let Some(own) = state.held.get_mut(&who) {
             *own = own.saturating_sub(kib);
             if *own == 0 {
-                held.remove(&who);
+                state.held.remove(&who);
             }
         }
-        drop(held);
-        let stale = self.stale.fetch_add(kib, Ordering::SeqCst) + kib;
-        if stale >= self.total / STALE || self.waiting.load(Ordering::SeqCst) > 0 {
-            self.reclaim();
+        state.stale += kib;
+        if state.stale >= self.total / STALE || self.waiting.load(Ordering::SeqCst) > 0 {
+            state.reclaim();
         }
     }
+}
 
-    /// Returns freed memory to the system, then to the budget. Returns whether there was any.
-    fn reclaim(&self) -> bool {
-        let kib = self.stale.swap(0, Ordering::SeqCst);
-        if kib > 0 {
+impl State {
+    /// Returns freed memory to the system, and then to the budget.
+    fn reclaim(&mut self) {
+        if self.stale > 0 {
             trim();
-            self.free.add_permits(kib);
+            self.free += std::mem::take(&mut self.stale);
         }
-        kib > 0
     }
 }
 
@@ -238,17 +239,17 @@ impl Drop for Waiting<'_> {
 }
 
 impl Share {
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub fn bytes(&self) -> usize {
         self.kib.load(Ordering::SeqCst) << 10
     }
 
-    /// Makes it as large as that.
+    /// Changes its size.
     ///
     /// # Errors
     /// A [`Failure`] if there is not enough, with the share as it was.
     pub fn resize(&self, bytes: usize) -> Result<(), Failure> {
-        let (kib, before) = (self.memory.fits(bytes)?, self.kib.load(Ordering::SeqCst));
+        let (kib, before) = (self.memory.checked(bytes)?, self.kib.load(Ordering::SeqCst));
         if kib > before && !self.memory.try_acquire(self.who, kib - before) {
             return Err(exhausted());
         }
@@ -260,111 +261,132 @@ impl Share {
     }
 }
 
+/// A text or bytes, and the memory that stays counted with them.
+struct Counted<T, M> {
+    bytes: T,
+    _memory: M,
+}
+
+impl<T: AsRef<[u8]>, M> AsRef<[u8]> for Counted<T, M> {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+}
+
+/// Bytes whose memory stays counted until the last reference to them is dropped.
+pub fn counted(bytes: impl AsRef<[u8]> + Send + 'static, memory: impl Send + 'static) -> Bytes {
+    Bytes::from_owner(Counted { bytes, _memory: memory })
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
         self.memory.give_back(self.who, self.kib.load(Ordering::SeqCst));
     }
 }
 
-/// Has what is freed at the end of an arena given back beyond 2 MiB, and blocks of 4 MiB and more made apart, each of which
-/// goes back when it is freed. By default glibc learns from freed blocks to keep up to 64 MiB at the end of each arena, which
-/// [`trim`] does not reach. Smaller blocks, such as the logits of a token, are still taken again without the system.
+/// Makes glibc return what is free at the end of an arena beyond 2 MiB, and map blocks of 4 MiB and more separately, so
+/// that they are returned when they are freed. By default glibc learns from freed blocks to keep up to 64 MiB at the
+/// end of each arena, which [`trim`] does not return. Smaller blocks, such as the logits of a token, are still reused.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-pub fn settle_allocator() {
+pub fn configure_allocator() {
     for (which, bytes) in [(libc::M_TRIM_THRESHOLD, 2 << 20), (libc::M_MMAP_THRESHOLD, 4 << 20)] {
-        // SAFETY: it takes no pointer, and a value that it does not like changes nothing.
+        // SAFETY: it takes no pointer, and an invalid value changes nothing.
         unsafe { libc::mallopt(which, bytes) };
     }
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-pub fn settle_allocator() {}
+pub fn configure_allocator() {}
 
-/// Gives memory that was freed back to the system.
+/// Returns freed memory to the system.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn trim() {
-    // SAFETY: it takes no pointer, and locks what it looks at.
+    // SAFETY: it takes no pointer and locks the arenas.
     unsafe { libc::malloc_trim(0) };
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 fn trim() {}
 
-/// What a request has until its replies have ended.
-pub struct Kept {
-    /// How many replies there are.
+/// What the replies to a request take until they have ended.
+pub struct ReplyMemory {
     pub replies: usize,
-    /// Tokens of each one's prompt.
+    /// Tokens of the longest prompt.
     pub prompt: usize,
-    /// Tokens that each may have at most.
+    /// The most tokens of each reply.
     pub generated: usize,
-    /// How many of the likeliest tokens are told of each, if any are.
-    pub likeliest: Option<usize>,
+    /// How many alternatives are reported beside each token, if any are.
+    pub alternatives: Option<usize>,
     /// Bytes of everything else.
     pub other: usize,
 }
 
-/// What a reply takes beside its tokens: the state of its generation and the thread that it has.
+/// What a reply takes beside its tokens: the state of its generation and its thread.
 const REPLY: usize = 64 << 10;
 
-/// What a token of a reply takes: its text in several forms, on the way to the client. Longer texts are counted as they come.
+/// What a token of a reply takes: its text in several forms, on the way to the client. Longer texts are counted as they
+/// come.
 const TOKEN: usize = 128;
 
-/// What is told of one likely token takes.
-const LIKELY: usize = 256;
+/// What one alternative takes.
+const ALTERNATIVE: usize = 256;
 
-impl Kept {
+impl ReplyMemory {
     fn bytes(&self) -> usize {
-        let likely = self.likeliest.map_or(0, |top| (top + 1) * LIKELY);
-        let reply = REPLY + self.prompt * 2 * size_of::<u32>() + self.generated.saturating_mul(TOKEN + likely);
+        let alternatives = self.alternatives.map_or(0, |top| (top + 1) * ALTERNATIVE);
+        let reply = REPLY + self.prompt * 2 * size_of::<u32>() + self.generated.saturating_mul(TOKEN + alternatives);
         self.replies.saturating_mul(reply).saturating_add(self.other)
     }
 
-    /// Makes a request's share what its replies need.
+    /// Resizes a request's share to what its replies need.
     ///
     /// # Errors
     /// A [`Failure`] if there is not enough.
     pub fn reserve(&self, share: Share) -> Result<Arc<Reserve>, Failure> {
         share.resize(self.bytes())?;
-        let room = self.replies.saturating_mul(self.generated).saturating_mul(TOKEN);
-        Ok(Arc::new(Reserve { share: Mutex::new(share), said: AtomicUsize::new(0), room: AtomicUsize::new(room) }))
+        let text = self.replies.saturating_mul(self.generated).saturating_mul(TOKEN);
+        Ok(Arc::new(Reserve(Mutex::new(Reserved { share, used: 0, text }))))
     }
 }
 
-/// The memory of the replies to a request, which grows if their texts are longer than texts of as many tokens usually are.
-pub struct Reserve {
-    share: Mutex<Share>,
-    said: AtomicUsize,
-    room: AtomicUsize,
+/// The memory of the replies to a request, which grows if their texts are longer than texts of as many tokens usually
+/// are.
+pub struct Reserve(Mutex<Reserved>);
+
+struct Reserved {
+    share: Share,
+    /// Bytes that texts take so far, and those that are in the share for them.
+    used: usize,
+    text: usize,
 }
 
-/// How many copies of a reply's text there are at most.
+/// The most copies of the text of a reply.
 const REPLY_COPIES: usize = 6;
 
 /// By how much a reserve grows.
 const STEP: usize = 1 << 20;
 
 impl Reserve {
-    /// Counts so many bytes more of a reply's text.
+    /// Counts more bytes of a reply's text.
     ///
     /// # Errors
     /// A [`Failure`] if there is no memory for them.
-    pub fn said(&self, bytes: usize) -> Result<(), Failure> {
-        let said = self.said.fetch_add(bytes * REPLY_COPIES, Ordering::SeqCst) + bytes * REPLY_COPIES;
-        let share = self.share.lock().unwrap_or_else(PoisonError::into_inner);
-        let room = self.room.load(Ordering::SeqCst);
-        if said > room {
-            let more = (said - room).max(STEP);
-            share.resize(share.bytes() + more)?;
-            self.room.store(room + more, Ordering::SeqCst);
+    pub fn add_text(&self, bytes: usize) -> Result<(), Failure> {
+        let mut reserved = lock(&self.0);
+        reserved.used += bytes * REPLY_COPIES;
+        if reserved.used > reserved.text {
+            let more = (reserved.used - reserved.text).max(STEP);
+            reserved.share.resize(reserved.share.bytes() + more)?;
+            reserved.text += more;
         }
         Ok(())
     }
 }
 
-/// About how many values a JSON value is made of, and how many bytes of memory it takes.
+/// The approximate size of a JSON value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Size {
+    /// The number of values and keys.
     pub values: usize,
     /// Bytes of its strings.
     pub text: usize,
@@ -400,19 +422,19 @@ impl std::ops::Add for Size {
     }
 }
 
-/// What a value or a key of JSON takes at most in a tree of them: an object of one entry takes 560 bytes for three, a list
-/// of one 430 for two.
+/// The most bytes of a JSON value or key in a tree: an object with one entry takes 560 bytes for three, a list with one
+/// item 430 for two.
 pub const VALUE: usize = 256;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Budgets, Kept, Memory, Size, Who};
+    use super::{Budgets, Memory, ReplyMemory, Size, Who};
     use serde_json::json;
     use std::time::Duration;
 
     #[test]
-    fn a_budget_is_divided_or_refused() {
+    fn a_budget_is_divided_or_too_small() {
         let budgets = Budgets::new(512, 512, 8 << 20).unwrap();
         assert_eq!((budgets.bodies.total() >> 20, budgets.requests.total() >> 20), (64, 352));
         for (mib, connections, body, named) in [
@@ -425,17 +447,17 @@ mod tests {
             assert!(told.contains(named), "{told}");
         }
         let told = Budgets::new(64, 512, 1 << 20).err().unwrap();
-        let least = told.split("give it ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
+        let least = told.split("set it to ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
         assert!(Budgets::new(least.parse().unwrap(), 512, 1 << 20).is_ok(), "{told}");
     }
 
     #[test]
-    fn what_is_taken_comes_back() {
+    fn shares_are_returned() {
         let memory = Memory::new(1024);
         let share = memory.try_take(1 << 19).unwrap();
         assert_eq!(memory.free(), 1 << 19);
         assert_eq!(memory.try_take((1 << 19) + 1).err().unwrap().status, 503);
-        assert_eq!(memory.try_take((1 << 20) + 1).err().unwrap().status, 413, "which never is there");
+        assert_eq!(memory.try_take((1 << 20) + 1).err().unwrap().status, 413, "more than there ever is");
         share.resize(1 << 10).unwrap();
         let rest = memory.try_take((3 << 18) - (1 << 10)).unwrap();
         let refused = share.resize(2 << 10).err().unwrap().status.as_u16();
@@ -449,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn who_needs_little_waits_and_who_needs_much_does_not() {
+    fn small_requests_wait_and_large_ones_do_not() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
         runtime.block_on(async {
             let memory = Memory::new(1024);
@@ -470,15 +492,15 @@ mod tests {
     #[test]
     fn replies_of_long_tokens_take_more() {
         let memory = Memory::new(8 << 10);
-        let kept = Kept { replies: 2, prompt: 100, generated: 1000, likeliest: None, other: 0 };
-        let reserve = kept.reserve(memory.empty()).unwrap();
+        let replies = ReplyMemory { replies: 2, prompt: 100, generated: 1000, alternatives: None, other: 0 };
+        let reserve = replies.reserve(memory.empty()).unwrap();
         let free = memory.free();
         assert!(free < (8 << 20) - 2 * 1000 * 128, "{free}");
-        reserve.said(2 * 1000 * 4).unwrap();
-        assert_eq!(memory.free(), free, "what tokens usually are");
-        reserve.said(1 << 19).unwrap();
+        reserve.add_text(2 * 1000 * 4).unwrap();
+        assert_eq!(memory.free(), free, "tokens of the usual length");
+        reserve.add_text(1 << 19).unwrap();
         assert!(memory.free() <= free - (2 << 20), "{}", memory.free());
-        assert_eq!(reserve.said(4 << 20).err().unwrap().status, 413);
+        assert_eq!(reserve.add_text(4 << 20).err().unwrap().status, 413);
         drop(reserve);
         assert_eq!(memory.free(), 8 << 20);
     }

@@ -1,7 +1,8 @@
 //! The command `serve`: the model over HTTP, with the interfaces of OpenAI, Anthropic and llama.cpp, and a page.
 //!
-//! axum and tokio are here and nowhere else. Replies are generated on threads that block, one each, which share the
-//! library's [`Scheduler`]; tasks put them into the words of an interface. What clients say is logged nowhere.
+//! This is the only module that uses axum and tokio. Each reply is generated on a blocking thread; all of them share
+//! the library's [`Scheduler`]. Asynchronous tasks write the replies in the form of an interface. What clients send is
+//! not logged.
 
 mod access;
 mod anthropic;
@@ -11,13 +12,13 @@ pub mod compile_child;
 mod compiling;
 mod connection;
 mod constraints;
+mod conversation;
 mod deadline;
-mod events;
 mod failure;
 mod fields;
 mod figures;
 mod host;
-mod job;
+mod interface;
 mod keys;
 mod link;
 mod listen;
@@ -26,15 +27,24 @@ mod memory;
 mod metrics;
 mod openai;
 mod page;
-mod pieces;
 mod places;
 mod pools;
 mod ready;
 mod reload;
+mod replies;
+mod reply;
 mod router;
 mod run;
 mod server;
+mod stream;
 mod transport;
 mod unread;
 
 pub use run::serve;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex, also if another thread panicked while it held the lock: such a panic leaves all data here valid.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,4 +1,4 @@
-//! The page: a conversation in a browser. One file, which needs nothing from elsewhere and may load nothing.
+//! The page: a conversation in a browser. It is one file, and can load nothing from elsewhere.
 
 use super::server::id;
 use axum::http::header;
@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 
 const PAGE: &str = include_str!("page.html");
 
-/// What stands in the page for the value that lets its own script and style run, and no other.
+/// The placeholder for the nonce, which allows the script and the style of the page and no others.
 const NONCE: &str = "NONCE";
 
 pub async fn page() -> Response {

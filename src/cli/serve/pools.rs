@@ -1,32 +1,34 @@
-//! Pools of the host's work, so that one kind of it cannot take the processors and threads of another. Each has a few
-//! threads at a time, and a bounded number of requests that wait for one; a request beyond them is refused with 503 and
-//! `Retry-After`. Replies have threads of their own (`job.rs`), and `/health` needs none.
+//! Pools of threads for work of the host, so that one kind of work cannot take the threads and processors of another.
+//! Each has a few threads and a limited number of requests that wait for one; more are refused with 503 and
+//! `Retry-After`. Replies have threads of their own (`replies.rs`), and `/health` needs none.
 
 use super::failure::Failure;
+use super::memory::Share;
+use axum::http::StatusCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// How many requests are read and their prompts made at a time.
+/// How many requests are parsed and their prompts made at a time.
 const PROMPTS: usize = 4;
 
-/// How many of the small tools run at a time, and how many wait.
+/// How many requests without a reply run at a time, and how many wait.
 const TOOLS: (usize, usize) = (2, 32);
 
-/// The threads that all pools take together.
+/// The threads of all pools together.
 pub const THREADS: usize = PROMPTS + TOOLS.0;
 
 /// The pools of a server.
 pub struct Pools {
-    /// Requests for replies: their bodies are read and their prompts made.
+    /// For requests for replies: their bodies are parsed and their prompts made.
     pub prompts: Pool,
-    /// What answers without the model: tokens and prompts as texts, and their numbers.
+    /// For requests that are answered without the model: tokens, prompts as text, and numbers of tokens.
     pub tools: Pool,
 }
 
 impl Pools {
-    /// For a server that may have so many replies run and wait.
+    /// The pools of a server with at most that many replies that are running or waiting.
     pub fn new(replies: usize) -> Self {
         Self { prompts: Pool::new("prompts", PROMPTS, replies), tools: Pool::new("tools", TOOLS.0, TOOLS.1) }
     }
@@ -36,8 +38,9 @@ impl Pools {
 pub struct Pool {
     pub name: &'static str,
     running: Arc<Semaphore>,
-    /// For those that run and those that wait.
+    /// For requests that run and those that wait.
     places: Arc<Semaphore>,
+    /// How many can run and how many can wait.
     most: (usize, usize),
 }
 
@@ -45,6 +48,23 @@ pub struct Pool {
 pub struct Turn {
     _running: OwnedSemaphorePermit,
     _place: OwnedSemaphorePermit,
+}
+
+impl Turn {
+    /// Runs something on the thread. Nothing can end it there: it goes on if the client goes away, so it keeps the
+    /// thread and its memory until it ends.
+    pub async fn run<T: Send + 'static>(
+        self,
+        memory: Share,
+        run: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<(T, Share), Failure> {
+        let work = move || {
+            let _turn = self;
+            run().map(|result| (result, memory))
+        };
+        let failed = |_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the thread of the request failed");
+        tokio::task::spawn_blocking(work).await.map_err(failed)?
+    }
 }
 
 impl Pool {
@@ -57,22 +77,18 @@ impl Pool {
     /// Waits for a thread, but not for longer than `patience`.
     ///
     /// # Errors
-    /// A [`Failure`] if too many wait, or if that takes too long.
+    /// A [`Failure`] if too many are waiting, or if it takes too long.
     pub async fn turn(&self, patience: Duration) -> Result<Turn, Failure> {
         let (running, waiting) = self.most;
         let full = |_| {
-            let message = format!("{} are busy: {running} run and {waiting} wait; try again later", self.what());
-            Failure::unavailable(message, 1)
+            let (name, all) = (self.name, running.saturating_add(waiting));
+            Failure::unavailable(format!("too many requests for {name} ({all} at a time); try again later"), 1)
         };
         let place = self.places.clone().try_acquire_owned().map_err(full)?;
         match timeout(patience, self.running.clone().acquire_owned()).await {
             Ok(Ok(running)) => Ok(Turn { _running: running, _place: place }),
-            _ => Err(Failure::unavailable(format!("{} are busy; try again later", self.what()), 2)),
+            _ => Err(Failure::unavailable(format!("the threads for {} are busy; try again later", self.name), 2)),
         }
-    }
-
-    fn what(&self) -> String {
-        format!("the threads for {}", self.name)
     }
 
     /// Whether another one would be refused.
@@ -80,7 +96,7 @@ impl Pool {
         self.places.available_permits() == 0
     }
 
-    /// How many run, and how many wait.
+    /// How many are running, and how many are waiting.
     pub fn state(&self) -> (usize, usize) {
         let (running, waiting) = self.most;
         let busy = running - self.running.available_permits().min(running);
@@ -96,7 +112,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn who_comes_to_a_full_pool_is_sent_away() {
+    fn a_full_pool_refuses_requests() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let pool = Pool::new("prompts", 1, 1);
@@ -113,7 +129,7 @@ mod tests {
             };
             let (second, ()) = tokio::join!(patient, after);
             let late = pool.turn(moment).await.err().unwrap();
-            assert_eq!((late.status.as_u16(), late.retry_after), (503, Some(2)), "nobody waits without end");
+            assert_eq!((late.status.as_u16(), late.retry_after), (503, Some(2)), "nobody waits for ever");
             drop(second);
             assert_eq!(pool.state(), (0, 0));
         });

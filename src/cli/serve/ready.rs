@@ -1,32 +1,33 @@
-//! `/ready`: whether a request for a reply would be accepted now, and what is in its way if not. `/health` says that the
-//! server lives; it stays 200 while a server is full. A proxy that spreads requests asks this path.
+//! `/ready`: whether a request for a reply would be accepted now, and why not. `/health` says that the server works,
+//! and stays 200 while it is full. This path is for proxies that distribute requests.
 
+use super::lock;
 use super::router::json;
 use super::server::Server;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde_json::json;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use wglm::SchedulerState;
 
-/// A model that has replies to work on is stuck if it completes no step for this long.
+/// A model is stuck if it has work and completes no step for this long.
 const STUCK: Duration = Duration::from_secs(30);
 
 /// With less free memory than this, a request for a reply would be refused.
 const MEMORY: usize = 4 << 20;
 const BODIES: usize = 64 << 10;
 
-/// The number of rounds that the model had completed when it was last looked at, and since when that number has not changed
-/// although there are replies.
+/// The number of rounds that the model had completed at the last check, and since when it has not changed although
+/// there was work.
 #[derive(Debug, Default)]
 pub struct Progress(Mutex<Option<(u64, Instant)>>);
 
 impl Progress {
-    /// For how long the model has done nothing, as far as was seen, while it had replies to work on.
+    /// For how long the model is known to have completed nothing although it had work.
     fn idle(&self, state: &SchedulerState, now: Instant) -> Duration {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.0);
         let busy = state.waiting > 0 || state.slots.iter().any(|slot| slot.busy);
         let rounds = state.counts.rounds;
         *seen = match *seen {
@@ -38,7 +39,7 @@ impl Progress {
     }
 }
 
-/// What is in the way of a request.
+/// Why a request would be refused.
 fn obstacles(server: &Server) -> Vec<String> {
     let mut obstacles = Vec::new();
     match server.engine() {
@@ -57,7 +58,7 @@ fn obstacles(server: &Server) -> Vec<String> {
         obstacles.push(format!("the queue is full ({} waiting)", server.limits.queue));
     }
     if server.pools.prompts.is_full() {
-        obstacles.push("all threads for prompts are busy, and as many requests wait for one as may".to_owned());
+        obstacles.push("the queue for the threads that make prompts is full".to_owned());
     }
     if server.memory.requests.free() < MEMORY {
         obstacles.push("the memory for requests is exhausted (--max-memory)".to_owned());
@@ -86,7 +87,7 @@ mod tests {
     use wglm::{SchedulerState, SlotState};
 
     #[test]
-    fn a_model_is_stuck_that_has_work_and_does_none() {
+    fn a_model_with_work_that_completes_nothing_is_stuck() {
         let state = |busy, rounds| {
             let (mut state, mut slot) = (SchedulerState::default(), SlotState::default());
             slot.busy = busy;
@@ -97,7 +98,7 @@ mod tests {
         let (progress, start) = (Progress::default(), Instant::now());
         let after = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(progress.idle(&state(false, 5), after(0)).as_secs(), 0);
-        assert_eq!(progress.idle(&state(true, 5), after(100)).as_secs(), 0, "nothing was to be done before");
+        assert_eq!(progress.idle(&state(true, 5), after(100)).as_secs(), 0, "it had no work before");
         assert_eq!(progress.idle(&state(true, 5), after(140)).as_secs(), 40);
         assert_eq!(progress.idle(&state(true, 6), after(150)).as_secs(), 0);
         assert_eq!(progress.idle(&state(true, 6), after(151)).as_secs(), 1);

@@ -1,17 +1,18 @@
-//! Something that takes a while to load and can be lost: the model on its GPU. While it is there, everybody shares it.
-//! What was lost is loaded anew when somebody next asks for it, once, and meanwhile nobody waits for it.
+//! Something that takes a while to load and can be lost: the model on its GPU. Everybody shares it. When it is lost, it
+//! is loaded again in the background, once, and meanwhile requests are refused instead of waiting.
 
+use super::lock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The time from a load that failed to the next attempt.
+/// The time between a failed load and the next attempt.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Loads what is asked for. It gets what was lost, if that is why it loads.
+/// Loads the value. The argument is the value that was lost, if there was one.
 type Load<T> = dyn Fn(Option<Arc<T>>) -> Result<T, String> + Send + Sync;
 
-/// What is loaded, and how to load it again.
+/// A value, and how to load it again.
 pub struct Reloading<T> {
     state: Arc<Mutex<State<T>>>,
     load: Arc<Load<T>>,
@@ -23,19 +24,15 @@ enum State<T> {
     Failed { reason: String, since: Instant },
 }
 
-/// Why there is nothing at the moment.
+/// Why there is no value at the moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Absent {
     Loading,
     Failed(String),
 }
 
-fn lock<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<T: Send + Sync + 'static> Reloading<T> {
-    /// Nothing yet: the caller loads it for the first time and [`set`](Self::set)s it.
+    /// No value yet. The caller loads the first one and [`set`](Self::set)s it.
     pub fn new(load: impl Fn(Option<Arc<T>>) -> Result<T, String> + Send + Sync + 'static) -> Self {
         Self { state: Arc::new(Mutex::new(State::Loading)), load: Arc::new(load) }
     }
@@ -44,7 +41,7 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         *lock(&self.state) = State::Ready(Arc::new(loaded));
     }
 
-    /// What is loaded. If the last load failed, another one begins, unless that was a moment ago.
+    /// The value. If the last load failed, another one begins, unless it failed a moment ago.
     pub fn get(&self) -> Result<Arc<T>, Absent> {
         let mut state = lock(&self.state);
         match &*state {
@@ -60,7 +57,7 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         }
     }
 
-    /// Whether it is there, without loading it.
+    /// The value, without loading it.
     pub fn peek(&self) -> Result<Arc<T>, Absent> {
         match &*lock(&self.state) {
             State::Ready(loaded) => Ok(loaded.clone()),
@@ -69,8 +66,7 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         }
     }
 
-    /// Says that `lost` is of no use any more. The first one who says so of what is there begins to load it anew, and
-    /// is told so.
+    /// Reports that a value was lost. The first report of the current value begins a load and returns true.
     pub fn lost(&self, lost: &Arc<T>) -> bool {
         let mut state = lock(&self.state);
         let is_there = matches!(&*state, State::Ready(there) if Arc::ptr_eq(there, lost));
@@ -86,7 +82,7 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         let (state, load) = (self.state.clone(), self.load.clone());
         let failed = |reason| State::Failed { reason, since: Instant::now() };
         let run = move || {
-            // A driver's binding that panics must not leave everybody waiting.
+            // After a panic in a driver the state must not stay `Loading`.
             let next = match catch_unwind(AssertUnwindSafe(|| load(lost))) {
                 Ok(Ok(loaded)) => State::Ready(Arc::new(loaded)),
                 Ok(Err(reason)) => failed(reason),
@@ -109,7 +105,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_is_lost_is_loaded_once_by_whoever_says_so_first() {
+    fn a_lost_value_is_loaded_once() {
         let (go, gone) = mpsc::channel::<()>();
         let gone = std::sync::Mutex::new(gone);
         let loads = Arc::new(AtomicUsize::new(0));
@@ -129,13 +125,13 @@ mod tests {
             reloading.get().ok()
         });
         assert_eq!(second.as_deref(), Some(&1));
-        assert!(!reloading.lost(&first), "which is long gone");
+        assert!(!reloading.lost(&first), "it was replaced");
         assert!(reloading.get().is_ok());
         assert_eq!(loads.load(Ordering::SeqCst), 1);
     }
 
     #[test]
-    fn a_load_that_fails_says_why() {
+    fn a_failed_load_has_a_reason() {
         let fails: fn(_) -> Result<usize, String> = |_| Err("no GPU".into());
         let panics: fn(_) -> Result<usize, String> = |_| panic!("in a driver");
         for (load, reason) in [(fails, "no GPU"), (panics, "the load panicked")] {
@@ -148,7 +144,7 @@ mod tests {
                 reloading.peek().err().filter(|absent| *absent != Absent::Loading)
             });
             assert_eq!(failed, Some(Absent::Failed(reason.into())));
-            assert_eq!(reloading.get(), failed.map(Err).unwrap(), "and is not tried again at once");
+            assert_eq!(reloading.get(), failed.map(Err).unwrap(), "the load is not tried again at once");
         }
     }
 }

@@ -1,10 +1,14 @@
-//! Which path leads where, and what holds for all of them.
+//! The paths, and what applies to all of them.
 
 use super::access::Access;
+use super::anthropic::Messages;
 use super::body::refuse;
 use super::client::{Caller, Client, Who};
-use super::failure::{Dialect, Failure};
+use super::failure::{Dialect, Failure, shown};
+use super::interface::answer;
 use super::link::Link;
+use super::memory::counted;
+use super::openai::{Chat, Completions, Responses};
 use super::server::Server;
 use super::{anthropic, llama, metrics, openai, page, ready};
 use axum::Router;
@@ -21,43 +25,30 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-/// An answer of JSON.
+/// A JSON answer.
 pub fn json(value: &Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::from(value.to_string())).into_response()
 }
 
-/// An answer of JSON that was written already. Its memory stays counted until the client has it.
+/// An answer that is JSON already. Its memory stays counted until the client has received it.
 pub fn counted_json(text: String, memory: impl Send + 'static) -> Response {
-    let bytes = Bytes::from_owner(Counted { text, _memory: memory });
-    ([(header::CONTENT_TYPE, "application/json")], Body::from(bytes)).into_response()
+    ([(header::CONTENT_TYPE, "application/json")], Body::from(counted(text, memory))).into_response()
 }
 
-/// A text, and the memory that it takes.
-struct Counted<M> {
-    text: String,
-    _memory: M,
-}
-
-impl<M> AsRef<[u8]> for Counted<M> {
-    fn as_ref(&self) -> &[u8] {
-        self.text.as_bytes()
-    }
-}
-
-/// All paths.
+/// The router for all paths.
 pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
     let paths = Router::new()
         .route("/v1/models", get(openai::models::list))
         .route("/models", get(openai::models::list))
         .route("/v1/models/{*id}", get(openai::models::one))
-        .route("/v1/chat/completions", post(openai::chat::complete))
-        .route("/chat/completions", post(openai::chat::complete))
-        .route("/v1/completions", post(openai::completions::complete))
-        .route("/v1/responses", post(openai::responses::respond))
-        .route("/responses", post(openai::responses::respond))
+        .route("/v1/chat/completions", post(answer::<Chat>))
+        .route("/chat/completions", post(answer::<Chat>))
+        .route("/v1/completions", post(answer::<Completions>))
+        .route("/v1/responses", post(answer::<Responses>))
+        .route("/responses", post(answer::<Responses>))
         .route("/v1/embeddings", post(openai::models::no_embeddings))
         .route("/embeddings", post(openai::models::no_embeddings))
-        .route("/v1/messages", post(anthropic::message))
+        .route("/v1/messages", post(answer::<Messages>))
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
         .route("/health", get(llama::health))
         .route("/v1/health", get(llama::health))
@@ -77,20 +68,17 @@ pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
 }
 
 async fn unknown(request: Request) -> Failure {
-    let path: String = request.uri().path().chars().take(80).collect();
+    let message = format!("no such path: {}", shown(request.uri().path()));
     refuse(request).await;
-    Failure::new(StatusCode::NOT_FOUND, format!("there is nothing at {path}"))
+    Failure::new(StatusCode::NOT_FOUND, message)
 }
 
 async fn wrong_method(request: Request) -> Failure {
-    let shown = |text: &str| text.chars().take(80).collect::<String>();
-    let (method, path) = (shown(request.method().as_str()), shown(request.uri().path()));
-    let message = format!("{method} is not what {path} is for");
     refuse(request).await;
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, message)
+    Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
 }
 
-/// Admits a request: returns its caller, and a guard that counts it among its client's requests until dropped.
+/// Checks who sent a request. Returns the caller, and a guard that counts the request among those of its client.
 fn admitted(
     server: &Server,
     access: &Access,
@@ -99,21 +87,22 @@ fn admitted(
     let link: Arc<Link> = request.extensions().get().cloned().unwrap_or_else(|| Caller::current().link);
     let client: Client = access.check(request, link.network)?;
     let most = server.limits.requests;
-    // Of one address there are no more requests than connections, which are counted as they come.
+    let full = || Failure::rate_limited(format!("too many requests with this key; at most {most} may be under way"));
+    // An address has at most one request per connection, and its connections are limited.
     let under_way = match client.who {
         Who::Network(_) => None,
-        who => Some(server.under_way.begin(who, most).ok_or_else(|| Failure::too_many(most))?),
+        who => Some(server.under_way.begin(who, most).ok_or_else(full)?),
     };
     Ok((Caller { client, link }, under_way))
 }
 
 /// The body of an answer. Its request is under way until all of it was sent.
-struct Sent {
+struct CountedBody {
     body: Body,
     _under_way: Option<super::client::Request>,
 }
 
-impl hyper::body::Body for Sent {
+impl hyper::body::Body for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -133,7 +122,7 @@ impl hyper::body::Body for Sent {
     }
 }
 
-/// What holds for all paths: who may call, the form of failures, and headers.
+/// What applies to all paths: who may call, the form of failures, and headers.
 async fn around(State((server, access)): State<(Arc<Server>, Arc<Access>)>, request: Request, next: Next) -> Response {
     server.counts.requests.fetch_add(1, Ordering::Relaxed);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -146,17 +135,20 @@ async fn around(State((server, access)): State<(Arc<Server>, Arc<Access>)>, requ
         Ok(_) if method == Method::OPTIONS => Access::preflight(request.headers()),
         Ok((caller, under_way)) => {
             let response = caller.answer(next.run(request)).await;
-            response.map(|body| Body::new(Sent { body, _under_way: under_way }))
+            response.map(|body| Body::new(CountedBody { body, _under_way: under_way }))
         }
     };
-    if let Some(failure) = response.extensions_mut().remove::<Failure>() {
+    if let Some(mut failure) = response.extensions_mut().remove::<Failure>() {
         let allow = response.headers().get(header::ALLOW).cloned();
+        if let Some(allow) = allow.as_ref().and_then(|allow| allow.to_str().ok()) {
+            failure.message = format!("method not allowed: use {}", allow.replace(',', " or "));
+        }
         response = failure.answer(Dialect::of(&path));
         allow.map(|allow| response.headers_mut().insert(header::ALLOW, allow));
     }
     access.share(origin.as_ref(), &mut response);
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // Neither the method nor the path: clients choose both, and what they say is logged nowhere.
+    // Without method and path: clients choose both, and what they send is not logged.
     tracing::debug!("a request was answered with status {}", response.status().as_u16());
     response
 }

@@ -1,4 +1,4 @@
-//! Starts the server, and ends it.
+//! Starts and ends the server.
 
 use super::access::Access;
 use super::connection::Serving;
@@ -22,18 +22,18 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 use wglm::{DraftKind, GenerateOptions, Gguf, Model, Overflow, Scheduler, SchedulerOptions};
 
-/// How long replies may take to end that were cancelled.
+/// How long cancelled replies may take to end.
 const END: Duration = Duration::from_secs(3);
 
-/// Threads for work that takes a moment, beside those of replies and pools.
+/// Threads for short work, beside those of replies and pools.
 const SPARE: usize = 16;
 
-/// Threads that serve connections. What blocks has threads of its own.
+/// Threads that serve connections. Blocking work has threads of its own.
 const THREADS: usize = 2;
 
 pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
-    memory::settle_allocator();
-    // A press of Ctrl-C during the load ends it: `model::load` asks `interrupts::asked`.
+    memory::configure_allocator();
+    // Ctrl-C during the load ends it: `model::load` asks `interrupts::asked`.
     let cancel = interrupts::begin(OnInterrupt::CancelWork);
     let file = model::open(args.model.file.model.as_deref())?;
     let defaults = crate::cli::run::options(&file, &args.sampling, true)?;
@@ -58,7 +58,7 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let loader = Arc::new(loader);
     let reloader = loader.clone();
     let engine = Reloading::new(move |lost: Option<Arc<Engine>>| {
-        // Replies that have not ended yet hold the lost model, which would keep its memory.
+        // Replies that have not ended hold the lost model, and closing its GPU frees the memory.
         lost.into_iter().for_each(|lost| lost.model.gpu().close());
         reloader.load(&again).map_err(|error| format!("{error:#}"))
     });
@@ -70,7 +70,7 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     access.names = names(&args, address.ip());
     output::lines([format!("listening at http://{address}")])?;
     if !address.ip().is_loopback() && access.keys.is_empty() {
-        output::note(format_args!("note: whoever reaches {address} can use the model; --api-key asks for a key"));
+        output::note(format_args!("note: anybody who can reach {address} can use the model; --api-key sets a key"));
     }
     let (close, closing) = watch::channel(false);
     let (open, opened) = mpsc::channel(1);
@@ -85,7 +85,10 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
             let slots = output::count(args.parallel, "conversation");
             let needs = needs(&args, &file, &engine.model);
             server.engine.set(engine);
-            output::note(format_args!("{} is ready: {slots} side by side, of up to {context} tokens", server.name));
+            output::note(format_args!(
+                "{} is ready: {slots} at the same time, of up to {context} tokens each",
+                server.name
+            ));
             needs.into_iter().for_each(|line| output::note(format_args!("{line}")));
         }
         Err(error) => {
@@ -98,7 +101,7 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     Ok(code)
 }
 
-/// What the model needs, as other commands say it, and what more its other conversations may take.
+/// The memory that the model needs, as other commands report it, and that of further conversations.
 fn needs(args: &ServeArgs, file: &Gguf, model: &Model) -> Option<String> {
     let judged = fits::judged(file, &args.model.file, args.sampling.speculate.kind(), model.gpu());
     let estimate = judged.estimate?;
@@ -106,11 +109,12 @@ fn needs(args: &ServeArgs, file: &Gguf, model: &Model) -> Option<String> {
     let tokens = args.kv_tokens.unwrap_or(estimate.shape.context.saturating_mul(args.parallel));
     let other = tokens.saturating_sub(estimate.shape.context) as u64;
     let more = output::bytes(other.saturating_mul(estimate.cache / estimate.shape.context.max(1) as u64));
-    let others = if other == 0 { String::new() } else { format!(", and the KV cache of the others up to {more} more") };
+    let others =
+        if other == 0 { String::new() } else { format!(", and the KV caches of the others up to {more} more") };
     Some(format!("GPU memory: the model and one conversation need {needed}{others}"))
 }
 
-/// What it takes to load the model, the first time and again.
+/// What is needed to load the model, the first time and again.
 struct Loader {
     model: ModelArgs,
     guesses: DraftKind,
@@ -121,7 +125,7 @@ struct Loader {
 impl Loader {
     fn new(args: &ServeArgs, defaults: GenerateOptions) -> Self {
         let (sessions, tokens) = (args.parallel, args.kv_tokens);
-        let queue = args.parallel.saturating_add(args.queue); // the server counts by itself who waits
+        let queue = args.parallel.saturating_add(args.queue); // the server has a queue of its own
         let scheduler = SchedulerOptions { sessions, queue, tokens, ..SchedulerOptions::default() };
         Self { model: args.model.clone(), guesses: args.sampling.speculate.kind(), scheduler, defaults }
     }
@@ -134,13 +138,13 @@ impl Loader {
     }
 }
 
-/// The name of a file without its ending, as the model is called.
+/// The name of a file without its extension, which is the name of the model.
 fn stem(file: &Gguf) -> String {
     let stem = file.path().and_then(Path::file_stem);
     stem.map_or_else(|| "fable-10m".into(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// The name of a file without its folder, which is nobody's business.
+/// The name of a file without its folder, which clients need not know.
 fn file_name(file: &Gguf) -> String {
     let name = file.path().and_then(Path::file_name);
     name.map_or_else(|| "fable-10m-q4_0.gguf".into(), |name| name.to_string_lossy().into_owned())
@@ -151,14 +155,14 @@ fn access(args: &ServeArgs) -> anyhow::Result<Access> {
     Ok(Access { keys, origins: args.cors.clone(), names: None, share_cache: args.share_cache })
 }
 
-/// The most connections of one address, and the most requests of one key at a time; 0 for any number. Half of all
-/// connections leave as many for others, and nobody opens 256 by hand.
+/// The most connections of one address, and the most requests of one key at a time; 0 for no limit. The default leaves
+/// half of the connections to others, and a single user needs fewer than 256.
 fn share(args: &ServeArgs) -> usize {
     args.max_per_client.unwrap_or(args.max_connections.div_ceil(2))
 }
 
-/// The names by which a server may be called that listens at an address: at one that only this machine reaches those of
-/// this machine, elsewhere any unless it was said which.
+/// The host names of a server that listens at an address: at a loopback address those of this machine, elsewhere any,
+/// unless they are given.
 fn names(args: &ServeArgs, address: IpAddr) -> Option<Vec<String>> {
     let checked = address.is_loopback() || !args.allow_host.is_empty();
     checked.then(|| {
@@ -168,15 +172,15 @@ fn names(args: &ServeArgs, address: IpAddr) -> Option<Vec<String>> {
 }
 
 fn runtime(replies: usize) -> anyhow::Result<Runtime> {
-    // Each reply has a thread, and so has each of a pool, so that neither waits for the other; and some for what is not
-    // counted.
+    // One for each reply and for each thread of a pool, so that none waits for another, and some for other blocking
+    // work.
     let threads = replies.saturating_add(pools::THREADS + SPARE);
     let runtime =
         Builder::new_multi_thread().worker_threads(THREADS).max_blocking_threads(threads).enable_all().build();
     runtime.context("cannot start the threads of the server")
 }
 
-/// A signal, unless it was ignored when the program started: then it stays ignored.
+/// A signal. If it was ignored when the program started, it stays ignored.
 #[cfg(unix)]
 struct Listened(Option<tokio::signal::unix::Signal>);
 
@@ -195,7 +199,7 @@ impl Listened {
     }
 }
 
-/// Tells of each Ctrl-C and each SIGTERM. The third one ends the process at once.
+/// Forwards each Ctrl-C and each SIGTERM. The third one ends the process at once.
 async fn signals(presses: mpsc::Sender<()>, load: wglm::Cancel) {
     #[cfg(unix)]
     let [mut interrupt, mut term] = {
@@ -216,12 +220,12 @@ async fn signals(presses: mpsc::Sender<()>, load: wglm::Cancel) {
             terminal::leave(INTERRUPTED);
         }
         load.cancel();
-        // During the load nobody takes this.
+        // During the load nobody receives this.
         let _ = presses.try_send(());
     }
 }
 
-/// Serves until it is asked to end: then running replies have the time that `grace` says, or until it is asked again.
+/// Serves until the first signal. Running replies then have `grace` to end, or until the second signal.
 async fn end(
     server: &Server,
     mut pressed: mpsc::Receiver<()>,
@@ -235,7 +239,10 @@ async fn end(
     let running = server.busy();
     if running > 0 {
         let replies = if running == 1 { "reply" } else { "replies" };
-        output::note(format_args!("{running} {replies} to end, {} s at most; Ctrl-C cancels", grace.as_secs()));
+        output::note(format_args!(
+            "waiting up to {} s for {running} {replies} to end; Ctrl-C cancels",
+            grace.as_secs()
+        ));
     }
     // The channel closes when no connection is left.
     let ended = tokio::select! {
@@ -247,7 +254,7 @@ async fn end(
         return ExitCode::SUCCESS;
     }
     server.cancel_all();
-    // Their clients are told.
+    // Their clients are told why.
     let left = tokio::time::timeout(END, opened.recv()).await;
     if let Err(elapsed) = left {
         failure::tell(&anyhow::anyhow!("some replies did not end: {elapsed}"));

@@ -11,13 +11,13 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The fewest bytes that a client has to take in a second, on average over the time that it has for taking anything,
-/// while more is there for it. A reply of 20 tokens a second is about 5 KiB a second as events. The system takes more
-/// only when a third of its buffer is free ([`SEND_BUFFER`]), so a client may need three times this rate.
+/// The fewest bytes that a client has to read in a second while there are more, on average over its time limit. A reply
+/// of 20 tokens a second is about 5 KiB a second as events. The system accepts more only when a third of its buffer is
+/// free ([`SEND_BUFFER`]), so a client may need three times this rate.
 const LEAST_RATE: u64 = 512;
 
-/// The system's buffer for what a client has not taken, in bytes. Linux doubles it for its own records. Left to itself
-/// it grows to megabytes for each connection, and says that a client takes something only every megabyte or so.
+/// The system's buffer for what a client has not read, in bytes. Linux doubles it for its own records. By default it
+/// grows to megabytes for each connection, so the server would learn only every megabyte or so that a client reads.
 pub const SEND_BUFFER: u32 = 64 << 10;
 
 /// A connection's bytes.
@@ -25,65 +25,67 @@ pub struct Transport {
     read: Arc<OwnedReadHalf>,
     write: OwnedWriteHalf,
     link: Arc<Link>,
-    taking: Taking,
+    rate: ReadRate,
 }
 
-/// What a client takes of what is there for it.
-struct Taking {
-    /// The time over which its rate counts.
+/// How much a client reads of what is there for it.
+struct ReadRate {
+    /// The time over which the rate is measured.
     limit: Duration,
-    /// Since when something has been waiting for it, and how many bytes it has taken since then.
+    /// The end of the current measurement, and how many bytes the client has read in it; `None` while nothing waits for
+    /// it.
     waiting: Option<(Pin<Box<Sleep>>, u64)>,
 }
 
-impl Taking {
-    /// The client has taken some bytes.
-    fn took(&mut self, bytes: usize) {
-        if let Some((_, taken)) = &mut self.waiting {
-            *taken += bytes as u64;
+impl ReadRate {
+    /// The client has read some bytes.
+    fn read(&mut self, bytes: usize) {
+        if let Some((_, bytes_read)) = &mut self.waiting {
+            *bytes_read += bytes as u64;
         }
     }
 
-    /// The client has taken everything.
-    fn took_all(&mut self) {
+    /// The client has read everything.
+    fn read_all(&mut self) {
         self.waiting = None;
     }
 
-    /// Something waits for the client. Ready with an error when it has taken too little.
+    /// Something waits for the client. Ready with an error if the client has read too little.
     fn poll_slow(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let limit = self.limit;
-        let (until, taken) = self.waiting.get_or_insert_with(|| (Box::pin(sleep_until(Instant::now() + limit)), 0));
+        let (until, bytes_read) =
+            self.waiting.get_or_insert_with(|| (Box::pin(sleep_until(Instant::now() + limit)), 0));
         loop {
             ready!(until.as_mut().poll(context));
-            if *taken < (LEAST_RATE * limit.as_secs()).max(1) {
+            if *bytes_read < (LEAST_RATE * limit.as_secs()).max(1) {
                 return Poll::Ready(io::ErrorKind::TimedOut.into());
             }
-            *taken = 0;
+            *bytes_read = 0;
             until.as_mut().reset(Instant::now() + limit);
         }
     }
 }
 
 impl Transport {
-    /// The bytes of a connection whose client has `limit` to take something. The connection itself is returned beside
-    /// it, for who looks at it meanwhile.
+    /// The bytes of a connection whose client is disconnected if it reads too little for `limit`. Also returns the
+    /// reading half of the connection, so that it can be checked meanwhile.
     pub fn new(stream: TcpStream, link: Arc<Link>, limit: Duration) -> (Self, Arc<OwnedReadHalf>) {
         let (read, write) = stream.into_split();
         let read = Arc::new(read);
-        (Self { read: read.clone(), write, link, taking: Taking { limit, waiting: None } }, read)
+        (Self { read: read.clone(), write, link, rate: ReadRate { limit, waiting: None } }, read)
     }
 
     /// The result of a write.
     fn written(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.link.set_sent(false);
         match &written {
-            Poll::Ready(Ok(bytes)) => self.taking.took(*bytes),
+            Poll::Ready(Ok(bytes)) => self.rate.read(*bytes),
             Poll::Ready(Err(_)) => return written,
             Poll::Pending => {}
         }
-        // Also of one whose writes all succeed, each with a little.
-        let waits = written.is_pending() || self.taking.waiting.is_some();
-        if waits && let Poll::Ready(slow) = self.taking.poll_slow(context) {
+        // The client may also be slow if all writes succeed, each with a few bytes.
+        let waits = written.is_pending() || self.rate.waiting.is_some();
+        if waits && let Poll::Ready(slow) = self.rate.poll_slow(context) {
             return Poll::Ready(Err(slow));
         }
         written
@@ -133,9 +135,9 @@ impl AsyncWrite for Transport {
         self.write.is_write_vectored()
     }
 
-    /// Comes when everything was written, and only then.
+    /// hyper flushes when everything was written, and only then.
     fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.taking.took_all();
+        self.rate.read_all();
         self.link.set_sent(true);
         Poll::Ready(Ok(()))
     }

@@ -1,14 +1,13 @@
 //! The blocks of a request as messages.
 
-use crate::cli::serve::failure::Failure;
-use crate::cli::serve::fields::few_parts;
-use crate::cli::serve::openai::conversation::refused;
+use crate::cli::serve::conversation::{check_parts, not_text};
+use crate::cli::serve::failure::{Failure, shown};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use wglm::text::{FunctionCall, Message, ToolCall};
 
-/// How a line begins, the first of the system, that Claude Code changes with every request. It would end what the cache
-/// can keep.
+/// The beginning of a line that Claude Code puts before the system prompt and changes with every request. The cache
+/// would be of no use after it.
 const BILLING: &str = "x-anthropic-billing-header:";
 
 /// The system message: text, or blocks of it.
@@ -24,7 +23,7 @@ pub struct TextBlock {
     text: String,
 }
 
-/// A message as it was given.
+/// A message of the request.
 #[derive(Debug, Deserialize)]
 pub struct GivenMessage {
     role: String,
@@ -62,9 +61,9 @@ pub fn conversation(system: Option<System>, given: Vec<GivenMessage>) -> Result<
         Some(System::Text(text)) => vec![text],
         Some(System::Blocks(blocks)) => blocks.into_iter().map(|block| block.text).collect(),
     };
-    // The line is looked for where it is sent and nowhere else, so that a later text may quote it.
+    // The line is only looked for where it is sent, so a later text may quote it.
     if let Some(first) = texts.first_mut() {
-        *first = lasting(std::mem::take(first));
+        *first = without_billing(std::mem::take(first));
     }
     texts.retain(|text| !text.is_empty());
     if !texts.is_empty() {
@@ -78,19 +77,19 @@ pub fn conversation(system: Option<System>, given: Vec<GivenMessage>) -> Result<
             }
             Blocks::Blocks(blocks) => blocks,
         };
-        few_parts(index, "blocks", blocks.len())?;
+        check_parts(index, "blocks", blocks.len())?;
         match role.as_str() {
-            "assistant" => messages.push(said(index, blocks)?),
-            "user" | "system" => heard(index, &role, blocks, &mut messages)?,
+            "assistant" => messages.push(assistant(index, blocks)?),
+            "user" | "system" => user(index, &role, blocks, &mut messages)?,
             _ => return Err(wrong_role(index, &role)),
         }
     }
     Ok(messages)
 }
 
-/// The first text of the system without the line that changes with every request. It is a block of its own, or stands
-/// before the rest where somebody joined the blocks.
-fn lasting(text: String) -> String {
+/// The first text of the system prompt without the line that changes with every request. The line is a block of its
+/// own, or precedes the rest where a client joined the blocks.
+fn without_billing(text: String) -> String {
     if !text.starts_with(BILLING) {
         return text;
     }
@@ -107,12 +106,11 @@ fn plain(index: usize, role: &str, text: String) -> Result<Message, Failure> {
 }
 
 fn wrong_role(index: usize, role: &str) -> Failure {
-    let role: String = role.chars().take(80).collect();
-    Failure::invalid(format!("messages.{index}: role {role}: expected user or assistant"))
+    Failure::invalid(format!("messages.{index}: role {}: expected user or assistant", shown(role)))
 }
 
-/// What the model said.
-fn said(index: usize, blocks: Vec<Block>) -> Result<Message, Failure> {
+/// A message of the model.
+fn assistant(index: usize, blocks: Vec<Block>) -> Result<Message, Failure> {
     let (mut texts, mut thinking, mut calls) = (Vec::new(), Vec::new(), Vec::new());
     for block in blocks {
         match block.kind.as_str() {
@@ -123,9 +121,9 @@ fn said(index: usize, blocks: Vec<Block>) -> Result<Message, Failure> {
                 let function = FunctionCall { name: block.name.unwrap_or_default(), arguments };
                 calls.push(ToolCall { id: block.id, kind: "function".into(), function });
             }
-            // What other models thought in secret, and what servers of others did.
+            // Encrypted thinking of other models, and what the servers of providers did.
             "redacted_thinking" | "server_tool_use" | "web_search_tool_result" => {}
-            other => return Err(refused(index, &other.chars().take(80).collect::<String>())),
+            other => return Err(not_text(index, other)),
         }
     }
     let mut message = Message { role: "assistant".into(), tool_calls: calls, ..Message::default() };
@@ -134,8 +132,8 @@ fn said(index: usize, blocks: Vec<Block>) -> Result<Message, Failure> {
     Ok(message)
 }
 
-/// What the model heard: results of functions first, as they answer its calls.
-fn heard(index: usize, role: &str, blocks: Vec<Block>, messages: &mut Vec<Message>) -> Result<(), Failure> {
+/// The messages for one to the model: results of functions first, since they answer its calls.
+fn user(index: usize, role: &str, blocks: Vec<Block>, messages: &mut Vec<Message>) -> Result<(), Failure> {
     let mut texts = Vec::new();
     for block in blocks {
         match block.kind.as_str() {
@@ -145,7 +143,7 @@ fn heard(index: usize, role: &str, blocks: Vec<Block>, messages: &mut Vec<Messag
                 let text = if block.is_error == Some(true) { format!("Error: {text}") } else { text };
                 messages.push(Message::tool(block.tool_use_id.unwrap_or_default(), text));
             }
-            other => return Err(refused(index, &other.chars().take(80).collect::<String>())),
+            other => return Err(not_text(index, other)),
         }
     }
     if !texts.is_empty() {
@@ -160,12 +158,12 @@ fn result(index: usize, content: &Value) -> Result<String, Failure> {
         Value::Null => Ok(String::new()),
         Value::String(text) => Ok(text.clone()),
         Value::Array(blocks) => {
-            few_parts(index, "blocks", blocks.len())?;
+            check_parts(index, "blocks", blocks.len())?;
             let text = |block: &Value| match block.get("text").and_then(Value::as_str) {
                 Some(text) => Ok(text.to_owned()),
-                // Names of tools that a search found: the client describes them as functions beside.
+                // The name of a tool that a search found: the client sends its description as a function.
                 None if block.get("type").and_then(Value::as_str) == Some("tool_reference") => Ok(block.to_string()),
-                None => Err(refused(index, block.get("type").and_then(Value::as_str).unwrap_or("other"))),
+                None => Err(not_text(index, block.get("type").and_then(Value::as_str).unwrap_or("other"))),
             };
             Ok(blocks.iter().map(text).collect::<Result<Vec<_>, _>>()?.join("\n"))
         }
@@ -173,7 +171,7 @@ fn result(index: usize, content: &Value) -> Result<String, Failure> {
     }
 }
 
-/// The functions among the tools, in OpenAI's form. Tools of other types are what Anthropic's servers do.
+/// The functions among the tools, in OpenAI's form. Tools of other types are done by Anthropic's servers.
 pub fn functions(tools: Vec<Value>) -> Vec<Value> {
     let function = |tool: Value| {
         let custom = tool.get("type").is_none_or(|kind| kind.is_null() || kind.as_str() == Some("custom"));
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_functions_come_before_what_else_was_said() {
+    fn results_of_functions_come_before_text() {
         let messages = read(
             Value::Null,
             json!([

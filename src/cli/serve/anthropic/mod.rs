@@ -1,46 +1,45 @@
 //! Anthropic's interface, as Claude Code calls it.
 
+mod blocks;
 mod input;
-mod words;
 
 use super::body::JsonBody;
-use super::compiling::Demand;
-use super::constraints::Format;
-use super::failure::Failure;
-use super::fields::{Fields, few_enough, few_tools, few_variables, held, kept, max_tokens, or_default, read, thinking};
-use super::job::{Job, Work};
-use super::router::{counted_json, json};
+use super::constraints::{Format, FormatField};
+use super::conversation::{Conversation, check_messages, check_tools, template_input};
+use super::failure::{Dialect, Failure};
+use super::fields::{Fields, max_tokens, or_default, read};
+use super::interface::{Interface, Prompt, Request};
+use super::reply::{Delta, Reply};
+use super::router::json;
 use super::server::{Engine, Server};
-use super::{events, pieces};
-use axum::body::Bytes;
+use super::stream::Events;
 use axum::extract::State;
 use axum::response::Response;
+use blocks::Kind;
 use input::{GivenMessage, System, conversation, functions};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
-use wglm::text::ChatInput;
-use wglm::{Calls, ChatState};
-use words::MessageWords;
+use wglm::Calls;
+
+pub use blocks::Messages;
 
 #[derive(Debug, Deserialize)]
-struct MessageBody {
+pub struct Body {
     messages: Vec<GivenMessage>,
     system: Option<System>,
     max_tokens: Option<i64>,
     #[serde(default, deserialize_with = "or_default")]
-    stream: bool,
-    #[serde(default, deserialize_with = "or_default")]
     tools: Vec<Value>,
-    tool_choice: Option<Choice>,
+    tool_choice: Option<ToolChoice>,
     thinking: Option<Thinking>,
     output_config: Option<OutputConfig>,
-    #[serde(default, deserialize_with = "or_default")]
-    chat_template_kwargs: Map<String, Value>,
+    #[serde(flatten)]
+    fields: Fields,
 }
 
 #[derive(Debug, Deserialize)]
-struct Choice {
+struct ToolChoice {
     #[serde(rename = "type")]
     kind: String,
     name: Option<String>,
@@ -56,20 +55,10 @@ struct Thinking {
 
 #[derive(Debug, Deserialize)]
 struct OutputConfig {
-    format: Option<super::constraints::FormatField>,
+    format: Option<FormatField>,
 }
 
-/// What a body asks for.
-struct Asked {
-    chat: ChatState,
-    demand: Demand,
-    /// Bytes that its functions and its form take while the reply runs.
-    held: usize,
-    stream: bool,
-    one_call: bool,
-}
-
-impl Choice {
+impl ToolChoice {
     fn read(self) -> Result<Calls, Failure> {
         match (self.kind.as_str(), self.name) {
             ("auto", _) => Ok(Calls::Auto),
@@ -81,58 +70,71 @@ impl Choice {
     }
 }
 
-fn asked(body: &Bytes, server: &Server, engine: &Engine, replies: bool) -> Result<Asked, Failure> {
-    let fields: Fields = read(body)?;
-    let body: MessageBody = read(body)?;
-    few_enough(body.messages.len(), server)?;
-    few_tools(&body.tools)?;
-    few_variables(&body.chat_template_kwargs)?;
-    let (overflow, whitespace) = (fields.overflow(server.overflow), fields.json_whitespace());
-    let mut options = fields.options(engine)?;
-    options.max_tokens = max_tokens(body.max_tokens)?;
-    if replies && options.max_tokens.is_none() {
-        return Err(Failure::invalid("max_tokens: field required"));
+impl Body {
+    fn conversation(self, server: &Server) -> Result<Conversation, Failure> {
+        check_messages(self.messages.len(), server)?;
+        check_tools(&self.tools)?;
+        let format = self.output_config.and_then(|config| config.format);
+        Ok(Conversation {
+            messages: conversation(self.system, self.messages)?,
+            tools: functions(self.tools),
+            calls: self.tool_choice.map_or(Ok(Calls::Auto), ToolChoice::read)?,
+            format: format.map_or(Ok(Format::Text), |format| format.read(self.fields.json_whitespace))?,
+            max_tokens: self.max_tokens,
+            thinking: self.thinking.is_some_and(|thinking| thinking.kind != "disabled"),
+            overflow: server.overflow,
+            fields: self.fields,
+        })
     }
-    let one_call = body.tool_choice.as_ref().is_some_and(|choice| choice.disable_parallel_tool_use);
-    let mut template_kwargs = body.chat_template_kwargs;
-    let asks = body.thinking.is_some_and(|thinking| thinking.kind != "disabled");
-    let thinks = thinking(&mut template_kwargs)?.unwrap_or(asks);
-    let mut chat = ChatState {
-        messages: conversation(body.system, body.messages)?,
-        reasoning: Some(thinks),
-        tools: functions(body.tools),
-        template_kwargs,
-        options,
-        overflow,
-    };
-    let format = body.output_config.and_then(|config| config.format);
-    let format = format.map_or(Ok(Format::Text), |format| format.read(whitespace))?;
-    let choice = body.tool_choice.map_or(Ok(Calls::Auto), Choice::read)?;
-    let held = held(&chat.tools, &format);
-    // What only counts tokens compiles nothing.
-    let demand = if replies { server.compiling.demand(&mut chat, format, choice)? } else { Demand::Met };
-    Ok(Asked { chat, demand, held, stream: body.stream, one_call })
 }
 
-/// `/v1/messages`.
-pub async fn message(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
-    let engine = server.engine()?;
-    let (of, with, needed) = (server.clone(), engine.clone(), body.conversation());
-    let read = move || {
-        let Asked { chat, demand, held, stream, one_call } = asked(&body.bytes, &of, &with, true)?;
-        Ok((chat, demand, (held, stream, one_call)))
-    };
-    let (chat, (held, stream, one_call), memory) = server.conversation(&engine, needed, read).await?;
-    let memory = kept(&engine, &chat, 1, held).reserve(memory)?;
-    let (works, stops) = (Work::chats(&chat, 1), chat.options().stop.clone());
-    drop(chat);
-    let job = Job::start(&server, engine.clone(), works, memory.clone()).await?;
-    let mut words = MessageWords::new(&server.name, stops);
-    if stream {
-        return Ok(events::stream(job, engine, 1, one_call, words));
+impl Interface for Messages {
+    type Body = Body;
+
+    fn request(body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure> {
+        if max_tokens(body.max_tokens)?.is_none() {
+            return Err(Failure::invalid("max_tokens: field required"));
+        }
+        let stream = body.fields.stream;
+        let one_call = body.tool_choice.as_ref().is_some_and(|choice| choice.disable_parallel_tool_use);
+        let (chat, demand, held) = body.conversation(server)?.chat(server, engine)?;
+        let interface = Self::new(&server.name, chat.options.stop.clone());
+        let request = Request { choices: 1, stream, one_call, held, interface };
+        Ok((Prompt::Chat(Box::new(chat), demand), request))
     }
-    let mut whole = pieces::collect(job, &engine, 1, one_call).await?;
-    Ok(counted_json(words.whole(whole.pop().unwrap_or_default()).to_string(), memory))
+
+    fn begin(&mut self, prompt: usize, _: &mut Events) {
+        self.prompt = prompt;
+    }
+
+    fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
+        match delta {
+            Delta::Prompt { cached } => self.begin_message(cached, to),
+            Delta::Thinking(text) => self.text(Kind::Thinking, &text, to),
+            Delta::Text { text, .. } => self.text(Kind::Text, &text, to),
+            Delta::Call(call) => self.call(&call, to),
+            Delta::End(finish) => self.finish(*finish, to),
+        }
+    }
+
+    fn end(&mut self, to: &mut Events) {
+        self.end_message(to);
+    }
+
+    fn failed(&mut self, failure: &Failure, to: &mut Events) {
+        to.named(&failure.body(Dialect::Anthropic));
+    }
+
+    fn keep_alive(&mut self, to: &mut Events) {
+        to.named(&json!({"type": "ping"}));
+    }
+
+    /// The message at the end of a stream that nobody reads.
+    fn whole(mut self, replies: Vec<Reply>) -> String {
+        let mut unread = Events::default();
+        replies.into_iter().flat_map(Reply::deltas).for_each(|delta| self.delta(0, delta, &mut unread));
+        self.message().to_string()
+    }
 }
 
 /// `/v1/messages/count_tokens`.
@@ -141,12 +143,8 @@ pub async fn count_tokens(State(server): State<Arc<Server>>, body: JsonBody) -> 
     let engine = server.engine()?;
     let (of, needed) = (server.clone(), body.conversation());
     let count = move || {
-        let Asked { chat, .. } = asked(&body.bytes, &of, &engine, false)?;
-        let mut input = ChatInput::new(&chat.messages);
-        input.tools = Some(chat.tools.as_slice()).filter(|tools| !tools.is_empty());
-        input.enable_thinking = chat.reasoning;
-        input.extra = chat.template_kwargs;
-        let prompt = engine.model.template()?.prompt(&input, engine.model.tokenizer()?)?;
+        let chat = read::<Body>(&body.bytes)?.conversation(&of)?.state(&engine)?;
+        let prompt = engine.model.template()?.prompt(&template_input(&chat), engine.model.tokenizer()?)?;
         Ok(json!({"input_tokens": prompt.tokens.len()}))
     };
     let (counted, _memory) = server.work(&server.pools.tools, needed, count).await?;

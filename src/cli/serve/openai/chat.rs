@@ -1,124 +1,224 @@
-//! `/v1/chat/completions`: what it takes, and the request that it makes of it.
+//! `/v1/chat/completions`.
 
-use super::chat_words::ChatWords;
-use super::conversation::{functions, messages};
-use crate::cli::serve::body::JsonBody;
-use crate::cli::serve::compiling::Demand;
+use super::frame::Frame;
+use super::messages::{functions, messages};
 use crate::cli::serve::constraints::{Format, FormatField, choice};
+use crate::cli::serve::conversation::{Conversation, check_messages, check_tools};
 use crate::cli::serve::failure::Failure;
-use crate::cli::serve::fields::{
-    Fields, StreamOptions, choices, few_enough, few_tools, few_variables, held, kept, max_tokens, or_default, read,
-    thinking, top_logprobs,
-};
-use crate::cli::serve::job::{Job, Work};
-use crate::cli::serve::router::counted_json;
+use crate::cli::serve::fields::{Fields, StreamOptions, choices, or_default, top_logprobs};
+use crate::cli::serve::figures::{ChatLogprobs, argument_pieces, arguments};
+use crate::cli::serve::interface::{Interface, Prompt, Request};
+use crate::cli::serve::reply::{Delta, FinishReason, Reply};
 use crate::cli::serve::server::{Engine, Server};
-use crate::cli::serve::{events, pieces};
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::response::Response;
-use serde::Deserialize;
-use serde_json::{Map, Value};
-use std::sync::Arc;
-use wglm::text::Message;
-use wglm::{ChatState, SchemaOptions};
+use crate::cli::serve::stream::Events;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use wglm::SchemaOptions;
+use wglm::text::{Message, ToolCall};
 
-/// The fields of a body beside those that all interfaces share.
+/// The values of `object` in answers and chunks.
+const ANSWER: &str = "chat.completion";
+const CHUNK: &str = "chat.completion.chunk";
+
 #[derive(Debug, Deserialize)]
-struct ChatBody {
+pub struct Body {
     messages: Vec<Message>,
     #[serde(default, deserialize_with = "or_default")]
-    stream: bool,
-    stream_options: Option<StreamOptions>,
+    stream_options: StreamOptions,
     #[serde(default, deserialize_with = "or_default")]
     tools: Vec<Value>,
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
-    response_format: Option<FormatField>,
+    #[serde(default, deserialize_with = "or_default")]
+    response_format: FormatField,
     json_schema: Option<Value>,
     #[serde(default, deserialize_with = "or_default")]
     logprobs: bool,
-    top_logprobs: Option<u64>,
+    #[serde(default, deserialize_with = "or_default")]
+    top_logprobs: u64,
     max_tokens: Option<i64>,
     max_completion_tokens: Option<i64>,
     n: Option<u64>,
-    #[serde(default, deserialize_with = "or_default")]
-    chat_template_kwargs: Map<String, Value>,
     reasoning_effort: Option<String>,
+    #[serde(flatten)]
+    fields: Fields,
 }
 
-/// What a body asks for.
-struct Asked {
-    /// Bytes that its functions and its form take while the replies run.
-    held: usize,
-    stream: bool,
-    usage: bool,
-    choices: usize,
-    one_call: bool,
-    logprobs: bool,
+/// Writes replies as chat completions.
+pub struct Chat {
+    frame: Frame,
+    /// How many calls each reply has made.
+    calls: Vec<usize>,
 }
 
-/// Whether a word for how much to think says not to.
+/// A reply in a whole answer.
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: usize,
+    message: AssistantMessage<'a>,
+    logprobs: Option<ChatLogprobs<'a>>,
+    finish_reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct AssistantMessage<'a> {
+    role: &'static str,
+    content: Option<&'a str>,
+    refusal: (),
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reasoning_content: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Value>,
+}
+
+/// Whether the model thinks with an effort.
 pub fn thinks(effort: &str) -> bool {
     !["none", "minimal"].contains(&effort)
 }
 
-/// Reads a body: the conversation, what its replies have to be, and the rest.
-fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<(ChatState, Demand, Asked), Failure> {
-    let fields: Fields = read(body)?;
-    let body: ChatBody = read(body)?;
-    few_enough(body.messages.len(), server)?;
-    few_tools(&body.tools)?;
-    few_variables(&body.chat_template_kwargs)?;
-    let (overflow, whitespace) = (fields.overflow(server.overflow), fields.json_whitespace());
-    let mut options = fields.options(engine)?;
-    let limit = max_tokens(body.max_completion_tokens.or(body.max_tokens))?;
-    options.max_tokens = limit.or(options.max_tokens);
-    options.logprobs = body.logprobs.then(|| top_logprobs(body.top_logprobs)).transpose()?;
-    let mut template_kwargs = body.chat_template_kwargs;
-    let thinking = thinking(&mut template_kwargs)?.or(body.reasoning_effort.as_deref().map(thinks));
-    let mut chat = ChatState {
-        messages: messages(body.messages)?,
-        reasoning: Some(thinking.unwrap_or(server.reasoning)),
-        tools: functions(body.tools),
-        template_kwargs,
-        options,
-        overflow,
-    };
-    let format = match body.json_schema {
-        Some(schema) => Format::Schema(SchemaOptions::default().with_whitespace(whitespace).put_into(schema)),
-        None => body.response_format.unwrap_or_default().read(whitespace)?,
-    };
-    let calls = choice(body.tool_choice.as_ref(), &mut chat.tools)?;
-    let held = held(&chat.tools, &format);
-    let demand = server.compiling.demand(&mut chat, format, calls)?;
-    let choices = choices(body.n, server)?;
-    let asked = Asked {
-        held,
-        stream: body.stream,
-        usage: body.stream_options.is_some_and(|options| options.include_usage),
-        choices,
-        one_call: body.parallel_tool_calls == Some(false),
-        logprobs: body.logprobs,
-    };
-    Ok((chat, demand, asked))
+fn finish_reason(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop | FinishReason::StopString => "stop",
+        FinishReason::Calls => "tool_calls",
+        FinishReason::Length => "length",
+    }
 }
 
-/// Answers a request.
-pub async fn complete(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
-    let engine = server.engine()?;
-    let (of, with, needed) = (server.clone(), engine.clone(), body.conversation());
-    let read = move || asked(&body.bytes, &of, &with);
-    let (chat, asked, memory) = server.conversation(&engine, needed, read).await?;
-    let Asked { held, stream, usage, choices, one_call, logprobs } = asked;
-    let memory = kept(&engine, &chat, choices, held).reserve(memory)?;
-    let works = Work::chats(&chat, choices);
-    drop(chat);
-    let job = Job::start(&server, engine.clone(), works, memory.clone()).await?;
-    let words = ChatWords::new(&server.name, logprobs, usage);
-    if stream {
-        return Ok(events::stream(job, engine, choices, one_call, words));
+fn message(reply: &Reply) -> AssistantMessage<'_> {
+    let call = |call: &ToolCall| {
+        let function = json!({"name": call.function.name, "arguments": arguments(call)});
+        json!({"id": call.id, "type": "function", "function": function})
+    };
+    let has_content = !reply.text.is_empty() || reply.calls.is_empty();
+    AssistantMessage {
+        role: "assistant",
+        content: has_content.then_some(&reply.text),
+        refusal: (),
+        reasoning_content: &reply.thinking,
+        tool_calls: reply.calls.iter().map(call).collect(),
     }
-    let wholes = pieces::collect(job, &engine, choices, one_call).await?;
-    Ok(counted_json(words.whole(wholes), memory))
+}
+
+impl Chat {
+    fn new(frame: Frame, choices: usize) -> Self {
+        Self { frame, calls: vec![0; choices] }
+    }
+
+    fn chunk(&self, index: usize, delta: Value, logprobs: Option<ChatLogprobs>, to: &mut Events) {
+        let choice = json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": null});
+        self.frame.chunk(CHUNK, choice, to);
+    }
+
+    fn call(&mut self, index: usize, call: &ToolCall, to: &mut Events) {
+        let number = self.calls[index];
+        self.calls[index] += 1;
+        let function = json!({"name": call.function.name, "arguments": ""});
+        let begin = json!({"index": number, "id": call.id, "type": "function", "function": function});
+        self.chunk(index, json!({"tool_calls": [begin]}), None, to);
+        for piece in argument_pieces(&arguments(call)) {
+            let more = json!({"index": number, "function": {"arguments": piece}});
+            self.chunk(index, json!({"tool_calls": [more]}), None, to);
+        }
+    }
+}
+
+impl Interface for Chat {
+    type Body = Body;
+
+    fn request(body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure> {
+        check_messages(body.messages.len(), server)?;
+        check_tools(&body.tools)?;
+        let whitespace = body.fields.json_whitespace;
+        let format = match body.json_schema {
+            Some(schema) => Format::Schema(SchemaOptions::default().with_whitespace(whitespace).put_into(schema)),
+            None => body.response_format.read(whitespace)?,
+        };
+        let mut tools = functions(body.tools);
+        let calls = choice(body.tool_choice.as_ref(), &mut tools)?;
+        let (stream, choices) = (body.fields.stream, choices(body.n, server)?);
+        let conversation = Conversation {
+            messages: messages(body.messages)?,
+            tools,
+            calls,
+            format,
+            max_tokens: body.max_completion_tokens.or(body.max_tokens),
+            thinking: body.reasoning_effort.as_deref().map_or(server.reasoning, thinks),
+            overflow: server.overflow,
+            fields: body.fields,
+        };
+        let (mut chat, demand, held) = conversation.chat(server, engine)?;
+        chat.options.logprobs = body.logprobs.then(|| top_logprobs(body.top_logprobs)).transpose()?;
+        let usage = body.stream_options.include_usage;
+        let frame = Frame::new("chatcmpl-", &server.name, body.logprobs, usage, choices);
+        let one_call = body.parallel_tool_calls == Some(false);
+        let request = Request { choices, stream, one_call, held, interface: Self::new(frame, choices) };
+        Ok((Prompt::Chat(Box::new(chat), demand), request))
+    }
+
+    fn delta(&mut self, index: usize, delta: Delta, to: &mut Events) {
+        match delta {
+            Delta::Prompt { .. } => self.chunk(index, json!({"role": "assistant", "content": ""}), None, to),
+            Delta::Thinking(text) => self.chunk(index, json!({"reasoning_content": text}), None, to),
+            Delta::Text { text, tokens } => {
+                let logprobs = self.frame.logprobs.then_some(ChatLogprobs(&tokens));
+                self.chunk(index, json!({"content": text}), logprobs, to);
+            }
+            Delta::Call(call) => self.call(index, &call, to),
+            Delta::End(finish) => {
+                let reason = finish_reason(finish.reason);
+                let choice = json!({"index": index, "delta": {}, "logprobs": null, "finish_reason": reason});
+                self.frame.end_reply(CHUNK, index, choice, &finish, to);
+            }
+        }
+    }
+
+    fn end(&mut self, to: &mut Events) {
+        self.frame.end(CHUNK, to);
+    }
+
+    fn failed(&mut self, failure: &Failure, to: &mut Events) {
+        Frame::failed(failure, to);
+    }
+
+    fn whole(self, replies: Vec<Reply>) -> String {
+        let choice = |(index, reply)| Choice {
+            index,
+            message: message(reply),
+            logprobs: self.frame.logprobs.then_some(ChatLogprobs(&reply.tokens)),
+            finish_reason: finish_reason(reply.finish.reason),
+        };
+        let choices: Vec<_> = replies.iter().enumerate().map(choice).collect();
+        self.frame.whole(ANSWER, &choices, &replies)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{Chat, Frame};
+    use crate::cli::serve::interface::Interface;
+    use crate::cli::serve::reply::Delta;
+    use crate::cli::serve::stream::Events;
+    use serde_json::{Value, json};
+    use wglm::ToolCall;
+
+    #[test]
+    fn a_call_is_streamed_in_pieces_that_join() {
+        let arguments = json!({"text": "ä".repeat(400), "count": 2});
+        let mut call = ToolCall::new("note", arguments.as_object().cloned().unwrap());
+        call.id = Some("c".into());
+        let (mut chat, mut events) = (Chat::new(Frame::new("", "m", false, false, 1), 1), Events::default());
+        chat.delta(0, Delta::Call(call.clone()), &mut events);
+        chat.delta(0, Delta::Call(call), &mut events);
+        let mut joined = [String::new(), String::new()];
+        let mut begun = Vec::new();
+        for data in events.values() {
+            let delta = data["choices"][0]["delta"]["tool_calls"][0].clone();
+            let index = delta["index"].as_u64().unwrap() as usize;
+            begun.extend(delta["function"]["name"].as_str().map(|name| (index, name.to_owned(), delta["id"].clone())));
+            joined[index] += delta["function"]["arguments"].as_str().unwrap();
+        }
+        assert_eq!(begun, [0, 1].map(|index| (index, "note".to_owned(), Value::from("c"))));
+        assert!(joined.iter().all(|text| serde_json::from_str::<Value>(text).unwrap() == arguments), "{joined:?}");
+    }
 }

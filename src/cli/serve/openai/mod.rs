@@ -1,17 +1,12 @@
 //! OpenAI's interfaces.
 
-mod answer;
-pub mod chat;
-mod chat_words;
-pub mod completions;
-mod completions_words;
-pub mod conversation;
+mod chat;
+mod completions;
+mod frame;
+pub mod messages;
 pub mod models;
-pub mod responses;
-mod responses_input;
-mod responses_words;
+mod responses;
 
-/// What other interfaces say in the same words.
-pub mod words {
-    pub use super::chat_words::{ARGUMENTS, arguments, cut};
-}
+pub use chat::Chat;
+pub use completions::Completions;
+pub use responses::Responses;

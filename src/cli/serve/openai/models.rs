@@ -1,4 +1,4 @@
-//! `/v1/models`, for programs of OpenAI's, Anthropic's and llama.cpp's interfaces at once, and what there is not.
+//! `/v1/models`, with the fields of OpenAI, Anthropic and llama.cpp together, and the refusal of `/v1/embeddings`.
 
 use crate::cli::serve::body::refuse;
 use crate::cli::serve::failure::Failure;
@@ -33,23 +33,23 @@ fn model(server: &Server) -> Value {
     model
 }
 
-/// The one model.
+/// The list of models.
 pub async fn list(State(server): State<Arc<Server>>) -> Response {
     let (model, id) = (model(&server), &server.name);
     json(&json!({"object": "list", "data": [model], "has_more": false, "first_id": id, "last_id": id}))
 }
 
-/// The model by its name.
+/// The model with a name.
 pub async fn one(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Result<Response, Failure> {
     if id == server.name {
         return Ok(json(&model(&server)));
     }
-    let message = format!("there is no such model here, only {}", server.name);
+    let message = format!("no such model; this server has {}", server.name);
     Err(Failure::new(StatusCode::NOT_FOUND, message).with_code("model_not_found"))
 }
 
-/// The model makes no embeddings. The status is not 501, for clients try again after any from 500 on.
+/// Refuses embeddings. The status is not 501 because clients retry after any status from 500 on.
 pub async fn no_embeddings(request: Request) -> Failure {
     refuse(request).await;
-    Failure::invalid("this server makes no embeddings: its model generates text").with_code("not_supported")
+    Failure::invalid("embeddings are not supported: the model of this server generates text").with_code("not_supported")
 }

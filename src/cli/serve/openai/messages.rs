@@ -1,7 +1,7 @@
 //! Messages and functions of chat completions, checked and in the form of the library.
 
-use crate::cli::serve::failure::Failure;
-use crate::cli::serve::fields::few_parts;
+use crate::cli::serve::conversation::{check_parts, not_text};
+use crate::cli::serve::failure::{Failure, shown};
 use serde_json::Value;
 use wglm::text::{Content, Message};
 
@@ -20,9 +20,9 @@ fn one(index: usize, mut message: Message) -> Result<Message, Failure> {
     if message.role == "function" {
         message.role = "tool".into();
     }
-    few_parts(index, "calls", message.tool_calls.len())?;
+    check_parts(index, "calls", message.tool_calls.len())?;
     if let Some(Content::Parts(parts)) = &message.content {
-        few_parts(index, "parts", parts.len())?;
+        check_parts(index, "parts", parts.len())?;
         let texts = parts.iter().map(|part| text(index, part)).collect::<Result<Vec<&str>, _>>()?;
         message.content = Some(Content::Text(texts.join("\n")));
     }
@@ -42,22 +42,14 @@ fn text(index: usize, part: &Value) -> Result<&str, Failure> {
     match (kind, text) {
         ("text" | "input_text" | "output_text" | "refusal", Some(text)) => Ok(text),
         ("image_url" | "input_image" | "input_audio" | "file" | "input_file" | "video_url", _) => {
-            Err(refused(index, kind))
+            Err(not_text(index, kind))
         }
-        _ => {
-            let kind: String = kind.chars().take(80).collect();
-            Err(Failure::invalid(format!("message {index}: a part of type {kind}: expected text")))
-        }
+        _ => Err(Failure::invalid(format!("message {index}: a part of type {}: expected text", shown(kind)))),
     }
 }
 
-/// The model has no eyes and no ears.
-pub fn refused(index: usize, kind: &str) -> Failure {
-    Failure::unsupported(format!("message {index}: a part of type {kind}: this model reads text only"))
-}
-
-/// The functions among the tools. Tools of other kinds are things that a client's own server does, which this one does
-/// not: they are left out, and the model does not hear of them.
+/// The functions among the tools. Tools of other types are done by a provider's servers; this server does not have
+/// them, so the model does not get them.
 pub fn functions(tools: Vec<Value>) -> Vec<Value> {
     let function = |tool: &Value| {
         let kind = tool.get("type").and_then(Value::as_str);
@@ -93,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_of_tools_are_left_out() {
+    fn other_types_of_tools_are_left_out() {
         let given = [json!({"type": "web_search"}), json!({"type": "function", "function": {"name": "f"}})];
         assert_eq!(functions(given.to_vec()), given[1..]);
     }

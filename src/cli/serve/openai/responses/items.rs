@@ -1,12 +1,11 @@
-//! Replies in the words of responses: items, each of which is announced, comes in pieces and is repeated as a whole.
+//! Writes replies as the items of a response. Each item is announced, comes in pieces and is repeated as a whole.
 
-use super::chat_words::{ARGUMENTS, arguments, cut};
-use super::responses_input::carry;
-use crate::cli::serve::events::{Chunks, Speaker};
+use super::input::encoded_thinking;
 use crate::cli::serve::failure::Failure;
-use crate::cli::serve::figures::{Usage, timings};
-use crate::cli::serve::pieces::{Ending, Outcome, Piece, Whole};
+use crate::cli::serve::figures::{Usage, add_figures, argument_pieces, arguments};
+use crate::cli::serve::reply::{Finish, FinishReason};
 use crate::cli::serve::server::{id, now};
+use crate::cli::serve::stream::Events;
 use serde_json::{Map, Value, json};
 use wglm::text::ToolCall;
 
@@ -15,9 +14,9 @@ const IN_PROGRESS: &str = "in_progress";
 const COMPLETED: &str = "completed";
 const INCOMPLETE: &str = "incomplete";
 
-/// What is being said.
+/// An item of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
     Reasoning,
     Message,
 }
@@ -39,52 +38,39 @@ struct Open {
     text: String,
 }
 
-pub struct ResponseWords {
+/// Writes a reply as a response.
+pub struct Responses {
     id: String,
     created: u64,
     model: String,
     /// Fields that repeat the request.
     echo: Map<String, Value>,
-    keep_thinking: bool,
+    /// Whether the client gets the thinking in a form that it can send back.
+    include_thinking: bool,
     sequence: u64,
     output: Vec<Value>,
     open: Option<Open>,
-    outcome: Option<Outcome>,
+    finish: Option<Finish>,
 }
 
-impl ResponseWords {
-    pub fn new(model: &str, echo: Map<String, Value>, keep_thinking: bool) -> Self {
+impl Responses {
+    pub fn new(model: &str, echo: Map<String, Value>, include_thinking: bool) -> Self {
         let (id, created, model, output) = (id("resp_"), now(), model.to_owned(), Vec::new());
-        Self { id, created, model, echo, keep_thinking, sequence: 0, output, open: None, outcome: None }
+        Self { id, created, model, echo, include_thinking, sequence: 0, output, open: None, finish: None }
     }
 
-    /// The whole answer.
-    pub fn whole(&mut self, whole: Whole) -> Value {
-        let mut unheard = Chunks::default();
-        if !whole.thinking.is_empty() {
-            self.piece(0, Piece::Thinking(whole.thinking), &mut unheard);
-        }
-        if !whole.text.is_empty() {
-            self.piece(0, Piece::Text { text: whole.text, tokens: Vec::new() }, &mut unheard);
-        }
-        for call in whole.calls {
-            self.piece(0, Piece::Call(call), &mut unheard);
-        }
-        self.outcome = whole.outcome;
-        let status = self.status();
-        self.close(status, &mut unheard);
-        self.response(status)
-    }
-
+    /// The status of a reply that has ended.
     fn status(&self) -> &'static str {
-        match &self.outcome {
-            Some(outcome) if outcome.ending == Ending::Cut => INCOMPLETE,
-            _ => COMPLETED,
-        }
+        let is_cut = self.finish.as_ref().is_some_and(|finish| finish.reason == FinishReason::Length);
+        if is_cut { INCOMPLETE } else { COMPLETED }
     }
 
-    /// The response as it is now.
-    fn response(&self, status: &str) -> Value {
+    /// The whole response at the end of the reply.
+    pub fn response(&self) -> Value {
+        self.response_with(self.status())
+    }
+
+    fn response_with(&self, status: &str) -> Value {
         let mut response = json!({
             "id": self.id,
             "object": "response",
@@ -103,18 +89,15 @@ impl ResponseWords {
         if status == INCOMPLETE {
             response["incomplete_details"] = json!({"reason": "max_output_tokens"});
         }
-        if let Some(outcome) = &self.outcome {
-            response["usage"] = Usage::of(outcome).responses();
-            response["timings"] = timings(&outcome.stats);
-            if !outcome.warnings.is_empty() {
-                response["warnings"] = outcome.warnings.clone().into();
-            }
+        if let Some(finish) = &self.finish {
+            response["usage"] = Usage::of(finish).responses();
+            add_figures(finish, &mut response);
         }
         response
     }
 
     /// An event, with its number.
-    fn say(&mut self, kind: &str, fields: Value, to: &mut Chunks) {
+    fn write(&mut self, kind: &str, fields: Value, to: &mut Events) {
         let mut event = json!({"type": kind, "sequence_number": self.sequence});
         self.sequence += 1;
         if let (Value::Object(event), Value::Object(fields)) = (&mut event, fields) {
@@ -137,8 +120,8 @@ impl ResponseWords {
         };
         match open.kind {
             Kind::Reasoning => {
-                let done = self.keep_thinking && status != IN_PROGRESS;
-                let carried = if done { carry(&open.text).into() } else { Value::Null };
+                let done = self.include_thinking && status != IN_PROGRESS;
+                let carried = if done { encoded_thinking(&open.text).into() } else { Value::Null };
                 let (id, summary) = (&open.id, json!([]));
                 json!({"id": id, "type": "reasoning", "summary": summary, "content": content, "encrypted_content": carried})
             }
@@ -148,23 +131,23 @@ impl ResponseWords {
         }
     }
 
-    /// Makes sure that an item of this kind is open.
-    fn begin_item(&mut self, kind: Kind, to: &mut Chunks) {
+    /// Makes sure that the open item is of this kind.
+    fn begin_item(&mut self, kind: Kind, to: &mut Events) {
         if self.open.as_ref().is_some_and(|open| open.kind == kind) {
             return;
         }
         self.close(COMPLETED, to);
         let open = Open { kind, id: id(kind.names().0), text: String::new() };
         let (index, item) = (self.output.len(), self.item(&open, IN_PROGRESS));
-        self.say("response.output_item.added", json!({"output_index": index, "item": item}), to);
+        self.write("response.output_item.added", json!({"output_index": index, "item": item}), to);
         let place =
             json!({"item_id": open.id, "output_index": index, "content_index": 0, "part": Self::part(kind, "")});
-        self.say("response.content_part.added", place, to);
+        self.write("response.content_part.added", place, to);
         self.open = Some(open);
     }
 
-    /// More text of the open item.
-    fn text(&mut self, kind: Kind, delta: String, to: &mut Chunks) {
+    /// Writes more text of an item.
+    pub fn text(&mut self, kind: Kind, delta: String, to: &mut Events) {
         self.begin_item(kind, to);
         let index = self.output.len();
         let Some(open) = &mut self.open else { return };
@@ -173,11 +156,11 @@ impl ResponseWords {
         if kind == Kind::Message {
             fields["logprobs"] = json!([]);
         }
-        self.say(&format!("{}.delta", kind.names().1), fields, to);
+        self.write(&format!("{}.delta", kind.names().1), fields, to);
     }
 
     /// Ends the open item, if there is one, with a status.
-    fn close(&mut self, status: &str, to: &mut Chunks) {
+    fn close(&mut self, status: &str, to: &mut Events) {
         let Some(open) = self.open.take() else { return };
         let index = self.output.len();
         let (place, part) = (json!({"item_id": open.id, "output_index": index, "content_index": 0}), &open.text);
@@ -190,14 +173,15 @@ impl ResponseWords {
         if open.kind == Kind::Message {
             done["logprobs"] = json!([]);
         }
-        self.say(&format!("{}.done", open.kind.names().1), done, to);
-        self.say("response.content_part.done", with("part", Self::part(open.kind, part)), to);
+        self.write(&format!("{}.done", open.kind.names().1), done, to);
+        self.write("response.content_part.done", with("part", Self::part(open.kind, part)), to);
         let item = self.item(&open, status);
-        self.say("response.output_item.done", json!({"output_index": index, "item": item}), to);
+        self.write("response.output_item.done", json!({"output_index": index, "item": item}), to);
         self.output.push(item);
     }
 
-    fn call(&mut self, call: &ToolCall, to: &mut Chunks) {
+    /// Writes a call.
+    pub fn call(&mut self, call: &ToolCall, to: &mut Events) {
         self.close(COMPLETED, to);
         let (index, id, arguments) = (self.output.len(), id("fc_"), arguments(call));
         let item = |status: &str, arguments: &str| {
@@ -211,85 +195,79 @@ impl ResponseWords {
             })
         };
         let added = json!({"output_index": index, "item": item(IN_PROGRESS, "")});
-        self.say("response.output_item.added", added, to);
-        for piece in cut(&arguments, ARGUMENTS) {
+        self.write("response.output_item.added", added, to);
+        for piece in argument_pieces(&arguments) {
             let fields = json!({"item_id": id, "output_index": index, "delta": piece});
-            self.say("response.function_call_arguments.delta", fields, to);
+            self.write("response.function_call_arguments.delta", fields, to);
         }
         let name = &call.function.name;
         let done = json!({"item_id": id, "output_index": index, "name": name, "arguments": arguments});
-        self.say("response.function_call_arguments.done", done, to);
+        self.write("response.function_call_arguments.done", done, to);
         let whole = item(COMPLETED, &arguments);
-        self.say("response.output_item.done", json!({"output_index": index, "item": whole}), to);
+        self.write("response.output_item.done", json!({"output_index": index, "item": whole}), to);
         self.output.push(whole);
     }
-}
 
-impl Speaker for ResponseWords {
-    fn begin(&mut self, _: usize, to: &mut Chunks) {
+    /// Writes the beginning of the response.
+    pub fn announce(&mut self, to: &mut Events) {
         for kind in ["response.created", "response.in_progress"] {
-            let response = self.response(IN_PROGRESS);
-            self.say(kind, json!({"response": response}), to);
+            let response = self.response_with(IN_PROGRESS);
+            self.write(kind, json!({"response": response}), to);
         }
     }
 
-    fn piece(&mut self, _: usize, piece: Piece, to: &mut Chunks) {
-        match piece {
-            Piece::Prompt { .. } => {}
-            Piece::Thinking(text) => self.text(Kind::Reasoning, text, to),
-            Piece::Text { text, .. } => self.text(Kind::Message, text, to),
-            Piece::Call(call) => self.call(&call, to),
-            Piece::End(outcome) => {
-                self.outcome = Some(*outcome);
-                self.close(self.status(), to);
-            }
-        }
+    /// Ends the reply.
+    pub fn finish(&mut self, finish: Finish, to: &mut Events) {
+        self.finish = Some(finish);
+        self.close(self.status(), to);
     }
 
-    fn end(&mut self, to: &mut Chunks) {
-        let status = self.status();
-        let response = self.response(status);
-        self.say(&format!("response.{status}"), json!({"response": response}), to);
+    /// Writes the end of the response.
+    pub fn complete(&mut self, to: &mut Events) {
+        let (status, response) = (self.status(), self.response());
+        self.write(&format!("response.{status}"), json!({"response": response}), to);
     }
 
-    fn failed(&mut self, failure: &Failure, to: &mut Chunks) {
-        let mut response = self.response("failed");
+    /// Writes a failure, which ends the response.
+    pub fn fail(&mut self, failure: &Failure, to: &mut Events) {
+        let mut response = self.response_with("failed");
         response["error"] = json!({"code": failure.code.unwrap_or("server_error"), "message": failure.message});
-        self.say("response.failed", json!({"response": response}), to);
+        self.write("response.failed", json!({"response": response}), to);
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::ResponseWords;
-    use crate::cli::serve::events::{Chunks, Speaker};
-    use crate::cli::serve::pieces::Piece;
+    use super::Responses;
+    use crate::cli::serve::interface::Interface;
+    use crate::cli::serve::reply::Delta;
+    use crate::cli::serve::stream::Events;
     use serde_json::{Value, json};
     use wglm::ToolCall;
 
     #[test]
     fn items_come_in_pieces_and_again_as_a_whole() {
         let arguments = json!({"path": "."}).as_object().cloned().unwrap();
-        let call = Piece::Call(ToolCall { id: Some("c".into()), ..ToolCall::new("ls", arguments) });
-        let (mut words, mut chunks) = (ResponseWords::new("m", Default::default(), true), Chunks::default());
-        words.begin(7, &mut chunks);
-        let text = Piece::Text { text: "answer".into(), tokens: Vec::new() };
-        for piece in [Piece::Thinking("h".into()), Piece::Thinking("m".into()), text, call] {
-            words.piece(0, piece, &mut chunks);
+        let call = Delta::Call(ToolCall { id: Some("c".into()), ..ToolCall::new("ls", arguments) });
+        let (mut response, mut events) = (Responses::new("m", Default::default(), true), Events::default());
+        response.begin(7, &mut events);
+        let text = Delta::Text { text: "answer".into(), tokens: Vec::new() };
+        for delta in [Delta::Thinking("h".into()), Delta::Thinking("m".into()), text, call] {
+            response.delta(0, delta, &mut events);
         }
-        words.end(&mut chunks);
-        let said = chunks.said();
-        let numbers: Vec<u64> = said.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
-        assert_eq!(numbers, (0..said.len() as u64).collect::<Vec<_>>());
-        let of = |kind: &str| said.iter().filter(|event| event["type"] == kind).collect::<Vec<&Value>>();
+        response.end(&mut events);
+        let written = events.values();
+        let numbers: Vec<u64> = written.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, (0..written.len() as u64).collect::<Vec<_>>());
+        let of = |kind: &str| written.iter().filter(|event| event["type"] == kind).collect::<Vec<&Value>>();
         let done: Vec<Value> = of("response.output_item.done").iter().map(|event| event["item"].clone()).collect();
         let kinds: Vec<&str> = done.iter().map(|item| item["type"].as_str().unwrap()).collect();
         assert_eq!(kinds, ["reasoning", "message", "function_call"]);
         assert_eq!(done[0]["content"][0]["text"], "hm");
         assert!(done[0]["encrypted_content"].is_string());
         assert_eq!((&done[2]["call_id"], &done[2]["arguments"]), (&"c".into(), &"{\"path\":\".\"}".into()));
-        let last = said.last().unwrap();
+        let last = written.last().unwrap();
         assert_eq!((&last["type"], &last["response"]["output"]), (&"response.completed".into(), &json!(done)));
     }
 }

@@ -1,17 +1,16 @@
 //! The items of a request to `/v1/responses` as messages.
 
-use super::conversation::refused;
-use crate::cli::serve::failure::Failure;
-use crate::cli::serve::fields::few_parts;
+use crate::cli::serve::conversation::{check_parts, not_text};
+use crate::cli::serve::failure::{Failure, shown};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::Value;
 use wglm::text::{FunctionCall, Message, ToolCall};
 
-/// What stands before thinking that a client carries for the server. It is not encrypted: the server keeps no key, and
-/// what its model thinks is no secret.
-const CARRIED: &str = "wglm1:";
+/// The prefix of thinking that a client sends back with the next request. It is not encrypted: the server has no key
+/// for it, and what its model thinks is not secret.
+const THINKING: &str = "wglm1:";
 
 /// An item of a conversation.
 #[derive(Debug, Deserialize)]
@@ -29,13 +28,13 @@ pub struct Item {
     encrypted_content: Option<String>,
 }
 
-/// Thinking in a form that clients hand back.
-pub fn carry(thinking: &str) -> String {
-    format!("{CARRIED}{}", STANDARD.encode(thinking))
+/// Thinking in the form in which clients send it back.
+pub fn encoded_thinking(thinking: &str) -> String {
+    format!("{THINKING}{}", STANDARD.encode(thinking))
 }
 
-fn carried(text: &str) -> Option<String> {
-    String::from_utf8(STANDARD.decode(text.strip_prefix(CARRIED)?).ok()?).ok()
+fn decoded_thinking(text: &str) -> Option<String> {
+    String::from_utf8(STANDARD.decode(text.strip_prefix(THINKING)?).ok()?).ok()
 }
 
 /// The texts of a value that is text or a list of parts, joined.
@@ -44,13 +43,13 @@ fn text(index: usize, value: &Value) -> Result<String, Failure> {
         Value::String(text) => Ok(text.clone()),
         Value::Null => Ok(String::new()),
         Value::Array(parts) => {
-            few_parts(index, "parts", parts.len())?;
+            check_parts(index, "parts", parts.len())?;
             let part = |part: &Value| {
                 let kind = part.get("type").and_then(Value::as_str).unwrap_or_default();
                 let text = part.as_str().or_else(|| part.get("text").and_then(Value::as_str));
                 match text.or_else(|| part.get("refusal").and_then(Value::as_str)) {
                     Some(text) => Ok(text.to_owned()),
-                    None => Err(refused(index, &kind.chars().take(80).collect::<String>())),
+                    None => Err(not_text(index, kind)),
                 }
             };
             Ok(parts.iter().map(part).collect::<Result<Vec<_>, _>>()?.join("\n"))
@@ -59,7 +58,7 @@ fn text(index: usize, value: &Value) -> Result<String, Failure> {
     }
 }
 
-/// The message that is being put together: what the model said is several items.
+/// The messages so far. A message of the model consists of several items.
 #[derive(Default)]
 struct Messages {
     done: Vec<Message>,
@@ -67,7 +66,7 @@ struct Messages {
 }
 
 impl Messages {
-    /// The model's message that the next item of the model belongs to.
+    /// The message that the next item of the model belongs to.
     fn assistant(&mut self) -> &mut Message {
         let last_is = self.done.last().is_some_and(|message| message.role == "assistant") && self.reasoning.is_none();
         if !last_is {
@@ -85,7 +84,7 @@ impl Messages {
     }
 }
 
-/// The messages of a conversation. Items of kinds that the model knows nothing of are left out.
+/// The messages of a conversation. Items of types that the model does not know are left out.
 pub fn conversation(items: Vec<Item>) -> Result<Vec<Message>, Failure> {
     let mut messages = Messages::default();
     for (index, item) in items.into_iter().enumerate() {
@@ -103,22 +102,22 @@ pub fn conversation(items: Vec<Item>) -> Result<Vec<Message>, Failure> {
                     Some("system" | "developer") => messages.push(Message::system(text)),
                     Some("user") => messages.push(Message::user(text)),
                     other => {
-                        let role: String = other.unwrap_or("none").chars().take(80).collect();
-                        let expected = "expected user, assistant, system or developer";
-                        return Err(Failure::invalid(format!("input {index}: role {role}: {expected}")));
+                        let (role, expected) =
+                            (other.unwrap_or("none"), "expected user, assistant, system or developer");
+                        return Err(Failure::invalid(format!("input {index}: role {}: {expected}", shown(role))));
                     }
                 }
             }
             "reasoning" => {
-                let kept = item.encrypted_content.as_deref().and_then(carried);
-                // Clients of models that tell a summary alone send an empty list of content beside it.
+                let own = item.encrypted_content.as_deref().and_then(decoded_thinking);
+                // Clients of models that only return a summary send an empty list as content.
                 let whole = |content: &&Value| content.as_array().is_none_or(|parts| !parts.is_empty());
                 let content = item.content.as_ref().filter(whole);
-                let told = match kept {
-                    Some(kept) => kept,
+                let thinking = match own {
+                    Some(thinking) => thinking,
                     None => text(index, content.or(item.summary.as_ref()).unwrap_or(&Value::Null))?,
                 };
-                messages.reasoning = Some(told).filter(|told| !told.is_empty());
+                messages.reasoning = Some(thinking).filter(|thinking| !thinking.is_empty());
             }
             "function_call" | "custom_tool_call" => {
                 let arguments = match (item.arguments.as_deref(), item.input.as_deref()) {
@@ -126,9 +125,8 @@ pub fn conversation(items: Vec<Item>) -> Result<Vec<Message>, Failure> {
                     (Some(arguments), _) => serde_json::from_str(arguments),
                     (None, Some(input)) => Ok(serde_json::json!({"input": input})),
                 };
-                let arguments = arguments.map_err(|error| {
-                    Failure::invalid(format!("input {index}: arguments that are not JSON: {error}"))
-                })?;
+                let arguments = arguments
+                    .map_err(|error| Failure::invalid(format!("input {index}: arguments: expected JSON: {error}")))?;
                 let function = FunctionCall { name: item.name.clone().unwrap_or_default(), arguments };
                 let call = ToolCall { id: Some(id()), kind: "function".into(), function };
                 messages.assistant().tool_calls.push(call);
@@ -150,7 +148,7 @@ pub fn conversation(items: Vec<Item>) -> Result<Vec<Message>, Failure> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Item, carry, conversation};
+    use super::{Item, conversation, encoded_thinking};
     use serde_json::{Value, json};
 
     fn read(items: Value) -> Vec<wglm::Message> {
@@ -158,11 +156,11 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_said_is_one_message() {
+    fn the_items_of_the_model_are_one_message() {
         let messages = read(json!([
             {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
             {"role": "user", "content": "Look."},
-            {"type": "reasoning", "summary": [], "encrypted_content": carry("hm")},
+            {"type": "reasoning", "summary": [], "encrypted_content": encoded_thinking("hm")},
             {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me."}]},
             {"type": "function_call", "name": "ls", "arguments": "{\"path\": \".\"}", "call_id": "c1"},
             {"type": "function_call", "name": "pwd", "arguments": "", "call_id": "c2"},
@@ -179,8 +177,8 @@ mod tests {
     }
 
     #[test]
-    fn thinking_of_others_is_read_from_where_it_is_told() {
-        for (content, told) in [
+    fn thinking_of_other_servers_is_content_or_summary() {
+        for (content, thinking) in [
             (json!(null), "so"),
             (json!([]), "so"),
             (json!([{"type": "reasoning_text", "text": "so it is"}]), "so it is"),
@@ -191,12 +189,12 @@ mod tests {
                 {"type": "reasoning", "summary": summary, "content": content, "encrypted_content": "gAAAA"},
                 {"role": "assistant", "content": "!"},
             ]));
-            assert_eq!(messages[1].reasoning_content.as_deref(), Some(told), "{content}");
+            assert_eq!(messages[1].reasoning_content.as_deref(), Some(thinking), "{content}");
         }
     }
 
     #[test]
-    fn pictures_and_what_was_not_kept_are_refused() {
+    fn pictures_and_references_are_refused() {
         for item in [
             json!({"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}),
             json!({"type": "item_reference", "id": "msg_1"}),
