@@ -62,8 +62,7 @@ impl JsonBody {
         self.count.values * 16
     }
 
-    /// # Errors
-    /// A [`Failure`] if it is too long for a request without a reply.
+    /// Refuses a body that is too long for a request without a reply.
     pub fn check_text(&self) -> Result<(), Failure> {
         match self.bytes.len() {
             bytes if bytes > TEXT => {

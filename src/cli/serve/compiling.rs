@@ -99,9 +99,6 @@ fn program() -> Option<PathBuf> {
 
 impl Compiling {
     /// Adds the constraints of a request to its chat, as far as they need not be compiled.
-    ///
-    /// # Errors
-    /// A [`Failure`] for a schema that was refused before, and for too many bytes of schemas.
     pub fn demand(&self, chat: &mut ChatState, format: Format, calls: Calls) -> Result<Demand, Failure> {
         chat.options.constraint = (format == Format::Object).then(Constraint::json_object);
         let schema = if let Format::Schema(schema) = format { Some(schema) } else { None };
@@ -130,10 +127,6 @@ impl Compiling {
     }
 
     /// Compiles what is still to be compiled, and adds it to the chat. Dropping the future kills the process.
-    ///
-    /// # Errors
-    /// A [`Failure`] for a schema that nothing matches, that is not supported or that is too complex; with status 503
-    /// if too many requests are waiting.
     pub async fn settle(&self, chat: &mut ChatState, demand: Demand) -> Result<(), Failure> {
         let Demand::Open(open) = demand else { return Ok(()) };
         let Open { key, question, schema } = *open;
@@ -161,10 +154,8 @@ impl Compiling {
         Ok(())
     }
 
-    /// Compiles a question in a process. The inner result is whether the schema is accepted.
-    ///
-    /// # Errors
-    /// Failures that the schema may not have caused, and that are not cached.
+    /// Compiles a question in a process. The inner result is whether the schema is accepted. The outer errors are failures
+    /// that the schema may not have caused; they are not cached.
     async fn compiled(&self, question: Vec<u8>) -> Result<Result<(), Failure>, Failure> {
         let Some(program) = &self.program else { return here(question).await };
         self.counts.started.fetch_add(1, Ordering::Relaxed);

@@ -130,6 +130,27 @@ pub fn not_text(message: usize, kind: &str) -> Failure {
     Failure::unsupported(format!("message {message}: a part of type {}: this model reads text only", shown(kind)))
 }
 
+/// The text of a value that is text, a list of parts of text, or anything else as JSON.
+pub fn joined_text(message: usize, content: &Value) -> Result<String, Failure> {
+    let parts = match content {
+        Value::Null => return Ok(String::new()),
+        Value::String(text) => return Ok(text.clone()),
+        Value::Array(parts) => parts,
+        other => return Ok(other.to_string()),
+    };
+    check_parts(message, "parts", parts.len())?;
+    let text = |part: &Value| {
+        let field = |name: &str| part.get(name).and_then(Value::as_str);
+        match (part.as_str().or_else(|| field("text")).or_else(|| field("refusal")), field("type")) {
+            (Some(text), _) => Ok(text.to_owned()),
+            // The name of a tool that a search found: the client sends its description as a function.
+            (None, Some("tool_reference")) => Ok(part.to_string()),
+            (None, kind) => Err(not_text(message, kind.unwrap_or("unknown"))),
+        }
+    };
+    Ok(parts.iter().map(text).collect::<Result<Vec<_>, _>>()?.join("\n"))
+}
+
 /// About how many bytes of memory a message takes.
 pub fn message_size(message: &Message) -> usize {
     let calls = message.tool_calls.iter().map(|call| Size::of(&call.function.arguments).bytes() + VALUE);

@@ -29,10 +29,7 @@ pub trait Interface: Sized + Send + 'static {
         body.conversation()
     }
 
-    /// Turns a body into a prompt and a request.
-    ///
-    /// # Errors
-    /// A [`Failure`] for what the interface or the server does not accept.
+    /// Turns a body into a prompt and a request, or refuses it.
     fn request(body: Self::Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure>;
 
     /// Writes what comes before all replies. `prompt` is the number of tokens of all prompts.
@@ -84,9 +81,6 @@ enum Prepared {
 }
 
 /// Answers a request.
-///
-/// # Errors
-/// A [`Failure`] if the request is refused, or if its replies fail before the answer begins.
 pub async fn answer<I: Interface>(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     let engine = server.engine()?;
     let (prompt, request, memory) = prepare::<I>(&server, &engine, body).await?;

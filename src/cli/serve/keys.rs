@@ -5,9 +5,6 @@ use anyhow::{Context, ensure};
 use std::path::Path;
 
 /// The keys in the arguments and those in a file with one key per line.
-///
-/// # Errors
-/// If the file cannot be read or has no key, or if a key is empty or has characters that cannot be sent.
 pub fn keys(given: &[String], file: Option<&Path>) -> anyhow::Result<Vec<String>> {
     for key in given {
         // An empty variable must not open the server to everybody.

@@ -139,9 +139,6 @@ impl Door {
     }
 
     /// Admits a connection, perhaps instead of one that is idle.
-    ///
-    /// # Errors
-    /// A [`Failure`] if a limit is reached and no connection is idle.
     fn admit(self: &Arc<Self>, network: Network) -> Result<Entry, Failure> {
         let mut links = lock(&self.links);
         let own = |link: &Link| link.network == network;

@@ -61,9 +61,6 @@ pub struct Budgets {
 
 impl Budgets {
     /// Divides `mib` MiB among bodies of at most `body` bytes, `connections` connections and requests.
-    ///
-    /// # Errors
-    /// A message if that is too little.
     pub fn new(mib: usize, connections: usize, body: usize) -> Result<Self, String> {
         let (mib, connections) = (mib.min(u32::MAX as usize), connections.min(u32::MAX as usize));
         let fixed = REST + connections.saturating_mul(CONNECTION).div_ceil(MIB);
@@ -244,10 +241,7 @@ impl Share {
         self.kib.load(Ordering::SeqCst) << 10
     }
 
-    /// Changes its size.
-    ///
-    /// # Errors
-    /// A [`Failure`] if there is not enough, with the share as it was.
+    /// Changes its size, unless there is not enough memory.
     pub fn resize(&self, bytes: usize) -> Result<(), Failure> {
         let (kib, before) = (self.memory.checked(bytes)?, self.kib.load(Ordering::SeqCst));
         if kib > before && !self.memory.try_acquire(self.who, kib - before) {
@@ -339,9 +333,6 @@ impl ReplyMemory {
     }
 
     /// Resizes a request's share to what its replies need.
-    ///
-    /// # Errors
-    /// A [`Failure`] if there is not enough.
     pub fn reserve(&self, share: Share) -> Result<Arc<Reserve>, Failure> {
         share.resize(self.bytes())?;
         let text = self.replies.saturating_mul(self.generated).saturating_mul(TOKEN);
@@ -368,9 +359,6 @@ const STEP: usize = 1 << 20;
 
 impl Reserve {
     /// Counts more bytes of a reply's text.
-    ///
-    /// # Errors
-    /// A [`Failure`] if there is no memory for them.
     pub fn add_text(&self, bytes: usize) -> Result<(), Failure> {
         let mut reserved = lock(&self.0);
         reserved.used += bytes * REPLY_COPIES;

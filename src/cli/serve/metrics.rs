@@ -43,7 +43,7 @@ pub async fn metrics(State(server): State<Arc<Server>>) -> Response {
             "Requests whose schemas were in the cache.",
             compiled.known.load(Ordering::Relaxed),
         ),
-        ("replies", false, "Replies that are running or waiting.", server.busy() as u64),
+        ("replies", false, "Replies that are running or waiting.", server.places.taken() as u64),
     ];
     let Budgets { requests, bodies } = &server.memory;
     let ((reading, to_read), (tools, waiting)) = (server.pools.prompts.state(), server.pools.tools.state());

@@ -75,9 +75,6 @@ impl Pool {
     }
 
     /// Waits for a thread, but not for longer than `patience`.
-    ///
-    /// # Errors
-    /// A [`Failure`] if too many are waiting, or if it takes too long.
     pub async fn turn(&self, patience: Duration) -> Result<Turn, Failure> {
         let (running, waiting) = self.most;
         let full = |_| {

@@ -51,7 +51,7 @@ fn obstacles(server: &Server) -> Vec<String> {
             }
         }
     }
-    if server.is_closed() {
+    if server.places.is_closed() {
         obstacles.push("the server is shutting down".to_owned());
     }
     if !server.has_place() {

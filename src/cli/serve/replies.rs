@@ -6,9 +6,9 @@ use super::client::Caller;
 use super::deadline::Deadline;
 use super::failure::Failure;
 use super::memory::{Reserve, Size};
-use super::places::Entry;
+use super::places::{Entry, Place};
 use super::reply::{Delta, Fold, Reply};
-use super::server::{Engine, Place, Server};
+use super::server::{Engine, Server};
 use super::unread::{self, Message};
 use axum::http::StatusCode;
 use std::collections::VecDeque;
@@ -53,9 +53,6 @@ pub struct Replies {
 impl Replies {
     /// Starts the replies, and waits until the answer can begin: all are accepted, and the first token is there or a
     /// moment has passed. The memory that is reserved for them is held until the last one has ended.
-    ///
-    /// # Errors
-    /// A [`Failure`] if a reply is refused, or fails that early.
     pub async fn start(
         server: &Arc<Server>,
         engine: Arc<Engine>,
@@ -129,9 +126,6 @@ impl Replies {
 
     /// What is new of any of the replies, with the number of the reply; nothing when all have ended. What was not
     /// returned when the future is dropped comes with the next call.
-    ///
-    /// # Errors
-    /// A [`Failure`] of a reply, which ends all of them.
     pub async fn next(&mut self) -> Result<Option<(usize, Delta)>, Failure> {
         loop {
             let (index, event) = match self.early.pop_front() {
@@ -159,9 +153,6 @@ impl Replies {
     }
 
     /// Waits for the ends of all replies.
-    ///
-    /// # Errors
-    /// A [`Failure`] of any of them.
     pub async fn collect(mut self) -> Result<Vec<Reply>, Failure> {
         let mut replies: Vec<Reply> = self.folds.iter().map(|_| Reply::default()).collect();
         while let Some((index, delta)) = self.next().await? {

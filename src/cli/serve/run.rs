@@ -1,14 +1,19 @@
 //! Starts and ends the server.
 
 use super::access::Access;
+use super::client::UnderWay;
+use super::compiling::Compiling;
 use super::connection::Serving;
 use super::keys::keys;
 use super::listen::{Door, accept, listen};
 use super::memory::{self, Budgets};
-use super::pools;
+use super::places::Places;
+use super::pools::{self, Pools};
+use super::ready::Progress;
 use super::reload::Reloading;
 use super::router::router;
-use super::server::{Engine, Limits, Server};
+use super::server::{Counts, Engine, Limits, Server};
+use super::unread::Budget;
 use crate::cli::args::{ModelArgs, OverflowArg, ServeArgs, Switch};
 use crate::cli::interrupts::{self, INTERRUPTED, OnInterrupt};
 use crate::cli::{failure, fits, model, output, terminal, tunings};
@@ -17,7 +22,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 use wglm::{DraftKind, GenerateOptions, Gguf, Model, Overflow, Scheduler, SchedulerOptions};
@@ -62,8 +67,23 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
         lost.into_iter().for_each(|lost| lost.model.gpu().close());
         reloader.load(&again).map_err(|error| format!("{error:#}"))
     });
-    let model = (args.alias.clone().unwrap_or_else(|| stem(&file)), file_name(&file));
-    let server = Arc::new(Server::new(engine, model, limits, memory, overflow, args.reasoning == Switch::On));
+    let server = Arc::new(Server {
+        engine,
+        name: args.alias.clone().unwrap_or_else(|| stem(&file)),
+        file_name: file_name(&file),
+        overflow,
+        reasoning: args.reasoning == Switch::On,
+        started: SystemTime::now(),
+        counts: Counts::default(),
+        compiling: Compiling::default(),
+        places: Places::new(limits.replies),
+        pools: Pools::new(limits.replies),
+        memory,
+        progress: Progress::default(),
+        unread: Budget::default(),
+        under_way: UnderWay::default(),
+        limits,
+    });
     let runtime = runtime(server.limits.replies)?;
     let listener = runtime.block_on(async { listen(&args.host, args.port) })?;
     let address = listener.local_addr().context("the address of the server")?;
@@ -234,9 +254,9 @@ async fn end(
     grace: Duration,
 ) -> ExitCode {
     pressed.recv().await;
-    server.close();
+    server.places.close();
     close.send_replace(true);
-    let running = server.busy();
+    let running = server.places.taken();
     if running > 0 {
         let replies = if running == 1 { "reply" } else { "replies" };
         output::note(format_args!(
@@ -253,7 +273,7 @@ async fn end(
     if ended {
         return ExitCode::SUCCESS;
     }
-    server.cancel_all();
+    server.places.cancel_all();
     // Their clients are told why.
     let left = tokio::time::timeout(END, opened.recv()).await;
     if let Err(elapsed) = left {

@@ -3,15 +3,14 @@
 use super::client::{Caller, UnderWay};
 use super::compiling::Compiling;
 use super::failure::Failure;
-use super::lock;
 use super::memory::{Budgets, Share};
-use super::places::{Entry, Places};
+use super::places::{Place, Places};
 use super::pools::{Pool, Pools};
 use super::ready::Progress;
 use super::reload::{Absent, Reloading};
 use super::unread::Budget;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wglm::{GenerateOptions, Model, Overflow, Scheduler};
 
@@ -59,7 +58,7 @@ pub struct Server {
     pub counts: Counts,
     /// Compiles the schemas of requests.
     pub compiling: Compiling,
-    running: Running,
+    pub places: Arc<Places>,
     pub pools: Pools,
     pub memory: Budgets,
     pub progress: Progress,
@@ -77,50 +76,7 @@ pub struct Counts {
     pub cancelled: AtomicU64,
 }
 
-/// The replies that are running or waiting.
-#[derive(Default)]
-struct Running {
-    places: Mutex<Places>,
-    closed: AtomicBool,
-}
-
-/// A place among the replies that are running or waiting. Dropping it cancels the reply and frees the place.
-pub struct Place {
-    server: Arc<Server>,
-    number: u64,
-    pub entry: Entry,
-}
-
 impl Server {
-    pub fn new(
-        engine: Reloading<Engine>,
-        (name, file_name): (String, String),
-        limits: Limits,
-        memory: Budgets,
-        overflow: Overflow,
-        reasoning: bool,
-    ) -> Self {
-        let (counts, running, started) = (Counts::default(), Running::default(), SystemTime::now());
-        let (compiling, pools, progress) = (Compiling::default(), Pools::new(limits.replies), Progress::default());
-        Self {
-            engine,
-            name,
-            file_name,
-            limits,
-            overflow,
-            reasoning,
-            started,
-            counts,
-            compiling,
-            running,
-            pools,
-            memory,
-            progress,
-            unread: Budget::default(),
-            under_way: UnderWay::default(),
-        }
-    }
-
     /// Runs what would delay other connections on a thread of a pool, once there are that many bytes of memory for it.
     /// Returns its share of the memory too.
     pub async fn work<T: Send + 'static>(
@@ -149,13 +105,10 @@ impl Server {
 
     /// Whether the client of the current request would get a place for a reply.
     pub fn has_place(&self) -> bool {
-        lock(&self.running.places).has_one_for(Caller::current().client.who, self.limits.replies)
+        self.places.has_one_for(Caller::current().client.who)
     }
 
-    /// The model.
-    ///
-    /// # Errors
-    /// A [`Failure`] with status 503 while it is not loaded.
+    /// The model, or a failure with status 503 while it is not loaded.
     pub fn engine(&self) -> Result<Arc<Engine>, Failure> {
         self.engine.get().map_err(absent)
     }
@@ -167,49 +120,17 @@ impl Server {
         }
     }
 
-    /// How many replies are running or waiting.
-    pub fn busy(&self) -> usize {
-        lock(&self.running.places).len()
-    }
-
     /// A place for a reply to the current request.
-    ///
-    /// # Errors
-    /// A [`Failure`] if the queue is full and no other client has more in it, or if the server is shutting down.
-    pub fn place(self: &Arc<Self>) -> Result<Place, Failure> {
-        if self.is_closed() {
+    pub fn place(&self) -> Result<Place, Failure> {
+        if self.places.is_closed() {
             return Err(Failure::shutting_down());
         }
-        let taken = lock(&self.running.places).take(Caller::current().client, self.limits.replies);
-        let (number, entry) = taken.ok_or_else(|| self.refused())?;
-        Ok(Place { server: self.clone(), number, entry })
+        self.places.take(Caller::current().client).ok_or_else(|| self.refused())
     }
 
     fn refused(&self) -> Failure {
         self.counts.refused.fetch_add(1, Ordering::Relaxed);
         Failure::queue_full(self.limits.queue)
-    }
-
-    /// Whether the server accepts no more replies.
-    pub fn is_closed(&self) -> bool {
-        self.running.closed.load(Ordering::SeqCst)
-    }
-
-    /// Refuses further replies.
-    pub fn close(&self) {
-        self.running.closed.store(true, Ordering::SeqCst);
-    }
-
-    /// Cancels all replies.
-    pub fn cancel_all(&self) {
-        lock(&self.running.places).cancel_all();
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.entry.cancel.cancel();
-        lock(&self.server.running.places).leave(self.number);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The blocks of a request as messages.
 
-use crate::cli::serve::conversation::{check_parts, not_text};
+use crate::cli::serve::conversation::{check_parts, joined_text, not_text};
 use crate::cli::serve::failure::{Failure, shown};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -139,7 +139,7 @@ fn user(index: usize, role: &str, blocks: Vec<Block>, messages: &mut Vec<Message
         match block.kind.as_str() {
             "text" => texts.extend(block.text),
             "tool_result" => {
-                let text = result(index, block.content.as_ref().unwrap_or(&Value::Null))?;
+                let text = joined_text(index, block.content.as_ref().unwrap_or(&Value::Null))?;
                 let text = if block.is_error == Some(true) { format!("Error: {text}") } else { text };
                 messages.push(Message::tool(block.tool_use_id.unwrap_or_default(), text));
             }
@@ -150,25 +150,6 @@ fn user(index: usize, role: &str, blocks: Vec<Block>, messages: &mut Vec<Message
         messages.push(Message::new(role, texts.join("\n")));
     }
     Ok(())
-}
-
-/// The text of a function's result.
-fn result(index: usize, content: &Value) -> Result<String, Failure> {
-    match content {
-        Value::Null => Ok(String::new()),
-        Value::String(text) => Ok(text.clone()),
-        Value::Array(blocks) => {
-            check_parts(index, "blocks", blocks.len())?;
-            let text = |block: &Value| match block.get("text").and_then(Value::as_str) {
-                Some(text) => Ok(text.to_owned()),
-                // The name of a tool that a search found: the client sends its description as a function.
-                None if block.get("type").and_then(Value::as_str) == Some("tool_reference") => Ok(block.to_string()),
-                None => Err(not_text(index, block.get("type").and_then(Value::as_str).unwrap_or("other"))),
-            };
-            Ok(blocks.iter().map(text).collect::<Result<Vec<_>, _>>()?.join("\n"))
-        }
-        other => Ok(other.to_string()),
-    }
 }
 
 /// The functions among the tools, in OpenAI's form. Tools of other types are done by Anthropic's servers.

@@ -6,9 +6,6 @@ use serde_json::Value;
 use wglm::text::{Content, Message};
 
 /// The messages as the model's template takes them.
-///
-/// # Errors
-/// A [`Failure`] for a part that is not text.
 pub fn messages(messages: Vec<Message>) -> Result<Vec<Message>, Failure> {
     messages.into_iter().enumerate().map(|(index, message)| one(index, message)).collect()
 }

@@ -1,6 +1,6 @@
 //! The items of a request to `/v1/responses` as messages.
 
-use crate::cli::serve::conversation::{check_parts, not_text};
+use crate::cli::serve::conversation::joined_text;
 use crate::cli::serve::failure::{Failure, shown};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -37,27 +37,6 @@ fn decoded_thinking(text: &str) -> Option<String> {
     String::from_utf8(STANDARD.decode(text.strip_prefix(THINKING)?).ok()?).ok()
 }
 
-/// The texts of a value that is text or a list of parts, joined.
-fn text(index: usize, value: &Value) -> Result<String, Failure> {
-    match value {
-        Value::String(text) => Ok(text.clone()),
-        Value::Null => Ok(String::new()),
-        Value::Array(parts) => {
-            check_parts(index, "parts", parts.len())?;
-            let part = |part: &Value| {
-                let kind = part.get("type").and_then(Value::as_str).unwrap_or_default();
-                let text = part.as_str().or_else(|| part.get("text").and_then(Value::as_str));
-                match text.or_else(|| part.get("refusal").and_then(Value::as_str)) {
-                    Some(text) => Ok(text.to_owned()),
-                    None => Err(not_text(index, kind)),
-                }
-            };
-            Ok(parts.iter().map(part).collect::<Result<Vec<_>, _>>()?.join("\n"))
-        }
-        other => Ok(other.to_string()),
-    }
-}
-
 /// The messages so far. A message of the model consists of several items.
 #[derive(Default)]
 struct Messages {
@@ -91,7 +70,7 @@ pub fn conversation(items: Vec<Item>) -> Result<Vec<Message>, Failure> {
         let id = || item.call_id.clone().unwrap_or_default();
         match item.kind.as_deref().unwrap_or("message") {
             "message" => {
-                let text = text(index, item.content.as_ref().unwrap_or(&Value::Null))?;
+                let text = joined_text(index, item.content.as_ref().unwrap_or(&Value::Null))?;
                 match item.role.as_deref() {
                     Some("assistant") => {
                         let message = messages.assistant();
@@ -115,7 +94,7 @@ pub fn conversation(items: Vec<Item>) -> Result<Vec<Message>, Failure> {
                 let content = item.content.as_ref().filter(whole);
                 let thinking = match own {
                     Some(thinking) => thinking,
-                    None => text(index, content.or(item.summary.as_ref()).unwrap_or(&Value::Null))?,
+                    None => joined_text(index, content.or(item.summary.as_ref()).unwrap_or(&Value::Null))?,
                 };
                 messages.reasoning = Some(thinking).filter(|thinking| !thinking.is_empty());
             }
@@ -132,7 +111,7 @@ pub fn conversation(items: Vec<Item>) -> Result<Vec<Message>, Failure> {
                 messages.assistant().tool_calls.push(call);
             }
             "function_call_output" | "custom_tool_call_output" => {
-                let output = text(index, item.output.as_ref().unwrap_or(&Value::Null))?;
+                let output = joined_text(index, item.output.as_ref().unwrap_or(&Value::Null))?;
                 messages.push(Message::tool(id(), output));
             }
             "item_reference" => {
