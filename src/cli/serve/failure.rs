@@ -94,46 +94,27 @@ impl Failure {
         Self { code: Some(code), ..self }
     }
 
-    /// The type of the failure in OpenAI's interface.
-    fn openai_type(&self) -> &'static str {
-        match self.status.as_u16() {
-            401 => "authentication_error",
-            403 => "permission_error",
-            404 => "not_found_error",
-            429 => "rate_limit_error",
-            503 => "unavailable_error",
-            400..=499 => "invalid_request_error",
-            _ => "server_error",
-        }
-    }
-
-    /// The type of the failure in Anthropic's interface.
-    fn anthropic_type(&self) -> &'static str {
-        match self.status.as_u16() {
-            401 => "authentication_error",
-            403 => "permission_error",
-            404 => "not_found_error",
-            413 => "request_too_large",
-            429 => "rate_limit_error",
-            503 => "overloaded_error",
-            400..=499 => "invalid_request_error",
-            _ => "api_error",
-        }
+    /// The type of the failure in an interface.
+    fn kind(&self, dialect: Dialect) -> &'static str {
+        let (openai, anthropic) = match self.status.as_u16() {
+            401 => ("authentication_error", "authentication_error"),
+            403 => ("permission_error", "permission_error"),
+            404 => ("not_found_error", "not_found_error"),
+            413 => ("invalid_request_error", "request_too_large"),
+            429 => ("rate_limit_error", "rate_limit_error"),
+            503 => ("unavailable_error", "overloaded_error"),
+            400..=499 => ("invalid_request_error", "invalid_request_error"),
+            _ => ("server_error", "api_error"),
+        };
+        if dialect == Dialect::OpenAi { openai } else { anthropic }
     }
 
     /// The body of the answer, and the last event of a stream.
     pub fn body(&self, dialect: Dialect) -> Value {
-        let message = limited(&self.message, MESSAGE);
+        let (message, kind) = (limited(&self.message, MESSAGE), self.kind(dialect));
         match dialect {
-            Dialect::OpenAi => json!({"error": {
-                "message": message,
-                "type": self.openai_type(),
-                "param": null,
-                "code": self.code,
-            }}),
-            Dialect::Anthropic => {
-                json!({"type": "error", "error": {"type": self.anthropic_type(), "message": message}})
-            }
+            Dialect::OpenAi => json!({"error": {"message": message, "type": kind, "param": null, "code": self.code}}),
+            Dialect::Anthropic => json!({"type": "error", "error": {"type": kind, "message": message}}),
         }
     }
 

@@ -103,7 +103,7 @@ async fn prepare<I: Interface>(
 ) -> Result<(Prepared, Request<I>, Share), Failure> {
     server.check_queue()?;
     let (of, with, needed) = (server.clone(), engine.clone(), I::memory(&body));
-    let read = move || {
+    let read = move |_: &Share| {
         let (prompt, request) = I::request(read(&body.bytes)?, &of, &with)?;
         let prompt = match prompt {
             Prompt::Tokens(prompts, options) => Ok(Prepared::Tokens(prompts, options)),
@@ -119,7 +119,7 @@ async fn prepare<I: Interface>(
     };
     server.compiling.settle(&mut chat, demand).await?;
     let (with, turn) = (engine.clone(), server.pools.prompts.turn(server.limits.io).await?);
-    let (chat, memory) = turn.run(memory, move || Ok(with.scheduler.prepare(*chat)?)).await?;
+    let (chat, memory) = turn.run(memory, move |_| Ok(with.scheduler.prepare(*chat)?)).await?;
     Ok((Prepared::Chat(chat), request, memory))
 }
 

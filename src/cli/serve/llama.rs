@@ -5,6 +5,7 @@ use super::conversation::{check_messages, check_tools, variables};
 use super::failure::Failure;
 use super::fields::{at_most, or_default, read};
 use super::figures::decimal;
+use super::memory::Share;
 use super::openai::messages::{functions, messages};
 use super::router::{counted_json, json};
 use super::server::Server;
@@ -153,31 +154,31 @@ const ESCAPED: usize = 2 * 6;
 pub async fn tokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     body.check_text()?;
     let engine = server.engine()?;
-    let (bytes, needed) = (body.bytes.len(), body.text());
-    let work = move || {
-        let body: TokenizeBody = read(&body.bytes)?;
+    let needed = body.text();
+    let work = move |memory: &Share| {
+        let TokenizeBody { content, add_special, parse_special, with_pieces } = read(&body.bytes)?;
         let tokenizer = engine.model.tokenizer()?;
-        let tokens = tokenizer.encode(&body.content, body.parse_special)?;
-        let start = if body.add_special { 0 } else { tokenizer.encode("", false)?.len() };
-        Ok((engine, tokens, start, body.with_pieces))
+        let tokens = tokenizer.encode(&content, parse_special)?;
+        let start = if add_special { 0 } else { tokenizer.encode("", false)?.len() };
+        let (each, text) = if with_pieces { (PIECE, content.len() * ESCAPED) } else { (ID, 0) };
+        drop((content, body));
+        memory.resize(tokens.len() * (2 * size_of::<u32>() + each) + text)?;
+        let tokens = tokens.get(start..).unwrap_or_default();
+        written("tokens", &Tokens { tokens, tokenizer, with_pieces })
     };
-    let ((engine, tokens, start, with_pieces), memory) = server.work(&server.pools.tools, needed, work).await?;
-    let (each, text) = if with_pieces { (PIECE, bytes * ESCAPED) } else { (ID, 0) };
-    memory.resize(tokens.len() * (2 * size_of::<u32>() + each) + text)?;
-    let write = move || {
-        let tokenizer = engine.model.tokenizer()?;
-        let shown = Tokens { tokens: tokens.get(start..).unwrap_or_default(), tokenizer, with_pieces };
-        written(&BTreeMap::from([("tokens", shown)]))
-    };
-    let (text, _) = server.work(&server.pools.tools, 0, write).await?;
-    memory.resize(text.capacity())?;
-    Ok(counted_json(text, memory))
+    answer(server.work(&server.pools.tools, needed, work).await?)
 }
 
-/// A value as JSON.
-fn written(value: &impl Serialize) -> Result<String, Failure> {
+/// An object with one field as JSON.
+fn written(name: &str, value: &impl Serialize) -> Result<String, Failure> {
     let failed = |error: serde_json::Error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
-    serde_json::to_string(value).map_err(failed)
+    serde_json::to_string(&BTreeMap::from([(name, value)])).map_err(failed)
+}
+
+/// The answer with a text that was made on a thread. Nothing else is left in its memory.
+fn answer((text, memory): (String, Share)) -> Result<Response, Failure> {
+    memory.resize(text.capacity())?;
+    Ok(counted_json(text, memory))
 }
 
 #[derive(Debug, Deserialize)]
@@ -189,21 +190,18 @@ struct DetokenizeBody {
 pub async fn detokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     let engine = server.engine()?;
     let needed = body.tokens();
-    let work = move || {
+    let work = move |memory: &Share| {
         let DetokenizeBody { tokens } = read(&body.bytes)?;
+        drop(body);
         at_most("tokens", tokens.len(), TOKENS, "tokens")?;
         let tokenizer = engine.model.tokenizer()?;
         let lengths = tokens.iter().map(|token| tokenizer.visible_bytes(*token, true).map(<[u8]>::len));
         let bytes = lengths.sum::<wglm::Result<usize>>()?;
-        Ok((engine, tokens, bytes))
+        // The bytes, in a buffer that doubles; the text, in which an invalid byte becomes three; and its JSON.
+        memory.resize(tokens.len() * 2 * size_of::<u32>() + bytes * (2 + 3 + ESCAPED))?;
+        written("content", &tokenizer.decode(&tokens, true)?)
     };
-    let ((engine, tokens, bytes), memory) = server.work(&server.pools.tools, needed, work).await?;
-    // The bytes, in a buffer that doubles; the text, in which an invalid byte becomes three; and its JSON.
-    memory.resize(tokens.len() * 2 * size_of::<u32>() + bytes * (2 + 3 + ESCAPED))?;
-    let write = move || written(&BTreeMap::from([("content", engine.model.tokenizer()?.decode(&tokens, true)?)]));
-    let (text, _) = server.work(&server.pools.tools, 0, write).await?;
-    memory.resize(text.capacity())?;
-    Ok(counted_json(text, memory))
+    answer(server.work(&server.pools.tools, needed, work).await?)
 }
 
 #[derive(Debug, Deserialize)]
@@ -219,7 +217,7 @@ pub async fn apply_template(State(server): State<Arc<Server>>, body: JsonBody) -
     body.check_text()?;
     let engine = server.engine()?;
     let (of, needed) = (server.clone(), body.conversation());
-    let work = move || {
+    let work = move |_: &Share| {
         let TemplateBody { messages: given, tools, chat_template_kwargs } = read(&body.bytes)?;
         check_messages(given.len(), &of)?;
         check_tools(&tools)?;
@@ -229,9 +227,7 @@ pub async fn apply_template(State(server): State<Arc<Server>>, body: JsonBody) -
         input.tools = Some(tools.as_slice()).filter(|tools| !tools.is_empty());
         input.enable_thinking = Some(thinking.unwrap_or(of.reasoning));
         input.extra = variables;
-        written(&BTreeMap::from([("prompt", engine.model.template()?.render(&input)?)]))
+        written("prompt", &engine.model.template()?.render(&input)?)
     };
-    let (text, memory) = server.work(&server.pools.tools, needed, work).await?;
-    memory.resize(text.capacity())?;
-    Ok(counted_json(text, memory))
+    answer(server.work(&server.pools.tools, needed, work).await?)
 }

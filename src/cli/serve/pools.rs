@@ -51,16 +51,16 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Runs something on the thread. Nothing can end it there: it goes on if the client goes away, so it keeps the
+    /// Runs something on the thread, which may resize its memory. Nothing can end it there: it goes on if the client goes away, so it keeps the
     /// thread and its memory until it ends.
     pub async fn run<T: Send + 'static>(
         self,
         memory: Share,
-        run: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+        run: impl FnOnce(&Share) -> Result<T, Failure> + Send + 'static,
     ) -> Result<(T, Share), Failure> {
         let work = move || {
             let _turn = self;
-            run().map(|result| (result, memory))
+            run(&memory).map(|result| (result, memory))
         };
         let failed = |_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the thread of the request failed");
         tokio::task::spawn_blocking(work).await.map_err(failed)?

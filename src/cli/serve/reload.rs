@@ -31,6 +31,16 @@ pub enum Absent {
     Failed(String),
 }
 
+impl<T> State<T> {
+    fn value(&self) -> Result<Arc<T>, Absent> {
+        match self {
+            Self::Ready(value) => Ok(value.clone()),
+            Self::Loading => Err(Absent::Loading),
+            Self::Failed { reason, .. } => Err(Absent::Failed(reason.clone())),
+        }
+    }
+}
+
 impl<T: Send + Sync + 'static> Reloading<T> {
     /// No value yet. The caller loads the first one and [`set`](Self::set)s it.
     pub fn new(load: impl Fn(Option<Arc<T>>) -> Result<T, String> + Send + Sync + 'static) -> Self {
@@ -44,26 +54,21 @@ impl<T: Send + Sync + 'static> Reloading<T> {
     /// The value. If the last load failed, another one begins, unless it failed a moment ago.
     pub fn get(&self) -> Result<Arc<T>, Absent> {
         let mut state = lock(&self.state);
-        match &*state {
-            State::Ready(loaded) => Ok(loaded.clone()),
-            State::Loading => Err(Absent::Loading),
-            State::Failed { reason, since } if since.elapsed() < PAUSE => Err(Absent::Failed(reason.clone())),
-            State::Failed { .. } => {
-                *state = State::Loading;
-                drop(state);
-                self.begin(None);
-                Err(Absent::Loading)
-            }
+        let again = matches!(&*state, State::Failed { since, .. } if since.elapsed() >= PAUSE);
+        if again {
+            *state = State::Loading;
         }
+        let value = state.value();
+        drop(state);
+        if again {
+            self.begin(None);
+        }
+        value
     }
 
     /// The value, without loading it.
     pub fn peek(&self) -> Result<Arc<T>, Absent> {
-        match &*lock(&self.state) {
-            State::Ready(loaded) => Ok(loaded.clone()),
-            State::Loading => Err(Absent::Loading),
-            State::Failed { reason, .. } => Err(Absent::Failed(reason.clone())),
-        }
+        lock(&self.state).value()
     }
 
     /// Reports that a value was lost. The first report of the current value begins a load and returns true.

@@ -83,7 +83,7 @@ impl Server {
         &self,
         pool: &Pool,
         bytes: usize,
-        run: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+        run: impl FnOnce(&Share) -> Result<T, Failure> + Send + 'static,
     ) -> Result<(T, Share), Failure> {
         let mut turn = pool.turn(self.limits.io).await?;
         let memory = match self.memory.requests.try_take(bytes) {

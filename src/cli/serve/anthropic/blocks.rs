@@ -1,8 +1,11 @@
 //! Writes replies as the blocks of a message. Each block begins, grows and ends.
 
+use super::Body;
+use crate::cli::serve::failure::{Dialect, Failure};
 use crate::cli::serve::figures::{Usage, add_figures, argument_pieces, arguments};
-use crate::cli::serve::reply::{Finish, FinishReason};
-use crate::cli::serve::server::id;
+use crate::cli::serve::interface::{Interface, Prompt, Request};
+use crate::cli::serve::reply::{Delta, Finish, FinishReason, Reply};
+use crate::cli::serve::server::{Engine, Server, id};
 use crate::cli::serve::stream::Events;
 use serde_json::{Value, json};
 use wglm::text::ToolCall;
@@ -12,7 +15,7 @@ const SIGNATURE: &str = "unsigned";
 
 /// A block of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+enum Kind {
     Thinking,
     Text,
 }
@@ -28,7 +31,7 @@ pub struct Messages {
     /// The blocks that have ended.
     content: Vec<Value>,
     /// The number of tokens of the prompt.
-    pub prompt: usize,
+    prompt: usize,
     begun: bool,
     finish: Option<Finish>,
 }
@@ -50,7 +53,7 @@ impl Messages {
     }
 
     /// The message as it is now.
-    pub fn message(&self) -> Value {
+    fn message(&self) -> Value {
         let mut message = json!({
             "id": self.id,
             "type": "message",
@@ -72,7 +75,7 @@ impl Messages {
     }
 
     /// Writes the beginning of the message, once it is known how much of the prompt the cache has.
-    pub fn begin_message(&mut self, cached: usize, to: &mut Events) {
+    fn begin_message(&mut self, cached: usize, to: &mut Events) {
         if std::mem::replace(&mut self.begun, true) {
             return;
         }
@@ -108,8 +111,7 @@ impl Messages {
         self.end_block(block, to);
     }
 
-    /// Writes more text of a block.
-    pub fn text(&mut self, kind: Kind, text: &str, to: &mut Events) {
+    fn text(&mut self, kind: Kind, text: &str, to: &mut Events) {
         self.begin_message(0, to);
         if self.open.as_ref().is_none_or(|(open, _)| *open != kind) {
             self.close(to);
@@ -128,8 +130,7 @@ impl Messages {
         }
     }
 
-    /// Writes the block of a call.
-    pub fn call(&mut self, call: &ToolCall, to: &mut Events) {
+    fn call(&mut self, call: &ToolCall, to: &mut Events) {
         self.begin_message(0, to);
         self.close(to);
         let mut block = json!({"type": "tool_use", "id": call.id, "name": call.function.name, "input": {}});
@@ -140,16 +141,34 @@ impl Messages {
         block["input"] = call.function.arguments.clone();
         self.end_block(block, to);
     }
+}
 
-    /// Ends the reply.
-    pub fn finish(&mut self, finish: Finish, to: &mut Events) {
-        self.begin_message(0, to);
-        self.close(to);
-        self.finish = Some(finish);
+impl Interface for Messages {
+    type Body = Body;
+
+    fn request(body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure> {
+        super::request(body, server, engine)
     }
 
-    /// Writes the end of the message.
-    pub fn end_message(&mut self, to: &mut Events) {
+    fn begin(&mut self, prompt: usize, _: &mut Events) {
+        self.prompt = prompt;
+    }
+
+    fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
+        match delta {
+            Delta::Prompt { cached } => self.begin_message(cached, to),
+            Delta::Thinking(text) => self.text(Kind::Thinking, &text, to),
+            Delta::Text { text, .. } => self.text(Kind::Text, &text, to),
+            Delta::Call(call) => self.call(&call, to),
+            Delta::End(finish) => {
+                self.begin_message(0, to);
+                self.close(to);
+                self.finish = Some(*finish);
+            }
+        }
+    }
+
+    fn end(&mut self, to: &mut Events) {
         if let Some(finish) = &self.finish {
             let (reason, sequence) = self.stop(finish);
             let delta = json!({"stop_reason": reason, "stop_sequence": sequence});
@@ -159,6 +178,21 @@ impl Messages {
             to.named(&event);
         }
         to.named(&json!({"type": "message_stop"}));
+    }
+
+    fn failed(&mut self, failure: &Failure, to: &mut Events) {
+        to.named(&failure.body(Dialect::Anthropic));
+    }
+
+    fn keep_alive(&mut self, to: &mut Events) {
+        to.named(&json!({"type": "ping"}));
+    }
+
+    /// The message at the end of a stream that nobody reads.
+    fn whole(mut self, replies: Vec<Reply>) -> String {
+        let mut unread = Events::default();
+        replies.into_iter().flat_map(Reply::deltas).for_each(|delta| self.delta(0, delta, &mut unread));
+        self.message().to_string()
     }
 }
 

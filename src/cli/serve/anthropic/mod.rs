@@ -6,16 +6,14 @@ mod input;
 use super::body::JsonBody;
 use super::constraints::{Format, FormatField};
 use super::conversation::{Conversation, check_messages, check_tools, template_input};
-use super::failure::{Dialect, Failure};
+use super::failure::Failure;
 use super::fields::{Fields, max_tokens, or_default, read};
-use super::interface::{Interface, Prompt, Request};
-use super::reply::{Delta, Reply};
+use super::interface::{Prompt, Request};
+use super::memory::Share;
 use super::router::json;
 use super::server::{Engine, Server};
-use super::stream::Events;
 use axum::extract::State;
 use axum::response::Response;
-use blocks::Kind;
 use input::{GivenMessage, System, conversation, functions};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -88,53 +86,17 @@ impl Body {
     }
 }
 
-impl Interface for Messages {
-    type Body = Body;
-
-    fn request(body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure> {
-        if max_tokens(body.max_tokens)?.is_none() {
-            return Err(Failure::invalid("max_tokens: field required"));
-        }
-        let stream = body.fields.stream;
-        let one_call = body.tool_choice.as_ref().is_some_and(|choice| choice.disable_parallel_tool_use);
-        let (chat, demand, held) = body.conversation(server)?.chat(server, engine)?;
-        let interface = Self::new(&server.name, chat.options.stop.clone());
-        let request = Request { choices: 1, stream, one_call, held, interface };
-        Ok((Prompt::Chat(Box::new(chat), demand), request))
+/// Turns a body into a prompt and a request.
+fn request(body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Messages>), Failure> {
+    if max_tokens(body.max_tokens)?.is_none() {
+        return Err(Failure::invalid("max_tokens: field required"));
     }
-
-    fn begin(&mut self, prompt: usize, _: &mut Events) {
-        self.prompt = prompt;
-    }
-
-    fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
-        match delta {
-            Delta::Prompt { cached } => self.begin_message(cached, to),
-            Delta::Thinking(text) => self.text(Kind::Thinking, &text, to),
-            Delta::Text { text, .. } => self.text(Kind::Text, &text, to),
-            Delta::Call(call) => self.call(&call, to),
-            Delta::End(finish) => self.finish(*finish, to),
-        }
-    }
-
-    fn end(&mut self, to: &mut Events) {
-        self.end_message(to);
-    }
-
-    fn failed(&mut self, failure: &Failure, to: &mut Events) {
-        to.named(&failure.body(Dialect::Anthropic));
-    }
-
-    fn keep_alive(&mut self, to: &mut Events) {
-        to.named(&json!({"type": "ping"}));
-    }
-
-    /// The message at the end of a stream that nobody reads.
-    fn whole(mut self, replies: Vec<Reply>) -> String {
-        let mut unread = Events::default();
-        replies.into_iter().flat_map(Reply::deltas).for_each(|delta| self.delta(0, delta, &mut unread));
-        self.message().to_string()
-    }
+    let stream = body.fields.stream;
+    let one_call = body.tool_choice.as_ref().is_some_and(|choice| choice.disable_parallel_tool_use);
+    let (chat, demand, held) = body.conversation(server)?.chat(server, engine)?;
+    let interface = Messages::new(&server.name, chat.options.stop.clone());
+    let request = Request { choices: 1, stream, one_call, held, interface };
+    Ok((Prompt::Chat(Box::new(chat), demand), request))
 }
 
 /// `/v1/messages/count_tokens`.
@@ -142,7 +104,7 @@ pub async fn count_tokens(State(server): State<Arc<Server>>, body: JsonBody) -> 
     body.check_text()?;
     let engine = server.engine()?;
     let (of, needed) = (server.clone(), body.conversation());
-    let count = move || {
+    let count = move |_: &Share| {
         let chat = read::<Body>(&body.bytes)?.conversation(&of)?.state(&engine)?;
         let prompt = engine.model.template()?.prompt(&template_input(&chat), engine.model.tokenizer()?)?;
         Ok(json!({"input_tokens": prompt.tokens.len()}))

@@ -1,10 +1,12 @@
 //! Writes replies as the items of a response. Each item is announced, comes in pieces and is repeated as a whole.
 
+use super::Body;
 use super::input::encoded_thinking;
 use crate::cli::serve::failure::Failure;
 use crate::cli::serve::figures::{Usage, add_figures, argument_pieces, arguments};
-use crate::cli::serve::reply::{Finish, FinishReason};
-use crate::cli::serve::server::{id, now};
+use crate::cli::serve::interface::{Interface, Prompt, Request};
+use crate::cli::serve::reply::{Delta, Finish, FinishReason, Reply};
+use crate::cli::serve::server::{Engine, Server, id, now};
 use crate::cli::serve::stream::Events;
 use serde_json::{Map, Value, json};
 use wglm::text::ToolCall;
@@ -16,7 +18,7 @@ const INCOMPLETE: &str = "incomplete";
 
 /// An item of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+enum Kind {
     Reasoning,
     Message,
 }
@@ -66,7 +68,7 @@ impl Responses {
     }
 
     /// The whole response at the end of the reply.
-    pub fn response(&self) -> Value {
+    fn response(&self) -> Value {
         self.response_with(self.status())
     }
 
@@ -146,8 +148,7 @@ impl Responses {
         self.open = Some(open);
     }
 
-    /// Writes more text of an item.
-    pub fn text(&mut self, kind: Kind, delta: String, to: &mut Events) {
+    fn text(&mut self, kind: Kind, delta: String, to: &mut Events) {
         self.begin_item(kind, to);
         let index = self.output.len();
         let Some(open) = &mut self.open else { return };
@@ -180,8 +181,7 @@ impl Responses {
         self.output.push(item);
     }
 
-    /// Writes a call.
-    pub fn call(&mut self, call: &ToolCall, to: &mut Events) {
+    fn call(&mut self, call: &ToolCall, to: &mut Events) {
         self.close(COMPLETED, to);
         let (index, id, arguments) = (self.output.len(), id("fc_"), arguments(call));
         let item = |status: &str, arguments: &str| {
@@ -207,32 +207,51 @@ impl Responses {
         self.write("response.output_item.done", json!({"output_index": index, "item": whole}), to);
         self.output.push(whole);
     }
+}
 
-    /// Writes the beginning of the response.
-    pub fn announce(&mut self, to: &mut Events) {
+impl Interface for Responses {
+    type Body = Body;
+
+    fn request(body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure> {
+        super::request(body, server, engine)
+    }
+
+    fn begin(&mut self, _: usize, to: &mut Events) {
         for kind in ["response.created", "response.in_progress"] {
             let response = self.response_with(IN_PROGRESS);
             self.write(kind, json!({"response": response}), to);
         }
     }
 
-    /// Ends the reply.
-    pub fn finish(&mut self, finish: Finish, to: &mut Events) {
-        self.finish = Some(finish);
-        self.close(self.status(), to);
+    fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
+        match delta {
+            Delta::Prompt { .. } => {}
+            Delta::Thinking(text) => self.text(Kind::Reasoning, text, to),
+            Delta::Text { text, .. } => self.text(Kind::Message, text, to),
+            Delta::Call(call) => self.call(&call, to),
+            Delta::End(finish) => {
+                self.finish = Some(*finish);
+                self.close(self.status(), to);
+            }
+        }
     }
 
-    /// Writes the end of the response.
-    pub fn complete(&mut self, to: &mut Events) {
+    fn end(&mut self, to: &mut Events) {
         let (status, response) = (self.status(), self.response());
         self.write(&format!("response.{status}"), json!({"response": response}), to);
     }
 
-    /// Writes a failure, which ends the response.
-    pub fn fail(&mut self, failure: &Failure, to: &mut Events) {
+    fn failed(&mut self, failure: &Failure, to: &mut Events) {
         let mut response = self.response_with("failed");
         response["error"] = json!({"code": failure.code.unwrap_or("server_error"), "message": failure.message});
         self.write("response.failed", json!({"response": response}), to);
+    }
+
+    /// The response at the end of a stream that nobody reads.
+    fn whole(mut self, replies: Vec<Reply>) -> String {
+        let mut unread = Events::default();
+        replies.into_iter().flat_map(Reply::deltas).for_each(|delta| self.delta(0, delta, &mut unread));
+        self.response().to_string()
     }
 }
 

@@ -9,12 +9,9 @@ use crate::cli::serve::constraints::{FormatField, choice};
 use crate::cli::serve::conversation::{Conversation, check_messages, check_tools};
 use crate::cli::serve::failure::Failure;
 use crate::cli::serve::fields::{Fields, or_default};
-use crate::cli::serve::interface::{Interface, Prompt, Request};
-use crate::cli::serve::reply::{Delta, Reply};
+use crate::cli::serve::interface::{Prompt, Request};
 use crate::cli::serve::server::{Engine, Server};
-use crate::cli::serve::stream::Events;
 use input::{Item, conversation};
-use items::Kind;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use wglm::Overflow;
@@ -111,68 +108,36 @@ fn messages(body: &mut Body, server: &Server) -> Result<Vec<Message>, Failure> {
     Ok(messages)
 }
 
-impl Interface for Responses {
-    type Body = Body;
-
-    fn request(mut body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure> {
-        check_complete(&body)?;
-        echo::check_metadata(&body.metadata)?;
-        check_tools(&body.tools)?;
-        let messages = messages(&mut body, server)?;
-        let overflow = match body.truncation.as_deref() {
-            None => server.overflow,
-            Some("auto") => Overflow::DROP_OLDEST,
-            Some("disabled") => Overflow::Refuse,
-            Some(_) => return Err(Failure::invalid("truncation: expected auto or disabled")),
-        };
-        let given = body.text.get("format").unwrap_or(&Value::Null);
-        let format: Option<FormatField> = serde_json::from_value(given.clone())
-            .map_err(|error| Failure::invalid(format!("cannot parse text.format: {error}")))?;
-        let format = format.unwrap_or_default().read(body.fields.json_whitespace)?;
-        let mut tools = functions(&body.tools);
-        let calls = choice(body.tool_choice.as_ref(), &mut tools)?;
-        let format_echo = echo::format(&format, given);
-        let choice_echo = echo::choice(body.tool_choice.as_ref(), &calls, &tools);
-        let fields = std::mem::take(&mut body.fields);
-        let (stream, max_tokens) = (fields.stream, body.max_output_tokens);
-        let thinking = body.reasoning.effort.as_deref().map_or(server.reasoning, thinks);
-        let conversation = Conversation { messages, tools, calls, format, max_tokens, thinking, overflow, fields };
-        let (chat, demand, held) = conversation.chat(server, engine)?;
-        let one_call = body.parallel_tool_calls == Some(false);
-        let include_thinking = body.include.iter().any(|what| what == INCLUDE_THINKING);
-        let echo = echo::fields(body, format_echo, choice_echo, &chat);
-        let held = held + echo::bytes(&echo);
-        let interface = Self::new(&server.name, echo, include_thinking);
-        let request = Request { choices: 1, stream, one_call, held, interface };
-        Ok((Prompt::Chat(Box::new(chat), demand), request))
-    }
-
-    fn begin(&mut self, _: usize, to: &mut Events) {
-        self.announce(to);
-    }
-
-    fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
-        match delta {
-            Delta::Prompt { .. } => {}
-            Delta::Thinking(text) => self.text(Kind::Reasoning, text, to),
-            Delta::Text { text, .. } => self.text(Kind::Message, text, to),
-            Delta::Call(call) => self.call(&call, to),
-            Delta::End(finish) => self.finish(*finish, to),
-        }
-    }
-
-    fn end(&mut self, to: &mut Events) {
-        self.complete(to);
-    }
-
-    fn failed(&mut self, failure: &Failure, to: &mut Events) {
-        self.fail(failure, to);
-    }
-
-    /// The response at the end of a stream that nobody reads.
-    fn whole(mut self, replies: Vec<Reply>) -> String {
-        let mut unread = Events::default();
-        replies.into_iter().flat_map(Reply::deltas).for_each(|delta| self.delta(0, delta, &mut unread));
-        self.response().to_string()
-    }
+/// Turns a body into a prompt and a request.
+fn request(mut body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Responses>), Failure> {
+    check_complete(&body)?;
+    echo::check_metadata(&body.metadata)?;
+    check_tools(&body.tools)?;
+    let messages = messages(&mut body, server)?;
+    let overflow = match body.truncation.as_deref() {
+        None => server.overflow,
+        Some("auto") => Overflow::DROP_OLDEST,
+        Some("disabled") => Overflow::Refuse,
+        Some(_) => return Err(Failure::invalid("truncation: expected auto or disabled")),
+    };
+    let given = body.text.get("format").unwrap_or(&Value::Null);
+    let format: Option<FormatField> = serde_json::from_value(given.clone())
+        .map_err(|error| Failure::invalid(format!("cannot parse text.format: {error}")))?;
+    let format = format.unwrap_or_default().read(body.fields.json_whitespace)?;
+    let mut tools = functions(&body.tools);
+    let calls = choice(body.tool_choice.as_ref(), &mut tools)?;
+    let format_echo = echo::format(&format, given);
+    let choice_echo = echo::choice(body.tool_choice.as_ref(), &calls, &tools);
+    let fields = std::mem::take(&mut body.fields);
+    let (stream, max_tokens) = (fields.stream, body.max_output_tokens);
+    let thinking = body.reasoning.effort.as_deref().map_or(server.reasoning, thinks);
+    let conversation = Conversation { messages, tools, calls, format, max_tokens, thinking, overflow, fields };
+    let (chat, demand, held) = conversation.chat(server, engine)?;
+    let one_call = body.parallel_tool_calls == Some(false);
+    let include_thinking = body.include.iter().any(|what| what == INCLUDE_THINKING);
+    let echo = echo::fields(body, format_echo, choice_echo, &chat);
+    let held = held + echo::bytes(&echo);
+    let interface = Responses::new(&server.name, echo, include_thinking);
+    let request = Request { choices: 1, stream, one_call, held, interface };
+    Ok((Prompt::Chat(Box::new(chat), demand), request))
 }
