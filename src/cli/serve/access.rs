@@ -149,9 +149,9 @@ impl Access {
     }
 
     /// The answer to a preflight request of a browser.
-    pub fn preflight(asked: &HeaderMap) -> Response {
+    pub fn preflight(headers: &HeaderMap) -> Response {
         let any = HeaderValue::from_static("authorization, content-type, x-api-key");
-        let names = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned().unwrap_or(any);
+        let names = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned().unwrap_or(any);
         let mut response = StatusCode::NO_CONTENT.into_response();
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));

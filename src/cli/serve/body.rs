@@ -111,12 +111,12 @@ impl FromRequest<Arc<Server>> for JsonBody {
     type Rejection = Failure;
 
     async fn from_request(request: Request, server: &Arc<Server>) -> Result<Self, Failure> {
-        let (most, told) = (server.limits.body, length(request.headers()));
-        if told.is_some_and(|told| told > most as u64) {
+        let (most, announced) = (server.limits.body, length(request.headers()));
+        if announced.is_some_and(|announced| announced > most as u64) {
             refuse(request).await;
             return Err(long(most));
         }
-        let expected = told.map_or(most, |told| most.min(usize::try_from(told).unwrap_or(most)));
+        let expected = announced.map_or(most, |announced| most.min(usize::try_from(announced).unwrap_or(most)));
         match timeout(server.limits.io, received(request.into_body(), server, expected)).await {
             Ok(received) => received,
             Err(_) => Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time (--io-timeout)")),

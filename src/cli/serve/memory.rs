@@ -431,12 +431,12 @@ mod tests {
             (512, 512, 65 << 20, "--max-body"),
             (usize::MAX, 1, usize::MAX, "--max-body"),
         ] {
-            let told = Budgets::new(mib, connections, body).err().unwrap();
-            assert!(told.contains(named), "{told}");
+            let error = Budgets::new(mib, connections, body).err().unwrap();
+            assert!(error.contains(named), "{error}");
         }
-        let told = Budgets::new(64, 512, 1 << 20).err().unwrap();
-        let least = told.split("set it to ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
-        assert!(Budgets::new(least.parse().unwrap(), 512, 1 << 20).is_ok(), "{told}");
+        let error = Budgets::new(64, 512, 1 << 20).err().unwrap();
+        let least = error.split("set it to ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
+        assert!(Budgets::new(least.parse().unwrap(), 512, 1 << 20).is_ok(), "{error}");
     }
 
     #[test]
