@@ -176,7 +176,16 @@ impl OwnedReply {
     }
 
     /// Starts the thread, unless that was done before.
+    ///
+    /// # Errors
+    /// [`Error::NoThread`]; [`Error::Forked`], once, in a process without the thread.
     fn start(&mut self) -> Result<()> {
+        if !matches!(self.state, ReplyState::Over) {
+            self.slot.check_process().inspect_err(|_| {
+                // The handle of a thread that does not exist here is neither joined nor detached.
+                std::mem::forget(std::mem::replace(&mut self.state, ReplyState::Over));
+            })?;
+        }
         if !matches!(self.state, ReplyState::Waiting(_)) {
             return Ok(());
         }

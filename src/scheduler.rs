@@ -21,6 +21,7 @@ use crate::cancel::Cancel;
 use crate::chat::{CallIds, ChatState, PromptMaker, drop_before};
 use crate::error::{Error, Result};
 use crate::generate::{Chooser, Event, GenerateOptions, GenerationTask};
+use crate::gpu::Gpu;
 use crate::kernels::CacheType;
 use crate::model::{CacheShape, Model};
 use crate::session::Pool;
@@ -29,7 +30,7 @@ use background::Owner;
 use engine::{Engine, Request};
 use shared::Shared;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// How many conversations a [`Scheduler`] is for, and how much of them it holds. Fields may be added, so construct it as
 /// `SchedulerOptions { …, ..SchedulerOptions::default() }`.
@@ -220,6 +221,9 @@ pub struct ScheduledReply {
     cancel: Cancel,
     prompt_tokens: usize,
     opens_thinking: bool,
+    gpu: Gpu,
+    /// It has ended because this process was forked.
+    forked: bool,
 }
 
 impl Scheduler {
@@ -312,6 +316,7 @@ impl Scheduler {
     pub fn prepare(&self, request: ChatState) -> Result<PreparedChat> {
         let ChatState { mut messages, reasoning, tools, template_kwargs, options, overflow } = request;
         options.check()?;
+        self.model.gpu().check_process()?;
         self.shared.check_room()?; // before the work on the prompt
         let (model, context) = (&self.model, self.context());
         let maker = PromptMaker { model, context, reasoning, tools: &tools, template_kwargs: &template_kwargs };
@@ -383,8 +388,9 @@ impl Scheduler {
         self.submit(task, CallIds::default(), needed, false)
     }
 
-    /// Whether the model knows a prompt's tokens, and the context holds them.
+    /// Whether the model knows a prompt's tokens, and the context holds them, in a process that has the device.
     fn check_prompt(&self, prompt: &[u32]) -> Result<()> {
+        self.model.gpu().check_process()?;
         let (vocab, context, needed) = (self.model.config().vocab, self.context(), prompt.len());
         if let Some(&token) = prompt.iter().find(|token| **token as usize >= vocab) {
             return Err(Error::TokenOutOfRange { token, vocab });
@@ -405,7 +411,8 @@ impl Scheduler {
         let cancel = task.cancel();
         let tenant = self.tenant;
         let id = self.shared.submit(|id| Request { id, tenant, task, ids })?;
-        Ok(ScheduledReply { shared: self.shared.clone(), id, cancel, prompt_tokens, opens_thinking })
+        let (shared, gpu) = (self.shared.clone(), self.model.gpu().clone());
+        Ok(ScheduledReply { shared, id, cancel, prompt_tokens, opens_thinking, gpu, forked: false })
     }
 
     /// What it holds and does.
@@ -436,7 +443,7 @@ impl ScheduledReply {
     /// [`Poll::Pending`] that it has not, and has no event yet. From the first such call on the scheduler's thread
     /// generates it; the reply ends with [`Error::NoThread`] if the system grants none.
     pub fn try_next(&mut self) -> Poll<Option<Result<Event>>> {
-        self.shared.poll(self.id, &self.cancel, None)
+        self.poll(None)
     }
 
     /// Like [`try_next`](Self::try_next), and has the task of `context` woken when there is an event. The waker is called
@@ -447,7 +454,24 @@ impl ScheduledReply {
     /// lock that the app holds meanwhile. If it does, that drop takes half a second, and the memory of the GPU is released
     /// once the waker has returned.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        self.shared.poll(self.id, &self.cancel, Some(context.waker()))
+        self.poll(Some(context.waker()))
+    }
+
+    fn poll(&mut self, waker: Option<&Waker>) -> Poll<Option<Result<Event>>> {
+        match self.ended_by_fork() {
+            Some(ended) => Poll::Ready(ended),
+            None => self.shared.poll(self.id, &self.cancel, waker),
+        }
+    }
+
+    /// The error in a process that was forked, once, and then the end: the threads that generate are the parent's.
+    fn ended_by_fork(&mut self) -> Option<Option<Result<Event>>> {
+        if self.forked {
+            return Some(None);
+        }
+        let error = self.gpu.check_process().err()?;
+        self.forked = true;
+        Some(Some(Err(error)))
     }
 
     /// The number of tokens of the prompt.
@@ -466,7 +490,7 @@ impl Iterator for ScheduledReply {
 
     /// The next event. Waits for it, and meanwhile does the work of all replies if nobody else does.
     fn next(&mut self) -> Option<Self::Item> {
-        self.shared.next(self.id)
+        self.ended_by_fork().unwrap_or_else(|| self.shared.next(self.id))
     }
 }
 

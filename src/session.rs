@@ -35,6 +35,7 @@ use crate::kernels::Sampling;
 use crate::model::{BatchPlan, CacheShape, Model, PromptOptions};
 use crate::plan::{PAGE, Plan, RowHeader};
 use crate::sample::SamplerParams;
+use crate::threads::stoppable_too;
 use pages::Before;
 use parts::Parts;
 use pool::{RowOutput, Runner};
@@ -225,7 +226,7 @@ impl Session {
         let cached = self.reusable(tokens);
         self.check(cached, &tokens[cached..])?;
         let pool = self.pool.clone();
-        let runner = &mut *pool.runner();
+        let runner = &mut *pool.enter()?;
         self.rewind_in(runner, cached);
         self.share(runner, tokens)?;
         Ok(self.tokens.len())
@@ -254,10 +255,12 @@ impl Session {
         if there { common } else { common.min(tokens.len().saturating_sub(1)) }
     }
 
-    /// Forgets all tokens but the first `length`.
+    /// Forgets all tokens but the first `length`. In a process that was forked, where no other call works, it does nothing.
     pub fn rewind(&mut self, length: usize) {
         let pool = self.pool.clone();
-        self.rewind_in(&mut pool.runner(), length);
+        if let Ok(mut runner) = pool.enter() {
+            self.rewind_in(&mut runner, length);
+        }
     }
 
     fn rewind_in(&mut self, runner: &mut Runner, length: usize) {
@@ -444,6 +447,13 @@ impl Session {
             (self.options, self.parts) = (options, Parts::new(options));
         }
     }
+}
+
+/// Does work of a session that is to stop once `cancel` is cancelled, also where it waits for the end of a
+/// [pause](crate::gpu::Gpu::pause).
+fn heeding<T>(cancel: &Cancel, work: impl FnOnce() -> T) -> T {
+    let cancel = cancel.clone();
+    stoppable_too(move || cancel.is_cancelled(), work)
 }
 
 impl std::fmt::Debug for Session {

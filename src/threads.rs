@@ -49,6 +49,12 @@ pub fn stoppable<T>(stopped: impl Fn() -> bool + 'static, work: impl FnOnce() ->
     work()
 }
 
+/// Runs work that is to stop once `stopped` says so, or what this thread does already is to stop: see [`stoppable`].
+pub fn stoppable_too<T>(stopped: impl Fn() -> bool + 'static, work: impl FnOnce() -> T) -> T {
+    let outer = STOPPED.with_borrow(Clone::clone);
+    stoppable(move || stopped() || outer.as_ref().is_some_and(|stopped| stopped()), work)
+}
+
 /// Whether the work of this thread is to stop: see [`stoppable`].
 pub fn is_to_stop() -> bool {
     let stopped = STOPPED.with_borrow(Clone::clone);

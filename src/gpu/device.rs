@@ -55,7 +55,7 @@ impl Gpu {
                 remedy: "open one as before and pass it to `Gpu::from_wgpu`".into(),
             });
         }
-        self.shared.failures.check_process()?;
+        self.check_process()?;
         self.close();
         Self::open(&self.shared.options)
     }
@@ -66,7 +66,7 @@ impl Gpu {
     ///
     /// A device that an app opened stays open: the app can destroy it.
     pub fn close(&self) {
-        if self.is_ours() && self.shared.failures.check_process().is_ok() {
+        if self.is_ours() && self.check_process().is_ok() {
             self.lost("it was closed");
             self.device().destroy();
             self.empty();

@@ -63,7 +63,7 @@ impl Gpu {
     /// Runs an operation on the device, and returns the error that the device reports for it. `bytes` is the size of
     /// the allocation, for the message.
     pub(crate) fn attempt<T>(&self, doing: &str, bytes: u64, operation: impl FnOnce(&wgpu::Device) -> T) -> Result<T> {
-        self.shared.failures.check_process()?;
+        self.check_process()?;
         let (value, error) = self.scoped(operation);
         match error.map(|error| translate(doing, bytes, error)) {
             None => self.shared.failures.check().map(|()| value),
@@ -102,6 +102,14 @@ impl Gpu {
     pub fn check(&self) -> Result<()> {
         self.shared.failures.check()?;
         if self.is_ours() || self.makes_buffers() { Ok(()) } else { Err(self.lost("it is gone")) }
+    }
+
+    /// Checks that this process opened the device.
+    ///
+    /// # Errors
+    /// [`Error::Forked`] in one that was forked since.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.shared.failures.check_process()
     }
 
     /// Whether the device can create a buffer. A lost device creates none and reports no error.

@@ -57,16 +57,17 @@ impl Drop for Held {
 }
 
 impl Gpu {
-    /// The memory that is held on the device by the buffers of all models and sessions.
+    /// The memory that is held on the device by the buffers of all models and sessions: in a process that was forked, of the
+    /// parent's at that moment.
     pub fn memory(&self) -> Memory {
         let meter = &self.shared.meter;
         let [held, most] = [&meter.held, &meter.most].map(|bytes| bytes.load(Ordering::Relaxed));
         let limit = meter.limit;
-        Memory {
-            held,
-            most,
-            limit,
-            reserved: self.device().generate_allocator_report().map(|r| r.total_reserved_bytes),
-        }
+        Memory { held, most, limit, reserved: self.reserved() }
+    }
+
+    fn reserved(&self) -> Option<u64> {
+        self.check_process().ok()?; // another thread of the parent may hold the allocator's lock for ever
+        self.device().generate_allocator_report().map(|report| report.total_reserved_bytes)
     }
 }

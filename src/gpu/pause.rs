@@ -55,17 +55,19 @@ impl Gpu {
     /// submits meanwhile. [The guide](crate::guide#when-the-window-changes) shows that for eframe and winit. Keep a pause
     /// short, because replies stand still meanwhile.
     ///
-    /// A reply or a load can be cancelled during a pause, and returns at once; a cancelled tuning returns after two
-    /// seconds at most. Replies that share a thread with others, those of a [`Scheduler`](crate::Scheduler) or of a
-    /// [`Pool`](crate::Pool), end only after the pause. Other calls, such as a snapshot, wait for the end of the
-    /// pause, so do not wait for another thread's call while you hold one. A thread that created a pause gets
+    /// A reply, a load, or any other call that takes a [`Cancel`](crate::Cancel) can be cancelled during a pause, and
+    /// returns at once; a cancelled tuning returns after two seconds at most. Replies that share a thread with others, those
+    /// of a [`Scheduler`](crate::Scheduler) or of a [`Pool`](crate::Pool), end only after the pause. Calls without one wait
+    /// for the end of the pause, so do not wait for another thread's call while you hold one. A thread that created a pause gets
     /// [`Error::Unsupported`] if it submits before the pause is dropped, instead of waiting for itself.
     pub fn pause(&self) -> Pause {
         let (gate, thread) = (self.shared.gate.clone(), current().id());
         let mut state = lock(&gate.state);
         state.pausing.push(thread);
-        // A thread that pauses in a callback of its own submission does not wait for itself.
-        while state.submitting.iter().any(|other| *other != thread) {
+        // A thread that pauses in a callback of its own submission does not wait for itself, and one in a process that was
+        // forked waits for no thread of the parent.
+        let elsewhere = |state: &State| state.submitting.iter().any(|other| *other != thread);
+        while elsewhere(&state) && self.check_process().is_ok() {
             state = gate.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);

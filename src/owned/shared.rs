@@ -7,6 +7,7 @@ use crate::chat::AskError;
 use crate::chat::Chat;
 use crate::error::{Error, Result};
 use crate::generate::Event;
+use crate::gpu::Gpu;
 use crate::text::Message;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -40,8 +41,8 @@ pub struct SharedChat {
 impl SharedChat {
     /// Makes a conversation shareable.
     pub fn new(chat: Chat) -> Self {
-        let messages = chat.messages().to_vec();
-        Self { slot: Arc::new(ChatSlot { chat: Mutex::new(Some(chat)), messages: Mutex::new(messages) }) }
+        let (gpu, messages) = (chat.session().model().gpu().clone(), chat.messages().to_vec());
+        Self { slot: Arc::new(ChatSlot { gpu, chat: Mutex::new(Some(chat)), messages: Mutex::new(messages) }) }
     }
 
     /// Like [`Chat::send`]. All errors arrive as events; the error is [`Error::Argument`] if another reply
@@ -105,6 +106,8 @@ impl SharedChat {
 /// The place that holds the conversation. A thread locks it while it generates.
 #[derive(Debug)]
 pub struct ChatSlot {
+    /// The device that the conversation was on when it was made shareable.
+    gpu: Gpu,
     chat: Mutex<Option<Chat>>,
     /// A copy of the messages as they were when the last reply began or ended, which is readable while a thread
     /// generates.
@@ -118,6 +121,12 @@ fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ChatSlot {
+    /// # Errors
+    /// [`Error::Forked`] in a process that was forked since.
+    pub fn check_process(&self) -> Result<()> {
+        self.gpu.check_process()
+    }
+
     fn chat(&self) -> Result<MutexGuard<'_, Option<Chat>>> {
         match self.chat.try_lock() {
             Ok(chat) => Ok(chat),

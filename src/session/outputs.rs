@@ -2,7 +2,8 @@
 
 use super::pool::{RowOutput, Runner};
 use super::run::Next;
-use super::{LastOutput, Session};
+use super::{LastOutput, Session, heeding};
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::gpu::Fetch;
 use crate::model::{BatchPlan, BatchShape, Outputs};
@@ -59,7 +60,20 @@ impl Session {
     /// # Errors
     /// As for [`Session::feed`], and the error of `visit`, after which the session keeps what was fed.
     pub fn feed_all(&mut self, tokens: &[u32], visit: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
-        self.feed_rows(tokens, Outputs::All, visit)
+        self.feed_all_with(tokens, &Cancel::default(), visit)
+    }
+
+    /// Like [`Session::feed_all`]. `cancel` stops it, as it stops [`Session::feed_with`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::Cancelled`], after which the session keeps the tokens that it holds.
+    pub fn feed_all_with(
+        &mut self,
+        tokens: &[u32],
+        cancel: &Cancel,
+        visit: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
+    ) -> Result<()> {
+        heeding(cancel, || self.feed_rows(tokens, Outputs::All, cancel, visit))
     }
 
     /// Feeds tokens and calls `visit` with the place of each among them and its hidden state {width}, which is that of
@@ -68,9 +82,22 @@ impl Session {
     /// # Errors
     /// As for [`Session::feed`], and the error of `visit`, after which the session keeps what was fed.
     pub fn feed_hidden(&mut self, tokens: &[u32], visit: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
+        self.feed_hidden_with(tokens, &Cancel::default(), visit)
+    }
+
+    /// Like [`Session::feed_hidden`]. `cancel` stops it, as it stops [`Session::feed_with`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::Cancelled`], after which the session keeps the tokens that it holds.
+    pub fn feed_hidden_with(
+        &mut self,
+        tokens: &[u32],
+        cancel: &Cancel,
+        visit: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
+    ) -> Result<()> {
         let (norm, epsilon) = (self.output_norm()?, self.model().config().epsilon);
         let mut normalise = |place, row: &[f32]| visit(place, &normalised(row, &norm, epsilon));
-        self.feed_rows(tokens, Outputs::Last, &mut normalise)
+        heeding(cancel, || self.feed_rows(tokens, Outputs::Last, cancel, &mut normalise))
     }
 
     /// The mean of the [hidden states](Session::hidden) {width} of a text's tokens. Two texts can be compared by the cosine
@@ -81,6 +108,14 @@ impl Session {
     /// # Errors
     /// [`Error::Argument`] for a text without tokens, [`Error::Tokenizer`]; otherwise as for [`Session::feed`].
     pub fn embed(&mut self, text: &str) -> Result<Vec<f32>> {
+        self.embed_with(text, &Cancel::default())
+    }
+
+    /// Like [`Session::embed`]. `cancel` stops it, as it stops [`Session::feed_with`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::Cancelled`], after which the session holds the beginning of the text.
+    pub fn embed_with(&mut self, text: &str, cancel: &Cancel) -> Result<Vec<f32>> {
         let tokens = self.model().tokenizer()?.encode(text, false)?;
         if tokens.is_empty() {
             let expected = "a text of at least one token".to_owned();
@@ -89,7 +124,7 @@ impl Session {
         self.check(0, &tokens)?;
         self.rewind(0);
         let mut sums = vec![0f64; self.model().config().width];
-        self.feed_hidden(&tokens, &mut |_, row| {
+        self.feed_hidden_with(&tokens, cancel, &mut |_, row| {
             sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value));
             Ok(())
         })?;
@@ -102,6 +137,7 @@ impl Session {
         &mut self,
         tokens: &[u32],
         outputs: Outputs,
+        cancel: &Cancel,
         visit: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
     ) -> Result<()> {
         self.check(self.tokens.len(), tokens)?;
@@ -118,6 +154,7 @@ impl Session {
         self.parts.begin(self.tokens.len());
         let mut fed = 0;
         while fed < tokens.len() {
+            cancel.check()?;
             let rest = &tokens[fed..];
             let count = match outputs {
                 Outputs::All | Outputs::Sequences | Outputs::Verified => rest.len().min(together),
@@ -133,8 +170,7 @@ impl Session {
                         Outputs::Last => session.part_shape(rest.len()),
                         _ => session.shape(count, outputs),
                     };
-                    let go_on = &mut |_| Ok(());
-                    match session.run_part(runner, &rest[..count], shape, true, go_on)? {
+                    match session.run_part(runner, &rest[..count], shape, true, &mut |_| cancel.check())? {
                         true => session.read_part(runner, count, shape).map(Some),
                         false => Ok(None),
                     }

@@ -150,7 +150,7 @@ impl Pool {
     /// # Errors
     /// [`Error::Argument`] if the pool has as many sessions as it is for; what the device reports.
     pub fn session(&self) -> Result<Session> {
-        let mut runner = self.runner();
+        let mut runner = self.enter()?;
         let Some(sequence) = runner.sequences.iter().position(|taken| !taken) else {
             let most = runner.sequences.len();
             let (expected, found) = (format!("at most {most} sessions at a time"), format!("{}", most + 1));
@@ -200,7 +200,7 @@ impl Pool {
     /// sessions take several steps: if one after the first fails, the sessions of this step and of those after it get its
     /// error for a token.
     pub fn next_tokens(&self, sessions: &mut [&mut Session]) -> Result<Vec<Result<u32>>> {
-        let runner = &mut *self.runner();
+        let runner = &mut *self.enter()?;
         for session in sessions.iter_mut() {
             if !Arc::ptr_eq(&session.pool.runner, &self.runner) {
                 let (expected, found) = ("a session of this pool".to_owned(), "one of another".to_owned());
@@ -280,6 +280,16 @@ impl Pool {
         taken.map(|_| tokens)
     }
 
+    /// What computes, for a call that uses the device. Every such call comes through here.
+    ///
+    /// # Errors
+    /// [`Error::Forked`], before the lock is waited for: the thread that held it may not exist in this process.
+    pub(super) fn enter(&self) -> Result<MutexGuard<'_, Runner>> {
+        self.model.gpu().check_process()?;
+        Ok(self.runner())
+    }
+
+    /// The same, for a call that only looks, or forgets tokens.
     pub(super) fn runner(&self) -> MutexGuard<'_, Runner> {
         self.runner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -9,7 +9,7 @@
 
 use super::pool::Runner;
 use super::submissions::Sampled;
-use super::{LastOutput, Session};
+use super::{LastOutput, Session, heeding};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::kernels::NO_TOKEN;
@@ -52,9 +52,11 @@ impl Session {
     /// # Errors
     /// As [`Session::feed`], and [`Error::Cancelled`], after which the session keeps the tokens that it holds.
     pub fn feed_with(&mut self, tokens: &[u32], cancel: &Cancel, progress: &mut dyn FnMut(usize)) -> Result<()> {
-        self.feed_while(tokens, &mut |held| {
-            progress(held);
-            cancel.check()
+        heeding(cancel, || {
+            self.feed_while(tokens, &mut |held| {
+                progress(held);
+                cancel.check()
+            })
         })
     }
 
@@ -152,7 +154,7 @@ impl Session {
     /// Uses the device, once it is this session's turn.
     pub(super) fn with_runner<T>(&mut self, work: impl FnOnce(&mut Self, &mut Runner) -> Result<T>) -> Result<T> {
         let pool = self.pool.clone();
-        let runner = &mut *pool.runner();
+        let runner = &mut *pool.enter()?;
         self.settle(runner)?;
         work(self, runner)
     }
@@ -366,7 +368,7 @@ impl Session {
     /// What the device reports.
     pub fn wait(&mut self) -> Result<()> {
         let pool = self.pool.clone();
-        pool.runner().submissions.wait(pool.model().gpu(), 0)
+        pool.enter()?.submissions.wait(pool.model().gpu(), 0)
     }
 }
 
