@@ -117,7 +117,11 @@ pub enum Error {
     },
 
     /// A tensor or buffer is larger than the adapter allows for one binding or one buffer.
-    #[error("`{tensor}` needs {} in one piece, but this GPU allows {} ({limit}); {remedy}", Size(*bytes), Size(*allowed))]
+    #[error(
+        "`{tensor}` needs {} in one piece, but this GPU allows {} ({limit}); {remedy}",
+        Size(*bytes),
+        Size(*allowed)
+    )]
     TooLarge {
         /// The tensor or buffer.
         tensor: String,

@@ -319,7 +319,7 @@ fn no_adapter(options: &GpuOptions, available: &[String]) -> Error {
     let installable = vulkan && cfg!(target_os = "linux");
     let remedy = match available.is_empty() {
         true if installable => {
-            "install a Vulkan driver (on Debian and Ubuntu, `apt install mesa-vulkan-drivers` installs a software driver)"
+            "install a Vulkan driver (a software one on Debian and Ubuntu: `apt install mesa-vulkan-drivers`)"
         }
         true => "try another backend: metal on Apple systems, dx12 on Windows, vulkan elsewhere",
         false => "choose one of these",
