@@ -196,7 +196,7 @@ impl<'a> Probe<'a> {
     ///
     /// # Errors
     /// What the device reports.
-    pub fn kv_place(&mut self, t: usize) -> Result<usize> {
+    pub fn kv_index(&mut self, t: usize) -> Result<usize> {
         let page = self.words(BufferRef::Local(Plan::PAGES), t / PAGE, 1)?.first().map_or(0, |page| *page as usize);
         Ok(page * PAGE + t % PAGE)
     }
