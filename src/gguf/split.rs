@@ -122,9 +122,9 @@ pub(super) fn tensors(files: &mut [ModelFile]) -> Result<Tensors> {
 pub(super) fn alone(file: &ModelFile) -> Result<()> {
     SplitPosition::of(file)?.map_or(Ok(()), |place| {
         Err(Error::Unsupported {
-            what: "one part of a split model, without a path".into(),
+            what: "opening one part of a split model without its path".into(),
             found: place.description(),
-            remedy: "open it by its path, or merge the files with llama.cpp's `llama-gguf-split --merge`".into(),
+            remedy: "open the file by its path, or merge the files with llama.cpp's `llama-gguf-split --merge`".into(),
         })
     })
 }

@@ -70,7 +70,7 @@ impl Builder {
         builder
     }
 
-    /// If `few`, products are not computed by tiles: the plan uses the kernels of a row alone, and each of them
+    /// If `few`, products are not computed by tiles: the plan uses the kernels of a single row, and each of them
     /// computes all rows.
     pub fn for_few(mut self, few: bool) -> Self {
         self.tiles = !few;
