@@ -20,7 +20,7 @@ const WORKGROUP: usize = 256;
 const TOKENS: usize = 64;
 /// The fewest KV rows of a segment, in whole tiles of either kernel.
 pub(super) const SHORTEST: usize = 128;
-/// KV rows after the last head's, which attention with matrices of 16 x 16 may read but does not use.
+/// The number of KV rows after the last head's, which attention with matrices of 16 x 16 may read but does not use.
 const BEHIND: usize = 64;
 /// The number of columns of keys or values of a tile, in either kernel.
 const COLUMNS: usize = 64;
