@@ -1,10 +1,8 @@
 // The next token of each row's sequence: the likeliest, or a draw from those that pass the filters. One workgroup for
 // each row.
 //
-// top_k, top_p (over the tokens that pass top_k, at temperature 1) and min_p all keep the first tokens of one order, so
-// together they are the position of the last token that passes. It is found digit by digit: the histogram gives the
-// first digit, and for each further one the tokens that share the digits before it are counted, until a bin has a
-// single token. Slices whose largest logit is too low are skipped.
+// src/kernels/sampling.rs says how: the position of the last token that passes the filters is found digit by digit. The
+// histogram gives the first digit, and each further one takes a count. Slices whose largest logit is too low are skipped.
 
 struct Params {
     count: u32,
