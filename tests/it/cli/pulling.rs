@@ -131,7 +131,7 @@ fn trouble_with_a_header_is_no_verdict() {
     desk.succeed(&["pull", &format!("{NAME}:Q2_K")]);
     let files = Files::of(&[("demo-Q4_0.gguf", b"<html>please log in</html>")]);
     let desk = Desk::new(move |request, _| files.answer(request).with("content-type", "text/html"));
-    refused("a page", &desk.run(&["pull", NAME]), "the server sent a page in place of the file");
+    refused("a page", &desk.run(&["pull", NAME]), "the server sent a web page instead of the file");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn mistakes_are_told() {
     refused("a file", &desk.run(&["run", "-m", "nosuch.gguf", "hi"]), "cannot open nosuch.gguf");
     let mut nowhere = desk.command(&["pull", NAME]);
     nowhere.env("HF_ENDPOINT", "huggingface.co");
-    refused("an endpoint", &outcome(nowhere), "expected one like https://huggingface.co");
+    refused("an endpoint", &outcome(nowhere), "expected an address such as https://huggingface.co");
 }
 
 /// What is here can be compared with its hashes, with the hub and without it.
