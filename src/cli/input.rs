@@ -4,7 +4,7 @@ use anyhow::Context;
 use std::io::Read;
 use std::path::Path;
 
-/// The byte-order mark that some editors write before a text and that is not part of it.
+/// The byte-order mark that some editors write before a text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Reads the text of a file, or of stdin for `-`, without a byte-order mark, with line endings as on Unix, and without
@@ -44,7 +44,7 @@ pub fn exact(path: &Path) -> anyhow::Result<String> {
     })
 }
 
-/// What is wrong with bytes that are UTF-8 only up to one of them.
+/// The error for bytes that are valid UTF-8 only up to this one.
 pub fn not_text(bytes: &[u8], valid_up_to: usize) -> String {
     match bytes {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "expected text in UTF-8, but it seems to be UTF-16".to_owned(),

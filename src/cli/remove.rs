@@ -11,7 +11,7 @@ pub fn remove(args: &RemoveArgs, places: &Places, found: &[LocalModel]) -> anyho
     let removal = Removal::of(&model, places)?;
     let what = match model.whole {
         true => model.name.clone(),
-        false => format!("what there is of {}, which is not whole,", model.name),
+        false => format!("the files of {}, which is incomplete,", model.name),
     };
     let bytes = output::bytes(removal.bytes());
     if !args.yes {
@@ -36,13 +36,13 @@ pub fn remove(args: &RemoveArgs, places: &Places, found: &[LocalModel]) -> anyho
     Ok(ExitCode::SUCCESS)
 }
 
-/// The model that a name means. One in the cache comes before those of other programs with the same name.
+/// The model that a name means. A model in the cache takes precedence over those of other programs with the same name.
 fn meant(name: &str, places: &Places, found: &[LocalModel]) -> anyhow::Result<LocalModel> {
     let named = || found.iter().filter(|model| model.name.eq_ignore_ascii_case(name));
     let in_cache = || named().filter(|model| model.source == Source::HuggingFace);
-    // Two names may differ in the case of their letters alone.
+    // Two names may differ only in case.
     let exact = in_cache().find(|model| model.name == name).or_else(|| in_cache().next()).or_else(|| named().next());
-    // The library would advise to download a model that is not here; whoever deletes does not want that.
+    // The library would suggest downloading a missing model, which is no help for deleting it.
     let missing = || anyhow::anyhow!("no model `{name}` is on this machine; `{} models` lists them", output::command());
     exact.cloned().map_or_else(
         || {

@@ -21,7 +21,7 @@ pub const COLUMNS: [Column; 7] = [
 /// The most remarks on a row that are printed below the table. CSV and JSON have all of them.
 const TOLD: usize = 3;
 
-/// Writes rows as they come, and JSON at the end.
+/// Writes rows as they arrive, and JSON at the end.
 pub struct SelftestReport<'a> {
     format: OutputFormat,
     conditions: &'a SelftestConditions,
@@ -63,7 +63,7 @@ impl<'a> SelftestReport<'a> {
         self.rows.iter().filter(|row| row.result == result).count()
     }
 
-    /// A row with the columns that are the same in all rows before it.
+    /// A row, preceded by the columns that are the same in all rows.
     fn record(&self, row: &SelftestRow) -> anyhow::Result<Record> {
         let mut whole = record(self.conditions)?;
         whole.extend(record(row)?);

@@ -30,7 +30,7 @@ impl Buffer {
         self.bytes
     }
 
-    /// A part of the buffer that begins at byte `start`. To be bound, it has to begin at a multiple of the device's
+    /// A part of the buffer that begins at byte `start`. To be bound, it must begin at a multiple of the device's
     /// alignment.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Buffer {
         if start.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
             return Ok(Self { start: self.start + start, bytes, ..self.clone() });
         }
-        let (expected, found) = (format!("a part of {} bytes", self.bytes), format!("{bytes} from {start} on"));
+        let (expected, found) = (format!("a part of {} bytes", self.bytes), format!("{bytes} bytes at {start}"));
         Err(Error::Argument { argument: "part", expected, found })
     }
 }
@@ -125,7 +125,7 @@ impl Gpu {
         })
     }
 
-    /// Copies `data`, which is whole words, to `offset` of the buffer before the next submission runs.
+    /// Copies `data`, in whole words, to `offset` of the buffer before the next submission runs.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if there is no memory to stage it, [`Error::Gpu`] if it does not fit the buffer.
@@ -137,7 +137,7 @@ impl Gpu {
             view.map(|mut view| view.copy_from_slice(data))
         })?;
         // A lost device ignores the write without an error.
-        written.ok_or_else(|| self.lost("it takes no more data"))
+        written.ok_or_else(|| self.lost("it accepts no more data"))
     }
 
     /// Waits for the submission, then reads the first `bytes` bytes that were copied to `readback`.
@@ -151,8 +151,8 @@ impl Gpu {
         Ok(data)
     }
 
-    /// Waits for the submission, and for no later one, then fills `data` with what was copied to `readback`. `data` has
-    /// to be whole words, and no longer than `readback`.
+    /// Waits for the submission, and for no later one, then fills `data` with what was copied to `readback`. `data`
+    /// must be whole words, and no longer than `readback`.
     ///
     /// # Errors
     /// [`Error::DeviceLost`] and [`Error::Gpu`] from the device; [`Error::Argument`] if `data` is longer than

@@ -31,7 +31,7 @@ pub(super) struct Counts {
     pipelines_at_once: AtomicU64,
 }
 
-/// The callback before each submission.
+/// The callback that is called before each submission.
 #[derive(Default)]
 pub(super) struct Before(Mutex<Option<Arc<dyn Fn() + Send + Sync>>>);
 
@@ -54,9 +54,9 @@ impl Gpu {
         }
     }
 
-    /// Sets a callback that is called before each submission from now on, on the thread that submits, which loads,
-    /// generates or saves a session. No lock is held meanwhile. Another call replaces the callback. To hold submissions
-    /// back, use [`Gpu::pause`].
+    /// Sets a callback that is called before each submission, on the thread that submits: one that loads, generates or
+    /// saves a session. It is called without any lock held. Another call replaces the callback. To block submissions,
+    /// use [`Gpu::pause`].
     pub fn before_submissions(&self, wait: impl Fn() + Send + Sync + 'static) {
         *self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(wait));
     }
@@ -102,7 +102,7 @@ impl Gpu {
         self.shared.drops_work.load(Ordering::Relaxed)
     }
 
-    /// Records work that is submitted later: what stands in buffers by then counts.
+    /// Records work that is submitted later, and then works on what the buffers contain by then.
     ///
     /// # Errors
     /// Errors that the driver reports for this work.
@@ -111,7 +111,7 @@ impl Gpu {
         Ok(Prepared { raw })
     }
 
-    /// Submits what was recorded.
+    /// Submits recorded work.
     ///
     /// # Errors
     /// As [`Gpu::submit`].
@@ -138,7 +138,7 @@ impl Gpu {
         add(&self.shared.counts.dispatches, count);
     }
 
-    /// Counts a pipeline while `compile` compiles it.
+    /// Calls `compile`, and counts the pipeline that it compiles.
     pub(crate) fn compiling<T>(&self, compile: impl FnOnce() -> T) -> T {
         let counts = &self.shared.counts;
         counts.pipelines_at_once.fetch_max(add(&counts.compiling, 1), Ordering::Relaxed);

@@ -27,7 +27,7 @@ use std::mem::offset_of;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 const LOADING: &str = "loading the model";
-/// The first token among what is counted of [`Stage::Check`].
+/// The first token, which [`Stage::Check`] counts as one step.
 const WARM_UP: u64 = 1;
 
 /// A model on the GPU. Clones share it, and several threads can use it.
@@ -58,7 +58,7 @@ pub struct Model {
 
 struct Shared {
     file: Gguf,
-    /// From the first snapshot on.
+    /// Computed for the first snapshot.
     fingerprint: OnceLock<u64>,
     config: Config,
     cache: CacheShape,
@@ -74,7 +74,7 @@ struct Shared {
     verdict: Option<Verdict>,
     tokenizer: Option<Arc<Tokenizer>>,
     template: Option<ChatTemplate>,
-    /// From the first constraint on.
+    /// Made for the first constraint.
     #[cfg(feature = "constrain")]
     vocabulary: OnceLock<Arc<Vocabulary>>,
 }
@@ -94,9 +94,9 @@ impl Model {
     }
 
     /// Like [`Model::load`]. `progress` is called on this thread before anything is uploaded, then at every step and at
-    /// least every tenth of a second, and once everything is done. After each call it looks at `cancel`. Kernels that a
-    /// driver is compiling at that moment are compiled to the end, because no driver can be interrupted, so stopping may
-    /// take as long as the slowest of them.
+    /// least every tenth of a second, and once everything is done. It checks `cancel` after each call. Kernels that a
+    /// driver is compiling at that moment are compiled to the end, because no driver can be interrupted, so stopping
+    /// may take as long as the slowest of them.
     ///
     /// The first load on an adapter computes some results of the kernels again on the CPU, which takes less than a
     /// second: see [`LoadOptions::check`]. A kernel that the driver refuses, that is wrong or that does not end is
@@ -119,7 +119,7 @@ impl Model {
             progress(meter.now());
             cancel.check()
         };
-        // On another thread, so that this one can ask at any time.
+        // On another thread, so that this one can check for cancellation at any time.
         let loaded = beside(LOADING, |go_on| Self::loaded(file, gpu, options, &meter, go_on), &mut tell);
         loaded.map_err(|error| file.name(error))
     }
@@ -197,8 +197,8 @@ impl Model {
         &self.shared.file
     }
 
-    /// A number that identifies the model, by its file's header and all of its weights but for a
-    /// multi-token-prediction block: see [`Gguf::fingerprint`].
+    /// A number that identifies the model, by its file's header and all of its weights except a multi-token-prediction
+    /// block: see [`Gguf::fingerprint`].
     pub(crate) fn fingerprint(&self) -> u64 {
         let Shared { file, uploaded, weights, .. } = &*self.shared;
         let sums = &uploaded.sums[..weights.without_block()];
@@ -227,7 +227,7 @@ impl Model {
         self.shared.uploaded.in_place
     }
 
-    /// The target of its plans: the teams and the arithmetic that were chosen, among others.
+    /// The target of its plans, with the chosen tilings and arithmetic.
     #[doc(hidden)]
     pub fn target(&self) -> &Target {
         &self.shared.target
@@ -271,7 +271,7 @@ impl Model {
         self.shared.tokenizer.as_deref().ok_or_else(|| self.missing("tokenizer.ggml.model", "a tokenizer"))
     }
 
-    /// The vocabulary as constraints need it, made when it is first asked for.
+    /// The vocabulary as constraints need it, made on first use.
     ///
     /// # Errors
     /// As [`Model::tokenizer`]; [`Error::Constraint`].
@@ -342,7 +342,7 @@ impl Model {
         self.shared.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Plans sampling with room for so many adjustments, under masks or without, beside a batch's plan that has this head.
+    /// Plans sampling with up to `room` adjustments, with or without masks, for the batch plan that has this head.
     pub(crate) fn plan_sampling(
         &self,
         batch: &BatchPlan,
@@ -354,7 +354,7 @@ impl Model {
     }
 }
 
-/// The options with a tuning, if they have one that can be used, and otherwise why not. `plan` plans a token for a target.
+/// The options with their tuning applied, if it can be used, and otherwise why not. `plan` plans a token for a target.
 ///
 /// # Errors
 /// Those of the model's file.
@@ -370,13 +370,13 @@ fn tuned(
     match tuning.suits(gpu, file, options).and_then(|()| planned().map(drop)) {
         Ok(()) => Ok((Some(tuned), None)),
         Err(reason) => {
-            plan(&target(gpu, options))?; // what is wrong without it is not the tuning's fault
+            plan(&target(gpu, options))?; // an error without the tuning is not its fault
             Ok((None, Some(Tuning::unused(&reason))))
         }
     }
 }
 
-/// Plans, by the cache and the shape that they are made for.
+/// Plans by cache and shape.
 type Plans = HashMap<(CacheShape, BatchShape), Arc<BatchPlan>>;
 
 impl std::fmt::Debug for Model {
@@ -430,7 +430,7 @@ impl Text {
     }
 }
 
-/// Everything that a load prepares in parallel.
+/// What a load prepares in parallel.
 struct Loading<'a> {
     file: &'a Gguf,
     pipelines: &'a Pipelines,
@@ -467,9 +467,9 @@ impl Loading<'_> {
     }
 }
 
-/// Runs a token that nobody asked for, without a cache to speak of: what drivers leave to the first use of a kernel
-/// or a buffer is then part of the load, and the first token is like any other. It uses every weight, so what does not
-/// fit shows here: where a driver gives up without an error, the submission's number is missing.
+/// Runs one token, so that what drivers defer to the first use of a kernel or a buffer is part of the load. The token
+/// uses every weight, so a lack of memory shows here: if a driver drops the submission without an error, its number is
+/// missing.
 fn warm_up(
     pipelines: &Pipelines,
     planned: &BatchPlan,

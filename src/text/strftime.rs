@@ -1,4 +1,4 @@
-//! The template function `strftime_now`, with which templates tell the model the date.
+//! The template function `strftime_now`, which gives the model the date.
 
 use minijinja::{Error, ErrorKind};
 use std::fmt::Write;
@@ -88,7 +88,10 @@ fn strftime(format: &str, seconds: u64) -> Result<String, Error> {
             Some('%') => write!(out, "%"),
             code => {
                 let code = code.map(String::from).unwrap_or_default();
-                return Err(Error::new(ErrorKind::InvalidOperation, format!("strftime_now does not know `%{code}`")));
+                return Err(Error::new(
+                    ErrorKind::InvalidOperation,
+                    format!("strftime_now does not support `%{code}`"),
+                ));
             }
         };
     }

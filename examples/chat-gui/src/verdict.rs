@@ -56,8 +56,8 @@ mod tests {
         assert_eq!(words(&judged), "not known whether it fits");
         judged.fits = Some(true);
         assert_eq!(words(&judged), "fits");
-        judged.why_not = Some("with a context of 4096 tokens at most".into());
-        assert_eq!(words(&judged), "fits with a context of 4096 tokens at most");
+        judged.why_not = Some("with a context of at most 4096 tokens".into());
+        assert_eq!(words(&judged), "fits with a context of at most 4096 tokens");
         assert_eq!(words(&Judged::unfit("not a GGUF file")), "does not run here: not a GGUF file");
     }
 }

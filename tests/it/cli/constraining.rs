@@ -107,7 +107,7 @@ fn text_is_given_itself_or_by_its_file() {
         assert_eq!(answer(option, text), "twelve\n", "{option} {text}");
     }
     for (option, text, words) in [
-        ("--grammar", "root ::= \"a\"", "error: --grammar: this is a GBNF grammar as llama.cpp has them"),
+        ("--grammar", "root ::= \"a\"", "error: --grammar: this is a grammar in llama.cpp's GBNF syntax"),
         ("--grammar", "start: nosuch", "error: --grammar: grammar: at 1(8): unknown name: \"nosuch\""),
         ("-j", "{\"type\": ", "error: --json-schema: JSON schema: it is not JSON: EOF"),
         ("-j", "[]", "error: --json-schema: JSON schema, #: expected an object"),
@@ -118,10 +118,7 @@ fn text_is_given_itself_or_by_its_file() {
         assert!(done.code == Some(1) && done.err.contains(words), "{option} {text}: {done:?}");
     }
     let gbnf = written(&dir, "list.gbnf", b"# items\nroot ::= item+\nitem ::= \"- \" [a-z]+\n").display().to_string();
-    refuses(
-        &format!("chat --grammar {gbnf}"),
-        "list.gbnf: this is a GBNF grammar as llama.cpp has them, and wglm takes",
-    );
+    refuses(&format!("chat --grammar {gbnf}"), "list.gbnf: this is a grammar in llama.cpp's GBNF syntax; wglm accepts");
     for args in [["run", "-", "-j", "-"], ["run", "-", "--grammar-file", "-"]] {
         let both = outcome(command(args));
         assert!(both.code == Some(2) && both.err.contains("cannot both be read from stdin"), "{both:?}");

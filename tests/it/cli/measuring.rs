@@ -142,7 +142,7 @@ fn results_are_drawn() {
     let empty = folder.path().join("empty.json");
     std::fs::write(&empty, "[]").unwrap();
     for (rest, words) in [
-        (format!("--from {}", file.display()), "--from: expected -o svg"),
+        (format!("--from {}", file.display()), "--from: requires -o svg"),
         (format!("-o svg --from {0},{1}", file.display(), empty.display()), "--from: `empty` has no results to draw"),
         ("-o svg --from ,".to_owned(), "a value is required for '--from <FILES>'"),
     ] {

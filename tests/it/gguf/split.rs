@@ -116,7 +116,7 @@ fn counts_that_differ_are_refused() {
 #[test]
 fn a_tensor_in_two_files_is_refused() {
     let (_folder, first) = with_other(2, &[3, 4, 5], Said { number: 2, count: 3, tensors: 7 });
-    refused(&first, &name(2, 3), &["`t3`", "a second time"]);
+    refused(&first, &name(2, 3), &["`t3`", "in two files"]);
 }
 
 #[test]
