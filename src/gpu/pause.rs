@@ -88,6 +88,9 @@ impl Gpu {
     pub(super) fn admitted<T>(&self, submit: impl FnOnce() -> T) -> Result<T> {
         let (gate, thread) = (&*self.shared.gate, current().id());
         let mut state = lock(&gate.state);
+        if !state.pausing.is_empty() {
+            self.note_held_back();
+        }
         while !state.pausing.is_empty() {
             if state.pausing.contains(&thread) {
                 return Err(paused_here());

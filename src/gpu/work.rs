@@ -19,6 +19,8 @@ pub struct Work {
     pub pipelines: u64,
     /// The most pipelines that were being compiled at once.
     pub pipelines_at_once: u64,
+    /// The number of submissions that a [`Pause`](super::Pause) has held back.
+    pub held_back: u64,
 }
 
 #[derive(Debug, Default)]
@@ -29,6 +31,7 @@ pub(super) struct Counts {
     pipelines: AtomicU64,
     compiling: AtomicU64,
     pipelines_at_once: AtomicU64,
+    held_back: AtomicU64,
 }
 
 /// The callback that is called before each submission.
@@ -51,6 +54,7 @@ impl Gpu {
             dispatches: read(&counts.dispatches),
             pipelines: read(&counts.pipelines),
             pipelines_at_once: read(&counts.pipelines_at_once),
+            held_back: read(&counts.held_back),
         }
     }
 
@@ -78,6 +82,11 @@ impl Gpu {
     ) -> Result<Submission> {
         self.call_before();
         self.attempt(doing, bytes, |device| self.hand_in(Some(self.encoded(device, record))))?
+    }
+
+    /// Counts a submission that a pause holds back.
+    pub(super) fn note_held_back(&self) {
+        add(&self.shared.counts.held_back, 1);
     }
 
     /// The commands that `record` records.

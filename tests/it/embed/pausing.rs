@@ -79,10 +79,11 @@ fn pauses_nest(gpu: &Gpu, model: &Model) {
     let mut session = Session::new(model).unwrap();
     while_generating(&mut session, |_| {
         let (outer, inner) = (gpu.pause(), gpu.clone().pause());
-        let before = gpu.work().submissions;
+        let (before, held_back) = (gpu.work().submissions, gpu.work().held_back);
         drop(outer);
         std::thread::sleep(Duration::from_millis(60));
         assert_eq!(gpu.work().submissions, before);
+        until(|| gpu.work().held_back > held_back);
         drop(inner);
         until(|| gpu.work().submissions > before);
     });
