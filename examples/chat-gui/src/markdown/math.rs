@@ -5,8 +5,8 @@
 use latex_to_unicode::parser::Parser;
 use latex_to_unicode::renderer::{RenderMode, Renderer};
 
-/// The longest formula that is converted, in bytes, and the deepest. The conversion recurses for each level and takes a few
-/// kilobytes of stack each time; a thread on Windows has one megabyte.
+/// The longest formula that is converted, in bytes, and the deepest. The conversion recurses for each level and takes a
+/// few kilobytes of stack each time; a thread on Windows has one megabyte.
 const LONGEST: usize = 2000;
 const DEEPEST: usize = 50;
 
@@ -67,16 +67,23 @@ fn dollars(text: &str) -> Option<usize> {
     let end = text.find("$$")?;
     let (tex, after) = (&text[..end], &text[end + 2..]);
     let empty = !tex.contains(|letter: char| letter.is_alphanumeric() || letter == '\\');
-    (!(tex.starts_with('$') || after.starts_with('$') || empty || is_prose(tex.trim()))).then_some(end)
+    (!(tex.starts_with('$') || after.starts_with('$') || empty || has_word(tex) && is_prose(tex.trim()))).then_some(end)
 }
 
-/// Whether a text consists of words and has no sign of mathematics. An amount of money may be followed by words that have
-/// such signs: "$20/month, or 30".
+/// Whether a text has words or an amount of money and no sign of mathematics. Words after an amount may contain such
+/// signs: "$20/month, or 30".
 fn is_prose(tex: &str) -> bool {
     let amount = tex.starts_with(|first: char| first.is_ascii_digit());
-    let has_word = tex.split(|letter: char| !letter.is_ascii_alphabetic()).any(|word| word.len() > 2);
-    let signs = if amount && has_word { r"\^={" } else { r"\^={_+<>|*/" };
+    let signs = match (amount, has_word(tex)) {
+        (false, false) => return false,
+        (true, true) => r"\^={",
+        _ => r"\^={_+<>|*/",
+    };
     tex.contains(char::is_whitespace) && !tex.contains(|letter| signs.contains(letter))
+}
+
+fn has_word(tex: &str) -> bool {
+    tex.split(|letter: char| !letter.is_ascii_alphabetic()).any(|word| word.len() > 2)
 }
 
 /// A formula as lines of text.
@@ -108,7 +115,7 @@ pub fn line(tex: &str) -> String {
 const ESCAPES: [&str; 9] = ["%", "$", "#", "&", "_", " ", "{", "}", "‖"];
 const PRIVATE: std::ops::RangeInclusive<char> = '\u{e000}'..='\u{e008}';
 
-/// Commands that the conversion does not know, and what stands for them.
+/// Commands that the conversion does not know, and their replacements.
 const COMMANDS: [(&str, &str); 24] = [
     ("mid", " | "),
     ("vert", "|"),
@@ -136,7 +143,7 @@ const COMMANDS: [(&str, &str); 24] = [
     ("boxed", ""),
 ];
 
-/// The formula with what the conversion does not know replaced by what it does.
+/// The formula, with commands and escapes replaced that the conversion does not know.
 fn known(tex: &str) -> String {
     let tex = tex.replace(r"^{\circ}", "°").replace(r"^\circ", "°");
     let (mut known, mut rest) = (String::with_capacity(tex.len()), &*tex);
@@ -200,6 +207,10 @@ mod tests {
             ("$a + b$", "a + b", false),
             ("$v = distance / time$", "v = distance / time", false),
             ("$2 + 3$", "2 + 3", false),
+            ("$n - 1$", "n - 1", false),
+            ("$a, b$", "a, b", false),
+            ("$$ 2 - 1 $$", "2 - 1", true),
+            ("$$ f(x) - g(x) $$", "f(x) - g(x)", true),
             ("$n$th", "n", false),
             (r"$5\,\text{m}$", r"5\,\text{m}", false),
             ("$$\nx\n$$", "x", true),

@@ -1,8 +1,8 @@
 //! Rewrites a text so that the viewer of Markdown draws what its author, a model or a person, meant.
 //!
-//! - Bare addresses become links. Only links that open a browser or a mail program can be clicked: models repeat what they
-//!   have read, and a click must not open a file or start a program. Other links are shown with their address, and so are
-//!   pictures, which could be loaded from anywhere.
+//! - Bare addresses become links. Only links that open a browser or a mail program can be clicked: models repeat what
+//!   they have read, and a click must not open a file or start a program. Other links are shown with their address, and
+//!   so are pictures, which could be loaded from anywhere.
 //! - Formulas, between any of the delimiters that models use, are replaced by their numbers, because most characters of
 //!   LaTeX mean something else in Markdown. All other dollar signs are escaped.
 //! - In messages of the user, lines end where the user ended them.
@@ -84,7 +84,7 @@ struct Scan<'a> {
     in_table: bool,
     /// The number of quotations around the text.
     quotes: usize,
-    /// The number of blocks around the text in which a blank line would need an indentation or a mark.
+    /// The number of blocks around the text that are [nested](is_nested).
     depth: usize,
     /// The ends of the blocks around the text.
     ends: Vec<usize>,
@@ -266,7 +266,7 @@ impl Scan<'_> {
         let (mut text, mut done) = (String::with_capacity(self.text.len() + 64), 0);
         for (range, new) in self.edits {
             if range.start < done {
-                continue; // inside of what is replaced already
+                continue; // inside a part that was replaced already
             }
             text.push_str(&self.text[done..range.start]);
             text.push_str(&new);
@@ -277,13 +277,13 @@ impl Scan<'_> {
     }
 }
 
-/// Whether the end of a line, followed by a blank line, would not be enough to separate a paragraph inside this.
+/// Whether a paragraph inside this needs more than blank lines around it, such as an indentation.
 fn is_nested(tag: &TagEnd) -> bool {
     use TagEnd as Is;
     matches!(tag, Is::List(_) | Is::BlockQuote(_) | Is::Table | Is::FootnoteDefinition | Is::DefinitionList)
 }
 
-/// Whether formulas within a line do not reach beyond this.
+/// Whether a formula within a line must end in the same one of these.
 fn is_block(tag: &TagEnd) -> bool {
     use TagEnd as Is;
     let row = matches!(tag, Is::TableHead | Is::TableRow);
@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(addresses("[a](<https://a.org?x=1&amp;y=2>)"), ["https://a.org?x=1&y=2"]);
     }
 
-    /// Both would take minutes if each mark had the rest of the text read.
+    /// Both would take minutes if the rest of the text were read for each mark.
     #[test]
     fn long_texts_of_marks_are_prepared_in_linear_time() {
         let money = "$a ".repeat(20_000);

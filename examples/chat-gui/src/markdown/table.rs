@@ -78,7 +78,7 @@ impl Table {
         table
     }
 
-    /// Shows the table. `id` tells it from others in the same text.
+    /// Shows the table. `id` is unique in the text.
     pub fn show(&self, ui: &mut Ui, id: usize) {
         let columns = self.alignments.len();
         let space = ui.available_width().max(NARROWEST * columns as f32) - 1.0;
@@ -95,8 +95,8 @@ impl Table {
         });
     }
 
-    /// The widths of the columns' texts. If all fit, each has the width it needs. Otherwise each has the width of its longest
-    /// word, as far as there is space for that, and a share of the remaining space.
+    /// The widths of the columns' texts. If all fit, each has the width it needs. Otherwise each has the width of its
+    /// longest word, as far as there is space for that, and a share of the remaining space.
     fn widths(&self, ui: &Ui, space: f32) -> Vec<f32> {
         let (mut needs, mut words) = (vec![0.0_f32; self.alignments.len()], vec![0.0_f32; self.alignments.len()]);
         for (number, row) in self.rows.iter().enumerate() {

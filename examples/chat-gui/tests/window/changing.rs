@@ -14,7 +14,7 @@ fn put(folder: &Path, settings: Value, messages: Value) {
     fs::write(folder.join("0000000000000001.json"), conversation.to_string()).unwrap();
 }
 
-/// Waits for the end of a reply, whose number this is.
+/// Waits for the end of the reply with this number.
 fn replied(window: &Window<'_>, number: u64) -> Value {
     window.wait("a reply", |status| status["replies"] == number && status["replying"] == false)
 }
@@ -137,8 +137,8 @@ fn found_and_exported(window: &Window<'_>, folder: &Path) {
     versions(window, &[(2, 2), (1, 1)]);
 }
 
-/// A model that crashed the program is not loaded again; results of functions are typed; a schema is checked, and the answer
-/// follows it; settings are saved as a preset, and chosen for another conversation.
+/// A model that crashed the program is not loaded again; results of functions are typed; a schema is checked, and the
+/// answer follows it; settings are saved as a preset, and chosen for another conversation.
 #[test]
 #[ignore = "drives a window: needs Xvfb and xdotool"]
 fn settings_have_functions_schemas_and_presets() {
