@@ -44,7 +44,7 @@ impl Engine {
             Command::Load(source, context) => self.load(&source, context, cancel),
             Command::Tune(options) => self.tune(&options, cancel),
             Command::Open(place) => self.open(place),
-            Command::Forget(id) => self.place = self.place.take().filter(|place| place.id != id),
+            Command::Forget(id) => self.forget(&id),
             Command::Reply(request) => self.reply(*request, cancel),
             Command::Unload => self.unload(),
             Command::Count(request) => {
@@ -138,6 +138,13 @@ impl Engine {
             self.window.send(WorkerMessage::Notice(format!("{error}. The model will read the conversation again.")));
         }
         restored.is_ok()
+    }
+
+    /// Saves no snapshot of a conversation, because its files are deleted.
+    fn forget(&mut self, id: &str) {
+        if self.place.as_ref().is_some_and(|place| place.id == id) {
+            (self.place, self.unsaved) = (None, false);
+        }
     }
 
     /// Saves the session of the current conversation.
