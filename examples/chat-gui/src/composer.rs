@@ -96,26 +96,26 @@ fn field(ui: &mut Ui, text: &mut String, width: f32) -> (Response, Rect) {
     let visuals = ui.visuals();
     let stroke = if focused { visuals.selection.stroke } else { visuals.widgets.inactive.bg_stroke };
     let frame = Frame::new().fill(visuals.text_edit_bg_color()).stroke(stroke).corner_radius(4.0).inner_margin(4.0);
+    let inside = width - 8.0;
+    // The panel around this has the height of the frame before, which must not limit the text.
+    let scroll = ScrollArea::vertical().id_salt("message").max_height(most).min_scrolled_height(most);
+    let edit = TextEdit::multiline(text)
+        .id(id)
+        .frame(Frame::NONE)
+        .margin(Margin::ZERO)
+        .desired_rows(2)
+        .desired_width(inside)
+        .hint_text("Write a message. Enter sends it, Shift+Enter starts a new line.")
+        .return_key(KeyboardShortcut::new(Modifiers::SHIFT, Key::Enter));
     let shown = frame.show(ui, |ui| {
-        let inside = width - 8.0;
-        // The panel around this has the height of the frame before, which must not limit the text.
-        let scroll = ScrollArea::vertical().id_salt("message").max_height(most).min_scrolled_height(most);
-        ui.set_width(inside);
-        scroll.show(ui, |ui| {
-            let edit = TextEdit::multiline(text)
-                .id(id)
-                .frame(Frame::NONE)
-                .margin(Margin::ZERO)
-                .desired_rows(2)
-                .desired_width(inside)
-                .hint_text("Write a message. Enter sends it, Shift+Enter starts a new line.")
-                .return_key(KeyboardShortcut::new(Modifiers::SHIFT, Key::Enter));
-            let edit = ui.vertical(|ui| ui.add(edit)).inner;
-            access::name(&edit, "Message");
-            edit
-        })
+        let column = ui.vertical(|ui| {
+            ui.set_width(inside);
+            scroll.show(ui, |ui| ui.add(edit)).inner
+        });
+        column.inner
     });
-    (shown.inner.inner, shown.response.rect)
+    access::name(&shown.inner, "Message");
+    (shown.inner, shown.response.rect)
 }
 
 /// The keys that were pressed since the last frame, each without Shift or any other.
