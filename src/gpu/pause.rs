@@ -40,6 +40,8 @@ struct State {
     pausing: Vec<ThreadId>,
     /// The threads that are handing work to the driver.
     submitting: Vec<ThreadId>,
+    /// How often a thread looked whether it may submit, and had to wait.
+    held_back: u64,
 }
 
 /// Leaves the gate once a submission was handed to the driver, or has panicked.
@@ -80,6 +82,13 @@ impl Gpu {
         !lock(&self.shared.gate.state).pausing.is_empty()
     }
 
+    /// How often a thread that wanted to submit found a [`Pause`], at first and each time that it looked again. Tests wait
+    /// for the next time.
+    #[doc(hidden)]
+    pub fn held_back(&self) -> u64 {
+        lock(&self.shared.gate.state).held_back
+    }
+
     /// Hands work to the driver, once no pause of the device exists.
     ///
     /// # Errors
@@ -92,6 +101,7 @@ impl Gpu {
             if state.pausing.contains(&thread) {
                 return Err(paused_here());
             }
+            state.held_back += 1;
             let waited = gate.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
             state = waited.0;
             if waited.1.timed_out() {
