@@ -314,7 +314,7 @@ impl Scheduler {
     /// # Errors
     /// Those of [`chat`](Self::chat), but for constraints that cannot be kept, which [`reply`](Self::reply) finds.
     pub fn prepare(&self, request: ChatState) -> Result<PreparedChat> {
-        let ChatState { mut messages, reasoning, tools, template_kwargs, options, overflow } = request;
+        let ChatState { mut messages, reasoning, tools, template_kwargs, options, overflow, .. } = request;
         options.check()?;
         self.model.gpu().check_process()?;
         self.shared.check_room()?; // before the work on the prompt
@@ -457,7 +457,7 @@ impl ScheduledReply {
         self.poll(Some(context.waker()))
     }
 
-    fn poll(&mut self, waker: Option<&Waker>) -> Poll<Option<Result<Event>>> {
+    pub(crate) fn poll(&mut self, waker: Option<&Waker>) -> Poll<Option<Result<Event>>> {
         match self.ended_by_fork() {
             Some(ended) => Poll::Ready(ended),
             None => self.shared.poll(self.id, &self.cancel, waker),
