@@ -330,9 +330,9 @@ fn hold_look_ahead(keywords: &mut Map<String, Value>) {
         both.insert("type".to_owned(), kind.clone());
     }
     keywords.insert("pattern".to_owned(), rest.into());
-    match keywords.entry("allOf").or_insert_with(|| Value::Array(Vec::new())) {
-        Value::Array(list) => list.push(both),
-        _ => {} // which is refused
+    // What is no list is refused.
+    if let Value::Array(list) = keywords.entry("allOf").or_insert_with(|| Value::Array(Vec::new())) {
+        list.push(both);
     }
 }
 
