@@ -247,7 +247,7 @@ impl Scheduler {
         let cache = CacheShape { context, ty: options.cache.unwrap_or(usual.ty) };
         cache.check(model.config())?;
         let mut tokens = options.tokens.unwrap_or(sessions.saturating_mul(context));
-        let pool = loop {
+        let mut pool = loop {
             match Pool::new(model, sessions, cache, tokens) {
                 Err(Error::OutOfMemory { .. } | Error::ContextTooLarge { .. } | Error::TooLarge { .. })
                     if options.tokens.is_none() && tokens > context =>
@@ -257,12 +257,16 @@ impl Scheduler {
                 pool => break pool?,
             }
         };
-        if options.compile_all.unwrap_or(!model.gpu().report().is_software()) {
-            pool.compile(&mut || cancel.check())?;
+        let compiles = options.compile_all.unwrap_or(!model.gpu().report().is_software());
+        let other = if compiles { pool.compile(&mut || cancel.check())? } else { None };
+        let model = other.unwrap_or_else(|| model.clone());
+        if !pool.model().plans_as(&model) {
+            drop(pool); // before the memory is taken once more
+            pool = Pool::new(&model, sessions, cache, tokens)?;
         }
         let engine = Engine::new(pool, sessions);
         let shared = Arc::new(Owner::new(Shared::new(engine, sessions, options.queue)));
-        Ok(Self { model: model.clone(), shared, tenant: Tenant::default() })
+        Ok(Self { model, shared, tenant: Tenant::default() })
     }
 
     /// The same scheduler for requests of a tenant, where several parties that do not trust each other share a model.
@@ -289,7 +293,8 @@ impl Scheduler {
         Self { tenant, ..self.clone() }
     }
 
-    /// The model.
+    /// The model: the one that it was made with, whose [verdict](Model::verdict) also has the kernels that were replaced when
+    /// the scheduler was made.
     pub fn model(&self) -> &Model {
         &self.model
     }
@@ -314,7 +319,7 @@ impl Scheduler {
     /// # Errors
     /// Those of [`chat`](Self::chat), but for constraints that cannot be kept, which [`reply`](Self::reply) finds.
     pub fn prepare(&self, request: ChatState) -> Result<PreparedChat> {
-        let ChatState { mut messages, reasoning, tools, template_kwargs, options, overflow } = request;
+        let ChatState { mut messages, reasoning, tools, template_kwargs, options, overflow, .. } = request;
         options.check()?;
         self.model.gpu().check_process()?;
         self.shared.check_room()?; // before the work on the prompt
@@ -457,7 +462,7 @@ impl ScheduledReply {
         self.poll(Some(context.waker()))
     }
 
-    fn poll(&mut self, waker: Option<&Waker>) -> Poll<Option<Result<Event>>> {
+    pub(crate) fn poll(&mut self, waker: Option<&Waker>) -> Poll<Option<Result<Event>>> {
         match self.ended_by_fork() {
             Some(ended) => Poll::Ready(ended),
             None => self.shared.poll(self.id, &self.cancel, waker),

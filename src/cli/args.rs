@@ -52,7 +52,9 @@ Environment:
 Options of llama.cpp that have no effect here (-ngl, -fa, -t, -b, --mlock, --no-mmap, --jinja) are \
 ignored with a note. If an option is given twice, the last one counts, except for -l and -r.";
 
-/// Run GLM-4.7-Flash from a GGUF file on any GPU.
+/// Run GLM-4.7-Flash from a GGUF file on the GPU, through Metal, Vulkan or DirectX 12.
+///
+/// So far it has run on NVIDIA's H100 and H200 and on Mesa's software driver, with Vulkan, and not yet on a Mac or on Windows.
 ///
 /// Without -m, commands use the built-in demonstration model.
 #[derive(Debug, Parser)]
@@ -250,7 +252,7 @@ impl ModelsArgs {
     pub fn is_json(&self) -> bool {
         #[cfg(feature = "download")]
         if let Some(ModelsCommand::Rm(args)) = &self.command {
-            return args.json;
+            return self.json || args.json;
         }
         self.json
     }

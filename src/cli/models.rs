@@ -33,8 +33,8 @@ pub fn models(args: &ModelsArgs) -> anyhow::Result<ExitCode> {
     let places = Places::default();
     let found = local_models(&places);
     #[cfg(feature = "download")]
-    if let Some(ModelsCommand::Rm(args)) = &args.command {
-        return remove::remove(args, &places, &found);
+    if let Some(ModelsCommand::Rm(removed)) = &args.command {
+        return remove::remove(removed, args.is_json(), &places, &found);
     }
     #[cfg(feature = "download")]
     match (&args.name, args.verify) {

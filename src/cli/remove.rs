@@ -6,7 +6,7 @@ use super::{output, terminal};
 use std::process::ExitCode;
 use wglm::{Error, LocalModel, Places, Removal, Source, find_model};
 
-pub fn remove(args: &RemoveArgs, places: &Places, found: &[LocalModel]) -> anyhow::Result<ExitCode> {
+pub fn remove(args: &RemoveArgs, json: bool, places: &Places, found: &[LocalModel]) -> anyhow::Result<ExitCode> {
     let model = meant(&args.name, places, found)?;
     let removal = Removal::of(&model, places)?;
     let what = match model.whole {
@@ -15,7 +15,7 @@ pub fn remove(args: &RemoveArgs, places: &Places, found: &[LocalModel]) -> anyho
     };
     let bytes = output::bytes(removal.bytes());
     if !args.yes {
-        if args.json || !terminal::is_typed() {
+        if json || !terminal::is_typed() {
             return Err(Usage(format!("nothing was deleted; --yes deletes {what} and frees {bytes}")).into());
         }
         output::note(format_args!("This deletes {what} and frees {bytes}. Programs that share the cache lose it too:"));
@@ -27,7 +27,7 @@ pub fn remove(args: &RemoveArgs, places: &Places, found: &[LocalModel]) -> anyho
     }
     let (freed, files) = (removal.bytes(), removal.files().map(Into::into).collect::<Vec<std::path::PathBuf>>());
     removal.run()?;
-    if args.json {
+    if json {
         let object = serde_json::json!({ "name": model.name, "freed": freed, "files": files });
         output::lines([object])?;
     } else {

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wglm::text::ToolCall;
 use wglm::visible::visible;
-use wglm::{DraftStats, Event, Reuse, Stats, Stop};
+use wglm::{Constraint, DraftStats, Event, Reuse, Stats, Stop};
 
 /// The exit status if the reply ended without an answer, or inside one that must have a form.
 const NO_ANSWER: u8 = 3;
@@ -57,6 +57,8 @@ pub struct CollectedReply {
 
 #[derive(Debug, Default)]
 struct Parts {
+    /// What the answer has to match.
+    constraint: Option<Constraint>,
     text: String,
     thinking: String,
     tool_calls: Vec<ToolCall>,
@@ -84,6 +86,11 @@ impl CollectedReply {
     /// An empty reply.
     pub fn new(form: Form) -> Self {
         Self { form, parts: Arc::default() }
+    }
+
+    /// Says what the answer has to match, if anything.
+    pub fn constrain(&self, constraint: Option<&Constraint>) {
+        self.parts().constraint = constraint.cloned();
     }
 
     fn parts(&self) -> MutexGuard<'_, Parts> {
@@ -164,14 +171,15 @@ impl CollectedReply {
         }
     }
 
-    /// Why an answer ended too early for its form. An answer without a form may end anywhere.
+    /// Why an answer ended too early for its form. An answer without a form may end anywhere, and so may one that matches its
+    /// grammar as it stands.
     pub fn cut(&self) -> Option<&'static str> {
         let parts = self.parts();
         let whole = match self.form {
             Form::Free => true,
             // A number could continue; all other values are self-delimiting.
             Form::Json => serde_json::from_str::<Value>(&parts.text).is_ok_and(|value| !value.is_number()),
-            Form::Grammar => false,
+            Form::Grammar => parts.constraint.as_ref().is_some_and(|it| it.accepts(&parts.text).unwrap_or(false)),
         };
         match parts.stats?.stop {
             _ if whole || parts.text.is_empty() => None,
@@ -197,7 +205,7 @@ impl CollectedReply {
     ///
     /// # Errors It cannot be represented in JSON, which does not happen.
     pub fn as_json(&self, error: Option<&anyhow::Error>) -> anyhow::Result<String> {
-        let Parts { text, thinking, tool_calls, stats } = &*self.parts();
+        let Parts { text, thinking, tool_calls, stats, .. } = &*self.parts();
         let is_cancelled = |error: &&anyhow::Error| matches!(error.downcast_ref(), Some(wglm::Error::Cancelled));
         let cancelled = error.is_some_and(|error| is_cancelled(&error)) || (error.is_none() && stats.is_none());
         let error = error.filter(|error| !is_cancelled(error));

@@ -35,6 +35,7 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
     let view = if args.json { View::NOTHING } else { View::of(args.talk.show) };
     let TalkArgs { model: model_args, sampling, reply, constraint, .. } = &args.talk;
     let constraint = constraint.read()?;
+    into.constrain(constraint.as_ref());
     let file = model::open(model_args.file.model.as_deref())?;
     let options = GenerateOptions { constraint, ..options(&file, sampling, !args.raw)? };
     let model = model::load(&file, model_args, sampling.speculate.kind())?;

@@ -193,7 +193,6 @@ fn text(grammar: GrammarWithLexer, kind: &'static str) -> Result<()> {
 }
 
 /// Whether a text is a whole answer by a constraint, byte for byte, with the limits on the digits of numbers.
-#[cfg(test)]
 pub(super) fn accepts(constraint: &super::Constraint, text: &str) -> Result<bool> {
     let grammar = Grammar { source: alone(constraint.named("answer")?), kind: constraint.kind(), numbers: None };
     let mut matcher = Matcher::new(bytes()?, &grammar, 16, None)?;

@@ -158,6 +158,7 @@ pub(super) fn tidy(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
 }
 
 fn of_one(keywords: &mut Map<String, Value>, whole: &Value, lenient: bool) -> Result<(), String> {
+    hold_look_ahead(keywords);
     let (mut wrong, mut message) = (Vec::new(), None);
     for (keyword, value) in &*keywords {
         let fault = match Kind::of(keyword) {
@@ -315,6 +316,52 @@ fn of_names(keywords: &mut Map<String, Value>, whole: &Value) {
         keywords.insert("additionalProperties".to_owned(), false.into());
         keywords.shift_remove("propertyNames");
     }
+}
+
+/// Writes a pattern that begins by ruling out texts of certain characters alone, as that of pydantic's `Decimal` does, as two
+/// patterns: one without that look-ahead, and one that asks for another character. So `^(?!^[-+.]*$)[+-]?\d*$` becomes
+/// `^[+-]?\d*$` and `[^-+.]`.
+fn hold_look_ahead(keywords: &mut Map<String, Value>) {
+    let Some((rest, another)) = keywords.get("pattern").and_then(Value::as_str).and_then(without_look_ahead) else {
+        return;
+    };
+    let mut both = json!({"pattern": another});
+    if let (Some(kind), Value::Object(both)) = (keywords.get("type"), &mut both) {
+        both.insert("type".to_owned(), kind.clone());
+    }
+    keywords.insert("pattern".to_owned(), rest.into());
+    // What is no list is refused.
+    if let Value::Array(list) = keywords.entry("allOf").or_insert_with(|| Value::Array(Vec::new())) {
+        list.push(both);
+    }
+}
+
+/// A pattern without such a look-ahead, and the one that another character matches; `None` if it has none or others.
+fn without_look_ahead(pattern: &str) -> Option<(String, String)> {
+    let ruled_out = pattern.strip_prefix("^(?!")?;
+    let (class, rest) = ruled_out.strip_prefix('^').unwrap_or(ruled_out).strip_prefix('[')?.split_once(']')?;
+    // An escape or a class in the class could have been cut, and signs in pairs mean something else in some syntaxes.
+    let is_plain = !class.is_empty()
+        && !class.contains(['[', '\\'])
+        && !["&&", "--", "~~"].iter().any(|pair| class.contains(pair));
+    let (rest, empty) = match (rest.strip_prefix("*$)"), rest.strip_prefix("+$)")) {
+        (Some(rest), _) => (rest, ""),
+        (None, Some(rest)) => (rest, "^$|"), // which an empty text passes
+        (None, None) => return None,
+    };
+    let rest = format!("^{rest}");
+    if !is_plain || has_alternatives(&rest) || unheld_pattern(&json!(rest)).is_some() {
+        return None;
+    }
+    let another = class.strip_prefix('^').map_or_else(|| format!("[^{class}]"), |others| format!("[{others}]"));
+    Some((rest, format!("{empty}{another}")))
+}
+
+/// Whether a pattern is several alternatives, only the first of which a look-ahead at its beginning is part of.
+fn has_alternatives(pattern: &str) -> bool {
+    regex_syntax::ast::parse::Parser::new()
+        .parse(&regex_to_lark(pattern, "dw"))
+        .is_ok_and(|parsed| matches!(parsed, regex_syntax::ast::Ast::Alternation(_)))
 }
 
 /// Why a pattern cannot be held, if it cannot.

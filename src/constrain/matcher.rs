@@ -163,7 +163,6 @@ impl Matcher {
     }
 
     /// Whether the text is complete, though it may be able to go on.
-    #[cfg(test)]
     pub(super) fn may_end(&mut self) -> bool {
         self.inner.is_accepting()
     }

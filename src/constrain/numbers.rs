@@ -130,7 +130,6 @@ impl Numbers {
     }
 
     /// Whether no number is too long after these bytes.
-    #[cfg(test)]
     pub fn allows(&self, bytes: &[u8]) -> bool {
         self.json.is_none_or(|json| json.in_string || json.allows(bytes, MOST_DIGITS + self.more))
     }

@@ -193,6 +193,15 @@ impl Constraint {
         Self(Source::JsonSchema(schema))
     }
 
+    /// Whether a text is a whole answer by it, though it may be the beginning of a longer one: for a reply that was cut off.
+    ///
+    /// # Errors
+    /// [`Error::Constraint`] if it is too complex.
+    #[doc(hidden)]
+    pub fn accepts(&self, text: &str) -> Result<bool> {
+        check::accepts(self, text)
+    }
+
     /// The same with blanks between the parts of JSON; `None` if it is not of JSON, or says itself where blanks may be.
     pub(crate) fn with_blanks(&self) -> Option<Self> {
         let Source::JsonSchema(schema) = &self.0 else { return None };

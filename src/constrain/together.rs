@@ -32,6 +32,9 @@ const MOST_SCHEMAS: u64 = 250_000;
 /// When there are too many of them, in messages.
 const MERGED: &str = "once alternatives are merged with what stands beside them";
 
+/// Why they may be too many of few schemas.
+const INTEGERS: &str = "; an integer that may be negative counts as three, one with a `minimum` of 0 as one";
+
 /// The most schemas, properties and strings that are looked at to count all that.
 const MOST_STEPS: u64 = 500_000;
 
@@ -234,7 +237,7 @@ impl<'a> Count<'a> {
             }
             // Those of `own`: what is said of all properties is mostly not merged with what is said of one.
             if own.alternatives > MOST_SCHEMAS {
-                return found(format!("too large: more than {MOST_SCHEMAS} alternatives, {MERGED}"));
+                return found(format!("too large: more than {MOST_SCHEMAS} alternatives, {MERGED}{INTEGERS}"));
             }
             let ways = held.ways.max(held.names.saturating_mul(held.names));
             if ways > MOST_WAYS {
@@ -568,7 +571,7 @@ mod tests {
         let integers = [json!({"type": "integer"}), json!({"type": ["integer", "null"], "minimum": -1})];
         for (part, most) in integers.into_iter().map(|part| (part, 11)).chain([(nullable, 17)]) {
             assert!(excess(&of(part.clone(), most)).is_none(), "{part}");
-            refused(&of(part, most + 1), "#/properties/a", "alternatives");
+            refused(&of(part, most + 1), "#/properties/a", "an integer that may be negative counts as three");
         }
         assert!(excess(&of(json!({"type": "integer", "minimum": 0}), 100)).is_none());
         // Objects and items apart from each other.

@@ -179,8 +179,9 @@ impl Client {
         if !self.offline {
             return Ok(());
         }
-        let reason = format!("{} is not contacted while HF_HUB_OFFLINE is set", host(url));
-        let (remedy, kind) = ("unset it to use the network".into(), ErrorKind::Network);
+        let reason = format!("{} is not contacted, because downloads are set to be offline", host(url));
+        let remedy = "turn that off where this program sets it, or unset HF_HUB_OFFLINE, to use the network".into();
+        let kind = ErrorKind::Network;
         Err(Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy, kind }))
     }
 

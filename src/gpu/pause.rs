@@ -88,13 +88,11 @@ impl Gpu {
     pub(super) fn admitted<T>(&self, submit: impl FnOnce() -> T) -> Result<T> {
         let (gate, thread) = (&*self.shared.gate, current().id());
         let mut state = lock(&gate.state);
-        if !state.pausing.is_empty() {
-            self.note_held_back();
-        }
         while !state.pausing.is_empty() {
             if state.pausing.contains(&thread) {
                 return Err(paused_here());
             }
+            self.note_held_back();
             let waited = gate.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
             state = waited.0;
             if waited.1.timed_out() {

@@ -5,7 +5,7 @@ use super::check::{self, CheckedBatch};
 use super::options::{LoadOptions, Patience, target};
 use super::planner::Planner;
 use super::progress::{Meter, Progress, Stage};
-use super::settle::Settling;
+use super::settle::{Settling, avoiding, nothing_left};
 use super::tuning::Tuning;
 use super::upload::{Uploaded, upload};
 use super::verdict::Check;
@@ -14,12 +14,12 @@ use super::{plan_batch, plan_sampling};
 use crate::cancel::Cancel;
 #[cfg(feature = "constrain")]
 use crate::constrain::Vocabulary;
-use crate::error::{Error, Result, Verdict};
+use crate::error::{Error, KernelFinding, Result, Verdict};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Gpu, Results, SubmissionNumber};
 use crate::plan::{BatchHeader, Executor, Plan, RowHeader, Target};
 use crate::sample::SamplerParams;
-use crate::shader::{Pipelines, Variant};
+use crate::shader::{Pipelines, Refusal, Variant};
 use crate::text::{ChatTemplate, Tokenizer, Vocab};
 use crate::threads::{GoOn, beside, work};
 use std::collections::{HashMap, HashSet};
@@ -54,6 +54,16 @@ const WARM_UP: u64 = 1;
 #[derive(Clone)]
 pub struct Model {
     shared: Arc<Shared>,
+    planned: Arc<Planned>,
+}
+
+/// What plans are made for, and those that were made.
+struct Planned {
+    target: Target,
+    /// The target without a tuning.
+    untuned: Target,
+    verdict: Option<Verdict>,
+    plans: Mutex<Plans>,
 }
 
 struct Shared {
@@ -62,16 +72,13 @@ struct Shared {
     fingerprint: OnceLock<u64>,
     config: Config,
     cache: CacheShape,
-    target: Target,
-    /// The target without a tuning.
-    untuned: Target,
     tuning: Option<Tuning>,
     prompt: PromptOptions,
     pipelines: Pipelines,
     weights: Arc<ModelWeights>,
     uploaded: Uploaded,
-    plans: Mutex<Plans>,
-    verdict: Option<Verdict>,
+    /// What verdicts on its kernels are about.
+    subject: String,
     tokenizer: Option<Arc<Tokenizer>>,
     template: Option<ChatTemplate>,
     /// Made for the first constraint.
@@ -168,6 +175,8 @@ impl Model {
         warm_up(patient, &one_token, &uploaded.buffers, (BatchWriter::new(&config), meter), tell)?;
         tell()?;
         let (target, untuned, verdict) = (kernels.target(), kernels.avoiding(&untuned), kernels.verdict());
+        let planned = Arc::new(Planned { target, untuned, verdict, plans: Mutex::default() });
+        let subject = kernels.subject().to_owned();
         let (file, fingerprint) = (file.clone(), OnceLock::new());
         let Text { tokenizer, template } = text;
         let shared = Shared {
@@ -175,21 +184,45 @@ impl Model {
             fingerprint,
             config,
             cache,
-            target,
-            untuned,
             tuning: tuning.cloned(),
             prompt,
             pipelines,
             weights,
             uploaded,
-            plans: Mutex::default(),
-            verdict,
+            subject,
             tokenizer,
             template,
             #[cfg(feature = "constrain")]
             vocabulary: OnceLock::new(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { shared: Arc::new(shared), planned })
+    }
+
+    /// Whether both are the same model with the same plans.
+    pub(crate) fn plans_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.planned, &other.planned)
+    }
+
+    /// The same model, whose plans do without kernels that the driver refuses.
+    ///
+    /// # Errors
+    /// [`Error::WrongKernel`] for a kernel that was replaced before.
+    pub(crate) fn without(&self, refused: &[Refusal]) -> Result<Self> {
+        let (Planned { target, untuned, verdict, .. }, subject) = (&*self.planned, self.shared.subject.clone());
+        let mut replaced = verdict.as_ref().map_or(Vec::new(), |verdict| verdict.replaced().to_vec());
+        for finding in refused.iter().map(KernelFinding::from) {
+            if target.replaced.contains(&finding.kernel) {
+                return Err(nothing_left(finding, Verdict::new(subject, false, replaced), self.gpu()));
+            }
+            if replaced.iter().all(|known| known.kernel != finding.kernel) {
+                tracing::warn!("kernel `{}` {}: {}", finding.kernel, finding.fault, finding.place);
+                replaced.push(finding);
+            }
+        }
+        let (target, untuned) = (avoiding(target, &replaced), avoiding(untuned, &replaced));
+        let verdict = Some(Verdict::new(subject, false, replaced));
+        let planned = Arc::new(Planned { target, untuned, verdict, plans: Mutex::default() });
+        Ok(Self { shared: self.shared.clone(), planned })
     }
 
     /// The file of the model.
@@ -230,12 +263,12 @@ impl Model {
     /// The target of its plans, with the chosen tilings and arithmetic.
     #[doc(hidden)]
     pub fn target(&self) -> &Target {
-        &self.shared.target
+        &self.planned.target
     }
 
     /// The target of plans without a tuning.
     pub(crate) fn untuned(&self) -> &Target {
-        &self.shared.untuned
+        &self.planned.untuned
     }
 
     /// The tuning of [`LoadOptions::tuning`], if it is used.
@@ -247,10 +280,13 @@ impl Model {
     /// were not checked, because that was not requested, or there was too little memory for it, and none had to be
     /// replaced.
     ///
+    /// If kernels that steps of several conversations need are compiled later, for a [`Scheduler`](crate::Scheduler), and the
+    /// driver refuses one, it is replaced there: the verdict of [`Scheduler::model`](crate::Scheduler::model) has it.
+    ///
     /// An app should save it and pass it to the next load, which then takes less time. The library itself saves
     /// nothing.
     pub fn verdict(&self) -> Option<&Verdict> {
-        self.shared.verdict.as_ref()
+        self.planned.verdict.as_ref()
     }
 
     /// How sessions compute prompts by default.
@@ -330,7 +366,7 @@ impl Model {
         if let Some(known) = self.plans().get(&(cache, shape)) {
             return Ok(known.clone());
         }
-        let Shared { config, weights, target, .. } = &*self.shared;
+        let (Shared { config, weights, .. }, target) = (&*self.shared, &self.planned.target);
         let planned = match shape {
             BatchShape::ALONE => plan_alone(weights, config, cache, target)?,
             _ => plan_batch(config, &*self.plan(cache, BatchShape::ALONE)?, target, shape)?,
@@ -339,7 +375,7 @@ impl Model {
     }
 
     fn plans(&self) -> MutexGuard<'_, Plans> {
-        self.shared.plans.lock().unwrap_or_else(PoisonError::into_inner)
+        self.planned.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Plans sampling with up to `room` adjustments, with or without masks, for the batch plan that has this head.
@@ -350,7 +386,7 @@ impl Model {
         room: usize,
         masked: bool,
     ) -> Result<SamplingPlan> {
-        plan_sampling(&self.shared.config, batch, head, &self.shared.target, room, masked)
+        plan_sampling(&self.shared.config, batch, head, &self.planned.target, room, masked)
     }
 }
 

@@ -64,8 +64,12 @@ impl<'a> Settling<'a> {
 
     /// A target without the kernels that cannot be used.
     pub fn avoiding(&self, target: &Target) -> Target {
-        let names = self.replaced.iter().map(|finding| finding.kernel.clone());
-        Target { replaced: Arc::new(names.collect()), ..target.clone() }
+        avoiding(target, &self.replaced)
+    }
+
+    /// What verdicts on the kernels are about.
+    pub fn subject(&self) -> &str {
+        &self.subject
     }
 
     /// The variants that a load compiles.
@@ -150,11 +154,25 @@ impl<'a> Settling<'a> {
 
     /// The error for a load that fails because of a kernel.
     fn error(&self, finding: KernelFinding, remedy: &'static str) -> Error {
-        let KernelFinding { kernel, fault, place, .. } = finding;
-        let verdict = Arc::new(Verdict::new(self.subject.clone(), false, self.replaced.clone()));
-        let adapter = self.planner.gpu.report().name.clone();
-        Error::WrongKernel { kernel, fault, adapter, place, remedy, verdict }
+        let verdict = Verdict::new(self.subject.clone(), false, self.replaced.clone());
+        wrong_kernel(finding, verdict, self.planner.gpu, remedy)
     }
+}
+
+/// A target without the kernels that findings are about.
+pub(super) fn avoiding(target: &Target, replaced: &[KernelFinding]) -> Target {
+    let names = replaced.iter().map(|finding| finding.kernel.clone());
+    Target { replaced: Arc::new(names.collect()), ..target.clone() }
+}
+
+/// The error for a kernel that cannot be used and was replaced before.
+pub(super) fn nothing_left(finding: KernelFinding, verdict: Verdict, gpu: &Gpu) -> Error {
+    wrong_kernel(finding, verdict, gpu, NOTHING_LEFT)
+}
+
+fn wrong_kernel(finding: KernelFinding, verdict: Verdict, gpu: &Gpu, remedy: &'static str) -> Error {
+    let (KernelFinding { kernel, fault, place, .. }, verdict) = (finding, Arc::new(verdict));
+    Error::WrongKernel { kernel, fault, adapter: gpu.report().name.clone(), place, remedy, verdict }
 }
 
 impl From<&Refusal> for KernelFinding {

@@ -4,7 +4,9 @@ use super::{BoxedChooser, OwnedReply, ReplyRequest};
 use crate::cancel::Cancel;
 #[cfg(feature = "schema")]
 use crate::chat::AskError;
-use crate::chat::Chat;
+use crate::chat::{Chat, Reply};
+#[cfg(feature = "schema")]
+use crate::constrain::Constraint;
 use crate::error::{Error, Result};
 use crate::generate::Event;
 use crate::gpu::Gpu;
@@ -66,7 +68,14 @@ impl SharedChat {
         OwnedReply::new(self.slot.clone(), ReplyRequest::Resume)
     }
 
-    /// Like [`Chat::ask_with`], which waits for the reply. The others of its kind are called by [`SharedChat::with`].
+    /// A reply to a message of the user by a constraint, and without calls. What it leaves unfinished can be resumed.
+    #[cfg(feature = "schema")]
+    pub(crate) fn constrained(&self, text: &str, constraint: Constraint) -> OwnedReply {
+        OwnedReply::new(self.slot.clone(), ReplyRequest::Ask(text.to_owned(), constraint))
+    }
+
+    /// Like [`Chat::ask_with`], which waits for the reply; [`SharedChat::begin_ask`] does not. The others of its kind are
+    /// called by [`SharedChat::with`].
     ///
     /// # Errors
     /// As there; [`AskError::Failed`] with the errors of [`SharedChat::with`].
@@ -159,13 +168,7 @@ impl ChatSlot {
         chooser: Option<BoxedChooser>,
         send: impl Fn(Result<Event>),
     ) {
-        let ended = self.with(|chat| {
-            let reply = match &asked {
-                ReplyRequest::Text(text) => chat.send(text)?,
-                ReplyRequest::Messages => chat.reply()?,
-                ReplyRequest::Prefill(text) => chat.prefill(text)?,
-                ReplyRequest::Resume => chat.resume()?,
-            };
+        let take = |reply: Reply<'_>| {
             *lock(&self.messages) = reply.messages().to_vec();
             let reply = reply.with_cancel(cancel);
             let reply = match chooser {
@@ -175,14 +178,22 @@ impl ChatSlot {
             let mut last = None;
             for event in reply {
                 match event? {
-                    Event::Done(stats) => last = Some(Event::Done(stats)),
+                    Event::Done(stats) => last = Some(stats),
                     event => send(Ok(event)),
                 }
             }
             Ok(last)
+        };
+        let ended = self.with(|chat| match asked {
+            ReplyRequest::Text(text) => take(chat.send(&text)?),
+            #[cfg(feature = "schema")]
+            ReplyRequest::Ask(text, constraint) => chat.ask_in_events(&text, constraint, take),
+            ReplyRequest::Messages => take(chat.reply()?),
+            ReplyRequest::Prefill(text) => take(chat.prefill(&text)?),
+            ReplyRequest::Resume => take(chat.resume()?),
         });
         match ended.flatten() {
-            Ok(last) => last.into_iter().for_each(|event| send(Ok(event))),
+            Ok(last) => last.into_iter().for_each(|stats| send(Ok(Event::Done(stats)))),
             Err(error) => send(Err(error)),
         }
     }

@@ -10,6 +10,7 @@ use crate::gpu::{BufferCopy, BufferRange, BufferUse, Fetch};
 use crate::kernels::Sampling;
 use crate::model::{BatchShape, BatchWriter, CacheShape, Model, Outputs, most_sequences};
 use crate::plan::{PAGE, RowHeader};
+use crate::shader::Variant;
 use crate::threads::GoOn;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -121,14 +122,30 @@ impl Pool {
     }
 
     /// Compiles what steps of several of its sessions need, with bias and penalties or without, and what masks need, so that
-    /// nothing is compiled between two tokens.
+    /// nothing is compiled between two tokens. A kernel that the driver refuses is replaced as at load: then it returns the
+    /// model without that kernel, of which the pool has to be made anew.
     ///
     /// # Errors
-    /// That of `go_on`, which is asked again and again meanwhile; what the device reports.
-    pub(crate) fn compile(&self, go_on: &mut GoOn<'_>) -> Result<()> {
-        let (model, most) = (&self.model, self.sessions.min(most_sequences(self.model.config())));
+    /// [`Error::WrongKernel`] for a kernel that cannot be replaced; that of `go_on`, which is asked again and again
+    /// meanwhile; what the device reports.
+    pub(crate) fn compile(&self, go_on: &mut GoOn<'_>) -> Result<Option<Model>> {
+        let mut other = None;
+        loop {
+            let model = other.as_ref().unwrap_or(&self.model);
+            let refused = model.pipelines().try_prepare(&self.variants(model)?, &|| {}, go_on)?;
+            if refused.is_empty() {
+                return Ok(other);
+            }
+            other = Some(model.without(&refused)?);
+        }
+    }
+
+    /// The shaders of all that, with those of a row alone.
+    fn variants(&self, model: &Model) -> Result<Vec<Variant>> {
+        let most = self.sessions.min(most_sequences(model.config()));
         let alone = model.plan(self.cache, BatchShape::ALONE)?;
         let mut variants = model.plan_sampling(&alone, alone.head()?, 1, true)?.plan.variants;
+        variants.extend(alone.plan.variants.iter().cloned());
         let mut room = 2;
         while room < 2 * most {
             let mut before = 0;
@@ -142,7 +159,7 @@ impl Pool {
             }
             room *= 2;
         }
-        model.pipelines().prepare_while(&variants, go_on).map(drop)
+        Ok(variants)
     }
 
     /// A new session.

@@ -95,6 +95,7 @@ impl Talk {
     fn answer(&mut self) -> anyhow::Result<()> {
         let cancel = interrupts::begin(OnInterrupt::CancelWork);
         let mut reply = CollectedReply::new(self.form);
+        reply.constrain(self.chat.options.constraint.as_ref());
         let model = self.chat.session().model().clone();
         let events = self.reloader.keep_going(self.chat.reply()?.with_cancel(&cancel), model);
         reply.show(events, self.view)?;

@@ -65,6 +65,15 @@ fn an_answer_that_is_cut_is_no_success() {
         (Some(3), "the answer is cut off: a stop string (-r) reached\n"),
         "{stop:?}"
     );
+    // So is one that matches its grammar as it stands, and one that does not yet is cut.
+    for (grammar, err, code) in
+        [("start: /[a-z ]+/", "", 0), ("start: /[a-z ]{200}/", "the answer is cut off: -n reached\n", 3)]
+    {
+        let run =
+            command(["run", QUESTION, "--reasoning", "off", "--temp", "0", "-q", "-n", "5", "--grammar", grammar]);
+        let open = outcome(run);
+        assert_eq!((open.code, open.err.as_str()), (Some(code), err), "{grammar}: {open:?}");
+    }
     // An answer that nothing constrains is one at any length, if the length was asked for.
     let free = try_prompt(QUESTION, "--reasoning off --temp 0 -q -n 2");
     assert_eq!((free.code, free.err.as_str()), (Some(0), ""), "{free:?}");

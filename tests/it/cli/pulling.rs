@@ -378,7 +378,9 @@ fn a_model_is_removed() {
     assert!(unasked.code == Some(2) && unasked.err.contains("--yes deletes owner/some-GGUF:Q4_0"), "{unasked:?}");
     assert!(blob.exists());
     refused("no such model", &desk.run(&["models", "rm", "owner/other", "--yes"]), "no model `owner/other`");
-    let done = json(&desk.succeed(&["models", "rm", "--yes", "--json", &named.to_uppercase()]).out);
+    let before = desk.run(&["models", "--json", "rm", &named]);
+    assert!(before.out.is_empty() && before.err.contains("--yes deletes"), "{before:?}");
+    let done = json(&desk.succeed(&["models", "--json", "rm", "--yes", &named.to_uppercase()]).out);
     assert_eq!((&done["freed"], &done["name"]), (&wglm::DEMO_MODEL.len().into(), &named.as_str().into()));
     assert!(!root.exists() && desk.succeed(&["models"]).err.contains("no models in"));
     desk.succeed(&["pull", &named]);

@@ -465,6 +465,20 @@ fn a_list_of_models_fits() {
     assert!(lines[at + 1].starts_with("    not a GGUF file") && lines[at + 1].chars().count() <= 80, "{drawn:?}");
 }
 
+/// What is read from stdin before a conversation is asked for on a terminal, with the key that ends it.
+#[test]
+fn a_schema_is_typed() {
+    let mut session = on_terminal(command(["chat", "--temp", "0", "--reasoning", "off", "-j", "-"]));
+    session.exp_string("reading stdin from the terminal; Ctrl-D at the beginning of a line ends it").unwrap();
+    type_in(&mut session, "{\"type\": \"boolean\"}\n\u{4}");
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, "Is it so?\r");
+    session.exp_regex("true|false").unwrap();
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, "\u{4}");
+    assert_eq!(ended(session).1, 0);
+}
+
 /// On a terminal a deletion is asked about, with what would be deleted; only a yes deletes.
 #[test]
 fn a_deletion_is_confirmed() {

@@ -104,6 +104,7 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine, replies: bool) -> Resul
         template_kwargs,
         options,
         overflow,
+        ..ChatState::default()
     };
     let format = body.output_config.and_then(|config| config.format);
     let format = format.map_or(Ok(Format::Text), |format| format.read(whitespace))?;

@@ -84,6 +84,7 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<(ChatState, D
         template_kwargs,
         options,
         overflow,
+        ..ChatState::default()
     };
     let format = match body.json_schema {
         Some(schema) => Format::Schema(SchemaOptions::default().with_whitespace(whitespace).put_into(schema)),

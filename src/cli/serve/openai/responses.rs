@@ -234,6 +234,7 @@ fn asked(body: &Bytes, server: &Server, engine: &Engine) -> Result<(ChatState, D
         template_kwargs,
         options,
         overflow,
+        ..ChatState::default()
     };
     let calls = choice(body.tool_choice.as_ref(), &mut chat.tools)?;
     let mut echo = Map::new();
