@@ -487,7 +487,7 @@ fn allowed_behind(
     (token, known): (u32, usize),
     most: usize,
 ) -> Result<Option<Continuation>> {
-    let Some(mut guesses) = session.guesses_behind(token, most) else { return Ok(None) };
+    let Some(mut guesses) = session.guesses_after(token, most) else { return Ok(None) };
     let spelled = guesses.tokens.iter().take_while(|token| (**token as usize) < known).count();
     // The grammar is asked only about guesses that pay. Asked about all of them, it took 5 % of a reply's time.
     guesses.tokens.truncate(matcher.valid(&guesses.tokens[..spelled])?);
