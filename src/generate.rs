@@ -1,11 +1,13 @@
 //! Generates a reply to the tokens of a prompt, one token at a time, on the calling thread, and reports it as events.
 
+mod choose;
 mod chooser;
 #[cfg(feature = "constrain")]
 mod constraining;
 mod event_builder;
 mod loops;
 mod partial_reply;
+mod rule;
 mod seconds;
 mod task;
 
@@ -32,7 +34,7 @@ use std::time::Duration;
 pub struct GenerateOptions {
     /// How each token is sampled.
     pub sampling: SamplerParams,
-    /// The most tokens to generate; `None` for as many as the context has room for.
+    /// The most tokens to generate; `None` for as many as the context holds.
     pub max_tokens: Option<usize>,
     /// Stop strings: the answer ends just before the first one that appears in it, and no part of that string is in any
     /// event. Stop strings are not looked for in thinking or in calls of functions, and none spans a call.
@@ -277,11 +279,8 @@ impl<'a> Generation<'a> {
         Ok(())
     }
 
-    /// Computes the next part of the prompt, or the next token, or what has to be computed again.
-    fn advance(&mut self) -> Result<()> {
-        if self.again.is_empty() {
-            return self.task.advance(self.session);
-        }
+    /// Computes a part of what has to be computed again.
+    fn repeat(&mut self) -> Result<()> {
         let (session, task) = (&mut *self.session, &self.task);
         let read = task.stoppable(|| read_part(session, &self.again, &|| task.is_cancelled()));
         if matches!(read, Ok(true) | Err(Error::Cancelled)) {
@@ -349,7 +348,8 @@ impl Iterator for Generation<'_> {
             if self.lost || self.task.phase() == Phase::Over {
                 return None;
             }
-            if let Err(error) = self.advance() {
+            let advanced = if self.again.is_empty() { self.task.advance(self.session) } else { self.repeat() };
+            if let Err(error) = advanced {
                 self.lost = matches!(error, Error::DeviceLost { .. });
                 if !self.lost {
                     self.task.fail();

@@ -18,7 +18,7 @@ impl Slot {
         self.work.as_mut().map_or(Ok(None), |work| work.task.begin_step(&mut self.session))
     }
 
-    fn choose_ahead(&mut self, step: &mut Step) -> Result<()> {
+    fn choose_ahead(&mut self, step: &Step) -> Result<()> {
         self.work.as_mut().map_or(Ok(()), |work| work.task.choose_ahead(&mut self.session, step))
     }
 
@@ -67,7 +67,7 @@ impl Engine {
         let held = |slot: &Slot| slot.work.as_ref().is_some_and(Work::decodes);
         steps.retain(|(index, _)| held(&self.slots[*index]));
         // Only now, when all have their room: a token that was chosen has to be fed.
-        for (index, step) in &mut steps {
+        for (index, step) in &steps {
             if let Err(error) = self.attempt(*index, |slot| slot.choose_ahead(step)) {
                 self.fail(*index, error);
             }
