@@ -132,17 +132,17 @@ impl Slot {
         Ok(())
     }
 
-    /// Whether a prompt that has so many tokens in common with its session continues its last prompt: all of that but the
+    /// Whether a prompt that has `common` tokens in common with its session continues its last prompt: all of that but the
     /// last tokens, which open the reply and may be others once the reply is part of the prompt.
     fn is_continued(&self, common: usize) -> bool {
         let read = self.prompt.min(self.session.tokens().len());
         common > 0 && read.saturating_sub(common) <= (read / 4).min(OPENING)
     }
 
-    fn told(&self) -> SlotState {
+    fn state(&self) -> SlotState {
         let tokens = self.session.tokens().len();
-        let told = SlotState { tokens, context: self.session.context(), ..SlotState::default() };
-        let Some(work) = &self.work else { return told };
+        let state = SlotState { tokens, context: self.session.context(), ..SlotState::default() };
+        let Some(work) = &self.work else { return state };
         let total = work.task.prompt().len();
         let done = if work.task.phase() == Phase::Prompt { tokens.min(total) } else { total };
         SlotState {
@@ -150,7 +150,7 @@ impl Slot {
             prompt_done: if work.task.is_begun() { done } else { 0 },
             prompt_total: total,
             generated: work.task.generated(),
-            ..told
+            ..state
         }
     }
 }
@@ -169,7 +169,7 @@ impl Engine {
     /// The states of all slots, also of those that were not needed yet.
     pub fn slots(&self) -> Vec<SlotState> {
         let empty = SlotState { context: self.context(), ..SlotState::default() };
-        self.slots.iter().map(Slot::told).chain(std::iter::repeat(empty)).take(self.most).collect()
+        self.slots.iter().map(Slot::state).chain(std::iter::repeat(empty)).take(self.most).collect()
     }
 
     /// Takes a request for which there is a slot.
@@ -284,7 +284,7 @@ impl Engine {
         self.outcome.worked = true;
         match result {
             Ok(()) | Err(Error::Cancelled) => {} // who is cancelled is ended in the next round
-            Err(Error::PoolFull { .. }) if self.make_room(index) => {}
+            Err(Error::PoolFull { .. }) if self.free_memory(index) => {}
             Err(error) => self.fail(index, error),
         }
         self.collect(index);

@@ -1,7 +1,7 @@
 //! Steps that several conversations take together.
 //!
 //! The tokens of those that a grammar restricts are sampled under masks before, and the step feeds them. A conversation that
-//! has tokens left that were guessed while it was alone, or no room for another, takes its steps by itself. One that is
+//! has tokens left that were guessed while it was alone, or whose context is full, takes its steps by itself. One that is
 //! alone takes all of them by itself, with guesses, as it would without a scheduler.
 
 use super::engine::{Engine, Slot, Work, caught, died, empty};
@@ -66,7 +66,7 @@ impl Engine {
         // Some may have failed meanwhile, or have given up their caches for others.
         let held = |slot: &Slot| slot.work.as_ref().is_some_and(Work::decodes);
         steps.retain(|(index, _)| held(&self.slots[*index]));
-        // Only now, when all have their room: a token that was chosen has to be fed.
+        // Only now, when all have their pages: a token that was chosen has to be fed.
         for (index, step) in &steps {
             if let Err(error) = self.attempt(*index, |slot| slot.choose_ahead(step)) {
                 self.fail(*index, error);

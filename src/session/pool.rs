@@ -126,7 +126,7 @@ impl Pool {
     }
 
     /// How many more tokens it could hold beside those of these sessions, if all others held none.
-    pub(crate) fn room_beside<'a>(&self, sessions: impl Iterator<Item = &'a Session>) -> usize {
+    pub(crate) fn tokens_beside<'a>(&self, sessions: impl Iterator<Item = &'a Session>) -> usize {
         let held: HashSet<u32> = sessions.flat_map(|session| session.sequence.pages.iter().copied()).collect();
         self.device().pages.count().saturating_sub(held.len()) * PAGE
     }
