@@ -13,7 +13,7 @@ mod task;
 
 pub use chooser::Chooser;
 pub(crate) use partial_reply::PartialReply;
-pub(crate) use task::{GenerationTask, Phase, Step, read_part};
+pub(crate) use task::{GenerationTask, Phase, Step};
 
 use crate::cancel::Cancel;
 #[cfg(feature = "constrain")]
@@ -220,8 +220,6 @@ pub struct Generation<'a> {
     task: GenerationTask<'a>,
     /// Whether the device was lost, so that nothing more comes before the generation is moved.
     lost: bool,
-    /// The tokens that a session on another device has to compute first.
-    again: Vec<u32>,
 }
 
 impl<'a> Generation<'a> {
@@ -258,7 +256,7 @@ impl<'a> Generation<'a> {
     }
 
     fn of(session: &'a mut Session, task: GenerationTask<'a>) -> Self {
-        Self { session, task, lost: false, again: Vec::new() }
+        Self { session, task, lost: false }
     }
 
     /// Continues the generation on another device after [`Error::DeviceLost`]: with `model`, which has to be loaded from
@@ -270,26 +268,12 @@ impl<'a> Generation<'a> {
     /// # Errors
     /// Those of [`Session::move_to`]. After an error it can be called again with another model.
     pub fn move_to(&mut self, model: &Model) -> Result<()> {
-        if self.again.is_empty() {
-            self.again = self.task.known_tokens(self.session);
-        }
+        let needed = self.task.needed_tokens(self.session);
         self.session.move_to(model)?;
+        self.task.compute_again(needed);
         self.task.moved(self.session)?;
         self.lost = false;
         Ok(())
-    }
-
-    /// Computes a part of what has to be computed again.
-    fn repeat(&mut self) -> Result<()> {
-        let (session, task) = (&mut *self.session, &self.task);
-        let read = task.stoppable(|| read_part(session, &self.again, &|| task.is_cancelled()));
-        if matches!(read, Ok(true) | Err(Error::Cancelled)) {
-            self.again.clear(); // the next step ends a generation that was cancelled
-        }
-        match read {
-            Err(Error::Cancelled) => Ok(()),
-            read => read.map(drop),
-        }
     }
 
     /// Lets `cancel` stop this generation, also if it was cancelled before this call.
@@ -348,8 +332,7 @@ impl Iterator for Generation<'_> {
             if self.lost || self.task.phase() == Phase::Over {
                 return None;
             }
-            let advanced = if self.again.is_empty() { self.task.advance(self.session) } else { self.repeat() };
-            if let Err(error) = advanced {
+            if let Err(error) = self.task.advance(self.session) {
                 self.lost = matches!(error, Error::DeviceLost { .. });
                 if !self.lost {
                     self.task.fail();

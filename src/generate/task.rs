@@ -32,6 +32,8 @@ pub(crate) struct GenerationTask<'a> {
     loops: Option<LoopFinder>,
     /// Tokens that the session holds already and that were not reported yet: those after the first of a step.
     pending: VecDeque<u32>,
+    /// Tokens that the session has to compute again before anything else, because its cache was given up or lost.
+    again: Vec<u32>,
     /// What guessing had come to in the session before.
     drafts_before: DraftStats,
     state: TaskState,
@@ -99,8 +101,8 @@ impl<'a> GenerationTask<'a> {
         let policy = Policy::new(rule_for(model, &prompt, &mut events, &mut options)?);
         let loops = options.stop_loops.then(LoopFinder::default);
         let (cancels, state) = (Cancels::default(), TaskState::Start);
-        let (pending, drafts_before) = (VecDeque::new(), DraftStats::default());
-        Ok(Self { prompt, options, cancels, policy, events, loops, pending, drafts_before, state })
+        let (pending, again, drafts_before) = (VecDeque::new(), Vec::new(), DraftStats::default());
+        Ok(Self { prompt, options, cancels, policy, events, loops, pending, again, drafts_before, state })
     }
 
     /// Prepares what [`Generation::resumed`](super::Generation::resumed) does.
@@ -160,6 +162,11 @@ impl<'a> GenerationTask<'a> {
         }
     }
 
+    /// Whether the next thing it does is to compute tokens that are known.
+    pub fn reads(&self) -> bool {
+        self.phase() == Phase::Prompt || !self.again.is_empty()
+    }
+
     /// Whether it has looked at its session.
     pub fn is_begun(&self) -> bool {
         !matches!(self.state, TaskState::Start)
@@ -189,6 +196,7 @@ impl<'a> GenerationTask<'a> {
         let advanced = stoppable(
             move || cancels.is_cancelled(),
             || match self.state {
+                _ if !self.again.is_empty() => self.read_again(session),
                 TaskState::Start => self.start(session),
                 TaskState::Prompt { start, cached } => self.read_prompt(session, start, cached),
                 TaskState::Tokens(_) => self.next_token(session),
@@ -205,12 +213,6 @@ impl<'a> GenerationTask<'a> {
         }
     }
 
-    /// Does work of this task, which stops waiting for the end of a [`Pause`](crate::Pause) once the task is cancelled.
-    pub fn stoppable<T>(&self, work: impl FnOnce() -> T) -> T {
-        let cancels = self.cancels.clone();
-        stoppable(move || cancels.is_cancelled(), work)
-    }
-
     /// Brings the session to what it has in common with the prompt.
     fn start(&mut self, session: &mut Session) -> Result<()> {
         let cached = session.keep_common(&self.prompt)?;
@@ -221,17 +223,38 @@ impl<'a> GenerationTask<'a> {
         Ok(())
     }
 
-    /// The tokens that the session holds of this generation: those of the prompt and of the reply as far as it is known,
-    /// or none if the prompt is not computed yet.
-    pub fn known_tokens(&self, session: &Session) -> Vec<u32> {
-        let TaskState::Tokens(progress) = self.state else { return Vec::new() };
-        let mut tokens = session.tokens().to_vec();
-        tokens.truncate(self.prompt.len() + progress.generated + self.pending.len());
-        tokens
+    /// The tokens that a session needs before the next step, whose cache is given up: those of the prompt and of the reply as
+    /// far as it is known.
+    pub fn needed_tokens(&self, session: &Session) -> Vec<u32> {
+        match self.state {
+            _ if !self.again.is_empty() => self.again.clone(),
+            TaskState::Tokens(progress) => {
+                let known = self.prompt.len() + progress.generated + self.pending.len();
+                session.tokens().iter().copied().take(known).collect()
+            }
+            _ => self.prompt.clone(),
+        }
     }
 
-    /// Continues with another, empty session. Before the next step that has to hold the [known
-    /// tokens](Self::known_tokens).
+    /// Has the session compute these tokens again before anything else, unless it reads its prompt anyway.
+    pub fn compute_again(&mut self, tokens: Vec<u32>) {
+        if self.phase() == Phase::Tokens {
+            self.again = tokens;
+        }
+    }
+
+    fn read_again(&mut self, session: &mut Session) -> Result<()> {
+        match read_part(session, &self.again, &|| self.cancels.is_cancelled()) {
+            Ok(false) => Ok(()),
+            Ok(true) | Err(Error::Cancelled) => {
+                self.again.clear(); // the next step ends a generation that was cancelled
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Continues with another, empty session. It [computes](Self::compute_again) the tokens again.
     ///
     /// # Errors
     /// What the device reports.
@@ -442,7 +465,7 @@ impl<'a> GenerationTask<'a> {
 ///
 /// # Errors
 /// [`Error::Cancelled`] if `cancelled` says so; those of [`Session::feed`].
-pub(crate) fn read_part(session: &mut Session, tokens: &[u32], cancelled: &dyn Fn() -> bool) -> Result<bool> {
+fn read_part(session: &mut Session, tokens: &[u32], cancelled: &dyn Fn() -> bool) -> Result<bool> {
     let rest = &tokens[session.tokens().len().min(tokens.len())..];
     let part = if session.prompt_options().together() > 1 { 1 } else { ONE_BY_ONE };
     let mut go_on = |read| match cancelled() || (part..rest.len()).contains(&read) {

@@ -10,7 +10,7 @@ use super::Tenant;
 use super::state::SlotState;
 use crate::chat::CallIds;
 use crate::error::{Error, Result};
-use crate::generate::{Event, GenerationTask, Phase, read_part};
+use crate::generate::{Event, GenerationTask, Phase};
 use crate::session::{Pool, Session};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,17 +61,8 @@ pub(super) struct Work {
     ids: CallIds,
     /// Whether its events are not taken.
     pub paused: bool,
-    pub cache: Cached,
-}
-
-/// Whether a reply on its way has its KV cache.
-pub(super) enum Cached {
-    /// It has.
-    Held,
-    /// The cache was given up: these are the tokens.
-    Dropped(Vec<u32>),
-    /// It is being computed again, for these tokens.
-    Again(Vec<u32>),
+    /// The tokens whose cache it gave up, and that it has to compute again once there is memory.
+    pub given_up: Option<Vec<u32>>,
 }
 
 /// What rounds have made.
@@ -94,17 +85,17 @@ pub struct Outcome {
 impl Work {
     /// Whether the next round does anything for it.
     pub fn is_active(&self) -> bool {
-        !self.paused && !matches!(self.cache, Cached::Dropped(_))
+        !self.paused && self.given_up.is_none()
     }
 
     /// Whether the next thing it does is to compute tokens of a prompt, or such that were dropped.
     fn reads(&self) -> bool {
-        self.is_active() && (self.task.phase() == Phase::Prompt || matches!(self.cache, Cached::Again(_)))
+        self.is_active() && self.task.reads()
     }
 
     /// Whether the next thing it does is to generate a token.
     pub fn decodes(&self) -> bool {
-        !self.paused && matches!(self.cache, Cached::Held) && self.task.phase() == Phase::Tokens
+        self.is_active() && self.task.phase() == Phase::Tokens && !self.task.reads()
     }
 }
 
@@ -112,12 +103,6 @@ impl Slot {
     /// Reads the next part of what its work has to read.
     fn read(&mut self) -> Result<()> {
         let Some(work) = &mut self.work else { return Ok(()) };
-        if let Cached::Again(tokens) = &work.cache {
-            if read_part(&mut self.session, tokens, &|| work.task.is_cancelled())? {
-                work.cache = Cached::Held;
-            }
-            return Ok(());
-        }
         if !work.task.is_begun() {
             work.task.advance(&mut self.session)?;
         }
@@ -234,7 +219,7 @@ impl Engine {
                 slot.session.set_tenant(tenant.cache);
                 self.placed += 1;
                 (slot.used, slot.prompt) = (self.placed, task.prompt().len());
-                slot.work = Some(Work { id, task, ids, paused: false, cache: Cached::Held });
+                slot.work = Some(Work { id, task, ids, paused: false, given_up: None });
             }
             Err(error) => {
                 self.outcome.events.push((id, Err(error)));

@@ -4,9 +4,8 @@
 //! nobody takes, and then the newest. They are computed again once they fit beside older ones: the oldest one always
 //! goes on.
 
-use super::engine::{Cached, Engine, Slot, Work};
+use super::engine::{Engine, Slot, Work};
 use crate::error::Result;
-use crate::generate::Phase;
 use crate::plan::PAGE;
 
 impl Engine {
@@ -52,12 +51,7 @@ impl Engine {
     fn give_up(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         if let Some(work) = &mut slot.work {
-            let tokens = match std::mem::replace(&mut work.cache, Cached::Held) {
-                Cached::Held if work.task.phase() == Phase::Prompt => work.task.prompt().to_vec(),
-                Cached::Held => slot.session.tokens().to_vec(),
-                Cached::Again(tokens) | Cached::Dropped(tokens) => tokens,
-            };
-            work.cache = Cached::Dropped(tokens);
+            work.given_up.get_or_insert_with(|| work.task.needed_tokens(&slot.session));
             self.outcome.given_up += slot.session.tokens().len();
         }
         slot.session.rewind(0);
@@ -68,7 +62,7 @@ impl Engine {
     pub(super) fn compute_again(&mut self) {
         let waits = self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let work = slot.work.as_ref().filter(|work| !work.paused)?;
-            if let Cached::Dropped(tokens) = &work.cache { Some((work.id, index, tokens.len())) } else { None }
+            Some((work.id, index, work.given_up.as_ref()?.len()))
         });
         let Some((id, index, length)) = waits.min() else { return };
         let stays = |slot: &&Slot| slot.work.as_ref().is_some_and(|work| work.id < id && work.is_active());
@@ -94,11 +88,9 @@ impl Engine {
     fn begin_again(&mut self, index: usize) -> Result<()> {
         let slot = &mut self.slots[index];
         let Some(work) = &mut slot.work else { return Ok(()) };
-        if let Cached::Dropped(tokens) = std::mem::replace(&mut work.cache, Cached::Held) {
+        if let Some(tokens) = work.given_up.take() {
             slot.session.keep_common(&tokens)?;
-            if work.task.phase() == Phase::Tokens {
-                work.cache = Cached::Again(tokens);
-            }
+            work.task.compute_again(tokens);
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ use super::submissions::Sampled;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferCopy, BufferRange};
 use crate::kernels::{NO_TOKEN, VERIFIED_ROWS};
-use crate::model::BatchShape;
+use crate::model::{BatchShape, Outputs};
 use crate::plan::{Plan, RowHeader};
 
 /// What the GPU computes next.
@@ -304,9 +304,8 @@ impl Device {
             };
             let sampled = matches!(want, Want::Sample(_));
             sequence.output = Some(Output { run: batch.run, values, sampled });
-            if let (PlanKey::Shape(_), Token::Sampled) = (batch.plan, token)
-                && request.drafted() == 0
-            {
+            if batch.plan.outputs() == Some(Outputs::Sequences) {
+                // Such steps save no hidden states.
                 sequence.forget_sampled();
                 sequence.block.forget_states(sequence.tokens.len() + 1);
             }
