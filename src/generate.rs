@@ -13,7 +13,7 @@ mod task;
 
 pub use chooser::Chooser;
 pub(crate) use partial_reply::PartialReply;
-pub(crate) use task::{GenerationTask, Phase, Step};
+pub(crate) use task::{GenerationTask, Phase};
 
 use crate::cancel::Cancel;
 #[cfg(feature = "constrain")]

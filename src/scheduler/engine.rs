@@ -100,23 +100,6 @@ impl Work {
 }
 
 impl Slot {
-    /// Reads the next part of what its work has to read.
-    fn read(&mut self) -> Result<()> {
-        let Some(work) = &mut self.work else { return Ok(()) };
-        if !work.task.is_begun() {
-            work.task.advance(&mut self.session)?;
-        }
-        work.task.advance(&mut self.session)
-    }
-
-    /// Ends its reply, which was cancelled.
-    fn end_cancelled(&mut self) -> Result<()> {
-        if let Some(work) = &mut self.work {
-            work.task.end_cancelled(Some(&mut self.session));
-        }
-        Ok(())
-    }
-
     /// Whether a prompt that has `common` tokens in common with its session continues its last prompt: all of that but the
     /// last tokens, which open the reply and may be others once the reply is part of the prompt.
     fn is_continued(&self, common: usize) -> bool {
@@ -194,17 +177,27 @@ impl Engine {
     pub fn end_cancelled(&mut self) {
         for index in 0..self.slots.len() {
             if self.slots[index].work.as_ref().is_some_and(|work| work.task.is_cancelled()) {
-                let ended = self.attempt(index, Slot::end_cancelled);
+                let ended = self.attempt(index, |task, session| {
+                    task.end_cancelled(Some(session));
+                    Ok(())
+                });
                 self.conclude(index, ended);
             }
         }
     }
 
-    /// Does work in a slot. After a panic nobody knows what its session holds, so that it is emptied.
-    pub(super) fn attempt<T>(&mut self, index: usize, work: impl FnOnce(&mut Slot) -> Result<T>) -> Result<T> {
-        let slot = &mut self.slots[index];
-        caught(|| work(slot)).unwrap_or_else(|| {
-            empty(&mut slot.session);
+    /// Does work for the reply of a slot, if there is one. After a panic nobody knows what its session holds, so that it is
+    /// emptied.
+    pub(super) fn attempt<T: Default>(
+        &mut self,
+        index: usize,
+        work: impl FnOnce(&mut GenerationTask<'static>, &mut Session) -> Result<T>,
+    ) -> Result<T> {
+        let Slot { session, work: Some(Work { task, .. }), .. } = &mut self.slots[index] else {
+            return Ok(T::default());
+        };
+        caught(|| work(task, session)).unwrap_or_else(|| {
+            empty(session);
             Err(died())
         })
     }
@@ -260,7 +253,12 @@ impl Engine {
         self.turn = index + 1;
         let others = self.slots.iter().any(|slot| slot.work.as_ref().is_some_and(Work::decodes));
         self.slots[index].session.set_others_waiting(others);
-        let read = self.attempt(index, Slot::read);
+        let read = self.attempt(index, |task, session| {
+            if !task.is_begun() {
+                task.advance(session)?;
+            }
+            task.advance(session)
+        });
         self.conclude(index, read);
     }
 
