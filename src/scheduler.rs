@@ -9,7 +9,7 @@
 mod ask;
 mod background;
 mod engine;
-mod room;
+mod memory;
 mod shared;
 mod state;
 mod steps;
@@ -43,7 +43,7 @@ pub struct SchedulerOptions {
     /// How many tokens the KV cache holds of all of them together, counted in whole pages of 256; `None` for as many as
     /// all contexts take, or fewer if there is not memory enough. A context is never larger than this. If it is less than
     /// all contexts take and runs out, the caches of conversations whose replies have ended are given up first, then those
-    /// of the newest replies, which wait, and are computed again once there is room.
+    /// of the newest replies, which wait, and are computed again once there is memory.
     pub tokens: Option<usize>,
     /// How many requests may wait for a slot. One more is refused with [`Error::Busy`].
     pub queue: usize,
@@ -159,7 +159,7 @@ struct MadePrompt {
     parser: ReplyParser,
     options: GenerateOptions,
     ids: CallIds,
-    /// The messages that were left out for want of room.
+    /// The messages that were left out because the context is too small.
     dropped: Vec<Message>,
 }
 
@@ -322,7 +322,7 @@ impl Scheduler {
         let ChatState { mut messages, reasoning, tools, template_kwargs, options, overflow, .. } = request;
         options.check()?;
         self.model.gpu().check_process()?;
-        self.shared.check_room()?; // before the work on the prompt
+        self.shared.check_queue()?; // before the work on the prompt
         let (model, context) = (&self.model, self.context());
         let maker = PromptMaker { model, context, reasoning, tools: &tools, template_kwargs: &template_kwargs };
         let ((prompt, parser), first) = maker.prepare(&messages, overflow, options.max_tokens)?;
@@ -365,7 +365,7 @@ impl Scheduler {
     ) -> Result<ScheduledReply> {
         let MadePrompt { prompt, parser, options, ids, dropped } = &*prepared.made;
         self.check_prompt(prompt)?;
-        self.shared.check_room()?; // before the constraint is compiled
+        self.shared.check_queue()?; // before the constraint is compiled
         let mut options = options.clone();
         options.sampling.seed = seed;
         let mut task = GenerationTask::new(&self.model, prompt.clone(), Some(parser.clone()), options)?;
@@ -422,7 +422,7 @@ impl Scheduler {
 
     /// What it holds and does.
     pub fn state(&self) -> SchedulerState {
-        self.shared.told()
+        self.shared.state()
     }
 }
 

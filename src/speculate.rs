@@ -5,7 +5,8 @@
 //! Drafts are accepted as long as they equal the sampled tokens, and the step has made several tokens. The token
 //! sampled after the last accepted row is the model's own choice, so no text depends on the guesses.
 //!
-//! This module guesses and decides how much to guess, without the model or the GPU. `session/verify.rs` verifies.
+//! This module guesses and decides how much to guess, without the model or the GPU. `session/next.rs` has
+//! them verified.
 
 mod lookup;
 mod planner;

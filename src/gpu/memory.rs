@@ -132,6 +132,7 @@ impl Gpu {
     #[doc(hidden)]
     pub fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<()> {
         let Some(size) = wgpu::BufferSize::new(data.len() as u64) else { return Ok(()) };
+        self.count_write();
         let written = self.attempt("writing to a buffer", size.get(), |_| {
             let view = self.shared.queue.write_buffer_with(&buffer.raw, buffer.start + offset, size);
             view.map(|mut view| view.copy_from_slice(data))
@@ -163,6 +164,7 @@ impl Gpu {
             let (expected, found) = (format!("at most {} bytes", readback.raw.size()), format!("{} bytes", data.len()));
             return Err(Error::Argument { argument: "data", expected, found });
         }
+        self.count_read();
         let slice = readback.raw.slice(..data.len() as u64);
         let mapped = self.attempt("reading results", 0, |_| slice.map_async(wgpu::MapMode::Read, |_| {}));
         let waited = mapped.and_then(|()| self.wait(after));

@@ -15,6 +15,10 @@ pub struct Work {
     pub passes: u64,
     /// The number of dispatches in those.
     pub dispatches: u64,
+    /// The number of writes from the host to buffers, each of which is a copy on the device.
+    pub writes: u64,
+    /// The number of results that the host waited for and read.
+    pub reads: u64,
     /// The number of compiled pipelines.
     pub pipelines: u64,
     /// The most pipelines that were being compiled at once.
@@ -28,6 +32,8 @@ pub(super) struct Counts {
     submissions: AtomicU64,
     passes: AtomicU64,
     dispatches: AtomicU64,
+    writes: AtomicU64,
+    reads: AtomicU64,
     pipelines: AtomicU64,
     compiling: AtomicU64,
     pipelines_at_once: AtomicU64,
@@ -52,6 +58,8 @@ impl Gpu {
             submissions: read(&counts.submissions),
             passes: read(&counts.passes),
             dispatches: read(&counts.dispatches),
+            writes: read(&counts.writes),
+            reads: read(&counts.reads),
             pipelines: read(&counts.pipelines),
             pipelines_at_once: read(&counts.pipelines_at_once),
             held_back: read(&counts.held_back),
@@ -145,6 +153,16 @@ impl Gpu {
         }
         add(&self.shared.counts.passes, 1);
         add(&self.shared.counts.dispatches, count);
+    }
+
+    /// Counts a write from the host to a buffer.
+    pub(super) fn count_write(&self) {
+        add(&self.shared.counts.writes, 1);
+    }
+
+    /// Counts a result that the host waits for.
+    pub(super) fn count_read(&self) {
+        add(&self.shared.counts.reads, 1);
     }
 
     /// Calls `compile`, and counts the pipeline that it compiles.

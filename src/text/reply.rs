@@ -81,7 +81,6 @@ enum ParserState {
 }
 
 /// The position in a reply, between two tokens.
-#[cfg(feature = "constrain")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplyPlace {
     Thinking,
@@ -150,7 +149,6 @@ impl ReplyParser {
     }
 
     /// The present position in the reply.
-    #[cfg(feature = "constrain")]
     pub(crate) fn place(&self) -> ReplyPlace {
         match &self.state {
             ParserState::ThinkingStart | ParserState::Thinking => ReplyPlace::Thinking,

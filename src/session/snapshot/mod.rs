@@ -2,7 +2,7 @@
 //!
 //! A snapshot holds the tokens, what the cache holds of them, and the logits of the last one, so that a session goes on
 //! from it bit by bit as the one it was taken of would. It is good for sessions of the same file and the same type of
-//! cache, with room for its tokens, on any device, with its multi-token-prediction block, another one or none: where the
+//! cache, whose context its tokens fit, on any device, with its multi-token-prediction block, another one or none: where the
 //! block is not the one that was there, drafts are worse until it has seen enough. What tells a file or a block from others
 //! is the file's header and the sums of the weights as the GPU has them, which are alike on every device; a version of wglm
 //! that lays weights out otherwise would refuse what older ones wrote.
@@ -10,10 +10,11 @@
 mod file;
 mod format;
 
+use super::device::Device;
+use super::owners::{Output, Values};
 use super::pages::runs;
-use super::pool::Runner;
-use super::run::Next;
-use super::{LastOutput, Session, heeding};
+use super::sequence::Sequence;
+use super::{Session, heeding};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::gpu::{Fetch, Results, StagedCopy};
@@ -25,10 +26,10 @@ use std::io::{Cursor, Read, Seek, Write};
 use std::path::Path;
 
 impl Session {
-    /// The session as bytes: what the cache holds of its tokens, and not the room for more.
+    /// The session as bytes: what the cache holds of its tokens, and not the memory for more.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if there is no room to read the cache; [`Error::NoResult`] if it never came; what the
+    /// [`Error::OutOfMemory`] if there is no memory to read the cache into; [`Error::NoResult`] if it never came; what the
     /// device reports.
     pub fn snapshot(&mut self) -> Result<Vec<u8>> {
         self.snapshot_with(&Cancel::default())
@@ -50,7 +51,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Snapshot`] for bytes that are damaged, or are of another file or another type of cache,
-    /// [`Error::ContextFull`] for more tokens than the session has room for, [`Error::TokenOutOfRange`] for one that is
+    /// [`Error::ContextFull`] for more tokens than the session's context holds, [`Error::TokenOutOfRange`] for one that is
     /// none: after these the session is as it was. [`Error::NoResult`] if the cache never took what it was given, and
     /// what the device reports: after that it is empty.
     pub fn restore(&mut self, snapshot: &[u8]) -> Result<()> {
@@ -77,37 +78,26 @@ impl Session {
         CacheShape { context: 1, ..self.pool.cache() }.layer_bytes(self.model().config()) / PAGE as u64
     }
 
-    /// Where in each layer's cache the KV rows of `tokens` tokens lie: pieces, of each the first byte and the bytes.
-    fn pieces(&self, tokens: usize) -> Vec<(u64, u64)> {
-        let (kv_row, mut left, mut pieces) = (self.kv_row_bytes(), tokens, Vec::new());
-        for (page, count) in runs(&self.pages) {
-            let rows = left.min(count * PAGE);
-            let (start, bytes) = (u64::from(page) * PAGE as u64 * kv_row, rows as u64 * kv_row);
-            let cut = (0..bytes).step_by(PIECE);
-            pieces.extend(cut.map(|from| (start + from, (bytes - from).min(PIECE as u64))));
-            left -= rows;
-        }
-        pieces
-    }
-
     fn write_snapshot(&mut self, to: &mut dyn Write, path: &Path, cancel: &Cancel) -> Result<()> {
         cancel.check()?;
-        heeding(cancel, || self.with_runner(|session, runner| session.write_in(runner, Writer::new(to, path, cancel))))
+        heeding(cancel, || self.write_with(Writer::new(to, path, cancel)))
     }
 
-    fn write_in(&mut self, runner: &mut Runner, mut writer: Writer<'_>) -> Result<()> {
-        if self.uses_block(runner) && self.output.is_some() {
-            self.claim_rings(runner);
-            self.catch_up(runner, None)?;
+    fn write_with(&mut self, mut writer: Writer<'_>) -> Result<()> {
+        let (tokens, output) = (self.tokens().len(), self.sequence.has_output());
+        let header = self.header(tokens, if output { self.model().config().vocab } else { 0 });
+        let (mut device, sequence) = self.device()?;
+        if device.uses_block(sequence) && output {
+            device.claim_states(sequence);
+            device.catch_up(sequence, None)?;
         }
-        let logits = if self.output.is_some() { self.logits_in(runner)? } else { Vec::new() };
-        self.take(runner, runner.submissions.place)?; // no work that the cache depends on was lost
-        let header = self.header(self.tokens.len(), logits.len());
+        let logits = if output { device.logits(sequence)? } else { Vec::new() };
+        device.newest(sequence)?; // no work that the cache depends on was lost
         writer.write(bytemuck::bytes_of(&header))?;
-        writer.write(bytemuck::cast_slice(&self.tokens))?;
-        let pieces = self.pieces(self.tokens.len());
-        let mut fetch = Fetch::new(self.model().gpu(), header.layer_bytes().min(PIECE as u64))?;
-        for cache in &runner.plans.shared.caches {
+        writer.write(bytemuck::cast_slice(&sequence.tokens))?;
+        let pieces = pieces(sequence, header.kv_row.into(), tokens);
+        let mut fetch = Fetch::new(device.model.gpu(), header.layer_bytes().min(PIECE as u64))?;
+        for cache in &device.plans.shared.caches {
             for (offset, bytes) in &pieces {
                 writer.write(&fetch.read(cache, *offset, *bytes)?)?;
             }
@@ -124,36 +114,30 @@ impl Session {
         let tokens = reader.words(header.tokens)?;
         self.check(0, &tokens)?;
         self.rewind(0);
-        let restored =
-            heeding(cancel, || self.with_runner(|session, runner| session.read_in(runner, &mut reader, tokens)));
-        restored.inspect_err(|_| {
-            let pool = self.pool.clone();
-            self.truncate(&mut pool.runner(), 0); // with pages that it reached for
-        })
+        let restored = heeding(cancel, || self.read_rest(&mut reader, tokens));
+        restored.inspect_err(|_| self.pool.device().cut(&mut self.sequence, 0)) // with pages that it reached for
     }
 
     /// Takes over what follows the tokens in a snapshot.
-    fn read_in(
-        &mut self,
-        runner: &mut Runner,
-        reader: &mut Reader<'_, impl Read + Seek>,
-        tokens: Vec<u32>,
-    ) -> Result<()> {
-        self.reach(runner, tokens.len())?;
-        let filled = self.fill_caches(runner, reader)?;
+    fn read_rest(&mut self, reader: &mut Reader<'_, impl Read + Seek>, tokens: Vec<u32>) -> Result<()> {
+        let (mut device, sequence) = self.device()?;
+        let device = &mut *device;
+        device.reach(sequence, tokens.len())?;
+        let filled = fill_caches(device, sequence, reader)?;
         let logits: Vec<u32> = reader.words(reader.header.logits)?;
         reader.finish()?;
-        (self.confirmed, self.tokens) = (tokens.len(), tokens);
-        let has_block = filled > self.model().config().layers;
-        self.drafter.block.computed_to(if has_block { self.tokens.len() } else { 0 });
-        self.drafter.block.forget_states(self.tokens.len());
+        (sequence.confirmed, sequence.tokens) = (tokens.len(), tokens);
+        let has_block = filled > device.model.config().layers;
+        sequence.block.computed_to(if has_block { sequence.tokens.len() } else { 0 });
+        sequence.block.forget_states(sequence.tokens.len());
         if logits.is_empty() {
             return Ok(());
         }
-        self.output = Some(LastOutput::Logits);
-        let local = self.planned.head()?.logits.buffer.local()?;
-        self.model().gpu().write(runner.plans.alone.executor.local(local), 0, bytemuck::cast_slice(&logits))?;
-        self.run(runner, Next::Sampling)
+        let run = device.owners.take_alone();
+        sequence.output = Some(Output { run, values: Values::Logits, sampled: false });
+        let to = device.plans.alone.executor.local(device.plans.alone.head()?.logits.buffer.local()?);
+        device.model.gpu().write(to, 0, bytemuck::cast_slice(&logits))?;
+        device.sample_if_left(sequence)
     }
 
     /// Whether a snapshot's header is that of one of this session's.
@@ -177,35 +161,47 @@ impl Session {
         }
         Ok(())
     }
+}
 
-    /// Fills the caches of the layers and of the multi-token-prediction block, if it is the one of the snapshot. Returns how
-    /// many they are.
-    fn fill_caches(&self, runner: &Runner, reader: &mut Reader<'_, impl Read + Seek>) -> Result<usize> {
-        let (gpu, layer, stored) = (self.model().gpu(), reader.header.layer_bytes(), reader.header.layers as usize);
-        let same_block = reader.header.block == self.model().block_fingerprint();
-        let taken = if same_block { stored } else { self.model().config().layers };
-        let (caches, pieces) = (&runner.plans.shared.caches, self.pieces(reader.header.tokens as usize));
-        let mut bytes = vec![0; layer.min(PIECE as u64) as usize];
-        let mut staging = gpu.staging(bytes.len() as u64)?;
-        let mut fetch = Fetch::with_room(gpu, 0, Results::ROOM)?;
-        for cache in caches.iter().take(taken) {
-            for &(offset, count) in &pieces {
-                let piece = &mut bytes[..count as usize];
-                reader.read(piece)?;
-                let copy = StagedCopy { from: 0, to: cache, offset, bytes: count };
-                fetch
-                    .submit(&[], |numbers| staging.send_with(gpu, &[copy], numbers, |mapped| mapped.write(0, piece)))?;
-            }
-        }
-        staging.finish(gpu)?;
-        let filled = taken.min(caches.len());
-        for _ in filled..stored {
-            for &(_, count) in &pieces {
-                reader.read(&mut bytes[..count as usize])?; // of a block that is not loaded
-            }
-        }
-        fetch.check().map(|()| filled)
+/// Where in each layer's cache the KV rows of `tokens` tokens lie: pieces, of each the first byte and the bytes.
+fn pieces(sequence: &Sequence, kv_row: u64, tokens: usize) -> Vec<(u64, u64)> {
+    let (mut left, mut pieces) = (tokens, Vec::new());
+    for (page, count) in runs(&sequence.pages) {
+        let rows = left.min(count * PAGE);
+        let (start, bytes) = (u64::from(page) * PAGE as u64 * kv_row, rows as u64 * kv_row);
+        let cut = (0..bytes).step_by(PIECE);
+        pieces.extend(cut.map(|from| (start + from, (bytes - from).min(PIECE as u64))));
+        left -= rows;
     }
+    pieces
+}
+
+/// Fills the caches of the layers and of the multi-token-prediction block, if it is the one of the snapshot. Returns how many
+/// they are.
+fn fill_caches(device: &Device, sequence: &Sequence, reader: &mut Reader<'_, impl Read + Seek>) -> Result<usize> {
+    let (gpu, header, caches) = (device.model.gpu(), reader.header, &device.plans.shared.caches);
+    let (stored, layers) = (header.layers as usize, device.model.config().layers);
+    let taken = if header.block == device.model.block_fingerprint() { stored } else { layers };
+    let pieces = pieces(sequence, header.kv_row.into(), header.tokens as usize);
+    let mut bytes = vec![0; header.layer_bytes().min(PIECE as u64) as usize];
+    let mut staging = gpu.staging(bytes.len() as u64)?;
+    let mut fetch = Fetch::with_room(gpu, 0, Results::ROOM)?;
+    for cache in caches.iter().take(taken) {
+        for &(offset, count) in &pieces {
+            let piece = &mut bytes[..count as usize];
+            reader.read(piece)?;
+            let copy = StagedCopy { from: 0, to: cache, offset, bytes: count };
+            fetch.submit(&[], |numbers| staging.send_with(gpu, &[copy], numbers, |mapped| mapped.write(0, piece)))?;
+        }
+    }
+    staging.finish(gpu)?;
+    let filled = taken.min(caches.len());
+    for _ in filled..stored {
+        for &(_, count) in &pieces {
+            reader.read(&mut bytes[..count as usize])?; // of a block that is not loaded
+        }
+    }
+    fetch.check().map(|()| filled)
 }
 
 /// What stands for a path where there is none.

@@ -22,7 +22,6 @@ pub(super) struct Call {
     /// The length of those blanks in bytes.
     blanks: usize,
     /// Whether something other than blanks was read after the call's opening.
-    #[cfg(feature = "constrain")]
     goes_on: bool,
     pub in_thinking: bool,
     body: CallBody,
@@ -85,14 +84,7 @@ impl Call {
             CallForm::Object => CallBody::Json(JsonCall::object(in_thinking, closes, tokens)),
             CallForm::Named => CallBody::Json(JsonCall::named(in_thinking, tokens)),
         };
-        Self {
-            raw,
-            blanks,
-            #[cfg(feature = "constrain")]
-            goes_on: false,
-            in_thinking,
-            body,
-        }
+        Self { raw, blanks, goes_on: false, in_thinking, body }
     }
 
     /// The function's name, as far as it is known.
@@ -112,7 +104,6 @@ impl Call {
     }
 
     /// Whether only blanks were read after the opening; the token that ends the opening tag may contain some.
-    #[cfg(feature = "constrain")]
     pub(super) fn has_begun(&self) -> bool {
         !self.goes_on
     }
@@ -140,10 +131,7 @@ impl Call {
             CallProgress::NoCall | CallProgress::WholeBefore | CallProgress::FailedBefore => "",
         };
         self.raw += read;
-        #[cfg(feature = "constrain")]
-        {
-            self.goes_on |= !read.trim_start().is_empty();
-        }
+        self.goes_on |= !read.trim_start().is_empty();
         progress
     }
 
