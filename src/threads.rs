@@ -190,7 +190,7 @@ fn work_on<'a, T>(
         }
         while !matches!(asked.recv_timeout(ASK_EVERY), Err(RecvTimeoutError::Disconnected)) {
             let _ = ask(); // a refusal has already stopped the pool
-            asked.try_iter().for_each(drop); // one answer serves all pending questions, so that a slow `go_on` does not delay the jobs
+            asked.try_iter().for_each(drop); // one answer serves all: a slow `go_on` must not delay the jobs
         }
         workers.into_iter().for_each(|worker| worker.join().unwrap_or_else(|_| pool.fail(total, pool.died())));
         done

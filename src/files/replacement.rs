@@ -31,7 +31,8 @@ pub enum Readers {
     Owner,
 }
 
-/// The new contents of a file. [`commit`](Self::commit) replaces the file by them; dropping them before that removes them.
+/// The new contents of a file. [`commit`](Self::commit) replaces the file by them; dropping them before that removes
+/// them.
 #[derive(Debug)]
 pub struct Replacement {
     file: File,

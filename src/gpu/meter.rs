@@ -57,7 +57,8 @@ impl Drop for Held {
 }
 
 impl Gpu {
-    /// The memory in the buffers of all models and sessions on the device. In a forked process, the parent's at the fork.
+    /// The memory in the buffers of all models and sessions on the device. In a forked process, the parent's at the
+    /// fork.
     pub fn memory(&self) -> Memory {
         let meter = &self.shared.meter;
         let [held, most] = [&meter.held, &meter.most].map(|bytes| bytes.load(Ordering::Relaxed));

@@ -56,17 +56,17 @@ impl Gpu {
     /// Keep a pause short, because it stops all replies.
     ///
     /// A reply, a load, or any other call that takes a [`Cancel`](crate::Cancel) can be cancelled during a pause, and
-    /// returns at once; a cancelled tuning returns after at most two seconds. Replies that share a thread with others, those
-    /// of a [`Scheduler`](crate::Scheduler) or of a [`Pool`](crate::Pool), end only after the pause. Calls without a `Cancel`
-    /// wait for the end of the pause, so do not wait for another thread's call while you hold one. A thread that created a
-    /// pause gets
-    /// [`Error::Unsupported`] if it submits before the pause is dropped, instead of waiting for itself.
+    /// returns at once; a cancelled tuning returns after at most two seconds. Replies that share a thread with others,
+    /// those of a [`Scheduler`](crate::Scheduler) or of a [`Pool`](crate::Pool), end only after the pause. Calls
+    /// without a `Cancel` wait for the end of the pause, so do not wait for another thread's call while you hold one. A
+    /// thread that created a pause gets [`Error::Unsupported`] if it submits before the pause is dropped, instead of
+    /// waiting for itself.
     pub fn pause(&self) -> Pause {
         let (gate, thread) = (self.shared.gate.clone(), current().id());
         let mut state = lock(&gate.state);
         state.pausing.push(thread);
-        // A thread that pauses in a callback of its own submission must not wait for itself, and a forked process must not
-        // wait for threads of its parent.
+        // A thread that pauses in a callback of its own submission must not wait for itself, and a forked process must
+        // not wait for threads of its parent.
         let elsewhere = |state: &State| state.submitting.iter().any(|other| *other != thread);
         while elsewhere(&state) && self.check_process().is_ok() {
             state = gate.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

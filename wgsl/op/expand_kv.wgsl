@@ -21,7 +21,7 @@ var<storage, read> cache: array<CacheElement>;
 var<storage, read_write> expanded: array<vec2<u32>>; // chunks of four f16
 
 var<workgroup> weights: array<vec4<f32>, COLUMNS * STEP / 4u>; // keys: [value of the latent][chunk of columns]
-var<workgroup> latents: array<vec4<f32>, TOKENS * STEP / 4u>;  // [chunk k of the step][KV row ^ k]: spread over the banks
+var<workgroup> latents: array<vec4<f32>, TOKENS * STEP / 4u>;  // [chunk k][KV row ^ k]: spread over the banks
 
 // What a workgroup computes.
 struct Tile {

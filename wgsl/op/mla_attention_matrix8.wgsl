@@ -212,7 +212,7 @@ fn main(
     let part = workgroup.y;
     let tiles = tiles_of(part);
     let i = 32u * subgroup + lane;
-    let both = select(false, work.first_row + 8u < work.live, ROWS > 8u); // whether there are rows beyond the first eight
+    let both = select(false, work.first_row + 8u < work.live, ROWS > 8u); // whether there are more than eight rows
     let rows = select(8u, 16u, both);
     let own_row = work.first_row + min(i / LANES, rows - 1u);
     var row = Softmax(min(work.end, seen_by(own_row)), LOWEST, 0.0);

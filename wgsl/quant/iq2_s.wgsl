@@ -3,7 +3,7 @@
 const w_zero = 0u;
 const w_units = vec4<f32>(1.0);
 var<storage, read> w_words: array<vec2<u32>>;  // low bits of four entries; signs
-var<storage, read> w_scales: array<vec2<u32>>; // four groups' bytes of the entries' high bits, then their bytes of two s
+var<storage, read> w_scales: array<vec2<u32>>; // four groups' bytes of the entries' high bits, then of two s
 var<storage, read> w_supers: array<u32>;       // two d a word
 
 fn w_bytes(g: u32) -> Bytes {

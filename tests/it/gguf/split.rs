@@ -138,5 +138,5 @@ fn in_memory_there_are_no_others() {
     let bytes = std::fs::read(&split(&model, 3, folder.path())[0]).unwrap();
     let error = Gguf::from_vec(bytes).unwrap_err();
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    says(&error, &["part 1 of 3", "open it by its path"]);
+    says(&error, &["part 1 of 3", "open the file by its path"]);
 }
