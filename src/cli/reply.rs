@@ -203,7 +203,8 @@ impl CollectedReply {
     /// The reply, and the error that ended it if there was one, as one JSON object on a line. A reply that Ctrl-C ended
     /// has the stop `cancelled`, even if it had not begun.
     ///
-    /// # Errors It cannot be represented in JSON, which does not happen.
+    /// # Errors
+    /// It cannot be represented in JSON, which does not happen.
     pub fn as_json(&self, error: Option<&anyhow::Error>) -> anyhow::Result<String> {
         let Parts { text, thinking, tool_calls, stats, .. } = &*self.parts();
         let is_cancelled = |error: &&anyhow::Error| matches!(error.downcast_ref(), Some(wglm::Error::Cancelled));
