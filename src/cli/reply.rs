@@ -57,7 +57,7 @@ pub struct CollectedReply {
 
 #[derive(Debug, Default)]
 struct Parts {
-    /// What the answer has to match.
+    /// The constraint on the answer.
     constraint: Option<Constraint>,
     text: String,
     thinking: String,
@@ -88,7 +88,7 @@ impl CollectedReply {
         Self { form, parts: Arc::default() }
     }
 
-    /// Says what the answer has to match, if anything.
+    /// Sets the constraint on the answer, if there is one.
     pub fn constrain(&self, constraint: Option<&Constraint>) {
         self.parts().constraint = constraint.cloned();
     }
@@ -171,8 +171,8 @@ impl CollectedReply {
         }
     }
 
-    /// Why an answer ended too early for its form. An answer without a form may end anywhere, and so may one that matches its
-    /// grammar as it stands.
+    /// Why an answer ended too early for its form. An answer without a form may end anywhere, and so may one that
+    /// already matches its grammar.
     pub fn cut(&self) -> Option<&'static str> {
         let parts = self.parts();
         let whole = match self.form {
