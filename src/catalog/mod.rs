@@ -114,8 +114,8 @@ pub fn local_models(places: &Places) -> Vec<LocalModel> {
 /// the label, or without a label if only one model matches. Its file can be passed to
 /// [`Gguf::open`](crate::gguf::Gguf::open).
 ///
-/// # Errors [`Error::NoModel`] if there is none, or it is incomplete; [`Error::SeveralModels`] if there is more than
-/// one.
+/// # Errors
+/// [`Error::NoModel`] if there is none, or it is incomplete; [`Error::SeveralModels`] if there is more than one.
 pub fn find_model(name: &str, places: &Places) -> Result<LocalModel> {
     let all = local_models(places);
     let missing = |found: String, remedy: String| Error::NoModel { name: name.into(), found, remedy };

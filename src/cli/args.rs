@@ -162,7 +162,8 @@ pub fn parse() -> (Arguments, Vec<String>) {
 impl Command {
     /// Checks combinations of options.
     ///
-    /// # Errors The name of the command, and the error.
+    /// # Errors
+    /// The name of the command, and the error.
     fn check(&self) -> Result<(), (&'static str, String)> {
         let is_stdin = |path: &PathBuf| path == Path::new("-");
         match self {

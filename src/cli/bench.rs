@@ -311,14 +311,14 @@ fn together(pool: &Pool, sessions: &mut [Session], test: BenchTest) -> anyhow::R
 /// are those of a model with that acceptance.
 fn generate(session: &mut Session, count: usize, assumed: &[f32]) -> anyhow::Result<()> {
     let end = session.tokens().len() + count;
-    let mut random = Lot(1);
+    let mut random = Uniform(1);
     while session.tokens().len() < end {
         let left = end - session.tokens().len();
         if assumed.is_empty() || left <= assumed.len() {
             session.next_tokens(left)?;
         } else {
-            let lot = random.next();
-            let accepted = assumed.iter().take_while(|part| lot < f64::from(**part)).count();
+            let drawn = random.next();
+            let accepted = assumed.iter().take_while(|part| drawn < f64::from(**part)).count();
             session.predict_assumed(assumed.len(), accepted)?;
         }
     }
@@ -326,9 +326,9 @@ fn generate(session: &mut Session, count: usize, assumed: &[f32]) -> anyhow::Res
 }
 
 /// Random numbers from 0 to 1, the same in each run.
-struct Lot(u64);
+struct Uniform(u64);
 
-impl Lot {
+impl Uniform {
     fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 11) as f64 / (1u64 << 53) as f64

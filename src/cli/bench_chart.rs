@@ -153,12 +153,12 @@ fn lines(
     always: &dyn Fn(&Measured) -> String,
     over: &dyn Fn(&Measured) -> usize,
 ) -> Vec<Line> {
-    let telling: Vec<usize> =
+    let distinguishing: Vec<usize> =
         (0..=TOKENS).filter(|index| differ(if *index == TOKENS { rows } else { all }, *index)).collect();
     let mut lines = Vec::new();
     for Row { measured, facts } in rows {
-        let told = telling.iter().map(|index| facts[*index].clone()).chain([always(measured)]);
-        let name = told.filter(|fact| !fact.is_empty()).collect::<Vec<_>>().join(", ");
+        let named = distinguishing.iter().map(|index| facts[*index].clone()).chain([always(measured)]);
+        let name = named.filter(|fact| !fact.is_empty()).collect::<Vec<_>>().join(", ");
         add(&mut lines, name, (over(measured), measured.avg_ts, measured.stddev_ts));
     }
     lines.iter_mut().for_each(|line: &mut Line| line.points.sort_by_key(|(x, ..)| *x));
@@ -174,11 +174,11 @@ fn differ(rows: &[&Row<'_>], index: usize) -> bool {
 fn how(test: &str) -> String {
     let words: Vec<&str> = test.split_whitespace().skip(1).collect();
     let is_depth = |index: usize| words[index] == "@" || index > 0 && words[index - 1] == "@";
-    let told = (0..words.len()).filter(|index| !is_depth(*index)).map(|index| match words[index].strip_prefix('x') {
+    let rest = (0..words.len()).filter(|index| !is_depth(*index)).map(|index| match words[index].strip_prefix('x') {
         Some(count) if count.parse::<usize>().is_ok() => format!("{count} side by side"),
         _ => words[index].to_owned(),
     });
-    told.collect::<Vec<_>>().join(" ")
+    rest.collect::<Vec<_>>().join(" ")
 }
 
 /// Adds a point to the line of a name. The last of several results of the same test wins.

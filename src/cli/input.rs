@@ -8,7 +8,7 @@ use std::path::Path;
 /// The byte-order mark that some editors write before a text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// What ends stdin on a terminal.
+/// The keys that end stdin on a terminal.
 const END: &str = if cfg!(windows) { "Ctrl-Z and Enter" } else { "Ctrl-D" };
 
 /// Reads the text of a file, or of stdin for `-`, without a byte-order mark, with line endings as on Unix, and without

@@ -173,11 +173,11 @@ impl BaseScore {
         Ok(self.session.feed(before)?)
     }
 
-    /// Computes a piece of its scored tokens: `telling` predicts the tokens `told`.
-    fn piece(&mut self, telling: &[u32], told: &[u32]) -> anyhow::Result<()> {
+    /// Computes a piece of its scored tokens: `inputs` predicts the tokens `targets`.
+    fn piece(&mut self, inputs: &[u32], targets: &[u32]) -> anyhow::Result<()> {
         self.logits.clear();
-        self.session.feed_all(telling, &mut |place, logits| {
-            self.loss.add(nats(logits, told[place]));
+        self.session.feed_all(inputs, &mut |place, logits| {
+            self.loss.add(nats(logits, targets[place]));
             self.logits.push(logits.to_vec());
             Ok(())
         })?;
@@ -207,19 +207,19 @@ fn score(
         session.rewind(0);
         // The last token of a window predicts none of its tokens, so it is left out. The logits before the scored part
         // are not needed.
-        let (before, telling) = window[..windows.length - 1].split_at(windows.length - 1 - windows.scored);
-        let told = &window[before.len() + 1..];
+        let (before, inputs) = window[..windows.length - 1].split_at(windows.length - 1 - windows.scored);
+        let targets = &window[before.len() + 1..];
         if let Some(base) = &mut base {
             base.begin(before)?;
         }
         session.feed(before)?;
-        let piece = if base.is_some() { COMPARED } else { telling.len().max(1) };
-        for (telling, told) in telling.chunks(piece).zip(told.chunks(piece)) {
+        let piece = if base.is_some() { COMPARED } else { inputs.len().max(1) };
+        for (inputs, targets) in inputs.chunks(piece).zip(targets.chunks(piece)) {
             if let Some(base) = &mut base {
-                base.piece(telling, told)?;
+                base.piece(inputs, targets)?;
             }
-            session.feed_all(telling, &mut |place, logits| {
-                loss.add(nats(logits, told[place]));
+            session.feed_all(inputs, &mut |place, logits| {
+                loss.add(nats(logits, targets[place]));
                 if let Some(base) = &mut base {
                     base.divergence.add(&base.logits[place], logits);
                 }

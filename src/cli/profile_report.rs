@@ -87,7 +87,7 @@ fn remarks(times: &Times, profile: &Profile) -> [String; 3] {
         format!("{what} at depth {depth}, medians of {repetitions}: {pass:.1} us in one pass on the GPU"),
         match steps > pass {
             true => {
-                format!("the steps take {steps:.1} us, more than that, each kind timed alone; shares are of this sum")
+                format!("the steps take longer, {steps:.1} us, each kind timed alone; shares are of this sum")
             }
             false => {
                 format!("the steps take {steps:.1} us, each kind timed alone, without switches between kernels")

@@ -57,7 +57,7 @@ pub struct CollectedReply {
 
 #[derive(Debug, Default)]
 struct Parts {
-    /// What the answer has to match.
+    /// The constraint on the answer.
     constraint: Option<Constraint>,
     text: String,
     thinking: String,
@@ -88,7 +88,7 @@ impl CollectedReply {
         Self { form, parts: Arc::default() }
     }
 
-    /// Says what the answer has to match, if anything.
+    /// Sets the constraint on the answer, if there is one.
     pub fn constrain(&self, constraint: Option<&Constraint>) {
         self.parts().constraint = constraint.cloned();
     }
@@ -171,8 +171,8 @@ impl CollectedReply {
         }
     }
 
-    /// Why an answer ended too early for its form. An answer without a form may end anywhere, and so may one that matches its
-    /// grammar as it stands.
+    /// Why an answer ended too early for its form. An answer without a form may end anywhere, and so may one that
+    /// already matches its grammar.
     pub fn cut(&self) -> Option<&'static str> {
         let parts = self.parts();
         let whole = match self.form {
@@ -203,7 +203,8 @@ impl CollectedReply {
     /// The reply, and the error that ended it if there was one, as one JSON object on a line. A reply that Ctrl-C ended
     /// has the stop `cancelled`, even if it had not begun.
     ///
-    /// # Errors It cannot be represented in JSON, which does not happen.
+    /// # Errors
+    /// It cannot be represented in JSON, which does not happen.
     pub fn as_json(&self, error: Option<&anyhow::Error>) -> anyhow::Result<String> {
         let Parts { text, thinking, tool_calls, stats, .. } = &*self.parts();
         let is_cancelled = |error: &&anyhow::Error| matches!(error.downcast_ref(), Some(wglm::Error::Cancelled));

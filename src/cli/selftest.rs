@@ -133,18 +133,18 @@ impl Tests<'_> {
             }
             drop(sender);
             let mut done: Vec<Option<Vec<SelftestRow>>> = self.kernels.iter().map(|_| None).collect();
-            let mut told = 0;
+            let mut printed = 0;
             for rows in receiver {
                 let (index, rows) = rows?;
                 progress.advance();
                 done[index] = Some(rows);
-                while let Some(rows) = done.get_mut(told).and_then(Option::take) {
+                while let Some(rows) = done.get_mut(printed).and_then(Option::take) {
                     rows.into_iter().try_for_each(&mut *tell)?;
-                    told += 1;
+                    printed += 1;
                 }
             }
             let died = workers.into_iter().any(|worker| worker.join().is_err()); // joined here, for it to be an error
-            anyhow::ensure!(!died && told == done.len(), "a thread died while testing kernels; please report it");
+            anyhow::ensure!(!died && printed == done.len(), "a thread died while testing kernels; please report it");
             Ok(())
         })
     }
@@ -266,7 +266,7 @@ fn conditions(gpu: &Gpu, checks: bool) -> SelftestConditions {
 
 /// The operating system and its version, as `uname` prints them.
 pub fn system() -> String {
-    let told = std::process::Command::new("uname").arg("-sr").output().ok().filter(|told| told.status.success());
-    let told = told.map(|told| String::from_utf8_lossy(&told.stdout).trim().to_owned());
-    format!("{}, {}", told.unwrap_or_else(|| std::env::consts::OS.into()), std::env::consts::ARCH)
+    let uname = std::process::Command::new("uname").arg("-sr").output().ok().filter(|output| output.status.success());
+    let uname = uname.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    format!("{}, {}", uname.unwrap_or_else(|| std::env::consts::OS.into()), std::env::consts::ARCH)
 }

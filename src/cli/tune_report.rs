@@ -31,8 +31,8 @@ pub fn report(format: OutputFormat, tuning: &Tuning) -> anyhow::Result<()> {
 }
 
 fn people(tuning: &Tuning) -> anyhow::Result<()> {
-    let told = |trial: &&Trial| trial.turns > 0 || matches!(trial.outcome, Outcome::Failed(_) | Outcome::Wrong(_));
-    let compared: Vec<&Trial> = tuning.trials.iter().filter(told).collect();
+    let is_shown = |trial: &&Trial| trial.turns > 0 || matches!(trial.outcome, Outcome::Failed(_) | Outcome::Wrong(_));
+    let compared: Vec<&Trial> = tuning.trials.iter().filter(is_shown).collect();
     if !compared.is_empty() {
         output::lines(head(&TRIALS))?;
         output::lines(compared.iter().flat_map(|trial| rows(trial)))?;

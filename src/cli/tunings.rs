@@ -14,7 +14,8 @@ use wglm::{Gguf, Gpu, Model, TuneOptions, Tuning, TuningSubject, first_tuning};
 /// The tuning that a command should load a model with: the named one, or else the saved one, which is ignored with a
 /// note if it cannot be read.
 ///
-/// # Errors A named file cannot be read, or is not a tuning.
+/// # Errors
+/// A named file cannot be read, or is not a tuning.
 pub fn wanted(args: &ModelArgs, gpu: &Gpu, file: &Gguf) -> anyhow::Result<Option<Tuning>> {
     let (path, named) = match &args.tuning {
         Some(TuningArg::Off) => return Ok(None),
@@ -87,14 +88,16 @@ pub fn at_first_start(model: &Model, args: &ModelArgs) {
     output::note(format_args!(
         "wglm has no measurements for `{name}`: measuring it now, once, for at most {seconds} s; Ctrl-C skips it"
     ));
-    let told = match tuned(model, &options) {
+    let outcome = match tuned(model, &options) {
         Ok((tuning, skipped)) => {
             keep(&tuning, &path).map(|()| if skipped { "skipped".to_owned() } else { came_of(&tuning) })
         }
         Err(error) => Err(error.into()),
     };
-    match told {
-        Ok(told) => output::note(format_args!("{told}; `{} tune` with the same -m measures more", output::command())),
+    match outcome {
+        Ok(outcome) => {
+            output::note(format_args!("{outcome}; `{} tune` with the same -m measures more", output::command()))
+        }
         Err(error) => output::note(format_args!("note: nothing was measured: {error:#}")),
     }
 }

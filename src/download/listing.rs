@@ -58,7 +58,8 @@ impl Repository {
     /// The model with a label, or with the name of one of its files. The prefix `UD-` of a label may be omitted if the
     /// rest is not another model's label.
     ///
-    /// # Errors [`Error::NoModel`], which lists the models of the repository.
+    /// # Errors
+    /// [`Error::NoModel`], which lists the models of the repository.
     pub fn model(&self, label: &str) -> Result<&RemoteModel> {
         let called = |label: &str| self.models.iter().find(|model| model.is_called(label));
         called(label).or_else(|| called(&format!("UD-{label}"))).ok_or_else(|| {

@@ -190,8 +190,9 @@ pub struct Pulled {
 impl Hub {
     /// Prepares requests to a hub. Nothing is sent yet.
     ///
-    /// # Errors [`Error::Argument`] if the endpoint is not the address of a server; [`Error::Unsupported`] if its
-    /// address begins with `https` and the processor lacks instructions that TLS needs here.
+    /// # Errors
+    /// [`Error::Argument`] if the endpoint is not the address of a server; [`Error::Unsupported`] if its address begins
+    /// with `https` and the processor lacks instructions that TLS needs here.
     pub fn new(mut options: HubOptions) -> Result<Self> {
         options.endpoint.truncate(options.endpoint.trim_end_matches('/').len());
         options.connections = options.connections.clamp(1, 16);
@@ -250,7 +251,8 @@ impl Hub {
     /// Downloads a model into the cache, unless it is there, and resumes an unfinished download. `tell` receives the
     /// progress at least every 50 ms. A cancellation ends the download at once, and the bytes received so far stay.
     ///
-    /// # Errors [`Error::Download`] if the hub or the network fails, or the hub sends other contents than it lists;
+    /// # Errors
+    /// [`Error::Download`] if the hub or the network fails, or the hub sends other contents than it lists;
     /// [`Error::Io`] if a file cannot be written, or there is too little space; [`Error::Cancelled`].
     pub fn pull(
         &self,

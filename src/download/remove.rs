@@ -43,8 +43,9 @@ impl Removal {
     /// belongs to, so it is included only for a model without any file, which represents all unfinished downloads from
     /// the repository. Nothing is deleted yet.
     ///
-    /// # Errors [`Error::Argument`] for a model in another program's folder, and for one that is not in the cache of
-    /// `places`, or in a folder that links to the outside.
+    /// # Errors
+    /// [`Error::Argument`] for a model in another program's folder, and for one that is not in the cache of `places`,
+    /// or in a folder that links to the outside.
     pub fn of(model: &LocalModel, places: &Places) -> Result<Self> {
         if model.source != Source::HuggingFace {
             return Err(foreign(model));
@@ -83,8 +84,9 @@ impl Removal {
 
     /// Deletes them, and folders that become empty.
     ///
-    /// # Errors [`Error::Download`] before anything is deleted, if a program is downloading one of the files;
-    /// [`Error::Io`] if a file cannot be deleted.
+    /// # Errors
+    /// [`Error::Download`] before anything is deleted, if a program is downloading one of the files; [`Error::Io`] if a
+    /// file cannot be deleted.
     pub fn run(self) -> Result<()> {
         part::remove(self.parts)?;
         // The contents first: if that fails, their links remain, and the next removal finds them.

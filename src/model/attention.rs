@@ -11,8 +11,8 @@ use crate::plan::{Builder, PAGE, Tensor};
 /// The size of a cache, and the type of its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct CacheShape {
-    /// The number of tokens, at least one. 0, which stands in [`LoadOptions::context`](super::LoadOptions::context) for
-    /// the context that the model was trained for, is an error here.
+    /// The number of tokens, at least one. 0, which means the model's trained context in
+    /// [`LoadOptions::context`](super::LoadOptions::context), is an error here.
     pub context: usize,
     /// The type of the values.
     pub ty: CacheType,

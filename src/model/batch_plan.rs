@@ -1,7 +1,7 @@
 //! The plans of batches: of a single row, of a few rows, and of many, which are computed in tiles.
 
 use super::attention::CacheShape;
-use super::draft_plan::{KEPT, ring};
+use super::draft_plan::{KEPT, saved_states};
 use super::graph::{layers, logits};
 use super::sampling_plan::{SamplingSteps, sample_tokens};
 use super::weights::ModelWeights;
@@ -31,7 +31,7 @@ pub struct BatchShape {
 /// The rows of a batch whose logits are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outputs {
-    /// The last row. Its logits are computed by the head of the plan of a row alone.
+    /// The last row. Its logits are computed by the head of the plan of a single row.
     Last,
     /// Every row.
     All,
@@ -45,7 +45,7 @@ pub enum Outputs {
 const DEPTHS: [usize; 3] = [1024, 16 << 10, 64 << 10];
 
 impl BatchShape {
-    /// A row alone. Its steps are never split, so one plan serves all depths.
+    /// A single row. Its steps are never split, so one plan serves all depths.
     pub const ALONE: Self = Self { rows: 1, outputs: Outputs::All, depth: 0 };
 
     /// The shape for `rows` rows after `before` others, in a context of `context` tokens.
@@ -141,7 +141,7 @@ impl BatchPlan {
         self.plan.steps.iter().any(|step| writes_out(step.kernel))
     }
 
-    /// The local buffers that the plan shares with the plan of a row alone: the index here, and the index there.
+    /// The local buffers that the plan shares with the plan of a single row: the index here, and the index there.
     pub fn shared(&self, alone: &Self) -> Vec<(LocalId, LocalId)> {
         let states = [Plan::SAMPLED, Plan::PAGES, Plan::SAMPLING].map(|local| (local, local));
         let last = self.last.zip(alone.hidden.buffer.local().ok());
@@ -231,8 +231,8 @@ fn plan(
     let mut kept = None;
     if weights.block.is_some() && (b.rows() == 1 || outputs == Outputs::Verified) {
         b.leave_layers();
-        let (ring, local) = ring(&mut b, KEPT, config);
-        b.keep_hidden("keep_hidden", &hidden, &weights.output_norm, &ring, 0)?;
+        let (saved, local) = saved_states(&mut b, KEPT, config);
+        b.keep_hidden("keep_hidden", &hidden, &weights.output_norm, &saved, 0)?;
         kept = Some(local);
     }
     b.head();

@@ -75,7 +75,7 @@ const DRAFTED: &str = "drafted";
 const CANDIDATES: usize = 2 * VERIFIED_ROWS;
 
 /// Adds a buffer of hidden states to a plan.
-pub(super) fn ring(b: &mut Builder, name: &str, config: &Config) -> (Kept, LocalId) {
+pub(super) fn saved_states(b: &mut Builder, name: &str, config: &Config) -> (Kept, LocalId) {
     let local = b.setting(name, (4 * config.width * KEPT_ROWS) as u64);
     (Kept { buffer: BufferRef::Local(local), width: config.width }, local)
 }
@@ -92,13 +92,13 @@ pub fn plan_drafting(
 ) -> Result<DraftPlan> {
     let w = block_of(weights)?;
     let mut b = builder_alone(config, target).with_weights(&weights.table.weights);
-    let (ring, drafted) = ring(&mut b, DRAFTED, config);
+    let (saved, drafted) = saved_states(&mut b, DRAFTED, config);
     let candidates = b.advance("advance", CANDIDATES, splits(target, 1))?.local()?;
     let block = b.steps();
-    let y = compute(&mut b, w, config, HiddenStates::Kept(ring), cache)?;
-    b.keep_hidden("draft_norm", &y, &w.head_norm, &ring, 1)?;
+    let y = compute(&mut b, w, config, HiddenStates::Kept(saved), cache)?;
+    b.keep_hidden("draft_norm", &y, &w.head_norm, &saved, 1)?;
     let head = b.steps();
-    let hidden = b.kept_hidden("draft_hidden", &ring, 1)?;
+    let hidden = b.kept_hidden("draft_hidden", &saved, 1)?;
     let logits = b.linear("draft_output", &w.output, &Input::from(&hidden))?;
     let slices = b.slice_max("draft_slices", &logits)?;
     b.draft("draft", &slices)?;
@@ -119,13 +119,13 @@ pub fn plan_drafted_rows(
 ) -> Result<DraftPlan> {
     let w = block_of(weights)?;
     let mut b = builder_for(config, target, shape, cache).with_weights(&weights.table.weights);
-    let (drafted_ring, drafted) = ring(&mut b, DRAFTED, config);
+    let (drafted_states, drafted) = saved_states(&mut b, DRAFTED, config);
     let mut kept = None;
     let states = match inputs {
         DraftInputs::Kept => {
-            let (ring, local) = ring(&mut b, KEPT, config);
+            let (saved, local) = saved_states(&mut b, KEPT, config);
             kept = Some(local);
-            HiddenStates::Kept(ring)
+            HiddenStates::Kept(saved)
         }
         DraftInputs::Stream => {
             // Plans share buffers of the same name, so this is the model's stream.
@@ -135,7 +135,7 @@ pub fn plan_drafted_rows(
         }
     };
     let y = compute(&mut b, w, config, states, cache)?;
-    b.keep_hidden("draft_norm", &y, &w.head_norm, &drafted_ring, 1)?;
+    b.keep_hidden("draft_norm", &y, &w.head_norm, &drafted_states, 1)?;
     Ok(DraftPlan { plan: b.finish(), kept, drafted, drafting: None })
 }
 

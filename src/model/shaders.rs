@@ -29,8 +29,9 @@ pub struct Shaders {
 impl Shaders {
     /// The shaders that a conversation needs, given the plan of a token.
     ///
-    /// # Errors As [`plan_batch`], and [`Error::TooLarge`](crate::Error::TooLarge) for a plan of prompts that needs a
-    /// binding of more than `allowed` bytes.
+    /// # Errors
+    /// As [`plan_batch`], and [`Error::TooLarge`](crate::Error::TooLarge) for a plan of prompts that needs a binding of
+    /// more than `allowed` bytes.
     pub fn of(
         config: &Config,
         token: &BatchPlan,

@@ -149,8 +149,7 @@ impl TuningSubject {
         })
     }
 
-    /// A name for the file of a tuning, the same for all drivers and versions: a newer tuning takes the place of an
-    /// older one.
+    /// A name for the file of a tuning, the same for all drivers and versions: a newer tuning replaces an older one.
     pub fn file_name(&self) -> String {
         let plain = |text: &str| {
             let letters = text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { ' ' });
@@ -249,7 +248,8 @@ impl FromStr for Tuning {
 
     /// Reads what [`Display`](fmt::Display) writes.
     ///
-    /// # Errors [`Error::Argument`] for anything else, including text of another release.
+    /// # Errors
+    /// [`Error::Argument`] for anything else, including text of another release.
     fn from_str(text: &str) -> Result<Self> {
         let unlike = |error: serde_json::Error| {
             let expected = format!("a tuning as wglm {VERSION} writes it");

@@ -23,8 +23,9 @@ const PAIR: u64 = 8;
 /// Computes the checksums of the weights' buffers on the GPU, and compares them with those of the host. `go_on` is
 /// called before every submission.
 ///
-/// # Errors [`Error::Upload`] if a weight is not what was sent, [`Error::NoResult`] if the GPU returned no checksums;
-/// that of `go_on`; what the device reports.
+/// # Errors
+/// [`Error::Upload`] if a weight is not what was sent, [`Error::NoResult`] if the GPU returned no checksums; that of
+/// `go_on`; what the device reports.
 pub(super) fn verify(
     pipelines: &Pipelines,
     weights: &Arc<Vec<Weight>>,

@@ -143,7 +143,8 @@ pub struct Prompt {
 ///   separators U+001C to U+001F.
 /// * Arguments from a list (`f(*list)`) and a namespace in a namespace are errors, and there is no `debug`.
 ///
-/// # Bounds A template comes from an untrusted file. Exceeding one of these bounds is an error, never an abort:
+/// # Bounds
+/// A template comes from an untrusted file. Exceeding one of these bounds is an error, never an abort:
 ///
 /// * The source has at most 128 KiB, a tag at most 2000 tokens, and at most 500 `elif` are open at one point. Brackets
 ///   and blocks nest as deeply as the engine's parser allows, between 70 and 140 levels. Products of literals take a

@@ -50,7 +50,7 @@ impl TokenType {
         self.is_control() || self == Self::UserDefined && (within('<', '>') || within('[', ']'))
     }
 
-    /// Whether the token's text is stored as it is, and not in the byte-level alphabet.
+    /// Whether the token's text is stored verbatim, not in the byte-level alphabet.
     pub(super) fn is_literal(self) -> bool {
         self.is_control() || self == Self::UserDefined
     }

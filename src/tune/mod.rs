@@ -66,7 +66,7 @@ pub struct TuneProgress {
     pub budget: Duration,
     /// The candidates that were tried.
     pub trials: usize,
-    /// Those of them that were kept.
+    /// The candidates that were chosen.
     pub kept: usize,
 }
 
@@ -126,7 +126,8 @@ const MOST: f64 = 300.0;
 /// # }
 /// ```
 ///
-/// # Errors [`Error::OutOfMemory`] if not even a small cache fits; what the device reports.
+/// # Errors
+/// [`Error::OutOfMemory`] if not even a small cache fits; what the device reports.
 pub fn tune(
     model: &Model,
     options: &TuneOptions,

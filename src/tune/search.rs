@@ -140,7 +140,8 @@ impl<'a> Search<'a> {
     /// Answers the questions in turn, and compares all choices with the start. After a request to stop, or when time is
     /// up, the choices so far are compared.
     ///
-    /// # Errors Errors that end all work on the device, such as its loss.
+    /// # Errors
+    /// Errors that end all work on the device, such as its loss.
     pub fn run(mut self, questions: &[Question]) -> Result<Found> {
         // Questions that were left out because they take too long for their weight are asked if time remains.
         let left_out = self.ask_all(questions.iter(), MOST)?;

@@ -134,7 +134,7 @@ pub const RUN_STATUS: &str = "\
 Exit status: 0 with an answer, 1 after an error, 2 for wrong usage, 3 if the reply ended without an answer (-n or the \
 context ran out while the model was thinking, or the reply began with a stop string) or was cut off inside one that \
 --json-schema or --grammar constrains, 130 after Ctrl-C. An answer without a constraint counts at any length, and so does one \
-that matches the grammar as it stands, though it could continue.
+that matches the grammar already, even if it could continue.
 
 With --json stdout gets one object once the options are valid, whatever happens, always with the same fields: text, \
 thinking, tool_calls, prompt, generated, seed, stop, prompt_seconds, generate_seconds, drafts, error, hint. Figures \

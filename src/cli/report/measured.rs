@@ -32,7 +32,7 @@ pub fn selftest(here: &Here<'_>) -> anyhow::Result<()> {
         say(format_args!("[{index}] {}", kernel.name))?;
         test_one(kernel, &gpu, &mut |tested| {
             output::lines([row(&selftest_report::COLUMNS, &selftest_report::cells(&tested))])?;
-            output::lines(selftest_report::told(&tested))?;
+            output::lines(selftest_report::remarks_on(&tested))?;
             if tested.result == TestStatus::Fail {
                 failed(&tested, rows.iter().filter(|row: &&SelftestRow| row.result == TestStatus::Fail).count())?;
             }

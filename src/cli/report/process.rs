@@ -107,12 +107,12 @@ fn follow(
     interrupted: &dyn Fn() -> bool,
     line: &mut dyn FnMut(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<Ended> {
-    let (start, mut heard, mut lines) = (Instant::now(), Instant::now(), [Lines::default(), Lines::default()]);
+    let (start, mut last_output, mut lines) = (Instant::now(), Instant::now(), [Lines::default(), Lines::default()]);
     let mut ended = None;
     loop {
         match receiver.recv_timeout(TICK) {
             Ok((number, bytes)) => {
-                heard = Instant::now();
+                last_output = Instant::now();
                 lines[number].take(&bytes, line)?;
                 // Check the limits even if a process writes without end.
                 if start.elapsed() <= limits.whole && !interrupted() {
@@ -122,20 +122,20 @@ fn follow(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if heard.elapsed() > UNFINISHED {
+        if last_output.elapsed() > UNFINISHED {
             lines.iter_mut().try_for_each(|lines| lines.end(line))?;
         }
         ended = if interrupted() {
             Some(Ended::Interrupted)
         } else if start.elapsed() > limits.whole {
             Some(Ended::TooLong(start.elapsed().as_secs()))
-        } else if heard.elapsed() > limits.silence {
-            Some(Ended::Silent(heard.elapsed().as_secs()))
+        } else if last_output.elapsed() > limits.silence {
+            Some(Ended::Silent(last_output.elapsed().as_secs()))
         } else {
             None
         };
         // A process may have ended although something else holds its streams open.
-        if ended.is_some() || heard.elapsed() > UNFINISHED && child.try_wait()?.is_some() {
+        if ended.is_some() || last_output.elapsed() > UNFINISHED && child.try_wait()?.is_some() {
             break;
         }
     }

@@ -26,7 +26,7 @@ const FILES: [(&str, &[&str]); 3] = [
 pub fn run(here: &Here<'_>) -> anyhow::Result<()> {
     let cores = std::thread::available_parallelism().map_or(0, |n| n.get());
     say(format_args!("{}, {cores} threads at once", system()))?;
-    for line in PROGRAMS.into_iter().flat_map(told).chain(FILES.into_iter().flat_map(read)) {
+    for line in PROGRAMS.into_iter().flat_map(output_of).chain(FILES.into_iter().flat_map(read)) {
         say(format_args!("{line}"))?;
     }
     say(format_args!(""))?;
@@ -50,7 +50,7 @@ pub fn run(here: &Here<'_>) -> anyhow::Result<()> {
 }
 
 /// The output of a program; nothing if it does not exist.
-fn told(command: &[&str]) -> Vec<String> {
+fn output_of(command: &[&str]) -> Vec<String> {
     let [program, args @ ..] = command else { return Vec::new() };
     let output = Command::new(program).args(args).output().ok();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

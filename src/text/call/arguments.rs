@@ -19,8 +19,8 @@ impl KeyedCall {
     }
 }
 
-/// The schema of the parameters of function `name`, described either in OpenAI's form or as the inner object of that form
-/// alone.
+/// The schema of the parameters of function `name`, described either in OpenAI's form or as only the inner object of
+/// that form.
 fn parameters<'a>(tools: &'a [Value], name: &str) -> Option<&'a Value> {
     let function = |tool: &'a Value| tool.get("function").unwrap_or(tool);
     let named = tools.iter().map(function).find(|function| function.get("name").is_some_and(|n| n == name))?;

@@ -317,7 +317,7 @@ fn models_of_other_programs_are_found() {
     );
     assert_eq!((&listed[0]["architecture"], &listed[0]["format"]), (&"deepseek2".into(), &"q4_0".into()));
     let table = run(&["models"]);
-    assert!(table.out.contains("\n    not a GGUF file") && table.err.contains("-m takes these names"), "{table:?}");
+    assert!(table.out.contains("\n    not a GGUF file") && table.err.contains("-m accepts these names"), "{table:?}");
     assert!(run(&["models", "--verbose"]).out.contains("deepseek2"));
     for name in ["glm-4.7-flash:latest", "glm-4.7-flash", "publisher/demo-GGUF", "someone_demo-GGUF_demo-Q4_0"] {
         let reply = run(&["run", "--temp", "0", "-q", "-m", name, QUESTION]);

@@ -281,7 +281,7 @@ fn a_full_disk_leaves_the_history() {
     let mut session = at_prompt(with_full_disk(plain));
     type_in(&mut session, "/reasoning off\r");
     let file = if cfg!(target_os = "linux") { file } else { return };
-    session.exp_string("note: what is typed is not kept in ").unwrap();
+    session.exp_string("note: typed messages are not saved in ").unwrap();
     session.exp_string(PROMPT).unwrap();
     type_in(&mut session, "/exit\r");
     assert_eq!(ended(session).1, 0);
