@@ -1,8 +1,8 @@
 //! The plans of the multi-token-prediction block, which guesses tokens: one more layer, whose input is made from the
 //! model's hidden states.
 //!
-//! Row p of the block takes the model's hidden state at position p and the token at p + 1, and predicts the token at p
-//! + 2. Its KV rows lie in a cache of their own, in the same pages as the model's. The block computes a row for every
+//! Row p of the block takes the model's hidden state at position p and the token at p + 1, and predicts the token at
+//! p + 2. Its KV rows lie in a cache of their own, in the same pages as the model's. The block computes a row for every
 //! token of a sequence, and then one draft after another: from the second draft on, its own hidden state replaces the
 //! model's.
 
