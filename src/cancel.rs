@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Stops a long call, or a reply, from any thread. Clones stop the same work. Every call that may take long takes one,
 /// and returns [`Error::Cancelled`] once it is cancelled; a reply ends with [`Stop::Cancelled`](crate::Stop::Cancelled).
 ///
-/// Use one for each task of the user: a load, a download, or a reply with all the replies that follow while functions are
-/// called. Create it before the task is sent to another thread: a cancellation counts from then on, also before the work
-/// has begun. It cannot be reset, so the next task needs a new one.
+/// Use one for each task of the user: a load, a download, or a reply with all the replies that follow while functions
+/// are called. Create it before the task is sent to another thread: a cancellation takes effect even if the work has
+/// not begun. It cannot be reset, so the next task needs a new one.
 ///
 /// ```
 /// use wglm::{Cancel, Error};
@@ -47,7 +47,7 @@ impl Cancel {
     /// Returns [`Error::Cancelled`] if a cancellation was requested.
     ///
     /// # Errors
-    /// That one.
+    /// [`Error::Cancelled`].
     pub fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }

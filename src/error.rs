@@ -117,7 +117,11 @@ pub enum Error {
     },
 
     /// A tensor or buffer is larger than the adapter allows for one binding or one buffer.
-    #[error("`{tensor}` needs {} in one piece, this GPU allows {} ({limit}); {remedy}", Size(*bytes), Size(*allowed))]
+    #[error(
+        "`{tensor}` needs {} in one piece, but this GPU allows {} ({limit}); {remedy}",
+        Size(*bytes),
+        Size(*allowed)
+    )]
     TooLarge {
         /// The tensor or buffer.
         tensor: String,
@@ -133,7 +137,7 @@ pub enum Error {
 
     /// The KV cache of one layer is larger than the adapter allows for one binding or one buffer.
     #[error(
-        "a context of {context} tokens needs {} per layer, this GPU allows {}; use a context of at most {most}",
+        "a context of {context} tokens needs {} per layer, but this GPU allows {}; use a context of at most {most}",
         Size(*bytes),
         Size(*allowed)
     )]
@@ -149,7 +153,7 @@ pub enum Error {
     },
 
     /// A limit of the device is below what the kernels need.
-    #[error("the GPU's {limit} is {found}, wglm needs {expected}; {remedy}")]
+    #[error("the GPU's {limit} is {found}, but wglm needs {expected}; {remedy}")]
     Limit {
         /// The limit's name in WebGPU.
         limit: &'static str,
@@ -190,9 +194,9 @@ pub enum Error {
         message: String,
     },
 
-    /// The device no longer exists, because it was unplugged, reset by its driver, or destroyed by its owner; or it does
-    /// no work any more: the last three submissions to it were reported as done and returned nothing, as all do on Metal
-    /// after some errors. See [`Gpu::reopen`](crate::Gpu::reopen).
+    /// The device no longer exists, because it was unplugged, reset by its driver, or destroyed by its owner; or it no
+    /// longer does any work: its last three submissions were reported as done but returned nothing, which is what Metal
+    /// does after some errors. See [`Gpu::reopen`](crate::Gpu::reopen).
     #[error("the GPU was lost: {reason}; open it and load the model again")]
     DeviceLost {
         /// The driver's reason.
@@ -212,9 +216,9 @@ pub enum Error {
     #[error("all logits are NaN or infinite; the file may be damaged")]
     NotANumber,
 
-    /// The GPU reported its work as done, but left no result or an old one. A driver that gave up on the work without
-    /// reporting it does that: Metal, for example, when memory runs out while the work is running. The device still does
-    /// other work, which was tried; otherwise the error is [`Error::DeviceLost`].
+    /// The GPU reported its work as done, but left no result or an old one. This happens when a driver gives up on the
+    /// work without reporting it: Metal, for example, when memory runs out while the work is running. A test submission
+    /// succeeded, so the device still works; otherwise the error is [`Error::DeviceLost`].
     #[error(
         "the GPU returned no result, probably because it ran out of memory; use a smaller context or file, or close \
          other programs"
@@ -237,7 +241,7 @@ pub enum Error {
     },
 
     /// The operating system refused to start a thread.
-    #[error("no thread for {doing}: {reason}; close other programs")]
+    #[error("cannot start a thread for {doing}: {reason}; close other programs")]
     NoThread {
         /// What the thread was needed for.
         doing: &'static str,
@@ -311,8 +315,8 @@ pub enum Error {
     /// The session's KV cache has no room for another token.
     #[error("the context is full: {needed} tokens needed, {context} available; start over or use a larger context")]
     ContextFull {
-        /// The number of tokens that the cache would have to hold. It is the least possible one where the text is so long
-        /// that it was not encoded.
+        /// The number of tokens that the cache would have to hold. A lower bound if the text was too long to be
+        /// encoded.
         needed: usize,
         /// The number of tokens that the cache can hold.
         context: usize,
@@ -324,18 +328,18 @@ pub enum Error {
          make the pool larger"
     )]
     PoolFull {
-        /// The number of pages that the session needs beside those it has.
+        /// The number of pages that the session needs in addition to those it has.
         needed: usize,
-        /// The number of pages that no session has.
+        /// The number of pages that no session holds.
         free: usize,
     },
 
-    /// A [`Scheduler`](crate::Scheduler) has as many requests waiting as it accepts.
-    #[error("too many requests: {waiting} wait already, {most} may; try again later")]
+    /// The queue of a [`Scheduler`](crate::Scheduler) is full.
+    #[error("the queue is full: {waiting} requests waiting, at most {most} allowed; try again later")]
     Busy {
-        /// The number of requests that wait.
+        /// The number of waiting requests.
         waiting: usize,
-        /// The most that may wait.
+        /// The largest number that may wait.
         most: usize,
     },
 
@@ -361,9 +365,9 @@ pub enum Error {
         found: String,
     },
 
-    /// A kernel cannot be used on the adapter, and the load could not go on without it: no other kernel can take its
-    /// place, or the GPU stopped working when the kernel ran. The next load avoids the kernel if it is given the verdict:
-    /// see [`Check`](crate::Check).
+    /// A kernel cannot be used on the adapter, and the load could not continue without it: there is no other kernel for
+    /// the operation, or the GPU stopped working when the kernel ran. The next load avoids the kernel if it is given
+    /// the verdict: see [`Check`](crate::Check).
     #[error("kernel `{kernel}` {fault} on `{adapter}`: {place}; {remedy}")]
     WrongKernel {
         /// The kernel's name.
@@ -372,18 +376,18 @@ pub enum Error {
         fault: KernelFault,
         /// The adapter.
         adapter: String,
-        /// The step and the value that is wrong, or the shader and the compiler's words.
+        /// The step and the value that is wrong, or the shader and the compiler's message.
         place: String,
         /// What to do about it.
         remedy: &'static str,
-        /// All that the load found until then. Clones of the error share it.
+        /// Everything that the load had found by then. Clones of the error share it.
         verdict: Arc<Verdict>,
     },
 
     /// The driver did not finish something in time.
-    #[error("{doing} did not end within {seconds} s; update the driver, restart the system, or use another GPU")]
+    #[error("{doing} did not finish within {seconds} s; update the driver, restart the system, or use another GPU")]
     Endless {
-        /// What did not end.
+        /// What did not finish.
         doing: String,
         /// How long wglm waited, in seconds.
         seconds: u64,
@@ -400,8 +404,8 @@ pub enum Error {
         remedy: String,
     },
 
-    /// A name without a label is that of several models on this machine.
-    #[error("{count} models are called `{name}`; name one of {names}")]
+    /// Several models on this machine share a name that was given without a label.
+    #[error("`{name}` is ambiguous: {count} models have this name; use one of {names}")]
     SeveralModels {
         /// The name.
         name: String,
@@ -411,7 +415,7 @@ pub enum Error {
         names: String,
     },
 
-    /// A server could not be reached, refused a request, or did not send what it should have.
+    /// A server could not be reached, refused a request, or sent something unexpected.
     #[error("cannot download {what}: {reason}; {remedy}")]
     Download {
         /// The repository or file.
@@ -425,8 +429,8 @@ pub enum Error {
         kind: ErrorKind,
     },
 
-    /// The process was forked after the GPU was opened. A driver's state does not survive that, so the GPU can be used in
-    /// the process that opened it and in no other.
+    /// The process was forked after the GPU was opened. A driver's state does not survive a fork, so only the process
+    /// that opened the GPU can use it.
     #[error("the GPU was opened before the process was forked; open it and load the model in the new process")]
     Forked,
 
@@ -441,8 +445,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// An error of the app's own, for callbacks that return a [`Result`]. The reply, or the call, ends with it. An error
-    /// of wglm's is returned as it is, so that one that passes through a callback keeps its [kind](Error::kind).
+    /// An error of the app's own, for callbacks that return a [`Result`]. The reply, or the call, ends with it. A wglm
+    /// error is returned unchanged, so that it keeps its [kind](Error::kind) when it passes through a callback.
     ///
     /// ```
     /// use wglm::{Error, ErrorKind};
@@ -463,7 +467,7 @@ impl Error {
         if let Self::File { error, .. } = self { error.cause() } else { self }
     }
 
-    /// What a load that failed found out about kernels. An app should save it as it saves
+    /// What a failed load found out about kernels. An app should save it as it saves
     /// [`Model::verdict`](crate::Model::verdict), so that the next load avoids the kernel that this one failed with.
     pub fn verdict(&self) -> Option<&Verdict> {
         if let Self::WrongKernel { verdict, .. } = self.cause() { Some(verdict) } else { None }
@@ -488,8 +492,8 @@ impl Error {
     }
 }
 
-/// A number of bytes as messages and the command print it: `3.0 GiB`, in units of 1024 as llama.cpp and GPU drivers have
-/// them. Numbers below 100 have a decimal.
+/// A number of bytes as messages and the command print it: `3.0 GiB`, in units of 1024 like those of llama.cpp and GPU
+/// drivers. Numbers below 100 have one decimal.
 #[doc(hidden)]
 pub struct Size(pub u64);
 
@@ -504,7 +508,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// The place of a mistake, or nothing if the message says it.
+/// The location of a mistake, or nothing if the message gives it.
 fn at(place: &str) -> String {
     if place.is_empty() { String::new() } else { format!(", {place}") }
 }
@@ -534,9 +538,9 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_is_not_known_is_not_told() {
-        let told = |bytes| Error::OutOfMemory { doing: "reading results".into(), bytes }.to_string();
-        assert!(told(0).starts_with("out of GPU memory while reading results; "), "{}", told(0));
-        assert!(told(5 << 20).contains("reading results (5.0 MiB); "), "{}", told(5 << 20));
+    fn an_unknown_size_is_left_out() {
+        let message = |bytes| Error::OutOfMemory { doing: "reading results".into(), bytes }.to_string();
+        assert!(message(0).starts_with("out of GPU memory while reading results; "), "{}", message(0));
+        assert!(message(5 << 20).contains("reading results (5.0 MiB); "), "{}", message(5 << 20));
     }
 }

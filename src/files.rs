@@ -1,6 +1,6 @@
-//! Opens regular files, and nothing that stands in the place of one. Folders such as a shared cache or a temporary folder
-//! may hold what somebody else put there: a pipe, whose opening waits for another program, a device, or a symbolic link to
-//! a file that should not be written to. Files that are written as a whole are replaced by [`Replacement`].
+//! Opens regular files only. In a shared cache or a temporary folder, somebody else may have put something else under
+//! the same name: a pipe, which blocks until another program opens it, a device, or a symbolic link to a file that
+//! should not be written to. Files that are written as a whole are replaced by [`Replacement`].
 
 mod replacement;
 
@@ -10,25 +10,25 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
-/// Whether the file may be named by a symbolic link.
+/// Whether the path may be a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Links {
-    /// It may: caches name their files so.
+    /// It may: caches use such links.
     Followed,
-    /// It may not: what is written goes to the file of this name alone.
+    /// It may not: only the file of this name is written to.
     Refused,
 }
 
-/// Opens a regular file, without waiting for anything.
+/// Opens a regular file and never blocks.
 ///
 /// # Errors
-/// Those of the system, and an error of kind `InvalidInput` for anything else than a regular file.
+/// The system's, and one of kind `InvalidInput` for anything but a regular file.
 pub fn open(path: &Path, options: &mut OpenOptions, links: Links) -> io::Result<File> {
     let is_link = || fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink());
     if links == Links::Refused && is_link() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is a symbolic link, which is not followed; delete it"));
     }
-    // The link may be made after that check, or the file replaced, so the system checks again.
+    // A link may appear after that check, so the system checks again.
     set_flags(options, links);
     let file = options.open(path)?;
     let about = file.metadata()?;
@@ -42,18 +42,18 @@ pub fn open(path: &Path, options: &mut OpenOptions, links: Links) -> io::Result<
 /// Reads a text of at most `most` bytes from a regular file.
 ///
 /// # Errors
-/// Those of [`open`], and an error of kind `InvalidData` for a longer file or one that is not UTF-8.
+/// Those of [`open`], and one of kind `InvalidData` for a longer file or one that is not UTF-8.
 pub fn read_text(path: &Path, most: usize) -> io::Result<String> {
     let mut text = String::new();
     let file = open(path, OpenOptions::new().read(true), Links::Followed)?;
     file.take(most as u64 + 1).read_to_string(&mut text)?;
     if text.len() > most {
-        return Err(io::Error::new(ErrorKind::InvalidData, format!("it has more than {most} bytes")));
+        return Err(io::Error::new(ErrorKind::InvalidData, format!("expected at most {most} bytes, found more")));
     }
     Ok(text)
 }
 
-/// Opening a pipe or a device does not wait, and fails for a symbolic link unless links are followed.
+/// Makes opening a pipe or a device return at once, and opening a symbolic link fail unless links are followed.
 #[cfg(unix)]
 fn set_flags(options: &mut OpenOptions, links: Links) {
     use rustix::fs::OFlags;
@@ -62,7 +62,7 @@ fn set_flags(options: &mut OpenOptions, links: Links) {
     options.custom_flags((OFlags::NONBLOCK | follow).bits() as i32);
 }
 
-/// A link is opened itself, and is then no regular file.
+/// Opens a link itself, which is then not a regular file.
 #[cfg(windows)]
 fn set_flags(options: &mut OpenOptions, links: Links) {
     use std::os::windows::fs::OpenOptionsExt;
@@ -94,7 +94,7 @@ mod tests {
         for path in [&link, &pipe, Path::new("/dev/null")] {
             assert_eq!(open(path, &mut writing(), Links::Refused).unwrap_err().kind(), ErrorKind::InvalidInput);
         }
-        // No writer is waited for.
+        // Must not wait for a writer.
         assert_eq!(read_text(&pipe, 10).unwrap_err().kind(), ErrorKind::InvalidInput);
         assert_eq!(read_text(dir.path(), 10).unwrap_err().kind(), ErrorKind::IsADirectory);
         assert_eq!(read_text(&link, 4).unwrap(), "text");

@@ -1,17 +1,19 @@
 //! Generates a reply to the tokens of a prompt, one token at a time, on the calling thread, and reports it as events.
 
+mod choose;
 mod chooser;
 #[cfg(feature = "constrain")]
 mod constraining;
 mod event_builder;
 mod loops;
 mod partial_reply;
+mod rule;
 mod seconds;
 mod task;
 
 pub use chooser::Chooser;
 pub(crate) use partial_reply::PartialReply;
-pub(crate) use task::{GenerationTask, Phase, Step, read_part};
+pub(crate) use task::{GenerationTask, Phase};
 
 use crate::cancel::Cancel;
 #[cfg(feature = "constrain")]
@@ -32,7 +34,7 @@ use std::time::Duration;
 pub struct GenerateOptions {
     /// How each token is sampled.
     pub sampling: SamplerParams,
-    /// The most tokens to generate; `None` for as many as the context has room for.
+    /// The most tokens to generate; `None` for as many as the context holds.
     pub max_tokens: Option<usize>,
     /// Stop strings: the answer ends just before the first one that appears in it, and no part of that string is in any
     /// event. Stop strings are not looked for in thinking or in calls of functions, and none spans a call.
@@ -218,8 +220,6 @@ pub struct Generation<'a> {
     task: GenerationTask<'a>,
     /// Whether the device was lost, so that nothing more comes before the generation is moved.
     lost: bool,
-    /// The tokens that a session on another device has to compute first.
-    again: Vec<u32>,
 }
 
 impl<'a> Generation<'a> {
@@ -256,7 +256,7 @@ impl<'a> Generation<'a> {
     }
 
     fn of(session: &'a mut Session, task: GenerationTask<'a>) -> Self {
-        Self { session, task, lost: false, again: Vec::new() }
+        Self { session, task, lost: false }
     }
 
     /// Continues the generation on another device after [`Error::DeviceLost`]: with `model`, which has to be loaded from
@@ -268,29 +268,12 @@ impl<'a> Generation<'a> {
     /// # Errors
     /// Those of [`Session::move_to`]. After an error it can be called again with another model.
     pub fn move_to(&mut self, model: &Model) -> Result<()> {
-        if self.again.is_empty() {
-            self.again = self.task.known_tokens(self.session);
-        }
+        let needed = self.task.needed_tokens(self.session);
         self.session.move_to(model)?;
+        self.task.compute_again(needed);
         self.task.moved(self.session)?;
         self.lost = false;
         Ok(())
-    }
-
-    /// Computes the next part of the prompt, or the next token, or what has to be computed again.
-    fn advance(&mut self) -> Result<()> {
-        if self.again.is_empty() {
-            return self.task.advance(self.session);
-        }
-        let (session, task) = (&mut *self.session, &self.task);
-        let read = task.stoppable(|| read_part(session, &self.again, &|| task.is_cancelled()));
-        if matches!(read, Ok(true) | Err(Error::Cancelled)) {
-            self.again.clear(); // the next step ends a generation that was cancelled
-        }
-        match read {
-            Err(Error::Cancelled) => Ok(()),
-            read => read.map(drop),
-        }
     }
 
     /// Lets `cancel` stop this generation, also if it was cancelled before this call.
@@ -349,7 +332,7 @@ impl Iterator for Generation<'_> {
             if self.lost || self.task.phase() == Phase::Over {
                 return None;
             }
-            if let Err(error) = self.advance() {
+            if let Err(error) = self.task.advance(self.session) {
                 self.lost = matches!(error, Error::DeviceLost { .. });
                 if !self.lost {
                     self.task.fail();

@@ -1,4 +1,5 @@
-//! Runs GLM-4.7-Flash from a GGUF file on the GPU: pure Rust, through wgpu.
+//! Runs GLM-4.7-Flash from a GGUF file on the GPU, through Metal, Vulkan or DirectX 12: pure Rust, with wgpu. So far it has run
+//! on NVIDIA's H100 and H200 and on Mesa's software driver, with Vulkan, and not yet on a Mac or on Windows.
 //!
 //! ```no_run
 //! use wglm::{Chat, Event, Gguf, Gpu, GpuOptions, LoadOptions, Model};
@@ -49,6 +50,8 @@
 //! public only for the crate's own command, tests and benches, hidden from this documentation, and free to change in any
 //! release.
 
+#[cfg(feature = "schema")]
+mod asking;
 mod cancel;
 #[doc(hidden)]
 pub mod catalog;
@@ -109,6 +112,8 @@ pub mod wgsl;
 #[doc = include_str!("../docs/embedding.md")]
 pub mod guide {}
 
+#[cfg(feature = "schema")]
+pub use asking::Asking;
 pub use cancel::Cancel;
 pub use catalog::{LocalModel, ModelName, Places, RepoName, Source, find_model, local_models};
 #[cfg(feature = "schema")]

@@ -13,7 +13,7 @@ pub fn zeros<T: Zeroable + Copy>(count: usize, doing: &'static str) -> Result<Ve
     Ok(values)
 }
 
-/// Resizes a vector to `count` values. Values that it gains are zero.
+/// Resizes a vector to `count` values. New values are zero.
 ///
 /// # Errors
 /// [`Error::HostMemory`] if the allocation fails.

@@ -12,6 +12,8 @@ pub use shared::SharedChat;
 
 use crate::cancel::Cancel;
 use crate::chat::Chat;
+#[cfg(feature = "schema")]
+use crate::constrain::Constraint;
 use crate::error::{Error, Result};
 use crate::generate::{Chooser, Event};
 use crate::text::Message;
@@ -93,10 +95,12 @@ enum ReplyState {
     Over,
 }
 
-/// What the conversation replies to: a new text of the user, its messages, a beginning of the reply, or a reply that
-/// was cut off.
+/// What the conversation replies to: a new text of the user, with an answer of any kind or by a constraint, its messages, a
+/// beginning of the reply, or a reply that was cut off.
 enum ReplyRequest {
     Text(String),
+    #[cfg(feature = "schema")]
+    Ask(String, Constraint),
     Messages,
     Prefill(String),
     Resume,
@@ -154,7 +158,7 @@ impl OwnedReply {
         self.poll(Some(context.waker()))
     }
 
-    fn poll(&mut self, waker: Option<&Waker>) -> Poll<Option<Result<Event>>> {
+    pub(crate) fn poll(&mut self, waker: Option<&Waker>) -> Poll<Option<Result<Event>>> {
         match self.start() {
             Ok(()) => self.queue.poll(waker),
             Err(error) => {
@@ -176,7 +180,16 @@ impl OwnedReply {
     }
 
     /// Starts the thread, unless that was done before.
+    ///
+    /// # Errors
+    /// [`Error::NoThread`]; [`Error::Forked`], once, in a process without the thread.
     fn start(&mut self) -> Result<()> {
+        if !matches!(self.state, ReplyState::Over) {
+            self.slot.check_process().inspect_err(|_| {
+                // The handle of a thread that does not exist here is neither joined nor detached.
+                std::mem::forget(std::mem::replace(&mut self.state, ReplyState::Over));
+            })?;
+        }
         if !matches!(self.state, ReplyState::Waiting(_)) {
             return Ok(());
         }

@@ -9,7 +9,7 @@
 mod ask;
 mod background;
 mod engine;
-mod room;
+mod memory;
 mod shared;
 mod state;
 mod steps;
@@ -21,6 +21,7 @@ use crate::cancel::Cancel;
 use crate::chat::{CallIds, ChatState, PromptMaker, drop_before};
 use crate::error::{Error, Result};
 use crate::generate::{Chooser, Event, GenerateOptions, GenerationTask};
+use crate::gpu::Gpu;
 use crate::kernels::CacheType;
 use crate::model::{CacheShape, Model};
 use crate::session::Pool;
@@ -29,7 +30,7 @@ use background::Owner;
 use engine::{Engine, Request};
 use shared::Shared;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// How many conversations a [`Scheduler`] is for, and how much of them it holds. Fields may be added, so construct it as
 /// `SchedulerOptions { …, ..SchedulerOptions::default() }`.
@@ -42,7 +43,7 @@ pub struct SchedulerOptions {
     /// How many tokens the KV cache holds of all of them together, counted in whole pages of 256; `None` for as many as
     /// all contexts take, or fewer if there is not memory enough. A context is never larger than this. If it is less than
     /// all contexts take and runs out, the caches of conversations whose replies have ended are given up first, then those
-    /// of the newest replies, which wait, and are computed again once there is room.
+    /// of the newest replies, which wait, and are computed again once there is memory.
     pub tokens: Option<usize>,
     /// How many requests may wait for a slot. One more is refused with [`Error::Busy`].
     pub queue: usize,
@@ -158,7 +159,7 @@ struct MadePrompt {
     parser: ReplyParser,
     options: GenerateOptions,
     ids: CallIds,
-    /// The messages that were left out for want of room.
+    /// The messages that were left out because the context is too small.
     dropped: Vec<Message>,
 }
 
@@ -220,6 +221,9 @@ pub struct ScheduledReply {
     cancel: Cancel,
     prompt_tokens: usize,
     opens_thinking: bool,
+    gpu: Gpu,
+    /// It has ended because this process was forked.
+    forked: bool,
 }
 
 impl Scheduler {
@@ -243,7 +247,7 @@ impl Scheduler {
         let cache = CacheShape { context, ty: options.cache.unwrap_or(usual.ty) };
         cache.check(model.config())?;
         let mut tokens = options.tokens.unwrap_or(sessions.saturating_mul(context));
-        let pool = loop {
+        let mut pool = loop {
             match Pool::new(model, sessions, cache, tokens) {
                 Err(Error::OutOfMemory { .. } | Error::ContextTooLarge { .. } | Error::TooLarge { .. })
                     if options.tokens.is_none() && tokens > context =>
@@ -253,12 +257,16 @@ impl Scheduler {
                 pool => break pool?,
             }
         };
-        if options.compile_all.unwrap_or(!model.gpu().report().is_software()) {
-            pool.compile(&mut || cancel.check())?;
+        let compiles = options.compile_all.unwrap_or(!model.gpu().report().is_software());
+        let other = if compiles { pool.compile(&mut || cancel.check())? } else { None };
+        let model = other.unwrap_or_else(|| model.clone());
+        if !pool.model().plans_as(&model) {
+            drop(pool); // before the memory is taken once more
+            pool = Pool::new(&model, sessions, cache, tokens)?;
         }
         let engine = Engine::new(pool, sessions);
         let shared = Arc::new(Owner::new(Shared::new(engine, sessions, options.queue)));
-        Ok(Self { model: model.clone(), shared, tenant: Tenant::default() })
+        Ok(Self { model, shared, tenant: Tenant::default() })
     }
 
     /// The same scheduler for requests of a tenant, where several parties that do not trust each other share a model.
@@ -285,7 +293,8 @@ impl Scheduler {
         Self { tenant, ..self.clone() }
     }
 
-    /// The model.
+    /// The model: the one that it was made with, whose [verdict](Model::verdict) also has the kernels that were replaced when
+    /// the scheduler was made.
     pub fn model(&self) -> &Model {
         &self.model
     }
@@ -310,9 +319,10 @@ impl Scheduler {
     /// # Errors
     /// Those of [`chat`](Self::chat), but for constraints that cannot be kept, which [`reply`](Self::reply) finds.
     pub fn prepare(&self, request: ChatState) -> Result<PreparedChat> {
-        let ChatState { mut messages, reasoning, tools, template_kwargs, options, overflow } = request;
+        let ChatState { mut messages, reasoning, tools, template_kwargs, options, overflow, .. } = request;
         options.check()?;
-        self.shared.check_room()?; // before the work on the prompt
+        self.model.gpu().check_process()?;
+        self.shared.check_queue()?; // before the work on the prompt
         let (model, context) = (&self.model, self.context());
         let maker = PromptMaker { model, context, reasoning, tools: &tools, template_kwargs: &template_kwargs };
         let ((prompt, parser), first) = maker.prepare(&messages, overflow, options.max_tokens)?;
@@ -355,7 +365,7 @@ impl Scheduler {
     ) -> Result<ScheduledReply> {
         let MadePrompt { prompt, parser, options, ids, dropped } = &*prepared.made;
         self.check_prompt(prompt)?;
-        self.shared.check_room()?; // before the constraint is compiled
+        self.shared.check_queue()?; // before the constraint is compiled
         let mut options = options.clone();
         options.sampling.seed = seed;
         let mut task = GenerationTask::new(&self.model, prompt.clone(), Some(parser.clone()), options)?;
@@ -383,8 +393,9 @@ impl Scheduler {
         self.submit(task, CallIds::default(), needed, false)
     }
 
-    /// Whether the model knows a prompt's tokens, and the context holds them.
+    /// Whether the model knows a prompt's tokens, and the context holds them, in a process that has the device.
     fn check_prompt(&self, prompt: &[u32]) -> Result<()> {
+        self.model.gpu().check_process()?;
         let (vocab, context, needed) = (self.model.config().vocab, self.context(), prompt.len());
         if let Some(&token) = prompt.iter().find(|token| **token as usize >= vocab) {
             return Err(Error::TokenOutOfRange { token, vocab });
@@ -405,12 +416,13 @@ impl Scheduler {
         let cancel = task.cancel();
         let tenant = self.tenant;
         let id = self.shared.submit(|id| Request { id, tenant, task, ids })?;
-        Ok(ScheduledReply { shared: self.shared.clone(), id, cancel, prompt_tokens, opens_thinking })
+        let (shared, gpu) = (self.shared.clone(), self.model.gpu().clone());
+        Ok(ScheduledReply { shared, id, cancel, prompt_tokens, opens_thinking, gpu, forked: false })
     }
 
     /// What it holds and does.
     pub fn state(&self) -> SchedulerState {
-        self.shared.told()
+        self.shared.state()
     }
 }
 
@@ -436,7 +448,7 @@ impl ScheduledReply {
     /// [`Poll::Pending`] that it has not, and has no event yet. From the first such call on the scheduler's thread
     /// generates it; the reply ends with [`Error::NoThread`] if the system grants none.
     pub fn try_next(&mut self) -> Poll<Option<Result<Event>>> {
-        self.shared.poll(self.id, &self.cancel, None)
+        self.poll(None)
     }
 
     /// Like [`try_next`](Self::try_next), and has the task of `context` woken when there is an event. The waker is called
@@ -447,7 +459,24 @@ impl ScheduledReply {
     /// lock that the app holds meanwhile. If it does, that drop takes half a second, and the memory of the GPU is released
     /// once the waker has returned.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
-        self.shared.poll(self.id, &self.cancel, Some(context.waker()))
+        self.poll(Some(context.waker()))
+    }
+
+    pub(crate) fn poll(&mut self, waker: Option<&Waker>) -> Poll<Option<Result<Event>>> {
+        match self.ended_by_fork() {
+            Some(ended) => Poll::Ready(ended),
+            None => self.shared.poll(self.id, &self.cancel, waker),
+        }
+    }
+
+    /// The error in a process that was forked, once, and then the end: the threads that generate are the parent's.
+    fn ended_by_fork(&mut self) -> Option<Option<Result<Event>>> {
+        if self.forked {
+            return Some(None);
+        }
+        let error = self.gpu.check_process().err()?;
+        self.forked = true;
+        Some(Some(Err(error)))
     }
 
     /// The number of tokens of the prompt.
@@ -466,7 +495,7 @@ impl Iterator for ScheduledReply {
 
     /// The next event. Waits for it, and meanwhile does the work of all replies if nobody else does.
     fn next(&mut self) -> Option<Self::Item> {
-        self.shared.next(self.id)
+        self.ended_by_fork().unwrap_or_else(|| self.shared.next(self.id))
     }
 }
 

@@ -1,11 +1,12 @@
 //! Speculation: guesses of the tokens that come next, which one step of several rows verifies.
 //!
-//! A step of a few rows takes little longer than a step of one. So tokens are guessed, and the next step computes the guessed
-//! ones, the drafts, together with the one that is certain. Each row's token is then sampled as if it were alone. As long
-//! as drafts are what was sampled, they are accepted, and the step has made several tokens. What is sampled after the last
-//! accepted row is the model's own choice, so no text depends on what was guessed.
+//! A step of a few rows takes little longer than a step of one. So tokens are guessed, and the next step computes the
+//! guesses, called drafts, together with the certain token. Each row's token is then sampled as if the row were alone.
+//! Drafts are accepted as long as they equal the sampled tokens, and the step has made several tokens. The token
+//! sampled after the last accepted row is the model's own choice, so no text depends on the guesses.
 //!
-//! This module guesses and decides; it knows neither the model nor the GPU. `session/verify.rs` verifies.
+//! This module guesses and decides how much to guess, without the model or the GPU. `session/next.rs` has
+//! them verified.
 
 mod lookup;
 mod planner;
@@ -16,14 +17,14 @@ pub(crate) use planner::{DraftPlanner, Evidence, Offer};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// Whether and how tokens are guessed ahead. It changes how fast text is generated, and not which: see
+/// Whether and how tokens are guessed ahead. It changes the speed of a generation, not its text: see
 /// [`Session::next_tokens`](crate::Session::next_tokens).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Speculation {
     /// What guesses.
     pub kind: DraftKind,
-    /// The most tokens that are guessed at a time, from 1 on; `None` for as many as pay.
+    /// The most tokens that are guessed at a time, at least 1; `None` for as many as pay.
     pub most: Option<usize>,
 }
 
@@ -32,15 +33,14 @@ pub struct Speculation {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DraftKind {
-    /// Whatever is expected to pay, measured on this GPU and in this conversation; often nothing.
+    /// Whatever is expected to pay, as measured on this GPU and in this conversation; often nothing.
     #[default]
     Auto,
     /// Nothing.
     Off,
-    /// The text so far: what followed the last time when the same tokens stood there. Wherever there is a guess, it is
-    /// tried.
+    /// The text so far: what followed the last occurrence of the same tokens. Every guess is tried.
     Lookup,
-    /// The model's multi-token-prediction block, where its file has one, and nothing elsewhere.
+    /// The model's multi-token-prediction block; nothing if its file has none.
     Mtp,
 }
 
@@ -65,7 +65,7 @@ impl Speculation {
     }
 }
 
-/// What guessing has come to.
+/// The results of guessing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -76,13 +76,13 @@ pub struct DraftStats {
     pub accepted: usize,
     /// The steps that verified them. Each also made a token that was not guessed.
     pub steps: usize,
-    /// The seconds that this saved, as far as they were measured: what the tokens of these steps would have taken one by
-    /// one, less what the steps took.
+    /// The seconds that this saved, as far as they were measured: the time that the tokens of these steps would have
+    /// taken one by one, minus the time of the steps.
     pub saved_seconds: f64,
 }
 
 impl DraftStats {
-    /// What was added since an earlier moment.
+    /// The difference to earlier statistics.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

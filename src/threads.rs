@@ -1,5 +1,5 @@
-//! Worker threads that end before the call that started them returns, and whose panics become errors. Only what may never
-//! end, a driver's compiler, runs on a thread that can be [left behind](detach).
+//! Worker threads that end before the call that started them returns, and whose panics become errors. Only a driver's
+//! compiler, which may never finish, runs on a [detached](detach) thread.
 //!
 //! The operating system may refuse to start a thread. The remaining threads then do its jobs, and if there are none,
 //! the calling thread does them all.
@@ -19,10 +19,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle, available_parallelism, scope};
 use std::time::Duration;
 
-/// How long the calling thread waits at most before it asks again whether to continue.
+/// The longest time between two calls of the callback that decides whether work continues.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-/// The stack of a thread that does in a caller's place what may need as much as a program's first thread has.
+/// The stack of a thread that does a caller's work: as large as a main thread's.
 const STACK: usize = 8 << 20;
 
 /// A callback that decides whether work continues. It is called between two steps of the work; an error ends the work.
@@ -32,12 +32,12 @@ pub type GoOn<'a> = dyn FnMut() -> Result<()> + 'a;
 pub type Job<'a> = Box<dyn FnOnce(&mut GoOn<'_>) -> Result<()> + Send + 'a>;
 
 thread_local! {
-    /// Says whether the work of this thread is to stop.
+    /// Returns whether the work of this thread should stop.
     static STOPPED: RefCell<Option<Rc<dyn Fn() -> bool>>> = const { RefCell::new(None) };
 }
 
-/// Runs work that is to stop once `stopped` says so. Where the work waits for something other than the GPU, deep inside
-/// calls that take no callback, it asks [`is_to_stop`].
+/// Runs work that should stop once `stopped` returns true. Deep inside calls that take no callback, the work asks
+/// [`is_to_stop`] while it waits for something other than the GPU.
 pub fn stoppable<T>(stopped: impl Fn() -> bool + 'static, work: impl FnOnce() -> T) -> T {
     struct Restore(Option<Rc<dyn Fn() -> bool>>);
     impl Drop for Restore {
@@ -49,7 +49,13 @@ pub fn stoppable<T>(stopped: impl Fn() -> bool + 'static, work: impl FnOnce() ->
     work()
 }
 
-/// Whether the work of this thread is to stop: see [`stoppable`].
+/// Runs work that should stop once `stopped` returns true, or once the work that encloses it should: see [`stoppable`].
+pub fn stoppable_too<T>(stopped: impl Fn() -> bool + 'static, work: impl FnOnce() -> T) -> T {
+    let outer = STOPPED.with_borrow(Clone::clone);
+    stoppable(move || stopped() || outer.as_ref().is_some_and(|stopped| stopped()), work)
+}
+
+/// Whether the work of this thread should stop: see [`stoppable`].
 pub fn is_to_stop() -> bool {
     let stopped = STOPPED.with_borrow(Clone::clone);
     stopped.is_some_and(|stopped| stopped())
@@ -60,14 +66,13 @@ pub fn cores() -> usize {
     available_parallelism().map_or(1, |n| n.get())
 }
 
-/// Locks a mutex, also if another thread panicked while it held the lock. Callers use this for data that such a panic
-/// leaves valid.
+/// Locks a mutex even if another thread panicked while it held the lock. For data that such a panic leaves valid.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs a job on a thread of its own, for which nobody waits, so it owns all that it needs. If the system refuses the
-/// thread, the calling one does the job.
+/// Runs a job on a thread of its own that nobody waits for, so the job owns everything it needs. If the system refuses
+/// the thread, the calling one does the job.
 pub fn detach<F: FnOnce() + Send + 'static>(doing: &'static str, job: F) {
     let job = Arc::new(Mutex::new(Some(job)));
     let theirs = job.clone();
@@ -77,14 +82,14 @@ pub fn detach<F: FnOnce() + Send + 'static>(doing: &'static str, job: F) {
     };
     let spawned = Builder::new().name(format!("wglm {doing}")).spawn(move || run(&theirs));
     if let Err(reason) = spawned {
-        tracing::warn!("no thread for {doing}: {reason}");
+        tracing::warn!("cannot start a thread for {doing}: {reason}");
         run(&job);
     }
 }
 
-/// Runs a job on a thread of its own, so that the calling thread can call `go_on` at short intervals whatever the job does.
-/// When the job asks, it waits for the answer, so it decides what is asked about. After a refusal `go_on` is not called
-/// again. If the system refuses the thread, the calling one does the job.
+/// Runs a job on a thread of its own, so that the calling thread can call `go_on` at short intervals whatever the job
+/// does. When the job itself calls `go_on`, it waits for the answer. After a refusal `go_on` is not called again. If
+/// the system refuses the thread, the calling one does the job.
 ///
 /// # Errors
 /// That of `go_on`, otherwise that of the job; [`Error::Worker`] if it panics.
@@ -111,7 +116,8 @@ pub fn beside<T: Send>(
             stoppable(move || stopped.load(Ordering::Relaxed), || run(&mut relay))
         };
         let spawned = Builder::new().name(format!("wglm {doing}")).stack_size(STACK).spawn_scoped(scope, relayed);
-        let Ok(worker) = spawned.inspect_err(|reason| tracing::warn!("no thread for {doing}: {reason}")) else {
+        let Ok(worker) = spawned.inspect_err(|reason| tracing::warn!("cannot start a thread for {doing}: {reason}"))
+        else {
             return;
         };
         loop {
@@ -133,8 +139,8 @@ pub fn beside<T: Send>(
 
 /// Runs each of `jobs` on a thread of its own and `here` on the calling thread, which then waits for the jobs. `go_on`
 /// is always called on the calling thread: whenever a job or `here` asks, and at short intervals while the calling
-/// thread waits. After a failure, or once `go_on` refuses, every job is told to stop the next time it asks, and `go_on`
-/// is not called again.
+/// thread waits. After a failure, or once `go_on` refuses, every job is stopped the next time it asks, and `go_on` is
+/// not called again.
 ///
 /// # Errors
 /// The error of `go_on`; otherwise that of the first job that failed, in the order of `jobs`; otherwise that of `here`.
@@ -157,12 +163,12 @@ fn work_on<'a, T>(
     go_on: &mut GoOn<'_>,
 ) -> Result<T> {
     let (total, queue) = (jobs.len(), Mutex::new(jobs.into_iter().enumerate().collect()));
-    let crew = Crew { doing, queue, failures: Mutex::default(), stop: Arc::default() };
+    let pool = ThreadPool { doing, queue, failures: Mutex::default(), stop: Arc::default() };
     let mut refused = None;
     let mut ask = || {
-        crew.going()?;
+        pool.going()?;
         go_on().map_err(|error| {
-            crew.stop.store(true, Ordering::Relaxed);
+            pool.stop.store(true, Ordering::Relaxed);
             refused = Some(error);
             Error::Cancelled
         })
@@ -172,32 +178,32 @@ fn work_on<'a, T>(
         let mut workers = Vec::new();
         for _ in 0..threads {
             let asks = asks.clone();
-            // The receiver is gone only after the crew was told to stop.
-            let Some(worker) = crew.spawn(scope, move || asks.send(()).unwrap_or_default()) else { break };
+            // The receiver is dropped only after the pool was stopped.
+            let Some(worker) = pool.spawn(scope, move || asks.send(()).unwrap_or_default()) else { break };
             workers.push(worker);
         }
         drop(asks);
         let done = here(&mut ask);
-        crew.stop.fetch_or(done.is_err(), Ordering::Relaxed);
+        pool.stop.fetch_or(done.is_err(), Ordering::Relaxed);
         if workers.is_empty() {
-            crew.work(&mut ask);
+            pool.work(&mut ask);
         }
         while !matches!(asked.recv_timeout(ASK_EVERY), Err(RecvTimeoutError::Disconnected)) {
-            let _ = ask(); // a refusal has told the crew to stop already
-            asked.try_iter().for_each(drop); // one answer serves all questions that came meanwhile, so that a slow `go_on` does not delay the jobs
+            let _ = ask(); // a refusal has already stopped the pool
+            asked.try_iter().for_each(drop); // one answer serves all: a slow `go_on` must not delay the jobs
         }
-        workers.into_iter().for_each(|worker| worker.join().unwrap_or_else(|_| crew.fail(total, crew.died())));
+        workers.into_iter().for_each(|worker| worker.join().unwrap_or_else(|_| pool.fail(total, pool.died())));
         done
     });
     refused.map_or(Ok(()), Err)?;
-    match (crew.result(), done) {
+    match (pool.result(), done) {
         (Err(Error::Cancelled), Err(error)) | (Err(error), _) => Err(error),
         (Ok(()), done) => done,
     }
 }
 
 /// The state that all threads of one call to [`work`] share.
-struct Crew<'a> {
+struct ThreadPool<'a> {
     doing: &'static str,
     /// The jobs that no thread has taken yet, with their indices.
     queue: Mutex<VecDeque<(usize, Job<'a>)>>,
@@ -205,7 +211,7 @@ struct Crew<'a> {
     stop: Arc<AtomicBool>,
 }
 
-impl<'a> Crew<'a> {
+impl<'a> ThreadPool<'a> {
     /// Starts a thread that takes jobs; `None` if the system refuses it.
     fn spawn<'scope>(
         &'scope self,
@@ -221,7 +227,7 @@ impl<'a> Crew<'a> {
             stoppable(move || stop.load(Ordering::Relaxed), || self.work(&mut go_on));
         };
         let spawned = Builder::new().name(format!("wglm {}", self.doing)).spawn_scoped(scope, work);
-        spawned.inspect_err(|reason| tracing::warn!("no more threads for {}: {reason}", self.doing)).ok()
+        spawned.inspect_err(|reason| tracing::warn!("cannot start another thread for {}: {reason}", self.doing)).ok()
     }
 
     fn going(&self) -> Result<()> {
@@ -290,7 +296,7 @@ mod tests {
         Error::ContextFull { needed: 2, context: 1 }
     }
 
-    /// Tests any number of threads that the system may grant, down to none, where the calling thread does everything.
+    /// Tests every number of threads that the system may grant; with none, the calling thread does everything.
     #[test]
     fn every_job_is_done_once_on_any_number_of_threads() -> Result<()> {
         for threads in [0, 1, 2, 7] {
@@ -322,9 +328,9 @@ mod tests {
         }
     }
 
-    /// A job asks on the calling thread, which asks by itself while the job does not, and a refusal ends the job.
+    /// `go_on` is called on the calling thread, even if the job never asks, and a refusal ends the job.
     #[test]
-    fn a_job_beside_asks_here() -> Result<()> {
+    fn a_job_beside_asks_on_the_calling_thread() -> Result<()> {
         let (here, mut asked) = (current().id(), 0);
         let mut go_on = || {
             assert_eq!(current().id(), here);
@@ -379,7 +385,7 @@ mod tests {
 
     /// The error returned is the original failure, not that of a job which was stopped because of it.
     #[test]
-    fn the_first_failure_is_told() {
+    fn the_first_failure_is_returned() {
         for threads in [0, 1, 2] {
             let jobs =
                 if threads == 2 { vec![Box::new(endless) as Job<'_>, failing(full())] } else { vec![failing(full())] };

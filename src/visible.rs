@@ -1,11 +1,11 @@
-//! Shows what would act on a terminal. Text that others wrote, such as the strings of a file, the names of a hub or the
-//! tokens of a model, may have characters in it that a terminal obeys: it moves the cursor, renames the window, answers as
-//! if the user had typed, or shows letters in another order than they have.
+//! Makes control characters visible. Text that others wrote, such as the strings of a file, the names of a hub or the
+//! tokens of a model, may contain characters that a terminal obeys: it moves the cursor, renames the window, answers as
+//! if the user had typed, or displays letters in a different order.
 
 use std::borrow::Cow;
 
 /// Whether a terminal may obey a character rather than show it: a control character other than a tab or the end of a
-/// line, or one that changes the order in which others are shown.
+/// line, or one that changes the order of others.
 pub fn is_obeyed(letter: char) -> bool {
     match letter {
         '\n' | '\t' => false,
@@ -15,8 +15,8 @@ pub fn is_obeyed(letter: char) -> bool {
     }
 }
 
-/// The text with a picture of each such character in its place: `␛`, `\u{9b}`, `\u{202e}`. Each stands for itself, so a
-/// text may be cut anywhere before.
+/// The text with each such character replaced by a picture of it: `␛`, `\u{9b}`, `\u{202e}`. Each character is replaced
+/// on its own, so a text may be cut anywhere beforehand.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
@@ -54,7 +54,7 @@ mod tests {
         assert!(matches!(visible("plain"), Cow::Borrowed(_)));
     }
 
-    /// Whatever the characters are, none is left that acts.
+    /// No character is left that a terminal obeys.
     #[test]
     fn nothing_is_left() {
         let all: String = (0..=0x30000).filter_map(char::from_u32).collect();

@@ -1,4 +1,4 @@
-//! Embeds the WGSL files below `wgsl/` in the program. A shader is composed of whole files laid end to end; no WGSL is
+//! Embeds the WGSL files of `wgsl/` in the program. A shader is composed of whole files laid end to end; no WGSL is
 //! written in Rust.
 
 mod variant;
@@ -11,13 +11,13 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// One embedded WGSL file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Source {
-    /// The path below `wgsl/`.
+    /// The path inside `wgsl/`.
     pub path: &'static str,
     /// The contents of the file.
     pub text: &'static str,
 }
 
-/// Embeds a file below `wgsl/` as a [`Source`].
+/// Embeds a file of `wgsl/` as a [`Source`].
 macro_rules! source {
     ($path:literal) => {
         $crate::wgsl::Source { path: $path, text: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/wgsl/", $path)) }

@@ -10,20 +10,20 @@ use crate::files::read_text;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The ending of a file that is not yet there as a whole.
+/// The extension of an incomplete file.
 pub(crate) const PART: &str = "part";
 
 /// The most bytes of a file that names a commit.
 const LONGEST_REFERENCE: usize = 1 << 10;
 
-/// How many folders deep the files of a commit are, at most.
+/// The deepest nesting of folders with files of a commit.
 const DEPTH: usize = 3;
 
-/// The most entries of folders that are looked at below one folder. A folder that a setting names by mistake may have
+/// The most directory entries that are read below one folder. A folder that a setting names by mistake may have
 /// millions.
 const MOST_ENTRIES: usize = 1 << 17;
 
-/// How many folders deep links are looked for, which keep contents from being deleted.
+/// How many folders deep to search for links, which protect contents from being deleted.
 #[cfg(feature = "download")]
 const DEEPEST: usize = 64;
 
@@ -42,7 +42,7 @@ impl RepoFolder {
         self.0.join("blobs").join(hash)
     }
 
-    /// The beginning of the file with these contents, while it is downloaded.
+    /// The incomplete file with these contents, during its download.
     #[cfg(feature = "download")]
     pub fn part(&self, hash: &str) -> PathBuf {
         self.0.join("blobs").join(format!("{hash}.{PART}"))
@@ -53,13 +53,13 @@ impl RepoFolder {
         self.0.join("snapshots").join(commit).join(path)
     }
 
-    /// Whether a file of any commit leads to these contents.
+    /// Whether a file of any commit links to these contents.
     #[cfg(feature = "download")]
     pub fn is_linked(&self, hash: &str) -> bool {
         self.links().iter().any(|(_, to)| to.file_name().is_some_and(|name| name == hash))
     }
 
-    /// The links of all commits, and what is written in them.
+    /// The links of all commits, and their targets.
     #[cfg(feature = "download")]
     pub fn links(&self) -> Vec<(PathBuf, PathBuf)> {
         fn below(folder: &Path, depth: usize, links: &mut Vec<(PathBuf, PathBuf)>) {
@@ -76,13 +76,13 @@ impl RepoFolder {
         links
     }
 
-    /// What unfinished downloads have left.
+    /// The incomplete files of unfinished downloads.
     pub fn parts(&self) -> Vec<PathBuf> {
         let begun = fs::read_dir(self.0.join("blobs")).into_iter().flatten().flatten().map(|entry| entry.path());
         begun.filter(|path| path.extension().is_some_and(|ending| ending == PART)).collect()
     }
 
-    /// The files of a model by its name as it is listed, in all commits.
+    /// The files of a model, by its listed name, in all commits.
     #[cfg(feature = "download")]
     pub fn files_of(&self, name: &str) -> Vec<PathBuf> {
         let repo = name.rsplit_once(':').map_or(name, |(repo, _)| repo);
@@ -91,26 +91,26 @@ impl RepoFolder {
         models.filter(|model| model.name == name).flat_map(|model| model.files).collect()
     }
 
-    /// Where the folder is, unless it is a link to somewhere else or is not there.
+    /// The path of the folder, unless it does not exist or is a link to somewhere else.
     #[cfg(feature = "download")]
     pub fn canonical(&self) -> Option<PathBuf> {
         let real = fs::canonicalize(&self.0).ok()?;
         (fs::canonicalize(self.0.parent()?).ok()?.join(self.0.file_name()?) == real).then_some(real)
     }
 
-    /// Where the folder is, also if it is a link.
+    /// The path of the folder, even if it is a link.
     #[cfg(feature = "download")]
     pub fn real(&self) -> Option<PathBuf> {
         fs::canonicalize(&self.0).ok()
     }
 
-    /// A path as seen from the folder.
+    /// A path relative to the folder.
     #[cfg(feature = "download")]
     pub fn relative<'a>(&self, path: &'a Path) -> Option<&'a Path> {
         path.strip_prefix(&self.0).ok()
     }
 
-    /// Deletes folders that are empty after files of commits were deleted, and all of the repository if nothing is left.
+    /// Deletes the folders that the deletion of files has left empty, and the repository's folder if nothing remains.
     #[cfg(feature = "download")]
     pub fn tidy(&self, deleted: &[PathBuf]) {
         let snapshots = self.0.join("snapshots");
@@ -118,7 +118,7 @@ impl RepoFolder {
             let above = name.ancestors().skip(1).take_while(|folder| *folder != snapshots);
             above.take_while(|folder| fs::remove_dir(folder).is_ok()).for_each(drop);
         }
-        // Whatever else there is stays, since a folder that is not empty is not deleted.
+        // Anything else stays, since a folder that is not empty is not deleted.
         let is_gone = |folder: &Path| fs::remove_dir(folder).is_ok() || !folder.exists();
         if is_gone(&snapshots) && is_gone(&self.0.join("blobs")) {
             let _ = fs::remove_dir_all(self.0.join("refs")); // which follows no links
@@ -126,12 +126,12 @@ impl RepoFolder {
         }
     }
 
-    /// The file that says which commit a branch is at.
+    /// The file with the commit of a branch.
     pub fn reference(&self, revision: &str) -> PathBuf {
         self.0.join("refs").join(revision)
     }
 
-    /// The commits there are files of: that of `main` first, then those that changed last.
+    /// The commits with files: that of `main` first, then the most recently changed.
     fn commits(&self) -> Vec<String> {
         let main = read_text(&self.reference("main"), LONGEST_REFERENCE).unwrap_or_default();
         let entries = fs::read_dir(self.0.join("snapshots")).into_iter().flatten().flatten();
@@ -147,7 +147,7 @@ impl RepoFolder {
     }
 }
 
-/// The models in a cache. Of one that several commits have, the newest is listed that is there as a whole.
+/// The models in a cache. Of a model in several commits, the newest complete one is listed.
 pub(super) fn models(cache: &Path) -> Vec<LocalModel> {
     let mut found: Vec<LocalModel> = Vec::new();
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
@@ -174,7 +174,7 @@ pub(super) fn models(cache: &Path) -> Vec<LocalModel> {
     found
 }
 
-/// The models among the files below a folder, which are those of a repository.
+/// The models among the files below a folder that belongs to a repository.
 pub(super) fn below(root: &Path, repo: &str, source: Source) -> Vec<LocalModel> {
     let (mut files, mut left) = (Vec::new(), MOST_ENTRIES);
     walk(root, "", DEPTH, &mut left, &mut files);
@@ -199,7 +199,7 @@ fn walk(folder: &Path, before: &str, depth: usize, left: &mut usize, files: &mut
         *left -= 1;
         let Ok(name) = entry.file_name().into_string() else { continue };
         let path = format!("{before}{name}");
-        // Links to blobs count as what they lead to; those that lead nowhere are left out.
+        // Links to blobs count as their targets; dangling links are left out.
         let Ok(about) = fs::metadata(entry.path()) else { continue };
         if about.is_dir() && depth > 0 {
             walk(&entry.path(), &format!("{path}/"), depth - 1, left, files);

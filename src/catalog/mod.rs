@@ -1,6 +1,6 @@
 //! The models that are on this machine already, whichever program downloaded them, and their names.
 //!
-//! Nothing here opens a model: a listing costs a few directories. What is not readable is left out, because the folders
+//! Nothing here opens a model: a listing reads a few directories. Unreadable entries are left out, because the folders
 //! belong to other programs.
 
 mod hub_cache;
@@ -23,7 +23,7 @@ pub use places::Places;
 #[cfg(feature = "download")]
 pub(crate) use places::{hugging_face, is_on, variable};
 
-/// Whose folder a model is in.
+/// The program in whose folder a model is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -32,14 +32,14 @@ pub enum Source {
     HuggingFace,
     /// LM Studio.
     LmStudio,
-    /// The cache that llama.cpp had before.
+    /// The former cache of llama.cpp.
     LlamaCpp,
     /// Ollama.
     Ollama,
 }
 
 impl Source {
-    /// The name for people.
+    /// The display name.
     pub fn name(self) -> &'static str {
         match self {
             Self::HuggingFace => "Hugging Face",
@@ -54,29 +54,28 @@ impl Source {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LocalModel {
-    /// What to call it: `OWNER/REPO:QUANT`, or as the program calls it whose folder it is in. For an unfinished download,
-    /// the repository.
+    /// Its name: `OWNER/REPO:QUANT`, or the name that its program uses. For an unfinished download, the repository.
     pub name: String,
-    /// Whose folder it is in.
+    /// The program in whose folder it is.
     pub source: Source,
     /// The file, or the first of several.
     pub path: PathBuf,
     /// The size of all its files in bytes.
     pub bytes: u64,
-    /// Whether all of it is there: `false` for an unfinished download, and where parts are missing.
+    /// Whether it is complete: `false` for an unfinished download, or if parts are missing.
     pub whole: bool,
-    /// The path of its first file in the repository without its number and its ending, which is a name too; empty if
-    /// the files are named by their contents.
+    /// The path of its first file in the repository without its number and extension, which is an alternative name;
+    /// empty if the files are named by their contents.
     #[serde(skip)]
     stem: String,
     /// All its files, in order.
     #[serde(skip)]
-    #[cfg_attr(not(feature = "download"), allow(dead_code))] // only that compares them with hashes
+    #[cfg_attr(not(feature = "download"), allow(dead_code))] // only `download` compares them with hashes
     pub(crate) files: Vec<PathBuf>,
 }
 
 impl LocalModel {
-    /// Whether this is its name, in whichever letters.
+    /// Whether this is its name, ignoring case.
     fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }
@@ -86,15 +85,15 @@ impl LocalModel {
         self.name.rsplit_once(':').map_or(&self.name, |(repo, _)| repo)
     }
 
-    /// Whether it is of a repository, by this label or with a file of this name.
+    /// Whether it belongs to a repository and has this label or a file of this name.
     fn is_called(&self, repo: &str, label: &str) -> bool {
         let own = self.name.rsplit_once(':').map_or("", |(_, label)| label);
         self.repo().eq_ignore_ascii_case(repo) && is_called(label, own, &self.stem)
     }
 }
 
-/// The models in the folders of `places`, by name. Those are left out whose names are not shown as they are written, since
-/// they would act on a terminal or look like other names.
+/// The models in the folders of `places`, by name. Models are left out if their names contain characters that control a
+/// terminal or make them look like other names.
 ///
 /// ```
 /// for model in wglm::local_models(&wglm::Places::default()) {
@@ -111,16 +110,16 @@ pub fn local_models(places: &Places) -> Vec<LocalModel> {
     found
 }
 
-/// Finds a model on this machine by its name, in whichever letters: as [`local_models`] lists it, with the name of its
-/// file for the label, or without a label if only one model begins so. Its file can be given to
+/// Finds a model on this machine by its name, ignoring case: as [`local_models`] lists it, with the name of its file as
+/// the label, or without a label if only one model matches. Its file can be passed to
 /// [`Gguf::open`](crate::gguf::Gguf::open).
 ///
 /// # Errors
-/// [`Error::NoModel`] if there is none, or not all of it; [`Error::SeveralModels`] if there is more than one.
+/// [`Error::NoModel`] if there is none, or it is incomplete; [`Error::SeveralModels`] if there is more than one.
 pub fn find_model(name: &str, places: &Places) -> Result<LocalModel> {
     let all = local_models(places);
     let missing = |found: String, remedy: String| Error::NoModel { name: name.into(), found, remedy };
-    // Ollama's names may begin like the address of a hub, so the name as it was typed comes first.
+    // Ollama's names may begin like the address of a hub, so the name is first tried as typed.
     let plain = name.parse::<ModelName>().map_or_else(|_| name.to_owned(), |name| name.to_string());
     let (repo, label) = plain.split_once(':').unwrap_or((&plain, ""));
     let dynamic = format!("UD-{label}");
@@ -136,7 +135,7 @@ pub fn find_model(name: &str, places: &Places) -> Result<LocalModel> {
     let begins = |model: &LocalModel, name: &str| model.repo().eq_ignore_ascii_case(name);
     for name in [name, &plain] {
         let mut several: Vec<&LocalModel> = whole().filter(|model| begins(model, name)).collect();
-        several.dedup_by(|a, b| a.is(&b.name)); // two programs may have the same one
+        several.dedup_by(|a, b| a.is(&b.name)); // two programs may have the same model
         match several.as_slice() {
             [model] => return Ok((*model).clone()),
             [] => {}

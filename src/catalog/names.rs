@@ -1,8 +1,8 @@
 //! Names of repositories, and of the models in them, as their files are named.
 //!
 //! A repository holds the same model in several formats: a file for each, or several parts of one
-//! (`NAME-00001-of-00003.gguf`). Their authors name the format at the end of the file's name, and so do users after a
-//! colon, in the form that llama.cpp and Ollama have: `OWNER/REPO:Q4_K_M`.
+//! (`NAME-00001-of-00003.gguf`). Authors put the format at the end of the file's name, and users put it after a colon,
+//! as for llama.cpp and Ollama: `OWNER/REPO:Q4_K_M`.
 
 use crate::error::{Error, Result};
 use crate::visible::is_obeyed;
@@ -17,7 +17,7 @@ pub struct RepoName {
     repo: String,
 }
 
-/// A repository, and perhaps which of its models: `OWNER/REPO` or `OWNER/REPO:Q4_0`.
+/// A repository, and optionally one of its models: `OWNER/REPO` or `OWNER/REPO:Q4_0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModelName {
@@ -67,7 +67,7 @@ impl fmt::Display for ModelName {
 impl FromStr for ModelName {
     type Err = Error;
 
-    /// Reads a name. The address of a repository's page is its name too.
+    /// Parses a name. The address of a repository's page is accepted too.
     fn from_str(text: &str) -> Result<Self> {
         let wrong = || Error::Argument {
             argument: "name of a model",
@@ -88,9 +88,9 @@ impl FromStr for ModelName {
 /// The files of one model, as indices into the list they were found in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// The name of the format, or the name of the file where that is not enough to tell models apart.
+    /// The name of the format, or the name of the file if the format does not identify the model.
     pub label: String,
-    /// The path of the first file without its number and its ending.
+    /// The path of the first file without its number and extension.
     pub stem: String,
     /// The files in order.
     pub parts: Vec<usize>,
@@ -105,7 +105,7 @@ impl Group {
     }
 }
 
-/// Whether `name`, a label or the name of a file, means the model with this label and this stem, in whichever letters.
+/// Whether `name`, a label or the name of a file, means the model with this label and stem, ignoring case.
 pub(crate) fn is_called(name: &str, label: &str, stem: &str) -> bool {
     let name = name.strip_suffix(".gguf").unwrap_or(name);
     let name = split_part(name).map_or(name, |(stem, ..)| stem);
@@ -113,11 +113,11 @@ pub(crate) fn is_called(name: &str, label: &str, stem: &str) -> bool {
     !name.is_empty() && [label, stem, file].iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
-/// The models among files, by their paths with `/`, in the order of their labels. Projectors of pictures and matrices of
-/// importances, which are GGUF files too, are left out.
+/// The models among files, by their paths with `/`, in the order of their labels. Image projectors and importance
+/// matrices, which are GGUF files too, are left out.
 pub(crate) fn groups(paths: &[&str]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    // Where the group of a stem and a number of parts is: a list may have very many files.
+    // The index of the group for a stem and a number of parts: a list may have very many files.
     let mut places: HashMap<(&str, usize), usize> = HashMap::new();
     let mut sorted: Vec<(usize, &str)> = paths.iter().copied().enumerate().collect();
     sorted.sort_unstable_by_key(|(_, path)| *path);
@@ -132,7 +132,7 @@ pub(crate) fn groups(paths: &[&str]) -> Vec<Group> {
             groups.push(Group { label: label(stem), stem: stem.into(), parts: Vec::new(), count });
             groups.len() - 1
         });
-        // Where a part before this one is missing, the model stays incomplete.
+        // If an earlier part is missing, the model stays incomplete.
         if number == groups[place].parts.len() + 1 {
             groups[place].parts.push(index);
         }
@@ -155,14 +155,14 @@ pub(crate) fn groups(paths: &[&str]) -> Vec<Group> {
     groups
 }
 
-/// Whether a path leads nowhere but below the folder that it is joined to, on any system, in as many steps as it has
-/// parts, and is shown as it is written.
+/// Whether a path, joined to a folder, stays below it on any system, one level per part, and contains only characters
+/// that display as themselves.
 fn is_safe(path: &str) -> bool {
     let plain = path.split('/').all(|part| !matches!(part, "" | "." | ".."));
     plain && !path.contains(|c: char| matches!(c, '\\' | ':') || c.is_control() || is_obeyed(c))
 }
 
-/// The name before the number of a part, the number, and how many parts there are: of `NAME-00001-of-00003`.
+/// The name, the number of a part, and the count of parts in `NAME-00001-of-00003`.
 fn split_part(name: &str) -> Option<(&str, usize, usize)> {
     let (rest, count) = name.rsplit_once("-of-")?;
     let (stem, number) = rest.rsplit_once('-')?;
@@ -178,7 +178,7 @@ fn label(stem: &str) -> String {
     if !is_format(last) {
         return file.to_owned();
     }
-    // Unsloth's dynamic formats are named so.
+    // Unsloth's dynamic formats have this prefix.
     let dynamic =
         before.len() >= 3 && before.get(before.len() - 3..).is_some_and(|end| end.eq_ignore_ascii_case("-ud"));
     format!("{}{}", if dynamic { "UD-" } else { "" }, last.to_ascii_uppercase())
@@ -263,7 +263,7 @@ mod tests {
         assert!(!is_called(".gguf", "latest", ""), "a model without files of its own");
     }
 
-    /// The same format twice is told apart by the names of the files.
+    /// Two models of the same format are distinguished by the names of their files.
     #[test]
     fn labels_are_unique() {
         let groups = groups(&["a-Q4_0.gguf", "b-Q4_0.gguf", "c-Q8_0.gguf"]);

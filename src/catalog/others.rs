@@ -1,4 +1,4 @@
-//! The folders of programs that keep models in ways of their own.
+//! The folders of programs that store models in layouts of their own.
 
 use super::hub_cache::below;
 use super::names::groups;
@@ -21,8 +21,8 @@ pub(super) fn lm_studio(folder: &Path) -> Vec<LocalModel> {
     found
 }
 
-/// What llama.cpp has downloaded: files in one folder, `OWNER_REPO_FILE.gguf`. They are known by the names of the files,
-/// since owners and repositories have `_` in their names too.
+/// The models that llama.cpp has downloaded: files in one folder, `OWNER_REPO_FILE.gguf`. They are called by their file
+/// names, since owners and repositories can contain `_` too.
 pub(super) fn llama_cpp(folder: &Path) -> Vec<LocalModel> {
     let files: Vec<String> =
         fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
@@ -63,7 +63,7 @@ pub(super) fn ollama(folder: &Path) -> Vec<LocalModel> {
     found
 }
 
-/// The file name of the weights that a manifest lists. A model with several such layers is of no use here.
+/// The file name of the weights that a manifest lists. A model with several such layers is not supported.
 fn weights(manifest: &str) -> Option<String> {
     let manifest: serde_json::Value = serde_json::from_str(manifest).ok()?;
     let mut layers = manifest["layers"]

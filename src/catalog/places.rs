@@ -1,16 +1,16 @@
-//! Where programs keep the models that they download, as far as the environment says.
+//! The folders in which programs store downloaded models, as far as the environment says.
 
 use crate::files::read_text;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a file that says where a folder is.
+/// The most bytes of a file that contains the path of a folder.
 const LONGEST_PATH: usize = 16 << 10;
 
 /// The most bytes of LM Studio's settings.
 const LONGEST_SETTINGS: usize = 1 << 20;
 
-/// The folders in which programs keep models. Those that are not there are looked at for nothing.
+/// The folders in which programs store models. Folders that do not exist are skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
     /// The cache of Hugging Face's programs, which is also where wglm puts what it downloads; `None` if there is no home
@@ -18,7 +18,7 @@ pub struct Places {
     pub hub: Option<PathBuf>,
     /// LM Studio's models.
     pub lm_studio: Vec<PathBuf>,
-    /// What llama.cpp has downloaded.
+    /// The models that llama.cpp has downloaded.
     pub llama_cpp: Vec<PathBuf>,
     /// Ollama's models.
     pub ollama: Vec<PathBuf>,
@@ -26,7 +26,7 @@ pub struct Places {
 
 impl Default for Places {
     /// The folders that the environment variables of these programs name (`HF_HUB_CACHE`, `HF_HOME`, `LLAMA_CACHE`,
-    /// `OLLAMA_MODELS`) and that LM Studio's settings name, otherwise the usual ones.
+    /// `OLLAMA_MODELS`) and that LM Studio's settings name, otherwise their defaults.
     fn default() -> Self {
         let home = home();
         let below = |path: &str| home.as_ref().map(|home| home.join(path));
@@ -41,7 +41,7 @@ impl Default for Places {
         let hub = folder("HF_HUB_CACHE").or_else(|| Some(hugging_face()?.join("hub")));
         let ollama = match folder("OLLAMA_MODELS") {
             Some(folder) => vec![folder],
-            // The second is that of a service on Linux.
+            // The second is the default of a service on Linux.
             None => {
                 below(".ollama/models").into_iter().chain([PathBuf::from("/usr/share/ollama/.ollama/models")]).collect()
             }
@@ -55,9 +55,9 @@ impl Default for Places {
     }
 }
 
-/// The folders of LM Studio's models, for the home folder of a user. LM Studio has a home of its own, and writes down
-/// where that is; the settings there name the folder of the models if the user has moved it. A home or a folder that is
-/// gone is named all the same, since it may be on a disk that comes and goes.
+/// The folders of LM Studio's models, for the home folder of a user. LM Studio has a home of its own, whose path it
+/// stores in a file; the settings there name the folder of the models if the user has moved it. A home or folder that
+/// does not exist is listed all the same, since it may be on a removable disk.
 fn lm_studio(home: &Path) -> Vec<PathBuf> {
     let pointer = read_text(&home.join(".lmstudio-home-pointer"), LONGEST_PATH).ok();
     let pointer = pointer.as_deref().and_then(|path| named(home, path));
@@ -65,7 +65,7 @@ fn lm_studio(home: &Path) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = Vec::new();
     for lm_studio in homes {
         for folder in moved_models(home, &lm_studio).into_iter().chain([lm_studio.join("models")]) {
-            // A link to a folder that is listed is the same folder.
+            // A link to a listed folder is the same folder.
             let same = |other: &PathBuf| {
                 *other == folder
                     || fs::canonicalize(other).is_ok_and(|it| fs::canonicalize(&folder).is_ok_and(|of| it == of))
@@ -85,9 +85,9 @@ fn moved_models(home: &Path, lm_studio: &Path) -> Option<PathBuf> {
     named(home, settings["downloadsFolder"].as_str()?)
 }
 
-/// The folder that a text names; `~` is the home folder. A relative path names none, since it is unknown where it begins,
-/// nor does a whole disk, which takes too long to look through, or a folder of another machine, to which the system would
-/// send the user's credentials.
+/// The folder that a text names; `~` is the home folder. `None` for a relative path, whose base is unknown, for a whole
+/// disk, which takes too long to search, and for a folder of another machine, to which the system would send the user's
+/// credentials.
 fn named(home: &Path, text: &str) -> Option<PathBuf> {
     let text = text.trim();
     let folder = Path::new(text).strip_prefix("~").map_or_else(|_| PathBuf::from(text), |rest| home.join(rest));
@@ -101,7 +101,7 @@ pub(crate) fn hugging_face() -> Option<PathBuf> {
     folder("HF_HOME").or_else(|| Some(caches()?.join("huggingface")))
 }
 
-/// The value of an environment variable that is set to something.
+/// The value of an environment variable that is set and not empty.
 #[cfg(feature = "download")]
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
@@ -137,7 +137,7 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
-    /// The folder of the settings comes first, wherever LM Studio's home is; what cannot be read changes nothing.
+    /// The folder of the settings comes first, wherever LM Studio's home is; unreadable files change nothing.
     #[test]
     fn moved_folders_of_lm_studio_are_found() {
         let dir = tempfile::tempdir().unwrap();

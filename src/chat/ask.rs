@@ -1,10 +1,10 @@
 //! Replies that are values of a type.
 
-use super::Chat;
+use super::{Chat, Reply};
 use crate::cancel::Cancel;
 use crate::constrain::{self, Calls, Constraint};
 use crate::error::Error;
-use crate::generate::{Event, GenerateOptions, Stop};
+use crate::generate::{Event, GenerateOptions, Stats, Stop};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -123,11 +123,24 @@ impl Chat {
         self.value(name, answered, constraint)
     }
 
+    /// A message that is answered by a constraint, for a caller who takes the events: all of them, in `take`, which returns
+    /// the last one's statistics.
+    pub(crate) fn ask_in_events(
+        &mut self,
+        text: &str,
+        constraint: Constraint,
+        take: impl FnOnce(Reply<'_>) -> Result<Option<Stats>, Error>,
+    ) -> Result<Option<Stats>, Error> {
+        let last = self.constrained(&constraint, |chat| take(chat.send(text)?))?;
+        self.remember(last.as_ref().map_or(Stop::Cancelled, |stats| stats.stop), constraint);
+        Ok(last)
+    }
+
     /// Continues the reply that [`Chat::ask`] left unfinished, and returns the value once it is complete. Call it again after
     /// each [`AskError::Unfinished`]. The text in that error, and in [`AskError::NoValue`], is the whole answer so far.
     ///
-    /// [`Chat::resume`] continues the same reply by the same schema, too, and returns its events. It does not know the schema
-    /// after [`Chat::restore`], because a saved conversation does not contain it; this method does.
+    /// [`Chat::resume`] continues the same reply by the same schema, too, and returns its events. Both do so after
+    /// [`Chat::restore`].
     ///
     /// # Errors
     /// Those of [`Chat::ask`] and of [`Chat::resume`].
@@ -174,11 +187,21 @@ impl Chat {
     /// The options to resume a reply with: what [`Chat::ask`] left unfinished goes on by the same schema.
     pub(super) fn resumed_options(&self) -> GenerateOptions {
         let mut options = self.options.clone();
-        let is_same = |asked: &&Asked| self.answer_so_far().starts_with(&asked.answer);
-        if let Some(asked) = self.asked.as_ref().filter(is_same) {
-            (options.constraint, options.calls) = (Some(asked.constraint.clone()), Calls::None);
+        if let Some(constraint) = self.unfinished() {
+            (options.constraint, options.calls) = (Some(constraint), Calls::None);
         }
         options
+    }
+
+    /// What the last message has to match, if it is a value that was asked for and is unfinished.
+    pub(super) fn unfinished(&self) -> Option<Constraint> {
+        let asked = self.asked.as_ref().filter(|asked| self.answer_so_far().starts_with(&asked.answer));
+        asked.map(|asked| asked.constraint.clone())
+    }
+
+    /// Has the last message be such a value, if there is a constraint.
+    pub(super) fn set_unfinished(&mut self, constraint: Option<Constraint>) {
+        self.asked = constraint.map(|constraint| Asked { answer: self.answer_so_far(), constraint });
     }
 
     /// The text of the last message, if it is the assistant's.
@@ -195,9 +218,12 @@ impl Chat {
         constraint: Constraint,
     ) -> Result<T, AskError> {
         let answer = answered?;
-        let unfinished = answer.1 != Stop::End;
-        self.asked = unfinished.then(|| Asked { answer: self.answer_so_far(), constraint });
+        self.remember(answer.1, constraint);
         read(name, answer)
+    }
+
+    fn remember(&mut self, stop: Stop, constraint: Constraint) {
+        self.set_unfinished((stop != Stop::End).then_some(constraint));
     }
 }
 

@@ -111,10 +111,10 @@ impl Chat {
             return Ok(None);
         };
         let begun = PartialReply::replay(self.session.model(), parser.clone(), said)?;
-        if !Draft::of(&begun.told_at_end()).says(last.unwrap_or(&Message::assistant(""))) {
+        if !Draft::of(&begun.events_at_end()).says(last.unwrap_or(&Message::assistant(""))) {
             return Ok(None);
         }
-        let mut draft = Draft::of(begun.told());
+        let mut draft = Draft::of(begun.events());
         draft.calls = last.map(|last| last.tool_calls.clone()).unwrap_or_default(); // the parsed calls have no ids
         Ok(Some(ResumePoint { prompt: held.to_vec(), begun, draft, joins: last.is_some() }))
     }
@@ -124,7 +124,7 @@ impl Chat {
         let model = self.session.model();
         let said = encoded(model.tokenizer()?, last, &parser)?;
         let begun = PartialReply::replay(model, parser.clone(), &said)?;
-        let mut draft = Draft::of(begun.told());
+        let mut draft = Draft::of(begun.events());
         if !parser.is_thinking() {
             draft.thinking = last.reasoning_content.clone().unwrap_or_default(); // the prompt leaves thinking out
         }

@@ -1,6 +1,8 @@
 //! A conversation without its KV cache: what an app saves, and what a scheduler replies to.
 
 use super::{Chat, Overflow};
+#[cfg(feature = "schema")]
+use crate::constrain::Constraint;
 use crate::generate::GenerateOptions;
 use crate::text::Message;
 use serde::{Deserialize, Serialize};
@@ -9,9 +11,6 @@ use serde_json::{Map, Value};
 /// Everything of a [`Chat`] but its session: what a [`Scheduler`](crate::Scheduler) replies to, and what an app writes
 /// to a file, next to the session's [snapshot](crate::Session::save_snapshot). The tools and template variables are part
 /// of it because they are part of the prompt: with others, most of the snapshot could not be reused.
-///
-/// The schema of an unfinished `Chat::ask` is not part of it: after [`Chat::restore`], `Chat::resume_ask` continues that
-/// reply, and so does [`Chat::resume`] with the schema as the [constraint](crate::GenerateOptions::constraint).
 ///
 /// Fields that are missing when it is deserialized have their defaults; unknown fields are ignored.
 ///
@@ -51,6 +50,11 @@ pub struct ChatState {
     pub options: GenerateOptions,
     /// See [`Chat::overflow`].
     pub overflow: Overflow,
+    /// What the last message has to match, if it is an answer that `Chat::ask` left unfinished: [`Chat::resume`] continues
+    /// it so. A scheduler, which resumes nothing, ignores it.
+    #[cfg(feature = "schema")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unfinished: Option<Constraint>,
 }
 
 impl Chat {
@@ -63,14 +67,17 @@ impl Chat {
             template_kwargs: self.template_kwargs.clone(),
             options: self.options.clone(),
             overflow: self.overflow,
+            #[cfg(feature = "schema")]
+            unfinished: self.unfinished(),
         }
     }
 
     /// Replaces this conversation by a saved one. The KV cache stays, for whatever both have in common.
     pub fn restore(&mut self, saved: ChatState) {
-        let ChatState { messages, reasoning, tools, template_kwargs, options, overflow } = saved;
+        let ChatState { messages, reasoning, tools, template_kwargs, options, overflow, .. } = saved;
         (self.messages, self.reasoning, self.tools) = (messages, reasoning, tools);
         (self.template_kwargs, self.options, self.overflow) = (template_kwargs, options, overflow);
-        self.forget_asked();
+        #[cfg(feature = "schema")]
+        self.set_unfinished(saved.unfinished);
     }
 }

@@ -1,4 +1,4 @@
-//! The arguments of the command. Options that llama.cpp has too have the same names here.
+//! The arguments of the command. Options that llama.cpp also has have the same names here.
 
 mod constraint;
 mod llama;
@@ -50,9 +50,11 @@ Environment:
   NO_COLOR                          print no colors
 
 Options of llama.cpp that have no effect here (-ngl, -fa, -t, -b, --mlock, --no-mmap, --jinja) are \
-ignored with a note. An option given twice counts once, as given last, except -l and -r.";
+ignored with a note. If an option is given twice, the last one counts, except for -l and -r.";
 
-/// Run GLM-4.7-Flash from a GGUF file on any GPU.
+/// Run GLM-4.7-Flash from a GGUF file on the GPU, through Metal, Vulkan or DirectX 12.
+///
+/// So far it has run on NVIDIA's H100 and H200 and on Mesa's software driver, with Vulkan, and not yet on a Mac or on Windows.
 ///
 /// Without -m, commands use the built-in demonstration model.
 #[derive(Debug, Parser)]
@@ -76,29 +78,29 @@ pub enum Command {
     Chat(ChatArgs),
     /// Serve the model over HTTP, with the interfaces of OpenAI, Anthropic and llama.cpp, and a page for browsers
     ///
-    /// At http://127.0.0.1:8080, to programs on this machine alone, unless asked otherwise. Ctrl-C lets running replies end,
-    /// a second one cancels them.
+    /// At http://127.0.0.1:8080, for programs on this machine only, unless options say otherwise. Ctrl-C lets running
+    /// replies end, a second one cancels them.
     #[cfg(feature = "serve")]
     Serve(Box<ServeArgs>),
     /// Download a model from Hugging Face
     ///
-    /// OWNER/REPO:QUANT names a model of a repository, OWNER/REPO the one that suits this machine. What an interrupted
-    /// download left is used. Files are stored in the cache that Hugging Face's programs share, and their path is printed.
-    /// With --verify nothing is downloaded: the files that are here are read, and 1 is the exit status if one is wrong or
-    /// missing. Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp. A download has to leave 64 MiB of the
-    /// disk free.
+    /// OWNER/REPO:QUANT names a model of a repository, OWNER/REPO the one that suits this machine. An interrupted
+    /// download is resumed. Files are stored in the cache that Hugging Face's programs share, and their path is
+    /// printed. With --verify nothing is downloaded: the files on this machine are read, and the exit status is 1 if
+    /// one is wrong or missing. Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp. A download must
+    /// leave 64 MiB of the disk free.
     #[cfg(feature = "download")]
     #[command(after_help = PULL_ENVIRONMENT)]
     Pull(PullArgs),
     /// List the models on this machine, and which of them fit
     ///
-    /// Those that Hugging Face's programs, LM Studio, llama.cpp, Ollama and `wglm pull` have downloaded. -m takes their
-    /// names. Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp.
+    /// Lists models that Hugging Face's programs, LM Studio, llama.cpp, Ollama and `wglm pull` have downloaded. -m
+    /// accepts their names. Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp.
     Models(ModelsArgs),
     /// Show a file's metadata, tensor types and memory needs
     ///
-    /// The GPU memory is that of the model and one conversation on this machine's GPU, or on a usual one if there is none.
-    /// Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp.
+    /// The GPU memory is that of the model and one conversation on this machine's GPU, or on a typical one if there is
+    /// none. Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp.
     Inspect(InspectArgs),
     /// List GPUs and what they support
     Devices(DevicesArgs),
@@ -116,19 +118,19 @@ pub enum Command {
     Bench(BenchArgs),
     /// Time each kind of GPU step
     Profile(ProfileArgs),
-    /// Find what makes this GPU faster with a model, and keep it
+    /// Find the fastest settings for a model on this GPU, and save them
     ///
-    /// Measures how the steps of a token and of prompts are best divided on this GPU, by whole tokens and prompts, and
-    /// writes what is faster to a file, which all commands find by themselves. Ctrl-C stops and keeps what was found so far.
+    /// Measures how to divide the steps of tokens and prompts on this GPU, by whole tokens and prompts, and writes the
+    /// faster choices to a file that all commands use. Ctrl-C stops and saves the results so far.
     Tune(TuneArgs),
     /// Test every GPU kernel against the CPU
     ///
-    /// Each kernel runs in every weight format it has. Exits with 1 if one fails.
+    /// Each kernel runs in all of its weight formats. Exits with 1 if one fails.
     Selftest(SelftestArgs),
-    /// Find out everything about wglm on this GPU, for a bug report
+    /// Collect information about wglm on this GPU, for a bug report
     ///
-    /// Tests, measures and times for some minutes, and writes a file to attach to an issue. Each stage runs in a process of
-    /// its own, so a crash or a hang of the driver loses nothing. Ctrl-C ends the running stage and writes the summary.
+    /// Tests and measures for some minutes, and writes a file to attach to an issue. Each stage runs in its own
+    /// process, so a crash or a hang of the driver loses nothing. Ctrl-C ends the running stage and writes the summary.
     Report(ReportArgs),
     /// Measure perplexity on a text, like llama-perplexity
     Perplexity(PerplexityArgs),
@@ -158,10 +160,10 @@ pub fn parse() -> (Arguments, Vec<String>) {
 }
 
 impl Command {
-    /// What options demand together.
+    /// Checks combinations of options.
     ///
     /// # Errors
-    /// The name of the command, and what is wrong.
+    /// The name of the command, and the error.
     fn check(&self) -> Result<(), (&'static str, String)> {
         let is_stdin = |path: &PathBuf| path == Path::new("-");
         match self {
@@ -189,12 +191,12 @@ pub struct DevicesArgs {
 #[cfg(feature = "download")]
 #[derive(Debug, Args)]
 pub struct PullArgs {
-    /// The repository, and perhaps which of its models: OWNER/REPO or OWNER/REPO:QUANT
+    /// The repository, or one of its models: OWNER/REPO or OWNER/REPO:QUANT
     pub name: ModelName,
-    /// Only list what the repository holds, and what of it fits
+    /// Only list the models of the repository, and which of them fit
     #[arg(short, long)]
     pub list: bool,
-    /// Compare the files that are here with the hashes that the hub lists, and download nothing
+    /// Compare the files on this machine with the hashes that the hub lists, and download nothing
     #[arg(long, conflicts_with = "list")]
     pub verify: bool,
     /// Branch, tag or commit
@@ -215,8 +217,8 @@ pub struct PullArgs {
 const PULL_ENVIRONMENT: &str = "\
 Environment:
   HF_TOKEN                              for private and gated repositories
-  HF_HUB_OFFLINE=1                      ask no server, and use what is on this machine
-  HF_ENDPOINT                           another server than https://huggingface.co
+  HF_HUB_OFFLINE=1                      contact no server, and use models on this machine
+  HF_ENDPOINT                           a server other than https://huggingface.co
   HF_HUB_CACHE, HF_HOME                 where files are stored
   HTTPS_PROXY, ALL_PROXY, NO_PROXY      proxies";
 
@@ -226,7 +228,7 @@ pub struct ModelsArgs {
     #[cfg(feature = "download")]
     #[command(subcommand)]
     pub command: Option<ModelsCommand>,
-    /// Compare the files with the hashes that they are named by, without the hub
+    /// Compare the files with the hashes in their names, without the hub
     ///
     /// Hugging Face's cache and Ollama name files by their hashes. Exits with 1 if a file is wrong or missing.
     #[cfg(feature = "download")]
@@ -251,7 +253,7 @@ impl ModelsArgs {
     pub fn is_json(&self) -> bool {
         #[cfg(feature = "download")]
         if let Some(ModelsCommand::Rm(args)) = &self.command {
-            return args.json;
+            return self.json || args.json;
         }
         self.json
     }
@@ -260,19 +262,19 @@ impl ModelsArgs {
 #[cfg(feature = "download")]
 #[derive(Debug, Subcommand)]
 pub enum ModelsCommand {
-    /// Delete a model, or what unfinished downloads from a repository left
+    /// Delete a model, or the unfinished downloads from a repository
     ///
-    /// Deletes only from the cache that Hugging Face's programs share. The files of the model go in every commit that is
-    /// here; contents that another file has too stay. What unfinished downloads left goes by the name of the repository, as
-    /// `wglm models` lists it, for all of them at once. Models of LM Studio, Ollama and llama.cpp are refused, with
-    /// what deletes them there.
+    /// Deletes only from the cache that Hugging Face's programs share. The files of the model are deleted in every
+    /// commit; contents that another file shares stay. The name of a repository, as `wglm models` lists it, means all
+    /// unfinished downloads from it. For models of LM Studio, Ollama and llama.cpp an error says how to delete them
+    /// there.
     Rm(RemoveArgs),
 }
 
 #[cfg(feature = "download")]
 #[derive(Debug, Args)]
 pub struct RemoveArgs {
-    /// The model, by a name that `wglm models` lists
+    /// The model, by its name in `wglm models`
     pub name: String,
     /// Delete without asking
     #[arg(short, long)]
@@ -304,7 +306,7 @@ pub enum Switch {
 pub struct InspectArgs {
     /// GGUF file, or a name that `wglm models` lists [default: the demonstration model]
     pub file: Option<PathBuf>,
-    /// The same, as for other commands
+    /// The same, as in other commands
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     pub model: Option<PathBuf>,
     /// Print JSON
@@ -316,7 +318,7 @@ pub struct InspectArgs {
 
 #[derive(Debug, Args)]
 pub struct TokenizeArgs {
-    /// Text; - reads stdin, of which every byte is kept, including the final newline
+    /// Text; - reads stdin unchanged, including the final newline
     #[arg(value_name = "TEXT", allow_hyphen_values = true)]
     pub text: String,
     /// Model file (GGUF), or a name that `wglm models` lists [default: the demonstration model]
@@ -328,7 +330,7 @@ pub struct TokenizeArgs {
     /// Treat the names of special tokens as plain text
     #[arg(long)]
     pub no_parse_special: bool,
-    /// Leave out the token with which the model's texts begin, if its file asks for one
+    /// Leave out the beginning-of-text token, if the model's file wants one
     #[arg(long)]
     pub no_bos: bool,
 }
@@ -353,7 +355,7 @@ pub struct TemplateArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(mut_arg("context", |arg| arg.help("Context size in tokens; 0 for the model's maximum [default: room for all tokens]")))]
+#[command(mut_arg("context", |arg| arg.help("Context size in tokens; 0 for the model's maximum [default: enough for all tokens]")))]
 pub struct LogitsArgs {
     #[command(flatten)]
     pub model: ModelArgs,
@@ -380,7 +382,7 @@ pub struct PlanArgs {
     pub depth: u64,
     #[command(flatten)]
     pub gpu: GpuArgs,
-    /// Predict the speed on a GPU, present or not: all, m3-pro, h100, ... (a wrong name lists them)
+    /// Predict the speed on a GPU, present or not: all, m3-pro, h100, ... (an unknown name lists them)
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(names()), hide_possible_values = true)]
     pub device: Option<String>,
     /// Show the full name of each kernel's shader variant

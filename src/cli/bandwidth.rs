@@ -14,13 +14,11 @@ pub struct Bandwidth {
     pub per_second: f64,
 }
 
-/// The first size of buffers that is tried. If there is no room for them, half the size is tried, and so on down to the
-/// smallest.
+/// The first size of buffers that is tried. If they do not fit, half the size is tried, and so on down to the smallest.
 const LARGEST: usize = 256 << 20;
 const LARGEST_OF_SOFTWARE: usize = 64 << 20;
 const SMALLEST: usize = 16 << 20;
-/// How many seconds of copies are timed together, which makes the time to submit them and to learn of their end
-/// negligible.
+/// How many seconds of copies are timed together, which makes the time for submitting and waiting negligible.
 const LONG: f64 = 0.02;
 const MOST_COPIES: usize = 1 << 12;
 /// The number of measurements, whose median is the result.
@@ -31,7 +29,7 @@ pub fn measure(gpu: &Gpu) -> Result<Bandwidth> {
     let largest = if gpu.report().is_software() { LARGEST_OF_SOFTWARE } else { LARGEST };
     let (executor, bytes) = largest_copy(gpu, largest)?;
     let mut copies = 1;
-    seconds(&executor, copies)?; // not timed: it is the first to touch the memory
+    seconds(&executor, copies)?; // not timed, because it is the first to touch the memory
     while seconds(&executor, copies)? < LONG && copies < MOST_COPIES {
         copies *= 2;
     }
@@ -40,7 +38,7 @@ pub fn measure(gpu: &Gpu) -> Result<Bandwidth> {
     Ok(Bandwidth { bytes: bytes as u64, per_second: moved as f64 / median(times).max(1e-9) })
 }
 
-/// A plan that copies as many bytes as there is room for, ready to run, and the number of bytes.
+/// A plan that copies as many bytes as fit, ready to run, and the number of bytes.
 fn largest_copy(gpu: &Gpu, mut bytes: usize) -> Result<(Executor, usize)> {
     let pipelines = Pipelines::new(gpu);
     loop {

@@ -1,5 +1,5 @@
-//! The command `bench`: measures speed and prints it in the table of llama-bench, followed by other times that a user
-//! waits for.
+//! The command `bench`: measures speed and prints it in the table of llama-bench, followed by other times that users
+//! notice.
 
 use super::args::BenchArgs;
 use super::bandwidth;
@@ -20,8 +20,8 @@ use wglm::model::CacheShape;
 use wglm::plan::PAGE;
 use wglm::{Gpu, Model, Pool, SamplerParams, Session};
 
-/// One row of the table: how many tokens are computed as a prompt or generated, with how many tokens in the cache
-/// before, in how many sessions side by side.
+/// One row of the table: the numbers of tokens in the prompt, to generate, and in the cache before, and of sessions
+/// side by side.
 #[derive(Clone, Copy)]
 struct BenchTest {
     prompt: usize,
@@ -74,7 +74,7 @@ pub struct BenchRow {
     n_prompt: usize,
     n_gen: usize,
     n_depth: usize,
-    /// Conversations side by side; figures are of all together.
+    /// Conversations side by side; figures are totals.
     n_sessions: usize,
     avg_ns: f64,
     stddev_ns: f64,
@@ -85,7 +85,7 @@ pub struct BenchRow {
     /// Bytes that a generated token reads: of weights, and of the cache in the middle of the test.
     weight_bytes: u64,
     cache_bytes: u64,
-    /// The time to copy those bytes as a share of the time that a generated token took.
+    /// The time to copy those bytes as a share of the time of a generated token.
     pub floor_share: Option<f64>,
     /// Bytes in buffers during the test, the highest such number so far, and the bytes that wgpu's allocator has
     /// reserved at the driver.
@@ -95,7 +95,7 @@ pub struct BenchRow {
 }
 
 impl BenchRow {
-    /// What a picture shows of it.
+    /// The part of it that a picture shows.
     pub fn measured(&self, about: About) -> Measured {
         let Self { n_prompt, n_gen, n_depth, avg_ts, stddev_ts, .. } = *self;
         Measured { test: self.test.clone(), n_prompt, n_gen, n_depth, avg_ts, stddev_ts, about }
@@ -106,7 +106,7 @@ pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
     measured(args, &mut |_| Ok(ControlFlow::Continue(())))
 }
 
-/// The same, until `tell`, which gets each row that is printed, refuses.
+/// The same, until `tell`, which receives each row, refuses.
 pub fn measured(
     args: BenchArgs,
     tell: &mut dyn FnMut(&BenchRow) -> anyhow::Result<ControlFlow<()>>,
@@ -120,7 +120,7 @@ pub fn measured(
     }
     let (tests, given) = (tests(&args), args.model.file.context);
     let fit = |given| tests.iter().try_for_each(|test| context::enough(&test.name(), test.needed(), given).map(drop));
-    fit(given.filter(|tokens| *tokens > 0))?; // 0 stands for the model's maximum, which is known after the load
+    fit(given.filter(|tokens| *tokens > 0))?; // 0 means the model's maximum, which is known after the load
     let (model, conditions) = start(&args)?;
     fit(given.map(|_| model.cache().context))?;
     let mut report = BenchReport::new(args.output.format(), &conditions)?;
@@ -158,7 +158,7 @@ fn start(args: &BenchArgs) -> anyhow::Result<(Model, BenchConditions)> {
     let first_token_seconds = token()?;
     let next_token_seconds = median((0..NEXT).map(|_| token()).collect::<anyhow::Result<Vec<_>>>()?);
     drop(session);
-    // The bandwidth is measured on a device of its own, so that its buffers do not count for the model's.
+    // The bandwidth is measured on a separate device, so that its buffers are not counted as the model's.
     let bandwidth = bandwidth::measure(&Gpu::open(&args.model.gpu.options()?)?)?;
     let conditions = BenchConditions {
         setup: Setup::of(&model, &args.model.file),
@@ -200,7 +200,7 @@ fn tests(args: &BenchArgs) -> Vec<BenchTest> {
 }
 
 /// Runs a test as often as requested. The cache is filled with synthetic values up to the depth, because computing it
-/// would take long and change nothing.
+/// would take long and not affect times.
 fn measure(
     model: &Model,
     conditions: &BenchConditions,
@@ -232,7 +232,7 @@ fn measure(
         sessions => together(&pool, sessions, test),
     };
     if !args.no_warmup {
-        // With drafts also what makes and verifies them.
+        // With drafts, warm up making and verifying them too.
         let generate = test.generate.min(if args.speculation().is_off() { 2 } else { 16 });
         once(BenchTest { generate, ..test })?;
     }
@@ -263,7 +263,7 @@ fn measure(
         weight_bytes,
         cache_bytes,
         n_sessions: test.sessions,
-        // Of several sessions a step reads other experts for each.
+        // A step of several sessions reads different experts for each.
         floor_share: (test.generate > 0 && test.sessions == 1).then(|| floor_ns * test.generate as f64 / avg_ns),
         gpu_memory: memory.held,
         gpu_memory_peak: memory.most,
@@ -271,7 +271,7 @@ fn measure(
     })
 }
 
-/// Runs a test once and returns the nanoseconds. The session is afterwards as it was before.
+/// Runs a test once and returns the nanoseconds. The session is restored afterwards.
 fn once(session: &mut Session, test: BenchTest, assumed: &[f32]) -> anyhow::Result<f64> {
     let vocab = session.model().config().vocab;
     let prompt = prompt_of(test.prompt, vocab);
@@ -290,8 +290,8 @@ fn once(session: &mut Session, test: BenchTest, assumed: &[f32]) -> anyhow::Resu
     Ok(elapsed.as_secs_f64() * 1e9)
 }
 
-/// Generates tokens of several sessions, one of each in a step, and returns the nanoseconds. The sessions are afterwards
-/// as they were before.
+/// Generates tokens of several sessions, one of each per step, and returns the nanoseconds. The sessions are restored
+/// afterwards.
 fn together(pool: &Pool, sessions: &mut [Session], test: BenchTest) -> anyhow::Result<f64> {
     let vocab = pool.model().config().vocab;
     let start = Instant::now();
@@ -307,35 +307,35 @@ fn together(pool: &Pool, sessions: &mut [Session], test: BenchTest) -> anyhow::R
     Ok(elapsed.as_secs_f64() * 1e9)
 }
 
-/// Generates tokens. With assumed acceptance drafts are accepted by lot, as often as that says, so that the steps are those
-/// of a model whose drafts are right so often.
+/// Generates tokens. With assumed acceptance, drafts are accepted at random with these probabilities, so that the steps
+/// are those of a model with that acceptance.
 fn generate(session: &mut Session, count: usize, assumed: &[f32]) -> anyhow::Result<()> {
     let end = session.tokens().len() + count;
-    let mut random = Lot(1);
+    let mut random = Uniform(1);
     while session.tokens().len() < end {
         let left = end - session.tokens().len();
         if assumed.is_empty() || left <= assumed.len() {
             session.next_tokens(left)?;
         } else {
-            let lot = random.next();
-            let accepted = assumed.iter().take_while(|part| lot < f64::from(**part)).count();
+            let drawn = random.next();
+            let accepted = assumed.iter().take_while(|part| drawn < f64::from(**part)).count();
             session.predict_assumed(assumed.len(), accepted)?;
         }
     }
     Ok(())
 }
 
-/// Random numbers from 0 to 1, the same ones in each run.
-struct Lot(u64);
+/// Random numbers from 0 to 1, the same in each run.
+struct Uniform(u64);
 
-impl Lot {
+impl Uniform {
     fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// A fixed sequence of tokens from all over the vocabulary.
+/// A fixed sequence of tokens from the whole vocabulary.
 pub fn prompt_of(length: usize, vocab: usize) -> Vec<u32> {
     (0..length).map(|i| token(i, vocab)).collect()
 }

@@ -1,13 +1,12 @@
-//! Draws the results of `bench`: tokens a second over the depth of the cache, and over the length of prompts. What all of
-//! them have in common, such as model and GPU, stands above; what tells lines apart is their name.
+//! Draws the results of `bench`: tokens a second over the depth of the cache, and over the length of prompts. The
+//! heading has what all results share, such as model and GPU; the names of lines have their differences.
 
 use super::chart::{Line, Panel, Scale, panels};
 use anyhow::Context;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// What is drawn of a test. Fields have the names that `bench -o json` gives them; those that older results lack may be
-/// empty.
+/// The drawn fields of a test. Fields have the names of `bench -o json`; those missing in older results are empty.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Measured {
     pub test: String,
@@ -39,7 +38,7 @@ pub type Results = (String, Vec<Measured>);
 pub fn saved(files: &[PathBuf]) -> anyhow::Result<Vec<Results>> {
     let read = |path: &PathBuf| -> anyhow::Result<Results> {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading `{}`", path.display()))?;
-        let expected = || format!("`{}`: expected what `wglm bench -o json` or `-o csv` prints", path.display());
+        let expected = || format!("`{}`: expected the output of `wglm bench -o json` or `-o csv`", path.display());
         let rows = parsed(path, &text).with_context(expected)?;
         let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         Ok((name, rows))
@@ -60,7 +59,7 @@ fn parsed(path: &Path, text: &str) -> anyhow::Result<Vec<Measured>> {
     if path.extension().is_none_or(|ending| ending != "csv") {
         return Ok(serde_json::from_str(text)?);
     }
-    // Fields that are flattened have to be text in the eyes of `csv`, so each row is made JSON first.
+    // `csv` can only read flattened fields as text, so each row is converted to JSON first.
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let names = reader.headers()?.clone();
     let row = |record: csv::Result<csv::StringRecord>| {
@@ -76,11 +75,11 @@ fn parsed(path: &Path, text: &str) -> anyhow::Result<Vec<Measured>> {
     reader.records().map(row).collect()
 }
 
-/// Which of the facts of a row is the model, and which is the number of generated tokens.
+/// The index of the model among the facts of a row, and of the number of generated tokens.
 const MODEL: usize = 1;
 const TOKENS: usize = 5;
 
-/// A test with everything that its line may be named by.
+/// A test with all facts that may name its line.
 struct Row<'a> {
     measured: &'a Measured,
     facts: [String; TOKENS + 1],
@@ -106,7 +105,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Draws results beside each other.
+/// Draws results side by side.
 pub fn draw(all: &[Results]) -> anyhow::Result<String> {
     let rows: Vec<Row<'_>> =
         all.iter().flat_map(|(file, rows)| rows.iter().map(|measured| Row::of(file, measured))).collect();
@@ -125,7 +124,7 @@ pub fn draw(all: &[Results]) -> anyhow::Result<String> {
     }
     let panel = |title: &str, quantity, scale, lines| Panel {
         title: title.into(),
-        axes: [quantity, "tokens a second"],
+        axes: [quantity, "tokens per second"],
         scale,
         lines,
     };
@@ -146,20 +145,20 @@ fn heading(rows: &[&Row<'_>]) -> String {
     facts.join(", ").replacen(", on ", " on ", 1)
 }
 
-/// The lines of a panel's rows, named by the facts in which rows of the picture differ and by what `always` says. `over`
-/// is the quantity.
+/// The lines of a panel's rows, named by the facts in which rows of the picture differ and by `always`. `over` is the
+/// quantity.
 fn lines(
     rows: &[&Row<'_>],
     all: &[&Row<'_>],
     always: &dyn Fn(&Measured) -> String,
     over: &dyn Fn(&Measured) -> usize,
 ) -> Vec<Line> {
-    let telling: Vec<usize> =
+    let distinguishing: Vec<usize> =
         (0..=TOKENS).filter(|index| differ(if *index == TOKENS { rows } else { all }, *index)).collect();
     let mut lines = Vec::new();
     for Row { measured, facts } in rows {
-        let told = telling.iter().map(|index| facts[*index].clone()).chain([always(measured)]);
-        let name = told.filter(|fact| !fact.is_empty()).collect::<Vec<_>>().join(", ");
+        let named = distinguishing.iter().map(|index| facts[*index].clone()).chain([always(measured)]);
+        let name = named.filter(|fact| !fact.is_empty()).collect::<Vec<_>>().join(", ");
         add(&mut lines, name, (over(measured), measured.avg_ts, measured.stddev_ts));
     }
     lines.iter_mut().for_each(|line: &mut Line| line.points.sort_by_key(|(x, ..)| *x));
@@ -171,18 +170,18 @@ fn differ(rows: &[&Row<'_>], index: usize) -> bool {
     rows.windows(2).any(|pair| pair[0].facts[index] != pair[1].facts[index])
 }
 
-/// What a test's name says of how tokens are generated, beside their number and the depth.
+/// The way in which tokens are generated, from a test's name, without their number and the depth.
 fn how(test: &str) -> String {
     let words: Vec<&str> = test.split_whitespace().skip(1).collect();
     let is_depth = |index: usize| words[index] == "@" || index > 0 && words[index - 1] == "@";
-    let told = (0..words.len()).filter(|index| !is_depth(*index)).map(|index| match words[index].strip_prefix('x') {
+    let rest = (0..words.len()).filter(|index| !is_depth(*index)).map(|index| match words[index].strip_prefix('x') {
         Some(count) if count.parse::<usize>().is_ok() => format!("{count} side by side"),
         _ => words[index].to_owned(),
     });
-    told.collect::<Vec<_>>().join(" ")
+    rest.collect::<Vec<_>>().join(" ")
 }
 
-/// Adds a point to the line of a name. Of several results of the same test the last counts.
+/// Adds a point to the line of a name. The last of several results of the same test wins.
 fn add(lines: &mut Vec<Line>, name: String, point: (usize, f64, f64)) {
     match lines.iter_mut().find(|line| line.name == name) {
         Some(line) => {
@@ -233,7 +232,7 @@ mod tests {
         assert!(svg.contains("some model on some GPU (vulkan), arithmetic int"), "{svg}");
     }
 
-    /// What all results have in common is not repeated in each name, and what differs is in all of them.
+    /// Shared facts are not repeated in each name, and differing ones are in all names.
     #[test]
     fn lines_are_named_by_what_differs() {
         let rows = vec![

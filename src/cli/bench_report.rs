@@ -15,7 +15,7 @@ const COLUMNS: [Column; 5] = [
     Column { title: "t/s", width: 20, right: true },
 ];
 
-/// Writes rows as they come, and JSON at the end.
+/// Writes rows as they arrive, and JSON at the end.
 pub struct BenchReport<'a> {
     format: MeasuredFormat,
     conditions: &'a BenchConditions,
@@ -56,7 +56,7 @@ impl<'a> BenchReport<'a> {
         }
     }
 
-    /// A row with the columns that are the same in all rows before it.
+    /// A row, preceded by the columns that are the same in all rows.
     fn record(&self, row: &BenchRow) -> anyhow::Result<Record> {
         let mut whole = record(self.conditions)?;
         whole.extend(record(row)?);

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 
-/// The context in tokens for a test: as many as it needs, or the number that -c gives, if that suffices.
+/// The context in tokens for a test: the number it needs, or the number given with -c if that is enough.
 pub fn enough(test: &str, needed: usize, given: Option<usize>) -> anyhow::Result<usize> {
     let most = u32::MAX as usize;
     ensure!(needed <= most, "{test} needs a context of {needed} tokens, at most {most} are possible");

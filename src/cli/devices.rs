@@ -32,8 +32,8 @@ fn chosen(found: &[AdapterReport], options: &GpuOptions) -> anyhow::Result<usize
     match found.iter().position(fits) {
         Some(chosen) => Ok(chosen),
         None => {
-            Gpu::open(options)?; // returns the error that says what is missing
-            anyhow::bail!("no GPU was found, and then there was one; try again")
+            Gpu::open(options)?; // returns an error that says what is missing
+            anyhow::bail!("no GPU was found at first, then there was one; try again")
         }
     }
 }

@@ -1,12 +1,12 @@
-//! How far the predictions with one type of cache are from those with another: the Kullback-Leibler divergence of the
-//! probabilities of the next token, as llama.cpp measures it between models.
+//! The difference between predictions with two types of cache: the Kullback-Leibler divergence of the next token's
+//! probabilities, as llama.cpp measures it between models.
 
 use serde::Serialize;
 
 /// Compares predictions with those of a base, token by token.
 #[derive(Default)]
 pub struct DivergenceSum {
-    /// Of each token, in nats.
+    /// The divergence of each token, in nats.
     values: Vec<f64>,
     same_top: usize,
 }
@@ -22,7 +22,7 @@ pub struct Divergence {
     pub kl_error: f64,
     pub kl_median: f64,
     pub kl_max: f64,
-    /// The part of the tokens for which the same token is the likeliest.
+    /// The fraction of tokens for which the same prediction is the likeliest.
     pub same_top: f64,
 }
 
@@ -53,7 +53,7 @@ impl DivergenceSum {
 }
 
 impl Divergence {
-    /// A sentence with all of it.
+    /// A sentence with all figures.
     pub fn sentence(&self) -> String {
         let Self { base_cache_type, base_ppl, kl_mean, kl_error, kl_median, kl_max, same_top } = self;
         format!(
@@ -64,14 +64,14 @@ impl Divergence {
     }
 }
 
-/// The logarithms of the probabilities that logits stand for.
+/// The logarithms of the probabilities given by logits.
 fn log_probabilities(logits: &[f32]) -> Vec<f64> {
     let top = logits.iter().copied().fold(f32::MIN, f32::max);
     let sum = logits.iter().map(|logit| f64::from(logit - top).exp()).sum::<f64>().ln();
     logits.iter().map(|logit| f64::from(logit - top) - sum).collect()
 }
 
-/// The place of the largest logit.
+/// The index of the largest logit.
 fn top(logits: &[f32]) -> Option<usize> {
     logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(place, _)| place)
 }

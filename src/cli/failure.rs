@@ -5,7 +5,7 @@ use std::fmt;
 use std::process::ExitCode;
 use wglm::{Error, KernelFault, ModelName};
 
-/// A mistake in the arguments that shows only in what they name. The exit status says so.
+/// A mistake in the arguments that is found only in what they name, with the exit status of wrong usage.
 #[derive(Debug)]
 pub struct Usage(pub String);
 
@@ -30,13 +30,13 @@ pub fn as_json(error: &anyhow::Error) -> serde_json::Value {
     serde_json::json!({ "error": sentence(error), "hint": hint(error) })
 }
 
-/// Reports an error in one sentence, and in another what helps, if that is known.
+/// Reports an error in one sentence, and a remedy in another, if one is known.
 pub fn tell(error: &anyhow::Error) {
     output::complain(format_args!("error: {}", sentence(error)));
     hint(error).into_iter().for_each(|hint| output::complain(format_args!("hint: {hint}")));
 }
 
-/// The error in one sentence. It omits the advice of the library if a hint gives the same in terms of options.
+/// The error in one sentence. It omits the library's remedy if a hint gives the same one in terms of options.
 pub fn sentence(error: &anyhow::Error) -> String {
     match error.downcast_ref() {
         Some(Error::ContextFull { needed, context, .. }) if error.chain().count() == 1 => {
@@ -55,12 +55,12 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
             "-c sets the context size, -ub the prompt batch size"
         }
         Error::DeviceLost { .. } => {
-            "try again; if the GPU is lost again, close other programs, or ask less of it: -c sets the context size, -ub \
+            "try again; if the GPU is lost again, close other programs or reduce its work: -c sets the context size, -ub \
              the prompt batch size"
         }
         Error::ContextFull { .. } => "-c sets a larger context",
         Error::WrongKernel { fault: KernelFault::RunsForever, verdict, .. } if !verdict.replaced().is_empty() => {
-            "start again: what was found is kept, and the next start avoids the kernel"
+            "start again: the finding is saved, and the next start avoids the kernel"
         }
         Error::NoModel { name, .. } if name.parse::<ModelName>().is_ok() && cfg!(feature = "download") => {
             return Some(format!(

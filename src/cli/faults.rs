@@ -1,8 +1,8 @@
-//! Faults for tests, in debug builds alone: `WGLM_DROP_WORK=N` makes the first device of the process drop all that is
-//! submitted from the Nth submission after the load on, and `WGLM_DROP_WORK=load` drops what is submitted from the
-//! beginning of the load on. Metal does that after an error, and reports nothing. The next device works.
+//! Faults for tests, only in debug builds: `WGLM_DROP_WORK=N` makes the first device of the process drop all
+//! submissions from the Nth after the load on, and `WGLM_DROP_WORK=load` all from the beginning of the load on. Metal
+//! does that after an error, and reports nothing. The next device works.
 //!
-//! With `WGLM_COMPILE_FAULT`, the process that compiles a schema takes `memory`, `time` or `stack` without end or waits, as the
+//! With `WGLM_COMPILE_FAULT`, the process that compiles a schema uses up `memory`, `time` or `stack`, or waits, as the
 //! schema's `$comment` says.
 
 #[cfg(debug_assertions)]
@@ -14,7 +14,7 @@ mod injected {
     use wglm::Gpu;
     use wglm::serde_json::Value;
 
-    /// Whether the fault has had its device.
+    /// Whether a device has had the fault.
     static SPENT: AtomicBool = AtomicBool::new(false);
 
     fn asked() -> Option<String> {
@@ -67,7 +67,7 @@ mod injected {
     }
 }
 
-/// Other builds have no faults of their own.
+/// Other builds have no faults.
 #[cfg(not(debug_assertions))]
 pub fn during_load(_: &wglm::Gpu) {}
 

@@ -1,6 +1,6 @@
-//! How much GPU memory a model needs, and whether it fits: one figure for all commands. It is what the library estimates
-//! for the model and one conversation, with the options of the command, on the GPU that it would use. A tuning is left out,
-//! because listings know none.
+//! How much GPU memory a model needs, and whether it fits: one figure for all commands. It is the library's estimate
+//! for the model and one conversation, with the options of the command, on the GPU that it would use. It ignores
+//! tunings, which listings do not load.
 
 use super::args::{FileArgs, GpuArgs};
 use super::output;
@@ -12,7 +12,7 @@ pub fn device(args: &GpuArgs) -> Option<Gpu> {
     opened.inspect_err(|error| output::note(format_args!("note: {error}"))).ok()
 }
 
-/// Judges a model that is to be loaded with these options.
+/// Judges a model for a load with these options.
 pub fn judged(file: &Gguf, args: &FileArgs, guesses: DraftKind, gpu: &Gpu) -> Judged {
     let options = LoadOptions { speculation: guesses, ..args.options() };
     Judged::of(&Ok(file.clone()), &options, Some(gpu))
@@ -23,7 +23,7 @@ pub fn needed(judged: &Judged) -> String {
     judged.needs.map(output::bytes).unwrap_or_default()
 }
 
-/// Whether a model fits, in a word for a table, and what there is to explain.
+/// Whether a model fits, in a word for a table, and an explanation if one is needed.
 pub fn verdict(judged: &Judged) -> (String, Option<String>) {
     let word = match judged.fits {
         Some(true) => "yes",

@@ -15,7 +15,7 @@
 //! the 38 of the M2 Max, and nothing for later chips, which run faster. Their matrices of 8 x 8 multiply at that rate;
 //! the additional units of the M5 are left out.
 //!
-//! The cost of a dispatch that does nothing but wait for the one before was measured by others as 2.4 us on an M3 Ultra
+//! The cost of a dispatch that only waits for the previous one was measured by others as 2.4 us on an M3 Ultra
 //! (github.com/ml-explore/mlx issue 4521), which is used for every Mac. The 2.1 us of the H100 are our own measurement
 //! (docs/performance.md), its bandwidth is that of NVIDIA's data sheet for the SXM5 board with 80 GB, and its
 //! arithmetic that of f16 matrices there.
@@ -32,9 +32,9 @@ pub struct Hardware {
     pub bandwidth: f64,
     /// Operations per second: in f32, or of matrices if those are faster.
     pub operations: f64,
-    /// The seconds of a dispatch that waits for the one before and does next to nothing.
+    /// The seconds of a dispatch that waits for the previous one and does almost nothing.
     pub dispatch: f64,
-    /// Whether it is a GPU of Apple's, which runs through Metal.
+    /// Whether it is an Apple GPU, which runs through Metal.
     pub apple: bool,
 }
 
@@ -44,7 +44,7 @@ const fn mac(name: &'static str, gigabytes_per_second: f64, cores: f64) -> Hardw
 }
 
 impl Hardware {
-    /// The target that wglm would plan for on this GPU, apart from what `asked` sets otherwise.
+    /// The target that wglm would plan for on this GPU, with the settings of `asked`.
     pub fn target(&self, asked: &Target, arithmetic: Option<Arithmetic>) -> Target {
         let (tilings, matrices, usual) = match self.apple {
             true => (Tilings::Apple, Matrices::Eight, Arithmetic::Float),
@@ -78,7 +78,7 @@ pub static HARDWARE: &[Hardware] = &[
     Hardware { name: "h100", bandwidth: 3350e9, operations: 989e12, dispatch: 2.1e-6, apple: false },
 ];
 
-/// The name that stands for all of them.
+/// The name that means all of them.
 pub const ALL: &str = "all";
 
 /// All names that the option accepts.
@@ -86,7 +86,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     HARDWARE.iter().map(|hardware| hardware.name).chain([ALL])
 }
 
-/// The GPUs that a name stands for.
+/// The GPUs that a name means.
 pub fn named(name: &str) -> impl Iterator<Item = &'static Hardware> {
     HARDWARE.iter().filter(move |hardware| name == ALL || hardware.name == name)
 }

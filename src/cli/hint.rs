@@ -1,10 +1,10 @@
-//! Says, after the demonstration model's first answer, how to get a real one.
+//! Explains, after the demonstration model's first answer, how to get a real model.
 
 use super::args::FileArgs;
 use super::output;
 use wglm::{Model, Places, local_models, recommended};
 
-/// How to get a real model that fits, in lines; none if the model is a real one, or none is known to fit.
+/// Lines that explain how to get a real model that fits; none if the model is a real one, or none is known to fit.
 pub fn real_model(model: &Model, args: &FileArgs) -> Vec<String> {
     if args.model.is_some() { Vec::new() } else { lines(model.gpu().report().memory) }
 }
@@ -14,7 +14,7 @@ pub fn tell(lines: Vec<String>) {
     lines.into_iter().for_each(|line| output::note(format_args!("{line}")));
 }
 
-/// The lines for so many bytes of memory, if that is known.
+/// The lines for `memory` bytes of memory, if that is known.
 fn lines(memory: Option<u64>) -> Vec<String> {
     let Some(repo) = recommended(memory).next().map(|repository| repository.name) else { return Vec::new() };
     let command = output::command();

@@ -1,11 +1,15 @@
 //! Reads text from files and stdin.
 
+use super::{output, terminal};
 use anyhow::Context;
 use std::io::Read;
 use std::path::Path;
 
-/// The byte-order mark that some editors write before a text and that is not part of it.
+/// The byte-order mark that some editors write before a text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// The keys that end stdin on a terminal.
+const END: &str = if cfg!(windows) { "Ctrl-Z and Enter" } else { "Ctrl-D" };
 
 /// Reads the text of a file, or of stdin for `-`, without a byte-order mark, with line endings as on Unix, and without
 /// the ending of the last line.
@@ -31,6 +35,9 @@ pub fn name(path: &Path) -> String {
 pub fn exact(path: &Path) -> anyhow::Result<String> {
     let name = name(path);
     let bytes = if path == Path::new("-") {
+        if terminal::is_typed() {
+            output::note(format_args!("reading stdin from the terminal; {END} at the beginning of a line ends it"));
+        }
         let mut bytes = Vec::new();
         let read = std::io::stdin().read_to_end(&mut bytes);
         read.map(|_| bytes)
@@ -44,7 +51,7 @@ pub fn exact(path: &Path) -> anyhow::Result<String> {
     })
 }
 
-/// What is wrong with bytes that are UTF-8 only up to one of them.
+/// The error for bytes that are valid UTF-8 only up to this one.
 pub fn not_text(bytes: &[u8], valid_up_to: usize) -> String {
     match bytes {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "expected text in UTF-8, but it seems to be UTF-16".to_owned(),

@@ -1,5 +1,5 @@
-//! The command `inspect`: shows what a file contains and how much memory it needs. It asks the GPU how it would compute,
-//! which decides about memory for activations, and goes on without one.
+//! The command `inspect`: shows what a file contains and how much memory it needs. The GPU, if there is one, determines
+//! the memory for activations.
 
 use super::args::{InspectArgs, NeedsArgs};
 use super::{failure, fits, model, output};
@@ -33,7 +33,7 @@ pub fn inspect(args: InspectArgs) -> anyhow::Result<()> {
     output::lines(needs?.lines())
 }
 
-/// The file as JSON, with what keeps wglm from running it. Sizes are in bytes. Arrays are described by their type and
+/// The file as JSON, with the reason if wglm cannot run it. Sizes are in bytes. Arrays are described by their type and
 /// length.
 fn as_json(file: &Gguf, needs: Result<&MemoryNeeds, &anyhow::Error>) -> serde_json::Value {
     let metadata: serde_json::Map<_, _> =
@@ -93,9 +93,9 @@ fn tensors_by_type(file: &Gguf) -> BTreeMap<&str, TypeTotal> {
 /// The bytes that the model and a session need on the GPU.
 #[derive(Serialize)]
 struct MemoryNeeds {
-    /// The most at once: the figure that all commands give for a model.
+    /// The peak: the figure that all commands give for a model.
     total: u64,
-    /// The GPU that it was counted for, if there is one, and what keeps the model from it.
+    /// The GPU that it was estimated for, if there is one, and the reason if the model does not fit it.
     gpu: Option<String>,
     fits: Option<bool>,
     why_not: Option<String>,
@@ -103,16 +103,16 @@ struct MemoryNeeds {
     /// The KV cache for `context` tokens, with values of type `cache_type`.
     cache: u64,
     cache_type: &'static str,
-    /// Whether no option named that type.
+    /// Whether that type is the default.
     #[serde(skip)]
     is_default: bool,
-    /// What other types of cache take, as a part of that.
+    /// The sizes of other types of cache, as fractions of that.
     #[serde(skip)]
     other_types: Vec<(&'static str, f64)>,
     context: usize,
     /// The activations of tokens and of prompts.
     scratch: u64,
-    /// What of all that is for a multi-token-prediction block.
+    /// The part of all that for a multi-token-prediction block.
     draft_block: u64,
     notices: Vec<String>,
 }
@@ -120,7 +120,7 @@ struct MemoryNeeds {
 impl MemoryNeeds {
     fn of(file: &Gguf, args: &NeedsArgs) -> anyhow::Result<Self> {
         let (options, config) = (args.options(), Config::read(file)?);
-        Model::estimate(file, &options, None)?; // for a file that is no model, no GPU is opened
+        Model::estimate(file, &options, None)?; // so that no GPU is opened for a file that is not a model
         let gpu = fits::device(&args.gpu);
         let judged = Judged::of(&Ok(file.clone()), &options, gpu.as_ref());
         let estimate = Model::estimate(file, &options, gpu.as_ref())?;
@@ -160,7 +160,7 @@ impl MemoryNeeds {
         let others: String =
             self.other_types.iter().map(|(other, part)| format!(", {} as {other}", thousand(*part))).collect();
         let default = if self.is_default { " (the default)" } else { "" };
-        let on = self.gpu.as_deref().map_or("a usual GPU".into(), |name| format!("`{name}`"));
+        let on = self.gpu.as_deref().map_or("a typical GPU".into(), |name| format!("`{name}`"));
         let mut lines = vec![String::new(), format!("GPU memory, on {on}")];
         lines.push(format!(
             "  needs               {:>12} at most, for the model and one conversation",

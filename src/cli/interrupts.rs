@@ -15,10 +15,10 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use wglm::Cancel;
 
-/// The exit status of a program that Ctrl-C ended, as shells report it.
+/// The exit status of a program ended by Ctrl-C, as shells report it.
 pub const INTERRUPTED: u8 = 130;
 
-/// How long the current work may take to stop by itself before the process ends.
+/// How long the current work may take to stop before the process ends.
 const GRACE: Duration = Duration::from_millis(300);
 
 /// What a press of Ctrl-C does.
@@ -49,11 +49,11 @@ fn state() -> MutexGuard<'static, InterruptState> {
 /// Whether Ctrl-C is listened for.
 static LISTENING: AtomicBool = AtomicBool::new(false);
 
-/// What is still to be said if Ctrl-C ends the process.
+/// What to print if Ctrl-C ends the process.
 enum LastWords {
     Nothing,
     Waiting(Box<dyn FnOnce() + Send>),
-    /// The main thread says something in their place.
+    /// The main thread prints something instead.
     Replaced,
     /// The process is ending.
     Said,
@@ -61,19 +61,19 @@ enum LastWords {
 
 static LAST_WORDS: Mutex<LastWords> = Mutex::new(LastWords::Nothing);
 
-/// How long last words may keep the process: whoever should read them may not.
+/// How long last words may delay the end of the process: their reader may not read.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 fn last_words() -> MutexGuard<'static, LastWords> {
     LAST_WORDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has a press that ends the process do this first.
+/// Makes a press that ends the process call `say` first.
 pub fn set_last_words(say: impl FnOnce() + Send + 'static) {
     *last_words() = LastWords::Waiting(Box::new(say));
 }
 
-/// Says something in place of the last words. If the process is ending already, this does not return.
+/// Prints something instead of the last words. If the process is already ending, this does not return.
 pub fn instead_of_last_words<T>(say: impl FnOnce() -> T) -> T {
     loop {
         let mut words = last_words();
@@ -89,7 +89,7 @@ pub fn instead_of_last_words<T>(say: impl FnOnce() -> T) -> T {
     said
 }
 
-/// Ends the process, after its last words. Another thread says them, because nobody may read what it writes.
+/// Ends the process, after its last words. Another thread prints them, because their reader may not read.
 fn leave() -> ! {
     let start = Instant::now();
     let words = loop {
@@ -125,7 +125,7 @@ pub fn cancel_work_from_now_on() {
     state().on_interrupt = OnInterrupt::CancelWork;
 }
 
-/// Does work with a [`Cancel`] of its own: a press meanwhile cancels that alone, and a second one ends the process.
+/// Does work with its own [`Cancel`]: a press meanwhile cancels only this work, and a second one ends the process.
 pub fn meanwhile<T>(work: impl FnOnce(&Cancel) -> T) -> T {
     let cancel = Cancel::default();
     let during = InterruptState { on_interrupt: OnInterrupt::CancelWork, cancel: cancel.clone() };
@@ -140,7 +140,7 @@ pub fn asked() -> bool {
     state().cancel.is_cancelled()
 }
 
-/// What Ctrl-C cancels at the moment.
+/// What Ctrl-C currently cancels.
 pub fn cancel() -> Cancel {
     state().cancel.clone()
 }
@@ -195,7 +195,7 @@ pub fn listen(terminal: bool) -> anyhow::Result<()> {
     }
 }
 
-/// Whether the process ignores a signal, which it does only if it was started so.
+/// Whether the process ignores a signal, which it inherits from its parent.
 #[cfg(unix)]
 pub fn is_ignored(signal: std::ffi::c_int) -> bool {
     use nix::libc::{SIG_IGN, sigaction};
@@ -206,7 +206,7 @@ pub fn is_ignored(signal: std::ffi::c_int) -> bool {
     }
 }
 
-/// Starts to listen for Ctrl-C, at the first call. Elsewhere than on Unix the system restores the console by itself.
+/// Starts to listen for Ctrl-C, at the first call. On other systems than Unix the system restores the console.
 #[cfg(not(unix))]
 pub fn listen(_: bool) -> anyhow::Result<()> {
     if LISTENING.swap(true, Ordering::Relaxed) {

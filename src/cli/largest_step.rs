@@ -1,4 +1,4 @@
-//! Finds the step that would take longest on a slow GPU, among all plans that a model's options allow.
+//! Finds the step that would take longest on a slow GPU, among all plans that the options allow.
 
 use super::output;
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ impl LargestStep {
         let together = if *tokens == 1 { "a token".to_owned() } else { format!("{tokens} tokens") };
         let (speed, bandwidth) = (limit.flops as f64 / 1e12, limit.bandwidth / 1_000_000_000);
         format!(
-            "largest step: {} of {together} with {cached} in the cache, {flops:.1} GFLOP and {bytes}, {:.1} ms at \
+            "largest step: {} for {together} with {cached} in the cache, {flops:.1} GFLOP and {bytes}, {:.1} ms at \
              {speed} TFLOP/s and {bandwidth} GB/s",
             step.label,
             seconds * 1e3,

@@ -1,19 +1,19 @@
-//! Lists models so that they fit a terminal: a line for each, with the reason below it if there is something to explain.
-//! Where the output is not a terminal, names are never shortened, because programs read them.
+//! Lists models to fit a terminal: a line for each, with an explanation below it if one is needed. If the output is not
+//! a terminal, names are never shortened, because programs read them.
 
 use super::output;
 use super::wrap::filled;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The fewest characters that a name is shortened to.
+/// The shortest length of a shortened name.
 const LEAST_NAME: usize = 16;
-/// What lines below an entry begin with.
+/// The prefix of lines below an entry.
 const INDENT: &str = "    ";
 
 /// A column: its title, and whether its cells are aligned to the right.
 pub type Title = (&'static str, bool);
 
-/// A model: its cells, the first of which is its name, and what there is to explain.
+/// A model: its cells, the first of which is its name, and an explanation.
 pub struct Entry {
     pub cells: Vec<String>,
     pub below: Option<String>,
@@ -76,7 +76,7 @@ fn indented(text: &str, width: Option<usize>) -> Vec<String> {
     filled(text, most).iter().map(|line| format!("{INDENT}{line}")).collect()
 }
 
-/// Says below a list what its figures are.
+/// Explains the figures of a list below it.
 pub fn explain() {
     output::note(format_args!("needs: GPU memory of the model and one conversation, whose context -c sets"));
 }
@@ -93,7 +93,7 @@ mod tests {
         };
         let long = "somebody-with-a-long-name/GLM-4.7-Flash-and-a-very-long-description-of-it-GGUF:UD-Q4_K_XL";
         let path = "/a/path/without/blanks/".repeat(6);
-        let why = format!("needs 19.3 GiB of 16.0 GiB, which is too much for this machine and its GPU: {path}");
+        let why = format!("needs 19.3 GiB, 16.0 GiB available, which is too much for this machine and its GPU: {path}");
         let entries = [entry("a/b:Q4_0", None), entry(long, Some(&why))];
         let titles = [("model", false), ("size", true), ("fits", false)];
         for width in [40, 80, 120] {

@@ -62,10 +62,10 @@ fn each_row(
     Ok(())
 }
 
-/// The file name that stands for stdin or stdout.
+/// The file name that means stdin or stdout.
 const STREAM: &str = "-";
 
-/// The output. A regular file gets its name only once it is complete; a pipe or stdout gets rows as they come.
+/// The output. A regular file gets its name only once it is complete; a pipe or stdout gets rows as they are computed.
 struct Destination<'a> {
     to: &'a Path,
     out: Out,
@@ -82,7 +82,7 @@ impl<'a> Destination<'a> {
             return Ok(Self { to, out: Out::Stdout(BufWriter::new(io::stdout())) });
         }
         let same = to.is_file() && to.canonicalize().ok() == tokens.canonicalize().ok();
-        ensure!(!same, "--out is the same file as --tokens; name another");
+        ensure!(!same, "--out is the same file as --tokens; choose another");
         let file = Replacement::begin(to, Readers::Usual).with_context(|| format!("cannot write {}", to.display()))?;
         Ok(Self { to, out: Out::File(BufWriter::new(file)) })
     }
@@ -104,7 +104,7 @@ impl<'a> Destination<'a> {
     }
 }
 
-/// A session with room for all tokens, or with the context that -c gives.
+/// A session whose context holds all tokens, or has the size given with -c.
 fn session(args: &LogitsArgs, tokens: usize) -> anyhow::Result<Session> {
     let model = model::load(&model::open(args.model.file.model.as_deref())?, &args.model, DraftKind::Off)?;
     let usual = model.cache();

@@ -1,4 +1,4 @@
-//! The commands `completions` and `man`: print what shells and `man` need to know about the command line.
+//! The commands `completions` and `man`: describe the command line to shells and `man`.
 
 use super::args::{Arguments, CompletionsArgs, ManArgs};
 use super::output;

@@ -86,12 +86,12 @@ pub fn main() -> ExitCode {
     let json = arguments.command.is_json();
     if json {
         interrupts::set_last_words(|| output::last_line(failure::as_json(&wglm::Error::Cancelled.into())));
-        // Otherwise a press ends the process without them.
+        // Without this, Ctrl-C ends the process without last words.
         interrupts::listen(false).unwrap_or_else(|error| tracing::warn!("{error:#}"));
     }
     match dispatch(arguments.command) {
         Ok(code) => code,
-        // The reader of the output has closed the pipe, so nobody wants the rest.
+        // The reader of the output has closed the pipe and does not want the rest.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             if json {
@@ -106,15 +106,15 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Prints an error as a JSON object, unless the command has printed something else.
+/// Prints an error as a JSON object, unless the command has printed something already.
 fn tell_json(error: &anyhow::Error) -> anyhow::Result<()> {
     if output::has_spoken() { Ok(()) } else { output::lines([failure::as_json(error)]) }
 }
 
 /// Makes macOS more patient with GPU work that keeps the screen waiting, as llama.cpp does (ggml-metal.cpp) and mlx's
 /// maintainers advise (mlx#3267). Otherwise it ends such work ("Impacting Interactivity"), and after that Metal may
-/// ignore everything that is submitted to the queue. The driver reads the variable when a device is opened. One that
-/// the user set stays.
+/// ignore everything that is submitted to the queue. The driver reads the variable when a device is opened. A value
+/// that the user set stays.
 #[cfg(target_os = "macos")]
 fn relax_the_watchdog() {
     const NAME: &str = "AGX_RELAX_CDM_CTXSTORE_TIMEOUT";

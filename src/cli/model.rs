@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use wglm::{Check, DraftKind, Gguf, Gpu, Judged, LoadOptions, Model, ModelName, Places, Progress};
 use wglm::{Stage, Tuning, Verdict, find_model};
 
-/// Opens a file, by its path or by the name that the model has on this machine, or the demonstration model if there is
-/// neither.
+/// Opens a file by its path, or by the name of a model on this machine, or the demonstration model if neither is given.
 pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
     match path {
         Some(path) => Ok(Gguf::open(located(path)?)?),
@@ -16,10 +15,10 @@ pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
     }
 }
 
-/// The file that is meant. What is neither a file nor a name of a model nor looks like one is taken for a file.
+/// The file that a path or name means. If it neither exists nor is or looks like the name of a model, it is a file.
 fn located(path: &Path) -> wglm::Result<PathBuf> {
     let Some(name) = path.to_str().filter(|_| !path.exists()) else { return Ok(path.into()) };
-    // The name of a file may stand after the colon of a name.
+    // The label after the colon may be the name of a file.
     let labelled = name.parse::<ModelName>().is_ok_and(|name| name.label.is_some());
     let is_file = name.ends_with(".gguf") && !labelled || name.contains('\\') || name.starts_with(['.', '/', '~']);
     let is_name = !is_file && (name.contains(':') || name.parse::<ModelName>().is_ok());
@@ -51,8 +50,8 @@ pub fn title(file: &Gguf) -> String {
     file.path().map_or("the demonstration model".into(), |path| path.display().to_string())
 }
 
-/// Loads the model of a file with the options in `args`, and what tokens are guessed by. If the GPU is lost meanwhile,
-/// opens it again and loads the model once more.
+/// Loads the model of a file with the options in `args` and the kind of drafts. If the GPU is lost meanwhile, opens it
+/// again and loads the model once more.
 pub fn load(file: &Gguf, args: &ModelArgs, guesses: DraftKind) -> anyhow::Result<Model> {
     let gpu = Gpu::open(&args.gpu.options()?)?;
     faults::during_load(&gpu);
@@ -67,7 +66,7 @@ pub fn load(file: &Gguf, args: &ModelArgs, guesses: DraftKind) -> anyhow::Result
     Ok(model)
 }
 
-/// Loads a model again whose GPU was lost.
+/// Loads a model again after its GPU was lost.
 pub fn load_again(lost: &Model, args: &ModelArgs, guesses: DraftKind) -> anyhow::Result<Model> {
     load_on(&lost.gpu().reopen()?, lost.file(), args, guesses)
 }
@@ -82,7 +81,7 @@ pub fn load_on(gpu: &Gpu, file: &Gguf, args: &ModelArgs, guesses: DraftKind) -> 
     load_tuned(gpu, file, args, guesses, tunings::wanted(args, gpu, file)?)
 }
 
-/// The same with a tuning as given.
+/// The same with this tuning.
 pub fn load_tuned(
     gpu: &Gpu,
     file: &Gguf,
@@ -134,7 +133,7 @@ fn refused(error: wglm::Error, judged: impl FnOnce() -> Judged) -> anyhow::Error
         match judged.why_not.filter(|_| judged.fits == Some(false)) {
             Some(why) => format!("the model and one conversation need {needed} of GPU memory ({why})"),
             None => format!(
-                "the model and one conversation need {needed} of GPU memory, of which other programs hold a part"
+                "the model and one conversation need {needed} of GPU memory, and other programs use a part of it"
             ),
         }
     });
@@ -144,7 +143,7 @@ fn refused(error: wglm::Error, judged: impl FnOnce() -> Judged) -> anyhow::Error
     }
 }
 
-/// Saves the result of the check of the kernels, and prints a note if one had to be replaced.
+/// Saves the result of the kernel check, and prints a note if a kernel had to be replaced.
 fn verdict(verdict: &Verdict) {
     verdicts::keep(verdict);
     if !verdict.replaced().is_empty() {

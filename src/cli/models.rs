@@ -1,5 +1,5 @@
-//! The command `models`: lists the models on this machine, and tells which of them fit, or compares their files with
-//! their hashes.
+//! The command `models`: lists the models on this machine and which of them fit, or compares their files with their
+//! hashes.
 
 use super::args::ModelsArgs;
 #[cfg(feature = "download")]
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use wglm::verify_local;
 use wglm::{Gguf, Judged, LocalModel, Places, local_models};
 
-/// A model, and what is known of it.
+/// A model, and what is known about it.
 #[derive(Serialize)]
 struct Listed {
     #[serde(flatten)]
@@ -33,8 +33,8 @@ pub fn models(args: &ModelsArgs) -> anyhow::Result<ExitCode> {
     let places = Places::default();
     let found = local_models(&places);
     #[cfg(feature = "download")]
-    if let Some(ModelsCommand::Rm(args)) = &args.command {
-        return remove::remove(args, &places, &found);
+    if let Some(ModelsCommand::Rm(removed)) = &args.command {
+        return remove::remove(removed, args.is_json(), &places, &found);
     }
     #[cfg(feature = "download")]
     match (&args.name, args.verify) {
@@ -46,17 +46,17 @@ pub fn models(args: &ModelsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is wrong with a name that no option asks for.
+/// The error for a name without the option that needs it.
 #[cfg(feature = "download")]
 fn unexpected(name: &str) -> String {
     let command = output::command();
     format!(
-        "`{command} models` lists all models and takes no name, found `{name}`; `{command} models --verify NAME` compares a \
+        "`{command} models` lists all models and accepts no name, found `{name}`; `{command} models --verify NAME` compares a \
          model, `{command} models rm NAME` deletes one"
     )
 }
 
-/// Compares the models that are meant with the hashes that their files are named by.
+/// Compares the selected models with the hashes in the names of their files.
 #[cfg(feature = "download")]
 fn verify(found: &[LocalModel], args: &ModelsArgs) -> anyhow::Result<ExitCode> {
     interrupts::begin(OnInterrupt::ExitAfterGrace);
@@ -86,7 +86,7 @@ fn list(args: &ModelsArgs, places: Places, found: Vec<LocalModel>) -> anyhow::Re
         .map(|model| {
             let judged = match model.whole {
                 true => Judged::of(&Gguf::open(&model.path), &options, gpu.as_ref()),
-                false => Judged::unfit("not all of it is here"),
+                false => Judged::unfit("it is incomplete"),
             };
             Listed { model, judged }
         })
@@ -105,12 +105,12 @@ fn list(args: &ModelsArgs, places: Places, found: Vec<LocalModel>) -> anyhow::Re
     listing::explain();
     if let Some(usable) = listed.iter().find(|listed| listed.judged.may_fit()) {
         let command = output::command();
-        output::note(format_args!("-m takes these names, such as `{command} chat -m {}`", usable.model.name));
+        output::note(format_args!("-m accepts these names, such as `{command} chat -m {}`", usable.model.name));
     }
     Ok(())
 }
 
-/// A line for each model; `verbose` is all that is known of it, however wide that is.
+/// A line for each model; if `verbose`, with everything that is known, regardless of width.
 fn table(listed: &[Listed], verbose: bool) -> Vec<String> {
     let mut titles = vec![("model", false), ("size", true), ("needs", true), ("fits", false), ("of", false)];
     if verbose {

@@ -1,7 +1,7 @@
 //! Writes answers to stdout and everything else to stderr, with colour only on a terminal.
 //!
-//! Nothing else in the command writes to them (a house test checks that), because here characters that a terminal would
-//! obey are shown instead: files, hubs and models may say what they like. A pipe or a file gets every text as it is.
+//! Nothing else in the command writes to them (a house test checks that), because this module makes control characters
+//! visible on a terminal: texts of files, hubs and models are untrusted. A pipe or a file gets every text unchanged.
 
 use super::terminal;
 use anyhow::Context;
@@ -11,12 +11,12 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use wglm::visible::{is_obeyed, visible};
 
-/// The most columns of help, as for that of the arguments.
+/// The most columns of help, as for the help of the arguments.
 const HELP_WIDTH: usize = 100;
 
 const UNWRITABLE: &str = "cannot write to stdout";
 
-/// The columns of a terminal that does not tell how many it has.
+/// The columns of a terminal whose width is unknown.
 const USUAL_COLUMNS: usize = 80;
 
 /// Whether only errors are written to stderr.
@@ -30,7 +30,7 @@ pub fn has_spoken() -> bool {
     SPOKEN.load(Ordering::Relaxed)
 }
 
-/// From now on writes only errors to stderr.
+/// Makes stderr receive only errors from now on.
 pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
@@ -45,19 +45,19 @@ pub fn draws_progress() -> bool {
     !QUIET.load(Ordering::Relaxed) && terminal::redraws()
 }
 
-/// How the user called the command: a script may have done it for him.
+/// The name by which the user ran the command, which may be a script's.
 pub fn command() -> String {
     std::env::var("WGLM_COMMAND").ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "wglm".into())
 }
 
-/// Writes a line to stderr that a user may want to know, unless quiet. A failure to write it is ignored.
+/// Writes a line of information to stderr, unless quiet. A failure to write it is ignored.
 pub fn note(line: fmt::Arguments<'_>) {
     if !QUIET.load(Ordering::Relaxed) {
         complain(line);
     }
 }
 
-/// Writes a line as [`note`] does, but below a line of text that is not complete. Nothing is written to stdout.
+/// Writes a line as [`note`] does, but below an incomplete line of text. Nothing is written to stdout.
 pub fn interject(line: fmt::Arguments<'_>) {
     note(format_args!("\n{line}"));
 }
@@ -68,7 +68,7 @@ pub fn complain(line: fmt::Arguments<'_>) {
     let _ = writeln!(err, "{}", shown(&line, &err));
 }
 
-/// The columns that help on stderr is written in: those of the terminal, and not more than are easily read.
+/// The columns of help on stderr: those of the terminal, limited to a readable width.
 pub fn width() -> usize {
     terminal::columns_for_asides().unwrap_or(HELP_WIDTH).min(HELP_WIDTH)
 }
@@ -111,7 +111,7 @@ pub fn lines(lines: impl IntoIterator<Item = impl fmt::Display>) -> anyhow::Resu
     written.and_then(|()| out.flush()).context(UNWRITABLE)
 }
 
-/// What to write of a text: on a terminal what can be seen of it.
+/// The form of a text to write: on a terminal, with control characters made visible.
 fn shown<'a>(text: &'a str, to: &impl IsTerminal) -> Cow<'a, str> {
     if to.is_terminal() { visible(text) } else { Cow::Borrowed(text) }
 }
@@ -131,7 +131,7 @@ impl Write for Log {
     }
 }
 
-/// Text with colours, in which all other control characters can be seen. What is logged has no colours of its own:
+/// Text with colours, in which all other control characters are visible. What is logged has no colours of its own:
 /// `tracing-subscriber` escapes them.
 fn visible_in_colour(text: &str) -> String {
     let mut parts = text.split('\x1b');
@@ -153,7 +153,7 @@ fn visible_in_colour(text: &str) -> String {
     shown
 }
 
-/// Ends the process with what is wrong with its arguments, or with the help that they ask for.
+/// Ends the process with the error in its arguments, or with the requested help.
 pub fn usage(error: &clap::Error) -> ! {
     let is_obeyed = |argument: std::ffi::OsString| argument.to_string_lossy().contains(is_obeyed);
     if !std::env::args_os().any(is_obeyed) {
@@ -164,12 +164,12 @@ pub fn usage(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-/// The columns of the terminal that stdout is; `None` if it is not a terminal.
+/// The columns of the terminal on stdout; `None` if stdout is not a terminal.
 pub fn columns() -> Option<usize> {
     terminal::columns_for_answers().or_else(|| io::stdout().is_terminal().then_some(USUAL_COLUMNS))
 }
 
-/// Whether stderr is a terminal for which colour is not turned off.
+/// Whether stderr is a terminal with colour.
 pub fn colour() -> bool {
     let unset = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
     io::stderr().is_terminal() && unset("NO_COLOR") && !terminal::is_dumb()
@@ -186,7 +186,7 @@ impl Aside {
         Self { colour: colour() }
     }
 
-    /// Writes a line that replaces the distinction by colour, if there is no colour.
+    /// Writes a line that separates sections, if there is no colour to do so.
     pub fn mark(&self, text: &str) {
         if !self.colour {
             self.line(format_args!("{text}"));
@@ -223,7 +223,7 @@ pub fn count(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A number of bytes in units that people read: those of the library's messages.
+/// A number of bytes in readable units, as in the library's messages.
 pub fn bytes(count: u64) -> String {
     wglm::Size(count).to_string()
 }

@@ -1,9 +1,9 @@
-//! The command `perplexity`: measures how well the model predicts a text, computed as llama.cpp computes it without a
-//! stride, for vocabularies that add no beginning-of-text token.
+//! The command `perplexity`: measures how well the model predicts a text, computed like llama.cpp's without a stride,
+//! for vocabularies that add no beginning-of-text token.
 //!
-//! The text is cut into windows of as many tokens as the context holds, and each window is computed by itself. The
-//! second half of a window is scored, so that all its tokens have the first half before them. With a stride, the last
-//! tokens of a window are scored.
+//! The text is cut into windows of as many tokens as the context holds, and each window is computed separately. The
+//! second half of a window is scored, so that all scored tokens follow the first half. With a stride, the last tokens
+//! of a window are scored.
 
 use super::args::{OutputFormat, PerplexityArgs};
 use super::divergence::{Divergence, DivergenceSum};
@@ -37,7 +37,7 @@ struct Perplexity {
     ppl: f64,
     /// The standard error of `ppl`.
     error: f64,
-    /// How far the predictions are from those with another type of cache.
+    /// The difference to the predictions with another type of cache.
     #[serde(flatten)]
     divergence: Option<Divergence>,
     seconds: f64,
@@ -173,11 +173,11 @@ impl BaseScore {
         Ok(self.session.feed(before)?)
     }
 
-    /// Computes a piece of its scored tokens, of which these are predicted.
-    fn piece(&mut self, telling: &[u32], told: &[u32]) -> anyhow::Result<()> {
+    /// Computes a piece of its scored tokens: `inputs` predicts the tokens `targets`.
+    fn piece(&mut self, inputs: &[u32], targets: &[u32]) -> anyhow::Result<()> {
         self.logits.clear();
-        self.session.feed_all(telling, &mut |place, logits| {
-            self.loss.add(nats(logits, told[place]));
+        self.session.feed_all(inputs, &mut |place, logits| {
+            self.loss.add(nats(logits, targets[place]));
             self.logits.push(logits.to_vec());
             Ok(())
         })?;
@@ -205,21 +205,21 @@ fn score(
             );
         }
         session.rewind(0);
-        // The last token of a window predicts no token of it, so it is left out. The logits after tokens before the
-        // scored part are not needed.
-        let (before, telling) = window[..windows.length - 1].split_at(windows.length - 1 - windows.scored);
-        let told = &window[before.len() + 1..];
+        // The last token of a window predicts none of its tokens, so it is left out. The logits before the scored part
+        // are not needed.
+        let (before, inputs) = window[..windows.length - 1].split_at(windows.length - 1 - windows.scored);
+        let targets = &window[before.len() + 1..];
         if let Some(base) = &mut base {
             base.begin(before)?;
         }
         session.feed(before)?;
-        let piece = if base.is_some() { COMPARED } else { telling.len().max(1) };
-        for (telling, told) in telling.chunks(piece).zip(told.chunks(piece)) {
+        let piece = if base.is_some() { COMPARED } else { inputs.len().max(1) };
+        for (inputs, targets) in inputs.chunks(piece).zip(targets.chunks(piece)) {
             if let Some(base) = &mut base {
-                base.piece(telling, told)?;
+                base.piece(inputs, targets)?;
             }
-            session.feed_all(telling, &mut |place, logits| {
-                loss.add(nats(logits, told[place]));
+            session.feed_all(inputs, &mut |place, logits| {
+                loss.add(nats(logits, targets[place]));
                 if let Some(base) = &mut base {
                     base.divergence.add(&base.logits[place], logits);
                 }

@@ -1,5 +1,5 @@
-//! The command `plan`: prints the GPU steps of one token, from the file's header. The GPU that would be used, if there is one,
-//! decides about the memory alone, which is the figure of all other commands.
+//! The command `plan`: prints the GPU steps of one token, from the file's header. The GPU that would be used, if there
+//! is one, affects only the memory estimate, which equals that of all other commands.
 
 use super::args::PlanArgs;
 use super::hardware::Hardware;
@@ -45,14 +45,14 @@ pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The memory of the model and one conversation: what other commands say that it needs, and for what.
+/// The memory of the model and one conversation, as in other commands, and what it is for.
 fn memory_line(needs: &Estimate) -> String {
     let [most, weights, cache, scratch] = [needs.most(), needs.weights, needs.cache, needs.scratch].map(output::bytes);
     let context = needs.shape.context;
     format!("needs {most} of GPU memory: weights {weights}, cache {cache} for {context} tokens, scratch {scratch}")
 }
 
-/// The number of pipelines that a conversation needs. Each is counted where it is first needed.
+/// The number of pipelines that a conversation needs. Each is counted at its first use.
 fn pipelines_line(shaders: &Shaders) -> String {
     let Shaders { token, prompts, sampling, .. } = shaders;
     let (prompts, sampling, total) = (prompts.len(), sampling.len(), shaders.count());
@@ -88,8 +88,8 @@ fn predicted<'a>(
     devices.map(predict).collect()
 }
 
-/// The plan as JSON. The numbers of bytes are those of one token. For the cache they are what a token at `depth` reads,
-/// itself included.
+/// The plan as JSON. The numbers of bytes are those of one token. For the cache they are the bytes that a token at
+/// `depth` reads, including its own.
 fn as_json(plan: &Plan, target: &Target, depth: u64, needs: &Estimate) -> serde_json::Value {
     let tokens = depth.saturating_add(1);
     let cost = plan.cost();

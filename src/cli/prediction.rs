@@ -1,4 +1,4 @@
-//! Predicts the speed of a plan on a GPU of which only published figures are known.
+//! Predicts the speed of a plan on a GPU from published figures.
 //!
 //! The steps of a token wait for one another, so their times add up. The time of a step is that of an empty dispatch,
 //! plus the time to move its bytes at the bandwidth that a copy reaches or the time for its operations, whichever is
@@ -7,7 +7,7 @@
 //! > token = Σ over steps (dispatch + max(bytes / (bandwidth · [`REACHED_BY_A_COPY`]), operations / rate))
 //!
 //! This gives an upper bound on tokens per second. It ignores barriers, reductions, the latency of loads and the
-//! decoding of weights. How far below the bound a kernel stays is unknown until it runs. The best other programs reach
+//! decoding of weights. How far a kernel stays below the bound is unknown until it runs. The best other programs reach
 //! [`REACHED_BY_OTHERS`] of it on Macs (docs/metal.md has the figures), so the table also shows the range that this
 //! share would give.
 
@@ -19,7 +19,7 @@ use wglm::plan::{Cost, Plan};
 /// The share of a GPU's stated bandwidth that `wglm bench` measures for a kernel that copies a buffer: 2.90 of 3.35
 /// TB/s on an H100.
 const REACHED_BY_A_COPY: f64 = 0.87;
-/// The range of tokens per second that other programs were measured at on Macs, as shares of this prediction.
+/// The measured tokens per second of other programs on Macs, as a range of shares of this prediction.
 const REACHED_BY_OTHERS: [f64; 2] = [0.4, 0.7];
 /// The numbers of tokens in the cache for which there is a prediction.
 const DEPTHS: [u64; 3] = [0, 4096, 32768];

@@ -2,8 +2,7 @@
 //! timestamps.
 //!
 //! The steps of each kind run in a pass of their own ([`Session::profile`]). The token in one pass takes longer than
-//! their sum, above all because the GPU has to change from kernel to kernel; the difference is shown as a row of its
-//! own.
+//! their sum, mainly because the GPU has to switch between kernels; the difference is shown as a separate row.
 
 use super::args::{MeasuredFormat, ProfileArgs};
 use super::bandwidth;
@@ -46,15 +45,15 @@ pub struct Times {
     pub steps: f64,
     /// The part of the pass that the steps do not account for; 0 if the sum of the steps is longer than the pass.
     pub unaccounted: f64,
-    /// On the host: until the token is submitted, and until its result is read, both from the start. A step with drafts is
-    /// several submissions, one of them ahead, so for it there is only the second.
+    /// On the host, both from the start: until the token is submitted, and until its result is read. A step with drafts
+    /// has several submissions, one of them ahead, so it has only the second time.
     pub submit: Option<f64>,
     pub whole: f64,
 }
 
 impl Times {
     /// The pass or the sum of the steps, whichever is longer. Shares are relative to this, so that none is negative and
-    /// their sum is 1. The sum is longer where a pass is costly to begin.
+    /// their sum is 1. The sum is longer if beginning a pass is costly.
     pub fn longer(&self) -> f64 {
         self.pass.max(self.steps).max(1e-3)
     }
@@ -71,7 +70,7 @@ pub struct Profile {
     pub n_drafts: usize,
     pub n_depth: usize,
     pub repetitions: usize,
-    /// Bytes a second that a kernel moves which copies a buffer; measured for pictures only.
+    /// Bytes per second of a kernel that copies a buffer; measured only for pictures.
     pub copy_bandwidth: Option<f64>,
     pub microseconds: Times,
     pub kinds: Vec<KindProfile>,
@@ -92,7 +91,7 @@ fn rows(args: &ProfileArgs) -> usize {
     drafts.unwrap_or(args.n_prompt.max(1))
 }
 
-/// Profiles a model that is loaded.
+/// Profiles a loaded model.
 pub fn measure(model: &Model, args: &ProfileArgs) -> anyhow::Result<Profile> {
     let (n_depth, repetitions, prompt) = (args.depth, args.repetitions as usize, args.n_prompt);
     let drafts = args.drafts.map_or(0, |drafts| drafts as usize);
@@ -122,7 +121,7 @@ pub fn measure(model: &Model, args: &ProfileArgs) -> anyhow::Result<Profile> {
     }
     drop(progress);
     let (mut pass, mut kinds) = (0.0, Vec::new());
-    // The model's rows, and with drafts the block's rows and the drafts, of which each is the same steps again.
+    // The model's rows, and with drafts the block's rows and the drafts, each of which repeats the same steps.
     for (part, (name, times)) in [("", 1), ("block ", 1), ("draft ", drafts)].into_iter().enumerate() {
         let of_part = runs.iter().filter_map(|run| run.get(part).map(|(_, profile)| profile));
         let of_part: Vec<&TokenProfile> = of_part.collect();
@@ -166,8 +165,7 @@ fn host_times(session: &mut Session, tokens: &[u32], repetitions: usize) -> anyh
     Ok((median(submits.split_off(1)), median(wholes.split_off(1))))
 }
 
-/// The time of a step with drafts until its result is read, in microseconds, where steps follow one another. The first run
-/// is not counted.
+/// The time between the results of consecutive steps with drafts, in microseconds. The first run is not counted.
 fn draft_time(session: &mut Session, drafts: usize, repetitions: usize) -> anyhow::Result<f64> {
     let (depth, mut times) = (session.tokens().len(), Vec::new());
     session.feed(&[0])?;
@@ -181,7 +179,7 @@ fn draft_time(session: &mut Session, drafts: usize, repetitions: usize) -> anyho
 }
 
 /// The kinds of steps in the plan, with the median time of each over the runs. At the end the cache holds `tokens`
-/// tokens. The plan runs so many times, and its steps' names begin with `name`.
+/// tokens. The plan runs `times` times, and its steps' names begin with `name`.
 fn by_kind(plan: &Plan, tokens: usize, runs: &[&TokenProfile], (name, times): (&str, usize)) -> Vec<KindProfile> {
     let kind = |(index, kind): (usize, wglm::plan::StepKind<'_>)| {
         let steps = || kind.steps.iter().map(|step| &plan.steps[*step]);

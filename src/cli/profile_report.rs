@@ -48,7 +48,7 @@ pub fn table(profile: &Profile, verbose: bool) -> Vec<String> {
     lines
 }
 
-/// The kinds of steps, each with the time in which the memory could move its bytes.
+/// The kinds of steps, each with the time that moving its bytes would take.
 fn picture(profile: &Profile) -> anyhow::Result<String> {
     let floor = |bytes: u64| profile.copy_bandwidth.map_or(0.0, |per_second| bytes as f64 / per_second * 1e6);
     let bar = |kind: &KindProfile| Bar {
@@ -60,7 +60,7 @@ fn picture(profile: &Profile) -> anyhow::Result<String> {
     let bars: Vec<Bar> = profile.kinds.iter().map(bar).chain([between]).collect();
     let [title, ..] = remarks(&profile.microseconds, profile);
     let about = format!("{}: {}", profile.setup.model_type, profile.setup.sentence());
-    chart::bars([&title, &about], ["us", "what moving its bytes takes at the bandwidth of a copy"], &bars)
+    chart::bars([&title, &about], ["us", "the time to move its bytes at the bandwidth of a copy"], &bars)
 }
 
 fn cells(kind: &KindProfile) -> [String; 7] {
@@ -87,10 +87,10 @@ fn remarks(times: &Times, profile: &Profile) -> [String; 3] {
         format!("{what} at depth {depth}, medians of {repetitions}: {pass:.1} us in one pass on the GPU"),
         match steps > pass {
             true => {
-                format!("the steps take {steps:.1} us, more than that, each kind timed alone; shares are of this sum")
+                format!("the steps take longer, {steps:.1} us, each kind timed alone; shares are of this sum")
             }
             false => {
-                format!("the steps take {steps:.1} us, each kind timed alone, without changes from kernel to kernel")
+                format!("the steps take {steps:.1} us, each kind timed alone, without switches between kernels")
             }
         },
         match submit {

@@ -15,7 +15,7 @@ pub fn bar(total: u64) -> ProgressBar {
 pub struct ProgressLine(ProgressBar);
 
 impl ProgressLine {
-    /// Creates a line for `total` tasks, none of which is done.
+    /// Creates a line for `total` tasks.
     pub fn new(total: usize) -> Self {
         let style = ProgressStyle::with_template("{msg} {bar:20} {pos}/{len}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());

@@ -1,5 +1,5 @@
-//! The command `pull`: lists what a repository holds and what of it fits, downloads a model, and compares what is here
-//! with what the hub lists.
+//! The command `pull`: lists the models of a repository and which of them fit, downloads a model, and compares files
+//! with the hashes that the hub lists.
 
 use super::args::PullArgs;
 use super::interrupts::{self, OnInterrupt};
@@ -43,7 +43,8 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
     }
     let model = match label {
         Some(label) => {
-            // What the repository lacks cannot be downloaded either, so the hints for models on this machine do not help.
+            // A model that the repository lacks cannot be downloaded, so the hints for models on this machine do not
+            // help.
             let model = repository.model(label).map_err(|error| anyhow::anyhow!("{error}"))?;
             warn(&hub, &repository, model, args)?;
             model
@@ -54,12 +55,12 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Uses what is on this machine, since no server may be asked.
+/// Uses the models on this machine, since no server may be contacted.
 fn offline(args: &PullArgs) -> anyhow::Result<ExitCode> {
     let command = output::command();
     anyhow::ensure!(
         !args.list && !args.verify,
-        "the hub is not asked while HF_HUB_OFFLINE is set; `{command} models` lists what is here, and `{command} models \
+        "the hub is not contacted while HF_HUB_OFFLINE is set; `{command} models` lists the models on this machine, and `{command} models \
          --verify` reads it"
     );
     let name = args.name.to_string();
@@ -71,20 +72,20 @@ fn offline(args: &PullArgs) -> anyhow::Result<ExitCode> {
     } else {
         let name = &model.name;
         output::note(format_args!(
-            "offline (HF_HUB_OFFLINE): {name} is used as it is here; to talk with it:\n  {command} chat -m {name}"
+            "offline (HF_HUB_OFFLINE): using {name} on this machine; to talk with it:\n  {command} chat -m {name}"
         ));
         output::lines([model.path.display()])?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Compares a model with what the hub lists, or without a label all models of which something is here.
+/// Compares a model with the hashes that the hub lists, or without a label all models with files on this machine.
 fn verify(hub: &Hub, repository: &Repository, label: Option<&str>, json: bool) -> anyhow::Result<ExitCode> {
     let models: Vec<&RemoteModel> = match label {
         Some(label) => vec![repository.model(label).map_err(|error| anyhow::anyhow!("{error}"))?],
         None => repository.models.iter().filter(|model| hub.bytes_here(repository, model) > 0).collect(),
     };
-    anyhow::ensure!(!models.is_empty(), "no model of {} is here", repository.name);
+    anyhow::ensure!(!models.is_empty(), "no model of {} is on this machine", repository.name);
     let mut comparison = Comparison::of(models.iter().map(|model| model.bytes()).fold(0, u64::saturating_add));
     for model in models {
         let name = format!("{}:{}", repository.name, model.label);
@@ -93,7 +94,7 @@ fn verify(hub: &Hub, repository: &Repository, label: Option<&str>, json: bool) -
     comparison.tell(json)
 }
 
-/// Judges all models of a repository by their headers, behind a line that says so.
+/// Judges all models of a repository by their headers, and shows a line meanwhile.
 fn judged(hub: &Hub, repository: &Repository, args: &PullArgs) -> anyhow::Result<Offers> {
     let gpu = fits::device(&args.needs.gpu);
     let line = progress::ProgressLine::new(0);
@@ -113,24 +114,24 @@ fn table(offers: &Offers, width: Option<usize>) -> Vec<String> {
     listing::lines(&titles, &offers.models.iter().map(entry).collect::<Vec<_>>(), width)
 }
 
-/// Shows what there is and takes what suits this machine.
+/// Shows the models and chooses the one that suits this machine.
 fn choose<'a>(hub: &Hub, repository: &'a Repository, args: &PullArgs) -> anyhow::Result<&'a RemoteModel> {
     let offers = judged(hub, repository, args)?;
     table(&offers, terminal::columns_for_asides()).iter().for_each(|line| output::note(format_args!("{line}")));
     listing::explain();
     let chosen = offers.chosen().map(|offer| offer.model.label.clone());
-    offers.failed.map_or(Ok(()), Err)?; // what could not be judged may be what suits best
+    offers.failed.map_or(Ok(()), Err)?; // a model that could not be judged may be the best
     let label = chosen
-        .with_context(|| format!("nothing of {} fits; name one after a colon to get it anyway", repository.name))?;
+        .with_context(|| format!("no model of {} fits; name one after a colon to get it anyway", repository.name))?;
     let chosen = repository.model(&label)?;
     output::note(format_args!(
-        "{}:{} suits this machine; name another after a colon to get that",
+        "{}:{} suits this machine; name another after a colon to get that one",
         repository.name, chosen.label
     ));
     Ok(chosen)
 }
 
-/// Says of a model that was named if it will not run here, before it is downloaded.
+/// Warns if a named model will not run here, before it is downloaded.
 fn warn(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &PullArgs) -> anyhow::Result<()> {
     let header = hub.header(repository, model, &interrupts::cancel());
     if let Err(error @ (Error::Cancelled | Error::Download { .. })) = header {
@@ -168,7 +169,7 @@ fn download(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &Pull
     bar.finish_and_clear();
     let pulled = pulled.inspect_err(|error| {
         if matches!(error, Error::Cancelled) {
-            output::note(format_args!("stopped; the same command goes on from here"));
+            output::note(format_args!("stopped; the same command resumes the download"));
         }
     })?;
     if args.json {
@@ -177,10 +178,10 @@ fn download(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &Pull
     }
     let listed = model.files.iter().all(|file| file.sha256.is_some());
     let what = match (pulled.verified, pulled.received) {
-        (true, _) if listed => "is here, and its SHA-256 is right",
-        (true, _) => "is here, and its hash is right",
+        (true, _) if listed => "is downloaded, and its SHA-256 is right",
+        (true, _) => "is downloaded, and its hash is right",
         (false, 0) => "was here already",
-        (false, _) => "is here, and the hash of what came is right",
+        (false, _) => "is downloaded, and the hash of the received files is right",
     };
     output::note(format_args!("{name} {what}; to talk with it:\n  {} chat -m {name}", output::command()));
     output::lines([pulled.path.display()])

@@ -5,11 +5,11 @@ use super::args::ModelArgs;
 use super::{model, output};
 use wglm::{DraftKind, Event, Generation, Model, Reply};
 
-/// How often the GPU may be lost during one reply. Each time costs a load of the model, and a GPU that is lost again and
-/// again is not going to finish the reply.
+/// How often the GPU may be lost during one reply. Each time costs a load of the model, and a GPU that is lost
+/// repeatedly will not finish the reply.
 const MOST: usize = 2;
 
-/// What it takes to load a model again.
+/// The arguments for loading a model again.
 #[derive(Debug, Clone)]
 pub struct Reloader {
     pub args: ModelArgs,
@@ -33,7 +33,7 @@ impl Movable for Generation<'_> {
     }
 }
 
-/// The events of a reply, also of what follows a loss of the GPU.
+/// The events of a reply, which continues after a loss of the GPU.
 pub struct Unbroken<'a, R> {
     reply: R,
     model: Model,
@@ -42,7 +42,7 @@ pub struct Unbroken<'a, R> {
 }
 
 impl Reloader {
-    /// Has a reply with `model` continue after losses of the GPU.
+    /// Makes a reply with `model` continue after losses of the GPU.
     pub fn keep_going<R: Movable>(&self, reply: R, model: Model) -> Unbroken<'_, R> {
         Unbroken { reply, model, reloader: self, losses: 0 }
     }

@@ -6,16 +6,16 @@ use super::{output, terminal};
 use std::process::ExitCode;
 use wglm::{Error, LocalModel, Places, Removal, Source, find_model};
 
-pub fn remove(args: &RemoveArgs, places: &Places, found: &[LocalModel]) -> anyhow::Result<ExitCode> {
+pub fn remove(args: &RemoveArgs, json: bool, places: &Places, found: &[LocalModel]) -> anyhow::Result<ExitCode> {
     let model = meant(&args.name, places, found)?;
     let removal = Removal::of(&model, places)?;
     let what = match model.whole {
         true => model.name.clone(),
-        false => format!("what there is of {}, which is not whole,", model.name),
+        false => format!("the files of {}, which is incomplete,", model.name),
     };
     let bytes = output::bytes(removal.bytes());
     if !args.yes {
-        if args.json || !terminal::is_typed() {
+        if json || !terminal::is_typed() {
             return Err(Usage(format!("nothing was deleted; --yes deletes {what} and frees {bytes}")).into());
         }
         output::note(format_args!("This deletes {what} and frees {bytes}. Programs that share the cache lose it too:"));
@@ -27,7 +27,7 @@ pub fn remove(args: &RemoveArgs, places: &Places, found: &[LocalModel]) -> anyho
     }
     let (freed, files) = (removal.bytes(), removal.files().map(Into::into).collect::<Vec<std::path::PathBuf>>());
     removal.run()?;
-    if args.json {
+    if json {
         let object = serde_json::json!({ "name": model.name, "freed": freed, "files": files });
         output::lines([object])?;
     } else {
@@ -36,13 +36,13 @@ pub fn remove(args: &RemoveArgs, places: &Places, found: &[LocalModel]) -> anyho
     Ok(ExitCode::SUCCESS)
 }
 
-/// The model that a name means. One in the cache comes before those of other programs with the same name.
+/// The model that a name means. A model in the cache takes precedence over those of other programs with the same name.
 fn meant(name: &str, places: &Places, found: &[LocalModel]) -> anyhow::Result<LocalModel> {
     let named = || found.iter().filter(|model| model.name.eq_ignore_ascii_case(name));
     let in_cache = || named().filter(|model| model.source == Source::HuggingFace);
-    // Two names may differ in the case of their letters alone.
+    // Two names may differ only in case.
     let exact = in_cache().find(|model| model.name == name).or_else(|| in_cache().next()).or_else(|| named().next());
-    // The library would advise to download a model that is not here; whoever deletes does not want that.
+    // The library would suggest downloading a missing model, which is no help for deleting it.
     let missing = || anyhow::anyhow!("no model `{name}` is on this machine; `{} models` lists them", output::command());
     exact.cloned().map_or_else(
         || {

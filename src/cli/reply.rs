@@ -12,9 +12,9 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wglm::text::ToolCall;
 use wglm::visible::visible;
-use wglm::{DraftStats, Event, Reuse, Stats, Stop};
+use wglm::{Constraint, DraftStats, Event, Reuse, Stats, Stop};
 
-/// The exit status if the reply ended without an answer, or inside one that has to have a form.
+/// The exit status if the reply ended without an answer, or inside one that must have a form.
 const NO_ANSWER: u8 = 3;
 
 /// The parts of a reply that are shown while it is generated.
@@ -37,7 +37,7 @@ impl View {
     pub const NOTHING: Self = Self { answer: false, thinking: false, figures: false, wraps: false };
 }
 
-/// What an answer has to be.
+/// The form that an answer must have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Form {
     #[default]
@@ -48,7 +48,7 @@ pub enum Form {
     Grammar,
 }
 
-/// A reply, collected from its events. Clones share it, so that what has come can be told when Ctrl-C ends the process.
+/// A reply, collected from its events. Clones share it, so that it can be printed when Ctrl-C ends the process.
 #[derive(Debug, Clone, Default)]
 pub struct CollectedReply {
     form: Form,
@@ -57,13 +57,15 @@ pub struct CollectedReply {
 
 #[derive(Debug, Default)]
 struct Parts {
+    /// The constraint on the answer.
+    constraint: Option<Constraint>,
     text: String,
     thinking: String,
     tool_calls: Vec<ToolCall>,
     stats: Option<Stats>,
 }
 
-/// A reply as one JSON object, which always has all these fields. What is not known is null.
+/// A reply as one JSON object, which always has all these fields. Unknown values are null.
 #[derive(Debug, Serialize)]
 struct ReplyObject<'a> {
     text: &'a str,
@@ -81,9 +83,14 @@ struct ReplyObject<'a> {
 }
 
 impl CollectedReply {
-    /// A reply of which nothing has come yet.
+    /// An empty reply.
     pub fn new(form: Form) -> Self {
         Self { form, parts: Arc::default() }
+    }
+
+    /// Sets the constraint on the answer, if there is one.
+    pub fn constrain(&self, constraint: Option<&Constraint>) {
+        self.parts().constraint = constraint.cloned();
     }
 
     fn parts(&self) -> MutexGuard<'_, Parts> {
@@ -146,7 +153,7 @@ impl CollectedReply {
         self.parts().stats.map(|stats| stats.stop)
     }
 
-    /// Why there is no answer, if one was to be expected. None is expected after a cancellation.
+    /// Why there is no answer, if one was expected. None is expected after a cancellation.
     pub fn without_answer(&self) -> Option<&'static str> {
         let parts = self.parts();
         let thinking = !parts.thinking.is_empty();
@@ -156,7 +163,7 @@ impl CollectedReply {
             Stop::Length => Some("-n reached"),
             Stop::Context if thinking => Some("the context is full (-c), while thinking"),
             Stop::Context => Some("the context is full (-c)"),
-            Stop::StopString => Some("a stop string (-r) began it"),
+            Stop::StopString => Some("the reply began with a stop string (-r)"),
             Stop::Loop if thinking => Some("the model repeated itself while thinking"),
             Stop::Loop => Some("the model repeated itself"),
             Stop::End => Some("the model said nothing"),
@@ -164,14 +171,15 @@ impl CollectedReply {
         }
     }
 
-    /// Why an answer ended too early to have the form that it has to have. A free answer is one at any length.
+    /// Why an answer ended too early for its form. An answer without a form may end anywhere, and so may one that
+    /// already matches its grammar.
     pub fn cut(&self) -> Option<&'static str> {
         let parts = self.parts();
         let whole = match self.form {
             Form::Free => true,
-            // A number could go on; all other values say where they end.
+            // A number could continue; all other values are self-delimiting.
             Form::Json => serde_json::from_str::<Value>(&parts.text).is_ok_and(|value| !value.is_number()),
-            Form::Grammar => false,
+            Form::Grammar => parts.constraint.as_ref().is_some_and(|it| it.accepts(&parts.text).unwrap_or(false)),
         };
         match parts.stats?.stop {
             _ if whole || parts.text.is_empty() => None,
@@ -193,12 +201,12 @@ impl CollectedReply {
     }
 
     /// The reply, and the error that ended it if there was one, as one JSON object on a line. A reply that Ctrl-C ended
-    /// has stopped as `cancelled`, also if it had not begun.
+    /// has the stop `cancelled`, even if it had not begun.
     ///
     /// # Errors
-    /// It has no form in JSON, which does not happen.
+    /// It cannot be represented in JSON, which does not happen.
     pub fn as_json(&self, error: Option<&anyhow::Error>) -> anyhow::Result<String> {
-        let Parts { text, thinking, tool_calls, stats } = &*self.parts();
+        let Parts { text, thinking, tool_calls, stats, .. } = &*self.parts();
         let is_cancelled = |error: &&anyhow::Error| matches!(error.downcast_ref(), Some(wglm::Error::Cancelled));
         let cancelled = error.is_some_and(|error| is_cancelled(&error)) || (error.is_none() && stats.is_none());
         let error = error.filter(|error| !is_cancelled(error));
@@ -253,7 +261,7 @@ impl CollectedReply {
     }
 }
 
-/// The part of the reply that was shown last.
+/// The section of the reply that was shown last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Section {
     Start,
@@ -268,7 +276,7 @@ struct ReplyDisplay {
     aside: Aside,
     view: View,
     section: Section,
-    /// What of the current section waits for the rest of its word.
+    /// Wraps the current section, and holds its incomplete word.
     wrapper: Wrapper,
 }
 
@@ -301,7 +309,7 @@ impl ReplyDisplay {
         Ok(())
     }
 
-    /// The columns of the terminal that the section is written to, if lines break between words there.
+    /// The columns of the terminal that the section is written to, if lines are wrapped there.
     fn width(&self) -> Option<usize> {
         match self.section {
             Section::Answer if self.view.wraps => terminal::columns_for_answers(),
@@ -329,7 +337,7 @@ impl ReplyDisplay {
         }
     }
 
-    /// Moves on to another part of the reply. Without colour, lines in brackets separate thinking from the answer.
+    /// Begins another section of the reply. Without colour, lines in brackets separate thinking from the answer.
     fn turn(&mut self, next: Section) -> anyhow::Result<()> {
         if self.section == next {
             return Ok(());

@@ -35,6 +35,7 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
     let view = if args.json { View::NOTHING } else { View::of(args.talk.show) };
     let TalkArgs { model: model_args, sampling, reply, constraint, .. } = &args.talk;
     let constraint = constraint.read()?;
+    into.constrain(constraint.as_ref());
     let file = model::open(model_args.file.model.as_deref())?;
     let options = GenerateOptions { constraint, ..options(&file, sampling, !args.raw)? };
     let model = model::load(&file, model_args, sampling.speculate.kind())?;
@@ -54,7 +55,7 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
             hint::tell(hint::real_model(&model, &model_args.file));
         }
     }
-    // Nobody asked for that length, so it is said even where only the answer is shown.
+    // The user did not request that length, so it is reported even if only the answer is shown.
     let cut = into.stop() == Some(wglm::Stop::Context) && into.without_answer().or(into.cut()).is_none();
     if cut && !view.figures {
         output::complain(format_args!("the answer is cut off: the context is full (-c)"));
@@ -68,8 +69,8 @@ fn tell(reply: &CollectedReply, error: Option<&anyhow::Error>) -> anyhow::Result
 }
 
 /// The options of generation, with checks of the file and the arguments that are made before a large file is loaded:
-/// that wglm can run the model, that the sampling parameters are valid, that the file has a tokenizer and, if it is to
-/// `chat`, a chat template.
+/// that wglm can run the model, that the sampling parameters are valid, that the file has a tokenizer and, for `chat`,
+/// a chat template.
 pub fn options(file: &Gguf, args: &SamplingArgs, chat: bool) -> anyhow::Result<GenerateOptions> {
     Config::read(file)?;
     let sampling = args.over(recommended_sampling(file)?);
@@ -100,7 +101,7 @@ pub fn prepare(chat: &mut Chat, args: &ReplyArgs, options: GenerateOptions) {
     }
 }
 
-/// The prompt. A blank one is refused, as `chat` passes over blank lines, but for plain text that is continued.
+/// The prompt. A blank one is refused, since `chat` skips blank lines, unless plain text is continued.
 fn prompt(args: &RunArgs) -> anyhow::Result<String> {
     let stdin = Path::new("-");
     let (prompt, name) = match (args.text.as_ref().or(args.prompt.as_ref()), &args.file) {

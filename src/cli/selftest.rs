@@ -1,8 +1,8 @@
 //! The command `selftest`: runs every kernel in every weight format on the adapter and compares it with its CPU
 //! reference.
 //!
-//! The kernels are compiled as they are for models, and the cases and error bounds are those of the tests. A kernel
-//! that is wrong, or that the driver refuses, becomes a line of the table and does not end the test.
+//! The kernels are compiled as they are for models, and the cases and error bounds are those of the tests. A wrong
+//! kernel, or one that the driver refuses, becomes a line of the table and does not end the test.
 
 use super::args::SelftestArgs;
 use super::progress::ProgressLine;
@@ -32,15 +32,15 @@ pub struct SelftestRow {
     pub format: String,
     pub arithmetic: &'static str,
     pub cases: usize,
-    /// The largest error relative to the sum of the magnitudes that were added up; `None` if the kernel did not run.
+    /// The largest error relative to the sum of the magnitudes that were added; `None` if the kernel did not run.
     pub error: Option<f64>,
-    /// The bound for that error; 0 if values have to be equal.
+    /// The bound for that error; 0 if values must be equal.
     pub bound: Option<f64>,
     pub result: TestStatus,
-    /// Whether a row that failed passes with four times its bound: then its errors are those of rounding, most likely,
-    /// and its bound is too narrow for this GPU.
+    /// Whether a row that failed passes with four times its bound: then its errors are probably rounding, and its bound
+    /// is too narrow for this GPU.
     pub passes_at_four: bool,
-    /// What is wrong with each case that failed, or why no case was run.
+    /// The error of each case that failed, or why no case was run.
     pub remarks: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ pub struct SelftestRow {
 pub enum TestStatus {
     Pass,
     Fail,
-    /// The adapter lacks something that the kernel needs. Models run without the kernel there.
+    /// The adapter lacks something that the kernel needs. Models run without this kernel there.
     Skip,
 }
 
@@ -84,7 +84,7 @@ pub fn selftest(args: SelftestArgs) -> anyhow::Result<ExitCode> {
     report.end(start.elapsed())
 }
 
-/// Tests a kernel on this device, with bounds as they are, until `tell` refuses.
+/// Tests a kernel on this device with unchanged bounds, until `tell` refuses.
 pub fn test_one(
     kernel: &Kernel,
     gpu: &Gpu,
@@ -97,11 +97,11 @@ fn names() -> Vec<&'static str> {
     KERNELS.iter().map(|kernel| kernel.name).collect()
 }
 
-/// The number of devices on which kernels are tested at once. Nearly all time goes to compiling, and some drivers
-/// compile one kernel at a time on each device.
+/// The number of devices on which kernels are tested at once. Nearly all time is spent on compiling, and some drivers
+/// compile one kernel at a time per device.
 const DEVICES: usize = 4;
 
-/// The kernels to test. Threads with a device each take them in turn.
+/// The kernels to test. Threads, each with a device, take them in turn.
 struct Tests<'a> {
     options: &'a GpuOptions,
     kernels: &'a [&'static Kernel],
@@ -133,18 +133,18 @@ impl Tests<'_> {
             }
             drop(sender);
             let mut done: Vec<Option<Vec<SelftestRow>>> = self.kernels.iter().map(|_| None).collect();
-            let mut told = 0;
+            let mut printed = 0;
             for rows in receiver {
                 let (index, rows) = rows?;
                 progress.advance();
                 done[index] = Some(rows);
-                while let Some(rows) = done.get_mut(told).and_then(Option::take) {
+                while let Some(rows) = done.get_mut(printed).and_then(Option::take) {
                     rows.into_iter().try_for_each(&mut *tell)?;
-                    told += 1;
+                    printed += 1;
                 }
             }
             let died = workers.into_iter().any(|worker| worker.join().is_err()); // joined here, for it to be an error
-            anyhow::ensure!(!died && told == done.len(), "a thread died while testing kernels; please report it");
+            anyhow::ensure!(!died && printed == done.len(), "a thread died while testing kernels; please report it");
             Ok(())
         })
     }
@@ -161,12 +161,12 @@ impl Tests<'_> {
             }
         });
         if let Err(error) = tested {
-            let _ = sender.send(Err(error)); // if nobody listens, another one has failed
+            let _ = sender.send(Err(error)); // if the receiver is gone, another thread has failed
         }
     }
 }
 
-/// Takes the device that is open already; the first thread gets it.
+/// Takes the device that is already open; the first thread gets it.
 fn taken(first: &Mutex<Option<Gpu>>) -> Option<Gpu> {
     first.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -204,7 +204,7 @@ fn each_row<E: From<Error>>(
     Ok(())
 }
 
-/// What bounds are multiplied by to see whether a row that failed is off by more than rounding.
+/// The factor of bounds that shows whether the errors of a failed row exceed rounding.
 const WIDER: f64 = 4.0;
 
 fn loosen(check: &mut KernelCheck, factor: f64) {
@@ -266,7 +266,7 @@ fn conditions(gpu: &Gpu, checks: bool) -> SelftestConditions {
 
 /// The operating system and its version, as `uname` prints them.
 pub fn system() -> String {
-    let told = std::process::Command::new("uname").arg("-sr").output().ok().filter(|told| told.status.success());
-    let told = told.map(|told| String::from_utf8_lossy(&told.stdout).trim().to_owned());
-    format!("{}, {}", told.unwrap_or_else(|| std::env::consts::OS.into()), std::env::consts::ARCH)
+    let uname = std::process::Command::new("uname").arg("-sr").output().ok().filter(|output| output.status.success());
+    let uname = uname.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    format!("{}, {}", uname.unwrap_or_else(|| std::env::consts::OS.into()), std::env::consts::ARCH)
 }

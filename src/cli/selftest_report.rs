@@ -19,9 +19,9 @@ pub const COLUMNS: [Column; 7] = [
 ];
 
 /// The most remarks on a row that are printed below the table. CSV and JSON have all of them.
-const TOLD: usize = 3;
+const MOST_REMARKS: usize = 3;
 
-/// Writes rows as they come, and JSON at the end.
+/// Writes rows as they arrive, and JSON at the end.
 pub struct SelftestReport<'a> {
     format: OutputFormat,
     conditions: &'a SelftestConditions,
@@ -63,7 +63,7 @@ impl<'a> SelftestReport<'a> {
         self.rows.iter().filter(|row| row.result == result).count()
     }
 
-    /// A row with the columns that are the same in all rows before it.
+    /// A row, preceded by the columns that are the same in all rows.
     fn record(&self, row: &SelftestRow) -> anyhow::Result<Record> {
         let mut whole = record(self.conditions)?;
         whole.extend(record(row)?);
@@ -75,7 +75,7 @@ impl<'a> SelftestReport<'a> {
     /// The lines below the table: the failures, and a summary for a bug report.
     fn remarks(&self, took: Duration) -> Vec<String> {
         let mut remarks = vec![String::new()];
-        remarks.extend(self.rows.iter().flat_map(told));
+        remarks.extend(self.rows.iter().flat_map(remarks_on));
         let s = self.conditions;
         let subgroup = s.subgroup.map_or("no subgroups".into(), |lanes| format!("subgroups of {lanes}"));
         let checks = if s.checks { ", indices checked" } else { "" };
@@ -94,8 +94,8 @@ impl<'a> SelftestReport<'a> {
 
     /// A sentence about the error that comes closest to its bound.
     fn worst(&self) -> Option<String> {
-        let told = self.rows.iter().filter_map(|row| Some((row, share(row.error?, row.bound?))));
-        let (row, share) = told.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let shares = self.rows.iter().filter_map(|row| Some((row, share(row.error?, row.bound?))));
+        let (row, share) = shares.max_by(|a, b| a.1.total_cmp(&b.1))?;
         Some(format!("worst error {share:.2} of its bound: {} {} {}", row.kernel, row.format, row.arithmetic))
     }
 }
@@ -128,11 +128,11 @@ pub fn cells(row: &SelftestRow) -> [String; 7] {
 }
 
 /// The remarks on a row, shortened if there are many.
-pub fn told(row: &SelftestRow) -> Vec<String> {
+pub fn remarks_on(row: &SelftestRow) -> Vec<String> {
     let line = |remark: &String| format!("{} {} {}: {remark}", row.kernel, row.format, row.arithmetic);
-    let mut lines: Vec<String> = row.remarks.iter().take(TOLD).map(line).collect();
-    if row.remarks.len() > TOLD {
-        lines.push(format!("... and {} more cases", row.remarks.len() - TOLD));
+    let mut lines: Vec<String> = row.remarks.iter().take(MOST_REMARKS).map(line).collect();
+    if row.remarks.len() > MOST_REMARKS {
+        lines.push(format!("... and {} more cases", row.remarks.len() - MOST_REMARKS));
     }
     if row.passes_at_four {
         lines.push(line(&"passes with four times its bound".to_owned()));

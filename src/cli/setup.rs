@@ -48,7 +48,7 @@ impl Setup {
         }
     }
 
-    /// Those that a picture of speeds names.
+    /// The circumstances that a picture of speeds names.
     pub fn about(&self) -> About {
         let Self { gpu_info, driver, model_type, .. } = self.clone();
         let [backends, arithmetic, cache_type] = [self.backends, self.arithmetic, self.cache_type].map(str::to_owned);

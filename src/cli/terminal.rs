@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-/// Whether `TERM` names a terminal that knows no escape sequences.
+/// Whether `TERM` names a terminal without escape sequences.
 pub fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
@@ -17,22 +17,22 @@ pub fn redraws() -> bool {
     io::stderr().is_terminal() && !is_dumb()
 }
 
-/// Whether a line can be edited while it is typed: on stdout, or on the terminal itself if stdout is redirected.
+/// Whether a line can be edited during typing: on stdout, or on the terminal itself if stdout is redirected.
 pub fn edits() -> bool {
     is_typed() && !is_dumb() && (io::stdout().is_terminal() || itself().is_ok())
 }
 
-/// The columns of the terminal that stdout is, now.
+/// The present columns of the terminal on stdout.
 pub fn columns_for_answers() -> Option<usize> {
     columns(terminal_size::terminal_size_of(io::stdout()))
 }
 
-/// The columns of the terminal that stderr is, now.
+/// The present columns of the terminal on stderr.
 pub fn columns_for_asides() -> Option<usize> {
     columns(terminal_size::terminal_size_of(io::stderr()))
 }
 
-/// A terminal that does not know its width says that it has none.
+/// A terminal that does not know its width reports 0.
 fn columns(size: Option<(terminal_size::Width, terminal_size::Height)>) -> Option<usize> {
     size.map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)
 }

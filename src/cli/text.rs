@@ -1,4 +1,4 @@
-//! The commands `tokenize` and `template`: show what the model gets to see, without a GPU.
+//! The commands `tokenize` and `template`: show the model's input, without a GPU.
 
 use super::args::{Switch, TemplateArgs, TokenizeArgs};
 use super::{input, model, output};
@@ -15,7 +15,7 @@ pub fn tokenize(args: TokenizeArgs) -> anyhow::Result<()> {
     let text = if args.text == "-" { input::exact(Path::new("-"))? } else { args.text };
     let mut tokens = tokenizer.encode(&text, !args.no_parse_special)?;
     if args.no_bos {
-        // An empty text is that token alone, wherever there is one.
+        // An empty text encodes to the beginning-of-text token, if there is one.
         let beginning = tokenizer.encode("", false)?.len();
         tokens.drain(..beginning);
     }

@@ -1,4 +1,4 @@
-//! The command `tune`: finds what makes a GPU faster with a model, and keeps it for all commands.
+//! The command `tune`: finds the fastest choices for a model on a GPU, and saves them for all commands.
 
 use super::args::TuneArgs;
 use super::interrupts::{self, OnInterrupt};
@@ -31,8 +31,8 @@ pub fn tune(args: &TuneArgs) -> anyhow::Result<()> {
     }
     output::note(format_args!("{}", ending(&tuning, cancel.is_cancelled())));
     match written {
-        Some(path) => output::note(format_args!("kept in {}", path.display())),
-        None if found => output::note(format_args!("not kept, as --tuning off asks")),
+        Some(path) => output::note(format_args!("saved in {}", path.display())),
+        None if found => output::note(format_args!("not saved, because of --tuning off")),
         None => output::note(format_args!("nothing was written")),
     }
     Ok(())
@@ -43,16 +43,16 @@ fn seconds(seconds: f32) -> Duration {
     Duration::try_from_secs_f32(seconds).unwrap_or(Duration::MAX)
 }
 
-/// What came of it, in a sentence.
+/// The outcome, in a sentence.
 fn ending(tuning: &Tuning, stopped: bool) -> String {
     let whole = match (stopped, tuning.complete) {
-        (true, _) => "stopped; of what was tried so far",
-        (false, true) => "of all that was tried",
-        (false, false) => "time was up; of what was tried until then",
+        (true, _) => "stopped; of the candidates tried so far",
+        (false, true) => "of all candidates",
+        (false, false) => "time was up; of the candidates tried so far",
     };
     match tuning.comparison.len() {
-        0 => format!("{whole}, nothing is faster than what wglm does anyway"),
-        _ => format!("{whole}, this is faster"),
+        0 => format!("{whole}, none is faster than the defaults"),
+        _ => format!("{whole}, these are faster"),
     }
 }
 
@@ -62,10 +62,10 @@ pub fn bar() -> ProgressBar {
     progress::bar(FINE).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Shows how far tuning is.
+/// Shows the progress of tuning.
 pub fn show(bar: &ProgressBar, progress: &TuneProgress, stopped: bool) {
     let TuneProgress { doing, trials, kept, .. } = progress;
     bar.set_position((FINE as f32 * progress.share()) as u64);
-    let doing = if stopped { "stopping: comparing what was found so far" } else { doing };
+    let doing = if stopped { "stopping: comparing the choices so far" } else { doing };
     bar.set_message(format!("{kept} of {trials} kept: {doing}"));
 }

@@ -20,8 +20,8 @@ const WHOLE: [Column; 3] = [
     Column { title: "gain", width: 17, right: true },
 ];
 
-/// Prints a tuning: in JSON as its file has it, for spreadsheets a line for each trial, for people the trials that were
-/// compared by turns.
+/// Prints a tuning: JSON as in its file, CSV with a line for each trial, or a table of the trials that were compared in
+/// turns.
 pub fn report(format: OutputFormat, tuning: &Tuning) -> anyhow::Result<()> {
     match format {
         OutputFormat::Json => output::say(&tuning.to_string()),
@@ -31,8 +31,8 @@ pub fn report(format: OutputFormat, tuning: &Tuning) -> anyhow::Result<()> {
 }
 
 fn people(tuning: &Tuning) -> anyhow::Result<()> {
-    let told = |trial: &&Trial| trial.turns > 0 || matches!(trial.outcome, Outcome::Failed(_) | Outcome::Wrong(_));
-    let compared: Vec<&Trial> = tuning.trials.iter().filter(told).collect();
+    let is_shown = |trial: &&Trial| trial.turns > 0 || matches!(trial.outcome, Outcome::Failed(_) | Outcome::Wrong(_));
+    let compared: Vec<&Trial> = tuning.trials.iter().filter(is_shown).collect();
     if !compared.is_empty() {
         output::lines(head(&TRIALS))?;
         output::lines(compared.iter().flat_map(|trial| rows(trial)))?;
@@ -47,7 +47,7 @@ fn people(tuning: &Tuning) -> anyhow::Result<()> {
     }
     let others = tuning.trials.len() - compared.len();
     let all = output::count(tuning.trials.len(), "candidate");
-    output::lines([format!("{all} tried, {others} of them only looked at (-o json and -o csv list them)")])
+    output::lines([format!("{all} tried, {others} of them measured once only (-o json and -o csv list them)")])
 }
 
 /// The rows of a trial, one for each work.

@@ -1,4 +1,5 @@
-//! Keeps what `wglm tune` found in the user's configuration folder, one file for each GPU and model, and finds it there.
+//! Saves the results of `wglm tune` in the user's configuration folder, one file for each GPU and model, and finds them
+//! there.
 
 use super::args::{ModelArgs, TuningArg};
 use super::tune::{bar, show};
@@ -10,11 +11,11 @@ use std::time::Duration;
 use wglm::files::{Readers, replace};
 use wglm::{Gguf, Gpu, Model, TuneOptions, Tuning, TuningSubject, first_tuning};
 
-/// The tuning that a command should load a model with: the one that is named, or else the one that is kept, which is
-/// ignored with a note if it cannot be read.
+/// The tuning that a command should load a model with: the named one, or else the saved one, which is ignored with a
+/// note if it cannot be read.
 ///
 /// # Errors
-/// A file that is named cannot be read, or holds no tuning.
+/// A named file cannot be read, or is not a tuning.
 pub fn wanted(args: &ModelArgs, gpu: &Gpu, file: &Gguf) -> anyhow::Result<Option<Tuning>> {
     let (path, named) = match &args.tuning {
         Some(TuningArg::Off) => return Ok(None),
@@ -42,7 +43,7 @@ fn read(path: &Path) -> anyhow::Result<Tuning> {
     Ok(text.parse()?)
 }
 
-/// Where a new tuning is written, unless it should not be.
+/// The file for a new tuning, unless it should not be written.
 pub fn destination(args: &ModelArgs, gpu: &Gpu, file: &Gguf) -> anyhow::Result<Option<PathBuf>> {
     match &args.tuning {
         Some(TuningArg::Off) => Ok(None),
@@ -54,13 +55,13 @@ pub fn destination(args: &ModelArgs, gpu: &Gpu, file: &Gguf) -> anyhow::Result<O
     }
 }
 
-/// The file for a GPU and a model; none for a file of another architecture, about which the load says more.
+/// The file for a GPU and a model; none for a file of another architecture, for which the load gives a better error.
 fn usual_path(gpu: &Gpu, file: &Gguf) -> Option<PathBuf> {
     let name = TuningSubject::of(gpu, file).ok()?.file_name();
     Some(ProjectDirs::from("", "", "wglm")?.config_dir().join("tunings").join(name))
 }
 
-/// Writes a tuning. The file is replaced as a whole, because other processes may read it at any time.
+/// Writes a tuning. The file is replaced atomically, because other processes may read it at any time.
 pub fn keep(tuning: &Tuning, path: &Path) -> anyhow::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let written = folder.map_or(Ok(()), std::fs::create_dir_all);
@@ -68,9 +69,9 @@ pub fn keep(tuning: &Tuning, path: &Path) -> anyhow::Result<()> {
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Tunes a model that was loaded for a conversation, for a few seconds and once, on a GPU that nobody has measured
-/// ([`first_tuning`]). What comes of it is kept for the loads that follow. Options that change what is computed with, and a
-/// tuning that is named or turned off, leave it out; so does quiet output, for which nobody could be told why it waits.
+/// Tunes a model that was loaded for a conversation, once and for a few seconds, on an unmeasured GPU
+/// ([`first_tuning`]). The result is saved for later loads. Options that change the computation, a tuning that is named
+/// or turned off, and quiet output, which could not explain the wait, prevent it.
 pub fn at_first_start(model: &Model, args: &ModelArgs) {
     let options = match args.first_tuning {
         None => first_tuning(model),
@@ -85,21 +86,23 @@ pub fn at_first_start(model: &Model, args: &ModelArgs) {
     let Some(path) = usual_path(gpu, file) else { return };
     let (name, seconds) = (&gpu.report().name, options.budget.unwrap_or_default().as_secs_f32());
     output::note(format_args!(
-        "nobody has measured what suits `{name}`: measuring that now, once, for at most {seconds} s; Ctrl-C skips it"
+        "wglm has no measurements for `{name}`: measuring it now, once, for at most {seconds} s; Ctrl-C skips it"
     ));
-    let told = match tuned(model, &options) {
+    let outcome = match tuned(model, &options) {
         Ok((tuning, skipped)) => {
             keep(&tuning, &path).map(|()| if skipped { "skipped".to_owned() } else { came_of(&tuning) })
         }
         Err(error) => Err(error.into()),
     };
-    match told {
-        Ok(told) => output::note(format_args!("{told}; `{} tune` with the same -m measures more", output::command())),
+    match outcome {
+        Ok(outcome) => {
+            output::note(format_args!("{outcome}; `{} tune` with the same -m measures more", output::command()))
+        }
         Err(error) => output::note(format_args!("note: nothing was measured: {error:#}")),
     }
 }
 
-/// Tunes until the time is over or Ctrl-C is pressed, and tells whether it was.
+/// Tunes until the time is over or Ctrl-C is pressed, and returns whether it was pressed.
 fn tuned(model: &Model, options: &TuneOptions) -> wglm::Result<(Tuning, bool)> {
     let bar = bar();
     let tuning = interrupts::meanwhile(|cancel| {
@@ -118,13 +121,13 @@ fn came_of(tuning: &Tuning) -> String {
     }
 }
 
-/// Says that tuning may help, on a GPU that nobody has measured and that was not tuned.
+/// Prints that tuning may help, on an unmeasured GPU that was not tuned.
 pub fn hint(model: &Model, args: &ModelArgs) {
     let adapter = model.gpu().report();
     let tuned = model.tuning().is_some() || args.tuning.is_some();
     if !tuned && !adapter.is_measured() && !adapter.is_software() {
         output::note(format_args!(
-            "note: nobody has measured what suits `{}`; `wglm tune` with the same -m may make it faster",
+            "note: wglm has no measurements for `{}`; `wglm tune` with the same -m may make it faster",
             adapter.name
         ));
     }

@@ -1,11 +1,11 @@
-//! Keeps the results of the checks at load in the user's cache folder, so that the kernels are checked only once.
+//! Saves the results of the checks at load in the user's cache folder, so that the kernels are checked only once.
 
 use directories::ProjectDirs;
 use std::path::{Path, PathBuf};
 use wglm::Verdict;
 use wglm::files::{Readers, replace};
 
-/// The most verdicts that are kept: the newest, one for each model on each adapter.
+/// The most saved verdicts: the newest, one for each model on each adapter.
 const KEPT: usize = 64;
 
 /// The saved verdicts; none if there is no file or it cannot be read.

@@ -1,4 +1,4 @@
-//! Shows how the files of models compare with their hashes, for `pull --verify` and `models --verify`.
+//! Compares the files of models with their hashes, for `pull --verify` and `models --verify`.
 
 use super::{output, progress};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,12 +12,12 @@ pub const CHECKING: &str = "checking {bar:30} {binary_bytes}/{binary_total_bytes
 /// The files of several models, compared one model after the other.
 pub struct Comparison {
     bar: ProgressBar,
-    /// The bytes of the models that are done.
+    /// The bytes of the finished models.
     before: u64,
     found: Vec<Compared>,
 }
 
-/// A file, and the model that it is of.
+/// A file, and its model.
 #[derive(Serialize)]
 struct Compared {
     model: String,
@@ -26,13 +26,13 @@ struct Compared {
 }
 
 impl Comparison {
-    /// Begins with models of so many bytes.
+    /// Begins a comparison of models with `total` bytes.
     pub fn of(total: u64) -> Self {
         let style = ProgressStyle::with_template(CHECKING).unwrap_or_else(|_| ProgressStyle::default_bar());
         Self { bar: progress::bar(total).with_style(style), before: 0, found: Vec::new() }
     }
 
-    /// Compares a model of so many bytes.
+    /// Compares a model.
     pub fn model(
         &mut self,
         name: &str,
@@ -47,7 +47,7 @@ impl Comparison {
         Ok(())
     }
 
-    /// Writes what was found. The exit status says whether all files that are known are right.
+    /// Writes the results. The exit status says whether all files with known hashes are right.
     pub fn tell(self, json: bool) -> anyhow::Result<ExitCode> {
         self.bar.finish_and_clear();
         if json {
@@ -63,19 +63,19 @@ impl Comparison {
         Ok(if self.found.iter().any(bad) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 
-    /// Says what helps against what is not right.
+    /// Prints the remedies for files that are not right.
     fn advise(&self) {
         let any = |state| self.found.iter().any(|compared| compared.file.state == state);
         let command = output::command();
         if any(FileState::Wrong) {
-            output::note(format_args!("delete what is wrong, and `{command} pull` downloads it again"));
+            output::note(format_args!("delete the wrong files, and `{command} pull` downloads them again"));
         }
         if any(FileState::Missing) {
-            output::note(format_args!("`{command} pull` downloads what is missing"));
+            output::note(format_args!("`{command} pull` downloads the missing files"));
         }
         if any(FileState::Unknown) {
             output::note(format_args!(
-                "of what is unknown no hash is kept on this machine; `{command} pull --verify` asks the hub"
+                "this machine has no hash for the unknown files; `{command} pull --verify` asks the hub"
             ));
         }
     }

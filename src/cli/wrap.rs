@@ -1,9 +1,8 @@
-//! Breaks text between words at the width of the terminal: a reply while it comes, and whole paragraphs.
+//! Breaks text between words at the width of the terminal: replies as they arrive, and whole paragraphs.
 //!
-//! A terminal breaks lines anywhere. Where Unicode allows a break (UAX #14: after blanks, between ideographs, but not
-//! before their punctuation) the text is cut into segments, and a segment is written once it is whole, so that nothing is
-//! ever moved to another line. Lines of Markdown's code blocks stay as they are, because a line of code that is copied from
-//! the terminal should be one line.
+//! A terminal breaks lines anywhere. The text is cut into segments where Unicode allows a break (UAX #14: after blanks,
+//! between ideographs, but not before their punctuation), and a segment is written once it is complete, so that written
+//! text never moves. Lines in Markdown's code blocks are not broken, so that code can be copied from the terminal.
 
 use std::borrow::Cow;
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm, wrap};
@@ -13,7 +12,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 /// The distance of tab stops on a terminal.
 const TAB: usize = 8;
 
-/// As much of a line as tells whether it begins or ends a code block.
+/// The length of the beginning of a line that shows whether it begins or ends a code block.
 const FENCE: usize = 64;
 
 /// Text on its way to a terminal.
@@ -21,18 +20,18 @@ const FENCE: usize = 64;
 pub struct Wrapper {
     /// The column of the cursor.
     column: usize,
-    /// The beginning of a segment that may go on.
+    /// The beginning of a segment that may continue.
     pending: String,
-    /// Whether the beginning of a segment was written that is longer than a line.
+    /// Whether the beginning of a segment longer than a line was written.
     begun: bool,
     /// The beginning of the current line of the text without leading blanks.
     line: String,
-    /// In a code block: what its fence consists of, and how often.
+    /// In a code block, the character of its fence and its length.
     code: Option<(char, usize)>,
 }
 
 impl Wrapper {
-    /// Takes a piece of text and returns what can be written of all so far, for a terminal of this width now.
+    /// Takes a piece of text and returns the text that can now be written to a terminal of this width.
     pub fn push(&mut self, text: &str, width: usize) -> String {
         self.pending.push_str(text);
         let pending = std::mem::take(&mut self.pending);
@@ -50,7 +49,7 @@ impl Wrapper {
         out
     }
 
-    /// Ends the text and returns what was not written yet.
+    /// Ends the text and returns the rest of it.
     pub fn end(&mut self, width: usize) -> String {
         let mut out = String::new();
         let pending = std::mem::take(&mut self.pending);
@@ -98,8 +97,8 @@ impl Wrapper {
     }
 }
 
-/// The fence of the code block that the text after a line is in. As in CommonMark, a block ends with a line of the same
-/// characters alone, of which there are at least as many.
+/// The fence of the code block that the text after a line is in. As in CommonMark, a block ends with a line of only the
+/// same characters, at least as many.
 fn code_after(code: Option<(char, usize)>, line: &str) -> Option<(char, usize)> {
     let Some(mark) = line.chars().next().filter(|c| matches!(c, '`' | '~')) else { return code };
     let rest = line.trim_start_matches(mark);
@@ -132,7 +131,7 @@ pub fn filled(paragraph: &str, width: usize) -> Vec<String> {
 mod tests {
     use super::{Wrapper, filled};
 
-    /// What comes of text that comes in pieces of `piece` characters.
+    /// The result for text that arrives in pieces of `piece` characters.
     fn wrapped(text: &str, width: usize, piece: usize) -> String {
         let (mut wrapper, chars) = (Wrapper::default(), text.chars().collect::<Vec<_>>());
         let pieces = chars.chunks(piece).map(|piece| wrapper.push(&piece.iter().collect::<String>(), width));

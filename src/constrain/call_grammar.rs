@@ -1,8 +1,8 @@
-//! The grammar of calls of functions, in the form of a template's family: what `text/call` reads.
+//! The grammar of function calls in the form of a template's family, as `text/call` reads them.
 //!
-//! It is written as llguidance's Lark. A tag that is a token of the vocabulary is named by its id, and otherwise spelled.
-//! Arguments have to be valid by the function's JSON schema; what of it is not supported is left out, because a function
-//! should be callable even so. In GLM's form an argument that is a string stands there as it is, and all others as JSON.
+//! It is written as llguidance's Lark. A tag that is a token of the vocabulary is named by its id, and otherwise
+//! spelled. Arguments must be valid against the function's JSON schema; unsupported parts of it are ignored, so that
+//! the function stays callable. In GLM's form string arguments are verbatim, and all others JSON.
 
 use super::exact;
 use super::functions::{name, parameters};
@@ -32,7 +32,7 @@ pub enum Calls {
     Function(String),
 }
 
-/// What messages call it.
+/// Its name in messages.
 const KIND: &str = "functions";
 
 /// The functions that a reply may call, and the form of a call.
@@ -60,7 +60,7 @@ impl CallGrammar<'_> {
         })
     }
 
-    /// Further calls, or none. `None` where nothing can follow a call.
+    /// Further calls, or none. `None` if nothing can follow a call.
     ///
     /// # Errors
     /// As [`CallGrammar::body`].
@@ -72,11 +72,10 @@ impl CallGrammar<'_> {
         })
     }
 
-    /// The whole answer: what a constraint asks for, calls, or either of both. `None` if it may be anything.
+    /// The whole answer: text that matches a constraint, calls, or either. `None` if it may be anything.
     ///
     /// # Errors
-    /// [`Error::Argument`] for calls that are required without functions, of one that is unknown, or in a family without
-    /// calls.
+    /// [`Error::Argument`] for required calls without functions, of an unknown function, or in a family without calls.
     pub fn answer(&self, constraint: Option<&Constraint>, calls: &Calls) -> Result<Option<Grammar>> {
         with_stack(KIND, || self.answer_on_stack(constraint, calls))
     }
@@ -117,7 +116,7 @@ impl CallGrammar<'_> {
     }
 }
 
-/// The name of the grammar of a constraint.
+/// The name of a constraint's grammar.
 const ANSWER: &str = "answer";
 
 /// Rules that are written one after the other.
@@ -125,19 +124,19 @@ pub(super) struct Rules<'a> {
     pub(super) of: CallGrammar<'a>,
     pub(super) text: String,
     count: usize,
-    /// Whether an argument was left free because its rules would have become too long.
+    /// Whether an argument was left unconstrained because its rules would have become too long.
     pub(super) is_full: bool,
     /// The rules of the present function's references.
     pub(super) references: HashMap<String, String>,
     /// The rule of any text, once there is one.
     pub(super) any: Option<String>,
-    /// The arguments in GLM's form by their names, and whether they are JSON in each function.
+    /// The arguments in GLM's form by their names, and whether they are JSON in all functions.
     pub(super) arguments: HashMap<String, bool>,
 }
 
 impl<'a> Rules<'a> {
     fn new(of: CallGrammar<'a>) -> Self {
-        // A line's end may stand between tags, and blanks between the parts of JSON.
+        // A line end may separate tags, and blanks the parts of JSON.
         let text = format!("NL: \"\\n\"\nBLANKS: /{BLANKS}/\n");
         Self { of, text, count: 0, is_full: false, references: HashMap::new(), any: None, arguments: HashMap::new() }
     }
@@ -184,7 +183,7 @@ impl<'a> Rules<'a> {
         Ok(Grammar { source: TopLevelGrammar { grammars, max_tokens: None }, kind, numbers })
     }
 
-    /// A tag of the family; nothing for one that it does not have.
+    /// A tag of the family; empty for a tag that it does not have.
     pub(super) fn tag(&self, tag: Tag) -> String {
         let text = self.of.family.text(tag);
         match self.of.tokenizer.special(text) {
@@ -194,7 +193,7 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// As many calls as `count` says: `+`, `*` or once. Empty if there can be none.
+    /// Calls, repeated by `count`: `+`, `*` or once. Empty if there can be none.
     fn calls(&mut self, tools: &[Value], count: &str) -> Result<String> {
         let body = self.bodies(tools)?;
         let family = self.of.family;
@@ -202,7 +201,7 @@ impl<'a> Rules<'a> {
             Some(caller) => format!("{} {} {}", self.tag(Tag::MessageEnd), quoted(caller), self.tag(Tag::RoleEnd)),
             None => self.tag(Tag::Call),
         };
-        // Where nothing closes a call, none can follow.
+        // If nothing closes a call, none can follow.
         let ends = family.calls == CallForm::Object && family.text(Tag::CallEnd).is_empty();
         let count = match count {
             "+" if ends => "",
@@ -226,7 +225,7 @@ impl<'a> Rules<'a> {
     fn bodies(&mut self, tools: &[Value]) -> Result<String> {
         let family = self.of.family;
         if family.text(Tag::Call).is_empty() && family.caller.is_none() {
-            let expected = "a model whose template has calls of functions".to_owned();
+            let expected = "a model whose template has function calls".to_owned();
             return Err(Error::Argument { argument: "calls", expected, found: format!("the family {}", family.name) });
         }
         let close = self.tag(Tag::CallEnd);
@@ -241,7 +240,7 @@ impl<'a> Rules<'a> {
                     format!("{} NL? {arguments} {close}", quoted(name(tool)))
                 }
                 CallForm::Object => {
-                    // Who reads calls takes one without arguments for one with none.
+                    // The parser reads a call without arguments as one with an empty object.
                     let needed =
                         schema.get("required").and_then(Value::as_array).is_some_and(|names| !names.is_empty());
                     let count = if needed { "" } else { "?" };
@@ -265,14 +264,14 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// JSON by a schema of a function.
+/// JSON for a function's schema.
 pub(super) fn json_of(schema: Value) -> String {
-    // By one that nothing is valid by, or that says nothing that can be held, anything is written.
+    // A schema without valid values, or that cannot be enforced at all, accepts anything.
     let prepared = prepared(schema, How::FUNCTION).or_else(|_| prepared(json!({}), How::FUNCTION));
     format!("%json {}", prepared.unwrap_or_else(|_| json!({})))
 }
 
-/// A text as a string of Lark's. The mark of exact numbers is escaped, since here it is a character like others.
+/// A text as a Lark string. The mark of exact numbers is escaped, since here it is an ordinary character.
 pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string().replace('\u{7f}', "\\u007f").replace(exact::MARK, "\\udbff\\udffd")
 }

@@ -1,7 +1,7 @@
-//! Checks constraints without a model, as far as that is possible: over single bytes in the place of tokens.
+//! Checks constraints without a model, as far as possible, with single bytes as tokens.
 //!
-//! llguidance says what is wrong with a schema, but mostly not where. So the parts of a schema that does not compile are
-//! compiled by themselves, and the path leads into the part that has the same error.
+//! llguidance reports what is wrong with a schema, but mostly not where. So the parts of a schema that does not compile
+//! are compiled separately, and the path is extended to the part with the same error.
 
 use super::depth;
 use super::exact::{MARK, unsupported};
@@ -20,12 +20,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// What messages call the kinds of constraints.
+/// The names of the kinds of constraints in messages.
 pub(super) const SCHEMA: &str = "JSON schema";
 pub(super) const REGEX: &str = "regular expression";
 pub(super) const LARK: &str = "grammar";
 
-/// How long the part of a schema is looked for that is wrong.
+/// The time limit for finding the wrong part of a schema.
 const SEARCH: Duration = Duration::from_millis(500);
 
 pub(super) fn json_schema(schema: &Value) -> Result<()> {
@@ -43,7 +43,7 @@ pub(super) fn fault(place: &str, message: &str) -> Error {
 /// The most characters of a path that are shown.
 const LONGEST_PLACE: usize = 120;
 
-/// A path without its middle, if it is long.
+/// A path, with its middle cut out if it is long.
 fn shortened(place: &str) -> String {
     let count = place.chars().count();
     if count <= LONGEST_PLACE {
@@ -66,7 +66,7 @@ fn schema_on_stack(schema: &Value) -> Result<()> {
     let Err(error) = text(grammar, SCHEMA) else { return Ok(()) };
     let compiled = |schema: &Value| text(json_grammar(schema.clone(), How::NEW)?, SCHEMA);
     let (mut path, mut part, mut message) = ("#".to_owned(), schema.clone(), message_of(&error));
-    // What is too large is so as a whole.
+    // An error about size concerns the whole schema.
     let until = Instant::now() + if is_of_size(&message) { Duration::ZERO } else { SEARCH };
     'deeper: while Instant::now() < until {
         for (key, child) in parts(&part) {
@@ -87,24 +87,24 @@ fn schema_on_stack(schema: &Value) -> Result<()> {
     Err(Error::Constraint { kind: SCHEMA, place: shortened(&path), message })
 }
 
-/// What llguidance says of schemas, as far as it can be said in words of JSON Schema.
+/// Parts of llguidance's messages about schemas, and their equivalents in terms of JSON Schema.
 const WORDS: [(&str, &str); 10] = [
     ("nsatisfiable", "no value is valid"),
     ("Regex is empty", "no string is valid"),
-    ("are not disjoint", "`patternProperties`: patterns that match the same names cannot be held"),
-    ("patternProperty regexes", "`patternProperties`: the patterns are too complex to be told apart"),
+    ("are not disjoint", "`patternProperties`: patterns that match the same names cannot be enforced"),
+    ("patternProperty regexes", "`patternProperties`: the patterns are too complex to be compared"),
     (
         "oneOf constraints",
-        "`oneOf`: alternatives by which the same value may be valid cannot be held; use `anyOf`, or have the schema be lenient",
+        "`oneOf`: alternatives that allow the same value cannot be enforced; use `anyOf`, or make the schema lenient",
     ),
-    ("min/maxProperties", "`minProperties` and `maxProperties` cannot be held beside properties that are not required"),
-    ("circular references", "`$ref`: a schema that refers to itself cannot be held beside other keywords"),
-    ("if regex is empty", "`pattern`: too complex together with what stands beside it"),
+    ("min/maxProperties", "`minProperties` and `maxProperties` cannot be enforced together with optional properties"),
+    ("circular references", "`$ref`: a schema that refers to itself cannot be enforced together with other keywords"),
+    ("if regex is empty", "`pattern`: too complex together with adjacent keywords"),
     ("unknown field", "`x-guidance`: an option that does not exist"),
     ("invalid type", "`x-guidance`: an option of the wrong type"),
 ];
 
-/// How wglm's own messages begin.
+/// The beginnings of wglm's own messages.
 const OWN: [&str; 15] = [
     "`",
     "#",
@@ -123,14 +123,14 @@ const OWN: [&str; 15] = [
     "what ",
 ];
 
-/// An error of a schema without the words of what compiles it.
+/// Rewrites an error about a schema without the terms of llguidance.
 pub(super) fn in_our_words(error: Error) -> Error {
     match error {
         Error::Constraint { kind: SCHEMA, place, message } if !OWN.iter().any(|begin| message.starts_with(begin)) => {
             let known = WORDS.iter().find(|(theirs, _)| message.contains(theirs)).map(|(_, ours)| *ours);
             let other = match is_of_size(&message) || message.contains("imit") || message.contains("fuel") {
                 true => "too large or too complex to be compiled",
-                false => "it cannot be held",
+                false => "it cannot be enforced",
             };
             Error::Constraint { kind: SCHEMA, place, message: known.unwrap_or(other).to_owned() }
         }
@@ -153,7 +153,7 @@ pub(super) fn regex(expression: &str) -> Result<()> {
     })
 }
 
-/// A grammar may name tokens of the vocabulary, so only its syntax is checked, and its size.
+/// A grammar may name tokens of the vocabulary, so only its syntax and its size are checked.
 pub(super) fn lark(grammar: &str) -> Result<()> {
     if grammar.contains(MARK) {
         return Err(failed(LARK, "", unsupported()));
@@ -168,13 +168,13 @@ pub(super) fn lark(grammar: &str) -> Result<()> {
     with_stack(LARK, compile)
 }
 
-/// Whether a schema is small enough to be looked at.
+/// Whether a schema is small enough to be examined.
 pub(super) fn is_small(schema: &Value) -> bool {
     with_stack(SCHEMA, || bounded(schema)).is_ok()
 }
 
-/// Whether arguments can be written by the schema of a function, of which not everything has to be supported. A schema that
-/// is too deep for llguidance is not shown to it.
+/// Whether the schema of a function, which need not be fully supported, can be compiled. A schema that is too deep is
+/// not passed to llguidance.
 pub(super) fn arguments(schema: &Value) -> Result<()> {
     with_stack(SCHEMA, || text(json_grammar(schema.clone(), How::NEW_FUNCTION)?, SCHEMA))
 }
@@ -192,8 +192,7 @@ fn text(grammar: GrammarWithLexer, kind: &'static str) -> Result<()> {
     }
 }
 
-/// Whether a text is a whole answer by a constraint, byte for byte, with the limits on the digits of numbers.
-#[cfg(test)]
+/// Whether a constraint accepts a text as a complete answer, byte for byte, with the limits on digits of numbers.
 pub(super) fn accepts(constraint: &super::Constraint, text: &str) -> Result<bool> {
     let grammar = Grammar { source: alone(constraint.named("answer")?), kind: constraint.kind(), numbers: None };
     let mut matcher = Matcher::new(bytes()?, &grammar, 16, None)?;
@@ -206,7 +205,7 @@ pub(super) fn accepts(constraint: &super::Constraint, text: &str) -> Result<bool
             let mask = matcher.mask()?.to_vec();
             let may_be = |token: usize| mask.get(token / 32).is_some_and(|word| word >> (token % 32) & 1 == 1);
             let allowed = |token: usize| u8::try_from(token).is_ok_and(|byte| numbers.allows(&[byte]));
-            // What is too long is allowed only where nothing else is.
+            // A number that is too long is allowed only if nothing else is.
             if !numbers.allows(&[byte]) && (may_be(256) || (0..256).any(|token| may_be(token) && allowed(token))) {
                 return Ok(false);
             }
@@ -217,7 +216,7 @@ pub(super) fn accepts(constraint: &super::Constraint, text: &str) -> Result<bool
     Ok(matcher.may_end())
 }
 
-/// What compiles grammars over single bytes.
+/// The compiler of grammars over single bytes.
 fn bytes() -> Result<&'static ParserFactory> {
     static BYTES: OnceLock<ParserFactory> = OnceLock::new();
     if let Some(known) = BYTES.get() {
@@ -234,7 +233,7 @@ fn message_of(error: &Error) -> String {
     }
 }
 
-/// Whether a message says that a schema is too large: by its own words, and not by those that it cites.
+/// Whether a message says that a schema is too large, ignoring quoted texts.
 fn is_of_size(message: &str) -> bool {
     message
         .split(['\'', '"'])
@@ -242,14 +241,14 @@ fn is_of_size(message: &str) -> bool {
         .any(|words| words.contains("too ") || words.contains("limits.") || words.starts_with("more than"))
 }
 
-/// Whether the error of a part is why the whole has its error: the whole cites it, or says of both that no value is valid.
+/// Whether the error of a part explains that of the whole: the whole quotes it, or both say that no value is valid.
 fn explains(whole: &str, part: &str) -> bool {
     let unmet = |message: &str| message.contains("nsatisfiable");
     let reason = part.rsplit(": ").next().unwrap_or(part);
     whole.contains(part) || whole.contains(reason) || unmet(whole) && unmet(part)
 }
 
-/// The schemas that a schema is made of, and where in it they stand, those that have to be met first.
+/// The schemas within a schema and their paths, required ones first.
 fn parts(schema: &Value) -> Vec<(String, Value)> {
     let Some(schema) = schema.as_object() else { return Vec::new() };
     let required = schema.get("required").and_then(Value::as_array);

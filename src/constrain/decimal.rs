@@ -1,17 +1,18 @@
-//! Decimal numbers of any length, compared exactly, and the regular expressions of those within a bound.
+//! Decimal numbers of any length, compared exactly, and the regular expressions of numbers within a bound.
 //!
-//! llguidance keeps bounds in double precision, which has no integers between 2^53 and 2^53 + 2. Here a number is its digits.
+//! llguidance stores bounds in double precision, which has no integer between 2^53 and 2^53 + 2. Here a number is
+//! stored as digits.
 
 use std::cmp::Ordering;
 
-/// The most digits of a number on either side of its point.
+/// The most digits before, and after, the point of a number.
 pub(super) const MOST_DIGITS: usize = 100;
 
-/// The largest exponent of a number that is read.
+/// The largest exponent that is accepted.
 const LARGEST_EXPONENT: i64 = 1000;
 
-/// An exact number: the integer that its digits are, times a power of ten. The digits have no zeros at either end; those of
-/// zero are empty.
+/// An exact number: the integer with these digits, times a power of ten. The digits have no leading or trailing zeros;
+/// those of zero are empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Decimal {
     negative: bool,
@@ -48,7 +49,7 @@ impl Ord for Decimal {
 }
 
 impl std::fmt::Display for Decimal {
-    /// As JSON has it, without an exponent.
+    /// The JSON form without an exponent.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (whole, fraction) = self.parts();
         let sign = if self.negative { "-" } else { "" };
@@ -67,14 +68,14 @@ impl Decimal {
         Self { negative: negative && !kept.is_empty(), digits: kept.to_owned(), exponent }
     }
 
-    /// The number that a text of JSON stands for; `None` if it is not a number, or if its exponent is beyond ±1000.
+    /// Parses a number of JSON; `None` if it is not a number, or if its exponent is beyond ±1000.
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, rest) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
         let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
             Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().ok()?),
             None => (rest, 0),
         };
-        // Before anything is computed with it: requests from strangers come here.
+        // Checked before any computation, because requests are untrusted.
         if exponent.unsigned_abs() > LARGEST_EXPONENT.unsigned_abs() {
             return None;
         }
@@ -92,7 +93,7 @@ impl Decimal {
         }
     }
 
-    /// How many digits stand before the point, and the digits: larger for a larger number.
+    /// The number of digits before the point, and the digits: ordered like the numbers.
     fn magnitude(&self) -> (i64, &str) {
         (self.digits.len() as i64 + self.exponent, &self.digits)
     }
@@ -105,13 +106,13 @@ impl Decimal {
         self.exponent >= 0
     }
 
-    /// How many digits it has before its point, and behind it.
+    /// The number of digits before and after its point.
     pub fn lengths(&self) -> (usize, usize) {
         let (whole, _) = self.magnitude();
         (whole.max(0) as usize, (-self.exponent).max(0) as usize)
     }
 
-    /// The digits before the point and those behind it.
+    /// The digits before and after the point.
     fn parts(&self) -> (String, String) {
         let (point, _) = self.magnitude();
         match point {
@@ -127,7 +128,7 @@ impl Decimal {
         }
     }
 
-    /// The largest integer that is not above it.
+    /// The largest integer not above it.
     pub fn floor(&self) -> Self {
         if self.is_integer() {
             return self.clone();
@@ -136,12 +137,12 @@ impl Decimal {
         if self.negative { whole.plus(-1) } else { whole }
     }
 
-    /// The smallest integer that is not below it.
+    /// The smallest integer not below it.
     pub fn ceiling(&self) -> Self {
         self.negated().floor().negated()
     }
 
-    /// An integer and one more or less.
+    /// An integer plus or minus one.
     pub fn plus(&self, one: i8) -> Self {
         let digits = self.parts().0;
         let (negative, made) = match (self.sign(), one.signum()) {
@@ -152,24 +153,24 @@ impl Decimal {
         Self::normal(negative, &made, 0)
     }
 
-    /// The digits and how many zeros come behind them, or how many of them are behind the point.
+    /// The digits, and how many zeros follow them or, if negative, how many of them follow the point.
     pub fn coefficient(&self) -> (&str, i64) {
         (&self.digits, self.exponent)
     }
 
-    /// The digits of its amount times a power of ten that makes it an integer.
+    /// The digits of its absolute value times a power of ten that makes it an integer.
     pub fn scaled(&self, places: usize) -> String {
         let zeros = (self.exponent + places as i64).max(0) as usize;
         format!("{}{}", self.digits, "0".repeat(zeros))
     }
 }
 
-/// The remainder of a number by its digits.
+/// The remainder of a number given by its digits.
 pub(super) fn remainder(digits: &str, of: u128) -> u128 {
     digits.bytes().fold(0, |rest, digit| (rest * 10 + u128::from(digit - b'0')) % of)
 }
 
-/// The sum of a number by its digits and a small one.
+/// The sum of a number given by its digits and a small number.
 pub(super) fn added(digits: &str, more: u128) -> String {
     let (mut carry, mut sum) = (more, Vec::new());
     for digit in digits.bytes().rev() {
@@ -184,7 +185,7 @@ pub(super) fn added(digits: &str, more: u128) -> String {
     sum.iter().rev().map(|digit| char::from(*digit)).collect()
 }
 
-/// A positive integer less one.
+/// A positive integer minus one.
 fn less_one(digits: &str) -> String {
     let kept = digits.trim_end_matches('0');
     let nines = "9".repeat(digits.len() - kept.len());
@@ -196,11 +197,11 @@ fn less_one(digits: &str) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bound {
     pub value: Decimal,
-    /// Whether the value itself is outside.
+    /// Whether the value itself is excluded.
     pub open: bool,
 }
 
-/// The expression of the numbers that are not below a bound, integers only or all.
+/// The expression of the numbers not below a bound, integers only or all.
 pub(super) fn not_below(bound: &Bound, integers: bool) -> String {
     let amount = |value: Decimal| Bound { value, open: bound.open };
     match bound.value.sign() {
@@ -210,7 +211,7 @@ pub(super) fn not_below(bound: &Bound, integers: bool) -> String {
     }
 }
 
-/// The expression of the numbers that are not above a bound.
+/// The expression of the numbers not above a bound.
 pub(super) fn not_above(bound: &Bound, integers: bool) -> String {
     let negated = || Bound { value: bound.value.negated(), open: bound.open };
     match bound.value.sign() {
@@ -220,7 +221,7 @@ pub(super) fn not_above(bound: &Bound, integers: bool) -> String {
     }
 }
 
-/// The fraction of a number that is no integer, which need not be there.
+/// The optional fraction of a number.
 const FRACTION: &str = "(?:[.][0-9]{1,100})?";
 
 fn fraction(integers: bool) -> &'static str {
@@ -232,7 +233,7 @@ fn any(integers: bool) -> String {
     format!("(?:0|[1-9][0-9]{{0,{}}}){}", MOST_DIGITS - 1, fraction(integers))
 }
 
-/// Numbers from a positive one on, or from zero.
+/// Numbers from a positive bound, or from zero.
 fn amounts_from(bound: &Bound, integers: bool) -> String {
     let ((whole, rest), any_fraction) = (bound.value.parts(), fraction(integers));
     let mut options = Vec::new();
@@ -252,14 +253,15 @@ fn amounts_from(bound: &Bound, integers: bool) -> String {
             for (at, digit) in rest.bytes().enumerate().filter(|(_, digit)| *digit < b'9') {
                 options.push(format!("{whole}[.]{}[{}-9][0-9]{{0,99}}", &rest[..at], char::from(digit + 1)));
             }
-            let behind = if open { "[0-9]{0,99}[1-9][0-9]{0,99}" } else { "[0-9]{0,99}" };
-            options.push(format!("{whole}[.]{rest}{behind}"));
+            let digits = if open { "[0-9]{0,99}[1-9][0-9]{0,99}" } else { "[0-9]{0,99}" };
+            options.push(format!("{whole}[.]{rest}{digits}"));
         }
     }
     format!("(?:{})", options.join("|"))
 }
 
-/// Numbers up to a positive one, from zero or, behind a sign, from one: `-0` is an integer of JSON, and of no program's types.
+/// Numbers up to a positive bound, from zero or, after a sign, from one: `-0` is an integer of JSON, but not of
+/// programs' integer types.
 fn amounts_to(bound: &Bound, integers: bool, from_one: bool) -> String {
     let ((whole, rest), any_fraction) = (bound.value.parts(), fraction(integers));
     let mut options = Vec::new();
@@ -275,7 +277,7 @@ fn amounts_to(bound: &Bound, integers: bool, from_one: bool) -> String {
         let zero = if from_one { "" } else { "0|" };
         options.push(format!("(?:{zero}[1-9][0-9]{{0,{}}}){any_fraction}", whole.len() - 2));
     }
-    // The whole number itself, and what of its fraction is not above.
+    // The integer part itself, with fractions that do not exceed the bound's.
     match (integers, bound.open, rest.is_empty()) {
         (true, ..) if whole == "0" && from_one => {}
         (true, false, true) => options.push(whole),
@@ -344,13 +346,13 @@ mod tests {
         assert_eq!(decimal("-1.5e-3").to_string(), "-0.0015");
     }
 
-    /// Whether an expression matches a text as a whole.
+    /// Whether an expression matches a whole text.
     fn matches(expression: &str, text: &str) -> bool {
         let parsed: Hir = regex_syntax::parse(expression).unwrap();
         ends(&parsed, text.as_bytes(), vec![0]).contains(&text.len())
     }
 
-    /// Where matches end that begin at some places of a text.
+    /// The ends of matches that begin at these positions of a text.
     fn ends(part: &Hir, text: &[u8], from: Vec<usize>) -> Vec<usize> {
         use regex_syntax::hir::{Class, HirKind};
         let mut found: Vec<usize> = match part.kind() {
@@ -390,7 +392,7 @@ mod tests {
         found
     }
 
-    /// Every number against every bound: the expression says what the comparison says.
+    /// For every number and every bound, the expression agrees with the comparison.
     #[test]
     fn expressions_are_exact() {
         let bounds = [

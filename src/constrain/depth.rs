@@ -1,5 +1,5 @@
-//! How large and how deep schemas and grammars may be. llguidance follows references and rules by recursion, without a bound,
-//! and an overflow of the stack ends the process. So what is too deep is refused before llguidance sees it.
+//! Limits on the size and depth of schemas and grammars. llguidance follows references and rules by unbounded
+//! recursion, and a stack overflow ends the process. So this refuses what is too deep before llguidance sees it.
 
 use super::expression::ways;
 use super::schema::Fault;
@@ -8,35 +8,37 @@ use crate::text::referred;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
-/// How deep the values of a schema and the brackets of a grammar may be nested.
+/// The deepest nesting of the values of a schema and of the brackets of a grammar.
 const DEEPEST: usize = 200;
 
-/// How deep schemas may lie within one another, and rules of a grammar, where one that is referred to lies within that which
-/// refers to it.
+/// The deepest nesting of schemas, and of rules of a grammar, where the target of a reference counts as nested within
+/// the referrer.
 const DEEPEST_REFERRED: usize = 150;
 
-/// The most values that a schema may consist of, and the most bytes of its names and strings.
+/// The most values in a schema, and the most bytes of its names and strings.
 const MOST_VALUES: usize = 200_000;
 const MOST_BYTES: usize = 4 << 20;
 
-/// The longest reference, in bytes. References are looked up again and again.
+/// The longest reference, in bytes. References are looked up repeatedly.
 const LONGEST_REFERENCE: usize = 2048;
 
 /// The longest grammar, in bytes.
 const LONGEST_GRAMMAR: usize = 256 << 10;
 
-/// The most alternatives of which exactly one holds: each is compared with each.
+/// The most alternatives of a `oneOf`: each is compared with each.
 const MOST_OF_ONE: usize = 1000;
 
-/// The most values below the alternatives of one `oneOf`, and the most pairs of them in all lists together: alternatives that
-/// have others in them are compared by each of those.
+/// The most values below the alternatives of one `oneOf`, and the most pairs of them in all lists together: nested
+/// alternatives are compared one by one.
 const MOST_BELOW: u64 = 10_000;
 const MOST_COMPARED: u64 = MOST_BELOW * MOST_BELOW;
 
-/// The most pairs of patterns in the `patternProperties` of all objects: each pattern of an object is compared with each.
+/// The most pairs of patterns in the `patternProperties` of all objects: each pattern of an object is compared with
+/// every other.
 const MOST_PATTERNS: u64 = 10_000;
 
-/// The same for schemas that are merged with others. Each time all patterns of the schema may come together in one object.
+/// The same for schemas that are merged with others. Each merge may bring all patterns of the schema together in one
+/// object.
 const MOST_MERGED: u64 = 1_000_000;
 
 /// Why a schema is too large or too deep to be compiled, if it is.
@@ -45,13 +47,13 @@ pub(super) fn of_schema(schema: &Value) -> Option<Fault> {
     if let Some(message) = of_whole(schema) {
         return Some(whole(message));
     }
-    // Its own options have expressions too.
+    // llguidance's options contain expressions too.
     let options = schema.get("x-guidance").and_then(Value::as_object).into_iter().flat_map(Map::values);
     let refused = options.filter_map(Value::as_str).find_map(|expression| ways(expression).err());
     refused.map(whole).or_else(|| together::excess(schema))
 }
 
-/// Why a schema is too large, or nested too deep, to be looked at, if it is.
+/// Why a schema is too large or nested too deeply to be examined, if it is.
 pub(super) fn of_size(schema: &Value) -> Option<String> {
     measured(schema).err()
 }
@@ -82,10 +84,10 @@ fn measured(schema: &Value) -> Result<Vec<&Map<String, Value>>, String> {
         }
     }
     if values > MOST_VALUES {
-        return Err(format!("too large: {values} values; the most are {MOST_VALUES}"));
+        return Err(format!("too large: {values} values; the maximum is {MOST_VALUES}"));
     }
     if bytes > MOST_BYTES {
-        return Err(format!("too large: {bytes} bytes of names and strings; the most are {MOST_BYTES}"));
+        return Err(format!("too large: {bytes} bytes of names and strings; the maximum is {MOST_BYTES}"));
     }
     Ok(objects)
 }
@@ -104,10 +106,10 @@ fn of_whole(schema: &Value) -> Option<String> {
     depth
         .below(schema, 0)
         .is_none()
-        .then(|| format!("more than {DEEPEST_REFERRED} levels of nesting and of references, or too many references"))
+        .then(|| format!("more than {DEEPEST_REFERRED} levels of nesting and references, or too many references"))
 }
 
-/// Why too many patterns of properties would be compared with one another, if they would.
+/// Why too many patterns of properties would have to be compared, if so.
 fn of_patterns(objects: &[&Map<String, Value>]) -> Option<String> {
     let counts = || objects.iter().map(|keywords| length(keywords.get("patternProperties")));
     if counts().map(|count| count * count).sum::<u64>() > MOST_PATTERNS {
@@ -115,12 +117,12 @@ fn of_patterns(objects: &[&Map<String, Value>]) -> Option<String> {
     }
     let (patterns, merged) = (counts().sum::<u64>(), objects.iter().map(|keywords| merged(keywords)).sum::<u64>());
     (patterns * patterns * merged > MOST_MERGED).then(|| {
-        format!("more than {MOST_MERGED} pairs of patterns in patternProperties of schemas that hold together")
+        format!("more than {MOST_MERGED} pairs of patterns in patternProperties of schemas that apply together")
     })
 }
 
-/// How many schemas are merged with others in the place of a schema: those that stand beside one another or beside keywords
-/// of objects, and those of properties that a pattern may match too.
+/// How many schemas are merged with others at a schema: those listed together or combined with keywords of objects, and
+/// those of properties that a pattern may match too.
 fn merged(keywords: &Map<String, Value>) -> u64 {
     let values = keywords.get("enum").and_then(Value::as_array).into_iter().flatten();
     let values = values.filter(|value| value.is_object()).count() as u64;
@@ -135,11 +137,11 @@ fn merged(keywords: &Map<String, Value>) -> u64 {
     parts.iter().sum::<u64>() + named
 }
 
-/// Keywords beside which other schemas are merged with that of an object.
+/// Keywords that make an object's schema be merged with others.
 const OF_OBJECTS: [&str; 7] =
     ["type", "properties", "patternProperties", "additionalProperties", "required", "minProperties", "maxProperties"];
 
-/// How many items or entries a value has.
+/// The number of items or entries of a value.
 fn length(value: Option<&Value>) -> u64 {
     match value {
         Some(Value::Array(items)) => items.len() as u64,
@@ -148,7 +150,7 @@ fn length(value: Option<&Value>) -> u64 {
     }
 }
 
-/// Why too many alternatives of which exactly one holds would be compared with one another, if they would.
+/// Why too many alternatives of a `oneOf` would have to be compared, if so.
 fn of_one(objects: &[&Map<String, Value>], whole: &Value) -> Option<String> {
     let mut pairs = 0u64;
     for list in objects.iter().filter_map(|keywords| keywords.get("oneOf").and_then(Value::as_array)) {
@@ -161,7 +163,7 @@ fn of_one(objects: &[&Map<String, Value>], whole: &Value) -> Option<String> {
     None
 }
 
-/// How many values the alternatives of a list consist of, and what they refer to, counted as far as they may be.
+/// The number of values in the alternatives of a list and in the targets of their references, counted up to the limit.
 fn below(list: &[Value], whole: &Value) -> u64 {
     let mut count = 0u64;
     for alternative in list {
@@ -178,7 +180,7 @@ fn below(list: &[Value], whole: &Value) -> u64 {
     count
 }
 
-/// How many values a value consists of, counted up to one more than `most`.
+/// The number of values in a value, counted up to one more than `most`.
 fn values(value: &Value, most: u64) -> u64 {
     let (mut count, mut open) = (0, vec![value]);
     while let Some(value) = open.pop() {
@@ -195,7 +197,7 @@ fn values(value: &Value, most: u64) -> u64 {
     count
 }
 
-/// Whether a value is nested deeper than so many levels.
+/// Whether a value is nested more than `levels` deep.
 fn is_deeper_than(value: &Value, levels: usize) -> bool {
     let Some(left) = levels.checked_sub(1) else { return true };
     match value {
@@ -205,26 +207,26 @@ fn is_deeper_than(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// Measures a schema in the order in which llguidance compiles it: what a reference means is compiled within what has that
-/// reference first, and may be put in the place of any other such reference.
+/// Measures a schema in the order in which llguidance compiles it: the target of a reference is compiled within the
+/// first schema that refers to it, and reused for any other such reference.
 struct Depth<'a> {
     whole: &'a Value,
-    /// Whether lists of items are those of drafts before 2020-12.
+    /// Whether lists of items are as in drafts before 2020-12.
     is_old: bool,
-    /// How many levels lie below what references mean; `None` while that is being measured.
+    /// The number of levels below the targets of references; `None` while one is being measured.
     known: HashMap<&'a str, Option<usize>>,
-    /// How many schemas were measured. One that has several names is measured for each.
+    /// The number of measured schemas. A schema with several names is measured for each.
     steps: usize,
 }
 
-/// What a schema holds or refers to.
+/// A schema that another contains or refers to.
 enum Within<'a> {
     Schema(&'a Value),
     Reference(&'a str),
 }
 
 impl<'a> Depth<'a> {
-    /// How many levels lie below a schema that is at a level; `None` for too many.
+    /// The number of levels below a schema at a level; `None` for too many.
     fn below(&mut self, schema: &'a Value, level: usize) -> Option<usize> {
         self.steps += 1;
         if self.steps > 2 * MOST_VALUES {
@@ -256,8 +258,8 @@ impl<'a> Depth<'a> {
         Some(below)
     }
 
-    /// What a schema holds and refers to, in the order in which it is compiled: keywords that apply schemas in place come in
-    /// turn, and before each of them all others that were met so far.
+    /// The schemas that a schema contains and refers to, in the order of compilation: keywords that apply schemas in
+    /// place in their order, each preceded by all others met so far.
     fn within(&self, schema: &'a Value) -> Vec<Within<'a>> {
         let Some(keywords) = schema.as_object() else { return Vec::new() };
         let (mut found, mut met) = (Vec::new(), HashMap::new());
@@ -279,7 +281,7 @@ impl<'a> Depth<'a> {
         found
     }
 
-    /// What the keywords hold that were met, of each type of values.
+    /// The schemas in the keywords met so far, for each type of value.
     fn by_type(
         &self,
         keywords: &'a Map<String, Value>,
@@ -320,7 +322,7 @@ impl<'a> Depth<'a> {
 /// Why a grammar is too large or too deep to be compiled, if it is.
 pub(super) fn of_lark(grammar: &str) -> Option<String> {
     if grammar.len() > LONGEST_GRAMMAR {
-        return Some(format!("too large: {} bytes; the most are {LONGEST_GRAMMAR}", grammar.len()));
+        return Some(format!("too large: {} bytes; the maximum is {LONGEST_GRAMMAR}", grammar.len()));
     }
     let mut rules = Rules::default();
     let (mut depth, mut rest) = (0usize, grammar);
@@ -388,23 +390,23 @@ pub(super) fn of_lark(grammar: &str) -> Option<String> {
     rules.line = rules.body.len();
     rules.begin();
     if rules.are_deep() {
-        return Some(format!("more than {DEEPEST_REFERRED} levels of rules and their brackets"));
+        return Some(format!("more than {DEEPEST_REFERRED} levels of rules and brackets"));
     }
     let mut known = HashMap::new();
     let met = rules.operands.iter().filter(|(_, of)| of.are_met);
     let most = met.map(|(name, _)| rules.ways(name, 0, &mut known)).max().unwrap_or(0);
     (most > MOST_WAYS).then(|| {
-        format!("too complex: a text may go on in {most} ways by the expressions that hold together; the most are {MOST_WAYS}")
+        format!("too complex: the expressions that apply together allow {most} ways to continue a text; the maximum is {MOST_WAYS}")
     })
 }
 
-/// The expressions and strings of a rule: in how many ways a text may go on by them.
+/// The expressions and strings of a rule: how many ways to continue a text they allow.
 #[derive(Debug, Clone, Copy)]
 struct Operands {
-    /// Of all added, and of all multiplied.
+    /// The sum and the product over all of them.
     sum: u64,
     product: u64,
-    /// Whether some of them hold together.
+    /// Whether some of them must match together.
     are_met: bool,
 }
 
@@ -425,12 +427,12 @@ fn is_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_'
 }
 
-/// The rules of a grammar, as far as they name one another.
+/// The references between the rules of a grammar.
 #[derive(Default)]
 struct Rules<'a> {
-    /// The names in each rule, and within how many brackets they stand.
+    /// The names in each rule, and their depth in brackets.
     known: HashMap<&'a str, Vec<(&'a str, usize)>>,
-    /// The rule that is being read, what it names, and where in that the present line begins.
+    /// The rule that is being read, its names, and where among these the present line begins.
     rule: &'a str,
     body: Vec<(&'a str, usize)>,
     line: usize,
@@ -444,8 +446,8 @@ impl Rules<'_> {
         self.operands.entry(self.rule).or_default()
     }
 
-    /// In how many ways a text may go on by a rule, and by those that it names. `None` in `known` while that is counted: a rule
-    /// that names itself is no expression. Beyond the depth of rules there are too many.
+    /// How many ways to continue a text a rule allows, including the rules that it names. `None` in `known` while it is
+    /// being counted: a recursive rule is not an expression. Beyond the depth of rules the count is too large.
     fn ways<'b>(&'b self, rule: &'b str, level: usize, known: &mut HashMap<&'b str, Option<u64>>) -> u64 {
         if let Some(known) = known.get(rule) {
             return known.unwrap_or(0);
@@ -463,7 +465,7 @@ impl Rules<'_> {
         ways
     }
 
-    /// What the present line names is the head of another rule.
+    /// The names of the present line are the head of another rule.
     fn begin(&mut self) {
         let head = self.body.split_off(self.line.min(self.body.len()));
         self.known.entry(self.rule).or_default().append(&mut self.body);
@@ -471,7 +473,7 @@ impl Rules<'_> {
         self.line = 0;
     }
 
-    /// Whether they lie too deep within one another, each within the one that names it first.
+    /// Whether rules are nested too deeply, each within the first one that names it.
     fn are_deep(&self) -> bool {
         let (mut seen, mut open) = (HashSet::new(), vec![("start", 0)]);
         while let Some((name, level)) = open.pop() {
@@ -485,7 +487,7 @@ impl Rules<'_> {
     }
 }
 
-/// The length of what stands between two marks, a backslash before which means nothing, with both of them.
+/// The length of a quoted text with both of its marks, where a backslash escapes a mark.
 fn quoted(text: &str, mark: char) -> usize {
     let mut escaped = false;
     for (at, letter) in text.char_indices().skip(1) {
@@ -517,10 +519,10 @@ mod tests {
     fn patterns_are_compared_with_each_other() {
         assert!(!is_refused(&patterns(100)));
         assert!(of_schema(&patterns(101)).is_some_and(|why| why.message.contains("patternProperties")));
-        // Not those of one object with those of another.
+        // Patterns of different objects are not compared,
         let objects = |count: usize| json!({"prefixItems": vec![patterns(10); count]});
         assert!(!is_refused(&objects(100)) && is_refused(&objects(101)));
-        // Unless the objects become one.
+        // unless the objects are merged.
         let together = |count: usize| json!({"allOf": vec![patterns(5); count]});
         assert!(!is_refused(&together(20)) && is_refused(&together(200)));
         let parts = vec![json!({"type": "object", "$ref": "#/$defs/a"}); 1000];
@@ -534,13 +536,13 @@ mod tests {
         let list = |alternatives: usize, count: usize| json!({"oneOf": vec![many(count); alternatives]});
         assert!(!is_refused(&list(1000, 5)) && !is_refused(&list(2, 4000)));
         assert!(of_schema(&list(1000, 190)).is_some_and(|why| why.message.contains("oneOf")));
-        // Many lists, and alternatives that are somewhere else.
+        // Many lists, and alternatives behind references.
         let lists = |count: usize| json!({"prefixItems": vec![list(10, 100); count]});
         assert!(!is_refused(&lists(50)) && is_refused(&lists(150)));
         let parts = vec![json!({"$ref": "#/$defs/a"}); 100];
         let referred = |count: usize| json!({"oneOf": parts, "$defs": {"a": {"$ref": "#/$defs/b"}, "b": many(count)}});
         assert!(!is_refused(&referred(50)) && is_refused(&referred(200)));
-        // References that lead back.
+        // Circular references.
         assert!(!is_refused(&json!({"oneOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"$ref": "#/$defs/a"}}})));
     }
 }

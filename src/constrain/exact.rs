@@ -1,9 +1,9 @@
-//! Numbers of a schema as they are written, of any length, in the place of doubles.
+//! Numbers of a schema with all their digits, instead of doubles.
 //!
-//! A text of JSON is read so that no number in it loses digits: one that a double or 64 bits do not hold exactly becomes a
-//! string behind a [mark](MARK). What a schema says of a number is then computed here, with all keywords and schemas that hold
-//! together for it. llguidance gets what it holds exactly; in the place of anything else it gets a string, again behind the
-//! mark, which [`hold`] replaces by the expression of the numbers after the grammar was made of the schema.
+//! JSON is read so that no number loses digits: a number that a double or 64 bits cannot represent becomes a string
+//! that begins with a [mark](MARK). The range of a number is then computed here from all keywords and schemas that
+//! apply to it. llguidance gets the ranges that it can represent exactly, and otherwise a string, again with the mark,
+//! which [`hold`] replaces in the grammar by the expression of the numbers.
 
 use super::decimal::{Bound, Decimal};
 use super::range::{Range, Written, expression};
@@ -13,10 +13,10 @@ use llguidance::earley::{Grammar, lexerspec::LexerSpec};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// Stands before what is a number, or an expression of numbers: a character that no text has.
+/// The prefix of numbers and of expressions of numbers: a character that no text contains.
 pub(super) const MARK: char = '\u{10fffd}';
 
-/// The most numbers, and schemas, that are looked at for what a schema says of a number.
+/// The most numbers, and schemas, that are visited to find a schema's range of numbers.
 const MOST_STEPS: usize = 2000;
 
 /// The number that a value is.
@@ -33,13 +33,13 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// A value with its numbers as they were.
+/// A value with its original numbers.
 pub(super) fn plainly(value: &Value) -> String {
     text_of(value).unwrap_or_else(|| value.to_string().replace(MARK, ""))
 }
 
-/// A text of JSON in which numbers that would lose digits are strings behind the mark: all of them, or those below these keys
-/// of the outermost object. `None` if there are none.
+/// JSON in which numbers that would lose digits are strings with the mark: all of them, or those below these keys of
+/// the outermost object. `None` if there are none.
 pub(crate) fn marked(text: &str, below: &[&str]) -> Option<String> {
     let (mut made, mut copied, mut depth, mut key) = (String::new(), 0, 0usize, "");
     let (bytes, mut at, mut last) = (text.as_bytes(), 0, "");
@@ -83,7 +83,7 @@ pub(crate) fn marked(text: &str, below: &[&str]) -> Option<String> {
     (copied > 0).then(|| made + &text[copied..])
 }
 
-/// A value with numbers in the place of the strings behind the mark, as far as a value holds them.
+/// A value with the strings with the mark converted back to numbers, as far as a value can represent them.
 pub(super) fn unmarked(value: &Value) -> Value {
     match value {
         Value::Array(items) => Value::Array(items.iter().map(unmarked).collect()),
@@ -98,8 +98,8 @@ pub(super) fn unmarked(value: &Value) -> Value {
     }
 }
 
-/// Whether serde is given a text as it is: a number that it keeps, in 64 bits or as a double whose digits are those of the
-/// number, or what is not a number of JSON, which it refuses.
+/// Whether serde gets a text unchanged: a number that it preserves, in 64 bits or as a double with the same digits, or
+/// a text that is not a JSON number, which it refuses.
 fn is_kept(text: &str) -> bool {
     if !is_json_number(text) {
         return true;
@@ -125,12 +125,12 @@ fn is_json_number(text: &str) -> bool {
         && exponent.is_none_or(digits)
 }
 
-/// The message about a text with the mark.
+/// The error for a text that contains the mark.
 pub(super) fn unsupported() -> String {
     format!("the character U+{:X} is not supported", u32::from(MARK))
 }
 
-/// What is wrong with the strings behind the mark in a schema, if anything is.
+/// The error in the strings with the mark in a schema, if any.
 pub(super) fn misused(schema: &Value) -> Option<String> {
     let mut open = vec![schema];
     while let Some(value) = open.pop() {
@@ -154,8 +154,8 @@ pub(super) fn misused(schema: &Value) -> Option<String> {
     None
 }
 
-/// The most digits that a number in an answer by a schema may need: those of the longest number in the schema, or of its
-/// longest format.
+/// The most digits that a number in an answer may need: those of the longest number in the schema, or of its longest
+/// format.
 pub(super) fn longest(schema: &Value) -> usize {
     let (mut longest, mut open) = (0, vec![schema]);
     while let Some(value) = open.pop() {
@@ -176,10 +176,10 @@ pub(super) fn longest(schema: &Value) -> usize {
     longest
 }
 
-/// Puts what is held exactly in the place of what a schema says of numbers.
+/// Replaces a schema's keywords of numbers by exact equivalents.
 ///
 /// # Errors
-/// For what cannot be held.
+/// For numbers that cannot be enforced.
 pub(super) fn hold_numbers(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
     let whole = if has_keyword(schema, "$ref") { schema.clone() } else { Value::Null };
     let (mut numbers, mut fault) = (Rewriting { whole: &whole, looked_at: 0, exact: BTreeSet::new() }, None);
@@ -210,7 +210,7 @@ const KEYWORDS: [&str; 5] = ["minimum", "maximum", "exclusiveMinimum", "exclusiv
 /// Keywords that apply schemas to the same value.
 const APPLIED: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
 
-/// Keywords that assert nothing of a value.
+/// Keywords that assert nothing about a value.
 const SILENT: [&str; 12] = [
     "$anchor",
     "$comment",
@@ -246,7 +246,7 @@ fn type_bits(keywords: &Map<String, Value>) -> u8 {
 const NUMBER: u8 = 4;
 const ALL: u8 = 63;
 
-/// What is said of numbers by a schema, and by those that hold with it.
+/// The assertions about numbers by a schema, and by those that apply with it.
 pub(super) struct Said<'a> {
     pub whole: &'a Value,
     pub steps: usize,
@@ -263,7 +263,7 @@ impl<'a> Said<'a> {
         (self.steps <= MOST_STEPS).then_some(())
     }
 
-    /// The schema that a reference means, unless it is being looked at.
+    /// The schema that a reference means, unless it is being visited.
     fn follow<T>(
         &mut self,
         keywords: &Map<String, Value>,
@@ -280,7 +280,7 @@ impl<'a> Said<'a> {
         looked
     }
 
-    /// The types that a schema allows, as far as that can be told.
+    /// The types that a schema allows, if that can be determined.
     pub fn types(&mut self, schema: &Value) -> Option<u8> {
         self.step()?;
         let Some(keywords) = schema.as_object() else {
@@ -308,7 +308,7 @@ impl<'a> Said<'a> {
         Some(types)
     }
 
-    /// The numbers that a schema allows, as far as that can be told.
+    /// The numbers that a schema allows, if that can be determined.
     pub fn numbers(&mut self, schema: &Value) -> Option<Vec<Range>> {
         self.step()?;
         let Some(keywords) = schema.as_object() else {
@@ -349,7 +349,7 @@ fn list<'v>(keywords: &'v Map<String, Value>, key: &str) -> &'v [Value] {
     keywords.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The values of which a schema allows one, by `const`, by `enum`, or by both.
+/// The values that a schema lists by `const`, `enum`, or both.
 fn values(keywords: &Map<String, Value>) -> Option<Vec<&Value>> {
     let listed = keywords.get("enum").and_then(Value::as_array);
     match (keywords.get("const"), listed) {
@@ -359,7 +359,7 @@ fn values(keywords: &Map<String, Value>) -> Option<Vec<&Value>> {
     }
 }
 
-/// Whether two values are the same by JSON Schema, where `1` is `1.0`.
+/// Whether two values are equal in JSON Schema, where `1` equals `1.0`.
 fn are_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Array(one), Value::Array(other)) => {
@@ -393,7 +393,7 @@ fn point(value: &Value) -> Option<Range> {
     Some(Range::of(&number(value)?, &text_of(value)?))
 }
 
-/// What is in a range of each of two lists.
+/// The intersections of the ranges of two lists.
 fn both(one: &[Range], other: &[Range]) -> Option<Vec<Range>> {
     if one.len().saturating_mul(other.len()) > MOST_STEPS {
         return None;
@@ -402,7 +402,7 @@ fn both(one: &[Range], other: &[Range]) -> Option<Vec<Range>> {
     Some(all.filter(|range| !range.is_empty()).collect())
 }
 
-/// The numbers that the keywords of a schema itself allow, `const` and `enum` left aside.
+/// The numbers that the schema's own keywords allow, except `const` and `enum`.
 fn own(keywords: &Map<String, Value>) -> Vec<Range> {
     if type_bits(keywords) & NUMBER == 0 {
         return Vec::new();
@@ -415,7 +415,7 @@ fn own(keywords: &Map<String, Value>) -> Vec<Range> {
     };
     let mut range = Range { integers, ..Range::default() };
     let end = |open: bool, key: &str| keywords.get(key).and_then(number).map(|value| Bound { value, open });
-    // In draft 4 a boolean says whether the bound itself is outside.
+    // In draft 4 a boolean says whether the bound itself is excluded.
     let is_open = |key: &str| keywords.get(key) == Some(&Value::Bool(true));
     let least = [end(is_open("exclusiveMinimum"), "minimum"), end(true, "exclusiveMinimum")];
     let most = [end(is_open("exclusiveMaximum"), "maximum"), end(true, "exclusiveMaximum")];
@@ -427,11 +427,11 @@ fn own(keywords: &Map<String, Value>) -> Vec<Range> {
     }
     range.multiples.extend(keywords.get("multipleOf").and_then(number));
     let formatted = keywords.get("format").and_then(Value::as_str).and_then(of_format).map(|of| range.and(&of));
-    // A format is an annotation, and does not contradict what is asserted.
+    // A format is an annotation, and must not contradict assertions.
     vec![formatted.filter(|formatted| integers && !formatted.is_empty()).unwrap_or(range)]
 }
 
-/// Whether what a schema says of integers is written in two parts: see [`Range::written`].
+/// Whether a schema's integers are written in two parts: see [`Range::written`].
 pub(super) fn is_divided(keywords: &Map<String, Value>) -> bool {
     let has_type = keywords.contains_key("type") && type_bits(keywords) & NUMBER != 0;
     has_type && own(keywords).iter().any(Range::is_divided)
@@ -456,20 +456,20 @@ fn of_format(name: &str) -> Option<Range> {
     }
 }
 
-/// The most schemas that are looked at in all.
+/// The most schemas that are visited in total.
 const MOST_LOOKED_AT: usize = 2_000_000;
 
-/// The state while numbers are put in place.
+/// The state of rewriting numbers.
 struct Rewriting<'a> {
     whole: &'a Value,
-    /// How many schemas were looked at for those that hold together.
+    /// How many schemas were visited to find those that apply together.
     looked_at: usize,
-    /// The strings for what has to be an expression.
+    /// The strings for numbers that must become expressions.
     exact: BTreeSet<String>,
 }
 
 impl Rewriting<'_> {
-    /// A schema of a range.
+    /// The schema of a range.
     fn schema(&mut self, written: Written) -> Value {
         match written {
             Written::Plain(schema) => schema,
@@ -482,7 +482,7 @@ impl Rewriting<'_> {
         }
     }
 
-    /// Rewrites what the keywords of one schema say of numbers.
+    /// Rewrites the keywords of numbers in one schema.
     fn hold(&mut self, keywords: &mut Map<String, Value>) -> Result<(), String> {
         let applied: usize = APPLIED
             .iter()
@@ -512,7 +512,7 @@ impl Rewriting<'_> {
         Ok(())
     }
 
-    /// Several schemas of numbers that hold together become one. Where other values are allowed too, they are left as they are.
+    /// Merges several schemas of numbers that apply together. If other values are allowed too, they are left unchanged.
     fn hold_together(&mut self, keywords: &mut Map<String, Value>) -> Result<(), String> {
         if type_bits(keywords) & NUMBER == 0 {
             return left_to_doubles(keywords);
@@ -522,7 +522,7 @@ impl Rewriting<'_> {
         let types = said.types(&schema);
         self.looked_at += said.steps;
         if self.looked_at > MOST_LOOKED_AT {
-            return Err("too complex: too many schemas hold together".to_owned());
+            return Err("too complex: too many schemas apply together".to_owned());
         }
         let ranges = if types == Some(NUMBER) { Said::of(self.whole).numbers(&schema) } else { None };
         let Some(ranges) = ranges else { return left_to_doubles(keywords) };
@@ -537,7 +537,7 @@ impl Rewriting<'_> {
         Ok(())
     }
 
-    /// Puts what was written of numbers in the place of the keywords of numbers, beside the other types.
+    /// Replaces the keywords of numbers by the written ranges, in addition to the other types.
     fn replace(&mut self, keywords: &mut Map<String, Value>, types: u8, mut written: Vec<Written>) {
         for key in KEYWORDS.iter().chain(&["type", "format"]) {
             if types == NUMBER || KEYWORDS.contains(key) || *key == "type" {
@@ -570,7 +570,7 @@ impl Rewriting<'_> {
         };
     }
 
-    /// Lists of values with numbers that doubles do not hold.
+    /// Rewrites lists of values with numbers that doubles cannot represent.
     fn hold_values(&mut self, keywords: &mut Map<String, Value>) -> Result<(), String> {
         let is_exact = |value: &&Value| has_exact(value);
         let Some(values) = values(keywords).filter(|values| values.iter().any(|value| has_exact(value))) else {
@@ -601,7 +601,7 @@ impl Rewriting<'_> {
                 options.push(self.constant(&value)?);
             } else {
                 return Err(
-                    "`enum` or `const`: numbers of many digits within a value cannot be held beside other keywords"
+                    "`enum` or `const`: numbers with many digits within a value cannot be enforced together with other keywords"
                         .to_owned(),
                 );
             }
@@ -614,7 +614,7 @@ impl Rewriting<'_> {
         Ok(())
     }
 
-    /// A schema of one value, with numbers as they are written.
+    /// A schema of one value, with all digits of its numbers.
     fn constant(&mut self, value: &Value) -> Result<Value, String> {
         if let Some(point) = point(value) {
             let mut written = point.written()?;
@@ -640,26 +640,26 @@ impl Rewriting<'_> {
     }
 }
 
-/// Whether what a schema itself says of numbers is held by doubles, where it has to be.
+/// Checks that a schema's own keywords of numbers are exact in doubles, if they must be.
 fn left_to_doubles(keywords: &Map<String, Value>) -> Result<(), String> {
     let is_exact =
         |range: &Range| range.written().is_ok_and(|all| all.iter().any(|one| matches!(one, Written::Exact(_))));
     let says = KEYWORDS.iter().any(|key| keywords.contains_key(*key));
     let of_values = values(keywords).is_some_and(|values| values.into_iter().any(has_exact));
     if says && own(keywords).iter().any(is_exact) || of_values {
-        return Err("numbers of many digits cannot be held beside schemas of other values".to_owned());
+        return Err("numbers with many digits cannot be enforced together with schemas of other values".to_owned());
     }
     Ok(())
 }
 
-/// Leaves out what a schema says of numbers, where that cannot be held and need not be.
+/// Removes a schema's keywords of numbers, if they cannot be enforced and need not be.
 fn let_go(keywords: &mut Map<String, Value>) {
     let of_values = values(keywords).is_some_and(|values| values.into_iter().any(has_exact));
     let left_out = KEYWORDS.iter().chain(if of_values { &["const", "enum"][..] } else { &[] });
     left_out.for_each(|key| drop(keywords.shift_remove(*key)));
 }
 
-/// Whether a value is, or has in it, a number that doubles do not hold.
+/// Whether a value is or contains a number that doubles cannot represent.
 fn has_exact(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(has_exact),
@@ -672,7 +672,7 @@ fn has_exact(value: &Value) -> bool {
     }
 }
 
-/// Puts the expressions of numbers in the place of the strings that stand for them in a grammar.
+/// Replaces the strings that represent numbers in a grammar by the expressions of the numbers.
 ///
 /// # Errors
 /// llguidance's, for an expression that is too large.
@@ -689,24 +689,24 @@ pub(super) fn hold(
         let is =
             |name: &&String| lexer.has_forced_bytes(&lexer.lexemes[at], format!("\"{MARK}{name}{MARK}\"").as_bytes());
         let Some(name) = exact.iter().find(is) else { continue };
-        // A lexeme knows its own index, so it is made where the old one was.
-        let behind = lexer.lexemes.split_off(at);
-        let class = std::mem::replace(&mut lexer.current_class, behind[0].class());
+        // A lexeme stores its own index, so the new one is created at the old one's index.
+        let rest = lexer.lexemes.split_off(at);
+        let class = std::mem::replace(&mut lexer.current_class, rest[0].class());
         let made = lexer.add_greedy_lexeme(format!("number{at}"), expression(name), false, None, usize::MAX);
         lexer.current_class = class;
         made.map_err(|error| error.to_string())?;
         if lexer.lexemes.len() == at {
             return Err("too complex: the same numbers in two grammars".to_owned());
         }
-        lexer.lexemes.extend(behind.into_iter().skip(1));
+        lexer.lexemes.extend(rest.into_iter().skip(1));
     }
     Ok((grammar, lexer))
 }
 
-/// The expressions that a grammar's text has strings for.
+/// The expressions for which a grammar's text has strings.
 pub(super) fn expressions(text: &str) -> BTreeSet<String> {
     let mut parts = text.split(MARK);
     parts.next();
-    // Between two marks, those of a name and of the reference to it alike.
+    // Each lies between two marks, in a name and in references to it.
     parts.step_by(2).map(str::to_owned).collect()
 }

@@ -1,7 +1,8 @@
-//! How large a regular expression may be, and how much work it is to have it hold together with others.
+//! Limits on the size of a regular expression, and on the work of matching it together with others.
 //!
-//! llguidance follows expressions that hold together by their derivatives: for a byte it pairs each way in which one of them
-//! may go on with each way of the others. Its fuel is counted after such a step, so the number of pairs is bounded here.
+//! llguidance matches several expressions together by their derivatives: for a byte it pairs each continuation of one
+//! with each continuation of the others. Its fuel is counted only after such a step, so this module bounds the number
+//! of pairs.
 
 use regex_syntax::Parser;
 use regex_syntax::hir::{Class, Hir, HirKind};
@@ -10,17 +11,18 @@ use std::collections::HashSet;
 /// The longest expression, in bytes.
 pub(super) const LONGEST: usize = 64 << 10;
 
-/// The most classes that are written with a backslash: one may have 700 ranges of characters, of eight bytes each.
+/// The most classes written with a backslash: one may have 700 ranges of characters, of eight bytes each.
 const MOST_CLASSES: usize = 4000;
 
-/// The ways to go on of an expression that cannot be read, and of a `format`, whose expression only llguidance knows.
+/// The continuations assumed for an expression that cannot be parsed, and for a `format`, whose expression only
+/// llguidance knows.
 pub(super) const UNKNOWN: u64 = 8;
 
-/// In how many ways a text may go on by an expression, at most. An expression that cannot be read is left to llguidance, which
-/// says what is wrong with it.
+/// The most ways in which an expression can continue a text. An expression that cannot be parsed is left to llguidance,
+/// which reports the error.
 ///
 /// # Errors
-/// Why the expression is too large.
+/// The reason why the expression is too large.
 pub(super) fn ways(expression: &str) -> Result<u64, String> {
     if expression.len() > LONGEST {
         return Err(format!("too large: an expression of {} bytes, more than {LONGEST}", expression.len()));
@@ -33,7 +35,7 @@ pub(super) fn ways(expression: &str) -> Result<u64, String> {
     let mut sets = HashSet::new();
     first_bytes(&parsed, &mut sets);
     let most = (0..=u8::MAX).map(|byte| sets.iter().filter(|set| set.has(byte)).count()).max();
-    // Text that may stand before and behind is one way more.
+    // Text before and after the match adds one way.
     Ok(most.unwrap_or(0) as u64 + 1)
 }
 

@@ -1,9 +1,9 @@
-//! Whether a schema has a value that ends.
+//! Whether a schema has a finite value.
 //!
-//! A type that always holds another one of its kind has none, and a grammar of it would be written for ever. So it is computed
-//! of each schema whether some value is valid by it: nothing is known of any at first, and a schema has a value as soon as all
-//! that it needs has one, until nothing changes. Schemas without one are refused where they are needed, and where they are
-//! not, nothing is allowed in their place.
+//! A type that always contains another one of its kind has none, and its text would never end. So for each schema this
+//! computes whether it has a finite value: at first none is known, and a schema has a value as soon as everything that
+//! it requires has one, until nothing changes. Schemas without a value are refused if they are required, and otherwise
+//! allow nothing.
 
 use super::exact::{Said, plainly};
 use super::schema::{Fault, within};
@@ -11,10 +11,10 @@ use crate::text::referred;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
-/// Leaves out of a schema what has no value.
+/// Removes the parts of a schema that have no value.
 ///
 /// # Errors
-/// For a schema that has none as a whole, with the path of the part that is why.
+/// For a schema that has no value as a whole, with the path of the responsible part.
 pub(super) fn prune(schema: &mut Value) -> Result<(), Fault> {
     let mut finite = Finite { whole: schema, with: HashSet::new() };
     while finite.grows(schema) {}
@@ -31,21 +31,21 @@ pub(super) fn prune(schema: &mut Value) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Which schemas are known to have a value, by where they are in memory.
+/// The schemas known to have a value, by their addresses.
 struct Finite<'a> {
     whole: &'a Value,
     with: HashSet<*const Value>,
 }
 
-/// What a schema needs to have a value.
+/// A requirement for a schema to have a value.
 enum Need<'a> {
     /// A part, by the path to it.
     Part(String, &'a Value),
-    /// What a reference means.
+    /// The target of a reference.
     Reference(&'a str),
     /// One of these.
     Any(String, Vec<&'a Value>),
-    /// Something that there cannot be, for this reason.
+    /// Something impossible, for this reason.
     Never(String),
 }
 
@@ -58,7 +58,7 @@ fn list<'v>(keywords: &'v Map<String, Value>, key: &str) -> Vec<&'v Value> {
 }
 
 impl<'a> Finite<'a> {
-    /// Whether more schemas have a value than was known.
+    /// Marks the schemas that are found to have a value. Returns whether there are new ones.
     fn grows(&mut self, schema: &Value) -> bool {
         let mut grew = false;
         for (_, part) in within(schema) {
@@ -82,14 +82,14 @@ impl<'a> Finite<'a> {
     fn is_met(&self, need: &Need) -> bool {
         match need {
             Need::Part(_, part) => self.is_known(part),
-            // One that leads nowhere has an error of its own.
+            // A dangling reference has its own error.
             Need::Reference(reference) => referred(reference, self.whole).is_none_or(|meant| self.is_known(meant)),
             Need::Any(_, parts) => parts.iter().any(|part| self.is_known(part)),
             Need::Never(_) => false,
         }
     }
 
-    /// What a schema needs.
+    /// The requirements of a schema.
     fn needs<'v>(&self, keywords: &'v Map<String, Value>) -> Vec<Need<'v>> {
         let mut needs = Vec::new();
         needs.extend(keywords.get("$ref").and_then(Value::as_str).map(Need::Reference));
@@ -109,7 +109,8 @@ impl<'a> Finite<'a> {
             Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
             _ => return needs,
         };
-        // A value of any of its types is enough. Those of several types are rarely impossible, so only one is looked at.
+        // A value of any of its types is enough. Schemas of several types are rarely impossible, so only single types
+        // are checked.
         if let [only] = types[..] {
             self.of_type(only, keywords, &mut needs);
         }
@@ -139,7 +140,7 @@ impl<'a> Finite<'a> {
         }
     }
 
-    /// Items that have to be there.
+    /// The required items.
     fn of_items<'v>(keywords: &'v Map<String, Value>, needs: &mut Vec<Need<'v>>) {
         let least = number(keywords, "minItems").unwrap_or(0) as usize;
         let (first, rest) = match keywords.get("items") {
@@ -153,18 +154,18 @@ impl<'a> Finite<'a> {
         }
         match rest {
             (_, Some(Value::Bool(false))) if least > count => {
-                needs.push(Need::Never(format!("`minItems` is {least}, and only {count} items are allowed")));
+                needs.push(Need::Never(format!("`minItems` is {least}, but only {count} items are allowed")));
             }
             (key, Some(part)) if least > count => needs.push(Need::Part(format!("/{key}"), part)),
             _ => {}
         }
     }
 
-    /// Properties that have to be there.
+    /// The required properties.
     fn of_properties<'v>(keywords: &'v Map<String, Value>, needs: &mut Vec<Need<'v>>) {
         let required = list(keywords, "required");
         if let Some(most) = number(keywords, "maxProperties").filter(|most| *most < required.len() as u64) {
-            needs.push(Need::Never(format!("`maxProperties` is {most}, and {} are required", required.len())));
+            needs.push(Need::Never(format!("`maxProperties` is {most}, but {} are required", required.len())));
         }
         let named = keywords.get("properties").and_then(Value::as_object);
         let is_closed = keywords.get("additionalProperties") == Some(&Value::Bool(false));
@@ -173,16 +174,14 @@ impl<'a> Finite<'a> {
                 Some(part) => needs.push(Need::Part(format!("/properties/{}", super::schema::escaped(name)), part)),
                 None if is_closed && !keywords.contains_key("patternProperties") => {
                     let name: String = name.chars().take(40).collect();
-                    needs.push(Need::Never(format!(
-                        "{name:?} is required, and not among the properties that are allowed"
-                    )));
+                    needs.push(Need::Never(format!("{name:?} is required, but not among the allowed properties")));
                 }
                 None => {}
             }
         }
     }
 
-    /// Why a schema has no value: the way to the part that cannot be met, or that needs itself.
+    /// Why a schema has no value: the path to the part that is impossible, or that requires itself.
     fn why(&self, schema: &Value) -> Fault {
         let (mut place, mut part, mut seen) = ("#".to_owned(), schema, HashSet::new());
         loop {
@@ -190,11 +189,11 @@ impl<'a> Finite<'a> {
                 return Fault::new(&place, "no value is valid: the schema is false");
             };
             if !seen.insert(std::ptr::from_ref(part)) {
-                return Fault::new(&place, "no value ends: each one has to hold another one of its kind");
+                return Fault::new(&place, "no finite value is valid: each must contain another one of its kind");
             }
             let needs = self.needs(keywords);
             let unmet: Vec<&Need> = needs.iter().filter(|need| !self.is_met(need)).collect();
-            // What cannot be at all says more than what waits for something else.
+            // An impossible requirement explains more than one that depends on another.
             let first = unmet.iter().find(|need| matches!(need, Need::Never(_))).or_else(|| unmet.first());
             match first {
                 Some(Need::Part(step, inner)) => (place, part) = (format!("{place}{step}"), *inner),
@@ -212,7 +211,7 @@ impl<'a> Finite<'a> {
         }
     }
 
-    /// The places of schemas without a value, the outermost ones.
+    /// The paths of the outermost schemas without a value.
     fn barren(&self, schema: &Value, place: &str, found: &mut Vec<String>) {
         for (step, part) in within(schema) {
             let place = format!("{place}{step}");
@@ -225,7 +224,7 @@ impl<'a> Finite<'a> {
     }
 }
 
-/// Why no number is valid by the keywords of a schema.
+/// Why the keywords of a schema allow no number, if they do not.
 fn of_number(keywords: &Map<String, Value>) -> Option<String> {
     let said = ["minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "multipleOf"];
     if !said.iter().any(|key| keywords.contains_key(*key)) {

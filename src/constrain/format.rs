@@ -1,19 +1,19 @@
-//! The formats that strings are held to. JSON Schema has formats be annotations unless a program says otherwise, so those that
-//! are not here are accepted, and nothing is held of them.
+//! The formats that are enforced on strings. In JSON Schema formats are annotations unless a program says otherwise, so
+//! formats that are not listed here are accepted and not enforced.
 //!
-//! The expressions allow what the format's definition allows and what programs read: real days, no leap second, nine digits of
-//! a second at most, and lengths that do not grow for ever.
+//! The expressions allow what a format's definition allows and programs can read: existing dates, no leap seconds, at
+//! most nine digits of a second, and bounded lengths.
 
 use serde_json::{Map, Value, json};
 
-/// Years with a 29th of February: those that four divides, but of the centuries only those that four hundred divides.
+/// Years with a 29th of February: those divisible by four, but of the centuries only those divisible by four hundred.
 macro_rules! leap_year {
     () => {
         "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
     };
 }
 
-/// RFC 3339, `full-date`, without the year 0, which most programs do not have.
+/// RFC 3339, `full-date`, without the year 0, which most programs do not support.
 macro_rules! date {
     () => {
         concat!(
@@ -52,7 +52,7 @@ macro_rules! ipv4 {
     };
 }
 
-/// RFC 4291: eight groups, of which one run of zeros may be left out.
+/// RFC 4291: eight groups, in which one run of zeros may be omitted.
 macro_rules! ipv6 {
     () => {
         concat!(
@@ -84,7 +84,7 @@ macro_rules! port {
     };
 }
 
-/// RFC 3986 with hosts as above: a path, a query and a fragment after a host, or a path alone after a scheme.
+/// RFC 3986 with hosts as above: a path, a query and a fragment after a host, or only a path after a scheme.
 const URI: &str = concat!(
     "[A-Za-z][A-Za-z0-9+.-]{0,19}:(?:",
     "//(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2}){1,40}@)?(?:",
@@ -108,7 +108,7 @@ const DURATION: &str = concat!(
     "(?:T(?:[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|[0-9]{1,9}S))?)"
 );
 
-/// The expression of a format, if it is held.
+/// The expression of a format, if it is enforced.
 pub(super) fn expression(name: &str) -> Option<String> {
     Some(match name {
         "date-time" => concat!(date!(), "T", time!()).to_owned(),
@@ -125,7 +125,8 @@ pub(super) fn expression(name: &str) -> Option<String> {
     })
 }
 
-/// Replaces a schema's format by its expression. Beside `const` or `enum` it is left out: the values are as they are listed.
+/// Replaces a schema's format by its expression. With `const` or `enum` the format is dropped, because the values are
+/// fixed.
 pub(super) fn hold(keywords: &mut Map<String, Value>) {
     let Some(format) = keywords.shift_remove("format") else { return };
     let is_fixed = ["const", "enum"].iter().any(|key| keywords.contains_key(*key));

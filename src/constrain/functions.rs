@@ -4,13 +4,13 @@ use super::stack::with_stack;
 use super::{check, depth, reference};
 use serde_json::{Value, json};
 
-/// The functions, with any arguments for those whose schema is too large, too deep or too complex to be looked at.
+/// The functions, with any arguments for those whose schema is too large, too deep or too complex.
 pub fn bounded(tools: &[Value]) -> Vec<Value> {
     opened(tools, check::is_small)
 }
 
-/// The functions, with any arguments for those of whose schema nothing can be kept: where it is not supported even in parts,
-/// or nothing is valid by it.
+/// The functions, with any arguments for those whose schema cannot be used: if not even parts of it are supported, or
+/// no value is valid.
 pub fn supported(tools: &[Value]) -> Vec<Value> {
     opened(tools, |schema| check::arguments(schema).is_ok())
 }
@@ -19,8 +19,8 @@ fn opened(tools: &[Value], keeps: impl Fn(&Value) -> bool) -> Vec<Value> {
     let of = |tool: &Value| {
         let mut tool = tool.clone();
         if !keeps(&parameters(&tool)) {
-            // Its name is what a client said, which is logged nowhere.
-            tracing::warn!("any arguments of a function are accepted, since its schema is not supported");
+            // The function's name comes from a client and is not logged.
+            tracing::warn!("any arguments of a function are accepted, because its schema is not supported");
             let inner = if tool.get("function").is_some() { tool.get_mut("function") } else { Some(&mut tool) };
             if let Some(Value::Object(function)) = inner {
                 function.insert("parameters".to_owned(), json!({"type": "object"}));
@@ -36,12 +36,12 @@ pub fn name(tool: &Value) -> &str {
     function(tool).get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The description of a function, which may be the inner object of OpenAI's form alone.
+/// The description of a function, in OpenAI's form or as only its inner object.
 fn function(tool: &Value) -> &Value {
     tool.get("function").unwrap_or(tool)
 }
 
-/// The schema of a function's arguments, an object's.
+/// The schema of a function's arguments, which is that of an object.
 pub(super) fn parameters(tool: &Value) -> Value {
     let mut schema = function(tool).get("parameters").and_then(Value::as_object).cloned().unwrap_or_default();
     schema.entry("type").or_insert_with(|| "object".into());
@@ -49,12 +49,12 @@ pub(super) fn parameters(tool: &Value) -> Value {
     let is_named = |name: &Value| named.is_some_and(|named| name.as_str().is_some_and(|name| named.contains_key(name)));
     let mut required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
     let is_whole = named.is_some() && required.all(is_named);
-    // Nothing would know what to do with other arguments, unless another part of the schema names them.
+    // The function cannot use other arguments, unless another part of the schema names them.
     if is_whole && !["allOf", "anyOf", "oneOf", "$ref"].iter().any(|key| schema.contains_key(*key)) {
         schema.entry("additionalProperties").or_insert(false.into());
     }
     let mut schema = Value::Object(schema);
-    // One that leads nowhere accepts anything, so nothing can be wrong.
+    // A dangling reference accepts anything, so this cannot fail.
     let simplify = || {
         if depth::of_size(&schema).is_none() {
             let _ = reference::simplify(&mut schema, true);

@@ -1,6 +1,6 @@
-//! The grammar of arguments in GLM's form: keys and values between tags of their own. A value that is a string stands there
-//! as it is, and all others as JSON. What reads calls takes a text for JSON of a type that the schema allows beside strings,
-//! so no string is written that would be read as such.
+//! The grammar of arguments in GLM's form: keys and values between tags of their own. String values are verbatim, and
+//! all others JSON. The parser reads a text as JSON if that is of a type that the schema allows besides strings, so the
+//! grammar excludes strings that would be read as such.
 
 use super::call_grammar::{Rules, json_of, quoted};
 use super::check;
@@ -8,12 +8,11 @@ use super::schema::{refers_elsewhere, with_definitions};
 use crate::text::{Tag, alternatives, is_of_type, types};
 use serde_json::{Map, Value, json};
 
-/// How long the rules may become that are written for functions, in bytes. Any text is accepted for the arguments behind.
+/// The maximum length of the rules for functions, in bytes. Further arguments accept any text.
 const MOST_TEXT: usize = 4 << 20;
 
 impl Rules<'_> {
-    /// Keys and values in GLM's form, in the order in which the schema has them. Of a function that names no parameters any
-    /// are accepted.
+    /// Keys and values in GLM's form, in the order of the schema. A function without named parameters accepts any.
     pub(super) fn keyed(&mut self, schema: &Value) -> String {
         let [key, key_end, value, value_end] =
             [Tag::Key, Tag::KeyEnd, Tag::Value, Tag::ValueEnd].map(|tag| self.tag(tag));
@@ -40,7 +39,7 @@ impl Rules<'_> {
         self.rule(&arguments.join(" "))
     }
 
-    /// A value in GLM's form, of a part of a function's schema.
+    /// A value in GLM's form, for a part of a function's schema.
     fn argument(&mut self, part: &Value, whole: &Value) -> String {
         let reference = part.get("$ref").and_then(Value::as_str);
         if let Some(known) = reference.and_then(|reference| self.references.get(reference)) {
@@ -49,19 +48,19 @@ impl Rules<'_> {
         if self.is_full || self.text.len() > MOST_TEXT {
             return self.anything();
         }
-        // What is JSON of these types is read as that, and not as text.
+        // JSON of these types is read as JSON, not as text.
         let kinds = types(part, whole);
         let others: Vec<&str> = kinds.iter().copied().filter(|name| *name != "string").collect();
-        // Without a type any JSON is read as that, also where there was too much to look at.
+        // Without a type any JSON is read as JSON, also if the search had too many steps.
         let all = if kinds.is_empty() { Vec::new() } else { alternatives(part, whole) };
         let (mut options, mut written) = (Vec::new(), 0);
         for one in all {
             let made = self.alternative(one, whole, &others);
             written += made.iter().map(String::len).sum::<usize>();
             options.extend(made);
-            // Each alternative has its own copy of the definitions that it refers to.
+            // Each alternative has its own copy of its definitions.
             if self.text.len() + written > MOST_TEXT {
-                self.is_full = true; // the same would be written again for other arguments, to no avail
+                self.is_full = true; // retrying with other arguments would not help
                 options.clear();
                 break;
             }
@@ -73,7 +72,7 @@ impl Rules<'_> {
         rule
     }
 
-    /// The ways to write a value by a schema that refers to no other.
+    /// The ways to write a value of a schema without references.
     fn alternative(&mut self, one: &Value, whole: &Value, others: &[&str]) -> Vec<String> {
         let Some(schema) = one.as_object() else { return vec![self.anything()] };
         let list = schema.get("enum").and_then(Value::as_array).filter(|list| !list.is_empty());
@@ -105,7 +104,7 @@ impl Rules<'_> {
         if !kinds.is_empty() {
             let mut part = with_definitions(one, whole);
             if refers_elsewhere(&part) {
-                part = json!({"type": kinds}); // what it refers to is not there
+                part = json!({"type": kinds}); // it has a dangling reference
             } else if let (true, Value::Object(part)) = (is_text, &mut part) {
                 part.insert("type".to_owned(), kinds.into());
             }
@@ -114,7 +113,7 @@ impl Rules<'_> {
         options
     }
 
-    /// A string as it is, unless it is JSON of one of these types.
+    /// A verbatim string, unless it is JSON of one of these types.
     fn string(&mut self, schema: &Map<String, Value>, others: &[&str]) -> String {
         let length = |key: &str| schema.get(key).and_then(Value::as_u64).map(|length| length.min(100_000));
         let mut parts = vec![self.text_of(length("minLength"), length("maxLength"))];
@@ -139,7 +138,7 @@ impl Rules<'_> {
         }
     }
 
-    /// Any text, which contains no tag that would end it.
+    /// Any text without a tag that would end it.
     fn anything(&mut self) -> String {
         if let Some(known) = &self.any {
             return known.clone();
@@ -157,22 +156,22 @@ impl Rules<'_> {
         if end.is_empty() || self.of.tokenizer.special(end).is_some() {
             return self.terminal(&format!("/(?s:.){count}/"));
         }
-        // Where tags are spelled, a text without the sign that they begin with is what is left.
+        // If tags are spelled, text may not contain the character that they begin with.
         self.terminal(&format!("/[^<]{count}/"))
     }
 }
 
-/// Whether an argument in GLM's form may be text that is no JSON.
+/// Whether an argument in GLM's form may be text that is not JSON.
 fn may_be_text(part: &Value, whole: &Value) -> bool {
     let may_be = |one: &&Value| {
         let kinds = types(one, whole);
         kinds.is_empty() || kinds.contains(&"string")
     };
-    // What is too much to look at names no types.
+    // A schema with too many steps names no types.
     types(part, whole).is_empty() || alternatives(part, whole).iter().any(may_be)
 }
 
-/// What JSON of a type looks like.
+/// The expression of JSON of a type.
 fn json_pattern(kind: &str) -> Option<&'static str> {
     match kind {
         "null" => Some("null"),

@@ -1,8 +1,8 @@
-//! What wglm does with each keyword of JSON Schema: it is held, it is an annotation, or it is refused.
+//! How wglm treats each keyword of JSON Schema: it is enforced, ignored as an annotation, or refused.
 //!
-//! A keyword whose value has the wrong type is an error and never ignored. One that cannot be held while an answer is written
-//! is refused, unless it says nothing. In a lenient schema both are left out instead. The guide has the same as a table:
-//! `docs/embedding.md`.
+//! A keyword whose value has the wrong type is an error and never ignored. A keyword that cannot be enforced during
+//! generation is refused, unless it has no effect. In a lenient schema both are ignored instead. The guide,
+//! `docs/embedding.md`, has a table.
 
 use super::decimal::Decimal;
 use super::exact;
@@ -11,14 +11,14 @@ use llguidance::regex_to_lark;
 use regex_syntax::hir::Look;
 use serde_json::{Map, Value, json};
 
-/// What the value of a keyword has to be.
+/// The required form of a keyword's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Schema,
     SchemaOrList,
-    /// Schemas that are listed, at least one.
+    /// A list of schemas, at least one.
     List,
-    /// Schemas by names.
+    /// Named schemas.
     Named,
     Number,
     /// A number, or a boolean as in draft 4.
@@ -121,7 +121,7 @@ fn is_type(value: &Value) -> bool {
     value.as_str().is_some_and(|name| TYPES.contains(&name))
 }
 
-/// A value as messages show it.
+/// A value in the form for messages.
 fn shown(value: &Value) -> String {
     let kind = match value {
         Value::Null => return "null".to_owned(),
@@ -139,11 +139,11 @@ fn shown(value: &Value) -> String {
     }
 }
 
-/// Brings a schema into the form that is compiled: keywords that say nothing are left out, and some that are not compiled are
-/// put in the words of others.
+/// Converts a schema to the form that is compiled: keywords without effect are removed, and some that are not compiled
+/// are expressed by others.
 ///
 /// # Errors
-/// For a keyword of the wrong type, or one that cannot be held, unless the schema is `lenient`.
+/// For a keyword of the wrong type, or one that cannot be enforced, unless the schema is `lenient`.
 pub(super) fn tidy(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
     let mut fault = None;
     let whole = if has_keyword(schema, "propertyNames") { schema.clone() } else { Value::Null };
@@ -158,16 +158,17 @@ pub(super) fn tidy(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
 }
 
 fn of_one(keywords: &mut Map<String, Value>, whole: &Value, lenient: bool) -> Result<(), String> {
+    hold_look_ahead(keywords);
     let (mut wrong, mut message) = (Vec::new(), None);
     for (keyword, value) in &*keywords {
         let fault = match Kind::of(keyword) {
             Some(kind) if !kind.has(value) => {
                 Some(format!("`{keyword}` is {}; expected {}", shown(value), kind.expected()))
             }
-            Some(Kind::Pattern) => unheld_pattern(value).map(|why| format!("`{keyword}`: {why}")),
+            Some(Kind::Pattern) => unenforceable(value).map(|why| format!("`{keyword}`: {why}")),
             Some(Kind::Named) if keyword == "patternProperties" => {
                 let mut names = value.as_object().into_iter().flat_map(Map::keys);
-                names.find_map(|name| unheld_pattern(&json!(name))).map(|why| format!("`{keyword}`: {why}"))
+                names.find_map(|name| unenforceable(&json!(name))).map(|why| format!("`{keyword}`: {why}"))
             }
             _ => None,
         };
@@ -181,21 +182,21 @@ fn of_one(keywords: &mut Map<String, Value>, whole: &Value, lenient: bool) -> Re
     }
     wrong.iter().for_each(|keyword| drop(keywords.shift_remove(keyword)));
     count(keywords);
-    held_as_others(keywords, whole);
-    let unheld = keywords.keys().find(|keyword| UNHELD.contains(&keyword.as_str())).cloned();
-    match unheld {
-        Some(keyword) if !lenient => Err(format!(
-            "`{keyword}` cannot be held while an answer is written; leave it out, or have the schema be lenient"
-        )),
+    express_by_others(keywords, whole);
+    let unenforced = keywords.keys().find(|keyword| UNENFORCED.contains(&keyword.as_str())).cloned();
+    match unenforced {
+        Some(keyword) if !lenient => {
+            Err(format!("`{keyword}` cannot be enforced during generation; remove it, or make the schema lenient"))
+        }
         _ => {
-            keywords.retain(|keyword, _| !UNHELD.contains(&keyword.as_str()));
+            keywords.retain(|keyword, _| !UNENFORCED.contains(&keyword.as_str()));
             Ok(())
         }
     }
 }
 
-/// Keywords that are not held.
-const UNHELD: [&str; 14] = [
+/// Keywords that cannot be enforced.
+const UNENFORCED: [&str; 14] = [
     "$dynamicRef",
     "$recursiveRef",
     "contains",
@@ -215,8 +216,8 @@ const UNHELD: [&str; 14] = [
 /// Keywords that apply schemas to the same value.
 const APPLIED: [&str; 5] = ["$ref", "allOf", "anyOf", "oneOf", "patternProperties"];
 
-/// Leaves out what says nothing, and puts into the words of other keywords what those can say.
-fn held_as_others(keywords: &mut Map<String, Value>, whole: &Value) {
+/// Removes keywords without effect, and expresses others by equivalent keywords.
+fn express_by_others(keywords: &mut Map<String, Value>, whole: &Value) {
     let is_anything = |value: Option<&Value>| {
         value.is_some_and(|value| *value == Value::Bool(true) || value.as_object().is_some_and(Map::is_empty))
     };
@@ -242,27 +243,27 @@ fn held_as_others(keywords: &mut Map<String, Value>, whole: &Value) {
     }
     without(keywords);
     close("unevaluatedProperties", "additionalProperties", keywords);
-    // In a list each schema is of one item, and what follows these is `additionalItems`.
+    // Each schema of a list is for one item, and `additionalItems` is for the items after them.
     let is_list = keywords.get("items").is_some_and(Value::is_array);
     close("unevaluatedItems", if is_list { "additionalItems" } else { "items" }, keywords);
     of_names(keywords, whole);
 }
 
-/// A number that is not another one is below it, or above.
+/// A number that differs from another one is below or above it.
 fn without(keywords: &mut Map<String, Value>) {
     let not = keywords.get("not").and_then(Value::as_object).filter(|not| not.len() == 1);
     let Some(value) = not.and_then(|not| not.get("const")).filter(|value| exact::number(value).is_some()).cloned()
     else {
         return;
     };
-    // Of no other value do these say anything.
+    // These keywords have no effect on other values.
     if !keywords.contains_key("anyOf") {
         keywords.shift_remove("not");
         keywords.insert("anyOf".to_owned(), json!([{"exclusiveMinimum": value}, {"exclusiveMaximum": value}]));
     }
 }
 
-/// What no other keyword has looked at is what `other` says, where no schema is applied beside it.
+/// Replaces `keyword`, for values that no other keyword evaluates, by `other`, if no schema is applied in place.
 fn close(keyword: &str, other: &str, keywords: &mut Map<String, Value>) {
     if APPLIED.iter().any(|key| keywords.contains_key(*key)) {
         return;
@@ -272,7 +273,8 @@ fn close(keyword: &str, other: &str, keywords: &mut Map<String, Value>) {
     }
 }
 
-/// Names of properties that are any text, one of some texts, or of a pattern, where the schema has no properties of its own.
+/// Expresses `propertyNames` that allow any text, listed texts or a pattern, if the schema has no properties of its
+/// own.
 fn of_names(keywords: &mut Map<String, Value>, whole: &Value) {
     let Some(names) = keywords.get("propertyNames").cloned() else { return };
     let mut names = names;
@@ -299,7 +301,7 @@ fn of_names(keywords: &mut Map<String, Value>, whole: &Value) {
         [only] if alone && only == "const" => any.get("const").cloned().map(|only| vec![only]),
         [only] if alone && only == "pattern" => {
             let Some(pattern) = any.get("pattern").and_then(Value::as_str) else { return };
-            if unheld_pattern(&json!(pattern)).is_none() {
+            if unenforceable(&json!(pattern)).is_none() {
                 keywords.insert("patternProperties".to_owned(), json!({pattern: others}));
                 keywords.insert("additionalProperties".to_owned(), false.into());
                 keywords.shift_remove("propertyNames");
@@ -317,17 +319,63 @@ fn of_names(keywords: &mut Map<String, Value>, whole: &Value) {
     }
 }
 
-/// Why a pattern cannot be held, if it cannot.
-fn unheld_pattern(pattern: &Value) -> Option<String> {
+/// Splits a pattern that begins by excluding texts of only certain characters, such as that of pydantic's `Decimal`,
+/// into two patterns: one without that look-ahead, and one that requires another character. So `^(?!^[-+.]*$)[+-]?\d*$`
+/// becomes `^[+-]?\d*$` and `[^-+.]`.
+fn hold_look_ahead(keywords: &mut Map<String, Value>) {
+    let Some((rest, another)) = keywords.get("pattern").and_then(Value::as_str).and_then(without_look_ahead) else {
+        return;
+    };
+    let mut both = json!({"pattern": another});
+    if let (Some(kind), Value::Object(both)) = (keywords.get("type"), &mut both) {
+        both.insert("type".to_owned(), kind.clone());
+    }
+    keywords.insert("pattern".to_owned(), rest.into());
+    // A value that is not a list is refused later.
+    if let Value::Array(list) = keywords.entry("allOf").or_insert_with(|| Value::Array(Vec::new())) {
+        list.push(both);
+    }
+}
+
+/// The pattern without such a look-ahead, and the one for another character; `None` if it has no such look-ahead.
+fn without_look_ahead(pattern: &str) -> Option<(String, String)> {
+    let ruled_out = pattern.strip_prefix("^(?!")?;
+    let (class, rest) = ruled_out.strip_prefix('^').unwrap_or(ruled_out).strip_prefix('[')?.split_once(']')?;
+    // An escape or a nested class could have been cut, and doubled characters have other meanings in some syntaxes.
+    let is_plain = !class.is_empty()
+        && !class.contains(['[', '\\'])
+        && !["&&", "--", "~~"].iter().any(|pair| class.contains(pair));
+    let (rest, empty) = match (rest.strip_prefix("*$)"), rest.strip_prefix("+$)")) {
+        (Some(rest), _) => (rest, ""),
+        (None, Some(rest)) => (rest, "^$|"), // an empty text passes the look-ahead
+        (None, None) => return None,
+    };
+    let rest = format!("^{rest}");
+    if !is_plain || has_alternatives(&rest) || unenforceable(&json!(rest)).is_some() {
+        return None;
+    }
+    let another = class.strip_prefix('^').map_or_else(|| format!("[^{class}]"), |others| format!("[{others}]"));
+    Some((rest, format!("{empty}{another}")))
+}
+
+/// Whether a pattern has several alternatives, since a look-ahead at its beginning applies only to the first.
+fn has_alternatives(pattern: &str) -> bool {
+    regex_syntax::ast::parse::Parser::new()
+        .parse(&regex_to_lark(pattern, "dw"))
+        .is_ok_and(|parsed| matches!(parsed, regex_syntax::ast::Ast::Alternation(_)))
+}
+
+/// Why a pattern cannot be enforced, if it cannot.
+fn unenforceable(pattern: &Value) -> Option<String> {
     let pattern = pattern.as_str()?;
     if pattern.len() > super::expression::LONGEST {
-        return None; // refused with its size
+        return None; // refused later because of its size
     }
     match regex_syntax::parse(&regex_to_lark(pattern, "dw")) {
         Ok(parsed) => {
             let anchors = [Look::Start, Look::End];
             let mut looks = parsed.properties().look_set().iter();
-            looks.any(|look| !anchors.contains(&look)).then(|| "word boundaries (`\\b`) cannot be held".to_owned())
+            looks.any(|look| !anchors.contains(&look)).then(|| "word boundaries (`\\b`) cannot be enforced".to_owned())
         }
         Err(error) => {
             let error = error.to_string();
@@ -337,7 +385,7 @@ fn unheld_pattern(pattern: &Value) -> Option<String> {
     }
 }
 
-/// Counts as integers of JSON: `3.0` is one, too. An upper limit that no answer comes near says nothing.
+/// Converts counts to integers: `3.0` is one too. An upper limit that no answer can reach has no effect.
 fn count(keywords: &mut Map<String, Value>) {
     let counts = keywords.keys().filter(|key| Kind::of(key) == Some(Kind::Count)).cloned().collect::<Vec<_>>();
     for key in counts {

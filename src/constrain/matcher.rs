@@ -1,4 +1,4 @@
-//! The state of a grammar behind the tokens of a reply.
+//! The state of a grammar after the tokens of a reply.
 
 use super::numbers::{Digits, Numbers};
 use super::vocabulary::Grammar;
@@ -11,28 +11,28 @@ use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-/// The most memory of what is compiled of a grammar, in bytes as llguidance estimates them, which is up to twice as much as is
-/// used. An expression that counts takes about 700 bytes for each character of a text.
+/// The most memory of a compiled grammar, in bytes as estimated by llguidance, which is up to twice the actual use. An
+/// expression with repetition counts takes about 700 bytes for each character of a text.
 const MOST_MEMORY: usize = 32 << 20;
 
-/// The most items of a grammar's rules that are looked at for a reply, of 8 bytes each. At most all of them are kept: 64 MB. A
-/// reply of 3000 tokens by a schema of 60 properties takes 55,000.
+/// The most items of a grammar's rules that are processed for a reply, of 8 bytes each. If all are stored, that is 64
+/// MB. A reply of 3000 tokens for a schema of 60 properties takes 55,000.
 const MOST_ITEMS: usize = 8_000_000;
 
 /// The memory of the rules of an object's property, in bytes, measured on an object of 1000.
 const MEMORY_OF_RULES: usize = 4 << 10;
 
-/// Follows the tokens of a text, and tells which may come next.
+/// Follows the tokens of a text, and determines which may come next.
 pub struct Matcher {
     inner: TokenParser,
-    /// Why it cannot go on.
+    /// Why it cannot continue.
     failed: Option<String>,
     kind: &'static str,
-    /// The words of a mask.
+    /// The number of u32 words of a mask.
     words: usize,
-    /// The mask of the next token, once it was asked for.
+    /// The mask of the next token, once computed.
     mask: Option<Vec<u32>>,
-    /// The numbers in the text, where tokens make them too long.
+    /// The numbers in the text, to keep tokens from making them too long.
     numbers: Option<(Numbers, Arc<Digits>)>,
 }
 
@@ -51,7 +51,7 @@ impl Matcher {
         Ok(Self { inner, failed: None, kind: grammar.kind, words, mask: None, numbers })
     }
 
-    /// What came of a step of llguidance's. After one that failed, or took too much memory, all others fail.
+    /// The result of a step of llguidance. After a step that failed or took too much memory, all others fail.
     fn settle<T>(&mut self, step: std::result::Result<T, impl Display>) -> Result<T> {
         let step = step.map_err(|error| check::in_our_words(failed(self.kind, "", format!("{error:#}"))));
         let (bytes, items) = (self.memory(), self.inner.parser.stats().all_items);
@@ -73,28 +73,29 @@ impl Matcher {
         self.failed.as_ref().map_or(Ok(()), |message| Err(failed(self.kind, "", message)))
     }
 
-    /// The memory of what was compiled so far, in bytes as llguidance estimates them.
+    /// The memory compiled so far, in bytes as estimated by llguidance.
     fn memory(&self) -> usize {
         self.inner.parser.lexer_stats().num_bytes
     }
 
-    /// How much memory all of it takes, roughly and in bytes. Expressions stand in the rules of the grammar too.
+    /// The approximate memory of everything, in bytes. The rules of the grammar contain the expressions too.
     pub(super) fn size(&self) -> usize {
         let stats = self.inner.parser.lexer_stats();
         stats.num_bytes + stats.num_regexps * MEMORY_OF_RULES
     }
 
-    /// The same state, apart from this one: what either finds out of its grammar is not shared.
+    /// An independent copy of this state: what either compiles later is not shared.
     pub fn copy(&self) -> Self {
         let (inner, mask, numbers) = (self.inner.deep_clone(), self.mask.clone(), self.numbers.clone());
         Self { inner, failed: self.failed.clone(), kind: self.kind, words: self.words, mask, numbers }
     }
 
-    /// Which tokens may come next: a bit each, the lowest bit of a word first. Where the text may end, these are also the
+    /// The tokens that may come next: a bit each, the lowest bit of a word first. If the text may end, they include the
     /// tokens that end a reply.
     ///
     /// # Errors
-    /// [`Error::Constraint`] if no token may, which includes that the text is complete, or if the grammar is too complex.
+    /// [`Error::Constraint`] if no token may come next, which includes a complete text, or if the grammar is too
+    /// complex.
     pub fn mask(&mut self) -> Result<&[u32]> {
         let mask = match self.mask.take() {
             Some(mask) => mask,
@@ -123,7 +124,7 @@ impl Matcher {
         Ok(word >> (token % 32) & 1 == 1)
     }
 
-    /// The tokens that have to come next, if there is only one way to go on.
+    /// The tokens that must come next, if there is only one way to continue.
     pub fn forced(&mut self) -> Vec<u32> {
         if self.failed.is_some() {
             return Vec::new();
@@ -133,7 +134,7 @@ impl Matcher {
         self.settle(forced).unwrap_or_default()
     }
 
-    /// How many of these tokens may come next, one after the other.
+    /// How many of these tokens may come next, in order.
     ///
     /// # Errors
     /// [`Error::Constraint`] if the grammar is too complex.
@@ -162,13 +163,12 @@ impl Matcher {
         self.settle(taken).map(drop)
     }
 
-    /// Whether the text is complete, though it may be able to go on.
-    #[cfg(test)]
+    /// Whether the text is complete, even if it can continue.
     pub(super) fn may_end(&mut self) -> bool {
         self.inner.is_accepting()
     }
 
-    /// Whether the text is complete and cannot go on. After an error it is not: that comes again with the next mask.
+    /// Whether the text is complete and cannot continue. False after an error, which the next mask returns again.
     pub fn is_over(&self) -> bool {
         self.failed.is_none() && self.inner.stop_reason() != StopReason::NotStopped
     }
@@ -180,12 +180,12 @@ impl std::fmt::Debug for Matcher {
     }
 }
 
-/// An error with what led to it.
+/// An error with its causes.
 fn text(error: impl Display) -> String {
     format!("{error:#}")
 }
 
-/// Compiles a grammar, and has the numbers in it be exact.
+/// Compiles a grammar, with exact numbers.
 fn parser(factory: &ParserFactory, grammar: &Grammar) -> std::result::Result<TokenParser, String> {
     let mut exact = BTreeSet::new();
     for one in &grammar.source.grammars {
@@ -205,7 +205,7 @@ fn parser(factory: &ParserFactory, grammar: &Grammar) -> std::result::Result<Tok
 /// The most characters of llguidance's messages that are shown.
 const SHOWN: usize = 400;
 
-/// The error of a constraint, with llguidance's message without what it says of its own state.
+/// The error of a constraint, with llguidance's message except for its dump of internal state.
 pub(super) fn failed(kind: &'static str, place: &str, message: impl Display) -> Error {
     let message = format!("{message:#}");
     let end = ["<backtrace>", "<non-verbose/>", "<state>"].iter().filter_map(|mark| message.find(mark)).min();
@@ -217,7 +217,7 @@ pub(super) fn failed(kind: &'static str, place: &str, message: impl Display) -> 
     Error::Constraint { kind, place: place.to_owned(), message }
 }
 
-/// A message of several lines as one, without those that show and mark a line of what is wrong.
+/// Joins a message of several lines, without those that show and mark a line of the source.
 fn sentence(message: &str) -> String {
     let numbered = |line: &str| line.split_once('|').is_some_and(|(number, _)| number.trim().parse::<usize>().is_ok());
     let shows = |line: &&str| line.is_empty() || line.chars().all(|mark| mark == '^') || numbered(line);

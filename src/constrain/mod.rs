@@ -1,8 +1,8 @@
-//! Which texts a reply may consist of: constraints, their grammars, and the tokens that a grammar allows next.
+//! Constraints on the text of a reply: their grammars, and the tokens that a grammar allows next.
 //!
-//! `llguidance` does the work: it compiles a JSON schema, a regular expression or a grammar, and computes of each token
-//! whether it may come next. Here is what it needs of a model, its vocabulary; what wglm wants of it, the grammars of
-//! answers and of calls in the form of each family; and its errors as wglm's. Nothing here knows a session or the GPU.
+//! `llguidance` does the work: it compiles a JSON schema, a regular expression or a grammar, and computes for each
+//! token whether it may come next. This module supplies the model's vocabulary and the grammars of answers and of calls
+//! in the form of each family, and converts errors. It depends neither on sessions nor on the GPU.
 
 mod call_grammar;
 mod check;

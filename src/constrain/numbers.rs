@@ -1,24 +1,25 @@
-//! Numbers that other programs can read. llguidance lets a number have digits without end, in its fraction and its exponent
-//! too, which a model may go on writing for ever, and which no program reads: `1e999` is JSON, and no number of any type.
+//! Limits numbers to those that other programs can read. llguidance allows numbers with any number of digits, also in
+//! the fraction and the exponent, which a model may write forever and no program can read: `1e999` is valid JSON, but
+//! no number type can represent it.
 //!
-//! Integers get bounds in the schema (`range`). Of all other numbers the digits are counted while they are written.
+//! Integers get bounds in the schema (`range`). The digits of all other numbers are counted during generation.
 
 use crate::text::Tokenizer;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The most digits of a number before its exponent, and those of its exponent. With them every number is finite, and an
-/// integer of 64 bits is among them.
+/// The most digits of a number before its exponent, and in its exponent. With these limits every number is finite, and
+/// all integers of 64 bits are allowed.
 const MOST_DIGITS: u16 = 20;
 const MOST_OF_EXPONENT: u16 = 2;
 
-/// The most digits where a schema has longer numbers itself: with the exponent they are finite, too.
+/// The most digits if the schema itself has longer numbers: with the exponent they are finite too.
 const MOST_OF_EXACT: usize = 200;
 
-/// Tokens that a number may be made of.
+/// The tokens that can be part of a number.
 pub(super) struct Digits {
     tokenizer: Arc<Tokenizer>,
-    /// Those with digits, and the point.
+    /// The tokens with digits, and the point.
     tokens: Vec<u32>,
 }
 
@@ -37,7 +38,7 @@ impl Digits {
     }
 }
 
-/// What a tag means for what stands behind it.
+/// What a tag means for the text after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     /// JSON begins.
@@ -45,49 +46,49 @@ pub(super) enum Mark {
     /// The name of an argument begins, or ends.
     Key,
     KeyEnd,
-    /// An argument begins, or ends, which is JSON if no function takes a string under that name.
+    /// An argument begins, or ends. It is JSON if no function has a string argument of that name.
     Value,
     ValueEnd,
 }
 
-/// Counts the digits of numbers in a text that is JSON, or has JSON in it.
+/// Counts the digits of numbers in a text that is or contains JSON.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Numbers {
-    /// The tags by which it is found, if it does not begin at once.
+    /// The tags that mark JSON, if the text does not begin with it.
     marks: Vec<(Mark, &'static str)>,
     /// The names of the arguments that are JSON.
     keys: Arc<HashSet<String>>,
     /// The end of the text so far, as long as the longest tag.
     tail: Vec<u8>,
-    /// The name of an argument, while it is read and until the next one.
+    /// The name of the current argument, as far as it has been read.
     key: Vec<u8>,
     in_key: bool,
-    /// How far the JSON is, if the text is in JSON.
+    /// The state of the JSON, if the text is in JSON.
     json: Option<Json>,
-    /// How many digits more a number may have than [`MOST_DIGITS`].
+    /// How many digits a number may have beyond [`MOST_DIGITS`].
     more: u16,
 }
 
 impl Numbers {
-    /// Those of a text that is JSON, by a schema whose longest number has this many digits.
+    /// The numbers of a text that is JSON, for a schema whose longest number has `longest` digits.
     pub fn of_json(longest: usize) -> Self {
         Self { json: Some(Json::default()), ..Self::default() }.with_longest(longest)
     }
 
-    /// The same, by a schema whose longest number has this many digits. If they are more than other numbers may have, the
-    /// grammar bounds the numbers that have them, and a fraction may follow them.
+    /// The same for a schema whose longest number has `longest` digits. If these exceed the limit of other numbers, the
+    /// grammar bounds the long numbers, and a fraction may follow them.
     pub fn with_longest(self, longest: usize) -> Self {
         let usual = usize::from(MOST_DIGITS);
         let more = if longest > usual { longest.min(MOST_OF_EXACT - usual) } else { 0 };
         Self { more: more as u16, ..self }
     }
 
-    /// Those of a text in which tags say where JSON stands. It may also begin as JSON.
+    /// The numbers of a text in which tags mark JSON. It may also begin as JSON.
     pub fn between(marks: Vec<(Mark, &'static str)>, keys: HashSet<String>, begins: bool) -> Self {
         Self { marks, keys: Arc::new(keys), json: begins.then(Json::default), ..Self::default() }
     }
 
-    /// Reads what a token stands for.
+    /// Reads the bytes of a token.
     pub fn accept(&mut self, token: u32, digits: &Digits) {
         for byte in digits.bytes(token) {
             self.read(*byte);
@@ -130,12 +131,11 @@ impl Numbers {
     }
 
     /// Whether no number is too long after these bytes.
-    #[cfg(test)]
     pub fn allows(&self, bytes: &[u8]) -> bool {
         self.json.is_none_or(|json| json.in_string || json.allows(bytes, MOST_DIGITS + self.more))
     }
 
-    /// Takes tokens away from a mask that would make a number too long, unless that left none.
+    /// Removes tokens from a mask that would make a number too long, unless none would remain.
     pub fn restrict(&self, mask: &mut [u32], digits: &Digits) {
         let Some(json) = self.json.filter(|json| !json.in_string) else { return };
         let before = mask.to_vec();
@@ -153,7 +153,7 @@ impl Numbers {
     }
 }
 
-/// How far a text in JSON is, as far as its numbers go.
+/// The state of a text in JSON with respect to numbers.
 #[derive(Debug, Clone, Copy, Default)]
 struct Json {
     in_string: bool,
@@ -183,7 +183,7 @@ impl Json {
         }
     }
 
-    /// Whether no number has too many digits after these bytes, nor has to get them: digits have to follow a point.
+    /// Whether no number has too many digits after these bytes, or must get too many: digits must follow a point.
     fn allows(mut self, bytes: &[u8], most: u16) -> bool {
         bytes.iter().all(|byte| {
             let is_in_text = self.in_string;

@@ -1,20 +1,20 @@
-//! Ranges of numbers, exactly: what bounds, multiples and lists of values leave of them, and how that is written.
+//! Exact ranges of numbers: the numbers that bounds, multiples and lists of values allow, and the grammars of their
+//! texts.
 //!
-//! llguidance has bounds in double precision and multiples in 32 bits. A range that it holds exactly is left to it. Any other
-//! one becomes an [expression](Written::Exact) of the texts of its numbers.
+//! llguidance has bounds in double precision and multiples in 32 bits. A range that it represents exactly is left to
+//! it. Any other range becomes an [expression](Written::Exact) of the texts of its numbers.
 
 use super::decimal::{Bound, Decimal, MOST_DIGITS, added, not_above, not_below, remainder};
 use llguidance::derivre::RegexAst;
 use serde_json::{Map, Value, json};
 
-/// The largest integer that is read as the same by all programs: section 6 of RFC 8259.
+/// The largest integer that all programs read exactly: section 6 of RFC 8259.
 pub(super) const EXACT: i128 = (1 << 53) - 1;
 
-/// The largest factor that the multiples of a number may have beside powers of ten: derivre keeps remainders in 32 bits, times
-/// ten.
+/// The largest factor of `multipleOf` besides powers of ten: derivre stores remainders, times ten, in 32 bits.
 const MOST_FACTOR: u128 = 400_000_000;
 
-/// The most places behind the point of what a number is a multiple of.
+/// The most decimal places of `multipleOf`.
 const MOST_PLACES: i64 = 8;
 
 /// The most multiples that are listed one by one.
@@ -27,16 +27,16 @@ pub(super) struct Range {
     pub least: Option<Bound>,
     pub most: Option<Bound>,
     pub multiples: Vec<Decimal>,
-    /// The text of the only number, as the schema has it.
+    /// The text of the only number, as in the schema.
     pub only: Option<String>,
 }
 
 /// How a range is written.
 #[derive(Debug, PartialEq)]
 pub(super) enum Written {
-    /// A schema that llguidance holds exactly.
+    /// A schema that llguidance enforces exactly.
     Plain(Value),
-    /// Expressions that all hold, and factors: see [`expression`].
+    /// Expressions that must all match, and factors: see [`expression`].
     Exact(String),
 }
 
@@ -58,7 +58,7 @@ impl Range {
         Self { least: bound(least), most: bound(most), ..Self::default() }
     }
 
-    /// The numbers that are in both.
+    /// The intersection of both.
     pub fn and(&self, other: &Self) -> Self {
         let tighter = |one: &Option<Bound>, other: &Option<Bound>, upper: bool| match (one, other) {
             (Some(one), Some(other)) => {
@@ -79,7 +79,7 @@ impl Range {
         }
     }
 
-    /// The same with ends that are integers, where it is one of integers.
+    /// The same with its ends rounded to integers, if it is a range of integers.
     fn rounded(&self) -> Self {
         if !self.integers {
             return self.clone();
@@ -96,8 +96,8 @@ impl Range {
         Self { least: least.map(closed), most: most.map(closed), ..self.clone() }
     }
 
-    /// The same with the bounds that one of integers lacks: those of integers that every program reads exactly, or, where no
-    /// integer of the range lies within them, the next larger ones that programs have.
+    /// The same with the missing bounds of a range of integers: those of integers that every program reads exactly or,
+    /// if no integer of the range lies within them, the next larger ones in use.
     pub fn bounded(&self) -> Self {
         let mut range = self.rounded();
         if !range.integers {
@@ -115,11 +115,11 @@ impl Range {
         range
     }
 
-    /// The same with the smallest limit on amounts that leaves an integer.
+    /// The same with the smallest limit on absolute values that leaves an integer.
     fn first_with_value(&self, with: impl Fn(Decimal) -> Self) -> Self {
         let bounds = self.least.iter().chain(&self.most).map(|bound| bound.value.lengths().0);
         let longest = bounds.max().unwrap_or(0);
-        // A multiple of a number lies within its own amount of any bound.
+        // A multiple of a number is never further from a bound than the number itself.
         let factor = self.factor().ok().flatten().map_or(0, |factor| factor.lengths().0);
         let nines = |count: usize| Decimal::parse(&"9".repeat(count));
         let programs = [EXACT, i64::MAX.into(), u64::MAX.into()].map(Decimal::from).into_iter();
@@ -127,7 +127,7 @@ impl Range {
         limits.find_map(|most| Some(with(most)).filter(|range| !range.is_empty())).unwrap_or_else(|| with(EXACT.into()))
     }
 
-    /// Whether no number is in it.
+    /// Whether it contains no number.
     pub fn is_empty(&self) -> bool {
         let range = self.rounded();
         if let (Some(least), Some(most)) = (&range.least, &range.most) {
@@ -143,10 +143,10 @@ impl Range {
         }
     }
 
-    /// What all numbers are multiples of; `None` if of nothing.
+    /// The common factor of all numbers; `None` if there is none.
     ///
     /// # Errors
-    /// If there are several with too many digits.
+    /// If there are several factors with too many digits.
     fn factor(&self) -> Result<Option<Decimal>, String> {
         let mut multiples = self.multiples.clone();
         let [first, rest @ ..] = &mut multiples[..] else { return Ok(None) };
@@ -159,7 +159,7 @@ impl Range {
             let places = all.lengths().1.max(other.lengths().1);
             let wide = |of: &Decimal| of.scaled(places).parse::<u64>().ok();
             let (Some(a), Some(b)) = (wide(&all), wide(other)) else {
-                return Err("`multipleOf`: several numbers of too many digits hold together".to_owned());
+                return Err("`multipleOf`: several numbers with too many digits apply together".to_owned());
             };
             let least = u128::from(a) / u128::from(divisor(a, b)) * u128::from(b);
             all = Decimal::parse(&format!("{least}e-{places}")).unwrap_or(all);
@@ -167,8 +167,8 @@ impl Range {
         Ok(Some(all))
     }
 
-    /// The multiples of a number in it, as amounts without a sign, from the one that is nearest to zero on. `None` if zero is
-    /// among them, or if it cannot be told.
+    /// The multiples of a number in it as absolute values, beginning with the one nearest to zero. `None` if zero is
+    /// among them, or if that is unknown.
     fn first_multiple(&self, factor: &Decimal) -> Option<(String, Option<String>, u128, usize)> {
         let (least, most) = (self.least.as_ref(), self.most.as_ref());
         let (near, far) = match (least, most) {
@@ -205,7 +205,7 @@ impl Range {
         }
     }
 
-    /// Whether llguidance holds a bound exactly: it reads it as a double, and compares the digits of its text.
+    /// Whether llguidance represents a bound exactly: it reads it as a double, and compares the digits of its text.
     fn is_plain(&self) -> bool {
         let small = |bound: &Bound| {
             let (whole, places) = bound.value.lengths();
@@ -221,10 +221,10 @@ impl Range {
         factor && self.least.iter().chain(&self.most).all(small)
     }
 
-    /// How its numbers are written, with a bound on the digits of integers; in several parts if zero lies within.
+    /// The grammars of its numbers, with a bound on the digits of integers; in several parts if zero lies within.
     ///
     /// # Errors
-    /// Why it cannot be held, in words of JSON Schema.
+    /// The reason why it cannot be enforced, in terms of JSON Schema.
     pub fn written(&self) -> Result<Vec<Written>, String> {
         let range = self.bounded();
         if range.is_empty() {
@@ -242,14 +242,14 @@ impl Range {
             return Ok(vec![Written::Plain(range.plain())]);
         }
         let (zero, one) = (Decimal::from(0i128), Decimal::from(-1i128));
-        // `-0` is an integer of JSON, and of no program's types.
+        // `-0` is an integer of JSON, but not of programs' integer types.
         let closed = |value: &Decimal| Some(Bound { value: value.clone(), open: false });
         let below = Self { most: closed(&one), ..range.clone() };
         let above = Self { least: closed(&zero), ..range };
         Ok([above, below].iter().filter(|part| !part.is_empty()).map(|part| Written::Plain(part.plain())).collect())
     }
 
-    /// Whether its numbers are integers on both sides of zero, which are written apart.
+    /// Whether its numbers are integers on both sides of zero, which are written separately.
     pub fn is_divided(&self) -> bool {
         let sign = |bound: &Option<Bound>, sign: i8| bound.as_ref().map_or(sign, |bound| bound.value.sign());
         self.integers && sign(&self.least, -1) < 0 && sign(&self.most, 1) >= 0
@@ -272,15 +272,15 @@ impl Range {
         Value::Object(keywords)
     }
 
-    /// As expressions that all hold, with `&` between them; of `*F,S,Z` the number is `F`·10^-`S` times an integer, with `Z`
-    /// zeros behind it.
+    /// Expressions that must all match, with `&` between them; `*F,S,Z` means `F`·10^-`S` times an integer, followed by
+    /// `Z` zeros.
     fn expression(&self) -> Result<String, String> {
         let mut parts = Vec::new();
         for (bound, key) in [(&self.least, "minimum"), (&self.most, "maximum")] {
             let Some(bound) = bound else { continue };
             let (whole, places) = bound.value.lengths();
             if whole > MOST_DIGITS || places > MOST_DIGITS {
-                return Err(format!("`{key}`: a number of more than {MOST_DIGITS} digits on a side of its point"));
+                return Err(format!("`{key}`: a number has more than {MOST_DIGITS} digits before or after its point"));
             }
             let of = if key == "minimum" { not_below } else { not_above };
             parts.push(of(bound, self.integers));
@@ -297,13 +297,13 @@ impl Range {
                 parts.push(format!("*{digits},{places},{zeros}"));
                 Ok(parts.join("&"))
             }
-            _ => self
-                .listed(&factor)
-                .ok_or_else(|| format!("`multipleOf`: multiples of {factor} cannot be held: it has too many digits")),
+            _ => self.listed(&factor).ok_or_else(|| {
+                format!("`multipleOf`: multiples of {factor} cannot be enforced: it has too many digits")
+            }),
         }
     }
 
-    /// Its multiples one by one, if they are few.
+    /// A list of its multiples, if they are few.
     fn listed(&self, factor: &Decimal) -> Option<String> {
         let (mut next, end, step, places) = self.first_multiple(factor)?;
         let end = Decimal::parse(&end?)?;
@@ -336,7 +336,7 @@ fn literal(text: &str) -> String {
     text.replace('.', "[.]").replace('+', "[+]")
 }
 
-/// What an [expression](Range::expression) means.
+/// The syntax tree of an [expression](Range::expression).
 pub(super) fn expression(text: &str) -> RegexAst {
     let part = |part: &str| {
         let numbers = part.strip_prefix('*').map(|of| of.split(',').filter_map(|number| number.parse::<u32>().ok()));
@@ -415,7 +415,7 @@ mod tests {
         ] {
             assert!(!is_plain(exact.clone()), "{exact:?}");
         }
-        // Of integers around zero there are two parts.
+        // Integers around zero have two parts.
         assert_eq!(range(true, "-5", "5", &[]).written().unwrap().len(), 2);
     }
 
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(ends("1e19", "").1, u64::MAX.to_string());
         assert_eq!(ends("1e29", "").1, "9".repeat(30));
         assert_eq!(ends("", "-1e29").0, format!("-{}", "9".repeat(30)));
-        // Where no multiple lies within the usual bounds.
+        // If no multiple lies within the default bounds.
         let of_factor = |least: &str, factor: &str| {
             range(true, least, "", &[factor]).bounded().most.map(|most| most.value.to_string())
         };

@@ -1,23 +1,23 @@
-//! References in the one form that llguidance looks up: `#`, or a definition by a name without signs that need escapes.
+//! References in the only form that llguidance resolves: `#`, or a definition whose name needs no escapes.
 //!
-//! JSON Schema has more: JSON pointers with `~0` and `~1`, characters as in a URI, anchors, and the `$id` of a schema in the
-//! same document. What is referred to by these, and what is no definition, gets a definition of its own.
+//! JSON Schema has more: JSON pointers with `~0` and `~1`, percent-encoding, anchors, and the `$id` of a schema in the
+//! same document. The targets of these, and targets that are not definitions, get definitions of their own.
 
 use super::schema::{Fault, escaped, has_keyword, within};
 use crate::text::decoded;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
-/// The most values that definitions of their own may consist of.
+/// The most values in all added definitions.
 const MOST_COPIED: usize = 200_000;
 
 /// The keywords under which a schema has definitions.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
-/// Gives all references in a schema the simple form. If it is `lenient`, those that lead nowhere accept anything.
+/// Converts all references in a schema to the simple form. If `lenient`, dangling references accept anything.
 ///
 /// # Errors
-/// For a reference to another document, or to what is not there.
+/// For a reference to another document, or to something that does not exist.
 pub(super) fn simplify(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
     if !has_keyword(schema, "$ref") {
         return Ok(());
@@ -40,7 +40,7 @@ pub(super) fn simplify(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
     }
     let copied: usize = wanted.iter().filter_map(|(target, _)| schema.pointer(target)).map(size).sum();
     if copied > MOST_COPIED {
-        return Err(Fault::new("#", format!("too large: references to {copied} values that are no definitions")));
+        return Err(Fault::new("#", format!("too large: references to {copied} values that are not definitions")));
     }
     let mut definitions = Map::new();
     for (target, name) in &wanted {
@@ -56,7 +56,7 @@ pub(super) fn simplify(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
     Ok(())
 }
 
-/// How many values a value consists of.
+/// The number of values in a value.
 fn size(value: &Value) -> usize {
     let (mut count, mut open) = (0, vec![value]);
     while let Some(value) = open.pop() {
@@ -70,19 +70,19 @@ fn size(value: &Value) -> usize {
     count
 }
 
-/// What has a name of its own in a document. Places are JSON pointers.
+/// The named parts of a document. Places are JSON pointers.
 struct Resources {
     whole: Value,
     /// Whether it is of draft 3 or 4, in which `$id` is called `id`. In later ones `id` is an annotation.
     is_old: bool,
-    /// The places of schemas with an `$id`, by that in full, and the other way around.
+    /// The places of schemas with an `$id`, by their full `$id`, and the reverse.
     ids: HashMap<String, String>,
     uris: HashMap<String, String>,
-    /// The same by the last segment of the `$id`. Under one that several have there is no place.
+    /// The same by the last segment of the `$id`; `None` if several schemas share it.
     last_segments: HashMap<String, Option<String>>,
     /// The places of anchors, by the resource that they are in.
     anchors: HashMap<(String, String), String>,
-    /// The places of references, the resources that these are in, and the references.
+    /// The places of references, the resources that contain them, and the references.
     references: Vec<(String, String, String)>,
 }
 
@@ -93,7 +93,7 @@ fn id(schema: &Value, is_old: bool) -> Option<&str> {
     (!id.is_empty() && !id.starts_with('#')).then(|| id.trim_end_matches('#'))
 }
 
-/// A reference in full, by the `$id` of the resource that it is in: section 5.2 of RFC 3986.
+/// Resolves a reference against the `$id` of its resource: section 5.2 of RFC 3986.
 fn joined(base: &str, reference: &str) -> String {
     let is_of_scheme = |sign: char| sign.is_ascii_alphanumeric() || "+-.".contains(sign);
     let has_scheme = |uri: &str| uri.split_once(':').is_some_and(|(scheme, _)| scheme.chars().all(is_of_scheme));
@@ -175,7 +175,7 @@ impl Resources {
         }
     }
 
-    /// The place of the resource that something at a place is in.
+    /// The place of the resource that contains a place.
     fn base_of<'p>(&self, place: &'p str) -> &'p str {
         let mut base = place;
         while !self.uris.contains_key(base) {
@@ -190,7 +190,7 @@ impl Resources {
         let shown = || reference.chars().take(80).collect::<String>();
         let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let resource = if document.is_empty() { base } else { self.document(base, document, &shown())? };
-        let fragment = decoded(fragment).ok_or_else(|| format!("{:?} is no URI", shown()))?;
+        let fragment = decoded(fragment).ok_or_else(|| format!("{:?} is not a valid URI", shown()))?;
         let target = match fragment.as_str() {
             "" | "/" => resource.to_owned(),
             pointer if pointer.starts_with('/') => format!("{resource}{pointer}"),
@@ -201,15 +201,15 @@ impl Resources {
         };
         match self.whole.pointer(&target) {
             Some(Value::Object(_) | Value::Bool(_)) => Ok(target),
-            Some(_) => Err(format!("what is at {:?} is no schema", shown())),
+            Some(_) => Err(format!("the value at {:?} is not a schema", shown())),
             None => Err(format!("there is nothing at {:?}", shown())),
         }
     }
 
-    /// The place of the schema whose `$id` is this, in full or beside that of the resource at `base`; otherwise of the only
-    /// one whose `$id` ends in it.
+    /// The place of the schema with this `$id`, in full or relative to the resource at `base`; otherwise of the only
+    /// one whose `$id` ends with it.
     fn document(&self, base: &str, document: &str, shown: &str) -> Result<&str, String> {
-        let elsewhere = || format!("{shown:?} is in another document; only this one is looked at");
+        let elsewhere = || format!("{shown:?} is in another document, which is not read");
         let base = self.uris.get(base).map_or("", String::as_str);
         if let Some(place) = self.ids.get(&joined(base, document)) {
             return Ok(place);
@@ -219,7 +219,7 @@ impl Resources {
             None => return Err(elsewhere()),
             Some(None) => {
                 return Err(format!(
-                    "{shown:?} may be one of several schemas by the end of their `$id`; give it in full"
+                    "{shown:?} is the end of the `$id` of one of several schemas; give the full `$id`"
                 ));
             }
             Some(Some(place)) => place,
@@ -233,7 +233,7 @@ impl Resources {
 /// The names of definitions.
 struct Names {
     used: HashSet<String>,
-    /// The names of those that are made, by the places of what they are copies of.
+    /// The names of the added definitions, by the places that they copy.
     made: HashMap<String, String>,
 }
 
@@ -243,7 +243,8 @@ impl Names {
         Self { used, made: HashMap::new() }
     }
 
-    /// A reference to a place in the simple form. If that has to become a definition, it is `wanted`, with its name.
+    /// A reference to a place in the simple form. If the place must become a definition, it is added to `wanted` with
+    /// its name.
     fn simple(&mut self, target: &str, wanted: &mut Vec<(String, String)>) -> String {
         let is_simple = target.is_empty()
             || DEFINITIONS.iter().any(|key| {
@@ -267,10 +268,10 @@ impl Names {
     }
 }
 
-/// The simple forms of references, by the resource they are in.
+/// The simple forms of references, by the resources that contain them.
 type Meant = HashMap<(String, String), Option<String>>;
 
-/// Puts the simple form in the place of each reference in a schema that stood at a place.
+/// Replaces each reference in a schema by its simple form. `place` is the schema's original place.
 fn rewrite(schema: &mut Value, base: &str, place: &str, meant: &Meant, is_old: bool) {
     let base = if id(schema, is_old).is_some() { place.to_owned() } else { base.to_owned() };
     let steps: Vec<String> = within(schema).into_iter().map(|(step, _)| step).collect();
@@ -323,7 +324,7 @@ mod tests {
             (&part["properties"]["b"]["$ref"], &part["$defs"]["a"]),
             (&json!("#/$defs/a"), &json!({"type": "null"}))
         );
-        // One that refers to itself.
+        // A schema that refers to itself.
         let tree = json!({"properties": {"tree": {"properties": {"inner": {"$ref": "#/properties/tree"}}}}});
         let tree = simple(tree);
         assert_eq!(tree["$defs"]["tree"]["properties"]["inner"]["$ref"], "#/$defs/tree");
@@ -363,7 +364,8 @@ mod tests {
         }
     }
 
-    /// Of several schemas whose `$id` ends in a reference it is the one beside the reference, and otherwise an error.
+    /// Of several schemas whose `$id` ends with a reference, the one relative to the reference is meant; otherwise it
+    /// is an error.
     #[test]
     fn documents_with_the_same_end() {
         let leaf = |of: &str, kind: &str| json!({"$id": format!("https://{of}.org/leaf.json"), "type": kind});
@@ -378,7 +380,7 @@ mod tests {
         let mut only = schema("https://three.org/root.json");
         only["$defs"]["two"] = json!({});
         assert_eq!(simple(only)["properties"]["a"]["$ref"], "#/$defs/one");
-        // Beside the resource that the reference is in, and not beside the whole.
+        // Relative to the resource that contains the reference, not to the whole document.
         let nested = json!({
             "$id": "https://example.org/root.json",
             "$defs": {"dir": {"$id": "dir/", "$defs": {"in": {"$id": "leaf.json"}}, "properties": {"a": {"$ref": "leaf.json"}}},
@@ -389,7 +391,7 @@ mod tests {
         assert_eq!(name, "#/$defs/in", "{nested}");
     }
 
-    /// `id` is an annotation, but in the drafts that had it for `$id`.
+    /// `id` is an annotation, except in the drafts that had it instead of `$id`.
     #[test]
     fn an_annotation_called_id() {
         let schema = |draft: Value| json!({"$schema": draft, "properties": {"a": {"id": "field-1", "$ref": "#/$defs/X"}}, "$defs": {"X": {}}});
@@ -407,7 +409,7 @@ mod tests {
             ("#/$defs/nosuch", "there is nothing at"),
             ("https://example.org/other.json", "another document"),
             ("#nosuch", "no anchor"),
-            ("#/title", "is no schema"),
+            ("#/title", "is not a schema"),
         ] {
             let schema = || json!({"title": "a", "properties": {"x/y": {"$ref": reference}}});
             let fault = simplify(&mut schema(), false).unwrap_err();

@@ -1,10 +1,10 @@
-//! The schemas that a JSON schema is made of: what holds them, and what they refer to.
+//! The schemas within a JSON schema: the keywords that contain them, and their references.
 
 use crate::text::referred;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
-/// How the value of a keyword holds schemas.
+/// How the value of a keyword contains schemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
     /// It is one, or a list of them.
@@ -34,7 +34,7 @@ fn held(keyword: &str) -> Option<Held> {
     }
 }
 
-/// What is wrong with a part of a schema.
+/// An error in a part of a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
     /// The path of the part.
@@ -53,7 +53,7 @@ pub(super) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// Changes a schema and all schemas in it, but nothing that only looks like one: a default, an example, a constant.
+/// Changes a schema and all schemas in it, but not values that only look like schemas: defaults, examples, constants.
 pub(crate) fn for_each(schema: &mut Value, change: &mut dyn FnMut(&mut Map<String, Value>)) {
     for_each_at(schema, "#", &mut |_, keywords| change(keywords));
 }
@@ -103,13 +103,13 @@ pub(super) fn has_keyword(schema: &Value, keyword: &str) -> bool {
     schema.get(keyword).is_some() || within(schema).iter().any(|(_, part)| has_keyword(part, keyword))
 }
 
-/// Has any alternative do where exactly one has to hold and no value is valid by two: where a `discriminator` tells them
-/// apart, as Pydantic and OpenAPI write it, or a property. llguidance compares alternatives with one another, but it does not
-/// look at what references mean, and refuses those.
+/// Replaces `oneOf` by `anyOf` if no value can be valid against two alternatives, because a `discriminator`, as written
+/// by Pydantic and OpenAPI, or a property distinguishes them. llguidance compares alternatives, but does not resolve
+/// references, and refuses those.
 pub(super) fn open_unions(schema: &mut Value) {
     let mut is_there = false;
     for_each(schema, &mut |keywords: &mut Map<String, Value>| is_there |= keywords.contains_key("oneOf"));
-    // A reference would not find the list under its new name.
+    // A reference to the list would no longer resolve.
     if !is_there || references(schema).iter().any(|reference| reference.contains("/oneOf")) {
         return;
     }
@@ -120,18 +120,18 @@ pub(super) fn open_unions(schema: &mut Value) {
         if keywords.contains_key("anyOf") || !is_told && !are_apart(list, &whole) {
             return;
         }
-        // The order of keywords is that in which properties are written.
+        // The order of keywords determines the order of properties.
         let renamed = |(key, value)| (if key == "oneOf" { "anyOf".to_owned() } else { key }, value);
         *keywords = std::mem::take(keywords).into_iter().map(renamed).collect();
     });
 }
 
-/// How many of the properties that an object has to have, of a property's values and of the references one behind the other
-/// are looked at to tell alternatives apart.
+/// The most required properties, values of a property and chained references that are examined to distinguish
+/// alternatives.
 const MOST_LOOKED_AT: usize = 50;
 
-/// Whether no value is valid by two of these schemas: each is of other types, or all are of objects that have to have the same
-/// property, and each allows other texts as its value.
+/// Whether no value is valid against two of these schemas: their types differ, or all are objects that require the same
+/// property, with different texts as its value.
 fn are_apart(list: &[Value], whole: &Value) -> bool {
     let all: Vec<&Value> = list.iter().map(|part| meant(part, whole)).collect();
     if are_of_other_types(&all) {
@@ -147,7 +147,7 @@ fn are_apart(list: &[Value], whole: &Value) -> bool {
         })
 }
 
-/// Whether each of these schemas names types, and no two of them the same.
+/// Whether each of these schemas names types, and no two name the same.
 fn are_of_other_types(all: &[&Value]) -> bool {
     let mut kinds = HashSet::new();
     all.iter().all(|part| {
@@ -160,13 +160,13 @@ fn are_of_other_types(all: &[&Value]) -> bool {
     })
 }
 
-/// The properties that a schema says an object has to have.
+/// The properties that a schema requires.
 fn required(schema: &Value) -> impl Iterator<Item = &str> {
     let names = schema.get("required").and_then(Value::as_array).into_iter().flatten();
     names.take(MOST_LOOKED_AT).filter_map(Value::as_str)
 }
 
-/// The texts that a schema allows as the value of a property that an object has to have, if it allows nothing else.
+/// The texts that a schema allows as the value of a required property, if it allows nothing else.
 fn texts_of<'a>(schema: &'a Value, name: &str, whole: &'a Value) -> Option<Vec<&'a str>> {
     let property = meant(schema.get("properties")?.get(name)?, whole);
     let values = match property.get("const") {
@@ -177,7 +177,7 @@ fn texts_of<'a>(schema: &'a Value, name: &str, whole: &'a Value) -> Option<Vec<&
     if is_known { values.iter().map(Value::as_str).collect() } else { None }
 }
 
-/// What a schema means that may be a reference.
+/// The schema itself, or the target of its reference.
 fn meant<'a>(part: &'a Value, whole: &'a Value) -> &'a Value {
     let mut part = part;
     for _ in 0..MOST_LOOKED_AT {
@@ -193,7 +193,7 @@ fn meant<'a>(part: &'a Value, whole: &'a Value) -> &'a Value {
 /// The keywords under which a schema has definitions.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
-/// A part of a schema with those of the schema's definitions that it refers to.
+/// A part of a schema with the definitions that it refers to.
 pub(super) fn with_definitions(part: &Value, whole: &Value) -> Value {
     let mut part = part.clone();
     let mut needed: HashSet<(&str, String)> = HashSet::new();
@@ -213,7 +213,7 @@ pub(super) fn with_definitions(part: &Value, whole: &Value) -> Value {
     }
     let Value::Object(keywords) = &mut part else { return part };
     for key in DEFINITIONS {
-        // In the order of the schema, whose texts are compared.
+        // In the order of the schema, because texts are compared.
         let all = whole.get(key).and_then(Value::as_object).into_iter().flatten();
         let of_part = all.filter(|(name, _)| needed.contains(&(key, (*name).clone())));
         let of_part: Map<String, Value> = of_part.map(|(name, part)| (name.clone(), part.clone())).collect();
@@ -224,7 +224,7 @@ pub(super) fn with_definitions(part: &Value, whole: &Value) -> Value {
     part
 }
 
-/// Whether a schema refers to something that is no definition.
+/// Whether a schema refers to something that is not a definition.
 pub(super) fn refers_elsewhere(schema: &Value) -> bool {
     let is_definition = |reference: &String| {
         let path = reference.strip_prefix("#/").unwrap_or_default();
@@ -254,7 +254,7 @@ mod tests {
     use super::open_unions;
     use serde_json::{Value, json};
 
-    /// Whether exactly one of the alternatives had to hold, and now any has to.
+    /// Whether `oneOf` was replaced by `anyOf`.
     fn is_open(mut schema: Value) -> bool {
         open_unions(&mut schema);
         schema.get("anyOf").is_some() && schema.get("oneOf").is_none()

@@ -1,4 +1,4 @@
-//! What a caller constrains a reply by.
+//! The constraints that a caller can set on a reply.
 
 use super::numbers::Numbers;
 use super::schema::{Fault, for_each, open_unions};
@@ -8,28 +8,28 @@ use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// What the answer of a reply has to match: see [`GenerateOptions::constraint`](crate::GenerateOptions::constraint).
+/// A constraint that an answer must match: see [`GenerateOptions::constraint`](crate::GenerateOptions::constraint).
 ///
-/// It is checked when it is made, without a model: whether it can be understood, and whether any text matches it.
+/// It is checked on construction, without a model: whether it is well-formed, and whether any text matches it.
 ///
 /// # Limits
 ///
-/// Schemas and grammars may come from strangers, so stack, memory and time are bounded. It is compiled on a thread with a
-/// stack of 32 MiB, whatever that of the caller. Refused are:
+/// Schemas and grammars may come from untrusted sources, so stack, memory and time are bounded. Compilation runs on a
+/// thread with a stack of 32 MiB, independent of the caller's. These are refused:
 ///
-/// - schemas of more than 200,000 values, or 4 MiB of names and strings; nested more than 200 levels deep, or 150 levels of
-///   schemas within one another, those included that are referred to; with more than 1000 alternatives in a `oneOf`;
-/// - more than 1000 properties of one object, those included that `allOf`, `$ref` and the like add to it; more than 60 beside
-///   `minProperties` or `maxProperties`; objects of which the squares of these numbers add up to more than 3,000,000;
-/// - strings for which expressions hold together by which a text may go on in more than 100,000 ways, or all such strings
-///   together in more than 500,000: the ways of an expression are the character classes and letters in it that have a character
-///   in common, and those of several are multiplied;
-/// - schemas that consist of more than 250,000 once alternatives are merged with what stands beside them, and properties that
-///   have more alternatives so;
-/// - expressions of more than 64 KiB or 4000 backslashes, and grammars of more than 256 KiB.
+/// - schemas with more than 200,000 values, or 4 MiB of names and strings; more than 200 levels of nesting, or 150
+///   levels of nested schemas, including references; more than 1000 alternatives in a `oneOf`;
+/// - more than 1000 properties of one object, including those added by `allOf`, `$ref` and the like; more than 60 with
+///   `minProperties` or `maxProperties`; objects whose squared property counts add up to more than 3,000,000;
+/// - strings with several expressions that together allow more than 100,000 ways to continue a text, or more than
+///   500,000 for all such strings: the ways of an expression are its character classes and letters that share a
+///   character, and those of several expressions are multiplied;
+/// - schemas that become more than 250,000 schemas once alternatives are merged with adjacent keywords, and properties
+///   with that many alternatives;
+/// - expressions with more than 64 KiB or 4000 backslashes, and grammars with more than 256 KiB.
 ///
-/// While a reply is written, a token's mask takes 200,000 steps of expressions and 50,000 items of rules at most. A reply
-/// whose grammar takes more than 32 MiB, or 8,000,000 items of rules, ends with [`Error::Constraint`].
+/// During a reply, a token's mask takes at most 200,000 steps of expressions and 50,000 items of rules. A reply whose
+/// grammar takes more than 32 MiB, or 8,000,000 items of rules, ends with [`Error::Constraint`].
 ///
 /// ```
 /// use wglm::{Constraint, serde_json::json};
@@ -52,7 +52,7 @@ use serde_json::{Map, Value, json};
 #[serde(try_from = "Source", into = "Source")]
 pub struct Constraint(Source);
 
-/// The kinds of constraints, as they are serialized.
+/// The kinds of constraints in serialized form.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Source {
@@ -80,30 +80,30 @@ impl From<Constraint> for Source {
     }
 }
 
-/// Blanks between the parts of JSON, where they are allowed: one, or a line's end and what the next line begins with. Without a
-/// limit a model may write blanks for ever.
+/// Whitespace between the parts of JSON, if it is allowed: a blank, or a line end and indentation. Without a limit a
+/// model may write blanks forever.
 pub(super) const BLANKS: &str = r" |\n[ \t]{0,20}";
 
-/// How JSON by a schema is written, and how strictly the schema is taken.
+/// How JSON is written, and how strictly its schema is enforced.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SchemaOptions {
-    /// Whether blanks and line ends may stand between the parts of the JSON: one blank, or a line end and up to 20 blanks. Without
-    /// it the JSON is compact, which takes fewer tokens.
+    /// Whether whitespace may separate the parts of the JSON: one blank, or a line end and up to 20 blanks. Otherwise
+    /// the JSON is compact, which takes fewer tokens.
     pub whitespace: bool,
-    /// Whether keywords that cannot be held, or whose value has the wrong type, are left out instead of refused, and exactly one
-    /// of several alternatives may be any of them. The answer may then not be valid by the schema.
+    /// Whether keywords that cannot be enforced, or whose value has the wrong type, are ignored instead of refused, and
+    /// `oneOf` is treated as `anyOf`. The answer may then be invalid against the schema.
     pub lenient: bool,
 }
 
 impl SchemaOptions {
-    /// The same, with [`whitespace`](Self::whitespace) as given.
+    /// The same options with this [`whitespace`](Self::whitespace).
     #[must_use]
     pub fn with_whitespace(self, whitespace: bool) -> Self {
         Self { whitespace, ..self }
     }
 
-    /// The same, with [`lenient`](Self::lenient) as given.
+    /// The same options with this [`lenient`](Self::lenient).
     #[must_use]
     pub fn with_lenient(self, lenient: bool) -> Self {
         Self { lenient, ..self }
@@ -131,22 +131,22 @@ impl SchemaOptions {
 }
 
 impl Constraint {
-    /// JSON that is valid by a schema, without blanks between its parts: see [`Constraint::json_schema_with`] for others.
-    /// Properties come in the order in which the schema has them. References lead into the schema itself: by JSON pointers, by
-    /// anchors, or by the `$id` of a schema in it. llguidance's options can be given as `x-guidance`.
+    /// JSON that is valid against a schema, without whitespace between its parts: see [`Constraint::json_schema_with`]
+    /// for options. Properties come in the order of the schema. References must point into the schema itself: by JSON
+    /// pointers, by anchors, or by the `$id` of a schema in it. llguidance's options can be given as `x-guidance`.
     ///
-    /// What the schema says is held exactly, or the schema is refused: the guide lists all keywords, `docs/embedding.md`. A
-    /// `format` that is not known is an annotation.
+    /// The schema is enforced exactly, or refused: the guide, `docs/embedding.md`, lists all keywords. An unknown
+    /// `format` is an annotation.
     ///
-    /// Numbers are such that other programs read them. An integer without bounds gets those of its `format`, `int32`,
-    /// `uint32`, `int64` or `uint64`, and otherwise lies within ±(2^53 - 1), which every program reads exactly. All other
-    /// numbers have at most 20 digits, or 20 more than the longest number in the schema if that has more than 20, and an
-    /// exponent of at most two. A `Value` has integers of more than 64 bits as doubles:
-    /// a schema with longer numbers is better given as text ([`Constraint::json_schema_text`]).
+    /// Numbers are limited to those that other programs can read. An integer without bounds gets those of its `format`,
+    /// `int32`, `uint32`, `int64` or `uint64`, and otherwise lies within ±(2^53 - 1), which every program reads
+    /// exactly. All other numbers have at most 20 digits, or 20 more than the longest number in the schema if that has
+    /// more than 20, and an exponent of at most two digits. A `Value` stores integers of more than 64 bits as doubles:
+    /// pass a schema with longer numbers as text ([`Constraint::json_schema_text`]).
     ///
     /// # Errors
-    /// [`Error::Constraint`], with the path of the part of the schema that no value is valid by, that is not supported, or that
-    /// is too deep, too large or too complex.
+    /// [`Error::Constraint`], with the path of the part of the schema that has no valid value, is not supported, or is
+    /// too deep, too large or too complex.
     pub fn json_schema(schema: Value) -> Result<Self> {
         Self::json_schema_with(schema, SchemaOptions::default())
     }
@@ -159,10 +159,10 @@ impl Constraint {
         Source::JsonSchema(options.put_into(schema)).try_into()
     }
 
-    /// The same, of a schema as text, whose numbers keep all of their digits.
+    /// The same for a schema as text, whose numbers keep all of their digits.
     ///
     /// # Errors
-    /// As [`Constraint::json_schema`], and for a text that is no JSON.
+    /// As [`Constraint::json_schema`], and for a text that is not JSON.
     pub fn json_schema_text(text: &str, options: SchemaOptions) -> Result<Self> {
         let marked = exact::marked(text, &[]);
         let schema = serde_json::from_str(marked.as_deref().unwrap_or(text));
@@ -174,26 +174,37 @@ impl Constraint {
         Self::json_schema_with(schema, options)
     }
 
-    /// A body of JSON in which the numbers below these keys keep all of their digits, if that makes a difference: for a schema
-    /// within it.
+    /// A JSON body in which the numbers below these keys keep all of their digits, for a schema within it; `None` if
+    /// that makes no difference.
     #[doc(hidden)]
     pub fn keep_digits(text: &str, below: &[&str]) -> Option<String> {
         exact::marked(text, below)
     }
 
-    /// A part of such a body as it was, but that long numbers are doubles: for answers that repeat it.
+    /// The original form of a part of such a body, with long numbers as doubles, for answers that repeat it.
     #[doc(hidden)]
     pub fn repeated(part: &Value) -> Value {
         exact::unmarked(part)
     }
 
-    /// The same, of a schema that another process has checked: the command's server has that done where it can be stopped.
+    /// The same for a schema that another process has checked: the command's server does that in a process that it can
+    /// kill.
     #[doc(hidden)]
     pub fn of_checked_schema(schema: Value) -> Self {
         Self(Source::JsonSchema(schema))
     }
 
-    /// The same with blanks between the parts of JSON; `None` if it is not of JSON, or says itself where blanks may be.
+    /// Whether a text is a complete answer, even if it could continue; for a reply that was cut off.
+    ///
+    /// # Errors
+    /// [`Error::Constraint`] if it is too complex.
+    #[doc(hidden)]
+    pub fn accepts(&self, text: &str) -> Result<bool> {
+        check::accepts(self, text)
+    }
+
+    /// The same with whitespace between the parts of JSON; `None` if it is not JSON, or has its own options for
+    /// whitespace.
     pub(crate) fn with_blanks(&self) -> Option<Self> {
         let Source::JsonSchema(schema) = &self.0 else { return None };
         let says = |own: &Value| own.get("whitespace_pattern").is_some() || own.get("whitespace_flexible").is_some();
@@ -204,7 +215,7 @@ impl Constraint {
         Some(Self(Source::JsonSchema(options.put_into(schema.clone()))))
     }
 
-    /// Any object of JSON, with numbers as by [`Constraint::json_schema`].
+    /// Any JSON object, with numbers limited as by [`Constraint::json_schema`].
     pub fn json_object() -> Self {
         Self(Source::JsonSchema(json!({"type": "object"})))
     }
@@ -226,7 +237,7 @@ impl Constraint {
         Source::Lark(grammar.to_owned()).try_into()
     }
 
-    /// What the kind is called in messages.
+    /// The name of the kind in messages.
     pub(crate) fn kind(&self) -> &'static str {
         match &self.0 {
             Source::JsonSchema(_) => check::SCHEMA,
@@ -235,7 +246,7 @@ impl Constraint {
         }
     }
 
-    /// Where its numbers are, if it is of JSON.
+    /// The numbers in its answers, if these are JSON.
     pub(super) fn numbers(&self) -> Option<Numbers> {
         matches!(self.0, Source::JsonSchema(_)).then(|| Numbers::of_json(self.longest_number()))
     }
@@ -256,12 +267,13 @@ impl Constraint {
     }
 }
 
-/// What a schema is made ready for.
+/// The purpose for which a schema is prepared.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct How {
     /// Whether its limits are checked.
     checks: bool,
-    /// Whether it is a function's, of which not everything has to be supported, and which is written as the model writes calls.
+    /// Whether it is a function's schema, which need not be fully supported, and whose JSON is written as the model
+    /// writes calls.
     of_function: bool,
 }
 
@@ -280,11 +292,10 @@ pub(super) fn json_grammar(schema: Value, how: How) -> Result<GrammarWithLexer> 
     }
 }
 
-/// A schema in the form that llguidance compiles: with its options, and with everything in the words of the keywords that it
-/// holds exactly.
+/// A schema in the form that llguidance compiles: with its options, and expressed in keywords that it enforces exactly.
 ///
 /// # Errors
-/// For what cannot be held, what has no value, and what is too large, too deep or too complex.
+/// For a schema that cannot be enforced, has no value, or is too large, too deep or too complex.
 pub(super) fn prepared(schema: Value, how: How) -> std::result::Result<Value, Fault> {
     let mut schema = if schema == Value::Bool(true) { json!({}) } else { schema };
     let whole = |message: String| Fault::new("#", message);
@@ -295,7 +306,7 @@ pub(super) fn prepared(schema: Value, how: How) -> std::result::Result<Value, Fa
         return Err(whole(message));
     }
     let given = schema.get("x-guidance").cloned().unwrap_or_else(|| json!({}));
-    let Value::Object(given) = given else { return Err(whole("`x-guidance` is no object".to_owned())) };
+    let Value::Object(given) = given else { return Err(whole("`x-guidance` is not an object".to_owned())) };
     let lenient = how.of_function || given.get("lenient") == Some(&Value::Bool(true));
     keywords::tidy(&mut schema, lenient)?;
     reference::simplify(&mut schema, lenient)?;
@@ -321,7 +332,7 @@ pub(super) fn prepared(schema: Value, how: How) -> std::result::Result<Value, Fa
     Ok(schema)
 }
 
-/// A grammar that stands alone.
+/// A standalone grammar.
 pub(super) fn alone(grammar: GrammarWithLexer) -> TopLevelGrammar {
     TopLevelGrammar { grammars: vec![grammar], max_tokens: None }
 }

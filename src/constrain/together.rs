@@ -1,9 +1,9 @@
-//! What of a schema holds together at one place of the JSON: properties of one object, expressions for one string,
-//! alternatives of which each is merged with what stands beside them.
+//! Counts what applies together at one place of the JSON: properties of one object, expressions for one string,
+//! alternatives that are merged with adjacent keywords.
 //!
-//! llguidance makes one schema of them. It goes through the properties of an object by recursion, each with all that follow
-//! it, and copies what stands beside alternatives for each of them. None of that is within its budgets. So it is counted
-//! here, before: never too little, and sometimes too much, where schemas that hold together repeat each other.
+//! llguidance merges these into one schema. It recurses over the properties of an object, each with all that follow it,
+//! and copies keywords adjacent to alternatives for each of them. None of that counts against its budgets. So it is
+//! counted here beforehand: never too low, and sometimes too high, if schemas that apply together repeat each other.
 
 use super::exact;
 use super::expression::{UNKNOWN, ways};
@@ -12,41 +12,44 @@ use crate::text::referred;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
-/// The most properties of one object, also where it is described by several schemas that hold together.
+/// The most properties of one object, including those from all schemas that apply to it.
 pub(super) const MOST_PROPERTIES: u64 = 1000;
 
-/// The same where `minProperties` or `maxProperties` says how many of them an object has: each of them is tried as the one.
+/// The same with `minProperties` or `maxProperties`, for which llguidance tries each property.
 const MOST_COUNTED: u64 = 60;
 
 /// The most pairs of properties of the same object, in all objects of a schema.
 const MOST_PAIRS: u64 = 3_000_000;
 
-/// The most ways in which a string may go on by all expressions that hold for it, and those of all strings together, where
-/// more than one expression holds. A pair takes a fifth of a microsecond.
+/// The most ways to continue a string that all of its expressions allow together, and the total for all strings with
+/// more than one expression. A pair takes a fifth of a microsecond.
 pub(super) const MOST_WAYS: u64 = 100_000;
 const MOST_WAYS_OF_ALL: u64 = 500_000;
 
-/// The most schemas that there are once all alternatives were merged with what stands beside them, of up to 300 bytes each.
+/// The most schemas after all alternatives are merged with adjacent keywords, of up to 300 bytes each.
 const MOST_SCHEMAS: u64 = 250_000;
 
-/// When there are too many of them, in messages.
-const MERGED: &str = "once alternatives are merged with what stands beside them";
+/// The explanation of the limit in messages.
+const MERGED: &str = "once alternatives are merged with adjacent keywords";
 
-/// The most schemas, properties and strings that are looked at to count all that.
+/// Why a few schemas may exceed the limit.
+const INTEGERS: &str = "; an integer that may be negative counts as three, one with a `minimum` of 0 as one";
+
+/// The most schemas, properties and strings that are visited for counting.
 const MOST_STEPS: u64 = 500_000;
 
-/// What holds together at a place of the JSON.
+/// The counts of what applies together at a place of the JSON.
 #[derive(Debug, Clone, Copy, Default)]
 struct Held {
     properties: u64,
-    /// Whether it is said how many of them an object has.
+    /// Whether the number of properties is limited by keywords.
     counted: bool,
-    /// The ways of expressions of properties' names, added.
+    /// The ways of expressions of properties' names, summed.
     names: u64,
-    /// The ways of expressions of a string, multiplied, and how many there are.
+    /// The ways of expressions of a string, multiplied, and the number of expressions.
     ways: u64,
     expressions: u64,
-    /// How many alternatives there are once each is merged with those of other schemas; 0 for one.
+    /// The number of alternatives once each is merged with those of other schemas; 0 for one.
     alternatives: u64,
 }
 
@@ -78,7 +81,7 @@ impl Held {
     }
 }
 
-/// A step from a schema to what it says of a value within.
+/// A step from a schema to one for a value within.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step<'a> {
     Property(&'a str),
@@ -91,11 +94,11 @@ enum Step<'a> {
 /// The steps from a schema to a place below it, the last one first.
 type Path<'a> = Vec<Step<'a>>;
 
-/// What a schema comes to.
+/// The counts of a schema.
 #[derive(Debug, Default)]
 struct Sum<'a> {
     at: BTreeMap<Path<'a>, Held>,
-    /// How many alternatives it has, and how many schemas it consists of with them.
+    /// The number of its alternatives, and of schemas that it consists of with them.
     alternatives: u64,
     schemas: u64,
 }
@@ -112,7 +115,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Both hold.
+    /// Adds counts that also apply.
     fn and(&mut self, other: Self) {
         let (mine, others) = (self.alternatives, other.alternatives);
         self.schemas = self.schemas.saturating_mul(others).saturating_add(other.schemas.saturating_mul(mine));
@@ -120,14 +123,14 @@ impl<'a> Sum<'a> {
         self.join(other, Held::and);
     }
 
-    /// Either holds.
+    /// Adds counts that apply alternatively.
     fn or(&mut self, other: Self) {
         self.alternatives = self.alternatives.saturating_add(other.alternatives);
         self.schemas = self.schemas.saturating_add(other.schemas);
         self.join(other, Held::or);
     }
 
-    /// What is one step below this holds. Its alternatives count if it may be `merged` with other schemas.
+    /// Adds the counts one step below. Its alternatives count if it may be `merged` with other schemas.
     fn below(&mut self, step: Step<'a>, mut other: Self, merged: bool) {
         if merged && other.alternatives > 1 {
             let own = other.at.entry(Vec::new()).or_default();
@@ -143,7 +146,7 @@ impl<'a> Sum<'a> {
     }
 }
 
-/// What is too much in a schema, if anything is.
+/// The limit that a schema exceeds, if any.
 pub(super) fn excess(schema: &Value) -> Option<Fault> {
     let (following, expressions) = (Vec::new(), HashMap::new());
     let mut count = Count { whole: schema, steps: 0, following, pairs: 0, ways: 0, expressions };
@@ -151,7 +154,7 @@ pub(super) fn excess(schema: &Value) -> Option<Fault> {
     found.err().map(|Found { path, message }| Fault { place: pointer(&path), message })
 }
 
-/// What is too much, and the steps to it.
+/// An exceeded limit, and the steps to it.
 struct Found<'a> {
     path: Path<'a>,
     message: String,
@@ -162,7 +165,7 @@ impl<'a> Found<'a> {
         Self { path: Vec::new(), message }
     }
 
-    /// The same, of what is a step above.
+    /// The same, one step further up.
     fn below(mut self, step: Step<'a>) -> Self {
         self.path.push(step);
         self
@@ -188,16 +191,16 @@ fn pointer(path: &Path) -> String {
     pointer
 }
 
-/// Counts what holds together.
+/// Counts what applies together.
 struct Count<'a> {
     whole: &'a Value,
     steps: u64,
     /// The references that are being followed.
     following: Vec<&'a str>,
-    /// Pairs of properties so far, and ways of strings for which several expressions hold.
+    /// Pairs of properties so far, and ways of strings with several expressions.
     pairs: u64,
     ways: u64,
-    /// The ways of expressions, by where they stand.
+    /// The ways of expressions, by their addresses.
     expressions: HashMap<(*const u8, usize), u64>,
 }
 
@@ -210,36 +213,36 @@ impl<'a> Count<'a> {
         if self.steps <= MOST_STEPS {
             return Ok(());
         }
-        let message = format!("too large: more than {MOST_STEPS} schemas and properties that hold together");
+        let message = format!("too large: more than {MOST_STEPS} schemas and properties that apply together");
         Err(Found::whole(message))
     }
 
-    /// Whether what holds together is not too much anywhere below a schema.
+    /// Checks the limits everywhere below a schema.
     fn judge(&mut self, sum: &Sum<'a>) -> Result<(), Found<'a>> {
         let any: Vec<(&Path<'a>, &Held)> = sum.at.iter().filter(|(path, _)| path.contains(&Step::Any)).collect();
         if (any.len() as u64).saturating_mul(sum.at.len() as u64) > 50 * MOST_STEPS {
-            return Err(Found::whole("too large: too many patterns and lists beside properties".to_owned()));
+            return Err(Found::whole("too large: too many patterns and lists in addition to properties".to_owned()));
         }
         for (path, own) in &sum.at {
             let same = any.iter().filter(|(other, _)| *other != path && may_be_same(other, path));
             let held = same.fold(*own, |held, (_, other)| held.and(**other));
             let found = |message: String| Err(Found { path: path.clone(), message });
             let (most, beside) = match held.counted {
-                true => (MOST_COUNTED, ", beside minProperties or maxProperties"),
+                true => (MOST_COUNTED, " with minProperties or maxProperties"),
                 false => (MOST_PROPERTIES, ""),
             };
             if held.properties > most {
                 let count = held.properties;
-                return found(format!("too large: {count} properties of one object{beside}; the most are {most}"));
+                return found(format!("too large: {count} properties of one object{beside}; the maximum is {most}"));
             }
-            // Those of `own`: what is said of all properties is mostly not merged with what is said of one.
+            // Those of `own`: schemas for all properties are mostly not merged with those for one.
             if own.alternatives > MOST_SCHEMAS {
-                return found(format!("too large: more than {MOST_SCHEMAS} alternatives, {MERGED}"));
+                return found(format!("too large: more than {MOST_SCHEMAS} alternatives, {MERGED}{INTEGERS}"));
             }
             let ways = held.ways.max(held.names.saturating_mul(held.names));
             if ways > MOST_WAYS {
                 return found(format!(
-                    "too complex: a text may go on in {ways} ways by the expressions that hold together; the most are \
+                    "too complex: the expressions that apply together allow {ways} ways to continue a text; the maximum is \
                      {MOST_WAYS}"
                 ));
             }
@@ -250,18 +253,19 @@ impl<'a> Count<'a> {
         if pairs > MOST_PAIRS {
             let most = MOST_PAIRS;
             return Err(Found::whole(format!(
-                "too large: {pairs} pairs of properties of the same object; the most are {most}"
+                "too large: {pairs} pairs of properties of the same object; the maximum is {most}"
             )));
         }
         if ways > MOST_WAYS_OF_ALL {
             let most = MOST_WAYS_OF_ALL;
-            let what = "ways in which texts may go on by expressions that hold together";
-            return Err(Found::whole(format!("too complex: {ways} {what}; the most are {most}")));
+            let what = "ways to continue texts, by all expressions that apply together";
+            return Err(Found::whole(format!("too complex: {ways} {what}; the maximum is {most}")));
         }
         Ok(())
     }
 
-    /// What a schema comes to. What it refers to counts where something else `holds` too, or stands beside it.
+    /// The counts of a schema. The targets of its references count if another schema `holds` too, or if the reference
+    /// has adjacent keywords.
     fn of(&mut self, schema: &'a Value, holds: bool) -> Result<Sum<'a>, Found<'a>> {
         self.step(1)?;
         let Some(keywords) = schema.as_object() else { return Ok(Sum::one()) };
@@ -318,7 +322,7 @@ impl<'a> Count<'a> {
         Ok(any)
     }
 
-    /// The ways of an expression. It is parsed once, however often a reference leads to it.
+    /// The ways of an expression. It is parsed once, however often it is referred to.
     fn ways_of(&mut self, expression: &'a str) -> Result<u64, Found<'a>> {
         let key = (expression.as_ptr(), expression.len());
         if let Some(known) = self.expressions.get(&key) {
@@ -329,7 +333,7 @@ impl<'a> Count<'a> {
         Ok(found)
     }
 
-    /// What the keywords of types come to, and the definitions.
+    /// The counts of the keywords of types, and of the definitions.
     fn own(&mut self, keywords: &'a Map<String, Value>, holds: bool) -> Result<Sum<'a>, Found<'a>> {
         let (mut sum, mut held) = (Sum::one(), Held::default());
         held.counted = ["minProperties", "maxProperties"].iter().any(|key| keywords.contains_key(*key));
@@ -340,8 +344,8 @@ impl<'a> Count<'a> {
             held = held.and(Held { ways: UNKNOWN, expressions: 1, ..Held::default() });
         }
         let named = |key: &str| keywords.get(key).and_then(Value::as_object);
-        // Those below zero are apart from the others, and both parts are kept where they exclude each other: twelve such
-        // schemas take a second in a debug build.
+        // Numbers below zero are a separate part, and llguidance keeps both parts even if they exclude each other:
+        // twelve such schemas take a second in a debug build.
         if holds && exact::is_divided(keywords) {
             held.alternatives = 3;
         }
@@ -372,9 +376,9 @@ impl<'a> Count<'a> {
                 any = Some(self.either(any, part)?);
             }
         }
-        // What is said of one property is no alternative to what is said of another.
+        // Schemas of different properties are not alternatives.
         any.into_iter().for_each(|any| sum.below(Step::Any, Sum { alternatives: most, ..any }, holds));
-        // Definitions hold where they are referred to.
+        // Definitions apply where they are referred to.
         let keys = if self.following.is_empty() { &["$defs", "definitions"][..] } else { &[] };
         for key in keys {
             for (name, part) in named(key).into_iter().flatten() {
@@ -395,7 +399,7 @@ impl<'a> Count<'a> {
         Ok(())
     }
 
-    /// What a value comes to that is the only one, or one of some.
+    /// The counts of a value of `const` or `enum`.
     fn constant(&mut self, value: &'a Value) -> Result<Sum<'a>, Found<'a>> {
         self.step(1)?;
         let mut sum = Sum::one();
@@ -421,7 +425,7 @@ impl<'a> Count<'a> {
     }
 }
 
-/// Keywords beside which a schema that is applied in place is merged with those of types.
+/// Keywords that make a schema applied in place be merged with those of types.
 const KEYWORDS: [&str; 15] = [
     "type",
     "properties",
@@ -522,13 +526,13 @@ mod tests {
         refused(&of(patterns(20).iter().map(one).collect()), "#/properties/a", "ways");
         let by_name = |(at, pattern): (usize, &Value)| json!({"properties": {format!("p{at}"): pattern}});
         assert!(excess(&of(patterns(20).iter().enumerate().map(by_name).collect())).is_none());
-        // Some for all properties, others for one.
+        // Some apply to all properties, others to one.
         let mixed = |(at, pattern): (usize, &Value)| match at % 2 {
             0 => json!({"properties": {"a": pattern}}),
             _ => json!({"additionalProperties": pattern}),
         };
         refused(&of(patterns(20).iter().enumerate().map(mixed).collect()), "#/properties/a", "ways");
-        // Each after the other, by references.
+        // Chained by references.
         let chain: Map<String, Value> = patterns(20)
             .into_iter()
             .enumerate()
@@ -538,7 +542,7 @@ mod tests {
             })
             .collect();
         refused(&json!({"$ref": "#/$defs/d0", "type": "string", "$defs": chain}), "#/$defs/d0", "ways");
-        // Alternatives do not hold together, nor do expressions of strings that are apart.
+        // Alternatives do not apply together, nor do expressions of different strings.
         assert!(excess(&json!({"type": "string", "anyOf": patterns(20)})).is_none());
         let apart: Map<String, Value> =
             patterns(20).into_iter().enumerate().map(|(at, part)| (at.to_string(), part)).collect();
@@ -560,7 +564,7 @@ mod tests {
         assert!(excess(&json!({"type": "string", "enum": values})).is_none());
     }
 
-    /// Those of a property, too: each of one schema is merged with each of the others.
+    /// Alternatives of a property too: each of one schema is merged with each of the others.
     #[test]
     fn alternatives_of_a_property() {
         let of = |part: Value, count: usize| json!({"allOf": vec![json!({"properties": {"a": part}}); count]});
@@ -568,7 +572,7 @@ mod tests {
         let integers = [json!({"type": "integer"}), json!({"type": ["integer", "null"], "minimum": -1})];
         for (part, most) in integers.into_iter().map(|part| (part, 11)).chain([(nullable, 17)]) {
             assert!(excess(&of(part.clone(), most)).is_none(), "{part}");
-            refused(&of(part, most + 1), "#/properties/a", "alternatives");
+            refused(&of(part, most + 1), "#/properties/a", "an integer that may be negative counts as three");
         }
         assert!(excess(&of(json!({"type": "integer", "minimum": 0}), 100)).is_none());
         // Objects and items apart from each other.

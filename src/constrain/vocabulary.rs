@@ -14,53 +14,54 @@ use llguidance::{ParserFactory, panic_utils};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// What messages call it.
+/// Its name in messages.
 const VOCABULARY: &str = "the model's vocabulary";
 
-/// A grammar that was not compiled yet, and what it is called in messages.
+/// An uncompiled grammar, and its name in messages.
 #[derive(Debug, Clone)]
 pub struct Grammar {
     pub(super) source: TopLevelGrammar,
     pub(super) kind: &'static str,
-    /// Where it has numbers, if it has JSON.
+    /// The numbers in its JSON, if it has any.
     pub(super) numbers: Option<Numbers>,
 }
 
 /// The vocabulary of a model as a tree of bytes, which all replies share.
 pub struct Vocabulary {
     factory: ParserFactory,
-    /// The words of a mask: the tokenizer may have fewer tokens than the model has logits, or more.
+    /// The number of u32 words of a mask: the tokenizer may have fewer tokens than the model has logits, or more.
     words: usize,
     digits: Arc<Digits>,
     compiled: Mutex<Compiled>,
-    /// Wakes those that wait for a grammar that another thread compiles.
+    /// Wakes threads that wait for a grammar that another thread compiles.
     made: Condvar,
 }
 
-/// What was compiled last. The functions of a conversation, or of all conversations of an app, are the same for each reply.
+/// The most recently compiled grammars. The functions of a conversation, or of all conversations of an app, are the
+/// same for each reply.
 #[derive(Default)]
 struct Compiled {
-    /// By the text of the grammar, with its memory in bytes; the latest at the end.
+    /// By the text of the grammar, with its memory in bytes; the most recently used at the end.
     known: Vec<(Arc<str>, Arc<Matcher>, usize)>,
     /// The grammars that are being compiled.
     begun: Vec<Arc<str>>,
 }
 
-/// How many compiled grammars are kept, and the most memory that they take together, in bytes.
+/// How many compiled grammars are cached, and the most memory that they take together, in bytes.
 const KEPT: usize = 32;
 const KEPT_BYTES: usize = 64 << 20;
 
-/// How many grammars are compiled at a time. Each takes 100 MB at most for a moment.
+/// How many grammars are compiled at a time. Each takes up to 100 MB temporarily.
 const AT_A_TIME: usize = 2;
 
-/// The most states of what cuts a text into the parts of a grammar. An expression that counts adds some with each token. Their
-/// memory is bounded too: see [`Matcher::memory`].
+/// The most states of a grammar's lexer. An expression with repetition counts adds some with each token. Their memory
+/// is bounded too: see [`Matcher::memory`].
 const MOST_STATES: usize = 50_000;
 
-/// The most symbols of a grammar before equal ones are joined, of up to 300 bytes each.
+/// The most symbols of a grammar before equal ones are merged, of up to 300 bytes each.
 const MOST_SYMBOLS: usize = 200_000;
 
-/// The most ways in which a text may go on by the rules of a grammar at a time: four for each property of an object.
+/// The most ways in which the rules of a grammar can continue a text at any time: four for each property of an object.
 const MOST_ITEMS: usize = 4 * MOST_PROPERTIES as usize + 100;
 
 impl Vocabulary {
@@ -77,7 +78,7 @@ impl Vocabulary {
         Ok(Self { factory, words, digits, compiled: Mutex::default(), made: Condvar::new() })
     }
 
-    /// Compiles a grammar, or finds what was compiled of it before.
+    /// Compiles a grammar, or returns it from the cache.
     ///
     /// # Errors
     /// [`Error::Constraint`] for a grammar that is malformed or too large.
@@ -85,9 +86,9 @@ impl Vocabulary {
         self.matcher_or(grammar, Err)
     }
 
-    /// Compiles a grammar or, if that fails, the one that `otherwise` makes for the error. Either is kept as what is compiled
-    /// of the first one. Threads that want the same one wait for the first of
-    /// them, and two grammars are compiled at a time.
+    /// Compiles a grammar or, if that fails, the one that `otherwise` makes for the error. Either is cached as the
+    /// result for the first one. Threads that want the same grammar wait for the first of them, and two grammars are
+    /// compiled at a time.
     ///
     /// # Errors
     /// That of `otherwise`; [`Error::Constraint`] for its grammar if that is malformed or too large.
@@ -139,7 +140,7 @@ struct Begun<'a> {
 }
 
 impl Begun<'_> {
-    /// Keeps what was made of it, in the place of what was not wanted for the longest time.
+    /// Caches the result, and drops the least recently used grammars.
     fn keep(&self, made: &Arc<Matcher>) {
         let mut compiled = self.of.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         compiled.known.push((self.text.clone(), made.clone(), made.size() + self.text.len()));
@@ -164,7 +165,7 @@ impl std::fmt::Debug for Vocabulary {
     }
 }
 
-/// What compiles grammars for a vocabulary. It bounds the size of a grammar and the work for a token.
+/// The compiler of grammars for a vocabulary, with bounds on the size of a grammar and the work for a token.
 pub(super) fn factory_of(env: &TokEnv, slices: &[String]) -> Result<ParserFactory> {
     let abilities = InferenceCapabilities { ff_tokens: true, ..InferenceCapabilities::default() };
     let factory = panic_utils::catch_unwind(AssertUnwindSafe(|| ParserFactory::new(env, abilities, slices)));
@@ -179,11 +180,11 @@ pub(super) fn factory_of(env: &TokEnv, slices: &[String]) -> Result<ParserFactor
     Ok(factory)
 }
 
-/// The tokens of a vocabulary, and the tokenizer that makes them of text.
+/// The tokens of a vocabulary, and the tokenizer.
 struct Env {
     trie: TokTrie,
     tokenizer: Arc<Tokenizer>,
-    /// How many tokens every text begins with.
+    /// The number of tokens that the tokenizer adds at the beginning of every text.
     start: usize,
 }
 
@@ -217,8 +218,8 @@ impl TokenizerEnv for Env {
     }
 }
 
-/// The bytes of a token in the tree: none if no grammar may ask for it, and behind a byte that no text has if it does not
-/// stand for text, so that a grammar has to name it.
+/// The bytes of a token in the tree: none if no grammar may use it, and with a prefix byte that no text contains if the
+/// token is not text, so that a grammar must name it.
 fn word(tokenizer: &Tokenizer, token: u32) -> Vec<u8> {
     let (Ok(bytes), Ok(kind)) = (tokenizer.token_bytes(token), tokenizer.token_type(token)) else { return Vec::new() };
     if bytes.is_empty() || kind == TokenType::Unused || bytes.len() > LONGEST {

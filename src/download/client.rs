@@ -21,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The longest wait that a server may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// How long looking up a server's address may take at most, and connecting to it, neither of which can be interrupted.
+/// The limit on looking up a server's address, and on connecting to it, neither of which can be interrupted.
 const LONGEST_GREETING: Duration = Duration::from_secs(10);
 
 /// Why a request failed.
@@ -30,25 +30,25 @@ pub(super) enum Trouble {
     Passing(String, Option<Duration>),
     /// It would fail again.
     Lasting(Error),
-    /// The server has no such range of the file, which has as many bytes, if it says so.
+    /// The server does not have the requested range of the file. It has this many bytes, if the server says so.
     NoRange(Option<u64>),
     /// A redirection that worked before no longer does.
     Expired,
 }
 
-/// What a server sends.
+/// The answer of a server.
 pub(super) struct Answer {
-    /// Whether it is the range that was asked for, rather than the whole file.
+    /// Whether it is the requested range rather than the whole file.
     pub is_range: bool,
-    /// The address that it came from in the end.
+    /// The address after all redirections.
     pub url: String,
     headers: HeaderMap,
-    /// What the hub itself said about the file, before it redirected.
+    /// The hub's own headers about the file, before it redirected.
     linked: HeaderMap,
     body: Body,
 }
 
-/// Asks one hub.
+/// Makes requests to one hub.
 pub(super) struct Client {
     agent: Agent,
     endpoint: String,
@@ -66,7 +66,7 @@ pub(super) fn check(endpoint: &str) -> Result<()> {
         Some("https") => tls::provider().map(drop),
         _ => Err(Error::Argument {
             argument: "address of the hub (HF_ENDPOINT)",
-            expected: "one like https://huggingface.co".into(),
+            expected: "an address such as https://huggingface.co".into(),
             found: format!("`{endpoint}`"),
         }),
     }
@@ -93,18 +93,18 @@ impl Client {
         Ok(Self { agent: config.build().new_agent(), endpoint, token, offline, retries, pause })
     }
 
-    /// The same for questions whose answer someone waits for, and which are worth few attempts.
+    /// The same for interactive requests, which are worth few attempts.
     pub fn brief(mut self) -> Self {
         self.retries = self.retries.min(3);
         self
     }
 
-    /// Ends all requests that are under way, and lets no other begin.
+    /// Ends all running requests, and prevents new ones.
     pub fn interrupt(&self) {
         self.agent.clone().shutdown();
     }
 
-    /// The address of what the hub says about a repository.
+    /// The address of the hub's information about a repository.
     pub fn about(&self, repo: &RepoName, revision: &str) -> String {
         format!("{}/api/models/{repo}/revision/{}?blobs=true", self.endpoint, escaped(revision, ""))
     }
@@ -114,7 +114,7 @@ impl Client {
         format!("{}/{repo}/resolve/{}/{}", self.endpoint, escaped(commit, ""), escaped(path, "/"))
     }
 
-    /// Makes one request, and follows where it is sent. A range is only sent if the file still has the tag `unless`.
+    /// Makes one request, and follows redirections. A range is only sent if the file still has the tag `unless`.
     pub fn get(&self, url: &str, range: Option<Range<u64>>, unless: Option<&str>) -> Result<Answer, Trouble> {
         self.may_ask(url)?;
         let mut url = url.to_owned();
@@ -122,7 +122,7 @@ impl Client {
         let is_elsewhere = |url: &str| origin(url) != origin(&self.endpoint);
         let began_elsewhere = is_elsewhere(&url);
         for _ in 0..=REDIRECTS {
-            // A redirection may lead to https where the hub itself needs none.
+            // A redirection may lead to https even if the hub itself uses http.
             if is_https(&url) {
                 tls::provider().map_err(Trouble::Lasting)?;
             }
@@ -130,7 +130,7 @@ impl Client {
             if let Some(range) = &range {
                 let last = range.end.saturating_sub(1);
                 request = request.header(RANGE, format!("bytes={}-{last}", range.start));
-                // Only strong tags may be compared so.
+                // `If-Range` allows only strong tags.
                 if let Some(tag) = unless.filter(|tag| tag.starts_with('"')) {
                     request = request.header(IF_RANGE, tag);
                 }
@@ -149,8 +149,8 @@ impl Client {
                 200 | 206 => return Ok(Answer { is_range: status == 206, url, headers, linked, body }),
                 301 | 302 | 303 | 307 | 308 => {
                     let place = text(&headers, LOCATION.as_str()).and_then(|place| joined(&url, place));
-                    let place =
-                        place.ok_or_else(|| self.refused(&url, status, &headers, "a redirection to nowhere"))?;
+                    let place = place
+                        .ok_or_else(|| self.refused(&url, status, &headers, "a redirection without a valid address"))?;
                     url = followed(&url, place).map_err(Trouble::Lasting)?;
                 }
                 416 => return Err(Trouble::NoRange(Extent::of(&headers).and_then(|extent| extent.total))),
@@ -159,7 +159,7 @@ impl Client {
                     let reason = format!("{} answers {status} ({})", host(&url), meaning(status));
                     return Err(Trouble::Passing(reason, wait.map(Duration::from_secs)));
                 }
-                // Addresses of a file that the hub redirects to are valid for an hour or so.
+                // The addresses that the hub redirects to are valid for about an hour.
                 400 | 401 | 403 | 404 | 410 if is_elsewhere(&url) && (began_elsewhere || !linked.is_empty()) => {
                     return Err(Trouble::Expired);
                 }
@@ -174,17 +174,18 @@ impl Client {
         }))
     }
 
-    /// Whether any server may be asked.
+    /// Fails while the network is turned off.
     fn may_ask(&self, url: &str) -> Result<(), Trouble> {
         if !self.offline {
             return Ok(());
         }
-        let reason = format!("{} is not asked while HF_HUB_OFFLINE is set", host(url));
-        let (remedy, kind) = ("unset it to use the network".into(), ErrorKind::Network);
+        let reason = format!("{} is not contacted, because downloads are set to be offline", host(url));
+        let remedy = "turn that off where this program sets it, or unset HF_HUB_OFFLINE, to use the network".into();
+        let kind = ErrorKind::Network;
         Err(Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy, kind }))
     }
 
-    /// The trouble with an answer that would be the same again.
+    /// The trouble with an answer that would not change on another attempt.
     fn refused(&self, url: &str, status: u16, headers: &HeaderMap, meaning: &str) -> Trouble {
         let said =
             text(headers, "x-error-message").map(|said| said.chars().filter(|c| !c.is_control()).take(200).collect());
@@ -211,17 +212,17 @@ impl Client {
         Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy, kind })
     }
 
-    /// How to become somebody who may read a repository.
+    /// How to get access to a repository.
     fn way_in(&self, url: &str) -> String {
         let account = match self.token {
-            Some(_) => "with the account of HF_TOKEN",
-            None => "with an account there, and set HF_TOKEN to a token of that account",
+            Some(_) => "with the account that HF_TOKEN belongs to",
+            None => "with an account there, and set HF_TOKEN to one of its tokens",
         };
         let page = self.page(url).unwrap_or_else(|| self.endpoint.clone());
-        format!("ask for access or accept the licence at {page} {account}")
+        format!("request access or accept the licence at {page} {account}")
     }
 
-    /// The page of the repository that an address of the hub belongs to.
+    /// The page of the repository in an address of the hub.
     fn page(&self, url: &str) -> Option<String> {
         let path = url.strip_prefix(&self.endpoint)?.strip_prefix('/')?;
         let mut parts = path.strip_prefix("api/models/").unwrap_or(path).split(['/', '?']);
@@ -229,8 +230,8 @@ impl Client {
         Some(format!("{}/{owner}/{repo}", self.endpoint))
     }
 
-    /// Does something again while its trouble is passing, as often as the options allow. `what` is what fails in the end,
-    /// and `tell` is told what is waited for.
+    /// Repeats something while its trouble is passing, as often as the options allow. `what` names it in the final
+    /// error, and `tell` receives the trouble that it waits for.
     pub fn persist<T>(
         &self,
         what: &str,
@@ -248,12 +249,12 @@ impl Client {
                 Err(Trouble::Lasting(error)) => return Err(error),
                 Err(Trouble::Passing(reason, wait)) => (reason, wait),
                 Err(Trouble::Expired) => ("the address of the file is no longer valid".into(), None),
-                Err(Trouble::NoRange(_)) => ("the server has no such part of the file".into(), None),
+                Err(Trouble::NoRange(_)) => ("the server does not have this part of the file".into(), None),
             };
-            go_on()?; // a request that was interrupted is no failure
+            go_on()?; // an interrupted request is not a failure
             failures += 1;
             if failures > self.retries || wait.is_some_and(|wait| wait > LONGEST_WAIT) {
-                let remedy = "check the network, and try again later, which goes on from here".into();
+                let remedy = "check the network, and try again later; the download will resume".into();
                 return Err(Error::Download { what: what.into(), reason, remedy, kind: ErrorKind::Network });
             }
             let pause = self.pause.saturating_mul(1 << (failures - 1).min(16)).min(LONGEST_PAUSE);
@@ -264,7 +265,7 @@ impl Client {
     }
 }
 
-/// The result of an attempt, and whether anything came of it even if it failed.
+/// The result of an attempt, and whether it made progress even if it failed.
 pub(super) struct Attempt<T> {
     pub result: Result<T, Trouble>,
     pub progress: bool,
@@ -276,7 +277,7 @@ impl<T> From<Result<T, Trouble>> for Attempt<T> {
     }
 }
 
-/// Which bytes of how many an answer has.
+/// The range of bytes in an answer, and the size of the file.
 pub(super) struct Extent {
     pub start: Option<u64>,
     pub total: Option<u64>,
@@ -303,32 +304,32 @@ impl Answer {
         self.body.content_length()
     }
 
-    /// Whether it is a page for people, such as a proxy has in place of what was asked for.
+    /// Whether it is a web page, such as a proxy sends instead of the file.
     pub fn is_page(&self) -> bool {
         text(&self.headers, CONTENT_TYPE.as_str()).is_some_and(|kind| kind.trim_start().starts_with("text/html"))
     }
 
-    /// What tells these contents of the file from others.
+    /// The tag that identifies these contents of the file.
     pub fn tag(&self) -> Option<&str> {
         text(&self.headers, ETAG.as_str())
     }
 
-    /// The SHA-256 of a file that the hub keeps in its storage for large files, as far as it told in this answer. The tag
-    /// that the storage itself has for the file may look like one, but is another number.
+    /// The SHA-256 of a file in the hub's storage for large files, if this answer has it. The storage's own tag for the
+    /// file may look like one, but is a different number.
     pub fn hash(&self) -> Option<String> {
         let tag = text(&self.linked, "x-linked-etag")?;
         let hash = tag.trim_start_matches("W/").trim_matches('"').to_ascii_lowercase();
         is_hash(&hash).then_some(hash)
     }
 
-    /// The size of the file, as far as the hub told in this answer.
+    /// The size of the file, if this answer of the hub has it.
     pub fn size(&self) -> Option<u64> {
         let linked = text(&self.linked, "x-linked-size").and_then(|size| size.trim().parse().ok());
         let whole = || if self.is_range { self.extent()?.total } else { self.length() };
         linked.or_else(whole)
     }
 
-    /// What the server sends, to be read with [`receive`].
+    /// The body of the answer, to be read with [`receive`].
     pub fn into_reader(self) -> impl Read {
         self.body.into_with_config().limit(u64::MAX).reader()
     }
@@ -339,7 +340,7 @@ pub(super) fn is_hash(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Reads what a server sends; 0 at its end.
+/// Reads from the body of an answer; 0 at its end.
 pub(super) fn receive(from: &mut impl Read, into: &mut [u8]) -> Result<usize, Trouble> {
     loop {
         match from.read(into) {
@@ -376,13 +377,13 @@ fn failed(url: &str, error: ureq::Error) -> Trouble {
             lasting(format!("no secure connection to {host}: {reason}"), certificates)
         }
         ureq::Error::Http(_) | ureq::Error::BadUri(_) => {
-            lasting(error.to_string(), "check HF_ENDPOINT and HF_TOKEN for letters that do not belong there")
+            lasting(error.to_string(), "check HF_ENDPOINT and HF_TOKEN for invalid characters")
         }
         ureq::Error::InvalidProxyUrl => {
             lasting("the address of the proxy is invalid".into(), "check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY")
         }
-        ureq::Error::HostNotFound => Trouble::Passing(format!("no address of {host} is known here"), None),
-        ureq::Error::Timeout(_) => Trouble::Passing(format!("{host} does not answer"), None),
+        ureq::Error::HostNotFound => Trouble::Passing(format!("cannot find the address of {host}"), None),
+        ureq::Error::Timeout(_) => Trouble::Passing(format!("{host} does not respond"), None),
         other => Trouble::Passing(format!("no connection to {host} ({other})"), None),
     }
 }
@@ -392,8 +393,8 @@ fn of_tls(reason: &io::Error) -> Option<&rustls::Error> {
     reason.get_ref()?.downcast_ref()
 }
 
-/// Whether an error of TLS is one of certificates or of what both sides are able to. Others, such as a message that
-/// was cut off, come and go with the network.
+/// Whether an error of TLS is about certificates or unsupported features. Others, such as truncated messages, are
+/// errors of the network.
 fn is_lasting(reason: &rustls::Error) -> bool {
     use rustls::Error as Tls;
     matches!(
@@ -409,13 +410,13 @@ fn is_lasting(reason: &rustls::Error) -> bool {
 
 fn meaning(status: u16) -> &'static str {
     match status {
-        401 => "not without a token",
+        401 => "a token is required",
         403 => "not allowed",
         404 => "not found",
         408 => "too slow",
         429 => "too many requests",
-        500..=599 => "it is in trouble itself",
-        _ => "not understood",
+        500..=599 => "server error",
+        _ => "unexpected answer",
     }
 }
 
@@ -436,7 +437,7 @@ fn host(url: &str) -> &str {
     origin.rsplit(['/', '@']).next().unwrap_or(origin)
 }
 
-/// An address without what comes after a question mark, which may be a secret.
+/// An address without its query, which may contain a secret.
 fn place(url: &str) -> &str {
     url.split('?').next().unwrap_or(url)
 }
@@ -452,8 +453,7 @@ fn joined(base: &str, place: &str) -> Option<String> {
     place.starts_with('/').then(|| format!("{}{place}", origin(base)))
 }
 
-/// The address that a redirection leads to, unless what is sent there could be read and changed on its way, and what was
-/// asked could not.
+/// The address that a redirection leads to, unless it goes from https to http.
 fn followed(from: &str, to: String) -> Result<String> {
     if is_https(&to) || !is_https(from) {
         return Ok(to);
@@ -470,7 +470,7 @@ fn is_https(url: &str) -> bool {
     url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
 }
 
-/// A text in an address, where all but plain letters and those of `kept` are escaped.
+/// A text in an address, with all characters escaped except plain ones and those of `kept`.
 fn escaped(text: &str, kept: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -509,18 +509,18 @@ mod tests {
         for (from, to) in [("https://a/b", "http://a/b"), ("HTTPS://a", "http://c"), ("https://a", "HTTP://a")] {
             assert!(!follow(from, to), "{from} to {to}");
         }
-        let told = followed("https://hub/x?secret=1", "http://evil:80/y?z".into()).map_err(|error| error.to_string());
-        assert!(told.is_err_and(
-            |told| told.contains("hub redirects from https to http, to evil:80") && !told.contains("secret")
+        let error = followed("https://hub/x?secret=1", "http://evil:80/y?z".into()).map_err(|error| error.to_string());
+        assert!(error.is_err_and(
+            |error| error.contains("hub redirects from https to http, to evil:80") && !error.contains("secret")
         ));
     }
 
     #[test]
     fn errors_of_certificates_last() {
-        let told = |error: rustls::Error| failed("https://a/b", ureq::Error::Io(io::Error::other(error)));
+        let trouble = |error: rustls::Error| failed("https://a/b", ureq::Error::Io(io::Error::other(error)));
         let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
-        assert!(matches!(told(expired), Trouble::Lasting(Error::Download { .. })));
-        assert!(matches!(told(rustls::Error::DecryptError), Trouble::Passing(..)));
+        assert!(matches!(trouble(expired), Trouble::Lasting(Error::Download { .. })));
+        assert!(matches!(trouble(rustls::Error::DecryptError), Trouble::Passing(..)));
     }
 
     #[test]

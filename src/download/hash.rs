@@ -1,15 +1,15 @@
-//! The hashes by which a hub names contents: the SHA-256, and for small files the id that git has for them, which is the
-//! SHA-1 of a head and the contents.
+//! The hashes by which a hub identifies contents: the SHA-256, and for small files git's id, which is the SHA-1 of a
+//! header and the contents.
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 /// The digits of a SHA-256.
 const SHA256_DIGITS: usize = 64;
-/// The digits of an id of git.
+/// The digits of a git id.
 const GIT_DIGITS: usize = 40;
 
-/// The hash of a file while it is read: its SHA-256, and the id that git has for it where that is asked for.
+/// The hash of a file while it is read: its SHA-256, and its git id if that is needed.
 #[derive(Clone)]
 pub(super) struct Hash {
     sha256: Sha256,
@@ -17,7 +17,7 @@ pub(super) struct Hash {
 }
 
 impl Hash {
-    /// Begins with a file of so many bytes, which is to be compared with these digits.
+    /// Begins the hash of a file of `bytes` bytes, to be compared with `digits`.
     pub fn new(bytes: u64, digits: &str) -> Self {
         let git = (digits.len() == GIT_DIGITS).then(|| Sha1::new_with_prefix(format!("blob {bytes}\0")));
         Self { sha256: Sha256::new(), git }
@@ -29,7 +29,7 @@ impl Hash {
         self.git.iter_mut().for_each(|git| git.update(bytes));
     }
 
-    /// What the hash is instead, in words, if it is not the one that is given by its digits.
+    /// A description of the hash, if it is not the one with these digits.
     pub fn other_than(&self, digits: &str) -> Option<String> {
         let (name, found) = match self.git.as_ref().filter(|_| digits.len() == GIT_DIGITS) {
             Some(git) => ("its git id", hexadecimal(&git.clone().finalize())),

@@ -1,8 +1,8 @@
-//! Reads headers of models that are elsewhere, by ranges.
+//! Reads headers of remote models by range requests.
 //!
-//! Most of a header is the vocabulary, which takes megabytes and is the same in all files of a repository. Where a file
-//! has it like one that was read before, as far as its first bytes show, it is taken from there. What comes behind it is
-//! then found where it must be, for otherwise it would not parse; in that case the header is read in full.
+//! Most of a header is the vocabulary, which takes megabytes and is the same in all files of a repository. If the first
+//! bytes of a file show the same vocabulary as a file that was read before, it is taken from there, and reading
+//! continues after it. If what follows does not parse, the vocabularies differed, and the header is read in full.
 
 use super::client::{Attempt, Client, Trouble, receive};
 use super::{RemoteModel, Repository};
@@ -13,20 +13,20 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// The key at which the part of a header begins that files have in common.
+/// The key at which the common part of headers begins.
 const COMMON: &str = "tokenizer.ggml.tokens";
 /// The keys in that part with long values.
 const LONG: [&str; 4] = [COMMON, "tokenizer.ggml.scores", "tokenizer.ggml.token_type", "tokenizer.ggml.merges"];
-/// The bytes that are fetched at least, at first and behind the common part.
+/// The least bytes of a fetch, at first and after the common part.
 const LEAST: usize = 512 << 10;
-/// The same where no part is known.
+/// The same while no common part is known.
 const MORE: usize = 2 << 20;
-/// Of a long header each request fetches at least this part of what is there already, so that few requests fetch it.
+/// Each request fetches at least one `PART`th of the bytes so far, so that a long header takes few requests.
 const PART: usize = 2;
-/// The same behind the common part.
+/// The same after the common part.
 const PART_BEHIND: usize = 16;
 
-/// The part of a header that files have in common, from the first of the keys to the end of the last value.
+/// The common part of headers, from the first of the keys to the end of the last value.
 struct Common(Vec<u8>);
 
 impl Common {
@@ -37,7 +37,8 @@ impl Common {
         Some(Self(header.get(start..end)?.to_vec()))
     }
 
-    /// Where in a file that begins with these bytes the common part is. All that is there of it must be the same.
+    /// The range of the common part in a file that begins with these bytes, which must contain as much of it as they
+    /// reach.
     fn place(&self, first: &[u8]) -> Option<Range<usize>> {
         let start = position(first, COMMON.as_bytes())?;
         let both = first[start..].iter().zip(&self.0);
@@ -49,8 +50,8 @@ fn position(bytes: &[u8], of: &[u8]) -> Option<usize> {
     bytes.windows(of.len()).position(|window| window == of)
 }
 
-/// Reads the headers of models of a repository: the first alone, then the others by several connections. `each` takes
-/// what is of use of a header as soon as it is there, so that not all of them are held in memory.
+/// Reads the headers of models of a repository: the first alone, then the others over several connections. `each`
+/// extracts what is needed from a header as soon as it arrives, so that not all of them are held in memory.
 pub(super) fn read<T: Send>(
     client: &Client,
     repository: &Repository,
@@ -100,7 +101,7 @@ fn header(
     go_on: &mut GoOn<'_>,
 ) -> Result<Gguf> {
     match parsed(client, repository, model, common, go_on) {
-        // What was taken from another file may not have been the same after all.
+        // The part from another file may have been different.
         Err(error) if common.is_some() && !matches!(error, Error::Cancelled | Error::Download { .. }) => {
             parsed(client, repository, model, None, go_on)
         }
@@ -133,7 +134,7 @@ fn parsed(
         })
         .collect();
     Gguf::of_headers(&files, &mut |index, at, into| {
-        // Each byte is asked for once, and in order.
+        // Each byte is requested once, and in order.
         let beginning = &mut beginnings[index];
         beginning.extend(at + into.len(), go_on)?;
         into.copy_from_slice(&beginning.there[..into.len()]);
@@ -142,7 +143,7 @@ fn parsed(
     })
 }
 
-/// The first bytes of a file that is elsewhere.
+/// The first bytes of a remote file.
 struct Beginning<'a> {
     client: &'a Client,
     url: String,
@@ -162,7 +163,7 @@ impl Beginning<'_> {
         self.passed += count;
     }
 
-    /// Makes sure that there are bytes up to `end`, which is inside the file.
+    /// Ensures that bytes up to `end`, which is inside the file, are present.
     fn extend(&mut self, end: usize, go_on: &mut GoOn<'_>) -> Result<()> {
         if self.passed == 0 && self.there.is_empty() {
             self.fetch(LEAST.max(end), go_on)?;
@@ -196,7 +197,7 @@ impl Beginning<'_> {
     }
 }
 
-/// Fetches bytes up to `end` of a file of which so many were passed on, and others are there.
+/// Fetches bytes up to `end` of a file of which `passed` bytes were passed on and others are present.
 fn more(
     client: &Client,
     url: &str,
@@ -210,7 +211,7 @@ fn more(
     }
     let answer = client.get(url, Some(begin as u64..end as u64), None)?;
     if answer.is_page() {
-        return Err(Trouble::Passing("the server sent a page in place of the file".into(), None));
+        return Err(Trouble::Passing("the server sent a web page instead of the file".into(), None));
     }
     // A server without ranges sends the file from its beginning on.
     let mut skipped = if answer.is_range { 0 } else { begin };
@@ -220,7 +221,7 @@ fn more(
         go_on().map_err(Trouble::Lasting)?;
         let count = receive(&mut body, &mut block)?;
         if count == 0 {
-            return Err(Trouble::Passing("the server closed the connection too soon".into(), None));
+            return Err(Trouble::Passing("the server closed the connection early".into(), None));
         }
         let new = &block[skipped.min(count)..count];
         skipped = skipped.saturating_sub(count);

@@ -1,4 +1,4 @@
-//! What a repository holds.
+//! The contents of a repository.
 
 use super::client::{Attempt, Client, Trouble, is_hash};
 use crate::catalog::{RepoName, groups, is_called};
@@ -19,9 +19,9 @@ pub struct Repository {
     /// The name.
     #[serde(skip)]
     pub name: RepoName,
-    /// The revision that was asked for.
+    /// The requested revision.
     pub revision: String,
-    /// The commit that it is at. Downloads are of that commit.
+    /// Its commit, which downloads use.
     pub commit: String,
     /// The models in GGUF files, the smallest first.
     pub models: Vec<RemoteModel>,
@@ -31,7 +31,7 @@ pub struct Repository {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RemoteModel {
-    /// What to call it after the colon of `OWNER/REPO:QUANT`.
+    /// Its name after the colon of `OWNER/REPO:QUANT`.
     pub label: String,
     /// The files in order.
     pub files: Vec<RemoteFile>,
@@ -47,25 +47,25 @@ pub struct RemoteFile {
     pub path: String,
     /// The size.
     pub bytes: u64,
-    /// The SHA-256 of the contents in hexadecimal digits, if the hub tells it.
+    /// The SHA-256 of the contents in hexadecimal digits, if the hub lists it.
     pub sha256: Option<String>,
-    /// The number that git has for the contents.
+    /// Git's id of the contents.
     #[serde(skip)]
     pub(super) git: Option<String>,
 }
 
 impl Repository {
-    /// The model with a label, or with the name of one of its files. `UD-` before a label may be left out where that is
-    /// no other one.
+    /// The model with a label, or with the name of one of its files. The prefix `UD-` of a label may be omitted if the
+    /// rest is not another model's label.
     ///
     /// # Errors
-    /// [`Error::NoModel`], which lists those there are.
+    /// [`Error::NoModel`], which lists the models of the repository.
     pub fn model(&self, label: &str) -> Result<&RemoteModel> {
         let called = |label: &str| self.models.iter().find(|model| model.is_called(label));
         called(label).or_else(|| called(&format!("UD-{label}"))).ok_or_else(|| {
             let labels: Vec<&str> = self.models.iter().map(|model| model.label.as_str()).collect();
             let found = if labels.is_empty() { "no GGUF file".into() } else { labels.join(", ") };
-            Error::NoModel { name: format!("{}:{label}", self.name), found, remedy: "name one that is there".into() }
+            Error::NoModel { name: format!("{}:{label}", self.name), found, remedy: "choose one of these".into() }
         })
     }
 }
@@ -89,13 +89,13 @@ impl RemoteModel {
 }
 
 impl RemoteFile {
-    /// What the file is called in a cache: by its contents.
+    /// The name of its blob in a cache: the hash of its contents.
     pub(super) fn id(&self) -> &str {
         self.sha256.as_deref().or(self.git.as_deref()).unwrap_or_default()
     }
 }
 
-/// The answer of the hub, of which only this is read.
+/// The fields that are read from the hub's answer.
 #[derive(Deserialize)]
 struct About {
     sha: Option<String>,
@@ -114,17 +114,17 @@ struct Sibling {
 
 #[derive(Deserialize)]
 struct Lfs {
-    /// As the list of files says it, and as older servers do.
+    /// The name in the list of files, and that of older servers.
     #[serde(alias = "oid")]
     sha256: Option<String>,
     size: Option<u64>,
 }
 
-/// Asks the hub what a repository holds.
+/// Asks the hub for the contents of a repository.
 pub(super) fn list(client: &Client, repo: &RepoName, revision: &str, go_on: &mut GoOn<'_>) -> Result<Repository> {
     let about = client.persist(&repo.to_string(), go_on, &|_| {}, |_| ask(client, repo, revision).into())?;
     let commit = about.sha.filter(|sha| !sha.is_empty() && sha.bytes().all(|b| b.is_ascii_alphanumeric()));
-    let commit = commit.ok_or_else(|| strange(repo, "it names no commit"))?;
+    let commit = commit.ok_or_else(|| strange(repo, "it has no commit"))?;
     let paths: Vec<&str> = about.siblings.iter().map(|sibling| sibling.rfilename.as_str()).collect();
     let mut models = Vec::new();
     for group in groups(&paths).into_iter().filter(|group| group.is_whole()) {
@@ -147,7 +147,7 @@ fn ask(client: &Client, repo: &RepoName, revision: &str) -> Result<About, Troubl
     serde_json::from_slice(&text).map_err(|reason| Trouble::Lasting(strange(repo, &reason.to_string())))
 }
 
-/// A file of the list. What the list does not tell of it, its address does.
+/// A file of the list. A request for the file itself tells what the list lacks.
 fn file(client: &Client, repo: &RepoName, commit: &str, sibling: &Sibling, go_on: &mut GoOn<'_>) -> Result<RemoteFile> {
     let path = sibling.rfilename.clone();
     let lfs = sibling.lfs.as_ref();
@@ -160,14 +160,14 @@ fn file(client: &Client, repo: &RepoName, commit: &str, sibling: &Sibling, go_on
         return Ok(RemoteFile { path, bytes, sha256, git });
     }
     let url = client.file(repo, commit, &path);
-    let (hash, told) = client.persist(&path, go_on, &|_| {}, |_| {
+    let (hash, length) = client.persist(&path, go_on, &|_| {}, |_| {
         let answer = client.get(&url, Some(0..1), None);
         Attempt::from(answer.map(|answer| (answer.hash(), answer.size())))
     })?;
-    let bytes = told.or(size).ok_or_else(|| strange(repo, &format!("it tells no size of {path}")))?;
+    let bytes = length.or(size).ok_or_else(|| strange(repo, &format!("it has no size for {path}")))?;
     let sha256 = sha256.or(hash);
     if sha256.is_none() && git.is_none() {
-        return Err(strange(repo, &format!("it tells no hash of {path}")));
+        return Err(strange(repo, &format!("it has no hash for {path}")));
     }
     Ok(RemoteFile { path, bytes, sha256, git })
 }
@@ -175,7 +175,7 @@ fn file(client: &Client, repo: &RepoName, commit: &str, sibling: &Sibling, go_on
 fn strange(repo: &RepoName, reason: &str) -> Error {
     Error::Download {
         what: repo.to_string(),
-        reason: format!("the answer is not what a hub sends: {reason}"),
+        reason: format!("the answer is not that of a hub: {reason}"),
         remedy: "check the address of the hub (HF_ENDPOINT)".into(),
         kind: ErrorKind::Network,
     }

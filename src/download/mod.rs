@@ -2,21 +2,21 @@
 //!
 //! The module gives these guarantees:
 //!
-//! * **A file is whole or not there.** Bytes are appended in order to `HASH.part`, hashed as they are written, and the
-//!   file gets its name only once size and hash are those that the hub lists: the SHA-256, or for small files outside of
-//!   its storage for large ones the id that git has for the contents. A wrong file is deleted.
-//! * **Nothing but regular files is written to.** What stands in the place of one, such as a symbolic link or a pipe, is
-//!   an error.
-//! * **What was downloaded stays.** A download goes on where the last one ended, however that was. The name of the part
+//! * **A file is complete or absent.** Bytes are appended in order to `HASH.part`, hashed as they are written, and the
+//!   file gets its name only if size and hash are those that the hub lists: the SHA-256, or for small files outside of
+//!   its storage for large ones git's id of the contents. A wrong file is deleted.
+//! * **Only regular files are written to.** Anything else in their place, such as a symbolic link or a pipe, is an
+//!   error.
+//! * **Downloaded bytes stay.** A download resumes where the last one ended, however that ended. The name of the part
 //!   is the hash of the contents, so it never continues with another file's.
-//! * **Passing trouble is waited out**: lost connections, stalls, 429 and 5xx, and answers about another file where the
-//!   hash will tell. Everything else is an error at once.
-//! * **The token goes to the hub alone**, not to the servers that it redirects to. A redirection from https to http is not
+//! * **Passing trouble is waited out**: lost connections, stalls, 429 and 5xx, and answers about another file, which
+//!   the hash will detect. Everything else is an error at once.
+//! * **Only the hub gets the token**, not the servers that it redirects to. A redirection from https to http is not
 //!   followed.
 //!
-//! Calls block, and their threads end with them. A caller's `Break` ends what waits for a server at once; while an
-//! address is looked up or connected to, it is heeded after twenty seconds at most. TLS is rustls with a provider that
-//! needs no C compiler.
+//! Calls block, and their threads end with them. A caller's `Break` ends waiting for a server at once; while an address
+//! is looked up or connected to, it takes effect within twenty seconds. TLS is rustls with a provider that needs no C
+//! compiler.
 
 mod client;
 mod hash;
@@ -50,39 +50,39 @@ pub use verify::{FileState, VerifiedFile, verify_local};
 
 /// The most bytes of a file with a token.
 const LONGEST_TOKEN: usize = 4 << 10;
-/// The bounds of [`HubOptions::patience`]: clocks cannot count to every time.
+/// The bounds of [`HubOptions::patience`]: clocks cannot represent every duration.
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(1);
 const LONGEST_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// Where models come from and go to, and how patiently.
+/// The source of models, their destination, and how patiently to download.
 #[derive(Clone)]
 pub struct HubOptions {
     /// The address of the hub. The default is `HF_ENDPOINT`, otherwise `https://huggingface.co`.
     pub endpoint: String,
-    /// What shows the hub who asks, for repositories that are private or gated. The default is `HF_TOKEN`, otherwise what
-    /// `hf auth login` has kept.
+    /// The access token, for repositories that are private or gated. The default is `HF_TOKEN`, otherwise the token
+    /// that `hf auth login` has stored.
     pub token: Option<String>,
-    /// Whether no server is asked for anything, so that every call that would ask one is an error. The default is whether
-    /// `HF_HUB_OFFLINE` is set to `1`, `on`, `yes` or `true`.
+    /// Whether every call that needs a server is an error. The default is whether `HF_HUB_OFFLINE` is set to `1`, `on`,
+    /// `yes` or `true`.
     pub offline: bool,
     /// The cache to store files in, which has the layout of Hugging Face's. The default is that of [`Places`]: `None` if
     /// there is no home folder.
     pub cache: Option<PathBuf>,
-    /// How many connections a large file is fetched by, at least one.
+    /// How many connections fetch a large file, at least one.
     pub connections: usize,
-    /// How many bytes one request asks for: as many as make its round trip not matter, and as few as may be lost.
+    /// How many bytes one request asks for: enough that its round trip does not matter, and few enough to lose.
     pub piece: u64,
     /// How often a request is made again, without a byte received in between, before the download fails.
     pub retries: u32,
-    /// How long to wait before the first of these; each further wait is twice as long, and at most half a minute, unless
-    /// the server asks for a longer one.
+    /// How long to wait before the first retry; each further wait is twice as long, up to half a minute, unless the
+    /// server asks for more.
     pub pause: Duration,
-    /// How long a connection may be silent before it counts as lost, from a millisecond to a day. To look up an address
-    /// and to connect to it may take ten seconds each at most.
+    /// How long a connection may be silent before it counts as lost, from a millisecond to a day. Looking up an address
+    /// and connecting to it may take at most ten seconds each.
     pub patience: Duration,
 }
 
-/// Prints everything but the token, of which logs should know no more than that there is one.
+/// Prints everything except the token, so that logs show only whether there is one.
 impl fmt::Debug for HubOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { endpoint, token, offline, cache, connections, piece, retries, pause, patience } = self;
@@ -149,28 +149,28 @@ pub struct Hub {
     options: HubOptions,
 }
 
-/// What a download does at the moment.
+/// The present activity of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PullStage {
-    /// Reads what an earlier download left, for its hash.
+    /// Hashes the bytes of an earlier download.
     Checking,
     /// Receives bytes.
     Downloading,
 }
 
-/// How far a download is.
+/// The progress of a download.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PullProgress {
-    /// What is done at the moment.
+    /// The present activity.
     pub stage: PullStage,
-    /// The bytes of all files that are there: checked, or received.
+    /// The bytes of all files so far: checked or received.
     pub done: u64,
     /// The bytes of all files.
     pub total: u64,
-    /// What it waits for, if a server or the network keeps it from going on.
+    /// What it waits for, if a server or the network has trouble.
     pub trouble: Option<String>,
 }
 
@@ -180,19 +180,19 @@ pub struct PullProgress {
 pub struct Pulled {
     /// Its file, or the first of several, for [`Gguf::open`].
     pub path: PathBuf,
-    /// The bytes that this call received; 0 if all was there.
+    /// The bytes that this call received; 0 if all files were there.
     pub received: u64,
-    /// Whether this call compared the hash of every file. It does so with what it receives, but not with files that were
-    /// there already, which are known by their size; [`Hub::verify`] reads those.
+    /// Whether this call compared the hash of every file. It does so for files that it receives, but not for files that
+    /// were there already, which it recognizes by their size; [`Hub::verify`] reads those.
     pub verified: bool,
 }
 
 impl Hub {
-    /// Prepares to ask a hub. Nothing is sent yet.
+    /// Prepares requests to a hub. Nothing is sent yet.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the endpoint is no address of a server; [`Error::Unsupported`] if its address begins with
-    /// `https` and the processor lacks what TLS is built on here.
+    /// [`Error::Argument`] if the endpoint is not the address of a server; [`Error::Unsupported`] if its address begins
+    /// with `https` and the processor lacks instructions that TLS needs here.
     pub fn new(mut options: HubOptions) -> Result<Self> {
         options.endpoint.truncate(options.endpoint.trim_end_matches('/').len());
         options.connections = options.connections.clamp(1, 16);
@@ -206,7 +206,7 @@ impl Hub {
     ///
     /// # Errors
     /// [`Error::Download`] if the hub cannot be reached ([`ErrorKind::Network`]), has no such repository or revision
-    /// ([`ErrorKind::NotFound`]), or does not let its caller see it ([`ErrorKind::AccessDenied`]); [`Error::Cancelled`].
+    /// ([`ErrorKind::NotFound`]), or denies access ([`ErrorKind::AccessDenied`]); [`Error::Cancelled`].
     pub fn list(&self, repo: &RepoName, revision: &str, cancel: &Cancel) -> Result<Repository> {
         let client = Client::new(&self.options)?.brief();
         one("listing a repository", &client, cancel, |go_on| listing::list(&client, repo, revision, go_on))
@@ -235,7 +235,7 @@ impl Hub {
         self.each_header(repository, models, &|header| header, cancel)
     }
 
-    /// The same, where `each` takes what is of use of a header as soon as it is there.
+    /// The same, where `each` extracts what is needed from a header as soon as it arrives.
     pub(crate) fn each_header<T: Send>(
         &self,
         repository: &Repository,
@@ -248,13 +248,12 @@ impl Hub {
         header::read(&client, repository, models, self.options.connections, each, &mut asking(&client, &mut go_on))
     }
 
-    /// Downloads a model into the cache, unless it is there, and goes on with what an earlier call has left. `tell` is
-    /// called with how far it is, every 50 ms or more often. A cancellation ends the download at once, and what is there by
-    /// then stays.
+    /// Downloads a model into the cache, unless it is there, and resumes an unfinished download. `tell` receives the
+    /// progress at least every 50 ms. A cancellation ends the download at once, and the bytes received so far stay.
     ///
     /// # Errors
-    /// [`Error::Download`] if the hub or the network fails, or sends something else than it lists; [`Error::Io`] if a
-    /// file cannot be written, or there is too little space; [`Error::Cancelled`].
+    /// [`Error::Download`] if the hub or the network fails, or the hub sends other contents than it lists;
+    /// [`Error::Io`] if a file cannot be written, or there is too little space; [`Error::Cancelled`].
     pub fn pull(
         &self,
         repository: &Repository,
@@ -287,8 +286,8 @@ impl Hub {
         Ok(Pulled { path: first, received, verified })
     }
 
-    /// Reads the files of a model that are in the cache, and compares them with the hashes that the hub lists. `tell` is
-    /// called with how far it is.
+    /// Reads the files of a model that are in the cache, and compares them with the hashes that the hub lists. `tell`
+    /// receives the progress.
     ///
     /// # Errors
     /// [`Error::Io`] if a file cannot be read; [`Error::Cancelled`]. A file that is wrong or missing is no error.
@@ -302,12 +301,12 @@ impl Hub {
         verify::remote(&self.folder(repository)?, &repository.commit, model, (cancel, tell))
     }
 
-    /// How many bytes of a model are in the cache already: all of them, or what an unfinished download has left.
+    /// How many bytes of a model are in the cache already: all, or those of an unfinished download.
     pub fn bytes_here(&self, repository: &Repository, model: &RemoteModel) -> u64 {
         self.folder(repository).map_or(0, |folder| store::bytes_there(&folder, &repository.commit, model))
     }
 
-    /// Deletes what an unfinished download of a model has left in the cache. A model that is there as a whole stays.
+    /// Deletes the files of an unfinished download from the cache. A complete model stays.
     ///
     /// # Errors
     /// [`Error::Download`] if another program is downloading it; [`Error::Io`] if a file cannot be deleted.
@@ -319,7 +318,7 @@ impl Hub {
     fn folder(&self, repository: &Repository) -> Result<RepoFolder> {
         let cache = self.options.cache.as_ref().ok_or_else(|| Error::Argument {
             argument: "cache",
-            expected: "a folder, since there is no home folder".into(),
+            expected: "a folder, because there is no home folder".into(),
             found: "none".into(),
         })?;
         Ok(RepoFolder::new(cache, &repository.name))
@@ -339,11 +338,11 @@ impl Hub {
         let client = Client::new(&self.options)?;
         let url = client.file(&repository.name, &repository.commit, &file.path);
         let transfer = Transfer::new(&client, file, url, part);
-        let mut told = || {
+        let mut report = || {
             let (done, trouble) = transfer.progress();
             tell(PullStage::Downloading, done, trouble)
         };
-        let fetched = transfer.run(self.options.connections, self.options.piece, &mut asking(&client, &mut told));
+        let fetched = transfer.run(self.options.connections, self.options.piece, &mut asking(&client, &mut report));
         let (part, sha256) = transfer.into_part();
         if matches!(fetched, Err(transfer::Failure::Changed)) {
             part.discard();
@@ -359,22 +358,22 @@ impl Hub {
     }
 }
 
-/// The error for a file that is another one than was listed.
+/// The error for a file that differs from the listed one.
 fn changed(path: &str) -> Error {
     Error::Download {
         what: path.into(),
-        reason: "the file has changed on the server meanwhile".into(),
+        reason: "the file has changed on the server".into(),
         remedy: "download it again from the start".into(),
         kind: ErrorKind::Network,
     }
 }
 
-/// Asks the caller whether to go on. If not, requests under way end at once.
+/// Asks the caller whether to continue. If not, running requests end at once.
 fn asking<'a>(client: &'a Client, go_on: &'a mut GoOn<'_>) -> impl FnMut() -> Result<()> + 'a {
     move || go_on().inspect_err(|_| client.interrupt())
 }
 
-/// Does something on a thread of its own, so that a cancellation is noticed meanwhile.
+/// Runs something on its own thread, so that a cancellation takes effect meanwhile.
 fn one<T: Send>(
     doing: &'static str,
     client: &Client,

@@ -1,5 +1,5 @@
-//! A file while it is downloaded. It grows at its end only, so its size says how much of it is there. Whoever writes it
-//! holds its lock until it has another name or is gone, so no two programs write it.
+//! A file during its download. It only grows at its end, so its size is the number of bytes received. Its writer holds
+//! its lock until it is renamed or deleted, so no two programs write it.
 
 use super::RemoteFile;
 use super::hash::Hash;
@@ -13,20 +13,20 @@ use std::path::{Path, PathBuf};
 /// The bytes that are read at a time to hash them.
 const BLOCK: usize = 1 << 20;
 
-/// The beginning of a file, and what has arrived of its rest.
+/// The beginning of a file, and later pieces that have arrived.
 pub(super) struct Part {
     file: File,
     path: PathBuf,
     hash: Hash,
     /// The bytes in the file.
     written: u64,
-    /// Bytes from positions beyond.
+    /// Pieces at later positions.
     ahead: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Part {
-    /// Opens what an earlier download of a file has left, or begins anew, and hashes what there is. `go_on` is told how
-    /// much that is by now.
+    /// Opens the part of an earlier download, or begins a new one, and hashes its bytes. `go_on` receives their number
+    /// so far.
     pub fn open(path: PathBuf, wanted: &RemoteFile, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<Self> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(unwritable("create", folder))?;
@@ -37,13 +37,13 @@ impl Part {
         match part.read(wanted.bytes, go_on) {
             Ok(()) => Ok(part),
             Err(error) => {
-                let _ = part.keep(); // the first error tells more
+                let _ = part.keep(); // the first error is more informative
                 Err(error)
             }
         }
     }
 
-    /// Hashes what there is.
+    /// Hashes the bytes in the file.
     fn read(&mut self, bytes: u64, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         let mut block = vec![0; BLOCK];
         let mut there = self.file.metadata().map_err(unwritable("read", &self.path))?.len();
@@ -66,12 +66,12 @@ impl Part {
         go_on(self.written)
     }
 
-    /// How much of the file is there.
+    /// The bytes written so far.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// Takes bytes at a position, and writes all that now continues the file.
+    /// Takes bytes at a position, and writes all pieces that now continue the file.
     pub fn put(&mut self, at: u64, bytes: &[u8]) -> Result<()> {
         if at != self.written {
             self.ahead.entry(at).or_insert_with(|| bytes.to_vec());
@@ -86,7 +86,7 @@ impl Part {
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         if let Err(reason) = self.file.write_all(bytes) {
-            // What was written of it stays for the next time, but not in this hash.
+            // The bytes that were written stay for the next download, but this hash lacks them.
             return Err(unwritable("write", &self.path)(reason));
         }
         self.hash.update(bytes);
@@ -94,7 +94,7 @@ impl Part {
         Ok(())
     }
 
-    /// Leaves what is there for another download, or nothing if there is nothing.
+    /// Leaves the file for another download, or deletes it if it is empty.
     pub fn keep(self) -> Result<()> {
         if self.written == 0 && self.file.metadata().is_ok_and(|about| about.len() == 0) {
             self.discard();
@@ -103,20 +103,20 @@ impl Part {
         self.file.sync_data().map_err(unwritable("write", &self.path))
     }
 
-    /// Deletes the file, whose contents are of no use.
+    /// Deletes the file, whose contents are useless.
     pub fn discard(self) {
         let Self { file, path, .. } = self;
-        let _ = fs::remove_file(path); // it would be found wrong again
+        let _ = fs::remove_file(path); // if it stays, the next check finds it wrong again
         drop(file);
     }
 
-    /// Checks the whole file and gives it its name. A wrong one is deleted. `sha256` is the one that the hub listed, or
-    /// told with the file.
+    /// Checks the whole file and renames it. A wrong file is deleted. `sha256` is the hash that the hub listed, or sent
+    /// with the file.
     pub fn finish(self, wanted: &RemoteFile, sha256: Option<&str>, name: &Path) -> Result<()> {
         if self.written != wanted.bytes {
-            let reason = format!("{} of {} bytes came", self.written, wanted.bytes);
+            let reason = format!("only {} of {} bytes arrived", self.written, wanted.bytes);
             self.keep()?;
-            let (remedy, kind) = ("try again later, which goes on from here".into(), ErrorKind::Network);
+            let (remedy, kind) = ("try again later; the download will resume".into(), ErrorKind::Network);
             return Err(Error::Download { what: wanted.path.clone(), reason, remedy, kind });
         }
         let listed = sha256.unwrap_or(wanted.id());
@@ -124,8 +124,8 @@ impl Part {
             self.discard();
             return Err(Error::Download {
                 what: wanted.path.clone(),
-                reason: format!("{found}, and the hub lists {listed}; it was deleted"),
-                remedy: "download it again, by another network if that fails too".into(),
+                reason: format!("{found}, but the hub lists {listed}; it was deleted"),
+                remedy: "download it again, over another network if that fails too".into(),
                 kind: ErrorKind::Network,
             });
         }
@@ -138,26 +138,26 @@ impl Part {
     }
 }
 
-/// Opens a part, and creates it if `create`, for nobody else to write to.
+/// Opens a part with an exclusive lock, and creates it if `create`.
 fn locked(path: &Path, create: bool) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(create).truncate(false);
     let file = files::open(path, &mut options, Links::Refused).map_err(unwritable("write", path))?;
-    // A file system without locks is used without them.
+    // On a file system without locks, do without.
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) || !is_at(&file, path) {
         return Err(Error::Download {
             what: path.display().to_string(),
             reason: "another program is downloading it".into(),
-            remedy: "wait for it, or end it".into(),
+            remedy: "wait until it has finished, or stop it".into(),
             kind: ErrorKind::Busy,
         });
     }
     Ok(file)
 }
 
-/// Deletes those of the parts that there are, or none if another program writes to one of them.
+/// Deletes the parts that exist, or none if another program is writing one of them.
 pub(super) fn remove(paths: impl IntoIterator<Item = PathBuf>) -> Result<()> {
-    // Each once, since the second lock of a file would wait for the first.
+    // Each once, since a second lock of the same file would conflict with the first.
     let there: BTreeSet<PathBuf> = paths.into_iter().filter(|path| path.symlink_metadata().is_ok()).collect();
     let locked = there.into_iter().map(|path| Ok((locked(&path, false)?, path))).collect::<Result<Vec<_>>>()?;
     for (file, path) in locked {
@@ -168,7 +168,7 @@ pub(super) fn remove(paths: impl IntoIterator<Item = PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Whether an open file still has this name: another program may have finished it before its lock was free.
+/// Whether an open file still has this name: another program may have renamed it before it released the lock.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -182,7 +182,7 @@ fn is_at(_: &File, path: &Path) -> bool {
     path.exists()
 }
 
-/// The error for a file that the system refuses.
+/// The error for a file operation that the system refused.
 pub(super) fn unwritable(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_path_buf();
     move |reason| Error::Io { action, path, reason: reason.into() }
@@ -193,9 +193,9 @@ pub(super) fn unwritable(action: &'static str, path: &Path) -> impl FnOnce(io::E
 mod tests {
     use super::*;
 
-    /// The device that is always full stands for a disk.
+    /// `/dev/full` represents a full disk.
     #[test]
-    fn a_full_disk_is_told() {
+    fn a_full_disk_is_reported() {
         let path = PathBuf::from("/dev/full");
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         let mut part = Part { file, path, hash: Hash::new(4, ""), written: 0, ahead: BTreeMap::new() };

@@ -1,9 +1,9 @@
 //! Deletes models from the cache that Hugging Face's programs share.
 //!
-//! * **Only files of that cache are deleted.** A link that leads out of it is deleted as a link, and a folder that leads
-//!   out of it is an error. Models of other programs stay: these keep lists of what they have.
-//! * **What others need stays.** Contents are deleted once no file of any commit leads to them, and nothing is deleted of
-//!   a download that is running.
+//! * **Only files of that cache are deleted.** A link to a target outside is deleted as a link, and a folder that is a
+//!   link to the outside is an error. Models of other programs stay, because those programs keep lists of their models.
+//! * **Shared contents stay.** Contents are deleted only if no other file of any commit links to them, and nothing of a
+//!   running download is deleted.
 
 use super::part::{self, unwritable};
 use crate::catalog::{LocalModel, Places, RepoFolder, RepoName, Source};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What there is to delete of a model on this machine.
+/// What can be deleted of a model on this machine.
 ///
 /// ```no_run
 /// use wglm::{Places, Removal, find_model};
@@ -31,21 +31,21 @@ pub struct Removal {
     folder: RepoFolder,
     /// The names of its files, in all commits.
     names: Vec<PathBuf>,
-    /// Contents that no other file has.
+    /// Contents that no other file links to.
     blobs: BTreeSet<PathBuf>,
-    /// What unfinished downloads have left.
+    /// The incomplete files of unfinished downloads.
     parts: Vec<PathBuf>,
     bytes: u64,
 }
 
 impl Removal {
-    /// Looks up what there is of a model: its files in all commits of its repository. What unfinished downloads have left
-    /// does not say which model it belongs to, so it is deleted only for a model without any file, which stands for all
-    /// unfinished downloads from the repository. Nothing is deleted yet.
+    /// Finds the files of a model in all commits of its repository. An incomplete file does not tell which model it
+    /// belongs to, so it is included only for a model without any file, which represents all unfinished downloads from
+    /// the repository. Nothing is deleted yet.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a model in another program's folder, and for one that is not in the cache of `places`, or
-    /// in a folder that leads out of it.
+    /// [`Error::Argument`] for a model in another program's folder, and for one that is not in the cache of `places`,
+    /// or in a folder that links to the outside.
     pub fn of(model: &LocalModel, places: &Places) -> Result<Self> {
         if model.source != Source::HuggingFace {
             return Err(foreign(model));
@@ -72,7 +72,7 @@ impl Removal {
         Ok(Self { folder, names, blobs, parts, bytes })
     }
 
-    /// The bytes that will be free. Contents that another file has too are not among them.
+    /// The bytes that will be freed. Contents that another file shares are not counted.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -82,14 +82,14 @@ impl Removal {
         self.parts.iter().chain(&self.names).chain(&self.blobs).map(PathBuf::as_path)
     }
 
-    /// Deletes them, and folders that are empty then.
+    /// Deletes them, and folders that become empty.
     ///
     /// # Errors
-    /// [`Error::Download`] if a program is downloading from the repository to one of the files, before anything is
-    /// deleted; [`Error::Io`] if a file cannot be deleted.
+    /// [`Error::Download`] before anything is deleted, if a program is downloading one of the files; [`Error::Io`] if a
+    /// file cannot be deleted.
     pub fn run(self) -> Result<()> {
         part::remove(self.parts)?;
-        // The contents first: if that fails, their names still lead to them, and the next removal finds them.
+        // The contents first: if that fails, their links remain, and the next removal finds them.
         for path in self.blobs.iter().chain(&self.names) {
             fs::remove_file(path).map_err(unwritable("delete", path))?;
         }
@@ -98,7 +98,7 @@ impl Removal {
     }
 }
 
-/// The blobs that names lead to, without those that other names lead to as well.
+/// The blobs that only these names link to.
 fn unshared(folder: &RepoFolder, blobs: &Path, names: &[PathBuf]) -> BTreeSet<PathBuf> {
     let own =
         |name: &PathBuf| fs::canonicalize(name).ok().filter(|path| path.parent() == Some(blobs) && path.is_file());
@@ -118,7 +118,7 @@ fn folder_of(model: &LocalModel, places: &Places) -> Result<RepoFolder> {
 }
 
 fn refused(model: &LocalModel, found: String) -> Error {
-    let expected = "one in the cache of Hugging Face's programs".into();
+    let expected = "a model in the Hugging Face cache".into();
     Error::Argument { argument: "model to delete", expected, found: format!("`{}`, {found}", model.name) }
 }
 
@@ -126,13 +126,13 @@ fn elsewhere(model: &LocalModel) -> Error {
     refused(model, format!("which is not in it; delete {}", model.path.display()))
 }
 
-/// The error for a model that is in the cache only by a link to a folder elsewhere.
+/// The error for a model whose folder in the cache is a link to a folder elsewhere.
 fn leads_out(model: &LocalModel, folder: Option<PathBuf>) -> Error {
     let folder = folder.as_deref().or(model.path.parent()).unwrap_or(&model.path);
-    refused(model, format!("whose folder leads out of it, to {}; delete the files there", folder.display()))
+    refused(model, format!("whose folder is a link to {}; delete the files there", folder.display()))
 }
 
-/// The error for a model of another program, with what deletes it there.
+/// The error for a model of another program, with the way to delete it there.
 fn foreign(model: &LocalModel) -> Error {
     let path = model.path.display();
     refused(

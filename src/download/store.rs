@@ -9,16 +9,16 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The reserve: what a disk should have left when all is there, for other programs that write to it meanwhile.
+/// The disk space to leave free after the download, for other programs that write meanwhile.
 const SPARE: u64 = 64 << 20;
 
-/// Whether a file of a commit is there already, under its name or by its contents.
+/// Whether a file of a commit exists already, under its name or as a blob.
 pub(super) fn is_there(folder: &RepoFolder, commit: &str, file: &RemoteFile) -> bool {
     let is_it = |path: &Path| fs::metadata(path).is_ok_and(|about| about.is_file() && about.len() == file.bytes);
     is_it(&folder.blob(file.id())) || is_it(&folder.file(commit, &file.path))
 }
 
-/// How many bytes of a model are there.
+/// How many bytes of a model are present.
 pub(super) fn bytes_there(folder: &RepoFolder, commit: &str, model: &RemoteModel) -> u64 {
     let begun = |file: &RemoteFile| fs::symlink_metadata(folder.part(file.id())).map_or(0, |about| about.len());
     let there = |file: &RemoteFile| match is_there(folder, commit, file) {
@@ -28,12 +28,12 @@ pub(super) fn bytes_there(folder: &RepoFolder, commit: &str, model: &RemoteModel
     model.files.iter().map(there).fold(0, u64::saturating_add)
 }
 
-/// Deletes what there is of a model that is not there as a whole. Contents that another commit has too stay.
+/// Deletes the files of an incomplete model. Contents that another commit shares stay.
 pub(super) fn discard(folder: &RepoFolder, commit: &str, model: &RemoteModel) -> Result<()> {
     if model.files.iter().all(|file| is_there(folder, commit, file)) {
         return Ok(());
     }
-    // Fails before anything whole is gone if another program is writing one of them.
+    // Fails before any complete file is deleted if another program is writing one of them.
     part::remove(model.files.iter().map(|file| folder.part(file.id())))?;
     for file in &model.files {
         remove(&folder.file(commit, &file.path))?;
@@ -51,7 +51,7 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Checks that the disk has room for what is missing of a model.
+/// Checks that the disk has space for the missing files of a model.
 pub(super) fn make_room(folder: &RepoFolder, commit: &str, model: &RemoteModel) -> Result<()> {
     let needed = model.bytes().saturating_sub(bytes_there(folder, commit, model));
     let blobs = folder.blob("");
@@ -62,7 +62,7 @@ pub(super) fn make_room(folder: &RepoFolder, commit: &str, model: &RemoteModel) 
         return Ok(());
     }
     let reason = format!(
-        "{} are still to download, {} must stay free as a reserve for other programs, and {} are free",
+        "{} remain to be downloaded, {} must stay free as a reserve for other programs, and {} are free",
         Size(needed),
         Size(SPARE),
         Size(free)
@@ -70,8 +70,7 @@ pub(super) fn make_room(folder: &RepoFolder, commit: &str, model: &RemoteModel) 
     Err(unwritable("write", &blobs)(io::Error::new(io::ErrorKind::StorageFull, reason)))
 }
 
-/// Makes a file of a commit lead to its contents: a relative link, or, where the system allows none, the contents
-/// themselves.
+/// Creates a file of a commit: a relative link to its contents or, on systems without links, the contents themselves.
 pub(super) fn link(folder: &RepoFolder, commit: &str, file: &RemoteFile) -> Result<()> {
     let (blob, name) = (folder.blob(file.id()), folder.file(commit, &file.path));
     if !blob.exists() || fs::canonicalize(&name).is_ok_and(|place| fs::canonicalize(&blob).is_ok_and(|it| it == place))
@@ -90,7 +89,7 @@ pub(super) fn link(folder: &RepoFolder, commit: &str, file: &RemoteFile) -> Resu
     symlink(&to, &name).or_else(|_| fs::rename(&blob, &name)).map_err(unwritable("write", &name))
 }
 
-/// Notes which commit a revision is at. Other programs read the file at any time, so it is replaced as a whole.
+/// Records the commit of a revision. Other programs may read the file at any time, so it is replaced atomically.
 pub(super) fn refer(folder: &RepoFolder, revision: &str, commit: &str) -> Result<()> {
     let is_name = !revision.split('/').any(|part| part.is_empty() || part.starts_with('.')) && !revision.contains('\\');
     if revision == commit || !is_name {
@@ -135,7 +134,7 @@ mod tests {
         assert_eq!(fs::read_to_string(folder.reference("refs/pr/1")).unwrap(), "c0ffee");
     }
 
-    /// Of a model that is not there as a whole nothing is left, but for what another commit has too.
+    /// Everything of an incomplete model is deleted except contents that another commit shares.
     #[cfg(unix)]
     #[test]
     fn a_discarded_model_leaves_what_others_have() {
@@ -175,7 +174,7 @@ mod tests {
         discard(&folder, "c0ffee", &model).unwrap();
     }
 
-    /// A model needs no room where it is: as a blob, or where the system has no links, under its name.
+    /// A model that exists, as a blob or under its name, needs no space.
     #[test]
     fn only_what_is_missing_needs_room() {
         let dir = tempfile::tempdir().unwrap();
@@ -185,9 +184,9 @@ mod tests {
         let model = RemoteModel::of_file("x.gguf", bytes);
         let file = folder.file("c0ffee", "x.gguf");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
-        let told = make_room(&folder, "c0ffee", &model).unwrap_err().to_string();
-        for words in ["GiB are still to download, 64.0 MiB must stay free as a reserve", "iB are free"] {
-            assert!(told.contains(words), "{told}");
+        let error = make_room(&folder, "c0ffee", &model).unwrap_err().to_string();
+        for words in ["GiB remain to be downloaded, 64.0 MiB must stay free as a reserve", "iB are free"] {
+            assert!(error.contains(words), "{error}");
         }
         for there in [file, folder.blob(model.files[0].id())] {
             fs::create_dir_all(there.parent().unwrap()).unwrap();

@@ -1,11 +1,11 @@
 //! Fetches a file in pieces, over several connections, into its part.
 //!
-//! Pieces are taken in order, and a connection waits before it gets further ahead of the part's end than memory should
-//! hold. The first answer shows whether the server sends ranges at all. If not, one connection fetches the whole file,
-//! and skips what is there already.
+//! Pieces are taken in order, and a connection that is too far ahead of the part's end waits, to limit memory. The
+//! first answer shows whether the server sends ranges at all. If not, one connection fetches the whole file, and skips
+//! the bytes that are there already.
 //!
-//! The hash alone decides at the end whether the part is good, and an answer about another file is passing trouble: a
-//! proxy's page or a server that is being replaced must not cost what took hours.
+//! Only the hash decides at the end whether the part is good, and an answer about another file is passing trouble: a
+//! proxy's page or a server that is being replaced must not discard the work of hours.
 
 use super::RemoteFile;
 use super::client::{Answer, Attempt, Client, Trouble, receive};
@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How far a connection may be ahead of the part's end, in pieces for each connection.
+/// How far a connection may be ahead of the part's end, in pieces per connection.
 const AHEAD: u64 = 2;
 /// The bytes that are received at a time.
 const BLOCK: usize = 128 << 10;
 
 /// Why a file was not fetched.
 pub(super) enum Failure {
-    /// It is another one by now.
+    /// The file on the server has changed.
     Changed,
     Error(Error),
 }
@@ -36,11 +36,11 @@ pub(super) struct Transfer<'a> {
     file: &'a RemoteFile,
     /// The address at the hub.
     url: String,
-    /// Where that redirected to, while it is valid, and the tag of the file there.
+    /// The address that it redirected to, while it is valid, and the tag of the file there.
     direct: Mutex<Option<String>>,
     tag: Mutex<Option<String>>,
-    /// The SHA-256 that the hub told with the file.
-    told: Mutex<Option<String>>,
+    /// The SHA-256 that the hub sent with the file.
+    listed: Mutex<Option<String>>,
     part: Mutex<Part>,
     /// Where the next piece begins.
     next: Mutex<u64>,
@@ -48,7 +48,7 @@ pub(super) struct Transfer<'a> {
     ranges: AtomicBool,
     /// Whether one connection fetches all of the file.
     whole: AtomicBool,
-    /// What was there at first, and what was received since.
+    /// The bytes present at first, plus those received since.
     done: AtomicU64,
     changed: AtomicBool,
     trouble: Mutex<Option<String>>,
@@ -63,7 +63,7 @@ impl<'a> Transfer<'a> {
             url,
             direct: Mutex::default(),
             tag: Mutex::default(),
-            told: Mutex::new(file.sha256.clone()),
+            listed: Mutex::new(file.sha256.clone()),
             part: Mutex::new(part),
             next: Mutex::new(written),
             ranges: AtomicBool::new(false),
@@ -74,25 +74,25 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// How many bytes there are, and what it waits for.
+    /// The number of bytes so far, and what the transfer waits for.
     pub fn progress(&self) -> (u64, Option<String>) {
         (self.done.load(Ordering::Relaxed).min(self.file.bytes), lock(&self.trouble).clone())
     }
 
-    /// The part, and the SHA-256 that the file should have, as far as the hub told it.
+    /// The part, and the SHA-256 that the file should have, if the hub sent it.
     pub fn into_part(self) -> (Part, Option<String>) {
         let part = self.part.into_inner().unwrap_or_else(PoisonError::into_inner);
-        (part, self.told.into_inner().unwrap_or_else(PoisonError::into_inner))
+        (part, self.listed.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Fetches what is missing, by so many connections at most, in pieces of so many bytes.
+    /// Fetches the missing bytes over at most `connections` connections, in pieces of `piece` bytes.
     pub fn run(&self, connections: usize, piece: u64, go_on: &mut GoOn<'_>) -> Result<(), Failure> {
         let missing = self.file.bytes.saturating_sub(lock(&self.part).written());
         let useful = usize::try_from(missing.div_ceil(piece)).unwrap_or(usize::MAX);
         let connections = connections.min(useful);
         let window = AHEAD * piece * connections as u64;
         let jobs = (0..connections).map(|index| {
-            // The first one finds out what the server can do.
+            // The first connection finds out whether the server sends ranges.
             Box::new(move |go_on: &mut GoOn<'_>| self.connection(index == 0, (piece, window), go_on)) as Job<'_>
         });
         let done = work("downloading", jobs.collect(), |_| Ok(()), go_on);
@@ -140,7 +140,7 @@ impl<'a> Transfer<'a> {
         })
     }
 
-    /// Asks for bytes from `at` on, and moves it along with what is received.
+    /// Requests bytes from `at` on, and advances it by the bytes received.
     fn attempt(&self, at: &mut u64, end: u64, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
         let end = if self.whole.load(Ordering::Relaxed) { self.file.bytes } else { end };
         let direct = lock(&self.direct).clone();
@@ -161,19 +161,19 @@ impl<'a> Transfer<'a> {
             return self.receive(&mut answer.into_reader(), at, end, go_on);
         }
         if self.ranges.load(Ordering::Relaxed) {
-            return Err(Trouble::Passing("the server sent the whole file where a part was asked for".into(), None));
+            return Err(Trouble::Passing("the server sent the whole file instead of the requested part".into(), None));
         }
         self.whole(answer, at, go_on)
     }
 
-    /// Checks that an answer is about the file that was listed, and the same as in other answers.
+    /// Checks that an answer is about the listed file, and the same one as in other answers.
     fn check(&self, answer: &Answer, at: u64) -> Result<(), Trouble> {
         let sizes = match answer.is_range {
             true => answer.extent().and_then(|extent| extent.total),
             false => answer.length(),
         };
         if let Some(hash) = answer.hash()
-            && *lock(&self.told).get_or_insert_with(|| hash.clone()) != hash
+            && *lock(&self.listed).get_or_insert_with(|| hash.clone()) != hash
         {
             return Err(self.is_changed());
         }
@@ -184,7 +184,7 @@ impl<'a> Transfer<'a> {
             return Err(self.is_other());
         }
         if answer.is_range && answer.extent().and_then(|extent| extent.start) != Some(at) {
-            return Err(Trouble::Passing("the server sent another part than was asked for".into(), None));
+            return Err(Trouble::Passing("the server sent a different part than requested".into(), None));
         }
         if tag.is_none() {
             *tag = answer.tag().map(str::to_owned);
@@ -192,10 +192,10 @@ impl<'a> Transfer<'a> {
         Ok(())
     }
 
-    /// The trouble with an answer that is about another file by its tag or size.
+    /// The trouble with an answer whose tag or size is that of another file.
     fn is_other(&self) -> Trouble {
-        *lock(&self.direct) = None; // the hub may know better where the file is
-        Trouble::Passing("the server sent another file than is listed".into(), None)
+        *lock(&self.direct) = None; // the hub may redirect elsewhere now
+        Trouble::Passing("the server sent a different file than it lists".into(), None)
     }
 
     fn is_changed(&self) -> Trouble {
@@ -203,7 +203,7 @@ impl<'a> Transfer<'a> {
         Trouble::Lasting(super::changed(&self.file.path))
     }
 
-    /// Receives a range, or as much of it as comes.
+    /// Receives a range, or as much of it as arrives.
     fn receive(&self, body: &mut impl Read, at: &mut u64, end: u64, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
         blocks(body, end.saturating_sub(*at), go_on, |block| {
             lock(&self.part).put(*at, block)?;
@@ -213,8 +213,8 @@ impl<'a> Transfer<'a> {
         })
     }
 
-    /// Receives all of the file where the server sends no ranges, and takes what lies behind `at`. The other connections
-    /// have nothing to do.
+    /// Receives the whole file from a server without ranges, and takes the bytes after `at`. The other connections have
+    /// nothing to do.
     fn whole(&self, answer: Answer, at: &mut u64, go_on: &mut GoOn<'_>) -> Result<(), Trouble> {
         *lock(&self.next) = self.file.bytes;
         self.whole.store(true, Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl<'a> Transfer<'a> {
     }
 }
 
-/// Receives so many bytes, and gives them to `take` as they come.
+/// Receives this many bytes, and passes them to `take` as they arrive.
 fn blocks(
     body: &mut impl Read,
     mut bytes: u64,
@@ -237,7 +237,7 @@ fn blocks(
         let most = usize::try_from(bytes).unwrap_or(BLOCK).min(BLOCK);
         let count = receive(body, &mut block[..most])?;
         if count == 0 {
-            return Err(Trouble::Passing("the server closed the connection too soon".into(), None));
+            return Err(Trouble::Passing("the server closed the connection early".into(), None));
         }
         take(&block[..count]).map_err(Trouble::Lasting)?;
         bytes -= count as u64;
@@ -245,7 +245,7 @@ fn blocks(
     Ok(())
 }
 
-/// A tag without the mark that it is a weak one, which servers of the same storage set differently.
+/// A tag without the prefix of weak tags, which servers of the same storage set differently.
 fn plain(tag: &str) -> &str {
     tag.strip_prefix("W/").unwrap_or(tag)
 }

@@ -1,5 +1,5 @@
-//! Compares files that are on this machine with their hashes. A hub lists them; without it they are known where programs
-//! name files by them: in the cache that Hugging Face's programs share, and in Ollama's folder.
+//! Compares files on this machine with their hashes. A hub lists the hashes; without a hub they are known for files
+//! that are named by them, in the cache that Hugging Face's programs share and in Ollama's folder.
 
 use super::hash::{self, Hash};
 use super::part::unwritable;
@@ -25,9 +25,9 @@ pub enum FileState {
     Right,
     /// It has another size or hash.
     Wrong,
-    /// It is not there, or not all of it.
+    /// It is missing or incomplete.
     Missing,
-    /// Nothing on this machine says what its hash should be.
+    /// Its hash is not recorded on this machine.
     Unknown,
 }
 
@@ -35,7 +35,7 @@ pub enum FileState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct VerifiedFile {
-    /// Where it is, or would be.
+    /// Its path, whether it exists or not.
     pub path: PathBuf,
     /// How it compares.
     pub state: FileState,
@@ -50,8 +50,8 @@ struct Wanted {
     hash: Option<String>,
 }
 
-/// Reads the files of a model on this machine, and compares them with the hashes that they are named by. `tell` is called with
-/// how far it is.
+/// Reads the files of a model on this machine, and compares them with the hashes that they are named by. `tell`
+/// receives the progress.
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io) if a file cannot be read; [`Error::Cancelled`](crate::Error::Cancelled). A file that is wrong or missing is no error.
@@ -67,7 +67,7 @@ pub fn verify_local(
     all(wanted.collect(), model.bytes, (cancel, tell))
 }
 
-/// The same for a model of a hub, which says what the files should be.
+/// The same for a model of a hub, which lists the hashes.
 pub(super) fn remote(
     folder: &RepoFolder,
     commit: &str,
@@ -75,7 +75,7 @@ pub(super) fn remote(
     telling: (&Cancel, &mut dyn FnMut(PullProgress)),
 ) -> Result<Vec<VerifiedFile>> {
     let wanted = model.files.iter().map(|file| {
-        // Where the system has no links, the file itself lies where the link would.
+        // On a system without links, the file itself lies where the link would.
         let (blob, named) = (folder.blob(file.id()), folder.file(commit, &file.path));
         let path = if blob.exists() { blob } else { named };
         Wanted { path, bytes: Some(file.bytes), hash: Some(file.id().to_owned()) }
@@ -83,7 +83,7 @@ pub(super) fn remote(
     all(wanted.collect(), model.bytes(), telling)
 }
 
-/// The hash in the name of the file that a path leads to.
+/// The hash in the name of the file that a path refers to.
 fn named_by(path: &Path) -> Option<String> {
     let path = fs::canonicalize(path).ok()?;
     let name = path.file_name()?.to_str()?;

@@ -3,28 +3,27 @@
 use super::Error;
 use std::io;
 
-/// What kind of failure an [`Error`] is: [`Error::kind`]. An app decides by it what to offer the user, and shows the error
-/// itself as the sentence that it prints. The kind of a variant does not change from release to release, but kinds may be
+/// What kind of failure an [`Error`] is: [`Error::kind`]. An app uses it to decide what to offer the user, and shows
+/// the sentence that the error prints. The kind of a variant does not change from release to release, but kinds may be
 /// added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A [`Cancel`](crate::Cancel) stopped the call. Nothing needs to be shown.
     Cancelled,
-    /// Something does not fit into the memory of the GPU or of the computer. A shorter context, a smaller file or fewer
-    /// other programs help. The failed call has released what it had allocated.
+    /// Something does not fit into the memory of the GPU or of the computer. A shorter context or a smaller file helps,
+    /// or closing other programs. The failed call has released what it had allocated.
     OutOfMemory,
-    /// The device no longer exists. It has to be opened again, and the model loaded on it:
-    /// [`Gpu::reopen`](crate::Gpu::reopen).
+    /// The device no longer exists. Open it again and load the model on it: [`Gpu::reopen`](crate::Gpu::reopen).
     DeviceLost,
-    /// There is no GPU with these properties, or it cannot do what kernels need. Another GPU, another backend or a driver
-    /// that is installed helps.
+    /// No GPU has the requested properties, or it cannot do what the kernels need. Another GPU or backend helps, or
+    /// installing a driver.
     NoDevice,
-    /// The GPU's driver failed, computes wrong results or does not end. A newer driver or another GPU helps.
+    /// The GPU's driver failed, computes wrong results or does not finish. A newer driver or another GPU helps.
     Driver,
-    /// A file is damaged, or is not a model. Another file helps, or the same downloaded again.
+    /// A file is damaged, or is not a model. Use another file, or download it again.
     InvalidFile,
-    /// A file, or what was asked for, needs something that wglm does not have.
+    /// A file or a request needs something that wglm does not support.
     Unsupported,
     /// An argument, a message, a schema or an option is wrong. The app or its user has to correct it.
     InvalidInput,
@@ -32,14 +31,14 @@ pub enum ErrorKind {
     InvalidSnapshot,
     /// The conversation is longer than the context. A new conversation, fewer messages or a larger context helps.
     ContextFull,
-    /// Others use what the call needs, which may be another program. It can be repeated once they have finished.
+    /// What the call needs is in use, perhaps by another program. Repeat the call later.
     Busy,
     /// A server or the network failed. The call can be repeated; a download continues.
     Network,
     /// There is no such file, model or repository.
     NotFound,
-    /// A server refused access: the repository is private or gated, or does not exist, which some servers do not tell
-    /// apart. A token, or the licence accepted on its page, helps.
+    /// A server refused access: the repository is private or gated, or does not exist (some servers do not distinguish
+    /// these). A token helps, or accepting the licence on the repository's page.
     AccessDenied,
     /// The operating system refused to read or write a file.
     Io,

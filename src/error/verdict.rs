@@ -1,5 +1,5 @@
-//! What is known of the kernels on one adapter: the result of a check at load, as plain data that an app can save. It
-//! stands beside the errors because a load that fails hands it over in its error.
+//! The result of checking the kernels on one adapter at load, as plain data that an app can save. It is defined beside
+//! the errors because a failed load returns it in its error.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,7 +23,7 @@ pub struct KernelFinding {
     pub kernel: String,
     /// What is wrong with it.
     pub fault: KernelFault,
-    /// Where that showed: the step and the value that is wrong, or the shader and the compiler's words.
+    /// Where the fault was found: the step and the wrong value, or the shader and the compiler's message.
     pub place: String,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for KernelFault {
 }
 
 impl KernelFinding {
-    /// A finding about a kernel. Of a long text, such as a compiler's, only the beginning is kept.
+    /// A finding about a kernel. A long text, such as a compiler's message, is cut.
     pub(crate) fn new(kernel: &str, fault: KernelFault, place: &str) -> Self {
         const LONGEST: usize = 300;
         let words = place.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -76,14 +76,14 @@ impl Verdict {
         &self.subject
     }
 
-    /// Whether the check came to its end. If it did not, the next load avoids the kernels that are known to be unusable
+    /// Whether the check finished. If it did not, the next load avoids the kernels that are known to be unusable
     /// and checks the others.
     pub fn is_checked(&self) -> bool {
         self.checked
     }
 
-    /// The kernels that cannot be used, in the order in which that was found. Others take their place, which use neither
-    /// subgroup operations nor cooperative matrices, or only the former.
+    /// The kernels that cannot be used, in the order in which they were found. They are replaced by kernels that use no
+    /// cooperative matrices, or no subgroup operations either.
     pub fn replaced(&self) -> &[KernelFinding] {
         &self.replaced
     }

@@ -1,10 +1,11 @@
-//! Replaces files as a whole. What is written goes to a temporary file in the same folder, which is synced to the disk and
-//! then renamed, so that a full disk, an error, a kill or a power cut leaves the old file or the new one, and never a part.
+//! Replaces files as a whole. The new contents go to a temporary file in the same folder, which is synced to the disk
+//! and then renamed, so that a full disk, an error, a kill or a power cut leaves either the old file or the new one,
+//! never a part.
 //!
-//! The writer holds a lock on its temporary file, and the system gives the lock up when the process ends, however it
-//! ends. So the next writer of the same file can tell an abandoned temporary from one that is being written, on all
-//! machines that share the folder, and removes it. Process ids could not tell that: they are reused, and other machines
-//! have their own. No crate that replaces files does this.
+//! The writer locks its temporary file, and the system releases the lock when the process ends for any reason. So the
+//! next writer of the same file recognizes an abandoned temporary file and removes it, even if the folder is shared
+//! between machines. Process ids would not do: they are reused, and other machines have their own. No crate that
+//! replaces files does this.
 
 use super::{Links, open};
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
@@ -15,22 +16,23 @@ use std::path::{Path, PathBuf};
 /// The most symbolic links that are followed from one name, as on Linux.
 const LINKS: usize = 40;
 
-/// The most characters of a file's name in the name of its temporary file, because names have at most 255 bytes.
+/// How many characters of a file's name go into the name of its temporary file; names have at most 255 bytes.
 const NAMED: usize = 40;
 
 /// The end of a temporary file's name.
 const ENDING: &str = ".new";
 
-/// Who may read a file that did not exist before. A file that exists keeps its permissions.
+/// Who may read a new file. An existing file keeps its permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Whoever the process's umask lets.
+    /// Whoever the process's umask allows.
     Usual,
-    /// The user alone.
+    /// Only the user.
     Owner,
 }
 
-/// The new contents of a file, which take its place with [`commit`](Self::commit). Dropped before that, they are removed.
+/// The new contents of a file. [`commit`](Self::commit) replaces the file by them; dropping them before that removes
+/// them.
 #[derive(Debug)]
 pub struct Replacement {
     file: File,
@@ -40,12 +42,12 @@ pub struct Replacement {
 }
 
 impl Replacement {
-    /// Begins to replace a file, or to create it. A symbolic link stays, and the file it leads to is replaced. A name in
-    /// `/dev` or `/proc` means a file that a process has open, such as `/dev/stdout`: what is written is appended to it,
-    /// because others who have it open would lose a file that is replaced.
+    /// Begins to replace a file, or to create it. A symbolic link stays, and the file it points to is replaced. A path
+    /// in `/dev` or `/proc`, such as `/dev/stdout`, is a file that a process has open: writes are appended to it,
+    /// because replacing it would take it away from everyone else who has it open.
     ///
     /// # Errors
-    /// Those of the system: also if the file exists and may not be written, or if its folder takes no new files.
+    /// The system's, also if the file exists and is not writable, or if no file can be created in its folder.
     pub fn begin(path: &Path, readers: Readers) -> io::Result<Self> {
         if let Some(stream) = standard_stream(path)? {
             return Ok(Self { file: stream, to: path.into(), beside: None });
@@ -56,14 +58,14 @@ impl Replacement {
             Err(error) => return Err(error),
         };
         if let Some(about) = &there {
-            // A file that may not be written may not be replaced either. A directory fails here.
+            // A file that is not writable must not be replaced either. A directory fails here.
             let is_open_file = hops(path)?.iter().any(|hop| is_device(hop));
             let file = OpenOptions::new().write(true).append(is_open_file).open(path)?;
             if !about.is_file() || is_open_file {
                 return Ok(Self { file, to: path.into(), beside: None });
             }
         }
-        // Only of a file: the link /dev/stdout leads to a pipe that has no name.
+        // Only for a file: the link /dev/stdout may point to a pipe, which has no name.
         let to = followed(path)?;
         remove_abandoned(&to);
         let private = readers == Readers::Owner || there.is_some();
@@ -79,25 +81,24 @@ impl Replacement {
         Ok(replacement)
     }
 
-    /// Gives the file its name, after what was written has reached the disk. What is written afterwards is appended to
-    /// the file itself.
+    /// Syncs the new contents to the disk and renames the temporary file. Later writes are appended to the file itself.
     ///
     /// # Errors
-    /// Those of the system. The old file is then still there.
+    /// The system's. The old file is then still there.
     pub fn commit(&mut self) -> io::Result<()> {
         let Some(beside) = &self.beside else { return self.file.flush() };
         self.file.sync_all()?;
         fs::rename(beside, &self.to)?;
         self.beside = None;
-        let _ = self.file.unlock(); // on Windows nobody else could read the file
+        let _ = self.file.unlock(); // on Windows the lock would keep others from reading the file
         sync_folder(&self.to);
         Ok(())
     }
 
-    /// Writes what was appended through to the disk, where the system can.
+    /// Syncs what was appended to the disk, if the system can.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The system's.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
@@ -121,22 +122,22 @@ impl Drop for Replacement {
     }
 }
 
-/// Replaces the contents of a file, or creates it, as a whole.
+/// Replaces the whole contents of a file, or creates it.
 ///
 /// # Errors
-/// Those of the system. The old file is then still there.
+/// The system's. The old file is then still there.
 pub fn replace(path: &Path, bytes: &[u8], readers: Readers) -> io::Result<()> {
     let mut replacement = Replacement::begin(path, readers)?;
     replacement.write_all(bytes)?;
     replacement.commit()
 }
 
-/// The file that a name leads to through symbolic links. It need not exist.
+/// The file that a path points to through symbolic links. It need not exist.
 fn followed(path: &Path) -> io::Result<PathBuf> {
     Ok(hops(path)?.pop().unwrap_or_default())
 }
 
-/// A name, the names that it leads to through symbolic links, and the last of them, which is no link.
+/// A path, and those that it points to through symbolic links; the last one is not a link.
 fn hops(path: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut hops, mut path) = (Vec::new(), path.to_owned());
     for _ in 0..LINKS {
@@ -150,13 +151,13 @@ fn hops(path: &Path) -> io::Result<Vec<PathBuf>> {
     Err(io::Error::new(ErrorKind::InvalidInput, "too many symbolic links"))
 }
 
-/// Whether the system made a name, for a device or for what a process has open. `/dev/shm` holds ordinary files.
+/// Whether a path is the system's, of a device or of a file that a process has open. `/dev/shm` holds ordinary files.
 fn is_device(path: &Path) -> bool {
     cfg!(unix) && (path.starts_with("/proc") || path.starts_with("/dev") && !path.starts_with("/dev/shm"))
 }
 
-/// The process's stdout or stderr, if a name leads to it. Linux would open the file anew, with a position of its own,
-/// and what the shell writes to it afterwards would overwrite this.
+/// The process's stdout or stderr, if a path points to it. Opening the path on Linux would give the file a second
+/// position, so the shell's later output would overwrite ours.
 #[cfg(unix)]
 fn standard_stream(path: &Path) -> io::Result<Option<File>> {
     use std::os::fd::AsFd;
@@ -182,14 +183,14 @@ fn folder(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What the names of a file's temporary files begin with.
+/// The beginning of the names of a file's temporary files.
 fn beginning(to: &Path) -> io::Result<String> {
     let name = to.file_name().ok_or(ErrorKind::IsADirectory)?.to_string_lossy();
     Ok(name.chars().take(NAMED).chain(['.']).collect())
 }
 
-/// Creates a temporary file and locks it. Before it was locked, another process may have taken it for an abandoned one
-/// and removed it; then another is created.
+/// Creates a temporary file and locks it. If another process removed it before it was locked, taking it for an
+/// abandoned one, creates another.
 fn create_beside(to: &Path, private: bool) -> io::Result<(File, PathBuf)> {
     let beginning = beginning(to)?;
     let mut options = OpenOptions::new();
@@ -201,15 +202,15 @@ fn create_beside(to: &Path, private: bool) -> io::Result<(File, PathBuf)> {
         let random = RandomState::new().build_hasher().finish();
         let path = folder(to).join(format!("{beginning}{}-{random:016x}{ENDING}", std::process::id()));
         let file = options.open(&path)?;
-        let _ = file.lock(); // on a file system without locks nobody removes it
+        let _ = file.lock(); // on a file system without locks, nobody removes it
         if path.exists() {
             return Ok((file, path));
         }
     }
 }
 
-/// Removes temporary files of a file that no process is writing, as far as that is possible. Each stays locked until it is
-/// gone, so that a process that has just created it waits, and then sees that it is gone.
+/// Removes the temporary files of a file that no process is writing, if it can. Each stays locked until it is removed,
+/// so that a process that has just created it waits and then sees that it is gone.
 fn remove_abandoned(to: &Path) {
     let Ok(beginning) = beginning(to) else { return };
     for entry in fs::read_dir(folder(to)).into_iter().flatten().flatten() {
@@ -222,11 +223,11 @@ fn remove_abandoned(to: &Path) {
         if file.try_lock().is_ok() {
             let _ = fs::remove_file(entry.path());
         }
-        drop(file); // only now
+        drop(file); // unlocks it after it was removed
     }
 }
 
-/// Whether a name is `BEGINNING` with a process id, a dash and a hexadecimal number, and the ending.
+/// Whether a name is `beginning`, a process id, a dash, a hexadecimal number and the ending.
 fn is_temporary(name: &str, beginning: &str) -> bool {
     let numbers = name.strip_prefix(beginning).and_then(|rest| rest.strip_suffix(ENDING));
     numbers.and_then(|numbers| numbers.split_once('-')).is_some_and(|(process, random)| {
@@ -238,7 +239,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A folder's entries reach the disk on their own only where the system does that; not all systems can.
+/// Syncs a folder's entries to the disk, which not all systems can.
 #[cfg(unix)]
 fn sync_folder(of: &Path) {
     let _ = File::open(folder(of)).and_then(|folder| folder.sync_all());
@@ -256,7 +257,7 @@ fn for_owner(options: &mut OpenOptions) {
 #[cfg(not(unix))]
 fn for_owner(_: &mut OpenOptions) {}
 
-/// Gives a file the owner and the group of another, where the user may do that, and says whether it has that group.
+/// Gives a file the owner and the group of another, if the user is allowed to, and returns whether it has that group.
 #[cfg(unix)]
 fn keep_owner(file: &File, about: &Metadata) -> bool {
     use std::os::unix::fs::{MetadataExt, fchown};
@@ -272,7 +273,7 @@ fn keep_owner(_: &File, _: &Metadata) -> bool {
     true
 }
 
-/// Takes the permissions of the group away: those were for another group than the one that the new file has.
+/// Removes the group's permissions: they were for a different group than the new file's.
 #[cfg(unix)]
 fn deny_group(permissions: &mut Permissions) {
     use std::os::unix::fs::PermissionsExt;
@@ -316,7 +317,7 @@ mod tests {
         assert!(replace(&dir.path().join("nosuch/file"), b"", Readers::Usual).is_err());
     }
 
-    /// What was left behind goes, and nothing else: not what another writer has begun, and no file of another name.
+    /// Only abandoned files are removed: no file that another writer has begun, and none of another name.
     #[test]
     fn abandoned_files_are_removed_at_the_next_write() {
         let dir = tempfile::tempdir().unwrap();
@@ -337,7 +338,7 @@ mod tests {
         replace(&long, b"", Readers::Usual).unwrap();
     }
 
-    /// Whoever has the file open sees what is written, after what was there.
+    /// Everyone who has the file open sees the new bytes after the old ones.
     #[cfg(unix)]
     #[test]
     fn open_files_are_appended_to() {

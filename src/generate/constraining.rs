@@ -7,7 +7,9 @@
 //! but fed at once, several together. Of tokens that are guessed ahead only those are computed that the grammar allows,
 //! and each is sampled under its own mask.
 
+use super::choose::Turn;
 use super::chooser::Steering;
+use super::rule::Rule;
 use crate::constrain::{self, CallGrammar, Calls, Grammar, Matcher, Vocabulary};
 use crate::error::{Error, Result};
 use crate::generate::GenerateOptions;
@@ -16,6 +18,7 @@ use crate::sample::SamplerParams;
 use crate::session::{GuessedRows, GuessedStep, Session};
 use crate::speculate::Continuation;
 use crate::text::{ReplyParser, ReplyPlace, Tag, Tokenizer};
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -39,10 +42,10 @@ pub(super) struct Constraining {
     think_end: Option<u32>,
     /// The last token of the reply, if the session was cut by it, or memory was too short for it, and does not hold it yet.
     missing: Option<u32>,
-    /// A token that was sampled already behind so many tokens of the session, in the place of a guess that was wrong or
+    /// The number of tokens of the session, and the token that was sampled after them instead of a guess that was wrong or
     /// ended the reply. The next choice takes it.
     drawn: Option<(usize, u32)>,
-    /// When the last step was begun, behind which the session held so many tokens, and what it guessed.
+    /// Of the last step the number of tokens that the session had after it, when it was begun, and what it guessed.
     step: Option<(usize, Instant, Option<GuessedStep>)>,
 }
 
@@ -71,14 +74,7 @@ impl Constraining {
         let (family, tokenizer) = (parser.map(ReplyParser::family).unwrap_or_default(), model.tokenizer()?);
         let tools = constrain::bounded(tools);
         let grammar = CallGrammar { family, tools: &tools, tokenizer };
-        // The functions that calls may be of, wherever they begin.
-        let callable: Vec<_> = match &options.calls {
-            Calls::None => Vec::new(),
-            Calls::Function(wanted) => {
-                tools.iter().filter(|tool| constrain::function_name(tool) == *wanted).cloned().collect()
-            }
-            Calls::Auto | Calls::Required => tools.clone(),
-        };
+        let callable = callable(&tools, &options.calls);
         let vocabulary = model.vocabulary()?;
         let write = |grammar: &CallGrammar| grammar.answer(options.constraint.as_ref(), &options.calls);
         let answer = match write(&grammar)? {
@@ -93,12 +89,7 @@ impl Constraining {
             _ if answer.is_none() => None,
             _ => of_calls(vocabulary, &calls, |calls| calls.more()),
         };
-        let special = |tag: Tag| {
-            let text = family.text(tag);
-            tokenizer.special(text).filter(|_| parser.is_some() && !text.is_empty())
-        };
-        let is_done = ends_thinking(prompt, tokenizer, family.text(Tag::ThinkEnd));
-        let (think, think_end) = (special(Tag::Think).filter(|_| !is_done), special(Tag::ThinkEnd));
+        let [think, think_end] = parser.map_or([None; 2], |parser| thinking_tokens(parser, prompt, tokenizer));
         let model = model.clone();
         Ok(Some(Self {
             model,
@@ -115,24 +106,9 @@ impl Constraining {
         }))
     }
 
-    /// Whether the session does not hold the last token of the reply yet.
-    pub(super) fn lacks_token(&self) -> bool {
-        self.missing.is_some()
-    }
-
     /// Whether a grammar holds now.
     fn is_holding(&self) -> bool {
         self.holds.is_some()
-    }
-
-    /// Whether the reply is complete.
-    pub(super) fn is_over(&self) -> bool {
-        match &self.holds {
-            Some((matcher, Part::Answer)) => matcher.is_over(),
-            // It does instead of the answer.
-            Some((matcher, Part::Call)) => self.answer.is_some() && self.more.is_none() && matcher.is_over(),
-            None => self.over,
-        }
     }
 
     /// Takes notice of the place of the reply: a grammar may hold from here on, or not any more.
@@ -157,11 +133,6 @@ impl Constraining {
         }
     }
 
-    /// Whether a grammar holds at a place, or begins to.
-    pub(super) fn holds_at(&self, place: ReplyPlace) -> bool {
-        self.is_holding() || self.begins(place)
-    }
-
     /// Whether a grammar begins to hold at a place.
     fn begins(&self, place: ReplyPlace) -> bool {
         match place {
@@ -181,24 +152,16 @@ impl Constraining {
     fn set_aside(&mut self) {
         self.answer = self.holds.take().map(|(matcher, _)| Arc::new(matcher));
     }
+}
 
-    /// Follows the beginning of a reply that is to be continued: its tokens, and the place before each.
-    pub(super) fn replay(&mut self, told: &[(u32, ReplyPlace)]) -> Result<()> {
-        for (token, place) in told {
-            self.arrive(*place);
-            if self.thinks_at(*place) == Some(*token) {
-                self.set_aside();
-            }
-            let Some((matcher, _)) = &mut self.holds else { continue };
-            if matcher.is_over() || !matcher.allows(*token)? {
-                let text = self.model.tokenizer()?.decode(&[*token], true)?;
-                let expected = "a beginning of the reply that the constraint allows".to_owned();
-                let found = format!("{text:?} where it does not");
-                return Err(Error::Argument { argument: "messages", expected, found });
-            }
-            matcher.accept(*token)?;
+/// The functions that calls may be of, wherever they begin.
+fn callable(tools: &[Value], calls: &Calls) -> Vec<Value> {
+    match calls {
+        Calls::None => Vec::new(),
+        Calls::Function(wanted) => {
+            tools.iter().filter(|tool| constrain::function_name(tool) == *wanted).cloned().collect()
         }
-        Ok(())
+        Calls::Auto | Calls::Required => tools.to_vec(),
     }
 }
 
@@ -235,45 +198,22 @@ fn of_calls(
     }
 }
 
-/// How many tokens behind its last letters a prompt may end in, which are blanks.
-const BLANKS_BEHIND: usize = 4;
+/// The most tokens of blanks that a prompt may end in.
+const BLANKS: usize = 4;
 
-/// Whether a prompt ends behind the thinking of the reply, so that the model cannot think.
-fn ends_thinking(prompt: &[u32], tokenizer: &Tokenizer, tag: &str) -> bool {
+/// The token with which the model may begin to think before its answer, and the one that ends its thinking. It may not begin
+/// where the prompt has ended the thinking.
+fn thinking_tokens(parser: &ReplyParser, prompt: &[u32], tokenizer: &Tokenizer) -> [Option<u32>; 2] {
+    let [begin, end] = [Tag::Think, Tag::ThinkEnd].map(|tag| parser.family().text(tag));
+    let special = |text: &str| tokenizer.special(text).filter(|_| !text.is_empty());
     // A tag that is spelled has no more tokens than letters.
-    let end = tokenizer.decode(&prompt[prompt.len().saturating_sub(tag.len() + BLANKS_BEHIND)..], true);
-    !tag.is_empty() && end.is_ok_and(|end| end.trim_end().ends_with(tag))
+    let last = tokenizer.decode(&prompt[prompt.len().saturating_sub(end.len() + BLANKS)..], true);
+    let is_done = !end.is_empty() && last.is_ok_and(|last| last.trim_end().ends_with(end));
+    [special(begin).filter(|_| !is_done), special(end)]
 }
 
-/// What a generation has at hand when it chooses a token.
-pub(super) struct Choice<'c, 'a> {
-    /// The place of the token in the reply.
-    pub place: ReplyPlace,
-    /// Whether a token would end the reply.
-    pub ends: &'c dyn Fn(u32) -> bool,
-    /// Whether the context has room for the token.
-    pub room: bool,
-    /// The logits of the token, if they were read back.
-    pub logits: Option<&'c [f32]>,
-    /// The most tokens that may be chosen at a time.
-    pub most: usize,
-    /// The caller's chooser.
-    pub steering: Option<&'c mut Steering<'a>>,
-    /// How tokens are sampled.
-    pub sampling: &'c SamplerParams,
-    /// Tokens that the session holds already and that were not reported yet.
-    pub pending: &'c mut VecDeque<u32>,
-}
-
-impl Constraining {
-    /// Before a token at a place: a grammar may hold from here on, or not any more. `pending` are tokens that the session
-    /// holds already and that were not reported yet.
-    pub(super) fn begin(
-        &mut self,
-        session: &mut Session,
-        place: ReplyPlace,
-        pending: &mut VecDeque<u32>,
-    ) -> Result<()> {
+impl Rule for Constraining {
+    fn begin(&mut self, session: &mut Session, place: ReplyPlace, pending: &mut VecDeque<u32>) -> Result<()> {
         self.feed_missing(session)?;
         if self.begins(place) && !pending.is_empty() {
             // They were guessed when everything was allowed.
@@ -289,126 +229,84 @@ impl Constraining {
         Ok(())
     }
 
-    /// Chooses the next token if a grammar holds, and feeds it to the session if there is room, perhaps with others that
-    /// follow it. After [`Error::PoolFull`] nothing has changed, but that a chooser was asked.
-    pub(super) fn choose(&mut self, session: &mut Session, choice: Choice<'_, '_>) -> Result<Option<u32>> {
-        let think = self.thinks_at(choice.place);
-        let Some((matcher, _)) = &mut self.holds else { return Ok(None) };
-        let Choice { ends, room, logits, most, steering, sampling, pending, .. } = choice;
-        if room && logits.is_none() && think.is_none() {
-            let mut forced = matcher.forced();
-            forced.truncate(most.min(session.context() - session.tokens().len()));
-            if let [first, rest @ ..] = &forced[..] {
-                session.feed(&forced)?;
-                forced.iter().try_for_each(|token| matcher.accept(*token))?;
-                pending.extend(rest);
-                return Ok(Some(*first));
-            }
+    fn holds_at(&self, place: ReplyPlace) -> bool {
+        self.is_holding() || self.begins(place)
+    }
+
+    fn is_over(&self) -> bool {
+        match &self.holds {
+            Some((matcher, Part::Answer)) => matcher.is_over(),
+            // It does instead of the answer.
+            Some((matcher, Part::Call)) => self.answer.is_some() && self.more.is_none() && matcher.is_over(),
+            None => self.over,
         }
+    }
+
+    fn awaits_answer(&self) -> bool {
+        !self.is_holding() && self.answer.is_some()
+    }
+
+    fn lacks_token(&self) -> bool {
+        self.missing.is_some()
+    }
+
+    fn feed_forced(&mut self, session: &mut Session, turn: &Turn<'_>) -> Result<Vec<u32>> {
+        let may_think = self.thinks_at(turn.events.place()).is_some();
+        let Some((matcher, _)) = self.holds.as_mut().filter(|_| !may_think) else { return Ok(Vec::new()) };
+        let mut forced = matcher.forced();
+        forced.truncate(turn.most.min(session.context() - session.tokens().len()));
+        session.feed(&forced)?;
+        forced.iter().try_for_each(|token| matcher.accept(*token))?;
+        Ok(forced)
+    }
+
+    fn choose(
+        &mut self,
+        session: &mut Session,
+        turn: &Turn<'_>,
+        steering: Option<&mut Steering<'_>>,
+    ) -> Result<Option<u32>> {
+        let think = self.thinks_at(turn.events.place());
+        let Some((matcher, _)) = &mut self.holds else { return Ok(None) };
         let length = session.tokens().len();
         // Where the cache was computed again since, it has to be sampled again.
-        let drawn = self.drawn.take().filter(|(behind, _)| *behind == length && !session.awaits_mask());
+        let drawn = self.drawn.take().filter(|(after, _)| *after == length && !session.awaits_mask());
         let mut mask = matcher.mask()?.to_vec();
         if let Some(think) = think {
             set(&mut mask, think, true);
         }
-        let token = match (steering, logits) {
-            (Some(steering), Some(logits)) => {
-                let token = steering.choose(&mut masked(logits, &mask), session.tokens(), sampling)?;
-                if !is_allowed(&mask, token as usize) {
-                    let (expected, found) = ("a token that the constraint allows", format!("token {token}"));
-                    return Err(Error::Argument { argument: "chooser", expected: expected.to_owned(), found });
-                }
+        let token = match (steering, turn.logits, drawn) {
+            (Some(steering), Some(logits), _) => {
+                let token = steering.choose(&mut masked(logits, &mask), session.tokens(), turn.sampling)?;
+                check_allowed(&mask, token, "a token that the constraint allows")?;
                 token
             }
-            _ => match drawn {
-                Some((_, token)) => token,
-                None => {
-                    ban(&mut mask, sampling)?;
-                    session.sample_masked(&mask)?
-                }
-            },
+            (_, _, Some((_, token))) => token,
+            _ => {
+                ban(&mut mask, turn.sampling)?;
+                session.sample_masked(&mask)?
+            }
         };
-        if let Some((_, begun, guessed)) = self.step.take().filter(|(behind, ..)| *behind == length) {
+        if let Some((_, begun, guessed)) = self.step.take().filter(|(after, ..)| *after == length) {
             session.took_masked(begun.elapsed(), guessed);
         }
-        let is_fed = room && !ends(token);
         if think == Some(token) {
-            if is_fed {
-                session.feed(&[token])?;
-            }
-            self.set_aside();
-        } else if is_fed && logits.is_none() {
-            self.feed_ahead(session, token, (most, sampling, ends), pending)?;
+            self.set_aside()
         } else {
-            if is_fed {
-                session.feed(&[token])?;
-            }
-            matcher.accept(token)?;
+            matcher.accept(token)?
         }
         Ok(Some(token))
     }
 
-    /// Has the grammar take a token, and feeds it. In the same step it feeds those that the grammar forces behind it or, if it
-    /// forces none, computes guesses. What is forced, and guesses that are right, become `pending`. If memory is too short for
-    /// it, or the device is lost, the token is fed before the next choice.
-    fn feed_ahead(
-        &mut self,
-        session: &mut Session,
-        token: u32,
-        (most, sampling, ends): (usize, &SamplerParams, &dyn Fn(u32) -> bool),
-        pending: &mut VecDeque<u32>,
-    ) -> Result<()> {
-        let Some((matcher, _)) = &mut self.holds else { return session.feed(&[token]) };
-        let begun = Instant::now();
-        matcher.accept(token)?;
-        let mut certain = vec![token];
-        if !matcher.is_over() {
-            certain.extend(matcher.forced());
-            certain.truncate(most.min(session.context() - session.tokens().len()));
-        }
-        let known = self.model.tokenizer()?.vocab_size();
-        if certain.len() == 1
-            && !matcher.is_over()
-            && let Some(guesses) = allowed_behind(session, matcher, (token, known), most - 1)?
-            && let Some(rows) = session.feed_with_guesses(token, &guesses.tokens)?
-        {
-            let (step, drawn) = accept_guesses(session, matcher, (&guesses, rows), (sampling, ends), pending)?;
-            session.guessed(step);
-            (self.step, self.drawn) = (Some((session.tokens().len(), begun, Some(step))), drawn);
-            return Ok(());
-        }
-        match session.feed(&certain) {
-            // It may move to another device, and the grammar has taken the token.
-            Err(Error::PoolFull { .. } | Error::DeviceLost { .. }) => {
-                self.missing = Some(token);
-                return Ok(());
-            }
-            fed => fed?,
-        }
-        certain[1..].iter().try_for_each(|token| matcher.accept(*token))?;
-        pending.extend(&certain[1..]);
-        self.step = Some((session.tokens().len(), begun, None)).filter(|_| certain.len() == 1);
-        Ok(())
-    }
-
-    /// Whether the reply may not end yet, because the answer that is constrained has not begun.
-    pub(super) fn awaits_answer(&self) -> bool {
-        !self.is_holding() && self.answer.is_some()
-    }
-
-    /// Chooses another token in the place of one that would end the reply, behind `before` tokens. A model that wants to end
-    /// while it thinks is done with that: the thinking ends. Elsewhere the token is sampled as if none ended replies.
-    pub(super) fn choose_no_end(
+    fn choose_no_end(
         &mut self,
         session: &mut Session,
         before: usize,
-        room: bool,
-        choice: Instead<'_, '_>,
+        turn: &Turn<'_>,
+        steering: Option<&mut Steering<'_>>,
     ) -> Result<u32> {
-        let Instead { place, logits, steering, sampling } = choice;
         let mut mask = vec![u32::MAX; self.model.config().vocab.div_ceil(u32::BITS as usize)];
-        let only = self.think_end.filter(|_| place == ReplyPlace::Thinking);
+        let only = self.think_end.filter(|_| turn.events.place() == ReplyPlace::Thinking);
         if let Some(token) = only {
             mask.fill(0);
             set(&mut mask, token, true);
@@ -419,26 +317,76 @@ impl Constraining {
         if session.tokens().len() > before {
             self.feed_last_again(session, before)?;
         }
-        let token = match (steering, logits) {
+        let token = match (steering, turn.logits) {
             (Some(steering), Some(logits)) => {
-                steering.choose(&mut masked(logits, &mask), session.tokens(), sampling)?
+                steering.choose(&mut masked(logits, &mask), session.tokens(), turn.sampling)?
             }
             _ => match only {
                 Some(token) => token,
                 None => session.sample_masked(&mask)?,
             },
         };
-        if !is_allowed(&mask, token as usize) {
-            let (expected, found) = ("a token that does not end the reply".to_owned(), format!("token {token}"));
-            return Err(Error::Argument { argument: "chooser", expected, found });
-        }
+        check_allowed(&mask, token, "a token that does not end the reply")?;
         session.set_masked(false);
-        if room {
-            session.feed(&[token])?;
-        }
         Ok(token)
     }
 
+    fn feed(&mut self, session: &mut Session, token: u32, turn: &Turn<'_>, pending: &mut VecDeque<u32>) -> Result<()> {
+        let (begun, mut certain) = (Instant::now(), vec![token]);
+        // Where logits are wanted of each token, they are fed one by one.
+        if let Some((matcher, _)) = self.holds.as_mut().filter(|_| turn.logits.is_none()) {
+            if !matcher.is_over() {
+                certain.extend(matcher.forced());
+                certain.truncate(turn.most.min(session.context() - session.tokens().len()));
+            }
+            let known = self.model.tokenizer()?.vocab_size();
+            if certain.len() == 1
+                && !matcher.is_over()
+                && let Some(guesses) = allowed_after(session, matcher, (token, known), turn.most - 1)?
+                && let Some(rows) = session.feed_with_guesses(token, &guesses.tokens)?
+            {
+                let (step, drawn) = accept_guesses(session, matcher, (&guesses, rows), turn, pending)?;
+                session.guessed(step);
+                (self.step, self.drawn) = (Some((session.tokens().len(), begun, Some(step))), drawn);
+                return Ok(());
+            }
+        }
+        match session.feed(&certain) {
+            // It may move to another device, and the grammar has taken the token.
+            Err(Error::PoolFull { .. } | Error::DeviceLost { .. }) => {
+                self.missing = Some(token);
+                return Ok(());
+            }
+            fed => fed?,
+        }
+        if let Some((matcher, _)) = self.holds.as_mut().filter(|_| turn.logits.is_none()) {
+            certain[1..].iter().try_for_each(|token| matcher.accept(*token))?;
+            pending.extend(&certain[1..]);
+            self.step = Some((session.tokens().len(), begun, None)).filter(|_| certain.len() == 1);
+        }
+        Ok(())
+    }
+
+    fn replay(&mut self, begun: &[(u32, ReplyPlace)]) -> Result<()> {
+        for (token, place) in begun {
+            self.arrive(*place);
+            if self.thinks_at(*place) == Some(*token) {
+                self.set_aside();
+            }
+            let Some((matcher, _)) = &mut self.holds else { continue };
+            if matcher.is_over() || !matcher.allows(*token)? {
+                let text = self.model.tokenizer()?.decode(&[*token], true)?;
+                let expected = "a beginning of the reply that the constraint allows".to_owned();
+                let found = format!("{text:?} where it does not");
+                return Err(Error::Argument { argument: "messages", expected, found });
+            }
+            matcher.accept(*token)?;
+        }
+        Ok(())
+    }
+}
+
+impl Constraining {
     /// Cuts a session to its first tokens, and computes the last of them again, so that its logits are there.
     fn feed_last_again(&mut self, session: &mut Session, length: usize) -> Result<()> {
         self.missing = session.tokens()[..length].last().copied();
@@ -446,7 +394,7 @@ impl Constraining {
         self.feed_missing(session)
     }
 
-    /// Feeds the last token of the reply if the session does not hold it. There may have been no room for it.
+    /// Feeds the last token of the reply if the session does not hold it. It may not have fit.
     fn feed_missing(&mut self, session: &mut Session) -> Result<()> {
         if let Some(token) = self.missing {
             session.feed(&[token])?;
@@ -454,18 +402,6 @@ impl Constraining {
         }
         Ok(())
     }
-}
-
-/// What a generation has at hand when it chooses a token instead of one that would end the reply.
-pub(super) struct Instead<'c, 'a> {
-    /// The place of the token in the reply.
-    pub place: ReplyPlace,
-    /// The logits of the token, if they were read back.
-    pub logits: Option<&'c [f32]>,
-    /// The caller's chooser.
-    pub steering: Option<&'c mut Steering<'a>>,
-    /// How tokens are sampled.
-    pub sampling: &'c SamplerParams,
 }
 
 /// Has a mask forbid what a bias bans.
@@ -479,28 +415,28 @@ fn ban(mask: &mut [u32], sampling: &SamplerParams) -> Result<()> {
     Ok(())
 }
 
-/// What the text predicts behind a token that the grammar has taken, as far as that pays and is allowed: at most `most` tokens,
+/// What the text predicts after a token that the grammar has taken, as far as that pays and is allowed: at most `most` tokens,
 /// each below `known`.
-fn allowed_behind(
+fn allowed_after(
     session: &mut Session,
     matcher: &mut Matcher,
     (token, known): (u32, usize),
     most: usize,
 ) -> Result<Option<Continuation>> {
-    let Some(mut guesses) = session.guesses_behind(token, most) else { return Ok(None) };
+    let Some(mut guesses) = session.guesses_after(token, most) else { return Ok(None) };
     let spelled = guesses.tokens.iter().take_while(|token| (**token as usize) < known).count();
     // The grammar is asked only about guesses that pay. Asked about all of them, it took 5 % of a reply's time.
     guesses.tokens.truncate(matcher.valid(&guesses.tokens[..spelled])?);
     Ok(Some(guesses).filter(|guesses| !guesses.tokens.is_empty()))
 }
 
-/// Samples behind each of the rows of a step as long as what is sampled is what was guessed, which becomes `pending`. Returns
-/// what came of it, and what was sampled in the place of the first guess that was wrong, and behind how many tokens.
+/// Samples after each of the rows of a step as long as what is sampled is what was guessed, which becomes `pending`. Returns
+/// what came of it, and what was sampled instead of the first guess that was wrong, with the number of tokens before it.
 fn accept_guesses(
     session: &mut Session,
     matcher: &mut Matcher,
     (guesses, mut rows): (&Continuation, GuessedRows),
-    (sampling, ends): (&SamplerParams, &dyn Fn(u32) -> bool),
+    turn: &Turn<'_>,
     pending: &mut VecDeque<u32>,
 ) -> Result<(GuessedStep, Option<(usize, u32)>)> {
     let Continuation { tokens: guesses, matched } = guesses;
@@ -511,7 +447,7 @@ fn accept_guesses(
         }
         // An error of the grammar, of biases or of logits comes again with the next choice.
         let Ok(mut mask) = matcher.mask().map(<[u32]>::to_vec) else { break };
-        if ban(&mut mask, sampling).is_err() {
+        if ban(&mut mask, turn.sampling).is_err() {
             break;
         }
         match only(&mask) {
@@ -522,7 +458,7 @@ fn accept_guesses(
                     Err(Error::NotANumber | Error::DeviceLost { .. }) => break, // comes again with the next choice
                     sampled => sampled?,
                 };
-                if sampled != *guess || ends(sampled) {
+                if sampled != *guess || turn.ends(session, sampled) {
                     return Ok((step, Some((session.tokens().len(), sampled))));
                 }
                 step.accepted += 1;
@@ -551,6 +487,15 @@ fn only(mask: &[u32]) -> Option<u32> {
 /// Whether a mask allows a token.
 fn is_allowed(mask: &[u32], token: usize) -> bool {
     mask.get(token / 32).is_some_and(|word| word >> (token % 32) & 1 == 1)
+}
+
+/// An error for a token of a chooser that a mask does not allow.
+fn check_allowed(mask: &[u32], token: u32, expected: &str) -> Result<()> {
+    if is_allowed(mask, token as usize) {
+        return Ok(());
+    }
+    let (expected, found) = (expected.to_owned(), format!("token {token}"));
+    Err(Error::Argument { argument: "chooser", expected, found })
 }
 
 /// Has a mask allow a token, or forbid it.

@@ -4,9 +4,7 @@
 use super::Event;
 use crate::error::Result;
 use crate::model::Model;
-#[cfg(feature = "constrain")]
-use crate::text::ReplyPlace;
-use crate::text::{Detokenizer, ReplyParser, ReplyPiece, StopStrings, Tokenizer};
+use crate::text::{Detokenizer, ReplyParser, ReplyPiece, ReplyPlace, StopStrings, Tokenizer};
 use std::collections::VecDeque;
 
 /// The queue of a generation's events, and the state of everything that makes them.
@@ -55,7 +53,6 @@ impl EventBuilder {
     }
 
     /// Where the reply is now: in the answer if nothing is parsed.
-    #[cfg(feature = "constrain")]
     pub fn place(&self) -> ReplyPlace {
         self.parser.as_ref().map_or(ReplyPlace::Answer, ReplyParser::place)
     }

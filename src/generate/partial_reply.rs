@@ -4,16 +4,13 @@ use super::Event;
 use super::event_builder::EventBuilder;
 use crate::error::Result;
 use crate::model::Model;
-use crate::text::ReplyParser;
-#[cfg(feature = "constrain")]
-use crate::text::ReplyPlace;
+use crate::text::{ReplyParser, ReplyPlace};
 
 /// The state of an [`EventBuilder`] after the first tokens of a reply, and the events of these tokens.
 pub(crate) struct PartialReply {
     events: EventBuilder,
-    told: Vec<Event>,
-    /// The tokens, and the place of the reply before each.
-    #[cfg(feature = "constrain")]
+    made: Vec<Event>,
+    /// The tokens, and where the reply was before each.
     tokens: Vec<(u32, ReplyPlace)>,
 }
 
@@ -25,38 +22,30 @@ impl PartialReply {
     pub(crate) fn replay(model: &Model, parser: ReplyParser, tokens: &[u32]) -> Result<Self> {
         let mut events = EventBuilder::new(model, Some(parser), Vec::new());
         let tokenizer = model.tokenizer()?;
-        #[cfg(feature = "constrain")]
-        let mut places = Vec::with_capacity(tokens.len());
+        let mut read = Vec::with_capacity(tokens.len());
         for token in tokens {
-            #[cfg(feature = "constrain")]
-            places.push((*token, events.place()));
+            read.push((*token, events.place()));
             events.token(tokenizer, *token)?;
         }
-        let told = std::iter::from_fn(|| events.pop()).collect();
-        Ok(Self {
-            events,
-            told,
-            #[cfg(feature = "constrain")]
-            tokens: places,
-        })
+        let made = std::iter::from_fn(|| events.pop()).collect();
+        Ok(Self { events, made, tokens: read })
     }
 
-    /// The tokens, and the place of the reply before each.
-    #[cfg(feature = "constrain")]
+    /// The tokens, and where the reply was before each.
     pub(super) fn tokens(&self) -> &[(u32, ReplyPlace)] {
         &self.tokens
     }
 
     /// The events that do not depend on what follows.
-    pub(crate) fn told(&self) -> &[Event] {
-        &self.told
+    pub(crate) fn events(&self) -> &[Event] {
+        &self.made
     }
 
     /// All events of the reply if it ends here, those of text that was held back included.
-    pub(crate) fn told_at_end(&self) -> Vec<Event> {
+    pub(crate) fn events_at_end(&self) -> Vec<Event> {
         let mut events = self.events.clone();
         events.finish();
-        self.told.iter().cloned().chain(std::iter::from_fn(|| events.pop())).collect()
+        self.made.iter().cloned().chain(std::iter::from_fn(|| events.pop())).collect()
     }
 
     /// The builder of the events that follow, with the stop strings for the rest of the reply.

@@ -3,23 +3,18 @@
 //!
 //! [`Generation`]: super::Generation
 
-use super::chooser::Steering;
-#[cfg(feature = "constrain")]
-use super::constraining::{self, Constraining};
+use super::choose::{Policy, Turn};
 use super::event_builder::EventBuilder;
 use super::loops::LoopFinder;
+use super::rule::{relaxed, rule_for};
 use super::{Chooser, Event, GenerateOptions, PartialReply, Stats, Stop, TokenLogprobs};
 use crate::cancel::{Cancel, Cancels};
-#[cfg(feature = "constrain")]
-use crate::constrain::{Calls, Constraint};
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::sample::logprobs;
 use crate::session::{Reuse, Session};
 use crate::speculate::DraftStats;
-use crate::text::ReplyParser;
-#[cfg(feature = "constrain")]
-use crate::text::ReplyPlace;
+use crate::text::{ReplyParser, ReplyPlace};
 use crate::threads::stoppable;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -32,13 +27,13 @@ pub(crate) struct GenerationTask<'a> {
     prompt: Vec<u32>,
     options: GenerateOptions,
     cancels: Cancels,
-    steering: Option<Steering<'a>>,
-    #[cfg(feature = "constrain")]
-    constraining: Option<Constraining>,
+    policy: Policy<'a>,
     events: EventBuilder,
     loops: Option<LoopFinder>,
-    /// Tokens that the session holds already and that were not reported yet: those behind the first of a step.
+    /// Tokens that the session holds already and that were not reported yet: those after the first of a step.
     pending: VecDeque<u32>,
+    /// Tokens that the session has to compute again before anything else, because its cache was given up or lost.
+    again: Vec<u32>,
     /// What guessing had come to in the session before.
     drafts_before: DraftStats,
     state: TaskState,
@@ -78,10 +73,16 @@ pub(crate) struct Step {
     progress: TaskProgress,
     /// The tokens of the session that were reported.
     before: usize,
-    /// Whether the context has room for the token.
-    room: bool,
+    /// The most tokens that may be fed; 0 if the context is full.
+    most: usize,
     /// The logits of the token, if they are wanted.
     logits: Option<Vec<f32>>,
+}
+
+impl Step {
+    fn turn<'s>(&'s self, events: &'s EventBuilder, options: &'s GenerateOptions) -> Turn<'s> {
+        Turn { events, logits: self.logits.as_deref(), most: self.most, sampling: &options.sampling }
+    }
 }
 
 impl<'a> GenerationTask<'a> {
@@ -94,36 +95,14 @@ impl<'a> GenerationTask<'a> {
         Self::of(model, prompt, events, options)
     }
 
-    fn of(
-        #[cfg_attr(not(feature = "constrain"), allow(unused_variables))] model: &Model,
-        prompt: Vec<u32>,
-        #[cfg_attr(not(feature = "constrain"), allow(unused_mut))] mut events: EventBuilder,
-        mut options: GenerateOptions,
-    ) -> Result<Self> {
+    fn of(model: &Model, prompt: Vec<u32>, mut events: EventBuilder, mut options: GenerateOptions) -> Result<Self> {
         options.check()?;
         options.sampling.seed = Some(options.sampling.seed());
-        #[cfg(feature = "constrain")]
-        if options.calls == Calls::None {
-            events.forbid_calls(&mut options.sampling.logit_bias);
-        }
-        #[cfg(feature = "constrain")]
-        let constraining = Constraining::new(model, events.parser(), &prompt, &options)?;
+        let policy = Policy::new(rule_for(model, &prompt, &mut events, &mut options)?);
         let loops = options.stop_loops.then(LoopFinder::default);
-        let (cancels, steering, state) = (Cancels::default(), None, TaskState::Start);
-        let (pending, drafts_before) = (VecDeque::new(), DraftStats::default());
-        Ok(Self {
-            prompt,
-            options,
-            cancels,
-            steering,
-            #[cfg(feature = "constrain")]
-            constraining,
-            events,
-            loops,
-            pending,
-            drafts_before,
-            state,
-        })
+        let (cancels, state) = (Cancels::default(), TaskState::Start);
+        let (pending, again, drafts_before) = (VecDeque::new(), Vec::new(), DraftStats::default());
+        Ok(Self { prompt, options, cancels, policy, events, loops, pending, again, drafts_before, state })
     }
 
     /// Prepares what [`Generation::resumed`](super::Generation::resumed) does.
@@ -136,28 +115,20 @@ impl<'a> GenerationTask<'a> {
         partial_reply: PartialReply,
         options: GenerateOptions,
     ) -> Result<Self> {
-        #[cfg(feature = "constrain")]
         let begun = partial_reply.tokens().to_vec();
         let events = partial_reply.go_on(options.stop.clone());
-        #[cfg_attr(not(feature = "constrain"), allow(unused_mut))]
         let mut task = Self::of(model, prompt, events, options)?;
-        #[cfg(feature = "constrain")]
         task.replay(model, &begun)?;
         Ok(task)
     }
 
-    /// Follows the beginning of a reply that is to be continued. Blanks in JSON that was given as a beginning are allowed, and
-    /// then also in what follows, even where the constraint is of compact JSON.
-    #[cfg(feature = "constrain")]
+    /// Follows the beginning of a reply that is to be continued.
     fn replay(&mut self, model: &Model, begun: &[(u32, ReplyPlace)]) -> Result<()> {
-        let Some(constraining) = &mut self.constraining else { return Ok(()) };
-        let Err(refused) = constraining.replay(begun) else { return Ok(()) };
-        let spaced = self.options.constraint.as_ref().and_then(Constraint::with_blanks);
-        let Some(spaced) = spaced.filter(|_| matches!(refused, Error::Argument { .. })) else { return Err(refused) };
-        let options = GenerateOptions { constraint: Some(spaced), ..self.options.clone() };
-        let constraining = Constraining::new(model, self.events.parser(), &self.prompt, &options)?;
-        self.constraining = constraining;
-        let replayed = self.constraining.as_mut().map(|constraining| constraining.replay(begun));
+        let Some(Err(refused)) = self.policy.rule.as_mut().map(|rule| rule.replay(begun)) else { return Ok(()) };
+        let relaxed = relaxed(&self.options).filter(|_| matches!(refused, Error::Argument { .. }));
+        let Some(mut options) = relaxed else { return Err(refused) };
+        self.policy = Policy::new(rule_for(model, &self.prompt, &mut self.events, &mut options)?);
+        let replayed = self.policy.rule.as_mut().map(|rule| rule.replay(begun));
         if replayed.is_some_and(|replayed| replayed.is_err()) { Err(refused) } else { Ok(()) }
     }
 
@@ -166,7 +137,7 @@ impl<'a> GenerationTask<'a> {
     }
 
     pub fn set_chooser(&mut self, chooser: Box<dyn Chooser + Send + 'a>) {
-        self.steering = Some(Steering::new(chooser));
+        self.policy.set_chooser(chooser);
     }
 
     pub fn cancel(&self) -> Cancel {
@@ -189,6 +160,11 @@ impl<'a> GenerationTask<'a> {
             TaskState::Tokens(_) => Phase::Tokens,
             TaskState::Over => Phase::Over,
         }
+    }
+
+    /// Whether the next thing it does is to compute tokens that are known.
+    pub fn reads(&self) -> bool {
+        self.phase() == Phase::Prompt || !self.again.is_empty()
     }
 
     /// Whether it has looked at its session.
@@ -214,10 +190,20 @@ impl<'a> GenerationTask<'a> {
     /// Computes a part of the prompt, or a token. The events that this completes can be [popped](Self::pop) afterwards.
     ///
     /// # Errors
-    /// Any error means that the generation cannot go on. After [`Error::PoolFull`] it can, once there is room.
+    /// Any error means that the generation cannot go on. After [`Error::PoolFull`] it can, once there is memory.
     pub fn advance(&mut self, session: &mut Session) -> Result<()> {
         let cancels = self.cancels.clone();
-        match stoppable(move || cancels.is_cancelled(), || self.advance_by_state(session)) {
+        let advanced = stoppable(
+            move || cancels.is_cancelled(),
+            || match self.state {
+                _ if !self.again.is_empty() => self.read_again(session),
+                TaskState::Start => self.start(session),
+                TaskState::Prompt { start, cached } => self.read_prompt(session, start, cached),
+                TaskState::Tokens(_) => self.next_token(session),
+                TaskState::Over => Ok(()),
+            },
+        );
+        match advanced {
             // Cancelled while a submission waited for the end of a pause.
             Err(Error::Cancelled) if self.cancels.is_cancelled() => {
                 self.end_cancelled(Some(session));
@@ -225,21 +211,6 @@ impl<'a> GenerationTask<'a> {
             }
             advanced => advanced,
         }
-    }
-
-    fn advance_by_state(&mut self, session: &mut Session) -> Result<()> {
-        match self.state {
-            TaskState::Start => self.start(session),
-            TaskState::Prompt { start, cached } => self.read_prompt(session, start, cached),
-            TaskState::Tokens(_) => self.next_token(session),
-            TaskState::Over => Ok(()),
-        }
-    }
-
-    /// Does work of this task, which stops waiting for the end of a [`Pause`](crate::Pause) once the task is cancelled.
-    pub fn stoppable<T>(&self, work: impl FnOnce() -> T) -> T {
-        let cancels = self.cancels.clone();
-        stoppable(move || cancels.is_cancelled(), work)
     }
 
     /// Brings the session to what it has in common with the prompt.
@@ -252,17 +223,38 @@ impl<'a> GenerationTask<'a> {
         Ok(())
     }
 
-    /// The tokens that the session holds of this generation: those of the prompt and of the reply as far as it is known,
-    /// or none if the prompt is not computed yet.
-    pub fn known_tokens(&self, session: &Session) -> Vec<u32> {
-        let TaskState::Tokens(progress) = self.state else { return Vec::new() };
-        let mut tokens = session.tokens().to_vec();
-        tokens.truncate(self.prompt.len() + progress.generated + self.pending.len());
-        tokens
+    /// The tokens that a session needs before the next step, whose cache is given up: those of the prompt and of the reply as
+    /// far as it is known.
+    pub fn needed_tokens(&self, session: &Session) -> Vec<u32> {
+        match self.state {
+            _ if !self.again.is_empty() => self.again.clone(),
+            TaskState::Tokens(progress) => {
+                let known = self.prompt.len() + progress.generated + self.pending.len();
+                session.tokens().iter().copied().take(known).collect()
+            }
+            _ => self.prompt.clone(),
+        }
     }
 
-    /// Continues with another, empty session. Before the next step that has to hold the [known
-    /// tokens](Self::known_tokens).
+    /// Has the session compute these tokens again before anything else, unless it reads its prompt anyway.
+    pub fn compute_again(&mut self, tokens: Vec<u32>) {
+        if self.phase() == Phase::Tokens {
+            self.again = tokens;
+        }
+    }
+
+    fn read_again(&mut self, session: &mut Session) -> Result<()> {
+        match read_part(session, &self.again, &|| self.cancels.is_cancelled()) {
+            Ok(false) => Ok(()),
+            Ok(true) | Err(Error::Cancelled) => {
+                self.again.clear(); // the next step ends a generation that was cancelled
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Continues with another, empty session. It [computes](Self::compute_again) the tokens again.
     ///
     /// # Errors
     /// What the device reports.
@@ -306,7 +298,10 @@ impl<'a> GenerationTask<'a> {
         let Some(step) = self.begin_step(session)? else { return Ok(()) };
         let token = match self.pending.pop_front() {
             Some(token) => token,
-            None => self.choose(session, &step)?,
+            None => {
+                let turn = step.turn(&self.events, &self.options);
+                self.policy.next(session, &turn, &mut self.pending)?
+            }
         };
         self.end_step(session, step, token)
     }
@@ -314,52 +309,22 @@ impl<'a> GenerationTask<'a> {
     /// Whether its next token may come from a step that the session takes with others: it is sampled on the device, and
     /// fed as it is sampled.
     pub fn joins(&self, session: &Session) -> bool {
-        let room = session.tokens().len() < session.context();
-        self.phase() == Phase::Tokens
-            && self.pending.is_empty()
-            && self.steering.is_none()
-            && room
-            && !self.lacks_token()
-    }
-
-    /// Whether the session does not hold the last token of the reply yet, because memory was too short.
-    fn lacks_token(&self) -> bool {
-        #[cfg(feature = "constrain")]
-        return self.constraining.as_ref().is_some_and(Constraining::lacks_token);
-        #[cfg(not(feature = "constrain"))]
-        false
+        let fits = session.tokens().len() < session.context();
+        let by_device =
+            !self.policy.has_chooser() && self.pending.is_empty() && !self.policy.rules(|rule| rule.lacks_token());
+        self.phase() == Phase::Tokens && fits && by_device
     }
 
     /// Between [`begin_step`](Self::begin_step) and a step that the session takes with others: chooses the next token if a
-    /// grammar says what it may be. The step feeds what was sampled last, so here it is not fed. A token that the grammar
-    /// forces is the only one that its mask allows. Behind this the step has to be taken.
+    /// rule says what it may be. The step has to be taken then: it feeds what was sampled last.
     ///
     /// # Errors
     /// What the device reports.
-    pub fn choose_ahead(&mut self, session: &mut Session, step: &mut Step) -> Result<()> {
-        if !self.is_masked() {
+    pub fn choose_ahead(&mut self, session: &mut Session, step: &Step) -> Result<()> {
+        if !self.policy.rules(|rule| rule.holds_at(self.events.place())) {
             return Ok(());
         }
-        let room = std::mem::replace(&mut step.room, false);
-        let chosen = self.choose(session, step);
-        step.room = room;
-        chosen.map(drop)
-    }
-
-    /// Whether a grammar says what its next token may be.
-    fn is_masked(&self) -> bool {
-        #[cfg(feature = "constrain")]
-        return self.constraining.as_ref().is_some_and(|it| it.holds_at(self.events.place()));
-        #[cfg(not(feature = "constrain"))]
-        false
-    }
-
-    /// Whether the reply is complete by its constraint, and nothing can follow.
-    fn is_complete(&self) -> bool {
-        #[cfg(feature = "constrain")]
-        return self.pending.is_empty() && self.constraining.as_ref().is_some_and(Constraining::is_over);
-        #[cfg(not(feature = "constrain"))]
-        false
+        self.policy.choose(session, &step.turn(&self.events, &self.options)).map(drop)
     }
 
     /// Prepares the choice of the next token. `None` if there is none, because the generation ends.
@@ -372,9 +337,8 @@ impl<'a> GenerationTask<'a> {
             self.finish(session, progress, stop);
             return Ok(None);
         }
-        #[cfg(feature = "constrain")]
-        if let Some(constraining) = &mut self.constraining {
-            constraining.begin(session, self.events.place(), &mut self.pending)?;
+        if let Some(rule) = &mut self.policy.rule {
+            rule.begin(session, self.events.place(), &mut self.pending)?;
         }
         // The beginning that a caller gave may be the whole answer already, and a call may be all that is wanted.
         if self.is_complete() {
@@ -382,85 +346,47 @@ impl<'a> GenerationTask<'a> {
             return Ok(None);
         }
         let before = session.tokens().len().saturating_sub(self.pending.len());
-        let room = before < session.context();
-        let wanted = self.options.logprobs.is_some() || self.steering.is_some();
+        let left = self.options.max_tokens.map_or(usize::MAX, |most| most - progress.generated);
+        let most = if before < session.context() { left } else { 0 };
+        let wanted = self.options.logprobs.is_some() || self.policy.has_chooser();
         let logits = wanted.then(|| session.logits()).transpose()?;
-        Ok(Some(Step { progress, before, room, logits }))
+        Ok(Some(Step { progress, before, most, logits }))
     }
 
-    /// Takes the token that was chosen and, if the context had room for it, fed to the session.
+    /// Whether the reply is complete by its rule, and nothing can follow.
+    fn is_complete(&self) -> bool {
+        self.pending.is_empty() && self.policy.rules(|rule| rule.is_over())
+    }
+
+    /// Takes the token that was chosen and, if the context was not full, fed to the session.
     ///
     /// # Errors
     /// [`Error::TokenOutOfRange`] for one that is not in the vocabulary.
     pub fn end_step(&mut self, session: &mut Session, step: Step, token: u32) -> Result<()> {
-        let Step { progress, before, room, logits } = step;
-        // The end of a message is not that of the reply if a call may follow as another message.
-        let ends = session.model().tokenizer()?.is_end(token) && !self.events.is_tag(token);
-        #[cfg(feature = "constrain")]
-        let (token, ends) = match &mut self.constraining {
-            Some(constraining) if ends && constraining.awaits_answer() => {
-                self.pending.clear();
-                let (steering, sampling) = (self.steering.as_mut(), &self.options.sampling);
-                let (place, logits) = (self.events.place(), logits.as_deref());
-                let choice = constraining::Instead { place, logits, steering, sampling };
-                (constraining.choose_no_end(session, before, room, choice)?, false)
-            }
-            _ => (token, ends),
-        };
-        if ends {
-            session.rewind(before); // the end token was fed before the host knew it
+        let mut token = token;
+        let turn = step.turn(&self.events, &self.options);
+        if turn.ends(session, token) {
             self.pending.clear();
-            self.finish(session, progress, Stop::End);
-            return Ok(());
+            let Some(another) = self.policy.next_no_end(session, step.before, &turn)? else {
+                session.rewind(step.before); // the end token was fed before the host knew it
+                self.finish(session, step.progress, Stop::End);
+                return Ok(());
+            };
+            token = another;
         }
-        self.emit(session.model(), token, logits.as_deref())?;
-        let progress = TaskProgress { generated: progress.generated + 1, ..progress };
+        self.emit(session.model(), token, step.logits.as_deref())?;
+        let progress = TaskProgress { generated: step.progress.generated + 1, ..step.progress };
         self.state = TaskState::Tokens(progress);
         let loops = self.loops.as_mut().is_some_and(|loops| loops.push(token));
-        if self.events.stopped() {
-            self.finish(session, progress, Stop::StopString);
-        } else if self.events.ended() || self.is_complete() {
-            self.finish(session, progress, Stop::End);
-        } else if loops {
-            self.finish(session, progress, Stop::Loop);
-        } else if !room {
-            self.finish(session, progress, Stop::Context);
-        }
+        let stop = match () {
+            () if self.events.stopped() => Stop::StopString,
+            () if self.events.ended() || self.is_complete() => Stop::End,
+            () if loops => Stop::Loop,
+            () if step.most == 0 => Stop::Context,
+            () => return Ok(()),
+        };
+        self.finish(session, progress, stop);
         Ok(())
-    }
-
-    /// Chooses the next token, and feeds it to the session if there is room, perhaps with others that follow it.
-    fn choose(&mut self, session: &mut Session, step: &Step) -> Result<u32> {
-        let Step { room, progress, .. } = *step;
-        #[cfg(feature = "constrain")]
-        if let Some(constraining) = &mut self.constraining {
-            let most = self.options.max_tokens.map_or(usize::MAX, |most| most - progress.generated);
-            let (steering, sampling, pending) = (self.steering.as_mut(), &self.options.sampling, &mut self.pending);
-            let (events, logits) = (&self.events, step.logits.as_deref());
-            let (place, model) = (events.place(), session.model().clone());
-            let ends = |token| model.tokenizer().is_ok_and(|known| known.is_end(token)) && !events.is_tag(token);
-            let choice = constraining::Choice { place, ends: &ends, room, logits, most, steering, sampling, pending };
-            if let Some(token) = constraining.choose(session, choice)? {
-                return Ok(token);
-            }
-        }
-        let Some(logits) = &step.logits else {
-            if !room {
-                return session.sampled_token();
-            }
-            let most = self.options.max_tokens.map_or(usize::MAX, |most| most - progress.generated);
-            let fed = session.next_tokens(most)?;
-            self.pending.extend(&fed[1..]);
-            return Ok(fed[0]);
-        };
-        let Some(steering) = &mut self.steering else {
-            return if room { session.next_token() } else { session.sampled_token() };
-        };
-        let token = steering.choose(&mut logits.clone(), session.tokens(), &self.options.sampling)?;
-        if room {
-            session.feed(&[token])?;
-        }
-        Ok(token)
     }
 
     /// The reason not to generate another token, if there is one.
@@ -539,7 +465,7 @@ impl<'a> GenerationTask<'a> {
 ///
 /// # Errors
 /// [`Error::Cancelled`] if `cancelled` says so; those of [`Session::feed`].
-pub(crate) fn read_part(session: &mut Session, tokens: &[u32], cancelled: &dyn Fn() -> bool) -> Result<bool> {
+fn read_part(session: &mut Session, tokens: &[u32], cancelled: &dyn Fn() -> bool) -> Result<bool> {
     let rest = &tokens[session.tokens().len().min(tokens.len())..];
     let part = if session.prompt_options().together() > 1 { 1 } else { ONE_BY_ONE };
     let mut go_on = |read| match cancelled() || (part..rest.len()).contains(&read) {

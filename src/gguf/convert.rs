@@ -112,13 +112,13 @@ fn one<'a, T: PartialEq>(value: Value<'a>, convert: fn(Value<'a>) -> Option<T>) 
     let converted = convert(first).ok_or_else(|| value.to_string())?;
     match array.iter().enumerate().find(|(_, element)| *element != first) {
         None => Ok(converted),
-        Some((i, other)) => Err(format!("{value} whose elements differ: first {first}, at {i} {other}")),
+        Some((i, other)) => Err(format!("{value} whose elements differ: {first} at index 0, {other} at index {i}")),
     }
 }
 
 /// Converts every element of an array.
 fn all<'a, T>(value: Value<'a>, convert: fn(Value<'a>) -> Option<T>) -> Result<Vec<T>, String> {
     let Value::Array(array) = value else { return Err(value.to_string()) };
-    let wrong = |i, element: Value<'_>| format!("{value} with {element} at {i}");
+    let wrong = |i, element: Value<'_>| format!("{value} with {element} at index {i}");
     array.iter().enumerate().map(|(i, element)| convert(element).ok_or_else(|| wrong(i, element))).collect()
 }

@@ -22,7 +22,7 @@ pub(super) enum Data {
     Elsewhere(Elsewhere),
 }
 
-/// A file that is not on this machine, of which only the header is read.
+/// A file that is not on this machine; only its header was read.
 pub(super) struct Elsewhere {
     pub path: PathBuf,
     pub bytes: usize,
@@ -83,10 +83,12 @@ impl Data {
         }
     }
 
-    /// Reads bytes from `at` on.
+    /// Reads bytes, beginning at `at`.
     pub fn read(&self, at: usize, into: &mut [u8]) -> Result<()> {
         if matches!(self, Self::Elsewhere(_)) {
-            return Err(self.unreadable(io::Error::other("only the header of this file is here; download it first")));
+            return Err(self.unreadable(io::Error::other(
+                "only the header of this file was downloaded; download the whole file first",
+            )));
         }
         let Some(disk) = self.disk() else {
             let bytes = self.in_memory().and_then(|bytes| bytes.get(at..)?.get(..into.len()));
@@ -121,11 +123,11 @@ impl Data {
         if about.len() == disk.bytes as u64 && about.modified().ok() == disk.modified {
             return Ok(());
         }
-        Err(self.unreadable(io::Error::other("it was written to after it was opened; open it again once it is whole")))
+        Err(self.unreadable(io::Error::other("it changed after it was opened; open it again once it is complete")))
     }
 
     fn cut_short(&self) -> Error {
-        let reason = "it was cut short after it was opened; open it again once it is whole";
+        let reason = "it was cut short after it was opened; open it again once it is complete";
         self.unreadable(io::Error::new(io::ErrorKind::UnexpectedEof, reason))
     }
 

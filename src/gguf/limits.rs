@@ -1,12 +1,12 @@
-//! The most that a header may have of anything. A file can claim any number, and what is claimed costs time and memory
-//! before anybody looks at it, so the limits are a few times what the largest published files have and no more.
+//! Upper limits for everything in a header. A file can claim any count, which costs time and memory before it is used,
+//! so the limits are only a few times what the largest published files have.
 //!
 //! The largest vocabularies have 200,000 tokens and 450,000 merges, which take 12 MB; that of GLM-4.7-Flash takes 9 MB.
 //! Metadata has fewer than a hundred keys. A model with a tensor for each expert of each layer has 45,000 tensors.
 
 /// The longest header in bytes.
 pub(super) const HEADER: usize = 48 << 20;
-/// The longest headers of all files of a model together, in bytes. Usually the first one alone has a vocabulary.
+/// The longest headers of all files of a model together, in bytes. Usually only the first one has a vocabulary.
 pub(super) const HEADERS: usize = 4 * HEADER;
 /// The most metadata keys.
 pub(super) const KEYS: usize = 1 << 12;

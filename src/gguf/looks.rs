@@ -1,4 +1,4 @@
-//! Guesses what a file is that is not a GGUF file, from its first bytes, and says what to do about it.
+//! Guesses from its first bytes what a file is that is not GGUF, and says what to do about it.
 
 use super::reader::quoted;
 
@@ -8,14 +8,14 @@ const CONVERT: &str = "download the model as a GGUF file, or convert it with lla
 pub(super) fn like(first: &[u8], bytes: usize) -> String {
     let (what, remedy) = match first {
         [] => ("it is empty", "download it again"),
-        _ if is_web_page(first) => ("it is a web page", "download the file itself and not the page about it"),
+        _ if is_web_page(first) => ("it is a web page", "download the file itself, not the page about it"),
         _ if first.starts_with(b"version https://git-lfs") => {
-            ("it is a pointer of Git LFS that stands for a file", "fetch the file with `git lfs pull`")
+            ("it is a Git LFS pointer, not the file itself", "fetch the file with `git lfs pull`")
         }
-        _ if is_safetensors(first, bytes) => ("it is a file of safetensors", CONVERT),
+        _ if is_safetensors(first, bytes) => ("it is a safetensors file", CONVERT),
         _ if first.starts_with(b"PK\x03\x04") => ("it is a zip archive, as PyTorch writes them", CONVERT),
         _ if [b"lmgg", b"fmgg", b"tjgg", b"algg"].iter().any(|magic| first.starts_with(*magic)) => {
-            ("it is of a format that came before GGUF", CONVERT)
+            ("it has a format older than GGUF", CONVERT)
         }
         _ => return format!("it begins with {}", quoted(&first[..first.len().min(16)])),
     };
@@ -28,7 +28,7 @@ fn is_web_page(first: &[u8]) -> bool {
     begins(b"<!doctype html") || begins(b"<html")
 }
 
-/// Whether the file begins like safetensors: with the length of a header in JSON, and that header.
+/// Whether the file begins like safetensors: with the length of a JSON header, then the header.
 fn is_safetensors(first: &[u8], bytes: usize) -> bool {
     let Some((length, header)) = first.split_first_chunk::<8>() else { return false };
     header.starts_with(b"{") && u64::from_le_bytes(*length) < bytes as u64

@@ -41,7 +41,7 @@ impl Metadata {
     fn add(&mut self, key: &str, reader: &mut ByteReader<'_>) -> Result<()> {
         let place = || format!("metadata key {}", quoted(key.as_bytes()));
         if self.by_key.insert(key.into(), self.entries.len()).is_some() {
-            return Err(broken(place(), "each key once", "the key a second time"));
+            return Err(broken(place(), "each key once", "the key twice"));
         }
         let ty = ValueType::read(reader).map_err(|error| error.within(place()))?;
         let from = reader.at();

@@ -7,7 +7,7 @@
 //!   gives an [`Error`] that names the file and the key or tensor, never a panic. No number in the file becomes the
 //!   size of an allocation before it is known that the file has that many bytes. The time to open a file grows linearly
 //!   with its header, and headers that are much larger than any model needs are refused (`limits.rs`).
-//! * **Opening reads the header only.** The header is kept in memory as it is. The strings of a vocabulary are located
+//! * **Opening reads the header only.** The header stays in memory unchanged. The strings of a vocabulary are located
 //!   when they are requested, and are then slices of the header. A string that is not UTF-8 is an error of the getter
 //!   that reads it, not of the file.
 //! * **Weights are read when they are requested,** by [`Gguf::read`]. If another program has cut the file short, that
@@ -47,7 +47,7 @@ pub use tensor::{Shape, TensorInfo};
 pub use types::{TYPES, TensorType};
 pub use value::{Array, Value, ValueType};
 
-/// Fills bytes of the file with an index, from a position on.
+/// Reads bytes of a file into the slice: the file's index, the position of the first byte, the slice.
 pub type FetchHeader<'a> = dyn FnMut(usize, usize, &mut [u8]) -> Result<()> + 'a;
 
 /// An open GGUF file. Clones share it.
@@ -92,7 +92,8 @@ impl Gguf {
     /// Opens a file that is embedded in the program, and checks its header.
     ///
     /// # Errors
-    /// [`Error::NotGguf`] and [`Error::Gguf`] as for [`Gguf::open`], [`Error::Unsupported`] for one of several files.
+    /// [`Error::NotGguf`] and [`Error::Gguf`] as for [`Gguf::open`], [`Error::Unsupported`] for one part of a split
+    /// model.
     pub fn from_static(bytes: &'static [u8]) -> Result<Self> {
         Self::whole(Data::Static(bytes))
     }
@@ -105,10 +106,10 @@ impl Gguf {
         Self::whole(Data::Owned(bytes))
     }
 
-    /// Reads the headers of files that are not on this machine, which are all those of one model, in order: their paths,
-    /// for messages, and their sizes in bytes. `fetch` fills a range of the file with an index, from a position on; it is
-    /// asked for the header only, half a mebibyte or more at a time, and once for each byte. What the headers say is known
-    /// then, and [`Model::estimate`](crate::Model::estimate) can tell whether the model fits, but no weights can be read.
+    /// Reads the headers of a model's files that are not on this machine. `files` lists all of them in order: a path,
+    /// for messages, and a size in bytes. `fetch` reads a range of one of them; it is called for headers only, half a
+    /// mebibyte or more at a time, and for each byte once. [`Model::estimate`](crate::Model::estimate) can then
+    /// calculate whether the model fits, but no weights can be read.
     ///
     /// # Errors
     /// Those of `fetch`, and those of [`Gguf::open`].
@@ -120,7 +121,7 @@ impl Gguf {
             model_file::add(header, &mut headers)?;
         }
         if headers.is_empty() {
-            return Err(broken("model", "a file at least", "none"));
+            return Err(broken("model", "at least one file", "none"));
         }
         Self::of(split::complete(headers)?)
     }
@@ -213,7 +214,7 @@ impl Gguf {
         if tensor.shape().same_as(Shape(dims)) { Ok(tensor) } else { Err(wrong(tensor.shape().to_string())) }
     }
 
-    /// Reads bytes of a tensor, in the block format of the file, from byte `at` of the tensor on.
+    /// Reads bytes of a tensor in the block format of the file, beginning at byte `at` of the tensor.
     ///
     /// # Errors
     /// [`Error::Io`] if they cannot be read, for example because the file was cut short; [`Error::Gguf`] if the tensor
@@ -259,7 +260,7 @@ impl Gguf {
         self.first().data.len()
     }
 
-    /// Reads bytes of the first file, from byte `at` on.
+    /// Reads bytes of the first file, beginning at byte `at`.
     ///
     /// # Errors
     /// [`Error::Io`] if they cannot be read.

@@ -11,10 +11,10 @@ use crate::memory::resize;
 
 /// The number of bytes of a file that are read first. They hold the whole header, unless the vocabulary is large.
 const FIRST: usize = 1 << 20;
-/// The same for files that are not on this machine, of which each byte takes long.
+/// The same for files that are not on this machine, where each byte takes long.
 const FIRST_ELSEWHERE: usize = 512 << 10;
 
-/// Of a long header at least this part of what is there is read at a time, so that it is not parsed too often.
+/// A long header grows by at least 1 / `PART` at a time, so that it is not parsed too often.
 const PART: usize = 16;
 
 /// A file whose header passed all checks.
@@ -41,7 +41,7 @@ impl ModelFile {
         Ok(Self { data, header, read })
     }
 
-    /// Reads the header of a file of `bytes` bytes that is not on this machine. `fetch` fills a range from a position on.
+    /// Reads the header of a file of `bytes` bytes that is not on this machine.
     pub fn elsewhere(path: PathBuf, bytes: u64, fetch: &mut Fetch<'_>) -> Result<Self> {
         let most = |_| broken("size of the file", format!("at most {} bytes", usize::MAX), bytes.to_string());
         let bytes = usize::try_from(bytes).map_err(most)?;
@@ -76,13 +76,12 @@ pub(super) fn add(file: ModelFile, files: &mut Vec<ModelFile>) -> Result<()> {
     Ok(())
 }
 
-/// Fills a range of a file from a position on.
+/// Reads bytes of a file into the slice, beginning at a position.
 pub(super) type Fetch<'a> = dyn FnMut(usize, &mut [u8]) -> Result<()> + 'a;
 
-/// Reads the header, whose length is not known beforehand, of a file of `len` bytes: parses the first bytes, and if
-/// they end too soon, parses again with twice as many, but not many more than `step` more unless they are known to be
-/// needed.
-/// The reader refuses a header that is too long.
+/// Reads the header of a file of `len` bytes. Its length is not known beforehand, so this parses the first bytes and,
+/// if they end too soon, parses again with up to twice as many, but with few more than `step` more unless they are
+/// known to be needed. The reader refuses a header that is too long.
 fn read(len: usize, step: usize, fetch: &mut Fetch<'_>) -> Result<(GgufHeader, Vec<u8>)> {
     let (mut bytes, mut wanted) = (Vec::new(), FIRST.min(step));
     loop {

@@ -1,13 +1,12 @@
-//! Reads the header of a file byte by byte. Every step is checked against the number of bytes that are left. Nothing
-//! here panics, or allocates as much as a length in the file claims.
+//! Reads the header of a file byte by byte. Every step is checked against the number of remaining bytes. Nothing here
+//! panics, or allocates as much as a length in the file claims.
 
 use std::fmt::Display;
 
 use super::limits;
 use crate::error::Error;
 
-/// An error at a position of the file. It becomes an [`Error`] once it is known to which key or tensor the position
-/// belongs.
+/// An error at a position of the file. It becomes an [`Error`] once the key or tensor at the position is known.
 #[derive(Debug)]
 pub(super) struct ParseError {
     pub at: usize,
@@ -16,7 +15,7 @@ pub(super) struct ParseError {
 }
 
 impl ParseError {
-    /// Adds the name of the place that the error is in.
+    /// Adds the name of the key, tensor or field that the error is in.
     pub fn within(self, place: impl Display) -> Error {
         broken(format!("{place}, at byte {}", self.at), self.expected, self.found)
     }
@@ -59,18 +58,18 @@ impl<'a> ByteReader<'a> {
         self.at
     }
 
-    /// The end of the bytes that were requested and exist in the file, but are beyond the bytes that are present. If
-    /// there is one, the result of parsing means nothing.
+    /// The end of the bytes that were requested and exist in the file but are not in memory yet. If there is one, the
+    /// result of parsing is meaningless.
     pub fn missing(&self) -> Option<usize> {
         self.missing
     }
 
-    /// The bytes that are present and were not read yet.
+    /// The unread bytes that are in memory.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// The number of bytes of the file that were not read yet.
+    /// The number of unread bytes of the file.
     pub fn left(&self) -> usize {
         self.total.saturating_sub(self.at)
     }
@@ -91,14 +90,14 @@ impl<'a> ByteReader<'a> {
         Ok(taken)
     }
 
-    /// The next `count` bytes. Elements of an array are read one by one, but that all of them are there, and that the
-    /// header is not too long for them, is checked here before the first.
+    /// Returns the next `count` bytes without consuming them. For an array, this checks before the first element is
+    /// read that all elements exist and do not make the header too long.
     pub fn peek(&mut self, count: u64) -> Result<&'a [u8], ParseError> {
         let fitting = usize::try_from(count).ok().filter(|count| *count <= self.left());
         let end = self.at + fitting.ok_or_else(|| self.short(count))?;
         if end > limits::HEADER {
             let limit = format!("a header of at most {} bytes", limits::HEADER);
-            return Err(self.error(0, limit, format!("one of at least {end}")));
+            return Err(self.error(0, limit, format!("a header of at least {end} bytes")));
         }
         self.bytes.get(self.at..end).ok_or_else(|| {
             self.missing = Some(end);
@@ -121,15 +120,15 @@ impl<'a> ByteReader<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// Reads a 64-bit number of `items`, of which there may be `most`. Each item takes at least `least` bytes, so a count
-    /// for which too few bytes are left is an error too.
+    /// Reads a 64-bit count of `items`, at most `most`. Each item takes at least `least` bytes, so a count that needs
+    /// more bytes than the file has left is an error too.
     pub fn count(&mut self, items: &str, most: usize, least: usize) -> Result<usize, ParseError> {
         let count = self.u64()?;
         let held = self.left() / least;
         let fitting = usize::try_from(count).ok().filter(|count| *count <= most.min(held));
         let limit = || match most <= held {
             true => format!("at most {most}, which is wglm's limit"),
-            false => format!("at most {held}, for which there are bytes left"),
+            false => format!("at most {held}, which fit into the rest of the file"),
         };
         fitting.ok_or_else(|| self.error(8, limit(), format!("{count} {items}")))
     }

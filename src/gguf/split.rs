@@ -1,9 +1,9 @@
 //! Models that are split into several files, as llama.cpp's `gguf-split` writes them: `NAME-00001-of-00003.gguf` and so
 //! on.
 //!
-//! The first file has the metadata, and every file describes the tensors whose data it holds. `split.no`, counted from
-//! 0, and `split.count` say which of how many files one is, and `split.tensors.count` how many tensors all of them have
-//! together.
+//! The first file has the metadata, and every file describes the tensors whose data it holds. `split.no` is the index
+//! of a file, from 0, `split.count` the number of files, and `split.tensors.count` the number of tensors in all of
+//! them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ const NUMBER: &str = "split.no";
 const COUNT: &str = "split.count";
 const TENSORS: &str = "split.tensors.count";
 
-/// The number of a file, and the number of all files.
+/// The index of a file, and the number of files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct SplitPosition {
-    /// The number of the file, from 0.
+    /// The index of the file, from 0.
     number: u32,
     count: u32,
 }
@@ -42,7 +42,7 @@ impl SplitPosition {
         format!("-{:05}-of-{:05}.gguf", self.number + 1, self.count)
     }
 
-    fn words(self) -> String {
+    fn description(self) -> String {
         format!("part {} of {}", self.number + 1, self.count)
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn all(path: &Path, file: ModelFile) -> Result<Vec<ModelFile>> {
     let Some(own) = SplitPosition::of(&file)? else { return Ok(vec![file]) };
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let Some(stem) = name.strip_suffix(&own.ending()) else {
-        let expected = format!("a name that ends in `{}`, for this is {}", own.ending(), own.words());
+        let expected = format!("a name that ends in `{}`, because it is {}", own.ending(), own.description());
         return Err(file.name(broken("name of the file", expected, format!("`{name}`"))));
     };
     let mut given = Some(file);
@@ -67,14 +67,15 @@ pub(super) fn all(path: &Path, file: ModelFile) -> Result<Vec<ModelFile>> {
     Ok(files)
 }
 
-/// Checks that files are all those of one model, in order.
+/// Checks that the files are all files of one model, in order.
 pub(super) fn complete(files: Vec<ModelFile>) -> Result<Vec<ModelFile>> {
     let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
     for (number, file) in (0..).zip(&files) {
         let wanted = (count > 1).then_some(SplitPosition { number, count });
         let found = SplitPosition::of(file)?;
         if found != wanted {
-            let [wanted, found] = [wanted, found].map(|it| it.map_or("a whole model".into(), SplitPosition::words));
+            let [wanted, found] =
+                [wanted, found].map(|it| it.map_or("a whole model".into(), SplitPosition::description));
             return Err(file.name(broken(format!("{NUMBER} and {COUNT}"), wanted, found)));
         }
     }
@@ -85,7 +86,7 @@ pub(super) fn complete(files: Vec<ModelFile>) -> Result<Vec<ModelFile>> {
 fn other(path: PathBuf, place: SplitPosition) -> Result<ModelFile> {
     let file = ModelFile::open(&path).map_err(|error| match error {
         Error::Io { action, path, reason } => {
-            let reason = io::Error::new(reason.kind(), format!("{} of the model: {reason}", place.words()));
+            let reason = io::Error::new(reason.kind(), format!("{} of the model: {reason}", place.description()));
             Error::Io { action, path, reason: reason.into() }
         }
         error => error,
@@ -94,8 +95,8 @@ fn other(path: PathBuf, place: SplitPosition) -> Result<ModelFile> {
     if found == Some(place) {
         return Ok(file);
     }
-    let found = found.map_or("a whole model".into(), SplitPosition::words);
-    Err(file.name(broken(format!("{NUMBER} and {COUNT}"), place.words(), found)))
+    let found = found.map_or("a whole model".into(), SplitPosition::description);
+    Err(file.name(broken(format!("{NUMBER} and {COUNT}"), place.description(), found)))
 }
 
 /// The tensors of all files together.
@@ -121,9 +122,9 @@ pub(super) fn tensors(files: &mut [ModelFile]) -> Result<Tensors> {
 pub(super) fn alone(file: &ModelFile) -> Result<()> {
     SplitPosition::of(file)?.map_or(Ok(()), |place| {
         Err(Error::Unsupported {
-            what: "one of several files of a model, without a path".into(),
-            found: place.words(),
-            remedy: "open it by its path, or merge the files with llama.cpp's `llama-gguf-split --merge`".into(),
+            what: "opening one part of a split model without its path".into(),
+            found: place.description(),
+            remedy: "open the file by its path, or merge the files with llama.cpp's `llama-gguf-split --merge`".into(),
         })
     })
 }

@@ -84,7 +84,7 @@ impl Tensors {
 
     fn add(&mut self, name: &str, reader: &mut ByteReader<'_>) -> Result<()> {
         if self.by_name.insert(name.into(), self.infos.len()).is_some() {
-            return Err(broken(place(name), "each tensor once", "the tensor a second time"));
+            return Err(broken(place(name), "each tensor once", "the tensor twice"));
         }
         let within = |error: ParseError| error.within(place(name));
         let dims = read_dims(reader).map_err(within)?;
@@ -123,7 +123,7 @@ impl Tensors {
         }
         for info in others.infos {
             if self.by_name.insert(info.name.clone(), self.infos.len()).is_some() {
-                return Err(broken(place(&info.name), "each tensor in one file", "the tensor a second time"));
+                return Err(broken(place(&info.name), "each tensor in one file", "the tensor in two files"));
             }
             self.infos.push(TensorInfo { file, ..info });
         }
@@ -137,8 +137,8 @@ impl Tensors {
             let (before, after) = (pair[0], pair[1]);
             let end = before.offset + before.bytes;
             if after.offset < end {
-                let expected = format!("data from byte {end} on, where {} ends", place(&before.name));
-                return Err(broken(place(&after.name), expected, format!("data from byte {} on", after.offset)));
+                let expected = format!("data at byte {end} or later, where {} ends", place(&before.name));
+                return Err(broken(place(&after.name), expected, format!("data at byte {}", after.offset)));
             }
         }
         Ok(())
@@ -180,7 +180,7 @@ fn read_type(name: &str, reader: &mut ByteReader<'_>) -> Result<&'static TensorT
     TensorType::from_id(id).ok_or_else(|| Error::Unsupported {
         what: format!("the type of {}", place(name)),
         found: format!("type number {id}"),
-        remedy: "it is unknown or withdrawn; convert the model again, to a type such as q4_0".into(),
+        remedy: "the type is unknown or withdrawn; convert the model again, to a type such as q4_0".into(),
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Two passes make this safe and cheap. [`skip`] walks over a value once, when the file is opened, and checks all of
 //! it. Later accesses decode only what is requested, with the same bounds checks, so that even a header that changed in
-//! between cannot lead out of bounds.
+//! between cannot cause an access out of bounds.
 
 use std::fmt;
 
@@ -212,7 +212,7 @@ impl<'a> Array<'a> {
         self.element
     }
 
-    /// The number of elements. The file has room for that many, so it is safe to allocate memory for them.
+    /// The number of elements. The file is large enough for all of them, so it is safe to allocate memory for them.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -253,7 +253,7 @@ fn skip_bool(reader: &mut ByteReader<'_>) -> Result<(), ParseError> {
 
 fn skip_array(reader: &mut ByteReader<'_>, depth: usize) -> Result<(), ParseError> {
     if depth > DEPTH {
-        return Err(reader.error(0, format!("arrays at most {DEPTH} deep"), "one deeper"));
+        return Err(reader.error(0, format!("arrays at most {DEPTH} deep"), "a deeper one"));
     }
     let element = T::read(reader)?;
     let count = reader.count(element.name(), ELEMENTS, element.least_bytes())?;

@@ -10,16 +10,16 @@ use std::str::FromStr;
 /// of 32 lanes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Matrices {
-    /// The adapter has none of these.
+    /// The adapter has neither size.
     #[default]
     None,
-    /// Matrices of 8 x 8, as Metal has them.
+    /// Matrices of 8 x 8, as on Metal.
     Eight,
     /// Matrices of 16 x 16.
     Sixteen,
 }
 
-/// An interface to GPUs.
+/// A graphics API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -30,7 +30,7 @@ pub enum Backend {
     Vulkan,
     /// Windows'.
     Dx12,
-    /// One that wglm does not open, on a device that an app opened.
+    /// An API that only apps open devices with.
     Other,
 }
 
@@ -45,7 +45,7 @@ impl Backend {
         }
     }
 
-    /// The backends in a list of names with commas between them, as `WGPU_BACKEND` has it. The names are those of
+    /// The backends in a comma-separated list of names, as in `WGPU_BACKEND`. The names are those of
     /// [`name`](Self::name), in upper or lower case, or wgpu's short ones: `mtl`, `vk`, `d3d12`.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl fmt::Display for Backend {
     }
 }
 
-/// What an adapter is.
+/// The kind of an adapter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -148,27 +148,27 @@ impl fmt::Display for AdapterKind {
 pub struct AdapterReport {
     /// The adapter's name.
     pub name: String,
-    /// The PCI number of the maker, if the driver reports it.
+    /// The PCI vendor id, if the driver reports it.
     pub vendor: u32,
-    /// The interface through which it is used.
+    /// The backend through which it is used.
     pub backend: Backend,
-    /// What it is.
+    /// The kind.
     pub kind: AdapterKind,
     /// The driver and its version.
     pub driver: String,
-    /// The sizes of the smallest and the largest subgroup, if there are subgroup operations.
+    /// The sizes of the smallest and the largest subgroup, if it has subgroup operations.
     pub subgroup: Option<(u32, u32)>,
     /// Whether shaders can compute with f16.
     pub f16: bool,
     /// The cooperative matrices.
     pub matrices: Matrices,
-    /// Whether there are timestamps at the ends of a pass.
+    /// Whether the adapter has timestamps at the ends of a pass.
     pub timestamps: bool,
     /// The size of the largest binding of a storage buffer in bytes.
     pub max_binding: u64,
     /// The size of the largest buffer in bytes.
     pub max_buffer: u64,
-    /// The adapter's memory in bytes, if its interface reports it, as Vulkan and Metal do.
+    /// The adapter's memory in bytes, if the backend reports it, as Vulkan and Metal do.
     pub memory: Option<u64>,
     /// The workgroup memory that a kernel may use, in bytes.
     pub max_workgroup_bytes: u32,
@@ -248,13 +248,13 @@ fn matrices_of(adapter: &wgpu::Adapter) -> Matrices {
     }
 }
 
-/// Lists all adapters that the options admit, strongest first; none if there is no driver.
+/// Lists the adapters that match the options, strongest first; none if there is no driver.
 pub fn adapters(options: &GpuOptions) -> Vec<AdapterReport> {
     enumerate(options).iter().map(AdapterReport::of).collect()
 }
 
-/// Everything that wgpu says of the adapter that [`Gpu::open`](super::Gpu::open) would choose, a line for each property: for
-/// reports of faults, since [`AdapterReport`] has only what wglm uses.
+/// Everything that wgpu reports about the adapter that [`Gpu::open`](super::Gpu::open) would choose, one line for each
+/// property. For bug reports, because [`AdapterReport`] has only what wglm uses.
 ///
 /// # Errors
 /// [`Error::NoAdapter`] as for [`Gpu::open`](super::Gpu::open).
@@ -278,8 +278,8 @@ fn enumerate(options: &GpuOptions) -> Vec<wgpu::Adapter> {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = backends;
     descriptor.flags = options.flags;
-    // Beyond this share of the memory that the driver reports as free, an allocation fails with an error, instead of
-    // being moved to system memory or losing the device.
+    // Above this percentage of the memory that the driver reports as free, an allocation fails with an error. Otherwise
+    // it would be moved to system memory, or the device would be lost.
     descriptor.memory_budget_thresholds.for_resource_creation = Some(97);
     let instance = wgpu::Instance::new(descriptor);
     let mut found = pollster::block_on(instance.enumerate_adapters(backends));
@@ -319,7 +319,7 @@ fn no_adapter(options: &GpuOptions, available: &[String]) -> Error {
     let installable = vulkan && cfg!(target_os = "linux");
     let remedy = match available.is_empty() {
         true if installable => {
-            "install a Vulkan driver (on Debian and Ubuntu `apt install mesa-vulkan-drivers` brings a software one)"
+            "install a Vulkan driver (a software one on Debian and Ubuntu: `apt install mesa-vulkan-drivers`)"
         }
         true => "try another backend: metal on Apple systems, dx12 on Windows, vulkan elsewhere",
         false => "choose one of these",

@@ -1,4 +1,4 @@
-//! Opens devices, or takes over those of apps.
+//! Opens devices, or uses those of apps.
 
 use super::{
     AdapterReport, Before, Capabilities, Counts, Failures, Gpu, GpuOptions, Matrices, MemoryMeter, OpenDevice, adapter,
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use wgpu::{Features, Limits};
 
-/// The limits that kernels need on every device: the name of each, how to read it, and its least value. WebGPU
-/// guarantees all of them but the number of storage buffers, which the product of two matrices of K-quants needs.
+/// The limits that kernels need on every device: the name of each, how to read it, and its smallest value. WebGPU
+/// guarantees all of them except the number of storage buffers, which the product of two matrices of K-quants needs.
 const LEAST: [(&str, Limit, u64); 5] = [
     ("max_storage_buffers_per_shader_stage", |l| l.max_storage_buffers_per_shader_stage.into(), 14),
     ("max_compute_workgroup_storage_size", |l| l.max_compute_workgroup_storage_size.into(), 16 << 10),
@@ -21,7 +21,7 @@ const LEAST: [(&str, Limit, u64); 5] = [
 type Limit = fn(&Limits) -> u64;
 
 impl Gpu {
-    /// Opens the adapter that the options select, and otherwise the strongest one, with all its limits.
+    /// Opens the adapter that the options select, or the strongest one, with all its limits.
     ///
     /// # Errors
     /// [`Error::NoAdapter`] if none matches, [`Error::Gpu`] if the driver refuses the device, [`Error::Limit`] if a limit is below what kernels need.
@@ -39,10 +39,9 @@ impl Gpu {
     }
 
     /// [Closes](Gpu::close) this device and opens its adapter again, with the same options. Call it after
-    /// [`Error::DeviceLost`]: load the model onto the new device, and let a reply continue there
-    /// ([`Reply::move_to`](crate::Reply::move_to)), or any other session
-    /// ([`Session::move_to`](crate::Session::move_to)). The new device has no callback of
-    /// [`Gpu::before_submissions`].
+    /// [`Error::DeviceLost`]: load the model onto the new device, then continue replies
+    /// ([`Reply::move_to`](crate::Reply::move_to)) and other sessions ([`Session::move_to`](crate::Session::move_to))
+    /// there. The new device has no [`Gpu::before_submissions`] callback.
     ///
     /// # Errors
     /// Those of [`Gpu::open`]; [`Error::Unsupported`] for a device that an app opened: only the app can open another;
@@ -52,30 +51,29 @@ impl Gpu {
             return Err(Error::Unsupported {
                 what: "opening a device again".into(),
                 found: "a device that the app opened".into(),
-                remedy: "open one as before and pass it to `Gpu::from_wgpu`".into(),
+                remedy: "open a new device as before and pass it to `Gpu::from_wgpu`".into(),
             });
         }
-        self.shared.failures.check_process()?;
+        self.check_process()?;
         self.close();
         Self::open(&self.shared.options)
     }
 
-    /// Frees all memory that the device holds on the GPU, although models and sessions of it still exist. From then on
-    /// every call on this device fails with [`Error::DeviceLost`]. Without this call a lost device keeps its memory until
-    /// the last model and session of it are dropped, and there may be no memory for a second model until then.
+    /// Frees all memory that the device holds on the GPU, even if models and sessions still use it. From then on every
+    /// call on this device fails with [`Error::DeviceLost`]. Without this call a lost device keeps its memory until the
+    /// last model and session of it are dropped, and there may be no memory for a second model until then.
     ///
-    /// A device that an app opened stays open: the app can destroy it.
+    /// A device that an app opened stays open; the app can destroy it.
     pub fn close(&self) {
-        if self.is_ours() && self.shared.failures.check_process().is_ok() {
+        if self.is_ours() && self.check_process().is_ok() {
             self.lost("it was closed");
             self.device().destroy();
             self.empty();
         }
     }
 
-    /// The descriptor of a device that wglm can use at its best: all limits of the adapter, and those of its features
-    /// that kernels use. More can be added. [`Gpu::open`] opens its own device with it, and an app that shares its
-    /// device with wglm should do the same.
+    /// The descriptor of a device on which wglm runs best: all limits of the adapter, and the features that kernels
+    /// use. [`Gpu::open`] uses it, and so should an app that shares its device with wglm; it can add more.
     ///
     /// If the adapter has cooperative matrices, which wgpu calls experimental, they are requested, unless
     /// [`GpuOptions::matrices`] is off.
@@ -97,16 +95,15 @@ impl Gpu {
         }
     }
 
-    /// Uses a device that an app opened and goes on using, so that both share it. Of the options only those count that
-    /// do not select an adapter. wglm does without features that the device was opened without; [`Gpu::descriptor`]
-    /// lists what to request.
+    /// Uses a device that an app opened, so that both share it. The options that select an adapter have no effect. wglm
+    /// does not use features that were not requested for the device; [`Gpu::descriptor`] lists them.
     ///
-    /// The device's callbacks stay as the app set them, and so does the number of cores on which Metal compiles:
-    /// [`Gpu::open`] requests all of them (`shouldMaximizeConcurrentCompilation`), whereas an app may need some for its
-    /// frames. Errors of wglm's own calls are returned to their callers (wgpu's error scopes belong to a thread, and
-    /// every call here is inside one), and a loss of the device is noticed when operations fail. Whoever polls a
-    /// device, as wglm does while it waits, runs the callbacks of all submissions and mappings that are done, so
-    /// callbacks of the app may run on the thread that generates.
+    /// The app's callbacks on the device stay, and so does the number of cores on which Metal compiles: [`Gpu::open`]
+    /// requests all of them (`shouldMaximizeConcurrentCompilation`), whereas an app may need some for its frames.
+    /// Errors of wglm's own calls are returned to their callers (wgpu's error scopes belong to a thread, and every call
+    /// here is inside one), and a loss of the device is noticed when operations fail. Polling a device, as wglm does
+    /// while it waits, runs the callbacks of all finished submissions and mappings, so callbacks of the app may run on
+    /// the thread that generates.
     ///
     /// # Errors
     /// [`Error::Limit`] if a limit of the device is below what kernels need, [`Error::Argument`] if the device belongs
@@ -119,7 +116,7 @@ impl Gpu {
     ) -> Result<Self> {
         let (wanted, found) = (adapter.get_info(), device.adapter_info());
         if (&wanted.name, wanted.backend, wanted.device) != (&found.name, found.backend, found.device) {
-            let named = |info: &wgpu::AdapterInfo| format!("one of `{}` ({})", info.name, info.backend);
+            let named = |info: &wgpu::AdapterInfo| format!("a device of `{}` ({})", info.name, info.backend);
             return Err(Error::Argument { argument: "device", expected: named(&wanted), found: named(&found) });
         }
         let gpu = Self::on(adapter, device, queue, options, Failures::found())?;
@@ -170,7 +167,7 @@ fn wanted_features(options: &GpuOptions, matrices: bool) -> Features {
 fn check_limits(limits: &Limits) -> Result<()> {
     let mut found = LEAST.into_iter().map(|(limit, found, expected)| (limit, found(limits), expected));
     let Some((limit, found, expected)) = found.find(|(_, found, least)| found < least) else { return Ok(()) };
-    let remedy = "open the device as `Gpu::descriptor` says, or use another GPU";
+    let remedy = "open the device with the descriptor from `Gpu::descriptor`, or use another GPU";
     Err(Error::Limit { limit, expected, found, remedy })
 }
 

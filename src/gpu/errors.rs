@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Clone)]
 pub(super) struct Failures {
     lost: Arc<Mutex<Option<String>>>,
-    /// Whether wglm opened the device, so that its callback reports a loss.
+    /// Whether wglm opened the device, and so set the callback that reports a loss.
     ours: bool,
-    /// The process that opened the device. In one that was forked from it drivers do not work, and may hang.
+    /// The process that opened the device. Drivers do not work, and may hang, in a process that was forked from it.
     process: u32,
 }
 
@@ -28,7 +28,7 @@ impl Failures {
         failures
     }
 
-    /// Sets no callbacks: a device has one of each kind, and those belong to its owner.
+    /// Sets no callbacks: a device has only one of each kind, and they belong to its owner.
     pub(super) fn found() -> Self {
         Self { lost: Arc::default(), ours: false, process: std::process::id() }
     }
@@ -63,11 +63,11 @@ impl Gpu {
     /// Runs an operation on the device, and returns the error that the device reports for it. `bytes` is the size of
     /// the allocation, for the message.
     pub(crate) fn attempt<T>(&self, doing: &str, bytes: u64, operation: impl FnOnce(&wgpu::Device) -> T) -> Result<T> {
-        self.shared.failures.check_process()?;
+        self.check_process()?;
         let (value, error) = self.scoped(operation);
         match error.map(|error| translate(doing, bytes, error)) {
             None => self.shared.failures.check().map(|()| value),
-            Some(error @ Error::OutOfMemory { .. }) => Err(error), // also if the device was lost by it
+            Some(error @ Error::OutOfMemory { .. }) => Err(error), // even if the device was lost because of it
             Some(error) => {
                 self.check()?;
                 Err(error)
@@ -89,8 +89,8 @@ impl Gpu {
         (value, first)
     }
 
-    /// Whether wglm opened the device. The callbacks of an app's device belong to the app, so wglm detects its loss by
-    /// failing operations.
+    /// Whether wglm opened the device. wglm detects the loss of an app's device by failing operations, because the
+    /// callbacks are the app's.
     pub(super) fn is_ours(&self) -> bool {
         self.shared.failures.ours
     }
@@ -101,7 +101,15 @@ impl Gpu {
     /// [`Error::DeviceLost`] if it is; [`Error::Forked`] in a process that was forked after it was opened.
     pub fn check(&self) -> Result<()> {
         self.shared.failures.check()?;
-        if self.is_ours() || self.makes_buffers() { Ok(()) } else { Err(self.lost("it is gone")) }
+        if self.is_ours() || self.makes_buffers() { Ok(()) } else { Err(self.lost("it no longer creates buffers")) }
+    }
+
+    /// Checks that this process opened the device.
+    ///
+    /// # Errors
+    /// [`Error::Forked`] in one that was forked since.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.shared.failures.check_process()
     }
 
     /// Whether the device can create a buffer. A lost device creates none and reports no error.
@@ -112,7 +120,7 @@ impl Gpu {
         made || error.is_some()
     }
 
-    /// Records that the device was lost, unless that is known.
+    /// Records that the device was lost, unless that is recorded already.
     pub(super) fn lost(&self, reason: &str) -> Error {
         let reason = self.shared.failures.lock().get_or_insert_with(|| reason.to_owned()).clone();
         Error::DeviceLost { reason }

@@ -30,7 +30,7 @@ impl Buffer {
         self.bytes
     }
 
-    /// A part of the buffer that begins at byte `start`. To be bound, it has to begin at a multiple of the device's
+    /// A part of the buffer that begins at byte `start`. To be bound, it must begin at a multiple of the device's
     /// alignment.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl Buffer {
         if start.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
             return Ok(Self { start: self.start + start, bytes, ..self.clone() });
         }
-        let (expected, found) = (format!("a part of {} bytes", self.bytes), format!("{bytes} from {start} on"));
+        let (expected, found) = (format!("a part of {} bytes", self.bytes), format!("{bytes} bytes at {start}"));
         Err(Error::Argument { argument: "part", expected, found })
     }
 }
@@ -125,19 +125,20 @@ impl Gpu {
         })
     }
 
-    /// Copies `data`, which is whole words, to `offset` of the buffer before the next submission runs.
+    /// Copies `data`, in whole words, to `offset` of the buffer before the next submission runs.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if there is no memory to stage it, [`Error::Gpu`] if it does not fit the buffer.
     #[doc(hidden)]
     pub fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<()> {
         let Some(size) = wgpu::BufferSize::new(data.len() as u64) else { return Ok(()) };
+        self.count_write();
         let written = self.attempt("writing to a buffer", size.get(), |_| {
             let view = self.shared.queue.write_buffer_with(&buffer.raw, buffer.start + offset, size);
             view.map(|mut view| view.copy_from_slice(data))
         })?;
         // A lost device ignores the write without an error.
-        written.ok_or_else(|| self.lost("it takes no more data"))
+        written.ok_or_else(|| self.lost("it accepts no more data"))
     }
 
     /// Waits for the submission, then reads the first `bytes` bytes that were copied to `readback`.
@@ -151,8 +152,8 @@ impl Gpu {
         Ok(data)
     }
 
-    /// Waits for the submission, and for no later one, then fills `data` with what was copied to `readback`. `data` has
-    /// to be whole words, and no longer than `readback`.
+    /// Waits for the submission, and for no later one, then fills `data` with what was copied to `readback`. `data`
+    /// must be whole words, and no longer than `readback`.
     ///
     /// # Errors
     /// [`Error::DeviceLost`] and [`Error::Gpu`] from the device; [`Error::Argument`] if `data` is longer than
@@ -163,6 +164,7 @@ impl Gpu {
             let (expected, found) = (format!("at most {} bytes", readback.raw.size()), format!("{} bytes", data.len()));
             return Err(Error::Argument { argument: "data", expected, found });
         }
+        self.count_read();
         let slice = readback.raw.slice(..data.len() as u64);
         let mapped = self.attempt("reading results", 0, |_| slice.map_async(wgpu::MapMode::Read, |_| {}));
         let waited = mapped.and_then(|()| self.wait(after));

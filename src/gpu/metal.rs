@@ -1,5 +1,5 @@
-//! Calls to Metal itself: making a buffer of a mapped file's pages without a copy, and compiling on all cores. The code
-//! is type-checked, but was not run on a Mac so far.
+//! Calls Metal directly: makes a buffer of a mapped file's pages without a copy, and compiles on all cores. The code is
+//! type-checked, but has not been run on a Mac yet.
 
 use crate::gguf::Gguf;
 use block2::RcBlock;
@@ -25,8 +25,8 @@ pub(super) fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
     adapter.map(|adapter| adapter.raw_device().recommendedMaxWorkingSetSize())
 }
 
-/// Makes Metal compile on all cores; by default it leaves most of them idle. macOS supports this from 13.3 on, and
-/// nothing changes before.
+/// Makes Metal compile on all cores; by default it leaves most of them idle. macOS supports this since 13.3; on older
+/// versions nothing changes.
 pub(super) fn compile_on_all_cores(device: &wgpu::Device) {
     // SAFETY: one property of the device is set, and no reference to it is kept.
     let Some(device) = (unsafe { device.as_hal::<Metal>() }) else { return };
@@ -43,20 +43,19 @@ pub(super) fn wrap(device: &wgpu::Device, label: &str, file: &Gguf, pages: Range
     if !start.addr().get().is_multiple_of(super::pages::PAGE) {
         return None;
     }
-    // Pages of Intel Macs are smaller, so the map of the file may end before the range does.
+    // Intel Macs have smaller pages, so the map of the file may end before the range does.
     if pages.end > file.first_bytes() && !cfg!(target_arch = "aarch64") {
         return None;
     }
     let kept = file.clone();
-    // Metal releases the block together with the buffer, once no work can use it any more, and the block holds the
-    // file.
+    // The block holds the file. Metal releases it together with the buffer, once no work can use the buffer any more.
     let free = RcBlock::new(move |_: NonNull<c_void>, _: usize| drop(kept.clone()));
     let raw = {
         // SAFETY: the device creates a buffer, and no reference to it is kept.
         let device = unsafe { device.as_hal::<Metal>() }?;
         // SAFETY: the pages start inside the map and end with its last page at the latest, because the plan's ranges
-        // lie in the first file and are rounded to pages. `free` keeps the map, and holds nothing that is bound to a
-        // thread. Kernels bind weights read-only, so nothing writes to the map.
+        // lie in the first file and are rounded to pages. `free` keeps the map alive, and captures nothing that is
+        // bound to a thread. Kernels bind weights read-only, so nothing writes to the map.
         unsafe {
             device.raw_device().newBufferWithBytesNoCopy_length_options_deallocator(
                 start,

@@ -1,4 +1,4 @@
-//! Counts the memory that is held on a device.
+//! Counts the memory that is allocated on a device.
 
 use super::Gpu;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Memory {
-    /// The bytes in all buffers that exist.
+    /// The bytes in all existing buffers.
     pub held: u64,
-    /// The most bytes that were in buffers at once.
+    /// The most bytes that were in buffers at the same time.
     pub most: u64,
     /// The limit: see [`GpuOptions::memory_limit`](super::GpuOptions::memory_limit).
     pub limit: Option<u64>,
-    /// The bytes that wgpu's allocator has reserved at the driver, for the buffers of all its users; `None` if it does
-    /// not report that.
+    /// The bytes that wgpu's allocator has reserved from the driver, for all users of the device; `None` if it does not
+    /// report them.
     pub reserved: Option<u64>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct MemoryMeter {
     limit: Option<u64>,
 }
 
-/// The entry of a buffer in the meter, which ends with the buffer.
+/// The entry of a buffer in the meter. Dropped together with the buffer.
 #[derive(Debug)]
 pub(super) struct Held {
     meter: Arc<MemoryMeter>,
@@ -57,16 +57,17 @@ impl Drop for Held {
 }
 
 impl Gpu {
-    /// The memory that is held on the device by the buffers of all models and sessions.
+    /// The memory in the buffers of all models and sessions on the device. In a forked process, the parent's at the
+    /// fork.
     pub fn memory(&self) -> Memory {
         let meter = &self.shared.meter;
         let [held, most] = [&meter.held, &meter.most].map(|bytes| bytes.load(Ordering::Relaxed));
         let limit = meter.limit;
-        Memory {
-            held,
-            most,
-            limit,
-            reserved: self.device().generate_allocator_report().map(|r| r.total_reserved_bytes),
-        }
+        Memory { held, most, limit, reserved: self.reserved() }
+    }
+
+    fn reserved(&self) -> Option<u64> {
+        self.check_process().ok()?; // another thread of the parent may hold the allocator's lock forever
+        self.device().generate_allocator_report().map(|report| report.total_reserved_bytes)
     }
 }

@@ -55,14 +55,14 @@ pub struct GpuOptions {
     pub backends: Option<Vec<Backend>>,
     /// Whether to prefer an integrated adapter to a discrete one.
     pub low_power: bool,
-    /// What the wgpu instance is opened with. By default nothing: the validation layers of a driver make everything
-    /// several times slower. An app that looks for a fault turns them on by `InstanceFlags::VALIDATION`.
+    /// The flags of the wgpu instance. Empty by default: a driver's validation layers make everything several times
+    /// slower. An app can turn them on for debugging with `InstanceFlags::VALIDATION`.
     pub flags: wgpu::InstanceFlags,
     /// Whether to use subgroup operations if the adapter has them.
     pub subgroups: bool,
     /// Whether to use cooperative matrices if the adapter has them.
     pub matrices: bool,
-    /// Whether shaders check every index, which makes them slower by a tenth. This is the default of debug builds.
+    /// Whether shaders check every index, which makes them 10 % slower. On by default in debug builds.
     pub checks: bool,
     /// The most bytes in buffers of all models and sessions on the device, for apps that need memory themselves. A call
     /// that would exceed it fails with [`Error::OutOfMemory`]. `None` for as much as the driver allows.
@@ -70,7 +70,7 @@ pub struct GpuOptions {
 }
 
 impl Default for GpuOptions {
-    /// The strongest adapter, and all that it has. No environment variable counts: see [`GpuOptions::from_env`].
+    /// The strongest adapter with all its features. Environment variables have no effect: see [`GpuOptions::from_env`].
     fn default() -> Self {
         Self {
             adapter: None,
@@ -86,9 +86,9 @@ impl Default for GpuOptions {
 }
 
 impl GpuOptions {
-    /// The default options with the values of the environment variables that programs on wgpu have: `WGPU_ADAPTER_NAME`,
-    /// `WGPU_BACKEND`, `WGPU_POWER_PREF` (`low`, `high` or `none`), and those of [`wgpu::InstanceFlags`], such as
-    /// `WGPU_VALIDATION`. The command uses them; an app that wants its users to choose a GPU this way does too.
+    /// The default options with the values of wgpu's usual environment variables: `WGPU_ADAPTER_NAME`, `WGPU_BACKEND`,
+    /// `WGPU_POWER_PREF` (`low`, `high` or `none`), and those of [`wgpu::InstanceFlags`], such as `WGPU_VALIDATION`.
+    /// The command uses them; so can an app whose users should choose a GPU this way.
     ///
     /// # Errors
     /// [`Error::Argument`] if a variable names a backend or a power preference that does not exist.
@@ -96,8 +96,8 @@ impl GpuOptions {
         Self::default().or_from_env()
     }
 
-    /// These options, and where they name no adapter, no backends or no power preference, the values of
-    /// [the environment variables](Self::from_env). A variable that does not count is not read, so it may have any value.
+    /// These options. If they name no adapter, no backends or no power preference, [the environment
+    /// variables](Self::from_env) do. A variable that is not needed is not read, so it may have any value.
     ///
     /// ```
     /// use wglm::{Backend, GpuOptions};
@@ -110,11 +110,11 @@ impl GpuOptions {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`from_env`](Self::from_env).
     pub fn or_from_env(self) -> Result<Self> {
         let variable = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
         let low_power = match variable("WGPU_POWER_PREF").map(|value| value.to_lowercase()).as_deref() {
-            _ if self.low_power => true, // it does not count
+            _ if self.low_power => true, // the variable is not needed
             Some("low") => true,
             None | Some("high" | "none") => false,
             Some(other) => {
@@ -135,13 +135,13 @@ impl GpuOptions {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Whether there are subgroup operations, and the options allow them.
+    /// Whether the device has subgroup operations and the options allow them.
     pub subgroups: bool,
     /// The size of the smallest possible subgroup, a power of two; 1 without subgroup operations.
     pub subgroup: usize,
     /// The size of the largest possible subgroup; 1 without subgroup operations.
     pub widest_subgroup: usize,
-    /// The cooperative matrices, as far as the options allow them.
+    /// The cooperative matrices, if the options allow them.
     pub matrices: Matrices,
     /// The size of the largest binding of a storage buffer in bytes.
     pub max_binding: u64,
@@ -172,7 +172,7 @@ pub struct Capabilities {
 #[derive(Clone)]
 pub struct Gpu {
     shared: Arc<OpenDevice>,
-    /// How long this handle waits for the GPU; without a bound if it is `None`.
+    /// How long this handle waits for the GPU; `None` for no limit.
     patience: Option<Duration>,
 }
 
@@ -187,7 +187,7 @@ struct OpenDevice {
     counts: Counts,
     /// See [`Gpu::before_submissions`].
     before: Before,
-    /// Holds submissions back during a [`Pause`].
+    /// Blocks submissions during a [`Pause`].
     gate: Arc<Gate>,
     /// Whether all submitted work is dropped: see [`Gpu::drop_work`].
     drops_work: AtomicBool,
@@ -196,7 +196,7 @@ struct OpenDevice {
 }
 
 impl Gpu {
-    /// The adapter behind the device.
+    /// The adapter of the device.
     pub fn report(&self) -> &AdapterReport {
         &self.shared.report
     }

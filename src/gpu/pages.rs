@@ -1,8 +1,8 @@
 //! Buffers over pages of a file. If the GPU shares the system's memory, they are the pages themselves.
 //!
 //! Only Metal lets wgpu use them directly (`metal.rs`). On other systems, and if Metal refuses, the pages are copied
-//! unchanged. The consequences, many weights in one buffer at offsets that the file decides, are therefore the same on
-//! every system and tested on all of them.
+//! unchanged. So on every system many weights share one buffer, at offsets that the file decides, and every system
+//! tests this.
 
 use super::{Buffer, BufferUse, Gpu, StagedCopy};
 use crate::error::Result;
@@ -26,7 +26,7 @@ impl Gpu {
 
     /// Creates a buffer over bytes of a file, or of the first of several files. The range starts and ends at multiples
     /// of [`PAGE`]; its last page may reach past the end of the file. The map of the file lives as long as the buffer
-    /// and the work that uses it. Nobody may write to it.
+    /// and the work that uses it. Nothing may write to it.
     ///
     /// # Errors
     /// Those of [`Gpu::buffer`]; [`Error::Io`](crate::Error::Io) if the file cannot be read.

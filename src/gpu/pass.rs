@@ -85,14 +85,14 @@ pub struct ReadbackCopy<'a> {
     pub at: u64,
 }
 
-/// Work handed to the GPU.
+/// Submitted work.
 #[derive(Debug, Clone)]
 pub struct Submission {
     pub(super) index: wgpu::SubmissionIndex,
     pub(super) done: Option<Done>,
 }
 
-/// Work that is recorded and not yet handed to the GPU.
+/// Work that is recorded but not yet submitted.
 #[derive(Debug)]
 pub struct Prepared {
     pub(super) raw: wgpu::CommandBuffer,
@@ -100,9 +100,9 @@ pub struct Prepared {
 
 /// A copy from one buffer to another, of whole words.
 pub struct BufferCopy<'a> {
-    /// What is copied.
+    /// The source.
     pub range: BufferRange<'a>,
-    /// Another buffer.
+    /// The destination, another buffer.
     pub to: &'a Buffer,
     /// The first byte there.
     pub at: u64,
@@ -127,12 +127,12 @@ impl Gpu {
         Ok(BindGroup { raw })
     }
 
-    /// Records the dispatches in one pass of one encoder, then the copies, and submits them. On a device that an app
-    /// draws on in software each dispatch is a submission of its own: such a driver computes in the call that submits,
-    /// and a frame waits for the end of it.
+    /// Records the dispatches in one pass of one encoder, then the copies, and submits them. If an app draws on the
+    /// device and the driver is software, each dispatch is a submission of its own: such a driver computes inside the
+    /// submitting call, and a frame waits for its end.
     ///
     /// # Errors
-    /// What the driver reports of this work or of the device.
+    /// What the driver reports about this work or the device.
     #[doc(hidden)]
     pub fn submit<'a>(
         &self,
@@ -172,11 +172,11 @@ impl Gpu {
         }
     }
 
-    /// Records what [`Gpu::submit`] would submit at once, for [`Gpu::submit_prepared`]. None where that would be several
+    /// Records what [`Gpu::submit`] would submit, for [`Gpu::submit_prepared`]. `None` if that would be several
     /// submissions.
     ///
     /// # Errors
-    /// What the driver reports of this work.
+    /// What the driver reports about this work.
     #[doc(hidden)]
     pub fn prepare<'a>(
         &self,
@@ -189,8 +189,8 @@ impl Gpu {
         self.record_ahead(|encoder| self.encode(encoder, dispatches, copies)).map(Some)
     }
 
-    /// Zeroes buffers. They are made zero-filled, but wgpu fills them only when they are first used: done here, it
-    /// takes no time from the work that uses them.
+    /// Fills buffers with zeros. wgpu zeroes a new buffer only at its first use; done here, that does not delay the
+    /// work that uses it.
     ///
     /// # Errors
     /// As [`Gpu::submit`].
@@ -203,7 +203,7 @@ impl Gpu {
         })
     }
 
-    /// Fills buffers with a pattern, over and over; with an empty one, not at all.
+    /// Fills buffers with repetitions of a pattern. An empty pattern fills nothing.
     ///
     /// # Errors
     /// What the device reports.
@@ -223,7 +223,7 @@ impl Gpu {
         self.wait(&submission)
     }
 
-    /// Copies between buffers, one after the other, after all that was submitted before.
+    /// Copies between buffers, in order, after everything that was submitted before.
     ///
     /// # Errors
     /// Whatever the driver has reported so far.
@@ -236,7 +236,7 @@ impl Gpu {
         })
     }
 
-    /// Nanoseconds of a tick of the GPU's clock.
+    /// The nanoseconds of one tick of the GPU's clock.
     pub(super) fn queue_period(&self) -> f32 {
         self.shared.queue.get_timestamp_period()
     }

@@ -1,13 +1,13 @@
-//! Holds submissions back while an app does what wgpu allows only on an idle queue.
+//! Blocks submissions while an app does what wgpu allows only on an idle queue.
 //!
-//! `Surface::configure` of wgpu 30 waits until the queue is empty, looks at it once more, and fails if another thread has
-//! submitted in between (`Device::configure_surface`: `GpuWaitTimeout`). Without a handler for uncaptured errors wgpu makes
-//! that failure a panic. A [`Pause`] closes this gap: while one lives, no submission of wglm begins, and none is being
-//! handed to the driver. What was submitted before goes on; `configure` waits for it.
+//! `Surface::configure` of wgpu 30 waits until the queue is empty, checks it again, and fails if another thread has
+//! submitted in between (`Device::configure_surface`: `GpuWaitTimeout`). Without a handler for uncaptured errors, wgpu
+//! panics then. A [`Pause`] closes this gap: while one exists, no submission of wglm begins, and none is being handed
+//! to the driver. Earlier submissions continue; `configure` waits for them.
 //!
-//! A thread that waits here stays responsive: it returns [`Error::Cancelled`] once its work is [to
-//! stop](crate::threads::is_to_stop), and [`Error::DeviceLost`] once the device is gone. So an app that waits for its
-//! worker during a pause, after cancelling the work, does not wait for ever.
+//! A thread that waits here stays responsive: it returns [`Error::Cancelled`] once its work [should
+//! stop](crate::threads::is_to_stop), and [`Error::DeviceLost`] once the device is lost. So an app that cancels a
+//! worker's work and waits for the worker during a pause does not wait forever.
 
 use super::Gpu;
 use crate::error::{Error, Result};
@@ -16,10 +16,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{ThreadId, current};
 use std::time::Duration;
 
-/// How often a thread that waits for the end of a pause looks whether it should stop waiting.
+/// How often a thread that waits for the end of a pause checks whether it should stop waiting.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Holds back all submissions of wglm to a device for as long as it lives: see [`Gpu::pause`].
+/// Blocks all submissions of wglm to a device until it is dropped: see [`Gpu::pause`].
 #[must_use = "the pause ends when this is dropped"]
 #[derive(Debug)]
 pub struct Pause {
@@ -27,7 +27,7 @@ pub struct Pause {
     thread: ThreadId,
 }
 
-/// Admits submissions while nobody pauses them.
+/// Admits submissions while no pause exists.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     state: Mutex<State>,
@@ -36,52 +36,55 @@ pub(super) struct Gate {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The threads that created the pauses that live.
+    /// The threads that created the current pauses.
     pausing: Vec<ThreadId>,
     /// The threads that are handing work to the driver.
     submitting: Vec<ThreadId>,
 }
 
-/// Leaves the gate when a submission was handed over, or has panicked.
+/// Leaves the gate once a submission was handed to the driver, or has panicked.
 struct Admitted<'a>(&'a Gate);
 
 impl Gpu {
-    /// Holds submissions back until the [`Pause`] is dropped: those of all models, sessions and loads on this device, from
-    /// every thread. Returns once no submission is being handed to the driver, which takes microseconds on a GPU, and on a
-    /// driver in software as long as one submission. Work that was submitted before goes on. Several pauses may live at a
-    /// time, and submissions wait until the last one is dropped.
+    /// Blocks the submissions of all models, sessions and loads on this device, from every thread, until the [`Pause`]
+    /// is dropped. Returns once no submission is being handed to the driver, which takes microseconds on a GPU, and as
+    /// long as one submission on a software driver. Earlier submissions continue. Several pauses may exist at a time;
+    /// submissions wait until the last one is dropped.
     ///
-    /// An app that shares its device with wglm holds one around `wgpu::Surface::configure`, which otherwise fails if wglm
-    /// submits meanwhile. [The guide](crate::guide#when-the-window-changes) shows that for eframe and winit. Keep a pause
-    /// short, because replies stand still meanwhile.
+    /// An app that shares its device with wglm holds a pause around `wgpu::Surface::configure`, which otherwise fails
+    /// if wglm submits meanwhile. [The guide](crate::guide#when-the-window-changes) shows this for eframe and winit.
+    /// Keep a pause short, because it stops all replies.
     ///
-    /// A reply or a load can be cancelled during a pause, and returns at once; a cancelled tuning returns after two
-    /// seconds at most. Replies that share a thread with others, those of a [`Scheduler`](crate::Scheduler) or of a
-    /// [`Pool`](crate::Pool), end only after the pause. Other calls, such as a snapshot, wait for the end of the
-    /// pause, so do not wait for another thread's call while you hold one. A thread that created a pause gets
-    /// [`Error::Unsupported`] if it submits before the pause is dropped, instead of waiting for itself.
+    /// A reply, a load, or any other call that takes a [`Cancel`](crate::Cancel) can be cancelled during a pause, and
+    /// returns at once; a cancelled tuning returns after at most two seconds. Replies that share a thread with others,
+    /// those of a [`Scheduler`](crate::Scheduler) or of a [`Pool`](crate::Pool), end only after the pause. Calls
+    /// without a `Cancel` wait for the end of the pause, so do not wait for another thread's call while you hold one. A
+    /// thread that created a pause gets [`Error::Unsupported`] if it submits before the pause is dropped, instead of
+    /// waiting for itself.
     pub fn pause(&self) -> Pause {
         let (gate, thread) = (self.shared.gate.clone(), current().id());
         let mut state = lock(&gate.state);
         state.pausing.push(thread);
-        // A thread that pauses in a callback of its own submission does not wait for itself.
-        while state.submitting.iter().any(|other| *other != thread) {
+        // A thread that pauses in a callback of its own submission must not wait for itself, and a forked process must
+        // not wait for threads of its parent.
+        let elsewhere = |state: &State| state.submitting.iter().any(|other| *other != thread);
+        while elsewhere(&state) && self.check_process().is_ok() {
             state = gate.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         drop(state);
         Pause { gate, thread }
     }
 
-    /// Whether a [`Pause`] of this device lives.
+    /// Whether a [`Pause`] of this device exists.
     pub fn is_paused(&self) -> bool {
         !lock(&self.shared.gate.state).pausing.is_empty()
     }
 
-    /// Hands work to the driver, once nobody pauses the device.
+    /// Hands work to the driver, once no pause of the device exists.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if this thread pauses it itself; [`Error::Cancelled`] and [`Error::DeviceLost`] if there is no
-    /// point in waiting any longer.
+    /// [`Error::Unsupported`] if this thread created a pause itself; [`Error::Cancelled`] and [`Error::DeviceLost`] if
+    /// waiting longer is pointless.
     pub(super) fn admitted<T>(&self, submit: impl FnOnce() -> T) -> Result<T> {
         let (gate, thread) = (&*self.shared.gate, current().id());
         let mut state = lock(&gate.state);
@@ -89,6 +92,7 @@ impl Gpu {
             if state.pausing.contains(&thread) {
                 return Err(paused_here());
             }
+            self.note_held_back();
             let waited = gate.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
             state = waited.0;
             if waited.1.timed_out() {
@@ -110,7 +114,7 @@ impl Gpu {
 fn paused_here() -> Error {
     Error::Unsupported {
         what: "computing on a paused GPU".into(),
-        found: "a `Pause` that this thread created and that still lives".into(),
+        found: "a `Pause` that this thread created and has not dropped".into(),
         remedy: "drop the `Pause` first, or compute on another thread".into(),
     }
 }

@@ -1,9 +1,10 @@
 //! Results that are copied to the host, and the detection of lost ones.
 //!
-//! On Metal a command buffer may fail while it runs, usually because memory runs out. It then leaves nothing behind, and
-//! nobody is told: the host would read what an earlier submission left. So submissions have numbers. The host writes a
-//! number to the device, and the submission copies it back after its work, next to its result. If the host finds another
-//! number there, the submission was lost, whatever the reason. `gpu/dead.rs` then finds out whether the device is.
+//! On Metal a command buffer may fail while it runs, usually because memory runs out. It then writes nothing, and no
+//! error is reported: the host would read the result of an earlier submission. So submissions have numbers. The host
+//! writes a number to the device, and the submission copies it back after its work, next to its result. If the host
+//! reads another number there, the submission was lost for whatever reason. `gpu/dead.rs` then finds out whether the
+//! device is lost too.
 
 use super::{Buffer, BufferUse, Gpu, Readback, ReadbackCopy, Submission};
 #[cfg(doc)]
@@ -21,7 +22,7 @@ pub struct BufferRange<'a> {
     pub bytes: u64,
 }
 
-/// The number of a submission, and where the host has written it on the device.
+/// The number of a submission, and the buffer on the device to which the host has written it.
 #[derive(Clone, Copy)]
 pub struct SubmissionNumber<'a> {
     /// The number.
@@ -32,9 +33,9 @@ pub struct SubmissionNumber<'a> {
     pub offset: u64,
 }
 
-/// A host-visible place for the result of a submission, and for the numbers of this and earlier submissions.
+/// A host-visible buffer for the result of a submission, and for the numbers of this and earlier submissions.
 pub struct Results {
-    /// Room for the numbers, and behind it the result.
+    /// The numbers, followed by the result.
     data: Readback,
     room: usize,
     /// The numbers of the submissions since the last read.
@@ -43,10 +44,10 @@ pub struct Results {
 }
 
 impl Results {
-    /// The room of a session's places.
+    /// How many submissions' numbers the buffers of a session hold.
     pub const ROOM: usize = 256;
 
-    /// A place for results of up to `bytes` bytes, and for the numbers of `room` submissions.
+    /// A buffer for results of up to `bytes` bytes and for the numbers of `room` submissions.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; what the device reports.
@@ -55,13 +56,13 @@ impl Results {
         Ok(Self { data, room, expected: Vec::with_capacity(room), newest: None })
     }
 
-    /// Bytes that such a place takes.
+    /// The size in bytes of such a buffer.
     pub const fn memory(bytes: u64, room: usize) -> u64 {
         4 * room as u64 + bytes
     }
 
-    /// Calls `submit` with the copies that a submission ends with: of its number, and of the ranges, one behind the other.
-    /// If there is no room for the number, the earlier submissions are checked first.
+    /// Calls `submit` with the copies that a submission must end with: of its number and of the ranges, one after the
+    /// other. If the buffer can hold no more numbers, the earlier submissions are checked first.
     ///
     /// # Errors
     /// That of `submit`; as [`Results::read`].
@@ -80,7 +81,7 @@ impl Results {
         Ok(self.newest.insert(submission).clone())
     }
 
-    /// The copies that a submission ends with which is the first one since a read: for work that is recorded ahead.
+    /// The copies that the first submission since a read must end with: for work that is recorded ahead.
     pub fn first_copies<'a>(
         &'a self,
         number: SubmissionNumber<'a>,
@@ -106,7 +107,7 @@ impl Results {
         Ok(Some(self.newest.insert(submission).clone()))
     }
 
-    /// Copies of a submission's number, to the place of the one with this index, and of ranges, one behind the other.
+    /// Copies a submission's number, to this index, and ranges, one after the other.
     fn copies<'a>(
         &'a self,
         number: SubmissionNumber<'a>,
@@ -123,12 +124,11 @@ impl Results {
         copies
     }
 
-    /// Waits for the newest submission to this place, and for no other one, and returns the first `bytes` bytes of its
-    /// result.
+    /// Waits for the newest submission to this buffer, and no other, and returns the first `bytes` bytes of its result.
     ///
     /// # Errors
-    /// [`Error::NoResult`] if a submission since the last read was lost; [`Error::DeviceLost`] if the device then does no
-    /// work at all; what else it reports.
+    /// [`Error::NoResult`] if a submission since the last read was lost; [`Error::DeviceLost`] if the device then does
+    /// no work at all; what the device reports.
     pub fn read(&mut self, gpu: &Gpu, bytes: u64) -> Result<Vec<u8>> {
         if self.newest.is_none() {
             return Ok(vec![0; bytes as usize]); // nothing was submitted
@@ -142,7 +142,7 @@ impl Results {
         }
     }
 
-    /// The same, or nothing if a submission since the last read was lost.
+    /// Like [`Results::read`], but `None` if a submission since the last read was lost.
     fn arrived(&mut self, gpu: &Gpu, bytes: u64) -> Result<Option<Vec<u8>>> {
         let Some(newest) = &self.newest else { return Ok(None) };
         let mut numbers = gpu.read(&self.data, Self::memory(bytes, self.room), newest)?;
@@ -152,13 +152,13 @@ impl Results {
         Ok(whole.then_some(result))
     }
 
-    /// Does not check the submissions so far, because nobody needs what they computed.
+    /// Forgets the submissions so far without checking them, because their results are not needed.
     pub fn forget(&mut self) {
         self.expected.clear();
     }
 }
 
-/// Reads ranges of buffers. The numbers of its submissions are in a buffer of its own.
+/// Reads ranges of buffers. It has a buffer of its own for the numbers of its submissions.
 pub struct Fetch {
     gpu: Gpu,
     number: Buffer,
@@ -167,7 +167,7 @@ pub struct Fetch {
 }
 
 impl Fetch {
-    /// For up to `bytes` bytes at a time.
+    /// Creates one that reads up to `bytes` bytes at a time.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; what the device reports.
@@ -175,21 +175,22 @@ impl Fetch {
         Self::with_room(gpu, bytes, 1)
     }
 
-    /// As [`Fetch::new`], with room for the numbers of `room` submissions: see [`Fetch::submit`].
+    /// As [`Fetch::new`], for the numbers of up to `room` submissions: see [`Fetch::submit`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Fetch::new`].
     pub fn with_room(gpu: &Gpu, bytes: u64, room: usize) -> Result<Self> {
         let number = gpu.buffer("submission number", 4, BufferUse::Storage)?;
         Ok(Self { gpu: gpu.clone(), number, newest: 0, results: Results::new(gpu, bytes, room)? })
     }
 
-    /// Bytes that it takes.
+    /// The size in bytes of its buffer.
     pub const fn memory(bytes: u64, room: usize) -> u64 {
         4 + Results::memory(bytes, room)
     }
 
-    /// Calls `submit` with the copies that a submission ends with. The next read fails if that submission was lost.
+    /// Calls `submit` with the copies that the submission must end with. The next read fails if that submission was
+    /// lost.
     ///
     /// # Errors
     /// As [`Results::submit`].
@@ -204,7 +205,7 @@ impl Fetch {
         self.results.submit(&self.gpu, number, ranges, submit)
     }
 
-    /// Whether a submission that does nothing but return its number does so.
+    /// Whether a submission that only returns its number succeeds.
     ///
     /// # Errors
     /// What the device reports.
@@ -222,15 +223,15 @@ impl Fetch {
         self.results.read(&self.gpu, 0).map(drop)
     }
 
-    /// `bytes` bytes of a buffer, whole words from `offset` on, once all that was submitted before is done.
+    /// Reads `bytes` bytes of a buffer, whole words that begin at `offset`, once all earlier submissions are done.
     ///
     /// # Errors
-    /// [`Error::NoResult`] if they never came; what the device reports.
+    /// [`Error::NoResult`] if they did not arrive; what the device reports.
     pub fn read(&mut self, from: &Buffer, offset: u64, bytes: u64) -> Result<Vec<u8>> {
         self.read_ranges(&[BufferRange { from, offset, bytes }])
     }
 
-    /// Ranges of buffers, one behind the other.
+    /// Reads ranges of buffers, one after the other.
     ///
     /// # Errors
     /// As [`Fetch::read`].

@@ -1,5 +1,5 @@
-//! Where a pipeline is once it is compiled. Whoever finds nothing there compiles it, and who wants it meanwhile waits: no
-//! longer than a driver may need, because a driver's compiler that hangs never comes back.
+//! A slot for a pipeline. The first thread that needs the pipeline compiles it, and the others wait for it: only as
+//! long as a driver may need, because a compiler that hangs never returns.
 
 use super::Pipeline;
 use crate::error::{Error, Result};
@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Pipelines, by their shaders.
+/// The slots of pipelines, by their shaders.
 pub(crate) type PipelineSlots = Mutex<HashMap<Variant, Arc<PipelineSlot>>>;
 
-/// One of them.
+/// The slot of one pipeline.
 #[derive(Default)]
 pub(crate) struct PipelineSlot {
     state: Mutex<State>,
@@ -23,14 +23,14 @@ pub(crate) struct PipelineSlot {
 enum State {
     #[default]
     Empty,
-    /// It is being compiled, since then.
+    /// It has been compiling since this moment.
     Compiling(Instant),
     Ended(Result<Arc<Pipeline>>),
 }
 
 impl PipelineSlot {
-    /// Whether the caller has to compile the pipeline: nobody does it, and nothing is known of it. What failed for a reason
-    /// that may pass, such as too little memory, is tried again; what `lasts` is not.
+    /// Whether the caller must compile the pipeline, because no thread has begun to. After a failure for a temporary
+    /// reason, such as too little memory, it is compiled again; not after an error that `lasts`.
     pub fn begin(&self, lasts: impl Fn(&Error) -> bool) -> bool {
         let mut state = lock(&self.state);
         let begin = match &*state {
@@ -44,26 +44,26 @@ impl PipelineSlot {
         begin
     }
 
-    /// Takes what became of it, also if nobody waits any longer.
+    /// Stores the pipeline or the error, even if no thread waits any longer.
     pub fn end(&self, compiled: Result<Arc<Pipeline>>) {
         *lock(&self.state) = State::Ended(compiled);
         self.ended.notify_all();
     }
 
-    /// What became of it, as far as that is known.
+    /// The pipeline or the error, if it is known yet.
     pub fn known(&self) -> Option<Result<Arc<Pipeline>>> {
         if let State::Ended(compiled) = &*lock(&self.state) { Some(compiled.clone()) } else { None }
     }
 
-    /// Waits until it is compiled. `left` says how much longer, given when that began; if nothing is left, the pipeline has
-    /// failed with the error in its place.
+    /// Waits until it is compiled. Given when compiling began, `left` returns how much longer to wait; if it returns an
+    /// error, the pipeline has failed with that error.
     pub fn wait(&self, left: impl Fn(Instant) -> Result<Duration>) -> Result<Arc<Pipeline>> {
         let mut state = lock(&self.state);
         loop {
             let left = match &*state {
                 State::Ended(compiled) => return compiled.clone(),
                 State::Compiling(since) => left(*since),
-                State::Empty => Ok(Duration::from_secs(1)), // nobody asks before somebody has begun
+                State::Empty => Ok(Duration::from_secs(1)), // no thread waits before one has begun
             };
             match left {
                 Ok(left) => {

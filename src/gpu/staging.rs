@@ -1,12 +1,12 @@
 //! Staging memory, which the host fills while the GPU copies from other staging memory.
 //!
 //! A [`Staging`] is mapped when it is created, and again each time the GPU has copied its contents; nothing is
-//! allocated in between. With several of them both sides stay busy. Each can be filled on another thread: submissions
-//! are serialized, and every thread waits for its own.
+//! allocated in between. With several of them, both the host and the GPU stay busy. Each can be filled by a different
+//! thread: submissions are serialized, and every thread waits for its own.
 //!
-//! Mapped memory must only be written. If it is memory of the GPU, the processor combines writes into whole cache lines
-//! on their way over the bus, and a single read would wait for the bus. Bytes are therefore computed elsewhere, in a
-//! few kilobytes that stay in a core's cache, and copied here in one go.
+//! Mapped memory must only be written. If it is GPU memory, the processor combines writes into whole cache lines before
+//! they cross the bus, and a single read would wait for the bus. Bytes are therefore computed elsewhere, in a few
+//! kilobytes that stay in a core's cache, and copied here at once.
 
 use super::meter::Held;
 use super::{Buffer, Gpu, ReadbackCopy, Submission};
@@ -31,7 +31,7 @@ pub struct StagedCopy<'a> {
     pub to: &'a Buffer,
     /// The position of the first byte in the destination.
     pub offset: u64,
-    /// The number of bytes, which are whole words.
+    /// The number of bytes, in whole words.
     pub bytes: u64,
 }
 
@@ -63,7 +63,7 @@ impl Mapped {
     fn part(&mut self, at: usize, count: usize) -> Result<wgpu::WriteOnly<'_, [u8]>> {
         let length = self.view.len();
         let end = at.checked_add(count).filter(|end| *end <= length);
-        let end = end.ok_or_else(|| refused(format!("{count} bytes from {at} on, of {length}")))?;
+        let end = end.ok_or_else(|| refused(format!("{count} bytes at {at} do not fit into {length}")))?;
         Ok(self.view.slice(at..end))
     }
 }
@@ -82,7 +82,7 @@ impl Staging {
         self.send_with(gpu, copies, &[], fill).map(drop)
     }
 
-    /// The same. The submission ends with copies to the host, which show whether it was done: see
+    /// Like [`Staging::send`]. The submission ends with copies to the host, which show whether it was executed: see
     /// [`Fetch::submit`](super::Fetch::submit).
     ///
     /// # Errors

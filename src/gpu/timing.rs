@@ -1,8 +1,8 @@
 //! Measures how long passes take, with the GPU's own clock.
 //!
-//! Timestamps are taken at the two ends of a pass only. Every GPU that has timestamps supports that, whereas a
-//! timestamp between two dispatches makes the second wait for the first to drain, which on an H100 takes longer than
-//! most dispatches do.
+//! Timestamps are only taken at the beginning and the end of a pass. Every GPU with timestamps supports that, whereas a
+//! timestamp between two dispatches makes the second wait until the first has drained, which on an H100 takes longer
+//! than most dispatches.
 
 use super::{Dispatch, Gpu, Readback};
 use crate::error::{Error, Result};
@@ -37,8 +37,8 @@ impl Gpu {
         Ok(ticks.as_chunks().0.iter().map(|[begin, end]| end.saturating_sub(*begin) as f64 * period).collect())
     }
 
-    /// Whether [`Gpu::time`] measures: there are timestamps, and the device is no app's in software, for which a pass would
-    /// be one long submission.
+    /// Whether [`Gpu::time`] works: the device has timestamps and is not an app's software device, on which a pass
+    /// would be one long submission.
     pub fn measures_passes(&self) -> bool {
         let whole = self.is_ours() || !self.report().is_software();
         whole && self.device().features().contains(Features::TIMESTAMP_QUERY)
@@ -61,7 +61,7 @@ fn query_set(device: &wgpu::Device, count: u32) -> wgpu::QuerySet {
     device.create_query_set(&wgpu::QuerySetDescriptor { label: Some("passes"), ty, count })
 }
 
-/// Copies every timestamp to the buffer that the host reads.
+/// Copies all timestamps to the buffer that the host reads.
 fn resolve(device: &wgpu::Device, encoder: &mut wgpu::CommandEncoder, queries: &wgpu::QuerySet, to: &Readback) {
     let size = 8 * u64::from(queries.count());
     let usage = BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC;

@@ -1,21 +1,21 @@
-//! Waits for the GPU, also on a device on which an app draws.
+//! Waits for the GPU, even on a device on which an app draws.
 //!
-//! While a poll waits, wgpu 30 holds a device's lock on what may be destroyed, shared with other readers
+//! While a poll waits, wgpu 30 holds a read lock on the device's resources that may be destroyed
 //! (`Device::poll_and_return_closures` takes it before `Device::maintain` waits). Presenting a frame, or destroying a
 //! buffer, needs that lock exclusively, and while anyone waits for exclusive access nobody else gets the lock, so
-//! submissions wait as well. On an app's device a frame would therefore wait for the end of whatever wglm waits for.
-//! For that reason nothing waits inside a poll there: a thread checks, sleeps for a fraction of the time that it has
-//! waited, and checks again. Since another token is under way while one is waited for, the GPU does not idle.
+//! submissions wait as well. On an app's device a frame would therefore wait for the end of whatever wglm waits for. So
+//! nothing waits inside a poll there: a thread checks, sleeps for a fraction of the time that it has waited, and checks
+//! again. The GPU does not idle, because the next token is submitted before the thread waits for one.
 //!
-//! On Metal, waiting inside a poll has another danger, if other threads submit meanwhile. wgpu-hal 30 removes finished
+//! On Metal, waiting inside a poll has another danger if other threads submit meanwhile. wgpu-hal 30 removes finished
 //! command buffers from its list and then adds the new one (`Queue::submit` calls `Fence::maintain`, then `push`). If
 //! the list is empty in between, and the callback of the awaited command buffer has not run yet, `Device::wait` reports
 //! a lost device, and wgpu-core makes that loss final. So the threads of an upload, which submit and wait at the same
-//! time, do not wait inside a poll on Metal either. Sessions that are used from several threads on a device of wglm's
-//! still do, unless they share a pool, in which one computes at a time.
+//! time, do not wait inside a poll on Metal either. Sessions that several threads use on a device that wglm opened
+//! still do, unless they share a pool, where one session computes at a time.
 //!
 //! Waiting with a timeout is no alternative: if two threads poll, wgpu 30 panics if the work ends between the timeout
-//! of one of them and its look at the queue ("If the queue is empty, the current submission index …").
+//! of one of them and its check of the queue ("If the queue is empty, the current submission index …").
 
 use super::{Backend, Gpu, Submission};
 use crate::error::{Error, Result};
@@ -30,7 +30,7 @@ const FRACTION: u32 = 16;
 const SHORTEST: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_millis(1);
 
-/// What [`Error::Endless`] says did not end.
+/// What [`Error::Endless`] says did not finish.
 const WORK: &str = "the GPU's work";
 /// How often and with which pauses a closed device is polled until its queue is empty.
 const LAST_POLLS: u32 = 100;
@@ -54,13 +54,13 @@ impl Done {
 }
 
 impl Gpu {
-    /// A handle to the same device that waits no longer than this for work that was submitted through it.
+    /// A handle to the same device that waits at most this long for work that was submitted through it.
     pub(crate) fn patient(&self, patience: Duration) -> Self {
         Self { patience: Some(patience), ..self.clone() }
     }
 
-    /// Fails if work that began at `since` has taken longer than this handle waits. Some drivers in software do the work
-    /// inside the call that submits it, so that it is over before anybody waits for it.
+    /// Fails if work that began at `since` has taken longer than this handle waits. Some software drivers do the work
+    /// inside the submitting call, so it is finished before anything waits for it.
     pub(crate) fn in_time(&self, since: Instant) -> Result<()> {
         match self.patience.filter(|patience| since.elapsed() >= *patience) {
             Some(patience) => Err(Error::Endless { doing: WORK.to_owned(), seconds: patience.as_secs() }),
@@ -68,19 +68,19 @@ impl Gpu {
         }
     }
 
-    /// Requests a callback for the end of the last submission, where nothing waits inside a poll.
+    /// Requests a callback for the end of the last submission, if nothing should wait inside a poll.
     pub(super) fn done(&self) -> Option<Done> {
         (!self.is_ours() || self.patience.is_some()).then(|| Done::of(&self.shared.queue))
     }
 
-    /// Lets a submission be waited for by a thread while others submit.
+    /// Makes a submission one that a thread can wait for while others submit.
     pub(super) fn beside_others(&self, submission: Submission) -> Submission {
         let done =
             submission.done.or_else(|| (self.report().backend == Backend::Metal).then(|| Done::of(&self.shared.queue)));
         Submission { done, ..submission }
     }
 
-    /// Polls a destroyed device until it has released its resources, which it does when its queue is empty.
+    /// Polls a destroyed device until its queue is empty, when it releases its resources.
     pub(super) fn empty(&self) {
         for _ in 0..LAST_POLLS {
             let polled = catch_unwind(AssertUnwindSafe(|| self.device().poll(PollType::Poll)));
@@ -94,18 +94,18 @@ impl Gpu {
     /// Waits until a submission, and the writes before it, are done.
     ///
     /// # Errors
-    /// [`Error::DeviceLost`] if the device is lost; [`Error::Endless`] from a handle that does not wait for ever.
+    /// [`Error::DeviceLost`] if the device is lost; [`Error::Endless`] from a handle with a time limit.
     #[doc(hidden)]
     pub fn wait(&self, submission: &Submission) -> Result<()> {
         self.shared.failures.check()?; // a lost device may never finish it
         match &submission.done {
-            Some(done) => self.look_out(done),
+            Some(done) => self.poll_until(done),
             None => self.poll(PollType::Wait { submission_index: Some(submission.index.clone()), timeout: None }),
         }
     }
 
-    /// Polls at least once, because that also maps buffers whose mapping was requested since the work was done.
-    fn look_out(&self, done: &Done) -> Result<()> {
+    /// Polls at least once, because a poll also maps buffers whose mapping was requested after the work was done.
+    fn poll_until(&self, done: &Done) -> Result<()> {
         let since = Instant::now();
         loop {
             self.poll(PollType::Poll)?;
@@ -119,13 +119,13 @@ impl Gpu {
 
     fn poll(&self, until: PollType) -> Result<()> {
         let device = self.device();
-        // wgpu 30 panics if a driver fails in this very call, as it does when the GPU hangs.
+        // wgpu 30 panics if the driver fails during this call, as it does when the GPU hangs.
         let polled = catch_unwind(AssertUnwindSafe(|| device.poll(until)));
         self.shared.failures.check()?;
         match polled {
             Ok(Ok(_)) => Ok(()),
             // The submission has a number, but was never begun.
-            Ok(Err(_)) => Err(self.lost("it takes no more work")),
+            Ok(Err(_)) => Err(self.lost("it accepts no more work")),
             Err(_) if self.is_ours() => Err(self.lost("the driver failed while work was running")),
             Err(panic) => {
                 self.check()?;

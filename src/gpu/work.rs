@@ -15,10 +15,16 @@ pub struct Work {
     pub passes: u64,
     /// The number of dispatches in those.
     pub dispatches: u64,
+    /// The number of writes from the host to buffers, each of which is a copy on the device.
+    pub writes: u64,
+    /// The number of results that the host waited for and read.
+    pub reads: u64,
     /// The number of compiled pipelines.
     pub pipelines: u64,
     /// The most pipelines that were being compiled at once.
     pub pipelines_at_once: u64,
+    /// How often a thread that wanted to submit found a [`Pause`](super::Pause), at first and each time it looked again.
+    pub held_back: u64,
 }
 
 #[derive(Debug, Default)]
@@ -26,12 +32,15 @@ pub(super) struct Counts {
     submissions: AtomicU64,
     passes: AtomicU64,
     dispatches: AtomicU64,
+    writes: AtomicU64,
+    reads: AtomicU64,
     pipelines: AtomicU64,
     compiling: AtomicU64,
     pipelines_at_once: AtomicU64,
+    held_back: AtomicU64,
 }
 
-/// The callback before each submission.
+/// The callback that is called before each submission.
 #[derive(Default)]
 pub(super) struct Before(Mutex<Option<Arc<dyn Fn() + Send + Sync>>>);
 
@@ -49,14 +58,17 @@ impl Gpu {
             submissions: read(&counts.submissions),
             passes: read(&counts.passes),
             dispatches: read(&counts.dispatches),
+            writes: read(&counts.writes),
+            reads: read(&counts.reads),
             pipelines: read(&counts.pipelines),
             pipelines_at_once: read(&counts.pipelines_at_once),
+            held_back: read(&counts.held_back),
         }
     }
 
-    /// Sets a callback that is called before each submission from now on, on the thread that submits, which loads,
-    /// generates or saves a session. No lock is held meanwhile. Another call replaces the callback. To hold submissions
-    /// back, use [`Gpu::pause`].
+    /// Sets a callback that is called before each submission, on the thread that submits: one that loads, generates or
+    /// saves a session. It is called without any lock held. Another call replaces the callback. To block submissions,
+    /// use [`Gpu::pause`].
     pub fn before_submissions(&self, wait: impl Fn() + Send + Sync + 'static) {
         *self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(wait));
     }
@@ -78,6 +90,11 @@ impl Gpu {
     ) -> Result<Submission> {
         self.call_before();
         self.attempt(doing, bytes, |device| self.hand_in(Some(self.encoded(device, record))))?
+    }
+
+    /// Counts a submission that a pause holds back.
+    pub(super) fn note_held_back(&self) {
+        add(&self.shared.counts.held_back, 1);
     }
 
     /// The commands that `record` records.
@@ -102,7 +119,7 @@ impl Gpu {
         self.shared.drops_work.load(Ordering::Relaxed)
     }
 
-    /// Records work that is submitted later: what stands in buffers by then counts.
+    /// Records work that is submitted later, and then works on what the buffers contain by then.
     ///
     /// # Errors
     /// Errors that the driver reports for this work.
@@ -111,7 +128,7 @@ impl Gpu {
         Ok(Prepared { raw })
     }
 
-    /// Submits what was recorded.
+    /// Submits recorded work.
     ///
     /// # Errors
     /// As [`Gpu::submit`].
@@ -138,7 +155,17 @@ impl Gpu {
         add(&self.shared.counts.dispatches, count);
     }
 
-    /// Counts a pipeline while `compile` compiles it.
+    /// Counts a write from the host to a buffer.
+    pub(super) fn count_write(&self) {
+        add(&self.shared.counts.writes, 1);
+    }
+
+    /// Counts a result that the host waits for.
+    pub(super) fn count_read(&self) {
+        add(&self.shared.counts.reads, 1);
+    }
+
+    /// Calls `compile`, and counts the pipeline that it compiles.
     pub(crate) fn compiling<T>(&self, compile: impl FnOnce() -> T) -> T {
         let counts = &self.shared.counts;
         counts.pipelines_at_once.fetch_max(add(&counts.compiling, 1), Ordering::Relaxed);

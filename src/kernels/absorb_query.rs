@@ -1,4 +1,4 @@
-//! The heads' queries as attention over the latent cache wants them.
+//! The heads' queries, projected to the latent space for attention over the latent cache.
 
 use super::computes::{RotatedQueries, Terms, Which};
 use super::matvec::{Feed, Input, MatvecProduct};
@@ -12,8 +12,8 @@ const OP: Source = source!("op/absorb_query.wgsl");
 pub(super) const KERNEL: Kernel = Kernel { name: "absorb_query", op: OP, params: &[], matrices: &[] };
 
 impl Builder {
-    /// y {rank + rotary, heads}: the first values of q {nope + rotary, heads} times w {nope, rank, heads}, and
-    /// behind them the rotary rest, rotated; for the heads of every token.
+    /// y {rank + rotary, heads}, for the heads of every token: the first values of q {nope + rotary, heads} times w
+    /// {nope, rank, heads}, followed by the rotary rest, rotated.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.

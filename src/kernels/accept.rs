@@ -1,4 +1,4 @@
-//! The verification of drafts: how many of them are what was sampled.
+//! The verification of drafts: how many of them equal the sampled tokens.
 
 use super::Kernel;
 use super::computes::Accepted;
@@ -7,7 +7,7 @@ use crate::plan::{Builder, Cost, Plan, Target, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/accept.wgsl");
-/// One invocation is at work; the smallest workgroup is no slower.
+/// Only one invocation works, so the workgroup is the smallest.
 const WORKGROUP: usize = Target::LEAST_WORKGROUP;
 /// The most rows that are verified together.
 pub const VERIFIED_ROWS: usize = 16;
@@ -15,9 +15,9 @@ pub const VERIFIED_ROWS: usize = 16;
 pub(super) const KERNEL: Kernel = Kernel { name: "accept", op: OP, params: &[], matrices: &[] };
 
 impl Builder {
-    /// Verifies the drafts that the rows behind the first one hold, after a token was sampled for the place of each row.
-    /// Leaves in [`Plan::SAMPLED`], for the rows' sequence, what was sampled after the last
-    /// accepted row, and behind [`VERIFIED_ROWS`] places from the first row's on the number of accepted drafts.
+    /// Verifies the drafts in the rows after the first one, once a token was sampled for each row. Writes to
+    /// [`Plan::SAMPLED`], for the rows' sequence, the token that was sampled after the last accepted row, and, after
+    /// the [`VERIFIED_ROWS`] entries of the rows, the number of accepted drafts.
     ///
     /// # Errors
     /// See [`Builder::step`].

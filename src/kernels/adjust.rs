@@ -14,21 +14,21 @@ params! { count: u32, pitch: u32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "adjust", op: OP, params: Params::FIELDS, matrices: &[] };
 
-/// What is to happen to the logit of one token, as `wgsl/op/adjust.wgsl` reads it.
+/// An adjustment of one token's logit, as `wgsl/op/adjust.wgsl` reads it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, bytemuck::NoUninit, bytemuck::AnyBitPattern)]
 pub struct Adjustment {
-    /// The token; no other adjustment of its row has it.
+    /// The token, which has no other adjustment in its row.
     pub token: u32,
-    /// How often it stands among the last tokens: the penalties are for those with more than none.
+    /// How often it occurs among the last tokens. Penalties apply if this is not 0.
     pub count: u32,
     /// Added before the penalties; minus infinity bans the token.
     pub bias: f32,
 }
 
 impl Builder {
-    /// Adjusts logits {n, rows} in place, by the penalties of each row's sequence. Returns the local buffer that up to `room`
-    /// [`Adjustment`]s are to be written to, those of one row behind those of another.
+    /// Adjusts logits {n, rows} in place, with the penalties of each row's sequence. Returns the local buffer to which
+    /// the host writes up to `room` [`Adjustment`]s, row after row.
     ///
     /// # Errors
     /// See [`Builder::step`].

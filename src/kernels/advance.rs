@@ -1,4 +1,4 @@
-//! The batch of the next draft, which the GPU makes itself.
+//! The batch for the next draft, which the GPU makes itself.
 
 use super::accept::VERIFIED_ROWS;
 use super::computes::Advanced;
@@ -15,10 +15,10 @@ params! { splits: u32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "advance", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// Makes the plan's batch, a row alone: of `candidates`, a batch that the host writes, the row behind as many as drafts
-    /// were accepted and made since. The token that follows it is the last of these drafts, or the one that was sampled if
-    /// there is none. Attention divides the cache into `splits`. Returns the local buffer of the candidates, of which there
-    /// may be `room`.
+    /// Makes the plan's batch of a single row. `candidates` is a batch of up to `room` rows that the host writes; the
+    /// index of the row is the number of drafts that were accepted or made since. Its next token is the last of these
+    /// drafts or, if there is none, the sampled token. Attention divides the cache into `splits`. Returns the local
+    /// buffer of the candidates.
     ///
     /// # Errors
     /// See [`Builder::step`].

@@ -1,9 +1,8 @@
-//! What a step computes, as plain data that says nothing of its shader.
+//! What a step computes, as plain data that is independent of its shader.
 //!
 //! The builder's method that appends a step records one of these structs with it (`Builder::computes`). The module
-//! `reference` implements [`Reference`](crate::plan::Reference) for them, and so computes some of the step's outputs
-//! again on the CPU. How large an error may be is a part of what is computed: it follows from the types a kernel
-//! multiplies in.
+//! `reference` implements [`Reference`](crate::plan::Reference) for them, which recomputes some of the step's outputs
+//! on the CPU. The structs include the largest allowed error, which follows from the types that a kernel multiplies in.
 
 use super::draft_input::HiddenStates;
 use super::{AttentionSplits, Cache, Groups, Norm, Rounded, Routing, Slices, Summands};
@@ -11,7 +10,7 @@ use crate::plan::{BufferRef, LocalId, Tensor, Weight};
 use crate::quant::Arithmetic;
 use std::ops::Range;
 
-/// What the splits of attention left, for `heads` heads of every row.
+/// The results of attention's splits, for `heads` heads of every row.
 #[derive(Clone, Copy)]
 pub(crate) struct Merged {
     pub sums: BufferRef,
@@ -28,7 +27,7 @@ impl From<&AttentionSplits> for Merged {
     }
 }
 
-/// y {rank, heads} of every row: what the splits left, joined.
+/// y {rank, heads} of every row: the results of the splits, merged.
 pub(crate) struct Merge {
     pub parts: Merged,
     pub y: Tensor,
@@ -40,15 +39,15 @@ pub(crate) struct Attention {
     pub q: Tensor,
     pub cache: Cache,
     pub scale: f32,
-    /// Where the result is: outputs {rank, heads}, or what splits leave of them.
+    /// The result: outputs {rank, heads}, or the results of splits.
     pub y: Attended,
     /// The largest error of outputs of about 1, and of scores.
     pub bound: f64,
-    /// What the kernel multiplies weights with, which the sums of weights then contain.
+    /// The factor that the kernel multiplies weights with, which the sums of weights contain too.
     pub unit: f64,
 }
 
-/// The keys and values of some KV rows, as far as the batch attends to them.
+/// The keys and values of those KV rows of a segment that the batch attends to.
 pub(crate) struct ExpandedKv {
     /// {nope, rank, heads}.
     pub k_b: Weight,
@@ -60,8 +59,8 @@ pub(crate) struct ExpandedKv {
     pub rows: Range<usize>,
 }
 
-/// Attention of every row's heads over the KV rows up to its own, up to the end of a segment of these. It is done for rows
-/// of which the last that is computed with them sees none behind that segment.
+/// Attention of every row's heads over the KV rows up to its own, after one more segment of these. Rows are computed in
+/// groups, and the outputs of a group are complete after the segment that contains its last row's KV row.
 pub(crate) struct ExpandedAttention {
     /// Queries {nope + rotary, heads} of every row, and their rotary parts, rotated.
     pub q: Tensor,
@@ -74,13 +73,13 @@ pub(crate) struct ExpandedAttention {
     pub y: Tensor,
     /// The KV rows of the segment.
     pub segment: Range<usize>,
-    /// How many rows are computed together.
+    /// The number of rows in a group.
     pub together: usize,
     /// The largest error of outputs of about 1.
     pub bound: f64,
 }
 
-/// Where attention leaves its result.
+/// Where attention writes its result.
 pub(crate) enum Attended {
     Whole(Tensor),
     Splits(Merged),
@@ -102,28 +101,28 @@ pub(crate) struct KvRows {
     pub cache: Cache,
 }
 
-/// The vectors that a product multiplies with.
+/// The vectors that a product multiplies.
 pub(crate) enum Operand {
-    /// Those of a tensor.
+    /// The vectors of a tensor.
     Vectors(Seen),
-    /// The heads' outputs of attention, joined from what its splits left.
+    /// The heads' outputs of attention, merged from its splits.
     Merged(Merged, Arithmetic),
 }
 
-/// Vectors of a tensor, and what the product does to them before it multiplies.
+/// Vectors of a tensor, and what the product does to them before it multiplies them.
 pub(crate) struct Seen {
     pub x: Tensor,
     pub norm: Option<Norm>,
-    /// The rounded vectors that are read in their place.
+    /// The rounded vectors that are read instead.
     pub rounded: Option<Rounded>,
     /// Whether floats or bytes are multiplied.
     pub arithmetic: Arithmetic,
-    /// The largest magnitude that the operands can hold; larger values count as that.
+    /// The largest magnitude of the operands' type, to which larger values are clamped.
     pub most: f64,
 }
 
 impl Seen {
-    /// The vectors as they are.
+    /// The unchanged vectors.
     pub fn plain(x: Tensor) -> Self {
         Self { x, norm: None, rounded: None, arithmetic: Arithmetic::Float, most: f64::INFINITY }
     }
@@ -132,9 +131,9 @@ impl Seen {
 /// The largest errors of products.
 #[derive(Clone, Copy)]
 pub(crate) struct Errors {
-    /// As a part of the sum of their terms' magnitudes.
+    /// Relative to the sum of the terms' magnitudes.
     pub sum: f64,
-    /// As a part of the root of the sum of their squares, where each term is rounded by itself.
+    /// Relative to the root of the sum of the terms' squares, if each term is rounded separately.
     pub terms: f64,
 }
 
@@ -144,16 +143,16 @@ impl Errors {
         Self { sum: SLACK * bound, terms: 0.0 }
     }
 
-    /// Of operands that are rounded to f16, each within 2^-11: eight standard deviations, and more than one term can be
-    /// off by; and as much as the kernel's cases allow, for a weight may be the difference of two that are rounded.
+    /// For operands that are rounded to f16, each within 2^-11: eight standard deviations, which is more than one term
+    /// can be off by, plus what the kernel's cases allow, because a weight may be the difference of two rounded ones.
     pub fn of_halves() -> Self {
         Self { sum: 4e-4, terms: 8.0 * 4e-4 }
     }
 }
 
-/// What a product computes of the sums of a row.
+/// What a product computes from the sums of a row.
 pub(crate) enum Terms {
-    /// w · x, which replaces what is there or is added to it.
+    /// w · x, which replaces the output or is added to it.
     One { w: Weight, add: bool },
     /// silu(gate · x) · (up · x).
     Gated { gate: Weight, up: Weight },
@@ -161,15 +160,15 @@ pub(crate) enum Terms {
 
 /// Which matrix of a stack a vector is multiplied with.
 pub(crate) enum Which {
-    /// Vector *i*, counted over all rows, with matrix *i* modulo the number of matrices.
+    /// Vector *i*, counted over all rows, times matrix *i* modulo the number of matrices.
     InTurn,
-    /// That of the expert whose slot it is, where slots are grouped by expert: the order of slots, and the tiles that they
-    /// are divided into, of which there are `count`.
+    /// The matrix of the slot's expert, with slots grouped by expert: the order of the slots, and the `count` tiles
+    /// that they are divided into.
     Grouped { slots: BufferRef, tiles: BufferRef, count: usize },
-    /// That of the expert that the router selects; the output is multiplied with the expert's weight.
+    /// The matrix of the expert that the router selects; the output is multiplied with the expert's weight.
     SelectedExperts(SelectedExperts),
-    /// That of the expert that an earlier step selected; the output is multiplied with the expert's weight. Both {`top_k`,
-    /// rows}.
+    /// The matrix of the expert that an earlier step selected; the output is multiplied with the expert's weight. Both
+    /// buffers are {`top_k`, rows}.
     Routed { ids: BufferRef, weights: BufferRef, top_k: usize },
 }
 
@@ -179,8 +178,8 @@ impl Which {
     }
 }
 
-/// What a product leaves besides its output: the output, times the weights of the norm that follows if there is one,
-/// rounded to bytes.
+/// What a product writes in addition to its output: the output rounded to bytes, after multiplication with the weights
+/// of the following norm if there is one.
 pub(crate) struct Left {
     pub rounded: Rounded,
     pub norm: Option<Weight>,
@@ -192,25 +191,25 @@ pub(crate) struct Product {
     pub x: Operand,
     pub which: Which,
     pub y: Tensor,
-    /// Which of a row's vectors are computed: the first, and how many.
+    /// The index of the first computed vector of a row, and their number.
     pub stacks: (usize, usize),
     pub left: Option<Left>,
     pub errors: Errors,
 }
 
-/// The parts of a product that are still to be added up, each of a part of the columns.
+/// The parts of a product that remain to be summed, each over a part of the columns.
 pub(crate) struct PartialProduct {
-    /// The weight, or gate and up, of which `side` rows lie by turns.
+    /// The weight, or gate and up, which alternate every `side` rows.
     pub weights: Vec<Weight>,
     pub side: usize,
     pub x: Operand,
     pub parts: Summands,
-    /// Groups that a workgroup multiplies at a time, all of them with one part.
+    /// The number of groups that a workgroup multiplies at a time. All of them belong to one part.
     pub step: usize,
     pub errors: Errors,
 }
 
-/// y = the sum of the parts, or += it, or silu(gate) · up of it where `side` values of gate and of up lie by turns.
+/// y = the sum of the parts, or += that, or silu(gate) · up with gate and up alternating every `side` values of it.
 pub(crate) struct Summed {
     pub parts: Summands,
     pub y: Tensor,
@@ -251,11 +250,11 @@ pub(crate) struct SelectedExperts {
     pub routing: Routing,
     /// The selected experts {`top_k`, rows}, u32.
     pub ids: BufferRef,
-    /// Their weights, if the step leaves them.
+    /// Their weights, if the step writes them.
     pub weights: Option<BufferRef>,
 }
 
-/// Slots in order of their experts, and the tiles that they are divided into.
+/// Slots ordered by expert, and the tiles that they are divided into.
 pub(crate) struct Grouped {
     /// {`top_k`, tokens}, u32.
     pub ids: Tensor,
@@ -263,7 +262,7 @@ pub(crate) struct Grouped {
     pub slots: BufferRef,
     pub tiles: BufferRef,
     pub places: usize,
-    /// Tiles there is room for.
+    /// The capacity in tiles.
     pub room: usize,
 }
 
@@ -274,7 +273,7 @@ impl Grouped {
     }
 }
 
-/// The largest of each slice of the logits.
+/// The largest logit of each slice.
 pub(crate) struct Maxima {
     pub logits: Tensor,
     pub maxima: BufferRef,
@@ -287,7 +286,8 @@ impl Maxima {
     }
 }
 
-/// A histogram of how far tokens lie below the likeliest one, and of what they weigh less than their bins' starts.
+/// A histogram of how far logits are below the largest one, and of how much less their tokens weigh than tokens at the
+/// starts of their bins.
 pub(crate) struct Histogram {
     pub logits: Tensor,
     pub histogram: BufferRef,
@@ -296,65 +296,65 @@ pub(crate) struct Histogram {
 /// The next token.
 pub(crate) struct Drawn {
     pub logits: Tensor,
-    /// Rotary angles of a row.
+    /// The number of rotary angles of a row.
     pub pairs: usize,
 }
 
-/// How many drafts are what was sampled, and what is sampled after the last of them.
+/// How many drafts equal the sampled tokens, and the token that was sampled after the last of them.
 pub(crate) struct Accepted {
-    /// Rotary angles of a row.
+    /// The number of rotary angles of a row.
     pub pairs: usize,
 }
 
-/// A ring of hidden states {width} at their positions: see [`KEPT_ROWS`](super::KEPT_ROWS).
+/// A ring buffer of hidden states {width}, by position: see [`KEPT_ROWS`](super::KEPT_ROWS).
 #[derive(Debug, Clone, Copy)]
 pub struct Kept {
-    /// Where it is.
+    /// The buffer.
     pub buffer: BufferRef,
-    /// Values of a hidden state.
+    /// The number of values of a hidden state.
     pub width: usize,
 }
 
-/// The places of the ring `behind` those of the rows' positions = x under a norm.
+/// The ring buffer's entries at the rows' positions plus `ahead` = x, normalised.
 pub(crate) struct KeptHidden {
     pub x: Tensor,
     pub norm: Norm,
     pub ring: Kept,
     pub ahead: usize,
-    /// Rotary angles of a row.
+    /// The number of rotary angles of a row.
     pub pairs: usize,
 }
 
-/// y = the place of the ring `behind` that of the row's position.
+/// y = the ring buffer's entry at the row's position plus `ahead`.
 pub(crate) struct PickedHidden {
     pub ring: Kept,
     pub y: Tensor,
     pub ahead: usize,
-    /// Rotary angles of a row.
+    /// The number of rotary angles of a row.
     pub pairs: usize,
 }
 
-/// y = the embeddings under their norm and, behind each, the hidden state of the same row under its own.
+/// y = for each row the embedding, normalised, followed by the hidden state, normalised with another norm.
 pub(crate) struct DraftInput {
     pub embedding: Tensor,
     pub hidden: HiddenStates,
     pub norms: [Norm; 2],
     pub y: Tensor,
-    /// Rotary angles of a row.
+    /// The number of rotary angles of a row.
     pub pairs: usize,
 }
 
 /// The batch of the next draft = a row of the candidates.
 pub(crate) struct Advanced {
     pub candidates: BufferRef,
-    /// Rotary angles of a row.
+    /// The number of rotary angles of a row.
     pub pairs: usize,
 }
 
-/// The likeliest token joins the drafts.
+/// The likeliest token, appended to the drafts.
 pub(crate) struct Drafted {
     pub maxima: Tensor,
-    /// Rotary angles of a row.
+    /// The number of rotary angles of a row.
     pub pairs: usize,
 }
 
@@ -363,7 +363,7 @@ pub(crate) struct Adjusted {
     pub logits: Tensor,
     /// [`Adjustment`]s of all rows.
     pub adjustments: LocalId,
-    /// Rotary angles of a row.
+    /// The number of rotary angles of a row.
     pub pairs: usize,
 }
 
@@ -371,21 +371,21 @@ pub(crate) struct Adjusted {
 pub(crate) struct Masked {
     pub logits: Tensor,
     pub masked: Tensor,
-    /// Of each row a bit a token.
+    /// One bit for each token of each row.
     pub mask: LocalId,
 }
 
-/// y = the rows of the embedding that the tokens name.
+/// y = the tokens' rows of the embedding.
 pub(crate) struct EmbeddingRows {
     pub embedding: Weight,
     pub y: Tensor,
-    /// Whether it is the tokens that follow those of the rows.
+    /// Whether these are the rows' next tokens.
     pub next: bool,
-    /// Rotary angles of a row.
+    /// The number of rotary angles of a row.
     pub pairs: usize,
 }
 
-/// y = x under a norm, vector by vector.
+/// y = x, normalised vector by vector.
 pub(crate) struct Normed {
     pub x: Tensor,
     pub y: Tensor,
@@ -393,7 +393,7 @@ pub(crate) struct Normed {
     pub epsilon: f32,
 }
 
-/// y = x, from the first value on.
+/// y = the first values of x.
 pub(crate) struct Copied {
     pub x: Tensor,
     pub y: Tensor,
@@ -413,6 +413,6 @@ pub(crate) struct WeightedSum {
     pub x: Tensor,
 }
 
-/// How much more than the cases' bounds an error may be: the values of a model are less even than noise, and one term may
-/// outweigh all others of a sum.
+/// The factor on the cases' bounds: a model's values are less even than noise, and one term may outweigh all others of
+/// a sum.
 pub const SLACK: f64 = 4.0;

@@ -1,4 +1,4 @@
-//! A copy: no step of a token, but the measure of what memory can do.
+//! A copy, to measure the bandwidth of memory. No plan of a model uses it.
 
 use super::computes::Copied;
 use super::{Kernel, expect_multiple, expect_shape, params};
@@ -8,7 +8,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/copy.wgsl");
 pub(crate) const WORKGROUP: usize = 256;
-/// Reads that an invocation has on their way at a time, of four words each.
+/// The number of outstanding reads of an invocation, of four words each.
 pub(crate) const CHUNKS: usize = 4;
 
 params! { count: u32 }
@@ -16,10 +16,10 @@ params! { count: u32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "copy", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// to {n} = from {n}, for whole quadruples of values: up to a gigabyte.
+    /// to {n} = from {n}, up to a gigabyte. n must be a multiple of four.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together or there is more.
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together or are larger.
     pub fn copy(&mut self, label: &str, from: &Tensor, to: &Tensor) -> Result<()> {
         let length = from.shape[0];
         expect_shape(KERNEL.name, "to", to.shape[0], length)?;

@@ -1,4 +1,4 @@
-//! A draft: the likeliest token by the logits of the multi-token-prediction block.
+//! A draft: the likeliest token of the multi-token-prediction block.
 
 use super::accept::VERIFIED_ROWS;
 use super::computes::Drafted;
@@ -16,8 +16,8 @@ params! { slices: u32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "draft", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// Adds the likeliest token, by the slices of a row's logits, to the drafts behind the places of verified rows in
-    /// [`Plan::SAMPLED`].
+    /// Appends the likeliest token, given the slices of a row's logits, to the drafts after the entries of verified
+    /// rows in [`Plan::SAMPLED`].
     ///
     /// # Errors
     /// See [`Builder::step`].

@@ -1,4 +1,4 @@
-//! What the multi-token-prediction block begins with: embeddings and hidden states, each under a norm.
+//! The input of the multi-token-prediction block: embeddings and hidden states, each normalised.
 
 use super::computes::{DraftInput, Kept};
 use super::keep_hidden::KEPT_ROWS;
@@ -15,18 +15,18 @@ params! { width: u32, epsilon: f32, embedding_pitch: u32, hidden_pitch: u32, y_p
 
 pub(super) const KERNEL: Kernel = Kernel { name: "draft_input", op: OP, params: Params::FIELDS, matrices: &[] };
 
-/// Where the hidden states are that the block goes on from.
+/// Where the block's hidden states come from.
 #[derive(Clone, Copy)]
 pub enum HiddenStates {
-    /// Those of all rows {n, rows}.
+    /// The hidden states of all rows {n, rows}.
     Rows(Tensor),
-    /// In the ring, at the position of each row.
+    /// The ring buffer, at the position of each row.
     Kept(Kept),
 }
 
 impl Builder {
-    /// y {2 n, rows} = the embedding {n} of each row under its norm, and behind it the row's hidden state {n} under another
-    /// one.
+    /// y {2 n, rows} = for each row the embedding {n}, normalised, followed by the row's hidden state {n}, normalised
+    /// with another norm.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the widths differ.

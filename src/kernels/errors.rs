@@ -1,64 +1,66 @@
-//! How far the functions that kernels call may be off, and what follows for outputs: what bounds are made of.
+//! How far off the functions that kernels call may be, and the bounds on outputs that follow from it.
 //!
-//! Metal compiles with fast math, where its specification allows these errors (Metal Shading Language Specification 4.1,
-//! section 8.4, table 8.2; Vulkan's table "Precision of core SPIR-V instructions" asks for the same). Sums and products are
-//! rounded correctly by all, but in any order. `tests/metal/cases.rs` runs every kernel with functions that err by all of
-//! this, in either direction.
+//! Metal compiles with fast math, where its specification allows these errors (Metal Shading Language Specification
+//! 4.1, section 8.4, table 8.2; Vulkan's table "Precision of core SPIR-V instructions" requires the same). All round
+//! sums and products correctly, but in any order. `tests/metal/cases.rs` runs every kernel with functions that are off
+//! by all of this, in either direction.
 
 use super::{Gating, Routing};
 
-/// A unit in the last place of an f32, as a part of the value at most.
+/// The largest relative size of a unit in the last place of an f32.
 const ULP: f64 = f32::EPSILON as f64;
-/// The error of a sum, a difference or a product.
+/// The relative error of a sum, a difference or a product.
 pub(crate) const ROUNDED: f64 = ULP / 2.0;
-/// Of x / y, and of 1 / x.
+/// The error of x / y, and of 1 / x.
 pub(crate) const QUOTIENT: f64 = 2.5 * ULP;
 const RECIPROCAL: f64 = ULP;
-/// Of 1 / sqrt(x).
+/// The error of 1 / sqrt(x).
 const INVERSE_ROOT: f64 = 2.0 * ULP;
 
-/// Of a sum of up to some thousands of terms, which lanes share, as a part of the sum of the terms' magnitudes: seventeen
-/// roundings of all of it.
+/// The error of a sum of up to some thousands of terms over several lanes, relative to the sum of the terms'
+/// magnitudes: seventeen roundings of the total.
 pub(crate) const SUM: f64 = 17.0 * ROUNDED;
 
-/// Of a value under a norm, x · weight / sqrt(mean(x²) + epsilon): the root's, half of its argument's, two products.
+/// The error of a normalised value, x · weight / sqrt(mean(x²) + epsilon): that of the root, half that of its argument,
+/// and two products.
 pub(crate) const NORMED: f64 = INVERSE_ROOT + (SUM + QUOTIENT + ROUNDED) / 2.0 + 2.0 * ROUNDED;
 
-/// Of a product of a row with a vector that may be under a norm: as a part of the sum of the terms' magnitudes. Values of a
-/// group are added up before groups are, and offsets of a group by themselves.
+/// The error of the product of a row and a vector, which may be normalised, relative to the sum of the terms'
+/// magnitudes. Values are summed within groups before groups are, and the offsets of groups separately.
 pub(crate) const PRODUCT: f64 = 2.0 * SUM + NORMED;
 
-/// Of e^x.
+/// The error of e^x.
 pub(crate) fn exponential(x: f64) -> f64 {
     (3.0 + (2.0 * x.abs()).floor()) * ULP
 }
 
-/// Of what a token in a bin of gaps weighs less than one at the bin's start: an exponential of a quarter at most, a
-/// difference, and twice what the gap is off by, of which a bin is an eighth.
+/// The error of how much less a token weighs than one at the start of its bin of gaps: that of an exponential of at
+/// most a quarter, of a difference, and twice that of the gap, of which a bin is an eighth.
 pub(crate) fn deficit(bin: usize) -> f64 {
     exponential(0.25) + ROUNDED + 2.0 * ROUNDED * (bin as f64 + 1.0) / 8.0
 }
 
-/// Of 1 / (1 + e^-z): the error of the exponential counts as much as that is of the sum.
+/// The error of 1 / (1 + e^-z): that of the exponential counts by its share of the sum.
 pub(crate) fn sigmoid(z: f64) -> f64 {
     RECIPROCAL + ROUNDED + exponential(z) / (1.0 + z.exp())
 }
 
-/// Of silu(z) · u.
+/// The error of silu(z) · u.
 pub(crate) fn swiglu(z: f64) -> f64 {
     sigmoid(z) + 2.0 * ROUNDED
 }
 
-/// Of outputs of attention, which are means of values of about 1, for the exponentials of their weights. That of a gap x
-/// is off by exponential(x), which on an average over weights is as of a gap of 8, were there three thousand tokens of
-/// the same weight. It moves the mean by up to twice that.
+/// The error of outputs of attention, which are means of values of about 1, due to the exponentials of their weights.
+/// The exponential of a gap x is off by exponential(x). Averaged over the weights that is as for a gap of 8, with three
+/// thousand tokens of the same weight. It moves the mean by up to twice that.
 const WEIGHED: f64 = 2.0 * (3.0 + 2.0 * 8.0) * ULP;
-/// The same for the sums of scores, as measured for scores of up to some tens.
+/// The error of outputs of attention due to the sums of scores, measured with scores of up to some tens.
 const SCORED: f64 = 1e-5;
-/// Of outputs of attention in f32: by scores, by their weights, and by the weights of splits or tiles, which are joined.
+/// The error of outputs of attention in f32: due to scores, to their weights, and to the weights with which splits or
+/// tiles are merged.
 pub(crate) const ATTENDED: f64 = SCORED + 2.0 * WEIGHED;
 
-/// Of the weights of the experts that were selected by these logits, in their order.
+/// The errors of the weights of the selected experts, in their order, given the router's logits.
 pub(crate) fn expert_weights(logits: &[f32], ids: &[usize], routing: Routing) -> Vec<f64> {
     let top = logits.iter().fold(f64::MIN, |top, &z| top.max(z.into()));
     let score = |id: &usize| match (routing.gating, logits.get(*id).map_or(0.0, |&z| f64::from(z))) {
@@ -66,7 +68,7 @@ pub(crate) fn expert_weights(logits: &[f32], ids: &[usize], routing: Routing) ->
         (Gating::Softmax, z) => exponential(z - top) + exponential(0.0) + SUM + QUOTIENT,
     };
     let scores: Vec<f64> = ids.iter().map(score).collect();
-    let total = scores.iter().copied().fold(SUM, f64::max); // of the sum that normalised weights are divided by
+    let total = scores.iter().copied().fold(SUM, f64::max); // for the sum that normalised weights are divided by
     let rest = if routing.normalise { total + QUOTIENT } else { 0.0 };
     scores.into_iter().map(|score| score + rest + ROUNDED).collect()
 }

@@ -1,14 +1,14 @@
-//! Writes out the keys and values of all heads for a segment of the KV rows.
+//! Expands the latents of a segment of the KV rows to the keys and values of all heads.
 //!
-//! Attention over the latent costs, for a pair of tokens and a head, 1088 products in GLM-4.7-Flash; over keys and values
-//! that are written out it costs 512. To write out those of a KV row takes as many products as bringing a row's queries to
-//! the latent and its outputs back, which then falls away. So it pays to write out all KV rows that a batch attends to
-//! where it has many rows, about 400 if every product took as long.
+//! In GLM-4.7-Flash, attention over the latents costs 1088 products for a pair of tokens and a head, and over expanded
+//! keys and values 512. Expanding a KV row takes as many products as projecting a row's queries to the latent space and
+//! its outputs back, which is then not necessary. So expanding all KV rows that a batch attends to pays off for many
+//! rows: from about 400, if every product took the same time.
 
 use super::computes::ExpandedKv;
 use super::kv_write::{Cache, pool_files};
 use super::matvec::buffers_of;
-use super::{Kernel, expand_kv_matrix, expect_multiple, expect_shape};
+use super::{Kernel, expand_kv_matrix, expect_cache, expect_multiple, expect_shape};
 use crate::error::Result;
 use crate::plan::{BufferRef, Builder, Cost, PART_FIELDS, VariantBuilder, Weight};
 use crate::quant::Arithmetic;
@@ -16,71 +16,71 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/expand_kv.wgsl");
 const WORKGROUP: usize = 256;
-/// KV rows of a tile.
+/// The number of KV rows of a tile.
 const TOKENS: usize = 64;
-/// KV rows that a segment has at least, whole tiles of either kernel.
+/// The fewest KV rows of a segment, in whole tiles of either kernel.
 pub(super) const SHORTEST: usize = 128;
-/// KV rows behind the last head's, which attention by matrices of 16 x 16 may read and does not use.
+/// The number of KV rows after the last head's, which attention with matrices of 16 x 16 may read but does not use.
 const BEHIND: usize = 64;
-/// Columns of keys or of values of a tile, of either kernel.
+/// The number of columns of keys or values of a tile, in either kernel.
 const COLUMNS: usize = 64;
-/// Storage buffers beside those of the weights: the batch, the pages, the cache and what is written.
+/// The number of storage buffers besides the weights': the batch, the pages, the cache and the output.
 const OTHERS: usize = 4;
 
 pub(super) const KERNEL: Kernel = Kernel { name: "expand_kv", op: OP, params: PART_FIELDS, matrices: &[] };
 
-/// Whether a kernel of this name writes out keys and values.
+/// Whether the kernel of this name expands keys and values.
 pub(crate) fn writes_out(kernel: &str) -> bool {
     [KERNEL.name, expand_kv_matrix::KERNEL.name].contains(&kernel)
 }
 
-/// The matrices that make keys and values of a latent.
+/// The matrices that expand a latent to keys and values.
 #[derive(Clone, Copy)]
 pub struct LatentWeights<'a> {
-    /// Those of keys, transposed: queries are multiplied with them {nope, rank, heads}.
+    /// The matrices of keys, transposed, because queries are multiplied with them {nope, rank, heads}.
     pub k_b: &'a Weight,
-    /// Those of values {rank, value width, heads}.
+    /// The matrices of values {rank, value width, heads}.
     pub v_b: &'a Weight,
 }
 
 /// Memory for the keys and values of a segment.
 #[derive(Clone, Copy)]
 pub(crate) struct Expanded {
-    /// Of each head and KV row its key and its value, f16.
+    /// The key and the value of each head and KV row, f16.
     pub buffer: BufferRef,
-    /// KV rows of a segment: a multiple of [`SHORTEST`].
+    /// The number of KV rows of a segment: a multiple of [`SHORTEST`].
     pub segment: usize,
     pub heads: usize,
-    /// Values of a key without its rotary part, of the rotary part, and of a value.
+    /// The widths of a key without its rotary part, of the rotary part, and of a value.
     pub widths: [usize; 3],
 }
 
-/// A kernel that writes keys and values out.
+/// A kernel that expands keys and values.
 pub(super) struct Expanding {
     pub kernel: &'static str,
-    /// Its shader up to what both kernels have.
+    /// Its shader up to the files that both kernels share.
     pub variant: VariantBuilder,
-    /// KV rows of a tile.
+    /// The number of KV rows of a tile.
     pub tokens: usize,
 }
 
 impl Expanded {
-    /// Values of a key.
+    /// The width of a key.
     pub fn key(&self) -> usize {
         self.widths[0] + self.widths[1]
     }
 
-    /// Values of a value.
+    /// The width of a value.
     pub fn value(&self) -> usize {
         self.widths[2]
     }
 
-    /// Bytes of a segment.
+    /// The size in bytes of a segment.
     pub fn bytes(&self) -> u64 {
         2 * (self.segment * self.heads * (self.key() + self.value())) as u64
     }
 
-    /// Adds the constants and the file that tell where keys and values lie.
+    /// Adds the constants and the file that define the layout of keys and values.
     pub fn files(&self, variant: VariantBuilder) -> VariantBuilder {
         let [nope, rotary, value] = self.widths;
         variant
@@ -94,25 +94,25 @@ impl Expanded {
 }
 
 impl LatentWeights<'_> {
-    /// Values of a key of the latents of a cache, and of a value.
+    /// The widths of a key and of a value that the latents of a cache expand to.
     pub(super) fn widths(&self, cache: &Cache) -> [usize; 2] {
         [self.k_b.shape[0] + cache.rotary, self.v_b.shape[1]]
     }
 
-    /// Whether keys and values can be made of the latents of a cache: in chunks of four.
+    /// Whether the latents of a cache can be expanded: in chunks of four.
     pub(super) fn suit(&self, cache: &Cache) -> bool {
         let widths = [self.k_b.shape[0], cache.rotary, self.v_b.shape[1], cache.rank];
         cache.ty.suits_matrices() && widths.into_iter().all(|width| width.is_multiple_of(4))
     }
 
-    /// Storage buffers that writing them out binds.
+    /// The number of storage buffers that the kernel binds.
     pub(super) fn buffers(&self) -> usize {
         buffers_of(&[self.k_b, self.v_b]) + OTHERS
     }
 }
 
 impl Builder {
-    /// Memory for keys and values of `segment` KV rows.
+    /// Memory for the keys and values of `segment` KV rows.
     pub(crate) fn expanded(&mut self, label: &str, by: LatentWeights<'_>, cache: &Cache, segment: usize) -> Expanded {
         let ([nope, _, heads], [_, value, _]) = (by.k_b.shape, by.v_b.shape);
         let words = (nope + cache.rotary + value) / 2; // of two f16
@@ -120,7 +120,7 @@ impl Builder {
         Expanded { buffer, segment, heads, widths: [nope, cache.rotary, value] }
     }
 
-    /// Writes out the keys and values of the KV rows of segment `index`, as far as the batch attends to them.
+    /// Expands those KV rows of segment `index` that the batch attends to.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -139,7 +139,7 @@ impl Builder {
         } else {
             by_registers(by, cache)
         };
-        expect_shape(kernel, "whether the cache suits", by.suit(cache), true)?;
+        expect_cache(kernel, by.suit(cache))?;
         expect_shape(kernel, &k_b.name, k_b.shape[1], cache.rank)?;
         expect_shape(kernel, &v_b.name, v_b.shape[0], cache.rank)?;
         expect_shape(kernel, &v_b.name, v_b.shape[2], heads)?;

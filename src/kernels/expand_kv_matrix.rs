@@ -1,4 +1,4 @@
-//! Writes out keys and values by cooperative matrices: products of f16, summed in f32.
+//! Expands keys and values with cooperative matrices: products of f16, summed in f32.
 
 use super::Kernel;
 use super::expand_kv::{Expanding, LatentWeights};
@@ -9,13 +9,13 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/expand_kv_matrix.wgsl");
 const WORKGROUP: usize = 128;
-/// KV rows of a tile, by rows of a matrix.
+/// The number of KV rows of a tile, divided by the rows of a matrix.
 const TOKENS: usize = 8;
 
 pub(super) const KERNEL: Kernel =
     Kernel { name: "expand_kv_matrix", op: OP, params: PART_FIELDS, matrices: &[Matrices::Eight, Matrices::Sixteen] };
 
-/// Whether the shapes are of whole matrices of either size.
+/// Whether the shapes consist of whole matrices of either size.
 pub(super) fn whole(by: LatentWeights<'_>, cache: &Cache) -> bool {
     let whole = by.k_b.shape[0].is_multiple_of(32) && by.v_b.shape[1].is_multiple_of(16);
     // rotary keys are copied eight values at a time
@@ -23,13 +23,13 @@ pub(super) fn whole(by: LatentWeights<'_>, cache: &Cache) -> bool {
 }
 
 impl Builder {
-    /// Whether the target has matrices that can make keys and values of the latents of a cache.
+    /// Whether the target has matrices that can expand the latents of a cache.
     pub(super) fn expands_by_matrices(&self, by: LatentWeights<'_>, cache: &Cache) -> bool {
         let Target { team, matrices, .. } = *self.target_for(KERNEL.name);
         matrices != Matrices::None && team == Team::Subgroup && whole(by, cache)
     }
 
-    /// The kernel by these.
+    /// The kernel with these matrices.
     pub(super) fn expanding_by_matrices(&self, by: LatentWeights<'_>, cache: &Cache) -> Expanding {
         let (side, of_side) = match self.target_for(KERNEL.name).matrices {
             Matrices::Eight => (8, vec![source!("lib/matrix8.wgsl")]),

@@ -1,11 +1,11 @@
-//! The selected experts of many rows: slots are grouped by expert, and each group is a product by tiles.
+//! The selected experts of many rows: slots are grouped by expert, and each group is a product computed by tiles.
 
 use super::matmul::{TILE_TOKENS, TileProduct, TileRows, TileVectors};
 use super::{Groups, Router, Slots};
 use crate::error::Result;
 use crate::plan::{Builder, Tensor, Weight};
 
-/// Slots of an expert, in the mean, up to which a tile of 16 has room for them.
+/// The largest mean number of slots of an expert for which tiles of 16 are used.
 const FEW_SLOTS: usize = 10;
 
 /// The matrices of all experts.
@@ -19,8 +19,8 @@ pub struct ExpertWeights<'a> {
 }
 
 impl Builder {
-    /// `down[e] · (silu(gate[e] · h) · (up[e] · h))` of the chosen experts of every token, for h {columns}: still to be
-    /// weighed and added up.
+    /// `down[e] · (silu(gate[e] · h) · (up[e] · h))` of the chosen experts of every token, for h {columns}, not yet
+    /// multiplied with their weights and summed.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -34,8 +34,8 @@ impl Builder {
         let name = |stage: &str| format!("{label}.{stage}");
         let count = experts.gate.shape[2];
         let routed = self.route(&name("route"), router.logits, router.bias, router.routing)?;
-        // An expert's slots should fit one tile, so that its weights are decoded once, but leave little of it empty. Tiles of
-        // 32 are no quicker than of 48.
+        // An expert's slots should fit one tile, so that its weights are decoded once, but leave little of it empty.
+        // Tiles of 32 are no faster than tiles of 48.
         let mean = h.rows * router.routing.top_k / count.max(1);
         let places = if mean <= FEW_SLOTS { 16 } else { (mean * 3 / 2).next_multiple_of(16).clamp(48, TILE_TOKENS) };
         let groups = self.group_slots(&name("group"), &routed.ids, count, places)?;

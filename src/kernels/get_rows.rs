@@ -15,8 +15,7 @@ params! { groups: u32, width: u32, rows: u32, pitch: u32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "get_rows", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// y {columns, tokens} = the rows of `embedding` {columns, rows} that the tokens name; the last row for one that
-    /// names none.
+    /// y {columns, tokens} = the tokens' rows of `embedding` {columns, rows}; the last row for an id out of range.
     ///
     /// # Errors
     /// See [`Builder::step`].
@@ -26,7 +25,7 @@ impl Builder {
         Ok(y)
     }
 
-    /// As [`Builder::get_rows`], for the tokens that follow those of the rows, into a tensor that is there.
+    /// As [`Builder::get_rows`], for the rows' next tokens, into an existing tensor.
     ///
     /// # Errors
     /// As there.

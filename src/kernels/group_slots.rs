@@ -13,18 +13,19 @@ params! { places: u32, tiles: u32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "group_slots", op: OP, params: Params::FIELDS, matrices: &[] };
 
-/// Slots in order of their experts, and the tiles that products cut them into.
+/// Slots ordered by expert, and the tiles into which they are divided for products.
 pub struct Groups {
-    /// Slots by expert {slots}, u32: token times chosen experts of a token, plus rank.
+    /// The slots ordered by expert {slots}, u32: token · `top_k` + rank of the expert.
     pub slots: Tensor,
-    /// Of each tile, u32: its expert, its first place in `slots`, and how many places it has, maybe none.
+    /// For each tile, u32: its expert, its first index in `slots`, and its number of slots, which may be 0.
     pub tiles: Tensor,
-    /// Places of a tile at most.
+    /// The most slots of a tile.
     pub places: usize,
 }
 
 impl Builder {
-    /// Groups the slots of ids {`top_k`, tokens}, u32 below `experts`, and cuts them into tiles of up to `places`.
+    /// Groups the slots of ids {`top_k`, tokens}, u32 below `experts`, and divides them into tiles of up to `places`
+    /// slots.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if there are more experts than workgroups.

@@ -1,4 +1,4 @@
-//! How many tokens lie how far below the likeliest, and what they weigh: what top-k and top-p are told by.
+//! A histogram of how far logits are below the largest, and of their tokens' weights, for top-k and top-p.
 
 use super::computes;
 use super::slice_max::{Slices, candidate_files};
@@ -9,25 +9,25 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/histogram.wgsl");
 const WORKGROUP: usize = 256;
-/// Four logits for each invocation, so many times.
+/// How many times each invocation takes four logits.
 const CHUNKS: usize = 4;
-/// Bins: a digit of a token's place in the order of logits.
+/// The number of bins: one digit of the position of a token in the order of logits.
 pub(crate) const BINS: usize = 1024;
 
 params! { count: u32, pitch: u32, slices: u32, scale: f32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "histogram", op: OP, params: Params::FIELDS, matrices: &[] };
 
-/// What a deficit of 1 counts as: as much as leaves room for all of `count` tokens in one bin, each of which lacks
-/// up to 0.22, and no more than f32 has digits for.
+/// The factor from deficits to integers: the largest with which the sum does not overflow if all of `count` tokens are
+/// in one bin, each with a deficit of up to 0.22, but no larger than f32 has digits for.
 pub(crate) fn scale(count: usize) -> f32 {
     let digits = usize::BITS - count.next_power_of_two().leading_zeros() - 1;
     (1u32 << 34u32.saturating_sub(digits).min(22)) as f32
 }
 
 impl Builder {
-    /// Adds each of logits {n, rows} to its row's histogram of the slices: of each bin of gaps the tokens, then, of each
-    /// bin, what they weigh less than as many at its start.
+    /// Adds logits {n, rows} to their rows' histograms in `slices`: for each bin of gaps the number of tokens, then for
+    /// each bin how much less they weigh than as many tokens at its start.
     ///
     /// # Errors
     /// See [`Builder::step`].

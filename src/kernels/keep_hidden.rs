@@ -1,4 +1,4 @@
-//! Hidden states that the multi-token-prediction block goes on from, kept in a ring by their positions.
+//! Stores hidden states for the multi-token-prediction block in a ring buffer, by position.
 
 use super::computes::{Kept, KeptHidden};
 use super::matvec::Norm;
@@ -9,7 +9,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/keep_hidden.wgsl");
 const WORKGROUP: usize = 256;
-/// The places of the ring: as many rows as a plan of few rows has at most.
+/// The capacity of the ring buffer: the most rows of a plan of few rows.
 pub const KEPT_ROWS: usize = 32;
 
 params! { width: u32, epsilon: f32, pitch: u32, ahead: u32 }
@@ -17,8 +17,8 @@ params! { width: u32, epsilon: f32, pitch: u32, ahead: u32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "keep_hidden", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// Keeps x {n, rows} under a norm in `ring` {n, [`KEPT_ROWS`]}, each vector at the position of its row and `ahead`
-    /// places further, modulo the places. Of more rows than places the last ones are kept.
+    /// Stores x {n, rows}, normalised, in `ring` {n, [`KEPT_ROWS`]}: each vector at its row's position plus `ahead`,
+    /// modulo the capacity. Of more rows, the last ones are stored.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the widths differ.

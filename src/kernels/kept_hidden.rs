@@ -1,4 +1,4 @@
-//! A hidden state out of the ring, by itself.
+//! Reads one hidden state from the ring buffer.
 
 use super::computes::{Kept, PickedHidden};
 use super::keep_hidden::KEPT_ROWS;
@@ -15,7 +15,7 @@ params! { width: u32, ahead: u32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "kept_hidden", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// y {n} = the vector that is kept `ahead` places further than the position of the plan's only row.
+    /// y {n} = the vector that is stored for the position of the plan's only row plus `ahead`.
     ///
     /// # Errors
     /// See [`Builder::step`].

@@ -1,20 +1,21 @@
-//! KV rows whose latent is rounded to bytes: blocks of 32 values, each with a scale in f16. The rotary key behind it is in
-//! f16.
+//! KV rows whose latent is rounded to bytes: blocks of 32 values, each with a scale in f16. The rotary key, which
+//! follows, is in f16.
 //!
-//! A value is byte / 128 - 1 times its block's scale. So a scale is about the largest magnitude of its block, and in f16
-//! neither it nor a value of moderate size is ever so small that drivers flush it to zero. Of four values the second and
-//! third are exchanged: then two masks make pairs of f16 of a word, in the order in which they are multiplied.
+//! A value is byte / 128 - 1 times its block's scale. So a scale is about the largest magnitude of its block, and
+//! neither the scale nor a value of moderate size is so small in f16 that drivers flush it to zero. Of every four
+//! values the second and third are exchanged, so that two masks turn a word into pairs of f16 in the order in which
+//! they are multiplied.
 
 use half::f16;
 
 /// Values of a latent that share a scale.
 pub(crate) const BLOCK: usize = 32;
-/// Bytes of what kernels read at a time: parts of a KV row begin at multiples of it.
+/// The number of bytes that kernels read at a time. Parts of a KV row begin at multiples of it.
 const PIECE: usize = 16;
-/// What a byte is above the number that it stands for, which is -127 to 127.
+/// The offset of a byte from its number, which is from -127 to 127.
 pub(crate) const ZERO: u8 = 128;
 
-/// Where the parts of such a KV row lie, for a latent of `rank` values and a rotary key of `rotary`.
+/// The layout of such a KV row, for a latent of `rank` values and a rotary key of `rotary`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockRow {
     pub(crate) rank: usize,
@@ -22,8 +23,8 @@ pub struct BlockRow {
 }
 
 impl BlockRow {
-    /// Bytes of the KV row: of the latent a byte a value; of the rotary key two, and zeros up to a multiple of eight
-    /// values; of each block two.
+    /// The size in bytes of the KV row: one byte for each value of the latent; two for each value of the rotary key,
+    /// which is padded with zeros to a multiple of eight values; two for each block.
     pub(crate) fn bytes(self) -> usize {
         (self.scales() + 2 * self.blocks()).next_multiple_of(PIECE)
     }
@@ -52,7 +53,7 @@ impl BlockRow {
         self.scales() + 2 * (at / BLOCK)
     }
 
-    /// The number that a byte and the bits of a scale stand for.
+    /// The value of a byte with the bits of a scale.
     pub(crate) fn value(byte: u8, scale: u16) -> f64 {
         (f64::from(byte) - f64::from(ZERO)) / f64::from(ZERO) * f16::from_bits(scale).to_f64()
     }
@@ -95,7 +96,7 @@ mod tests {
         for (rank, rotary, bytes) in [(512, 64, 672), (128, 32, 208), (96, 10, 144), (32, 2, 64)] {
             let row = BlockRow { rank, rotary };
             assert_eq!(row.bytes(), bytes);
-            // Of each block other magnitudes; one of zeros.
+            // Each block has other magnitudes; one is all zeros.
             let value = |i: usize| ((i * 7919 % 1009) as f32 / 504.5 - 1.0) * [3.0, 1e-3, 0.0, 4e4][i / 32 % 4];
             let values: Vec<f32> = (0..rank + rotary).map(value).collect();
             let found = row.unpacked(&row.packed(&values));

@@ -1,4 +1,4 @@
-//! Writes the KV rows of a batch: what the latent cache holds of each token.
+//! Writes the KV rows of a batch: the latent cache's entry for each token.
 
 use super::computes::KvRows;
 use super::kv_blocks::{BLOCK, BlockRow};
@@ -25,8 +25,8 @@ pub enum CacheType {
     F16,
     /// Exact.
     F32,
-    /// The latent rounded to bytes, blocks of 32 with a scale, and the rotary key in f16: 0.58 of the memory of f16 for
-    /// GLM-4.7-Flash. For latents of whole blocks only.
+    /// The latent rounded to bytes in blocks of 32 with a scale, and the rotary key in f16: 58 % of the memory of f16
+    /// for GLM-4.7-Flash. Only for latents of whole blocks.
     Q8_0,
 }
 
@@ -34,7 +34,7 @@ impl CacheType {
     /// All types.
     pub const ALL: [Self; 3] = [Self::F16, Self::F32, Self::Q8_0];
 
-    /// Its name, as options and results have it.
+    /// Its name in options and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::F16 => "f16",
@@ -43,7 +43,8 @@ impl CacheType {
         }
     }
 
-    /// Bytes from one token's KV row to the next's in a layer, for a latent of `rank` values and a rotary key of `rotary`.
+    /// The distance in bytes from one token's KV row to the next in a layer, for a latent of `rank` values and a rotary
+    /// key of `rotary`.
     pub fn row_bytes(self, rank: usize, rotary: usize) -> usize {
         match self {
             Self::F16 => 2 * Cache::row_values(rank, rotary),
@@ -52,7 +53,7 @@ impl CacheType {
         }
     }
 
-    /// Whether it can hold latents of `rank` values.
+    /// Whether it can store latents of `rank` values.
     pub fn holds(self, rank: usize) -> bool {
         self != Self::Q8_0 || rank.is_multiple_of(BLOCK)
     }
@@ -62,7 +63,8 @@ impl CacheType {
         self != Self::F32
     }
 
-    /// The largest error of outputs of about 1 of kernels that make f16 of its values: as where queries are rounded to it.
+    /// The largest error of outputs of about 1 in kernels that convert its values to f16: the same as from rounding
+    /// queries to f16.
     pub(crate) fn bound_of_halves(self) -> f64 {
         if self == Self::Q8_0 { 2e-3 } else { 0.0 }
     }
@@ -75,31 +77,32 @@ pub struct Cache {
     pub buffer: BufferRef,
     /// The type of its values.
     pub ty: CacheType,
-    /// Values of the latent.
+    /// The number of values of the latent.
     pub rank: usize,
-    /// Values of the rotary key.
+    /// The number of values of the rotary key.
     pub rotary: usize,
 }
 
 impl Cache {
-    /// Values from one token's KV row to the next's. The tail is zero.
+    /// The number of values from one token's KV row to the next. The padding is zero.
     pub fn row_values(rank: usize, rotary: usize) -> usize {
         (rank + rotary).next_multiple_of(8)
     }
 
-    /// Bytes from one token's KV row to the next's.
+    /// The distance in bytes from one token's KV row to the next.
     pub fn row_bytes(&self) -> u64 {
         self.ty.row_bytes(self.rank, self.rotary) as u64
     }
 
-    /// What attention of `rows` queries costs for each KV row in the cache, which is read from memory `readings` times.
+    /// The cost of attention of `rows` queries for each KV row in the cache, which is read from memory `readings`
+    /// times.
     pub(super) fn cost(&self, rows: usize, readings: usize) -> Cost {
         let products = Self::row_values(self.rank, self.rotary) + self.rank;
         let cache = self.row_bytes().saturating_mul(readings as u64);
         Cost { cache, cache_flops: 2 * products as u64 * rows as u64, ..Cost::default() }
     }
 
-    /// An error unless kv {rank + rotary, tokens} and the norm's weights {rank} make KV rows.
+    /// Fails unless kv {rank + rotary, tokens} and the norm's weights {rank} fit this cache.
     pub(super) fn expect_kv_rows(&self, op: &'static str, kv: &Tensor, norm: &Weight, tokens: usize) -> Result<()> {
         expect_shape(op, "kv", kv.shape[0], self.rank + self.rotary)?;
         expect_shape(op, "kv's vectors", kv.shape[1], tokens)?;
@@ -109,7 +112,7 @@ impl Cache {
         expect_multiple(op, "rotary key", self.rotary, 2)
     }
 
-    /// Adds the file that reads chunks of four values. It needs LATENT, the chunks of a latent.
+    /// Adds the file that reads chunks of four values. It needs LATENT, the number of chunks of a latent.
     pub(super) fn chunk_files(&self, variant: VariantBuilder) -> VariantBuilder {
         let variant = variant.constant("KV_CHUNKS", "", Self::row_values(self.rank, self.rotary) / 4);
         match self.ty {
@@ -119,9 +122,9 @@ impl Cache {
         }
     }
 
-    /// Adds the file by which kernels of such matrices bring tiles of KV rows to workgroup memory. For those of 8 x 8, which
-    /// is for Apple's GPUs, each value has a name; with names, attention of a token at a depth of 32768 by matrices of
-    /// 16 x 16 made a token 6 % slower on an H100.
+    /// Adds the file with which kernels with such matrices load tiles of KV rows to workgroup memory. For matrices of 8
+    /// x 8, which means Apple's GPUs, each value is a separate variable. With matrices of 16 x 16 on an H100, that made
+    /// a token at a depth of 32768 6 % slower.
     pub(super) fn share_files(&self, variant: VariantBuilder, matrices: Matrices) -> VariantBuilder {
         let named = matrices == Matrices::Eight;
         if self.ty == CacheType::Q8_0 {
@@ -144,14 +147,14 @@ impl Cache {
         self.block_constants(variant).file(source!("lib/kv_block_halves.wgsl"))
     }
 
-    /// Where parts of a KV row in blocks lie, in words.
+    /// The offsets of the parts of a KV row in blocks, in words.
     fn block_constants(&self, variant: VariantBuilder) -> VariantBuilder {
         let row = BlockRow { rank: self.rank, rotary: self.rotary };
         variant.constant("KV_WORDS", "", row.bytes() / 4).constant("SCALES", "", row.scales() / 4)
     }
 
-    /// Adds the files that write KV rows, behind those of the batch. EPSILON, of the norm, and `kv_chunk` are left to the
-    /// caller.
+    /// Adds the files that write KV rows, to follow those of the batch. The caller must provide `kv_chunk` and the
+    /// norm's EPSILON.
     pub(super) fn kv_row_files(&self, variant: VariantBuilder) -> VariantBuilder {
         let variant = pool_files(variant).constant("RANK", "c", self.rank);
         let variant = match self.ty {
@@ -162,9 +165,9 @@ impl Cache {
     }
 }
 
-/// The file that reads f16 in chunks of four, KV_CHUNKS to a KV row, and its part of a label.
+/// The file that reads f16 in chunks of four, KV_CHUNKS in a KV row, and its part of a label.
 pub(super) const HALVES: (Source, &str) = (source!("lib/kv_f16.wgsl"), "f16");
-/// The file by which kernels of matrices of 8 x 8 bring tiles of KV rows of f16.
+/// The file with which kernels with matrices of 8 x 8 load tiles of KV rows of f16.
 pub(super) const NAMED_SHARE_OF_HALVES: Source = source!("lib/kv_share_f16_named.wgsl");
 
 /// Adds the file that finds KV rows in the pool of pages.
@@ -173,15 +176,15 @@ pub(super) fn pool_files(variant: VariantBuilder) -> VariantBuilder {
 }
 
 impl Builder {
-    /// The pages of the current layer for `tokens` tokens.
+    /// The cache of the current layer, with pages for `tokens` tokens.
     pub fn latent_cache(&mut self, ty: CacheType, rank: usize, rotary: usize, tokens: usize) -> Cache {
         self.room_for_pages(tokens.div_ceil(PAGE));
         let bytes = (ty.row_bytes(rank, rotary) as u64).saturating_mul(tokens.next_multiple_of(PAGE) as u64);
         Cache { buffer: self.cache("cache", bytes), ty, rank, rotary }
     }
 
-    /// Writes the KV rows of a batch to the cache: the normalised first `rank` values of kv {rank + rotary, rows}, then the
-    /// rotary rest, rotated.
+    /// Writes the KV rows of a batch to the cache: the first `rank` values of kv {rank + rotary, rows}, normalised,
+    /// then the rotary rest, rotated.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.

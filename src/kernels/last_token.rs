@@ -1,4 +1,4 @@
-//! The last row of a batch, by itself.
+//! Copies the vector of the last row of a batch.
 
 use super::computes::LastToken;
 use super::{Kernel, expect_shape, params};

@@ -13,14 +13,14 @@ params! { count: u32, pitch: u32, words: u32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mask_logits", op: OP, params: Params::FIELDS, matrices: &[] };
 
-/// The words of the mask of a row of so many logits: a bit a token, the lowest bit of a word first.
+/// The number of words of a row's mask: one bit for each logit, the lowest bit of a word first.
 pub const fn mask_words(logits: usize) -> usize {
     logits.div_ceil(u32::BITS as usize)
 }
 
 impl Builder {
-    /// masked {n, rows} = logits {n, rows} where the mask of the row has a one, and minus infinity elsewhere. Returns the
-    /// local buffer of the masks {[words](mask_words), rows}.
+    /// masked {n, rows} = logits {n, rows} where the mask of the row has a one, and minus infinity elsewhere. Returns
+    /// the local buffer of the masks {[words](mask_words), rows}.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes differ; see [`Builder::step`].

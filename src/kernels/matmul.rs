@@ -1,9 +1,10 @@
-//! What the products of matrices with the vectors of many rows of a batch share: their tiles and their grid.
+//! The tiles and the grid of products of matrices with the vectors of many rows of a batch.
 //!
-//! A workgroup computes a tile: some rows of a matrix times some vectors. The vectors are those of consecutive rows of the
-//! batch (`lib/tile_batch.wgsl`) or of the slots of one expert (`lib/tile_experts.wgsl`). The rows are those of one matrix
-//! (`lib/tile_rows.wgsl`), or of gate and of up by turns (`lib/tile_gated.wgsl`), so that one invocation has the sums of
-//! both. Two kernels multiply tiles: `mul_mm` in f32, in registers, and `mul_mm_matrix` in f16, by cooperative matrices.
+//! A workgroup computes a tile: some rows of a matrix times some vectors. The vectors are those of consecutive rows of
+//! the batch (`lib/tile_batch.wgsl`) or of the slots of one expert (`lib/tile_experts.wgsl`). The rows are those of one
+//! matrix (`lib/tile_rows.wgsl`), or of gate and up in alternation (`lib/tile_gated.wgsl`), so that one invocation has
+//! the sums of both. Two kernels multiply tiles: `mul_mm` in f32, in registers, and `mul_mm_matrix` in f16, with
+//! cooperative matrices.
 
 use super::computes::{self, Errors, Operand, Seen, Terms, Which};
 use super::errors::SUM;
@@ -16,23 +17,23 @@ use crate::plan::{Bound, Builder, Cost, Tensor, VariantBuilder, Weight, read};
 use crate::quant::Arithmetic;
 use crate::wgsl::{Source, source};
 
-/// Rows of a tile that `mul_mm` computes side by side. Of gate and up a tile has so many of each in turn, or half as many
-/// where cooperative matrices are of 8 x 8.
+/// The number of rows of a tile that `mul_mm` computes side by side. A tile of gate and up alternates between them
+/// every SIDE rows, or half as many with cooperative matrices of 8 x 8.
 pub(crate) const SIDE: usize = 16;
-/// Vectors of a tile at most.
+/// The most vectors of a tile.
 pub(super) const TILE_TOKENS: usize = 64;
 
-/// The largest error of a product in f32, as a part of the sum of its terms' magnitudes.
+/// The largest error of a product in f32, relative to the sum of its terms' magnitudes.
 pub(crate) const SUMS: f64 = SUM;
-/// The largest value that f16 holds. Kernels take larger ones for this one.
+/// The largest value of f16, to which kernels clamp larger ones.
 pub(crate) const LARGEST_HALF: f64 = 65504.0;
 
-/// Whose rows a tile has, and what is computed of their products.
+/// The rows of a tile, and what is computed from their products.
 #[derive(Clone, Copy)]
 pub(super) enum TileRows<'a> {
-    /// Those of one matrix: the products replace what `y` holds, or are added to it.
+    /// Rows of one matrix: the products replace `y`, or are added to it.
     One { w: &'a Weight, add: bool },
-    /// Those of gate and of up, for silu(gate · x) · (up · x).
+    /// Rows of gate and of up, for silu(gate · x) · (up · x).
     Gated { gate: &'a Weight, up: &'a Weight },
 }
 
@@ -43,17 +44,17 @@ pub(super) enum Operands {
     F16,
 }
 
-/// Whose vectors a tile has.
+/// The vectors of a tile.
 #[derive(Clone, Copy)]
 pub(super) enum TileVectors<'a> {
-    /// Those of consecutive rows of the batch: vector *i* of a row is for matrix *i*.
+    /// Vectors of consecutive rows of the batch: vector *i* of a row is multiplied with matrix *i*.
     Batch,
-    /// Those of the slots of one expert, whose matrix they are for. The input has one vector for every `share` slots of a
-    /// row.
+    /// Vectors of one expert's slots, multiplied with that expert's matrix. The input has one vector for every `share`
+    /// slots of a row.
     Slots { groups: &'a Groups, share: usize },
 }
 
-/// A product about to become a step.
+/// A product that becomes a step.
 pub(super) struct TileProduct<'a> {
     pub rows: TileRows<'a>,
     pub vectors: TileVectors<'a>,
@@ -62,7 +63,7 @@ pub(super) struct TileProduct<'a> {
 }
 
 impl<'a> TileRows<'a> {
-    /// The weights, each with its role: the name by which the shader knows it. Gate has that of a matrix alone.
+    /// The weights, each with its role: its name in the shader. Gate has the role of a single matrix.
     pub fn roles(&self) -> Vec<(&'static str, &'a Weight)> {
         match *self {
             Self::One { w, .. } => vec![("w", w)],
@@ -78,7 +79,7 @@ impl<'a> TileRows<'a> {
         }
     }
 
-    /// Rows that are staged: of gate and up `SIDE` of each in turn.
+    /// The number of staged rows: gate and up alternate every `SIDE` rows.
     pub fn staged(&self) -> usize {
         let rows = self.first().shape[1];
         match self {
@@ -87,7 +88,7 @@ impl<'a> TileRows<'a> {
         }
     }
 
-    /// The files that tell the rows of a tile, and that stage them.
+    /// The files that define the rows of a tile, and that stage them.
     fn files(&self, operands: Operands) -> [Source; 2] {
         match (self, operands) {
             (Self::One { .. }, Operands::F32) => [source!("lib/tile_rows.wgsl"), source!("lib/stage_decoded.wgsl")],
@@ -101,7 +102,7 @@ impl<'a> TileRows<'a> {
         }
     }
 
-    /// An error unless the weights are of one shape.
+    /// Fails unless the weights have the same shape.
     pub fn check(&self, op: &'static str) -> Result<()> {
         let shape = |weight: &Weight| Shape(&weight.shape).to_string();
         let first = shape(self.first());
@@ -110,21 +111,21 @@ impl<'a> TileRows<'a> {
             .try_for_each(|(_, weight)| expect_shape(op, &weight.name, shape(weight), first.clone()))
     }
 
-    /// Bytes of all matrices.
+    /// The size in bytes of all matrices.
     pub fn bytes(&self) -> u64 {
         self.roles().iter().map(|(_, weight)| weight.matrix_bytes() * weight.shape[2] as u64).sum()
     }
 }
 
 impl TileProduct<'_> {
-    /// An error unless weights, input and output fit together.
+    /// Fails unless weights, input and output fit together.
     pub fn check(&self, op: &'static str) -> Result<()> {
         let (w, x, y) = (self.rows.first(), self.x, self.y);
         let [columns, rows, matrices] = w.shape;
         let (inputs, outputs) = match self.vectors {
             TileVectors::Batch => (matrices, matrices),
             TileVectors::Slots { groups, share } => {
-                expect_most(op, "a tile's places", groups.places, TILE_TOKENS)?;
+                expect_most(op, "slots of a tile", groups.places, TILE_TOKENS)?;
                 let slots = groups.slots.shape[0] / x.rows.max(1);
                 (slots / share.max(1), slots)
             }
@@ -138,7 +139,7 @@ impl TileProduct<'_> {
         expect_multiple(op, &w.name, x.pitch, 4)
     }
 
-    /// How many tiles there are along the vectors, of `tokens` vectors each, and along the stack of matrices.
+    /// The number of tiles along the vectors, of `tokens` vectors each, and along the stack of matrices.
     pub fn tiles(&self, tokens: usize) -> (usize, usize) {
         match self.vectors {
             TileVectors::Batch => (self.x.rows.div_ceil(tokens), self.rows.first().shape[2].max(1)),
@@ -146,8 +147,8 @@ impl TileProduct<'_> {
         }
     }
 
-    /// Adds the files and constants of the weights, of the vectors and of what becomes of the sums, which several workgroups
-    /// that share a tile leave in `parts`.
+    /// Adds the files and constants of the weights, of the vectors and of the output. Workgroups that share a tile
+    /// write their sums to `parts`.
     pub fn files(
         &self,
         plan: &Builder,
@@ -191,7 +192,7 @@ impl TileProduct<'_> {
             .file(stage)
     }
 
-    /// Vectors that a tile may have.
+    /// The most vectors that a tile may have.
     pub fn most_vectors(&self) -> usize {
         match self.vectors {
             TileVectors::Batch => self.x.rows,
@@ -199,7 +200,7 @@ impl TileProduct<'_> {
         }
     }
 
-    /// Whether tiles of so many vectors have room for what is computed together: all of a group of slots.
+    /// Whether a tile of `vectors` vectors holds everything that is computed together: a whole group of slots.
     pub fn holds(&self, vectors: usize) -> bool {
         match self.vectors {
             TileVectors::Batch => true,
@@ -207,13 +208,13 @@ impl TileProduct<'_> {
         }
     }
 
-    /// Whether tiles of `rows` rows write just their sums, and no tile has rows past the last.
+    /// Whether tiles of `rows` rows write only their sums, and no tile has rows past the last.
     pub fn leaves_whole(&self, rows: usize) -> bool {
         let plain = matches!((self.rows, self.vectors), (TileRows::One { add: false, .. }, TileVectors::Batch));
         plain && self.rows.staged().is_multiple_of(rows)
     }
 
-    /// The bindings of the weights, the vectors and what tells the tiles.
+    /// The bindings of the weights, the vectors and the tiles.
     pub fn bindings(&self, plan: &Builder, parts: Option<&Summands>) -> Vec<Bound> {
         let roles = self.rows.roles();
         let mut bindings: Vec<Bound> = roles.iter().flat_map(|(role, w)| plan.bound_weight(role, w)).collect();
@@ -249,20 +250,20 @@ impl TileProduct<'_> {
         computes::Product { terms, x, which, y: *self.y, stacks: (0, self.y.per_row()), left: None, errors }
     }
 
-    /// The grid of tiles of so many vectors and staged rows.
+    /// The grid of tiles of `vectors` vectors and `rows` staged rows.
     pub fn grid(&self, vectors: usize, rows: usize) -> [usize; 3] {
         let (columns, stacks) = self.tiles(vectors);
         [columns, self.rows.staged().div_ceil(rows), stacks]
     }
 
-    /// The same where several workgroups share a tile, if they leave parts.
+    /// The grid if several workgroups share a tile and write parts.
     pub fn shared_grid(&self, (vectors, rows): (usize, usize), parts: Option<&Summands>) -> [usize; 3] {
         let [columns, blocks, stacks] = self.grid(vectors, rows);
         [columns, blocks, stacks * parts.map_or(1, |parts| parts.parts)]
     }
 
-    /// What such tiles cost. Tiles side by side share rows of weights, which are read once; the vectors are read again for
-    /// each block of rows.
+    /// The cost of such tiles. Neighbouring tiles share rows of weights, which are read once; the vectors are read
+    /// again for each block of rows.
     pub fn cost(&self, vectors: usize, rows: usize) -> Cost {
         let [columns, blocks, stacks] = self.grid(vectors, rows);
         let values = 32 * self.rows.first().groups() * columns * vectors * blocks * rows * stacks;

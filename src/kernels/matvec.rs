@@ -1,6 +1,6 @@
 //! What the matrix-vector kernels share. Each multiplies the rows of one or several matrices with vectors. A workgroup
-//! stages the vectors in its memory, or its lanes read them directly, its teams of lanes take rows, and what becomes of
-//! the sums is the kernel's own.
+//! stages the vectors in its memory, or its lanes read them directly. Each of its teams of lanes computes rows, and
+//! each kernel uses the sums differently.
 
 use super::errors::PRODUCT;
 use super::rounded::{Epilogue, Rounded, WORDS};
@@ -15,23 +15,23 @@ use crate::quant::{Arithmetic, GROUP, Quant};
 use crate::wgsl::{Source, source};
 use std::collections::HashSet;
 
-/// A root mean square norm that was left to the product behind it.
+/// A root mean square norm that the product after it applies.
 #[derive(Clone)]
 pub struct Norm {
     /// Its weights {columns}.
     pub weight: Weight,
-    /// What is added to the mean square under the root.
+    /// The number that is added to the mean square under the root.
     pub epsilon: f32,
 }
 
-/// The vectors that a product multiplies with, and what it has to do to them first.
+/// The vectors that a product multiplies, and what it must do to them first.
 #[derive(Clone)]
 pub struct Input {
     /// The vectors.
     pub tensor: Tensor,
     /// The norm that the product applies to each vector, if there is one.
     pub norm: Option<Norm>,
-    /// The same vectors times the norm's weights and rounded to bytes, if the step before left them so as well.
+    /// The same vectors times the norm's weights and rounded to bytes, if the previous step wrote these too.
     pub rounded: Option<Rounded>,
 }
 
@@ -41,40 +41,41 @@ impl From<&Tensor> for Input {
     }
 }
 
-/// Where the workgroups of a product find the vectors that they multiply with.
+/// Where the workgroups of a product read their vectors.
 pub(super) enum Feed<'a> {
-    /// In the input.
+    /// From the input.
     Input(&'a Input),
-    /// In what the splits of attention left, which the given library file joins.
+    /// From the splits of attention, which the given library file merges.
     Merged(Source, Merged),
 }
 
-/// A matrix-vector kernel about to become a step.
+/// A matrix-vector product that becomes a step.
 pub(super) struct MatvecProduct<'a> {
     pub kernel: &'static Kernel,
     pub label: &'a str,
-    /// The weights, each with its role: the name by which the shader knows it.
+    /// The weights, each with its role: its name in the shader.
     pub roles: Vec<(&'static str, &'a Weight)>,
     pub feed: Feed<'a>,
-    /// What the step leaves besides its output.
+    /// What the step writes in addition to its output.
     pub epilogue: Epilogue<'a>,
-    /// Rows of one matrix, and how many matrices or slots of a batch row are computed side by side, each in its own
-    /// layer of the grid.
+    /// The number of rows of one matrix, and of matrices or slots of a batch row, each of which has its own layer of
+    /// the grid.
     pub rows: usize,
     pub layers: usize,
-    /// Vectors that the same matrix is multiplied with: a team may take several of them at a time.
+    /// The number of vectors that the same matrix is multiplied with. A team may take several of them at a time.
     pub together: usize,
-    /// Vectors of the input that, with one more behind them, count as one long vector: those of a row's selected experts.
+    /// The number of vectors of the input that, with one more after them, form one long vector: those of a row's
+    /// selected experts.
     pub slots: usize,
-    /// Groups of 32 values that a workgroup stages, in one or several tiles.
+    /// The number of groups of 32 values that a workgroup stages, in one or several tiles.
     pub groups: usize,
-    /// Whether the kernel reads, after the first tile is staged, what its workgroup has left in workgroup memory before. It
-    /// relies on the barrier of staging, so the input is always staged.
-    pub meets: bool,
+    /// Whether the kernel relies on the barrier of staging, because after it the kernel reads workgroup memory that was
+    /// written before it. If so, the input is always staged.
+    pub needs_barrier: bool,
 }
 
 impl<'a> MatvecProduct<'a> {
-    /// A product of the first matrix's rows alone with one vector at a time, which leaves nothing but its output.
+    /// A product of the first matrix's rows with one vector at a time, which writes only its output.
     pub fn new<const N: usize>(
         kernel: &'static Kernel,
         label: &'a str,
@@ -94,7 +95,7 @@ impl<'a> MatvecProduct<'a> {
             together: 1,
             slots: 0,
             groups,
-            meets: false,
+            needs_barrier: false,
         }
     }
 
@@ -112,25 +113,25 @@ impl<'a> MatvecProduct<'a> {
         tiling.for_tokens(self.together).in_blocks_of(self.epilogue.unit(), target)
     }
 
-    /// The norm that it applies to its vectors.
+    /// The norm that the product applies to its vectors.
     fn norm(&self) -> Option<&Norm> {
         let Feed::Input(input) = &self.feed else { return None };
         input.norm.as_ref()
     }
 
-    /// Whether it multiplies floats or bytes.
+    /// Whether the product multiplies floats or bytes.
     pub fn arithmetic(&self, plan: &Builder) -> Arithmetic {
         let formats: Vec<&Quant> = self.roles.iter().map(|(_, weight)| weight.quant).collect();
         plan.target().arithmetic.with(&formats)
     }
 
-    /// Whether lanes read floats from the input, of which nothing is staged.
+    /// Whether lanes read floats directly from the input, without staging.
     pub fn direct(&self, plan: &Builder) -> bool {
-        let apart = matches!(self.feed, Feed::Input(_)) && !self.meets;
+        let apart = matches!(self.feed, Feed::Input(_)) && !self.needs_barrier;
         apart && self.arithmetic(plan) == Arithmetic::Float && self.tiling(plan).direct
     }
 
-    /// Workgroups that a matrix of `rows` rows takes.
+    /// The number of workgroups for a matrix of `rows` rows.
     pub fn blocks(&self, plan: &Builder, rows: usize) -> usize {
         rows.div_ceil(self.tiling(plan).block())
     }
@@ -173,9 +174,10 @@ impl<'a> MatvecProduct<'a> {
         self.epilogue.files(variant.file(source!("lib/matvec.wgsl")))
     }
 
-    /// Vec4s from one vector's start to the next's. Where lanes read the only vector from memory it is 0, so that compilers
-    /// see where the vector starts: otherwise the router took 5.1 us instead of 4.6 on an H100. On Apple's GPUs, where all
-    /// products are direct, it is that of several vectors, so that a row alone and a few rows share a pipeline.
+    /// The number of vec4s from one vector to the next. If lanes read a single vector from memory it is 0, so that
+    /// compilers know where the vector starts: otherwise the router took 5.1 us instead of 4.6 on an H100. On Apple's
+    /// GPUs, where all products are direct, it is always that of several vectors, so that one row and a few rows share
+    /// a pipeline.
     fn x_stride(&self, plan: &Builder, direct: bool) -> usize {
         let apart = direct && plan.target().tilings == Tilings::Nvidia;
         match &self.feed {
@@ -185,7 +187,7 @@ impl<'a> MatvecProduct<'a> {
         }
     }
 
-    /// Adds the files by which lanes read the input from memory.
+    /// Adds the files with which lanes read the input from memory.
     fn direct_files(&self, variant: VariantBuilder) -> VariantBuilder {
         let variant = variant.tag("d").file(source!("lib/direct.wgsl"));
         match self.norm() {
@@ -206,7 +208,7 @@ impl<'a> MatvecProduct<'a> {
         variant.file(source!("lib/stage.wgsl"))
     }
 
-    /// The bindings of the weights, of the input and of what the step leaves besides its output.
+    /// The bindings of the weights, of the input and of what the step writes in addition to its output.
     pub fn bindings(&self, plan: &Builder) -> Vec<Bound> {
         let weights = self.roles.iter().flat_map(|(role, weight)| plan.bound_weight(role, weight));
         let mut bindings: Vec<Bound> = weights.collect();
@@ -220,14 +222,14 @@ impl<'a> MatvecProduct<'a> {
         bindings
     }
 
-    /// The grid of `blocks` workgroups for each layer and vector. Blocks past the limit of one dimension go on in the
-    /// second.
+    /// The grid of `blocks` workgroups for each layer and vector. Blocks past the limit of one dimension continue in
+    /// the second.
     pub fn grid(&self, plan: &Builder, blocks: usize) -> [usize; 3] {
         let width = MAX_GRID as usize;
         [blocks.min(width), blocks.div_ceil(width), self.layers * plan.rows() / self.tiling(plan).columns]
     }
 
-    /// What the step multiplies with, as the CPU reference needs it.
+    /// The vectors of the product, for the CPU reference.
     pub fn operand(&self, plan: &Builder) -> Operand {
         let arithmetic = self.arithmetic(plan);
         let input = match &self.feed {
@@ -239,14 +241,14 @@ impl<'a> MatvecProduct<'a> {
         Operand::Vectors(Seen { norm: input.norm.clone(), rounded, arithmetic, ..plain })
     }
 
-    /// What the step computes, as the CPU reference needs it: y {rows, n}.
+    /// What the step computes, for the CPU reference: y {rows, n}.
     pub fn reference(&self, plan: &Builder, terms: Terms, which: Which, y: &Tensor) -> computes::Product {
         let y = *y;
         let (x, left, errors) = (self.operand(plan), self.epilogue.left(), Errors::of_sums(bound(Arithmetic::Float)));
         computes::Product { terms, x, which, y, stacks: (0, y.per_row()), left, errors }
     }
 
-    /// What the step costs beside its weights: the bytes of the input, and `others`.
+    /// The cost of the step besides its weights: the bytes of the input, and `others`.
     pub fn cost(&self, others: u64) -> Cost {
         let x = match &self.feed {
             Feed::Input(input) => input.tensor.bytes(),
@@ -255,7 +257,7 @@ impl<'a> MatvecProduct<'a> {
         Cost::of_activations(x + others)
     }
 
-    /// An error unless the input is `vectors` vectors for matrices of `columns` columns.
+    /// Fails unless the input is `vectors` vectors for matrices of `columns` columns.
     pub fn expect_input(&self, columns: usize, vectors: usize) -> Result<()> {
         let Feed::Input(input) = &self.feed else { return Ok(()) };
         let name = self.roles.first().map_or("", |(_, weight)| &weight.name);
@@ -269,7 +271,7 @@ impl<'a> MatvecProduct<'a> {
     }
 }
 
-/// Storage buffers that weights take in a step: those of their streams, and a grid once for all that have it.
+/// The number of storage buffers of a step's weights: their streams, and each grid once.
 pub(super) fn buffers_of(weights: &[&Weight]) -> usize {
     let grids: HashSet<&str> = weights.iter().filter_map(|w| Some(w.quant.grid()?.buffer.name())).collect();
     weights.iter().map(|w| w.quant.streams.len()).sum::<usize>() + grids.len()
@@ -279,11 +281,11 @@ fn norm_constants(variant: VariantBuilder, norm: &Norm) -> VariantBuilder {
     variant.constant("WIDTH", "", norm.weight.shape[0]).real("EPSILON", "e", norm.epsilon)
 }
 
-/// Values that share a scale in a product of bytes.
+/// The number of values that share a scale in a product of bytes.
 pub(crate) const HALF: usize = GROUP / 2;
 
-/// The largest error of a product, as a part of the sum of its terms' magnitudes. Of bytes it is larger, because a value
-/// between two bytes may be rounded either way.
+/// The largest error of a product, relative to the sum of its terms' magnitudes. It is larger for bytes, because a
+/// value halfway between two bytes may be rounded either way.
 pub(crate) fn bound(arithmetic: Arithmetic) -> f64 {
     if arithmetic == Arithmetic::Float { PRODUCT } else { 5e-4 }
 }

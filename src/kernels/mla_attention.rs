@@ -1,5 +1,5 @@
 //! Absorbed multi-head latent attention of few rows over the KV cache. The KV rows are divided into splits, which
-//! workgroups compute side by side and another step joins.
+//! different workgroups compute and another step merges.
 
 use super::computes::{Attended, Attention};
 use super::errors::ATTENDED;
@@ -13,61 +13,61 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/mla_attention.wgsl");
 /// The most invocations of a workgroup.
 const WORKGROUP: usize = 128;
-/// KV rows of a tile, whose scores are held at a time.
+/// The number of KV rows of a tile, whose scores are in workgroup memory at a time.
 pub(crate) const SPAN: usize = 32;
-/// Heads of a workgroup, which share its reading of the cache.
+/// The number of heads of a workgroup, which share its reads of the cache.
 const HEADS: usize = 4;
-/// Lanes that compute a score together.
+/// The number of lanes that compute a score together.
 const LANES: usize = 8;
-/// Bytes of queries that a workgroup holds at most. Of the 16 KiB that every device has, that leaves some for other arrays.
+/// The most bytes of queries in a workgroup. That leaves some of the 16 KiB that every device has for other arrays.
 const QUERY_BYTES: usize = 12 << 10;
 /// The largest error of outputs of about 1.
 pub(crate) const BOUND: f64 = ATTENDED;
-/// Into how many splits the cache is divided, whatever its length, unless it was chosen for the adapter: times the groups
-/// of heads of all rows, enough workgroups for it.
+/// Into how many splits the cache is divided, whatever its length, unless a number was chosen for the adapter: so many
+/// that, times the groups of heads of all rows, there are enough workgroups for the adapter.
 pub fn splits(target: &Target, rows: usize) -> usize {
-    let least = (target.workgroups / 16).max(1); // however many rows, for the deepest of contexts
+    let least = (target.workgroups / 16).max(1); // for any number of rows, because the context may be deep
     target.choices.splits(rows).unwrap_or((target.workgroups / rows).clamp(least, MOST_SPLITS))
 }
-/// What kernels that make f16 of attention's weights multiply them with before: drivers flush f16 below 6e-5 to zero.
+/// The factor on attention's weights before kernels convert them to f16: drivers flush f16 below 6e-5 to zero.
 pub(super) const HALF_UNIT: f32 = 64.0;
-/// Splits that can be joined at most.
+/// The most splits that can be merged.
 pub(super) const MOST_SPLITS: usize = 64;
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: &[], matrices: &[] };
 
-/// What attention leaves of each head and split, to be joined.
+/// The results of attention for each head and split, to be merged.
 pub struct AttentionSplits {
     /// Unnormalised outputs {rank, splits · heads · tokens}.
     pub sums: Tensor,
-    /// For each, the score that weights are relative to (the largest or one not far below it) and the sum of weights
-    /// {2, splits · heads · tokens}.
+    /// For each of them, the score that weights are relative to (the largest or one slightly below it) and the sum of
+    /// weights {2, splits · heads · tokens}.
     pub stats: Tensor,
-    /// How many splits there are.
+    /// The number of splits.
     pub splits: usize,
-    /// Heads of a token.
+    /// The number of heads of a token.
     pub heads: usize,
 }
 
-/// What one of the attention kernels adds to what they all have in common: `Builder::attend` and `Builder::attend_rows`
-/// make a step of it.
+/// The properties of one of the attention kernels, from which `Builder::attend` and `Builder::attend_rows` make a step.
 pub(super) struct Attending {
     /// The kernel's name.
     pub kernel: &'static str,
     /// Its shader up to the files of splits and pages.
     pub variant: VariantBuilder,
-    /// Queries that a workgroup computes: a query is that of a head of a row.
+    /// The number of queries that a workgroup computes. A query belongs to one head of one row.
     pub rows: usize,
-    /// Whether these may be of several rows of the batch.
+    /// Whether these may belong to several rows of the batch.
     pub together: bool,
     /// The largest error of outputs of about 1.
     pub bound: f64,
-    /// What weights are multiplied with that go into matrices: 1, or what makes f16 hold small ones. None for a kernel
-    /// without matrices.
+    /// The factor on weights in matrices: 1, or a larger one so that f16 can represent small weights. `None` for a
+    /// kernel without matrices.
     pub unit: Option<f32>,
 }
 
-/// Adds the files of online softmax and of bringing KV rows, which the kernels by matrices share: those with a `unit`.
+/// Adds the files of online softmax and for loading KV rows, which the kernels with matrices (those with a `unit`)
+/// share.
 pub(super) fn matrix_files(
     variant: VariantBuilder,
     unit: Option<f32>,
@@ -82,26 +82,25 @@ pub(super) fn softmax_files(variant: VariantBuilder, unit: f32) -> VariantBuilde
     variant.real("WEIGHT_UNIT", "", unit).file(source!("lib/online_softmax.wgsl"))
 }
 
-/// Heads of a workgroup, of `heads` with queries of `kv_row` values.
+/// The number of heads of a workgroup, for `heads` heads with queries of `kv_row` values.
 fn heads_together(heads: usize, kv_row: usize) -> usize {
     HEADS.min(heads).min(QUERY_BYTES / (4 * kv_row)).max(1)
 }
 
-/// Invocations of a workgroup for latents of `rank` values: one for each chunk of four, where that is not too many or
-/// too few.
+/// The number of invocations of a workgroup for latents of `rank` values: one for each chunk of four, within limits.
 fn workgroup(rank: usize) -> usize {
     (rank / 4).next_power_of_two().clamp(Target::LEAST_WORKGROUP, WORKGROUP)
 }
 
 impl Builder {
-    /// Adds the files that tell splits, the same ones for attention and for the step that joins.
+    /// Adds the files that define splits, for attention and for the step that merges them.
     pub(super) fn split_files(&self, variant: VariantBuilder) -> VariantBuilder {
         let variant = self.batch_files(variant).constant("SPAN", "t", SPAN).constant("SPLITS", "", 0);
         variant.file(source!("lib/splits.wgsl"))
     }
 
-    /// The same for kernels that a row alone has for itself. They know how many splits there are when they are compiled:
-    /// with the number in the batch, attention took 7.9 us instead of 6.4 on an H100.
+    /// The same for kernels that only plans of a single row use. They are compiled for a number of splits: with the
+    /// number in the batch, attention took 7.9 us instead of 6.4 on an H100.
     pub(super) fn known_split_files(&self, variant: VariantBuilder, splits: usize) -> VariantBuilder {
         if self.rows() > 1 {
             return self.split_files(variant);
@@ -110,8 +109,8 @@ impl Builder {
         variant.file(source!("lib/splits.wgsl"))
     }
 
-    /// Attention of the absorbed queries q {rank + rotary, heads of every token}, scores times `scale`, over every
-    /// token up to each one's own position, the cache cut into `splits`.
+    /// Attention of the absorbed queries q {rank + rotary, heads of every token}, with scores times `scale`, over the
+    /// tokens up to each one's own position. The cache is divided into `splits`.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -142,7 +141,8 @@ impl Builder {
         self.attend(label, by, q, cache, scale, splits)
     }
 
-    /// Appends attention of q {rank + rotary, heads of every row} by a kernel whose workgroups each compute some heads.
+    /// Appends attention of q {rank + rotary, heads of every row} with a kernel whose workgroups each compute some
+    /// heads.
     pub(super) fn attend(
         &mut self,
         label: &str,
@@ -165,7 +165,7 @@ impl Builder {
         bindings.extend(self.bound_between(&parts));
         let (heads, times) = if by.together { (heads * tokens, 1) } else { (heads, tokens) };
         let grid = [heads.div_ceil(by.rows), splits, times];
-        // The workgroups of a split, each for some of the heads, are neighbours in the grid, and read the same KV rows.
+        // The workgroups of a split, each for some of the heads, are neighbours in the grid and read the same KV rows.
         let cost = Cost { activations: q.bytes() + parts.bytes(), ..cache.cost(grid[0] * by.rows * times, times) };
         self.step_in_parts(label, variant, bindings, (grid, 0), cost)?;
         Ok(parts)
@@ -177,7 +177,7 @@ impl Builder {
         self.computes(by.kernel, Attention { q, cache: *cache, scale, y, bound: by.bound, unit });
     }
 
-    /// Buffers for what attention leaves of every row's heads {rank, heads}.
+    /// Buffers for the splits' results for every row's heads {rank, heads}.
     pub(super) fn parts(&mut self, label: &str, [rank, heads]: [usize; 2], splits: usize) -> AttentionSplits {
         self.split(splits);
         let slots = splits * heads * self.rows();
@@ -191,13 +191,13 @@ impl Builder {
         vec![self.bound_batch(), self.bound_pages(), self.bound("q", q), self.bound("cache", cache.buffer)]
     }
 
-    /// The bindings of what it leaves to be joined.
+    /// The bindings of the splits' results.
     pub(super) fn bound_between(&self, parts: &AttentionSplits) -> [Bound; 2] {
         [self.bound("parts", parts.sums.buffer), self.bound("stats", parts.stats.buffer)]
     }
 }
 
-/// An error unless queries {rank + rotary, n} and the cache fit together.
+/// Fails unless queries {rank + rotary, n} and the cache fit together.
 pub(super) fn expect_queries(op: &'static str, q: &Tensor, cache: &Cache) -> Result<()> {
     expect_shape(op, "q", q.shape[0], cache.rank + cache.rotary)?;
     expect_shape(op, "q's stride", q.stride, Cache::row_values(cache.rank, cache.rotary))?;

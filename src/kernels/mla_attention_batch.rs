@@ -12,21 +12,21 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_batch.wgsl");
 const WORKGROUP: usize = 256;
-/// Queries of a workgroup, which share its reading of the cache: so many at most, and no more than leave an invocation
-/// OWN_VALUES values to add up. A query is that of a head of a row.
+/// The most queries of a workgroup, which share its reads of the cache. There are fewer if an invocation would
+/// otherwise sum more than OWN_VALUES values. A query belongs to one head of one row.
 const MOST_ROWS: usize = 32;
 const OWN_VALUES: usize = 64;
-/// Neighbouring invocations that divide the values of a query's output among them.
+/// The number of neighbouring invocations that share the values of a query's output.
 const COLUMN_LANES: usize = 64;
-/// Queries up to which a large GPU would be idle without splits of the cache, and how many splits there are then.
+/// Up to this many queries a large GPU would be partly idle without splits of the cache; the number of splits then.
 const FEW_ROWS: usize = 2048;
 const MANY_SPLITS: usize = 16;
-/// Splits for more queries over a deep cache, so that the last round of workgroups is a short one.
+/// The number of splits for more queries over a deep cache, so that the last wave of workgroups is short.
 const DEEP_SPLITS: usize = 4;
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention_batch", op: OP, params: PART_FIELDS, matrices: &[] };
 
-/// Attention of many rows, about to become a step.
+/// Attention of many rows, which becomes a step.
 pub struct BatchAttention<'a> {
     /// The absorbed queries {rank + rotary, heads} of each row.
     pub q: &'a Tensor,
@@ -34,8 +34,7 @@ pub struct BatchAttention<'a> {
     pub cache: &'a Cache,
     /// The factor on scores.
     pub scale: f32,
-    /// Whether the cache may hold far more KV rows than those of the batch. Then it is worth dividing it into splits and
-    /// joining what they leave.
+    /// Whether the cache may have far more KV rows than the batch. Then dividing it into splits pays off.
     pub deep: bool,
 }
 
@@ -49,7 +48,7 @@ impl BatchAttention<'_> {
         }
     }
 
-    /// Queries of all rows.
+    /// The number of queries of all rows.
     fn rows(&self) -> usize {
         self.q.per_row() * self.q.rows
     }
@@ -87,7 +86,7 @@ impl Builder {
         self.attend_rows(label, attention, by, splits)
     }
 
-    /// Appends attention by a kernel whose workgroups compute queries of several rows.
+    /// Appends attention with a kernel whose workgroups compute queries of several rows.
     pub(super) fn attend_rows(
         &mut self,
         label: &str,
@@ -118,8 +117,8 @@ impl Builder {
         Ok(y)
     }
 
-    /// Adds the file that writes the outputs, or what splits leave of them; also returns its bindings, and what is to be
-    /// joined then.
+    /// Adds the file that writes the outputs, or the splits' results. Also returns its bindings, and the splits to
+    /// merge.
     fn left_rows(
         &mut self,
         label: &str,
@@ -136,8 +135,8 @@ impl Builder {
     }
 }
 
-/// The kernel for queries of so many heads over KV rows of `kv_row` values, with values of `value`, and how many queries a
-/// workgroup computes.
+/// The kernel for queries of `heads` heads over KV rows of `kv_row` values, with values of width `value`, and the
+/// number of queries that a workgroup computes.
 pub(super) fn by_registers(heads: usize, kv_row: usize, value: usize) -> (VariantBuilder, usize) {
     let rows = rows_together(value);
     let lanes = COLUMN_LANES.min((value / 4).next_power_of_two()).max(WORKGROUP / rows);
@@ -149,7 +148,7 @@ pub(super) fn by_registers(heads: usize, kv_row: usize, value: usize) -> (Varian
     (variant, rows)
 }
 
-/// Queries of a workgroup: a power of two.
+/// The number of queries of a workgroup: a power of two.
 fn rows_together(value: usize) -> usize {
     let most = (OWN_VALUES * WORKGROUP / value).clamp(1, MOST_ROWS);
     1 << most.ilog2()

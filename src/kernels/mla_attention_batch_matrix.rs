@@ -1,9 +1,9 @@
-//! Attention of many rows by cooperative matrices of 16 x 16.
+//! Attention of many rows with cooperative matrices of 16 x 16.
 
 use super::kv_write::Cache;
 use super::mla_attention::{Attending, HALF_UNIT};
 use super::mla_attention_batch::BatchAttention;
-use super::{Kernel, expect_shape};
+use super::{Kernel, expect_cache};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::{Builder, PART_FIELDS, Target, Team, Tensor, VariantBuilder};
@@ -11,9 +11,9 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_batch_matrix.wgsl");
 const WORKGROUP: usize = 256;
-/// Queries of a workgroup; a query is that of a head of a row.
+/// The number of queries of a workgroup. A query belongs to one head of one row.
 const ROWS: usize = 64;
-/// The largest KV row and latent whose matrices an invocation can hold beside each other.
+/// The largest KV row and latent whose matrices fit into an invocation's registers together.
 const LONGEST_KV_ROW: usize = 576;
 const LARGEST_RANK: usize = 512;
 /// The largest error of outputs, which are averages of values of about 1: queries and weights are rounded to f16.
@@ -40,7 +40,7 @@ impl Builder {
         splits: usize,
     ) -> Result<Tensor> {
         let BatchAttention { q, cache, .. } = *attention;
-        expect_shape(KERNEL.name, "whether the cache suits", self.suits_row_matrices(cache), true)?;
+        expect_cache(KERNEL.name, self.suits_row_matrices(cache))?;
         let (rank, kv_row) = (cache.rank, Cache::row_values(cache.rank, cache.rotary));
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .matrices()

@@ -1,44 +1,44 @@
-//! Attention of many rows of one sequence over keys and values that are written out, a segment of the KV rows at a time.
+//! Attention of many rows of one sequence over expanded keys and values, one segment of the KV rows at a time.
 //!
-//! It is done by matrices of 16 x 16 in a kernel of its own, and by matrices of 8 x 8 and without matrices by the kernels
-//! that otherwise attend over the latents: to these, a segment of a head is a cache with other widths.
+//! With matrices of 16 x 16 it has a kernel of its own. With matrices of 8 x 8 and without matrices it uses the kernels
+//! for attention over the latents: for these, a segment of a head is a cache with other widths.
 
 use super::computes::ExpandedAttention;
 use super::expand_kv::{Expanded, LatentWeights, SHORTEST};
 use super::kv_write::{Cache, HALVES};
 use super::mla_attention::{HALF_UNIT, SPAN};
-use super::{Kernel, expand_kv_matrix, expect_shape, mla_attention_batch, mla_attention_matrix8};
+use super::{Kernel, expand_kv_matrix, expect_cache, mla_attention_batch, mla_attention_matrix8};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::{Builder, Cost, PART_FIELDS, Target, Team, Tensor, VariantBuilder, readings};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_expanded.wgsl");
-/// What makes a segment of a head the cache of a kernel that has attention over latents too, and its part of a label.
+/// The file that makes a segment of a head the cache of a kernel for attention over latents, and its part of a label.
 const OVER_SEGMENT: (Source, &str) = (source!("lib/over_segment.wgsl"), "segment");
 const WORKGROUP: usize = 256;
-/// Rows of a workgroup: each of its subgroups has sixteen.
+/// The number of rows of a workgroup: each of its subgroups has sixteen.
 const ROWS: usize = WORKGROUP / 32 * 16;
-/// Invocations that turn a row's scores into weights.
+/// The number of invocations that turn a row's scores into weights.
 const LANES: usize = 2;
-/// The widest keys and values whose matrices an invocation can hold beside each other.
+/// The widest keys and values whose matrices fit into an invocation's registers together.
 const WIDEST: usize = 256;
-/// The narrowest keys: two tiles of them have to leave room for sixteen columns of all rows' queries.
+/// The narrowest keys: two tiles of them must be large enough to hold sixteen columns of all rows' queries.
 const NARROWEST: usize = 64;
-/// Bytes of workgroup memory that tiles, scores and weights take at most.
+/// The most bytes of workgroup memory for tiles, scores and weights.
 const SHARED_BYTES: usize = 48 << 10;
-/// KV rows of a segment at most: those of GLM-4.7-Flash take 84 MB.
+/// The most KV rows of a segment: those of GLM-4.7-Flash take 84 MB.
 const SEGMENT: usize = 4096;
-/// Bytes of a segment at most: with what lies behind it, every device can bind them.
+/// The most bytes of a segment, which every device can bind together with the padding after it.
 const SEGMENT_BYTES: usize = 127 << 20;
-/// Rows from which on it pays to write out keys and values, as measured on an H100, by matrices of 16 x 16. The others
-/// were not measured.
+/// From this many rows on, expanding keys and values pays off, as measured with matrices of 16 x 16 on an H100. The
+/// other kernels were not measured.
 const MANY_ROWS: usize = 1024;
 
 pub(super) const KERNEL: Kernel =
     Kernel { name: "mla_attention_expanded", op: OP, params: PART_FIELDS, matrices: &[Matrices::Sixteen] };
 
-/// What attends.
+/// The kind of kernel that computes attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Matrices of 16 x 16.
@@ -61,17 +61,17 @@ impl Form {
     }
 }
 
-/// The KV rows that attention takes at a time.
+/// The division of the KV rows into segments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Segments {
-    /// KV rows of a segment.
+    /// The number of KV rows of a segment.
     pub length: usize,
-    /// How many segments there may be.
+    /// The most segments.
     pub count: usize,
 }
 
 impl Segments {
-    /// Those of a cache that holds `depth` KV rows at most, of each of which keys and values take so many bytes.
+    /// The segments of a cache of at most `depth` KV rows, each of which expands to `bytes` bytes.
     fn of(depth: usize, bytes: usize) -> Self {
         let most = (SEGMENT_BYTES / bytes.max(1)).clamp(SHORTEST, SEGMENT);
         let length = depth.next_power_of_two().clamp(SHORTEST, 1 << most.ilog2());
@@ -80,8 +80,8 @@ impl Segments {
 }
 
 impl Builder {
-    /// The segments that attention takes, if the plan is of so many rows that it pays to write out keys and values, and if
-    /// shapes and target suit.
+    /// The segments of attention, if the plan has enough rows for expanding keys and values to pay off, and if shapes
+    /// and target are suitable.
     pub(super) fn segments(&self, by: LatentWeights<'_>, cache: &Cache) -> Option<Segments> {
         let many = self.target().choices.expanded_rows.unwrap_or(MANY_ROWS);
         let pays = self.by_tiles() && self.one_sequence() && self.rows() >= many;
@@ -92,8 +92,8 @@ impl Builder {
         (pays && !exact && self.expanded_form(by, cache).is_some()).then(|| Segments::of(depth, bytes))
     }
 
-    /// What attends over keys and values of such shapes, if anything can. Without matrices that ought to be slower than
-    /// with them over the latents.
+    /// The kind of kernel for keys and values of such shapes, if there is one. Without matrices it is probably slower
+    /// than attention over the latents with them.
     fn expanded_form(&self, by: LatentWeights<'_>, cache: &Cache) -> Option<Form> {
         let Target { team, matrices, workgroup_bytes, invocations, buffers, .. } = *self.target_for(KERNEL.name);
         if !by.suit(cache) || by.buffers() > buffers || invocations < WORKGROUP {
@@ -112,8 +112,8 @@ impl Builder {
         (!by_matrices).then_some(Form::Registers)
     }
 
-    /// The outputs {value width, heads} of every row: attention of the queries q {nope + rotary, heads of every row}, whose
-    /// rotary part is not rotated yet, over keys and values that are made of the latents.
+    /// The outputs {value width, heads} of every row: attention of the queries q {nope + rotary, heads of every row},
+    /// whose rotary part is not rotated yet, over keys and values that are expanded from the latents.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -125,7 +125,7 @@ impl Builder {
         segments: Segments,
     ) -> Result<Tensor> {
         let form = self.expanded_form(by, cache);
-        expect_shape(KERNEL.name, "whether the cache suits", form.is_some(), true)?;
+        expect_cache(KERNEL.name, form.is_some())?;
         let form = form.unwrap_or(Form::Registers);
         let (value, heads, rotary) = (by.v_b.shape[1], q.per_row(), cache.rotary);
         let rotated = self.tensor_with_stride("attn_q_rotary", [rotary, heads * self.rows()], rotary);
@@ -181,14 +181,14 @@ impl Builder {
         Ok(y)
     }
 
-    /// The kernel by matrices of 8 x 8 for so many heads, and how many rows a workgroup computes.
+    /// The kernel with matrices of 8 x 8 for `heads` heads, and the number of rows that a workgroup computes.
     fn by_eight(&self, heads: usize, expanded: &Expanded) -> (&'static str, VariantBuilder, usize) {
         let (variant, rows) = self.segments8(heads, [expanded.key(), expanded.value()]);
         (mla_attention_matrix8::KERNEL.name, variant.tagged(OVER_SEGMENT), rows)
     }
 }
 
-/// The same by matrices of 16 x 16.
+/// The same with matrices of 16 x 16.
 fn by_sixteen(heads: usize) -> (&'static str, VariantBuilder, usize) {
     let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
         .matrices()
@@ -201,7 +201,7 @@ fn by_sixteen(heads: usize) -> (&'static str, VariantBuilder, usize) {
     (KERNEL.name, variant, ROWS)
 }
 
-/// The same by tiles in registers.
+/// The same with tiles in registers.
 fn by_registers(heads: usize, expanded: &Expanded) -> (&'static str, VariantBuilder, usize) {
     let (key, value) = (expanded.key(), expanded.value());
     let (variant, rows) = mla_attention_batch::by_registers(heads, key + value, value);

@@ -1,5 +1,5 @@
-//! Absorbed multi-head latent attention of few rows by cooperative matrices of 16 x 16. Heads of rows of one sequence share
-//! matrices, and with them the KV rows that a workgroup brings.
+//! Absorbed multi-head latent attention of few rows with cooperative matrices of 16 x 16. Heads of rows of one sequence
+//! share matrices, and so the KV rows that a workgroup loads.
 
 use super::Kernel;
 use super::errors::ATTENDED;
@@ -13,17 +13,17 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_matrix.wgsl");
 const WORKGROUP: usize = 256;
-/// Heads of a workgroup, which are the rows of its matrices.
+/// The number of heads of a workgroup, which are the rows of its matrices.
 const ROWS: usize = 16;
-/// Lanes that turn a head's scores into weights; all heads are computed at once.
+/// The number of lanes that turn a head's scores into weights. All heads are computed at once.
 const LANES: usize = WORKGROUP / ROWS;
-/// Into how many parts keys are divided among subgroups, and how many subgroups there are.
+/// The number of parts into which keys are divided among subgroups, and the number of subgroups.
 const KEY_PARTS: usize = 4;
 const SUBGROUPS: usize = WORKGROUP / 32;
-/// Where heads of several rows share matrices, a plan for more tokens in the cache than this divides it into more splits. For
-/// fewer, the step that joins the splits would lose more time than attention gains.
+/// If heads of several rows share matrices, a plan for more tokens in the cache than this divides it into more splits.
+/// With fewer tokens, the step that merges the splits would lose more time than attention gains.
 const DEEP: u64 = 16 << 10;
-/// The workgroups that such a plan is to have: two for each core of a large GPU.
+/// The number of workgroups in such a plan: two for each core of a large GPU.
 const WORKGROUPS: usize = 264;
 
 pub(super) const KERNEL: Kernel =
@@ -38,7 +38,7 @@ impl Builder {
         }
         let kv_row = Cache::row_values(cache.rank, cache.rotary);
         let whole = kv_row.is_multiple_of(16 * KEY_PARTS) && cache.rank.is_multiple_of(16 * SUBGROUPS);
-        // A KV row and the rest of a tile fill the workgroup's memory at 640 values.
+        // At 640 values, a KV row and the rest of a tile fill the workgroup memory.
         let fits = q.shape[1] / self.rows() >= ROWS && kv_row <= 576;
         matrices == Matrices::Sixteen && team == Team::Subgroup && cache.ty.suits_matrices() && whole && fits
     }
@@ -48,7 +48,7 @@ impl Builder {
         self.target().matrices == Matrices::Sixteen && self.rows() > 1 && self.one_sequence()
     }
 
-    /// Into how many splits attention by matrices divides the cache.
+    /// Into how many splits attention with matrices divides the cache.
     pub(super) fn matrix_splits(&self, heads: usize) -> usize {
         let chosen = self.target().choices.splits(self.rows());
         if chosen.is_some() || !self.together() || self.depth() <= DEEP {
@@ -57,8 +57,8 @@ impl Builder {
         (WORKGROUPS / (heads * self.rows()).div_ceil(ROWS)).clamp(8, MOST_SPLITS)
     }
 
-    /// As [`Builder::mla_attention`]. With matrices of 16 x 16 products of bytes take queries and weights as f16, others
-    /// as good as f32.
+    /// As [`Builder::mla_attention`]. With products of bytes, queries and weights are f16, otherwise they have the
+    /// precision of f32.
     ///
     /// # Errors
     /// [`Error::Shape`] if the shapes do not fit together, or [`Builder::suits_matrices`] is false.

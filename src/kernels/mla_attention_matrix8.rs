@@ -1,14 +1,14 @@
-//! Absorbed multi-head latent attention by cooperative matrices of 8 x 8, as Metal has them: of a row alone, of few and of
+//! Absorbed multi-head latent attention with cooperative matrices of 8 x 8, as on Metal, of one row, of few and of
 //! many.
 //!
-//! An M1 or M2 multiplies f32 at the rate of f16 (philipturner/metal-benchmarks). Where scores are to be as exact as
-//! without matrices, one product of f32 takes half the time of the two of f16 that matrices of 16 x 16 make of it.
+//! An M1 or M2 multiplies f32 at the rate of f16 (philipturner/metal-benchmarks). If scores must be as exact as without
+//! matrices, one product of f32 takes half the time of the two of f16 that matrices of 16 x 16 need.
 
 use super::errors::ATTENDED;
 use super::kv_write::{Cache, NAMED_SHARE_OF_HALVES, pool_files};
 use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, expect_queries, matrix_files, softmax_files};
 use super::mla_attention_batch::BatchAttention;
-use super::{Kernel, expect_shape};
+use super::{Kernel, expect_cache};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::{Builder, Cost, Target, Team, Tensor, VariantBuilder, readings};
@@ -17,22 +17,22 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/mla_attention_matrix8.wgsl");
 /// Rows and columns of a cooperative matrix.
 const SIDE: usize = 8;
-/// Queries of a workgroup at most: the outputs of sixteen are what its invocations can hold in registers.
+/// The most queries of a workgroup: its invocations can hold the outputs of sixteen in registers.
 const MOST_ROWS: usize = 2 * SIDE;
 /// Invocations that turn a row's scores into weights.
 const LANES: usize = 8;
-/// Numbers of subgroups that a workgroup may have: the first that divides the columns of keys and of values evenly. Over
-/// keys and values that are written out, which are narrower than latents, few have as much to do as many have there.
+/// The numbers of subgroups that a workgroup may have: the first that divides the columns of keys and of values evenly.
+/// Expanded keys and values are narrower than latents, so a few subgroups have as much work there as many over latents.
 const SUBGROUPS: [usize; 2] = [8, 4];
 const SUBGROUPS_OF_SEGMENTS: [usize; 2] = [4, 8];
-/// Matrices of a KV row, and of a value, that a subgroup can hold.
+/// The most matrices of a KV row, and of a value, in the registers of a subgroup.
 const KEY_STEPS: usize = 9;
 const VALUE_TILES: usize = 8;
 
 pub(super) const KERNEL: Kernel =
     Kernel { name: "mla_attention_matrix8", op: OP, params: &[], matrices: &[Matrices::Eight] };
 
-/// The type that matrices of queries, keys, weights and values hold.
+/// The type of the elements of matrices of queries, keys, weights and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MatrixType {
     F16,
@@ -48,7 +48,7 @@ impl MatrixType {
         }
     }
 
-    /// KV rows that a workgroup stages at a time.
+    /// The number of KV rows that a workgroup stages at a time.
     fn tile(self) -> usize {
         match self {
             Self::F16 => 2 * SIDE,
@@ -56,7 +56,7 @@ impl MatrixType {
         }
     }
 
-    /// What weights are multiplied with, so that the type can hold small ones.
+    /// The factor on weights, so that the type can represent small ones.
     fn unit(self) -> f32 {
         match self {
             Self::F16 => HALF_UNIT,
@@ -73,7 +73,7 @@ impl MatrixType {
     }
 }
 
-/// How many subgroups, of these numbers, divide the columns of keys and of values among them, if any number can.
+/// Which of these numbers of subgroups divides the columns of keys and of values evenly, if any.
 fn subgroups([key, value]: [usize; 2], numbers: [usize; 2]) -> Option<usize> {
     let whole = |values: usize, subgroups: usize, most: usize| {
         values.is_multiple_of(SIDE * subgroups) && values <= SIDE * subgroups * most
@@ -86,15 +86,16 @@ fn subgroups_over(cache: &Cache) -> Option<usize> {
     subgroups([Cache::row_values(cache.rank, cache.rotary), cache.rank], SUBGROUPS)
 }
 
-/// The same for keys and values of a segment, side by side, if a tile of them leaves room for scores and weights.
+/// The same for keys and values of a segment, side by side, if a tile of them leaves enough memory for scores and
+/// weights.
 fn subgroups_over_segment(widths: [usize; 2], workgroup_bytes: usize) -> Option<usize> {
     let (tile, row) = (MatrixType::F16.tile(), widths.iter().sum::<usize>() + 32);
     let bytes = |subgroups: usize| 2 * tile * row + (4 * subgroups + 2) * MOST_ROWS * tile + 512;
     subgroups(widths, SUBGROUPS_OF_SEGMENTS).filter(|n| bytes(*n) <= workgroup_bytes)
 }
 
-/// The kernel for `rows` queries of `heads` heads over KV rows of `kv_row` values by so many subgroups, and how many
-/// queries a workgroup computes.
+/// The kernel for `rows` queries of `heads` heads over KV rows of `kv_row` values with `subgroups` subgroups, and the
+/// number of queries that a workgroup computes.
 fn variant_of(
     operands: MatrixType,
     [heads, rows]: [usize; 2],
@@ -114,12 +115,12 @@ fn variant_of(
 }
 
 impl Builder {
-    /// Whether the target's matrices of 8 x 8 suit attention over the cache.
+    /// Whether the target's matrices of 8 x 8 can compute attention over the cache.
     pub(super) fn suits_matrices8(&self, cache: &Cache) -> bool {
         self.multiplies_by_eight() && cache.ty.suits_matrices() && subgroups_over(cache).is_some()
     }
 
-    /// Whether they suit attention over written-out keys and values of these widths.
+    /// Whether they can compute attention over expanded keys and values of these widths.
     pub(super) fn suits_segments8(&self, widths: [usize; 2]) -> bool {
         self.multiplies_by_eight() && subgroups_over_segment(widths, self.target().workgroup_bytes).is_some()
     }
@@ -129,8 +130,8 @@ impl Builder {
         matrices == Matrices::Eight && team == Team::Subgroup && workgroup_bytes >= 32 << 10
     }
 
-    /// The kernel over such keys and values for a batch of queries of `heads` heads, and how many rows a workgroup computes
-    /// of one.
+    /// The kernel over such keys and values for a batch of queries of `heads` heads, and the number of rows of one head
+    /// that a workgroup computes.
     pub(super) fn segments8(&self, heads: usize, widths: [usize; 2]) -> (VariantBuilder, usize) {
         let subgroups = subgroups_over_segment(widths, self.target().workgroup_bytes).unwrap_or_default();
         let (variant, rows) = variant_of(MatrixType::F16, [heads, self.rows()], widths.iter().sum(), subgroups);
@@ -139,7 +140,7 @@ impl Builder {
 
     /// The kernel for `rows` queries of `heads` heads.
     fn matrices8(&self, operands: MatrixType, cache: &Cache, [heads, rows]: [usize; 2]) -> Result<Attending> {
-        expect_shape(KERNEL.name, "whether the cache suits", self.suits_matrices8(cache), true)?;
+        expect_cache(KERNEL.name, self.suits_matrices8(cache))?;
         let (kv_row, subgroups) =
             (Cache::row_values(cache.rank, cache.rotary), subgroups_over(cache).unwrap_or_default());
         let (variant, rows) = variant_of(operands, [heads, rows], kv_row, subgroups);

@@ -1,4 +1,4 @@
-//! Joins what the splits of attention left into each head's output.
+//! Merges the splits of attention into each head's output.
 
 use super::computes::Merge;
 use super::mla_attention::{AttentionSplits, MOST_SPLITS};
@@ -13,7 +13,7 @@ const WORKGROUP: usize = 256;
 pub(super) const KERNEL: Kernel = Kernel { name: "mla_merge", op: OP, params: &[], matrices: &[] };
 
 impl Builder {
-    /// y {rank, heads of every row} = the output of attention, from what its splits left.
+    /// y {rank, heads of every row} = the output of attention, merged from its splits.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -31,7 +31,7 @@ impl Builder {
         self.step(label, variant, bindings, &(), [parts.heads, self.rows(), 1], cost)
     }
 
-    /// Adds the files that join splits.
+    /// Adds the files that merge splits.
     pub(super) fn merge_files(&self, variant: VariantBuilder, parts: &AttentionSplits) -> VariantBuilder {
         self.known_split_files(variant, parts.splits)
             .constant("RANK", "c", parts.sums.shape[0])
@@ -49,7 +49,8 @@ impl Builder {
 }
 
 impl AttentionSplits {
-    /// Bytes that are read and written: of a row alone, those of one split, because most splits are idle at first.
+    /// The bytes that are read and written. For a single row, those of one split, because most splits are idle at
+    /// first.
     pub(super) fn bytes(&self) -> u64 {
         let [rank, slots] = self.sums.shape;
         let used = if slots == self.splits * self.heads { self.heads } else { slots };

@@ -1,5 +1,5 @@
-//! The heads' outputs: what the splits of attention left is joined, and brought back from the latent by a matrix for each
-//! head.
+//! The heads' outputs: the splits of attention are merged, and projected back from the latent space with one matrix for
+//! each head.
 
 use super::computes::{self, Errors, Merged, Terms, Which};
 use super::errors::ATTENDED;
@@ -15,12 +15,12 @@ const OP: Source = source!("op/mla_output.wgsl");
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mla_output", op: OP, params: &[], matrices: &[] };
 
-/// The largest error of outputs of about 1, because splits are joined before.
+/// The largest error of outputs of about 1, due to the merge of splits before.
 pub(crate) const JOINED: f64 = ATTENDED;
 
 impl Builder {
-    /// y {rows, heads}: w {rank, rows, heads} times the attention of each head, from what its splits left; for the
-    /// heads of every token.
+    /// y {rows, heads}, for the heads of every token: w {rank, rows, heads} times the attention of each head, merged
+    /// from its splits.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.

@@ -1,9 +1,9 @@
-//! The kernels: one file each, the same stem as its file under `wgsl/op/`.
+//! The kernels: one file each, with the same stem as its file under `wgsl/op/`.
 //!
 //! A kernel's file holds its parameters, the checks of its shapes, its grid, the bytes it moves, and the
 //! [`Builder`](crate::plan::Builder) method that appends it to a plan. That method also records what the step computes,
-//! as one of the structs in `computes`. Every kernel is an entry of [`KERNELS`]; tests, benches and the self-test walk
-//! that list. The module `reference`, which comes after this one, has what kernels are tested against.
+//! as one of the structs in `computes`. Every kernel is an entry of [`KERNELS`]; tests, benches and the self-test
+//! iterate over that list. The module `reference`, which comes after this one, computes the expected results.
 
 mod absorb_query;
 mod accept;
@@ -104,7 +104,7 @@ impl Kernel {
         KERNELS.iter().copied().find(|kernel| kernel.name == step.kernel)
     }
 
-    /// True on an adapter with these matrices.
+    /// Whether it runs on an adapter with these matrices.
     pub fn runs_with(&self, matrices: Matrices) -> bool {
         self.matrices.is_empty() || self.matrices.contains(&matrices)
     }
@@ -173,7 +173,7 @@ macro_rules! params {
 }
 pub(crate) use params;
 
-/// An error unless the shapes agree.
+/// Fails unless the shapes agree.
 fn expect_shape<T: PartialEq + Display>(op: &'static str, tensor: &str, got: T, want: T) -> Result<()> {
     if got == want {
         return Ok(());
@@ -181,7 +181,7 @@ fn expect_shape<T: PartialEq + Display>(op: &'static str, tensor: &str, got: T, 
     Err(Error::Shape { op, tensor: tensor.to_owned(), got: got.to_string(), want: want.to_string() })
 }
 
-/// An error if `count` is more than `most`.
+/// Fails if `count` is more than `most`.
 fn expect_most(op: &'static str, tensor: &str, count: usize, most: usize) -> Result<()> {
     if count <= most {
         return Ok(());
@@ -189,7 +189,16 @@ fn expect_most(op: &'static str, tensor: &str, count: usize, most: usize) -> Res
     Err(Error::Shape { op, tensor: tensor.to_owned(), got: count.to_string(), want: format!("at most {most}") })
 }
 
-/// An error unless `length`, a count of values, is a multiple of `unit`.
+/// Fails unless the kernel supports the cache's shape and type on the target.
+fn expect_cache(op: &'static str, supported: bool) -> Result<()> {
+    if supported {
+        return Ok(());
+    }
+    let (got, want) = ("one that the kernel cannot use on this target".to_owned(), "a supported one".to_owned());
+    Err(Error::Shape { op, tensor: "cache".to_owned(), got, want })
+}
+
+/// Fails unless `length`, a number of values, is a multiple of `unit`.
 fn expect_multiple(op: &'static str, tensor: &str, length: usize, unit: usize) -> Result<()> {
     if length.is_multiple_of(unit) {
         return Ok(());

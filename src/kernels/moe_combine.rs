@@ -22,7 +22,7 @@ impl Builder {
         for length in [x.pitch, y.stride] {
             expect_multiple(KERNEL.name, "x", length, 4)?;
         }
-        let chunks = x.shape[0].div_ceil(4); // padding is zero, and stays so
+        let chunks = x.shape[0].div_ceil(4); // padding is zero, and stays zero
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .constant("WIDTH", "n", chunks)
             .constant("TOP_K", "k", y.per_row())

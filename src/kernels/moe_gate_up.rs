@@ -1,5 +1,5 @@
-//! The first half of a mixture of experts: gate and up of the selected experts and of the shared ones beside them. The
-//! experts are selected by an earlier step, or by each workgroup of this one.
+//! The first half of a mixture of experts: gate and up of the selected experts and of the shared ones. The experts are
+//! selected by an earlier step, or by each workgroup of this one.
 
 use super::computes::{self, SelectedExperts, Terms, Which};
 use super::matvec::{Feed, HALF, Input, MatvecProduct, buffers_of};
@@ -27,30 +27,30 @@ pub struct GateUp<'a> {
     pub shared_up: &'a Weight,
 }
 
-/// The router's logits {experts, tokens}, and how experts are selected by them.
+/// The router's logits {experts, tokens}, and how they select experts.
 pub struct Router<'a> {
     /// The logits.
     pub logits: Summands,
-    /// What is added to the scores for the selection only, and not for the weights.
+    /// The bias that is added to the scores for the selection only, not for the weights.
     pub bias: &'a Weight,
     /// How experts are selected and weighed.
     pub routing: Routing,
 }
 
-/// Who selects the experts.
+/// Where the experts are selected.
 pub enum Selection<'a> {
-    /// Every workgroup for itself.
+    /// In every workgroup.
     Each(&'a Router<'a>),
-    /// An earlier step.
+    /// In an earlier step.
     Made(&'a Routed),
 }
 
-/// What the first half leaves for the second.
+/// The results of the first half.
 pub struct Hidden {
     /// The selected experts {`top_k`, tokens}, u32, token after token.
     pub ids: Tensor,
-    /// Their hidden values {rows, (`top_k` + 1) · tokens}: of each token those of the selected experts, times the
-    /// experts' weights, and last those of the shared experts.
+    /// Their hidden values {rows, (`top_k` + 1) · tokens}: for each token those of the selected experts, times the
+    /// experts' weights, then those of the shared experts.
     pub y: Input,
 }
 
@@ -59,7 +59,7 @@ impl GateUp<'_> {
         [("w_gate", self.gate), ("w_up", self.up), ("shared_gate", self.shared_gate), ("shared_up", self.shared_up)]
     }
 
-    /// Storage buffers the kernel binds.
+    /// The number of storage buffers that the kernel binds.
     pub fn buffers(&self) -> usize {
         const OTHERS: usize = 7; // x, norm, logits, bias, state, ids, y
         buffers_of(&self.roles().map(|(_, weight)| weight)) + OTHERS
@@ -74,14 +74,14 @@ impl Selection<'_> {
         }
     }
 
-    /// An error unless it selects among `experts` experts.
+    /// Fails unless it selects among `experts` experts.
     fn check(&self, experts: usize) -> Result<()> {
         let Self::Each(Router { logits, bias, routing }) = self else { return Ok(()) };
         expect_shape(KERNEL.name, "the router's logits", logits.tensor.shape[0], experts)?;
         routing.check(KERNEL.name, &logits.tensor, bias)
     }
 
-    /// The selected experts, which the step leaves unless an earlier one did.
+    /// The selected experts, which the step writes unless an earlier one did.
     fn ids(&self, plan: &mut Builder, label: &str) -> Tensor {
         match self {
             Self::Each(router) => router.routing.ids(plan, label),
@@ -89,7 +89,7 @@ impl Selection<'_> {
         }
     }
 
-    /// Adds the files that say which experts are selected among `experts`.
+    /// Adds the files that select among `experts` experts, or read the selection.
     fn files(&self, variant: VariantBuilder, experts: usize) -> VariantBuilder {
         match self {
             Self::Each(Router { logits, routing, .. }) => routing
@@ -103,7 +103,7 @@ impl Selection<'_> {
         }
     }
 
-    /// The bindings of these files but for the ids, and the bytes of the router's bias.
+    /// The bindings of these files except the ids, and the bytes of the router's bias.
     fn bindings(&self, plan: &Builder) -> (Vec<Bound>, u64) {
         match self {
             Self::Each(Router { logits, bias, .. }) => (plan.bound_router(&logits.tensor, bias), bias.matrix_bytes()),
@@ -111,7 +111,7 @@ impl Selection<'_> {
         }
     }
 
-    /// What the step selects, as the CPU reference needs it.
+    /// What the step selects, for the CPU reference.
     fn selected(&self, ids: &Tensor) -> Option<SelectedExperts> {
         let Self::Each(Router { logits, bias, routing }) = *self else { return None };
         Some(SelectedExperts {
@@ -155,7 +155,7 @@ impl Builder {
             rows: rows.max(shared_rows),
             layers: top_k + 1,
             together: tokens,
-            meets: matches!(selection, Selection::Each(_)), // to select experts
+            needs_barrier: matches!(selection, Selection::Each(_)), // to select experts
             ..MatvecProduct::new(&KERNEL, label, weights.roles(), Feed::Input(x))
         };
         product.expect_input(columns, tokens)?;
@@ -183,8 +183,8 @@ impl Builder {
     }
 }
 
-/// What the step computes, as the CPU reference needs it: the selection if it makes one, and the first half of the
-/// selected and of the shared experts.
+/// What the step computes, for the CPU reference: the selection if it makes one, and the first half of the selected and
+/// of the shared experts.
 fn reference(
     plan: &Builder,
     product: &MatvecProduct<'_>,

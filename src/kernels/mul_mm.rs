@@ -1,4 +1,4 @@
-//! Matrices times the vectors of many rows of a batch, by tiles in registers.
+//! Matrices times the vectors of many rows of a batch, with tiles in registers.
 
 use super::matmul::{Operands, SIDE, TILE_TOKENS, TileProduct, TileRows, TileVectors};
 use super::matvec::Norm;
@@ -10,10 +10,10 @@ use crate::plan::{Builder, PART_FIELDS, ProductTile, Tensor, VariantBuilder, Wei
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm.wgsl");
-/// Vectors that an invocation multiplies with its rows.
+/// The number of vectors that an invocation multiplies with its rows.
 const TOKENS: usize = 4;
-/// Tiles that occupy a large GPU. They are counted for a batch of MANY_TOKENS rows whatever its size, so that batches of
-/// all sizes have the same tiles, and need no pipelines of their own.
+/// The number of tiles that occupies a large GPU. They are always counted for a batch of MANY_TOKENS rows, so that
+/// batches of all sizes have the same tiles and share pipelines.
 const MANY_TILES: usize = 128;
 const MANY_TOKENS: usize = 512;
 
@@ -30,7 +30,7 @@ impl Builder {
         Ok(y)
     }
 
-    /// As [`Builder::mul_mm`], into a tensor that is there.
+    /// As [`Builder::mul_mm`], into an existing tensor.
     ///
     /// # Errors
     /// As [`Builder::mul_mm`].
@@ -56,8 +56,8 @@ impl Builder {
         Ok(y)
     }
 
-    /// y {rows} = w · x for every token, or += that and, if there are any, the weighted outputs of `slots`, on which the norm
-    /// `next` follows.
+    /// y {rows} = w · x for every token, or += that plus, if there are any, the weighted outputs of `slots`. The norm
+    /// `next` is applied to the result.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -83,7 +83,7 @@ impl Builder {
         Ok(Residual { normed: Some(h), ..Residual::from(*y) })
     }
 
-    /// w · x {rows} for every token, as parts that are still to be added up where several workgroups share a tile.
+    /// w · x {rows} for every token, as parts that remain to be summed if several workgroups share a tile.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -106,8 +106,8 @@ impl Builder {
         }
     }
 
-    /// Appends a product of which several workgroups share a tile, and returns the parts that they leave in a buffer of
-    /// this name; none where there are so many tiles, or so few columns, that it would not pay.
+    /// Appends a product. If several workgroups share a tile, they write parts to a buffer of this name, which this
+    /// returns. They do not if there are so many tiles, or so few columns, that it would not pay off.
     pub(super) fn matmul_in_parts(
         &mut self,
         label: &str,
@@ -137,7 +137,7 @@ impl Builder {
         }
     }
 
-    /// Appends a product by tiles in registers.
+    /// Appends a product with tiles in registers.
     fn matmul_in_registers(
         &mut self,
         label: &str,
@@ -156,15 +156,15 @@ impl Builder {
         self.step_in_parts(label, variant, product.bindings(self, parts), (grid, 0), cost)
     }
 
-    /// The tiles of a product: by matrices where they can multiply it, and in the shape that was chosen for this adapter if
-    /// that suits the product.
+    /// The tiles of a product: with matrices if they can multiply it, and in the shape that was chosen for this adapter
+    /// if the product allows it.
     pub(super) fn tile(&self, label: &str, product: &TileProduct<'_>) -> Tile {
         let chosen = self.target().choices.tile(label, self.rows());
         if let Some(tile) = self.matrix_tile(product, chosen) {
             return Tile::Matrices(tile);
         }
         Tile::Registers(match chosen {
-            // an expert's slots have to fit a tile
+            // an expert's slots must fit into a tile
             Some(ProductTile::Registers { vectors, rows }) if product.holds(vectors) => RegisterTile { vectors, rows },
             _ => RegisterTile::of(product),
         })
@@ -181,14 +181,14 @@ pub(super) enum Tile {
 /// A tile that invocations sum in registers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RegisterTile {
-    /// Vectors of the tile.
+    /// The number of vectors of the tile.
     vectors: usize,
-    /// Rows of an invocation.
+    /// The number of rows of an invocation.
     rows: usize,
 }
 
 impl Tile {
-    /// Vectors and staged rows.
+    /// The numbers of vectors and of staged rows.
     pub fn size(self) -> (usize, usize) {
         match self {
             Self::Registers(tile) => (tile.vectors, SIDE * tile.rows),
@@ -196,7 +196,7 @@ impl Tile {
         }
     }
 
-    /// Subgroups of a workgroup, were they of 32.
+    /// The number of subgroups of a workgroup if they have 32 lanes.
     pub fn subgroups(self) -> usize {
         match self {
             Self::Registers(tile) => SIDE * tile.vectors / TOKENS / 32,
@@ -204,7 +204,7 @@ impl Tile {
         }
     }
 
-    /// Groups of 32 columns that are staged at a time.
+    /// The number of groups of 32 columns that are staged at a time.
     pub fn groups(self) -> usize {
         match self {
             Self::Registers(_) => 1,

@@ -1,4 +1,4 @@
-//! Matrices times the vectors of many rows of a batch, by cooperative matrices: products of f16, summed in f32.
+//! Matrices times the vectors of many rows of a batch, with cooperative matrices: products of f16, summed in f32.
 
 use super::Kernel;
 use super::matmul::{Operands, TileProduct, TileRows};
@@ -9,37 +9,38 @@ use crate::plan::{Builder, PART_FIELDS, ProductTile, Target, Team, VariantBuilde
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm_matrix.wgsl");
-/// Chunks of vectors and groups of rows that an invocation brings of a step at most: the shader names each of them.
+/// The most chunks of vectors and groups of rows that an invocation loads for a step: each is a separate variable in
+/// the shader.
 const MOST_VECTORS: usize = 16;
 const MOST_ROWS: usize = 4;
 
 pub(crate) const KERNEL: Kernel =
     Kernel { name: "mul_mm_matrix", op: OP, params: PART_FIELDS, matrices: &[Matrices::Eight, Matrices::Sixteen] };
 
-/// How a workgroup divides a tile among its subgroups, which stand in rows and columns.
+/// How a workgroup divides a tile among its subgroups, which form rows and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MatrixTile {
     /// Rows and columns of a cooperative matrix.
     pub side: usize,
-    /// Subgroups along the vectors.
+    /// The number of subgroups along the vectors.
     pub down: usize,
-    /// Subgroups along the rows.
+    /// The number of subgroups along the rows.
     pub across: usize,
-    /// Matrices of vectors that a subgroup multiplies, 4 at most.
+    /// The number of matrices of vectors that a subgroup multiplies, at most 4.
     pub lefts: usize,
-    /// Matrices of rows that a subgroup multiplies: 2 or 4.
+    /// The number of matrices of rows that a subgroup multiplies: 2 or 4.
     pub rights: usize,
-    /// Groups of 32 columns that are staged at a time.
+    /// The number of groups of 32 columns that are staged at a time.
     pub groups: usize,
 }
 
 impl MatrixTile {
-    /// Vectors of a tile.
+    /// The number of vectors of a tile.
     pub fn tokens(&self) -> usize {
         self.down * self.lefts * self.side
     }
 
-    /// Staged rows of a tile.
+    /// The number of staged rows of a tile.
     pub fn rows(&self) -> usize {
         self.across * self.rights * self.side
     }
@@ -57,7 +58,7 @@ impl MatrixTile {
     /// Whether a workgroup of the target can compute such tiles of the product.
     fn suits(&self, product: &TileProduct<'_>, target: &Target) -> bool {
         let (subgroups, pitch) = (self.down * self.across, 32 * self.groups + 8);
-        let abreast = if self.side == 8 { self.rights } else { 1 }; // matrices of sums that are left together
+        let abreast = if self.side == 8 { self.rights } else { 1 }; // matrices of sums that are written together
         let sums = 4 * subgroups * abreast * self.side * self.side;
         let staged = 2 * pitch * (self.tokens() + self.rows()) + sums + 16;
         let shares = |values: usize| (values * self.groups).div_ceil(32 * subgroups);
@@ -68,7 +69,7 @@ impl MatrixTile {
         whole && fits && named && product.holds(self.tokens())
     }
 
-    /// What suits a product of matrices of 16 x 16, as measured on an H100.
+    /// The tile for matrices of 16 x 16, as measured on an H100.
     fn of_sixteen(product: &TileProduct<'_>) -> Self {
         let even = if product.rows.first().groups().is_multiple_of(2) { 2 } else { 1 };
         let tile = |down, across, lefts, rights, groups| Self { side: 16, down, across, lefts, rights, groups };
@@ -82,7 +83,7 @@ impl MatrixTile {
         }
     }
 
-    /// What ought to suit a product of matrices of 8 x 8: subgroups that sum 32 x 32, as others have it on Metal.
+    /// The tile for matrices of 8 x 8, not measured: subgroups that sum 32 x 32, as in other programs on Metal.
     fn of_eight(product: &TileProduct<'_>) -> Self {
         let tile = |down, across, lefts| Self { side: 8, down, across, lefts, rights: 4, groups: 1 };
         match product.most_vectors() {
@@ -94,8 +95,8 @@ impl MatrixTile {
 }
 
 impl Builder {
-    /// The tile of a product, the chosen one where it suits, if matrices can multiply it: not if values have more bits than
-    /// f16.
+    /// The tile of a product, which is the chosen one if that is possible; `None` if matrices cannot multiply it,
+    /// because values have more bits than f16.
     pub(super) fn matrix_tile(&self, product: &TileProduct<'_>, chosen: Option<ProductTile>) -> Option<MatrixTile> {
         let wide = product.rows.roles().iter().any(|(_, weight)| weight.quant.exceeds_half());
         let target = self.target_for(KERNEL.name);
@@ -111,7 +112,7 @@ impl Builder {
         Some(chosen.filter(|tile| tile.suits(product, target)).unwrap_or(usual))
     }
 
-    /// Appends a product by matrices.
+    /// Appends a product with matrices.
     pub(super) fn matmul_by_matrices(
         &mut self,
         label: &str,

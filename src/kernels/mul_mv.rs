@@ -12,7 +12,7 @@ const OP: Source = source!("op/mul_mv.wgsl");
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv", op: OP, params: &[], matrices: &[] };
 
-/// Whether the products replace what `y` held or are added to it.
+/// Whether the products replace `y` or are added to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Write {
     Replace,
@@ -20,8 +20,8 @@ pub(crate) enum Write {
 }
 
 impl Builder {
-    /// y {rows, n} = w · x, for w {columns, rows, matrices} and x {columns, n}: vector *i* is multiplied with
-    /// matrix *i* modulo the number of matrices.
+    /// y {rows, n} = w · x, for w {columns, rows, matrices} and x {columns, n}: vector *i* times matrix *i* modulo the
+    /// number of matrices.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -31,7 +31,7 @@ impl Builder {
         Ok(y)
     }
 
-    /// As [`Builder::mul_mv`], into a tensor that is there.
+    /// As [`Builder::mul_mv`], into an existing tensor.
     ///
     /// # Errors
     /// As [`Builder::mul_mv`].
@@ -39,7 +39,7 @@ impl Builder {
         self.mul_mv_step(label, w, x, y, Write::Replace, Epilogue::default())
     }
 
-    /// y {rows, n} += w · x: a product that joins the residual stream, on which the norm `next` follows.
+    /// y {rows, n} += w · x: a product that is added to the residual stream, to which the norm `next` is applied next.
     ///
     /// # Errors
     /// As [`Builder::mul_mv`].

@@ -13,8 +13,8 @@ const OP: Source = source!("op/mul_mv_pair.wgsl");
 pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv_pair", op: OP, params: &[], matrices: &[] };
 
 impl Builder {
-    /// y {rows of w, n} = w · x and z {rows of v, n} = v · x, for w {columns, rows}, v {columns, rows} and
-    /// x {columns, n}. `names` are the names of y and z. The norm `next` follows on y.
+    /// y {rows of w, n} = w · x and z {rows of v, n} = v · x, for w {columns, rows}, v {columns, rows} and x {columns,
+    /// n}. `names` are the names of y and z. The norm `next` is applied to y next.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.

@@ -1,7 +1,6 @@
-//! The operations that a model's graph is written with. Each appends the kernels that suit the plan: products of few rows
-//! by matrix-vector kernels, of many rows by tiles, and steps that can be one dispatch as one, unless
-//! [`Fusions`](crate::plan::Fusions) parts them. Only few rows' steps are fused: dispatches that wait for one another cost
-//! little beside what many rows take.
+//! The operations of a model's graph. Each appends the kernels that suit the plan: matrix-vector kernels for products
+//! of few rows, tiles for many rows. Steps that can share a dispatch are fused unless [`Fusions`](crate::plan::Fusions)
+//! excludes it. Only steps of few rows are fused: with many rows, the cost of waiting between dispatches is small.
 
 use super::moe_gate_up::{GateUp, Hidden, Selection};
 use super::{
@@ -11,22 +10,22 @@ use super::{
 use crate::error::Result;
 use crate::plan::{Builder, Tensor, Weight};
 
-/// KV rows beyond those of the batch from which on the cache is deep: then many rows' attention is divided into splits.
+/// From this many KV rows before the batch on, the cache is deep, and attention of many rows is divided into splits.
 const DEEP: u64 = 1024;
 
 impl Builder {
-    /// y {rows of w, n} = w · x, for w {columns, rows, matrices} and x {columns, n}: vector *i* of a row times matrix *i*,
-    /// of one matrix all vectors times that.
+    /// y {rows of w, n} = w · x, for w {columns, rows, matrices} and x {columns, n}: vector *i* of a row times matrix
+    /// *i*, or all vectors times the only matrix.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together, as all methods here.
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together, like all methods here.
     pub fn linear(&mut self, label: &str, w: &Weight, x: &Input) -> Result<Tensor> {
         let y = self.tensor(label, [w.shape[1], x.tensor.shape[1]]);
         self.linear_into(label, w, x, &y)?;
         Ok(y)
     }
 
-    /// As [`Builder::linear`], into a tensor that is there.
+    /// As [`Builder::linear`], into an existing tensor.
     ///
     /// # Errors
     /// As there.
@@ -34,7 +33,8 @@ impl Builder {
         if self.by_tiles() { self.mul_mm_into(label, w, &x.tensor, y) } else { self.mul_mv_into(label, w, x, y) }
     }
 
-    /// x {rows of w, n} += w · y: a product that joins the residual stream, on which the norm `next` follows.
+    /// x {rows of w, n} += w · y: a product that is added to the residual stream, to which the norm `next` is applied
+    /// next.
     ///
     /// # Errors
     /// As [`Builder::linear`].
@@ -42,7 +42,7 @@ impl Builder {
         self.linear_add_with(label, w, y, x, next, None)
     }
 
-    /// The same with the chosen experts' outputs, which join the stream too.
+    /// The same, and also adds the selected experts' outputs to the stream.
     ///
     /// # Errors
     /// As [`Builder::linear`].
@@ -64,7 +64,7 @@ impl Builder {
         self.mul_mv_add(label, w, y, x, next)
     }
 
-    /// w · x {rows of w} of every row, for a step that can add up its parts.
+    /// w · x {rows of w} of every row, for a step that can sum its parts.
     ///
     /// # Errors
     /// As [`Builder::linear`].
@@ -72,8 +72,8 @@ impl Builder {
         if self.by_tiles() { self.mul_mm_summands(label, w, &x.tensor) } else { Ok(self.linear(label, w, x)?.into()) }
     }
 
-    /// The query {rows of w}, or what is to become one, on which the norm `next` follows then, and the latent with its
-    /// rotary key {rows of `kv_a`}, both from h.
+    /// The query {rows of w}, or the compressed query, to which the norm `next` is applied next, and the latent with
+    /// its rotary key {rows of `kv_a`}, both computed from h.
     ///
     /// # Errors
     /// As [`Builder::linear`].
@@ -100,8 +100,8 @@ impl Builder {
         Ok((q, self.linear_summands("attn_kv_a", kv_a, h)?))
     }
 
-    /// q {rows of w} = w · x, the heads' queries from the compressed ones, and the KV rows of kv in the cache, with the
-    /// norm of their latents.
+    /// q {rows of w} = w · x, the heads' queries from the compressed ones. Also writes the KV rows of kv, with the norm
+    /// of their latents, to the cache.
     ///
     /// # Errors
     /// As [`Builder::linear`].
@@ -120,8 +120,8 @@ impl Builder {
         Ok(None)
     }
 
-    /// The heads' queries {rank + rotary} as attention over the latent wants them, from q {nope + rotary}: the first
-    /// part times its head's matrix of `k_b` {nope, rank, heads}, and behind it the rotary part, rotated.
+    /// The heads' queries {rank + rotary} for attention over the latents, from q {nope + rotary}: the first part times
+    /// its head's matrix of `k_b` {nope, rank, heads}, followed by the rotary part, rotated.
     ///
     /// # Errors
     /// As [`Builder::linear`].
@@ -139,10 +139,10 @@ impl Builder {
         Ok(y)
     }
 
-    /// The outputs {value width · heads} of attention of the queries q {nope + rotary, heads of every row} over the cache,
-    /// scores times `scale`: of many rows over keys and values that are written out, of others over the latents, to which
-    /// queries are brought by each head's matrix of `k_b`, and from which what comes of it is brought back by that of
-    /// `v_b`.
+    /// The outputs {value width · heads} of attention of the queries q {nope + rotary, heads of every row} over the
+    /// cache, with scores times `scale`. Many rows attend over expanded keys and values, fewer over the latents: then
+    /// each head's matrix of `k_b` projects its queries to the latent space, and that of `v_b` projects its outputs
+    /// back.
     ///
     /// # Errors
     /// As [`Builder::linear`].
@@ -156,7 +156,7 @@ impl Builder {
         self.latent_attention(by.v_b, &absorbed, cache, scale)
     }
 
-    /// The same by absorbed queries.
+    /// The same with absorbed queries.
     fn latent_attention(&mut self, v_b: &Weight, q: &Tensor, cache: &Cache, scale: f32) -> Result<Input> {
         let ([rank, width, heads], rows) = (v_b.shape, self.rows());
         let joined = width * heads;
@@ -195,12 +195,12 @@ impl Builder {
         self.gate_up(label, gate, up, x)
     }
 
-    /// Whether the chosen and the shared experts' first half is one step, and their second half another.
+    /// Whether the first half of the selected and shared experts is one step, and their second half another.
     pub fn fuses_experts(&self, halves: &GateUp<'_>) -> bool {
         !self.by_tiles() && self.target().fusions.experts && halves.buffers() <= self.target().buffers
     }
 
-    /// The first half of the chosen and of the shared experts, of few rows.
+    /// The first half of the selected and of the shared experts, for few rows.
     ///
     /// # Errors
     /// As [`Builder::linear`].
@@ -213,7 +213,7 @@ impl Builder {
         self.moe_gate_up("moe.gate_up", halves, &selection, h)
     }
 
-    /// expert(h) of the chosen experts, which are still to be weighed and added up, by tiles.
+    /// expert(h) of the selected experts, by tiles. The results remain to be multiplied with their weights and summed.
     ///
     /// # Errors
     /// As [`Builder::linear`].

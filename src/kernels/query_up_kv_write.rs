@@ -1,4 +1,4 @@
-//! The heads' queries from the compressed ones, and in the same step the row's KV row, which goes to the cache.
+//! Computes the heads' queries from the compressed ones, and in the same step writes the row's KV row to the cache.
 
 use super::computes::{KvRows, Terms, Which};
 use super::kv_write::Cache;
@@ -18,7 +18,7 @@ impl Builder {
     /// for each of them.
     ///
     /// # Errors
-    /// As there, and for w and x as [`Builder::mul_mv`].
+    /// Those of [`Builder::kv_write`], and for w and x those of [`Builder::mul_mv`].
     #[expect(clippy::too_many_arguments, reason = "two steps in one")]
     pub fn query_up_kv_write(
         &mut self,

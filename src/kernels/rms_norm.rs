@@ -16,8 +16,8 @@ params! { width: u32, epsilon: f32, x_pitch: u32, y_pitch: u32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "rms_norm", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// The stream under a norm, the one that was told to the step that left it: left to the product that follows,
-    /// there already, or computed here.
+    /// The residual stream, normalised with the norm that was passed to the step that wrote the stream: applied in the
+    /// product that follows, computed already, or computed here.
     ///
     /// # Errors
     /// As [`Builder::rms_norm`].

@@ -1,4 +1,5 @@
-//! Outputs that a step also leaves rounded to bytes, so that the product of bytes behind it need not round and stage them.
+//! Outputs that a step also writes rounded to bytes, so that the following product of bytes need not round and stage
+//! them.
 
 use super::Kernel;
 use super::computes::Left;
@@ -7,20 +8,20 @@ use crate::plan::{Bound, BufferRef, Builder, Team, Tensor, VariantBuilder};
 use crate::quant::{Arithmetic, GROUP};
 use crate::wgsl::source;
 
-/// Vectors rounded to bytes, as `wgsl/lib/input_rounded.wgsl` reads them: a scale for every 16 values and their sum, and,
-/// where a norm is to be applied, sums of squares.
+/// Vectors rounded to bytes, as `wgsl/lib/input_rounded.wgsl` reads them: a scale for every 16 values and their sum
+/// and, if a norm is applied, sums of squares.
 #[derive(Debug, Clone, Copy)]
 pub struct Rounded {
     pub(crate) buffer: BufferRef,
-    /// Words that all vectors take.
+    /// The number of words of all vectors.
     pub(crate) words: usize,
-    /// Where there are squares: words from one vector's start to the next's, and from a vector's start to its squares, one
-    /// for every half group. Both are 0 otherwise, and vectors lie as their values do.
+    /// With squares: the number of words from one vector to the next, and from a vector to its squares, one for every
+    /// half group. Otherwise both are 0, and the layout of vectors is that of their values.
     pub(crate) pitch: usize,
     pub(crate) squares: usize,
 }
 
-/// Words that a group takes: 8 of bytes, two scales, two sums.
+/// The number of words of a group: 8 of bytes, two scales, two sums.
 pub(crate) const WORDS: usize = 12;
 
 /// The residual stream {width}.
@@ -28,13 +29,13 @@ pub(crate) const WORDS: usize = 12;
 pub struct Residual {
     /// Its values.
     pub x: Tensor,
-    /// The values under the norm that follows, rounded, if the step that left them did that.
+    /// The values times the weights of the following norm, rounded, if the step that wrote them did that.
     pub rounded: Option<Rounded>,
-    /// The values under the norm that follows, if the step that left them computed that.
+    /// The values normalised with the following norm, if the step that wrote them did that.
     pub normed: Option<Tensor>,
 }
 
-/// Where half a group stands.
+/// The location of half a group.
 pub(crate) struct RoundedPlace {
     /// Its first byte.
     pub byte: usize,
@@ -43,14 +44,15 @@ pub(crate) struct RoundedPlace {
 }
 
 impl Rounded {
-    /// The place of the half group that begins at row `row` of a vector; the vector begins at value `value` of the output.
+    /// The location of the half group that begins at row `row` of a vector; the vector begins at value `value` of the
+    /// output.
     pub(crate) fn place_of(&self, vector: usize, value: usize, row: usize) -> RoundedPlace {
         let at = if self.squares > 0 { row } else { value + row };
         let group = vector * self.pitch + WORDS * (at / GROUP);
         RoundedPlace { byte: 4 * group + at / HALF % 2 * HALF, scale: group + 8 + at / HALF % 2 }
     }
 
-    /// The first word of a vector, where the values of vectors lie `stride` apart.
+    /// The first word of a vector, if the values of vectors begin `stride` apart.
     pub(crate) fn start_of(&self, vector: usize, stride: usize) -> usize {
         if self.squares > 0 { vector * self.pitch } else { WORDS * (vector * stride / GROUP) }
     }
@@ -67,25 +69,25 @@ impl From<Tensor> for Residual {
     }
 }
 
-/// What a step leaves besides its output.
+/// What a step writes in addition to its output.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Epilogue<'a> {
-    /// The output rounded.
+    /// The rounded output.
     pub rounded: Option<Rounded>,
     /// The norm whose weights the output is multiplied with before it is rounded.
     pub norm: Option<&'a Norm>,
 }
 
 impl Builder {
-    /// A buffer for `y` rounded, if a product that follows can use it: products are of bytes, and a workgroup of the kernel
-    /// `by`, which leaves y, computes whole half groups of it.
+    /// A buffer for the rounded `y`, if the following product can use it: products are of bytes, and a workgroup of the
+    /// kernel `by`, which writes y, computes whole half groups of it.
     pub(crate) fn rounded(&mut self, by: &str, y: &Tensor, label: &str) -> Option<Rounded> {
         let [values, vectors] = y.shape;
         let words = WORDS * (y.stride * (vectors - 1) + values).div_ceil(GROUP);
         self.rounded_in(by, y, label, Rounded { buffer: y.buffer, words, pitch: 0, squares: 0 })
     }
 
-    /// The same for a norm that follows, with room behind each vector for the sums of squares, which come by fours.
+    /// The same for a following norm, with space after each vector for the sums of squares, in multiples of four.
     fn rounded_for_norm(&mut self, by: &str, y: &Tensor, label: &str) -> Option<Rounded> {
         let squares = WORDS * y.stride.div_ceil(GROUP);
         let pitch = squares + (2 * y.shape[0].div_ceil(GROUP)).next_multiple_of(4);
@@ -103,8 +105,8 @@ impl Builder {
         Some(Rounded { buffer, ..rounded })
     }
 
-    /// What a step of the kernel `by` leaves besides `x` for the norm `next` that follows on it. The step binds so many
-    /// `buffers` anyway; where the device has no room for two more, it leaves nothing.
+    /// What a step of the kernel `by` writes in addition to `x` for the following norm `next`. The step binds `buffers`
+    /// other buffers; if the device does not allow two more, it writes nothing in addition.
     pub(super) fn epilogue_for<'a>(
         &mut self,
         (by, buffers): (&Kernel, usize),
@@ -112,19 +114,19 @@ impl Builder {
         label: &str,
         next: &'a Norm,
     ) -> Epilogue<'a> {
-        let room = buffers + 2 <= self.target().buffers; // of the norm and of what is rounded
+        let room = buffers + 2 <= self.target().buffers; // for the norm and the rounded output
         let rounded = if room && self.target().fusions.norm { self.rounded_for_norm(by.name, x, label) } else { None };
         Epilogue { rounded, norm: Some(next) }
     }
 }
 
 impl Epilogue<'_> {
-    /// A workgroup takes a multiple of so many rows.
+    /// A workgroup must take a multiple of this many rows.
     pub fn unit(&self) -> usize {
         if self.rounded.is_some() { HALF } else { 1 }
     }
 
-    /// Adds the files that leave it.
+    /// Adds the files that write it.
     pub fn files(&self, variant: VariantBuilder) -> VariantBuilder {
         let half = source!("lib/epilogue_half.wgsl");
         match (self.rounded, self.norm) {
@@ -139,7 +141,7 @@ impl Epilogue<'_> {
         }
     }
 
-    /// What is left besides the output, as the CPU reference needs it.
+    /// What is written in addition to the output, for the CPU reference.
     pub fn left(&self) -> Option<Left> {
         Some(Left { rounded: self.rounded?, norm: self.norm.map(|norm| norm.weight.clone()) })
     }
@@ -153,8 +155,8 @@ impl Epilogue<'_> {
 }
 
 impl MatvecProduct<'_> {
-    /// The input rounded, if the step before left it so and this product multiplies bytes. A kernel that is replaced
-    /// stages and rounds its input itself, as all do without subgroup operations.
+    /// The rounded input, if the previous step wrote it and this product multiplies bytes. A replaced kernel stages and
+    /// rounds its input itself, as all kernels do without subgroup operations.
     pub(super) fn rounded_input(&self, plan: &Builder) -> Option<(&Input, Rounded)> {
         let Feed::Input(input) = &self.feed else { return None };
         let whole = input.tensor.shape[1] == 1 || input.tensor.stride.is_multiple_of(GROUP);

@@ -1,4 +1,4 @@
-//! Selects experts for every row by the router's logits, and weighs them.
+//! Selects experts for every row by the router's logits, and computes their weights.
 
 use super::computes::SelectedExperts;
 use super::{Kernel, Summands, expect_shape, params};
@@ -22,18 +22,19 @@ pub enum Gating {
     Softmax,
 }
 
-/// How experts are selected and weighed: those `top_k` with the largest score + bias, weighed by their scores without the
-/// bias, over their sum if so asked, times `scale` (DeepSeek-AI, "DeepSeek-V3", 2024, section 2.1.2; softmax is that of
-/// "DeepSeek-V2", 2024; `scale` and the order of all are llama.cpp's `build_moe_ffn`).
+/// How experts are selected and weighted: the `top_k` with the largest score + bias. Their weights are their scores
+/// without the bias, divided by their sum if `normalise` is set, times `scale` (DeepSeek-AI, "DeepSeek-V3", 2024,
+/// section 2.1.2; softmax is that of "DeepSeek-V2", 2024; `scale` and the order of all are llama.cpp's
+/// `build_moe_ffn`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Routing {
     /// How logits become scores.
     pub gating: Gating,
-    /// How many experts are selected.
+    /// The number of selected experts.
     pub top_k: usize,
     /// Whether the scores of the selected experts are divided by their sum.
     pub normalise: bool,
-    /// What the weights are multiplied with in the end.
+    /// The factor on the weights.
     pub scale: f32,
 }
 
@@ -66,7 +67,7 @@ impl Builder {
         let ids = routing.ids(self, label);
         let weights = self.tensor_with_stride(&format!("{label}.weights"), [top_k, tokens], top_k);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP);
-        // The same kernel for a row alone as for many: one pipeline.
+        // The same kernel for one row as for many: one pipeline.
         let variant = self.batch_files(routing.files(variant, experts));
         let mut bindings = self.bound_router(logits, bias);
         bindings.extend([self.bound_batch(), self.bound("ids", ids.buffer), self.bound("weights", weights.buffer)]);
@@ -92,8 +93,8 @@ impl Builder {
 }
 
 impl Routing {
-    /// The least that the scores of the selected experts are divided by. It is the smallest normal f16: llama.cpp bounds
-    /// their sum by it.
+    /// The lower bound on the sum by which the scores of the selected experts are divided. It is the smallest normal
+    /// f16, as in llama.cpp.
     pub(crate) const SMALLEST_SUM: f32 = 1.0 / 16384.0;
 
     /// The ids of the selected experts {`top_k`, rows} of a step.
@@ -101,7 +102,7 @@ impl Routing {
         plan.tensor_with_stride(&format!("{label}.ids"), [self.top_k, plan.rows()], self.top_k)
     }
 
-    /// An error unless `top_k` experts can be selected by logits {experts} and bias {experts}.
+    /// Fails unless `top_k` experts can be selected by logits {experts} and bias {experts}.
     pub(super) fn check(&self, op: &'static str, logits: &Tensor, bias: &Weight) -> Result<()> {
         let experts = logits.shape[0];
         expect_shape(op, &bias.name, bias.shape[0], experts)?;

@@ -16,9 +16,9 @@ params! { count: u32, pitch: u32, slices: u32, scale: f32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "sample", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// Leaves in [`Plan::SAMPLED`], for the sequence of each row, what is sampled from its
-    /// logits {n, rows}, whose slices and histogram are given: the token, the likeliest
-    /// ([`NO_TOKEN`](super::NO_TOKEN) for both where no logit is a number), and how many `top_k` and `top_p` left.
+    /// Samples from each row's logits {n, rows}, given their slices and histogram, and writes to [`Plan::SAMPLED`], for
+    /// the row's sequence: the token, the likeliest token ([`NO_TOKEN`](super::NO_TOKEN) for both if no logit is a
+    /// number), and the number of tokens that passed `top_k` and `top_p`.
     ///
     /// # Errors
     /// See [`Builder::step`].

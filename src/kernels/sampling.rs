@@ -1,16 +1,16 @@
-//! How a token is chosen: what the kernels are told. `reference/sampling.rs` chooses in the same way on the CPU.
+//! How a token is chosen: the parameters of the kernels. `reference/sampling.rs` chooses in the same way on the CPU.
 //!
-//! The chain is llama.cpp's, as in [`sample`](crate::sample): top-k, top-p over what that left at temperature 1,
-//! min-p, temperature, draw. All filters keep the first tokens of one order, by logit and then by id, so
-//! together they are the place of the last token kept, which is found digit by digit: `slice_max` leaves the largest
-//! logit, `histogram` the tokens in each quarter of a logit below it and what they weigh, and `sample` counts by a
-//! further digit the tokens of the one bin in question, until a bin holds one token. Equal logits go by id, to the
-//! last token of a tie, as on the host. Equal are logits within 2^-22 of each other, and those more than 256 below the
+//! The chain is llama.cpp's, as in [`sample`](crate::sample): top-k, top-p over the remaining tokens at temperature 1,
+//! min-p, temperature, draw. Every filter keeps the first tokens of one order, by logit and then by id, so together
+//! they are the position of the last token that passes. It is found digit by digit: `slice_max` finds the largest
+//! logit, `histogram` counts and weighs the tokens in each quarter of a logit below it, and `sample` counts the tokens
+//! of the bin in question by a further digit, until a bin has one token. Equal logits are ordered by id, to the last
+//! token of a tie, as on the host. Logits are equal if they are within 2^-22 of each other, or more than 256 below the
 //! largest.
 //!
-//! The draw is the largest sum of log-probability and Gumbel noise over what is kept. The noise is a hash of seed,
-//! position and id (`wgsl/lib/noise.wgsl`). What is summed in any order is integers; the rest has a fixed order. So a
-//! seed decides, whatever was generated or rewound before. Only finite logits are chosen.
+//! The draw is the token with the largest sum of log-probability and Gumbel noise among those that pass. The noise is a
+//! hash of seed, position and id (`wgsl/lib/noise.wgsl`). Sums without a fixed order are of integers. So a seed
+//! determines the token, whatever was generated or rewound before. Only finite logits are chosen.
 
 use crate::plan::SAMPLING_BYTES;
 
@@ -23,30 +23,30 @@ pub struct Sampling {
     pub(crate) top_p: f32,
     pub(crate) sharpness: f32,
     pub(crate) reach: f32,
-    /// The penalties on tokens that were there before. They are llama.cpp's.
+    /// The penalties on tokens that occurred before. They are llama.cpp's.
     pub(crate) penalties: Penalties,
 }
 
 const _: () = assert!(size_of::<Sampling>() == SAMPLING_BYTES);
 
-/// What happens to the logits of tokens that were there before.
+/// The penalties on the logits of tokens that occurred before.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, bytemuck::NoUninit, bytemuck::AnyBitPattern)]
 pub struct Penalties {
-    /// Divides logits above zero and multiplies others.
+    /// Divides logits above zero and multiplies the others.
     pub repeat: f32,
-    /// Taken off once.
+    /// Subtracted once.
     pub presence: f32,
-    /// Taken off for each time.
+    /// Subtracted for each occurrence.
     pub frequency: f32,
 }
 
 impl Penalties {
-    /// Those that change nothing.
+    /// Penalties that change nothing.
     pub const NONE: Self = Self { repeat: 1.0, presence: 0.0, frequency: 0.0 };
 }
 
-/// The largest Gumbel noise there is, less the smallest: a token further behind than that never wins.
+/// The largest possible Gumbel noise minus the smallest: a token further below the best never wins.
 const NOISE_RANGE: f64 = 28.0;
 
 impl Sampling {
@@ -54,10 +54,10 @@ impl Sampling {
     pub const GREEDY: Self =
         Self { seed: [0; 2], top_k: 1, top_p: 1.0, sharpness: 0.0, reach: 0.0, penalties: Penalties::NONE };
 
-    /// A draw at a temperature above 0 from what the filters keep: `top_k` of 0 and `top_p` of 1 keep all, as does
-    /// `min_p` of 0.
+    /// A draw at a temperature above 0 among the tokens that pass the filters. `top_k` of 0, `top_p` of 1 and `min_p`
+    /// of 0 pass all.
     pub fn draw(temperature: f32, top_k: usize, top_p: f32, min_p: f32, seed: u64) -> Self {
-        let temperature = f64::from(temperature).max(1e-37); // 2 / temperature has to be finite
+        let temperature = f64::from(temperature).max(1e-37); // 2 / temperature must be finite
         let reach = (0.5 * NOISE_RANGE * temperature).min(-0.5 * f64::from(min_p).ln());
         Self {
             seed: [seed as u32, (seed >> 32) as u32],
@@ -69,18 +69,18 @@ impl Sampling {
         }
     }
 
-    /// As before, with penalties. Only the steps that adjust logits heed them.
+    /// The same with penalties, which only the steps that adjust logits use.
     pub fn penalised(self, penalties: Penalties) -> Self {
         Self { penalties, ..self }
     }
 
-    /// True if it takes a histogram to tell what the filters keep.
+    /// Whether the filters need a histogram.
     pub fn filters(&self) -> bool {
         self.sharpness > 0.0 && (self.top_k < u32::MAX || self.top_p < 1.0)
     }
 }
 
-/// Four random words of four: `lib/noise.wgsl`.
+/// Hashes four words to four random ones: `lib/noise.wgsl`.
 pub(crate) fn pcg4d(key: [u32; 4]) -> [u32; 4] {
     let mix = |[x, y, z, w]: [u32; 4]| {
         let x = x.wrapping_add(y.wrapping_mul(w));

@@ -1,4 +1,4 @@
-//! The largest of each slice of the logits: the first step of choosing a token.
+//! The largest logit of each slice: the first step of choosing a token.
 
 use super::computes::Maxima;
 use super::histogram::BINS;
@@ -9,34 +9,34 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/slice_max.wgsl");
 const WORKGROUP: usize = 256;
-/// Logits of a slice: four for each invocation of a workgroup.
+/// The number of logits of a slice: four for each invocation of a workgroup.
 pub(crate) const SLICE: usize = 4 * WORKGROUP;
 
 params! { count: u32, pitch: u32, bins: u32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "slice_max", op: OP, params: Params::FIELDS, matrices: &[] };
 
-/// In the place of a token where no logit is a number.
+/// Written instead of a token if no logit is a number.
 pub const NO_TOKEN: u32 = u32::MAX;
 
-/// Logits cut into slices.
+/// Logits divided into slices.
 pub struct Slices {
-    /// Of each slice of each row the largest logit, as its bits, and its token; of equals the lowest token, [`NO_TOKEN`] if
-    /// none is a number.
+    /// For each slice of each row the bits of the largest logit, and its token: the lowest one of equals, [`NO_TOKEN`]
+    /// if none is a number.
     pub maxima: Tensor,
     /// All zeros, for [`Builder::histogram`].
     pub histogram: Tensor,
-    /// Rows.
+    /// The number of rows.
     pub rows: usize,
 }
 
-/// The file by which invocations find the best of their tokens.
+/// Adds the file with which invocations find the best of their tokens.
 pub(super) fn candidate_files(variant: VariantBuilder) -> VariantBuilder {
     variant.constant("NO_TOKEN", "", NO_TOKEN as usize).file(source!("lib/candidates.wgsl"))
 }
 
 impl Slices {
-    /// How many a row has.
+    /// The number of slices of a row.
     pub fn count(&self) -> usize {
         self.maxima.shape[0] / 2
     }

@@ -1,4 +1,4 @@
-//! The sum of a product's parts, and what follows on it: the chosen experts' outputs that join it, and a norm.
+//! The sum of a product's parts, plus the selected experts' outputs if there are any, followed by a norm.
 
 use super::computes::SumNormed;
 use super::matvec::Norm;
@@ -15,7 +15,7 @@ params! { width: u32, staged: u32, parts: u32, x_pitch: u32, h_pitch: u32, epsil
 
 pub(super) const KERNEL: Kernel = Kernel { name: "sum_normed", op: OP, params: Params::FIELDS, matrices: &[] };
 
-/// The chosen experts' outputs for every row, which are still to be added up.
+/// The selected experts' outputs for every row, which remain to be summed.
 pub struct Slots {
     /// The experts and their weights.
     pub routed: Routed,
@@ -24,8 +24,8 @@ pub struct Slots {
 }
 
 impl Builder {
-    /// x {n} = `Σ parts`, or += that and, if there are any, `Σ weight · y` of the slots, for every row, and h = x / sqrt(mean(x²)
-    /// + epsilon) · weight of the norm. Returns h {n}.
+    /// x {n} = `Σ parts`, or += that plus, if there are any, `Σ weight · y` of the slots, for every row. Returns h {n}
+    /// = x / sqrt(mean(x²) + epsilon) · weight of the norm.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.

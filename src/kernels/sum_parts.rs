@@ -1,7 +1,7 @@
-//! Products by tiles of which several workgroups share one, each for a part of the columns, and the sums of what they leave.
+//! Products by tiles that several workgroups share, each for a part of the columns, and the sums of their parts.
 //!
-//! Of few rows a product has few tiles: a workgroup for each of them would go through all columns while most of a large GPU
-//! has nothing to do.
+//! A product of few rows has few tiles: with one workgroup each, which computes all columns, most of a large GPU would
+//! be idle.
 
 use super::computes::{PartialProduct, Product, Summed};
 use super::matmul::{Operands, SIDE, TileProduct, TileRows, TileVectors};
@@ -14,15 +14,15 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/sum_parts.wgsl");
 const WORKGROUP: usize = 64;
 
-/// Subgroups that occupy a large GPU, four on each of its cores. Of many rows twice as many pay.
+/// The number of subgroups that occupies a large GPU: four on each of its cores. With many rows, twice as many pay off.
 const MANY_SUBGROUPS: usize = 512;
-/// Workgroups that share a tile at most, and the least steps of columns that each of them takes.
+/// The most workgroups that share a tile, and the fewest steps of columns for each of them.
 const MOST_PARTS: usize = 16;
 const LEAST_STEPS: usize = 2;
-/// Steps of columns from which on it pays to share a tile, in spite of what the sum takes.
+/// From this many steps of columns on, sharing a tile pays off despite the time for the sum.
 const MANY_STEPS: usize = 16;
-/// Rows up to which a batch has few. How many workgroups share a tile is counted for batches of FEW rows or of MANY
-/// whatever their size, so that batches of all sizes need no pipelines of their own.
+/// The most rows of a small batch. The number of workgroups that share a tile depends only on whether a batch is small
+/// or large, so that batches of all sizes share pipelines.
 const FEW_ROWS: usize = 128;
 const FEW: usize = 64;
 const MANY: usize = 512;
@@ -31,14 +31,14 @@ params! { chunks: u32, staged: u32, stacks: u32, parts: u32, y_stride: u32, y_pi
 
 pub(crate) const KERNEL: Kernel = Kernel { name: "sum_parts", op: OP, params: Params::FIELDS, matrices: &[] };
 
-/// Vectors that are there as such, or as several parts that are still to be added up.
+/// Vectors, or several parts of them that remain to be summed.
 #[derive(Debug, Clone, Copy)]
 pub struct Summands {
-    /// The first parts.
+    /// The first part.
     pub tensor: Tensor,
-    /// How many there are.
+    /// The number of parts.
     pub parts: usize,
-    /// Values from the start of a row's part to that of the next one.
+    /// The number of values from one part of a row to the next.
     pub apart: usize,
 }
 
@@ -49,9 +49,10 @@ impl From<Tensor> for Summands {
 }
 
 impl Builder {
-    /// How many workgroups share a tile of a product. Without matrices only those of weights in f32 do, which is the
-    /// router, and as many whatever the batch, so that its rows get the same bits in batches of any size. By matrices of
-    /// 16 x 16 batches of up to FEW_ROWS rows and larger ones are rounded differently; by those of 8 x 8 none do.
+    /// How many workgroups share a tile of a product. Without matrices only products of weights in f32 (the router)
+    /// share tiles, always among the same number, so that the results do not depend on the size of the batch. With
+    /// matrices of 16 x 16, batches of up to FEW_ROWS rows are rounded differently from larger ones. With those of 8 x
+    /// 8, tiles are not shared.
     pub(super) fn sharing(&self, product: &TileProduct<'_>, tile: Tile) -> usize {
         let by_matrices = match tile {
             Tile::Matrices(tile) if tile.side == 8 => return 1,
@@ -73,7 +74,7 @@ impl Builder {
         (wanted / occupied.max(1)).min(steps / LEAST_STEPS).clamp(1, MOST_PARTS)
     }
 
-    /// A buffer for the parts of a product, with room for whole tiles. Products that are summed at once share it.
+    /// A buffer for the parts of a product, in whole tiles. Products whose parts are summed in the next step share it.
     pub(super) fn parts_of(&mut self, name: &str, product: &TileProduct<'_>, tile: Tile, parts: usize) -> Summands {
         let (vectors, rows) = tile.size();
         let (staged, stacks, tokens) = (product.rows.staged(), product.y.per_row(), product.x.rows);
@@ -130,7 +131,7 @@ impl Builder {
 }
 
 impl Summands {
-    /// Bytes of all parts.
+    /// The size in bytes of all parts.
     pub(super) fn bytes(&self) -> u64 {
         self.parts as u64 * self.tensor.shape.into_iter().product::<usize>() as u64 * 4
     }

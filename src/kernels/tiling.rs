@@ -1,31 +1,31 @@
-//! How the matrix-vector products divide their rows among lanes: the one place that knows what suits which
-//! shape.
+//! How the matrix-vector products divide their rows among lanes: the only module that chooses by shape.
 
 use crate::plan::{Target, Team, Tiling, Tilings};
 use crate::quant::{Arithmetic, Quant};
 
-/// Bytes of staged activations at most, so that several workgroups fit beside each other, on Metal too. Where a workgroup
-/// may have no more memory than that, `SHARED_BYTES` of it are left for other arrays.
+/// The most bytes of staged activations, so that several workgroups fit on a core, on Metal too. If this is all the
+/// memory that a workgroup may have, `SHARED_BYTES` of it are reserved for other arrays.
 const STAGED_BYTES: usize = 16 << 10;
 const SHARED_BYTES: usize = 1 << 10;
-/// Rows or columns that a team takes at most: their sums stand in a vec4.
+/// The most rows or columns of a team, whose sums are in a vec4.
 const MOST_SUMS: usize = 4;
-/// Rows up to which a normed input is not staged: there are about as many workgroups as rows, and each would stage all.
+/// Up to this many rows, an input with a norm is not staged: there are about as many workgroups as rows, and each would
+/// stage all of it.
 const FEW_ROWS: usize = 256;
-/// Rows from which on a team takes several: there are enough of them for every core of a large GPU.
+/// From this many rows on, a team takes several: there are enough for every core of a large GPU.
 const MANY_ROWS: usize = 32 << 10;
 
-/// What of a product decides how it is divided.
+/// The properties of a product that decide how it is divided.
 pub(super) struct ProductShape {
-    /// Rows of all its matrices together.
+    /// The number of rows of all its matrices together.
     pub rows: usize,
-    /// Groups of a row.
+    /// The number of groups of a row.
     pub groups: usize,
-    /// Whether it applies a norm to its vectors.
+    /// Whether the product applies a norm to its vectors.
     pub normed: bool,
-    /// In what it multiplies.
+    /// The arithmetic.
     pub arithmetic: Arithmetic,
-    /// The format of its first matrices: of several, those have most of the weights.
+    /// The format of its first matrices, which have most of the weights.
     pub format: Option<&'static Quant>,
 }
 
@@ -50,9 +50,9 @@ impl Tiling {
 
     /// The tiling on Apple's GPUs, for any number of rows of a batch.
     ///
-    /// It was not measured here. It is what llama.cpp's Metal kernels do: two subgroups, each of which takes a few rows
-    /// ([`Quant::rows_in_registers`]) and reads activations into registers, where they serve all of these rows. Where a row
-    /// has fewer groups than a subgroup has lanes, several teams share the subgroup.
+    /// Not measured, but the tiling of llama.cpp's Metal kernels: two subgroups, each of which takes a few rows
+    /// ([`Quant::rows_in_registers`]) and reads activations into registers for all of them. If a row has fewer groups
+    /// than a subgroup has lanes, several teams share the subgroup.
     fn of_apple(shape: &ProductShape) -> Self {
         let lanes = shape.groups.next_power_of_two().clamp(8, 32);
         let format = shape.format.filter(|_| shape.arithmetic == Arithmetic::Float);
@@ -60,11 +60,11 @@ impl Tiling {
         Self { lanes, rows, workgroup: 64, columns: 1, direct: true }
     }
 
-    /// The tiling for a row of a batch alone.
+    /// The tiling for a batch of a single row.
     ///
-    /// Measured on an H100 (docs/performance.md). A row is spread over as many lanes as find work in it. A team
-    /// takes one row at a time unless there are very many, because a team computes its rows one after another, while
-    /// those of different teams overlap. Workgroups are large where there is much to stage or rows are long.
+    /// Measured on an H100 (docs/performance.md). A row is divided among as many lanes as have work in it. A team takes
+    /// one row at a time unless there are very many, because a team computes its rows one after another, while those of
+    /// different teams overlap. Workgroups are large if there is much to stage or rows are long.
     fn of_one(arithmetic: Arithmetic, rows: usize, groups: usize) -> Self {
         let (lanes, together, workgroup) = match (arithmetic, rows, groups) {
             (_, _, ..=8) => (8, 1, 128),
@@ -82,12 +82,12 @@ impl Tiling {
         Self { lanes, rows: together, workgroup, columns: 1, direct: false }
     }
 
-    /// The tiling for several rows of a batch, where it differs from that for one.
+    /// The tiling for several rows of a batch, if it differs from that for one.
     ///
-    /// Measured on an H100 as well. There is enough work now for teams to take several rows of the matrix, which share
-    /// the activations that they load. To take several columns, which share the weights, is slower there where weights
-    /// come from the cache the second time, and quicker for the output matrix, which is larger than the cache. On a GPU
-    /// with a small cache it may be quicker elsewhere too.
+    /// Measured on an H100 as well. There is enough work for teams to take several rows of the matrix, which share the
+    /// loaded activations. Taking several columns, which share the weights, is slower if weights come from the cache
+    /// the second time, and faster for the output matrix, which is larger than the cache. On a GPU with a small cache
+    /// it may be faster elsewhere too.
     fn of_several(arithmetic: Arithmetic, rows: usize, groups: usize, tokens: usize) -> Option<Self> {
         let many = tokens >= 4;
         if rows >= MANY_ROWS && groups >= 32 {
@@ -115,7 +115,7 @@ impl Tiling {
         Some(Self { lanes, rows: together, workgroup, columns: 1, direct: false })
     }
 
-    /// The same within what the target can do.
+    /// This tiling within the limits of the target.
     fn on(self, target: &Target) -> Self {
         let workgroup = self.workgroup.min(target.invocations).max(Target::LEAST_WORKGROUP);
         let wide = target.wide && (Target::WIDE..=workgroup).contains(&self.lanes);
@@ -123,14 +123,14 @@ impl Tiling {
         Self { lanes, workgroup, ..self }
     }
 
-    /// The same with so many columns that `tokens` is a multiple of them.
+    /// This tiling with a number of columns that divides `tokens`.
     pub(super) fn for_tokens(self, tokens: usize) -> Self {
         let columns = (1..=self.columns).rev().find(|columns| tokens.is_multiple_of(*columns));
         Self { columns: columns.unwrap_or(1), ..self }
     }
 
-    /// The same with workgroups that take a multiple of `unit` rows, which is 16 at most: by more invocations if the device
-    /// allows them, by more rows a team, up to the four sums of a vec4, or by smaller teams.
+    /// This tiling with workgroups that take a multiple of `unit` rows, at most 16: with more invocations if the device
+    /// allows them, with more rows for each team, up to the four sums of a vec4, or with smaller teams.
     pub(super) fn in_blocks_of(mut self, unit: usize, target: &Target) -> Self {
         while !self.block().is_multiple_of(unit) {
             match self {
@@ -143,14 +143,14 @@ impl Tiling {
         self
     }
 
-    /// Rows that a workgroup takes.
+    /// The number of rows of a workgroup.
     pub(super) fn block(&self) -> usize {
         self.workgroup / self.lanes * self.rows
     }
 }
 
-/// Of `groups` groups, how many of each of `columns` vectors are staged at a time: such that they are staged in as few
-/// turns as possible, with about as many in each.
+/// How many of the `groups` groups of each of `columns` vectors are staged at a time: so that there are as few turns as
+/// possible, with about the same number in each.
 pub(super) fn tile(target: &Target, arithmetic: Arithmetic, groups: usize, columns: usize) -> usize {
     let most = STAGED_BYTES.min(target.workgroup_bytes.saturating_sub(SHARED_BYTES));
     let bytes = match arithmetic {

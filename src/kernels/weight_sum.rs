@@ -1,13 +1,14 @@
-//! Two sums of a weight's buffer: no step of a token, but what tells that an upload arrived.
+//! Two checksums of a weight's buffer, to verify uploads. No plan of a token uses them.
 //!
-//! Each is Σ wᵢ · fᵢ modulo 2³² over the buffer's words wᵢ. A buffer is tiles of [`TILE`] words. Within a tile the
-//! factor fᵢ grows evenly with the word's place; where it starts and how it grows is drawn for each tile, for the two
-//! sums apart. So the sums of parts add up, in any order, and the CPU needs no product for a word.
+//! Each is Σ wᵢ · fᵢ modulo 2³² over the buffer's words wᵢ. A buffer is divided into tiles of [`TILE`] words. Within a
+//! tile the factor fᵢ grows by a constant from word to word; its first value and the constant are pseudorandom for each
+//! tile and each of the two sums. So the sums of parts add up, in any order, and the CPU needs no product for each
+//! word.
 //!
-//! Factors are odd: a single word that changed always shows. What was lost, left from before, put in another's place or
-//! changed in any other way that does not depend on the factors goes unnoticed with a probability of about 2⁻⁶³, but for
-//! changes of several words within a tile after which the sum of its words and the sum of its words times their places
-//! are the same. They are no protection from someone who means to deceive.
+//! Factors are odd, so a single changed word is always detected. Words that are lost, stale, misplaced or changed in
+//! any other way that does not depend on the factors go unnoticed with a probability of about 2⁻⁶³, except changes of
+//! several words within a tile that preserve both the sum of its words and the sum of its words times their indices.
+//! The sums do not protect against deliberate changes.
 
 use super::sampling::pcg4d;
 use super::{Kernel, expect_multiple, params};
@@ -18,27 +19,27 @@ use std::ops::Range;
 
 const OP: Source = source!("op/weight_sum.wgsl");
 const WORKGROUP: usize = 256;
-/// Reads that an invocation has on their way at a time, of four words each.
+/// The number of outstanding reads of an invocation, of four words each.
 pub(crate) const CHUNKS: usize = 4;
-/// Enough to keep any memory busy, and so few that what they add at the end is no cost.
+/// Enough workgroups to saturate any memory, and few enough that their final additions cost little.
 pub(crate) const MOST_WORKGROUPS: usize = 256;
 
-/// Words of a tile.
+/// The number of words of a tile.
 pub(crate) const TILE: usize = 4 * WORKGROUP;
 
 params! { count: u32, tile: u32, place: u32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "weight_sum", op: OP, params: Params::FIELDS, matrices: &[] };
 
-/// Of each sum the factor of a tile's first word, and what it grows by from word to word.
+/// For each sum, the factor of a tile's first word and its increment from word to word.
 pub(crate) fn factors(tile: u32) -> [[u32; 2]; 2] {
     let [x, y, z, w] = pcg4d([tile, 0, 0, 0]);
     [[x | 1, y << 1], [z | 1, w << 1]]
 }
 
 impl Builder {
-    /// Adds the sums of some of a buffer's bytes, from the start of a tile on and whole vectors of four words, to pair
-    /// `place` of `sums`; nothing for none.
+    /// Adds the sums of a range of a buffer's bytes, which begins at a tile and consists of whole vectors of four
+    /// words, to pair `place` of `sums`. An empty range adds nothing.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the bytes are not such a range.

@@ -11,22 +11,22 @@ use crate::plan::{Builder, PAGE, Tensor};
 /// The size of a cache, and the type of its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct CacheShape {
-    /// The number of tokens, at least one. 0, which stands in [`LoadOptions::context`](super::LoadOptions::context) for
-    /// the context that the model was trained for, is an error here.
+    /// The number of tokens, at least one. 0, which means the model's trained context in
+    /// [`LoadOptions::context`](super::LoadOptions::context), is an error here.
     pub context: usize,
     /// The type of the values.
     pub ty: CacheType,
 }
 
 impl CacheShape {
-    /// Fails if there are no tokens, or more than positions, which are u32 on the GPU, can count, or if the type cannot hold
-    /// the latents of a model.
+    /// Fails if the context is 0 or exceeds positions, which are u32 on the GPU, or if the type cannot hold the model's
+    /// latents.
     pub(crate) fn check(&self, config: &Config) -> Result<()> {
         let rank = config.latent_rank;
         if !self.ty.holds(rank) {
             return Err(Error::Unsupported {
                 what: format!("a KV cache of type {} for this model", self.ty.name()),
-                found: format!("latents of {rank} values, which are no whole blocks of 32"),
+                found: format!("latents of {rank} values, not a multiple of 32"),
                 remedy: "use f16 or f32".to_owned(),
             });
         }
@@ -43,7 +43,7 @@ impl CacheShape {
         (kv_row as u64).saturating_mul((self.context.div_ceil(PAGE) as u64).saturating_mul(PAGE as u64))
     }
 
-    /// Fails if a device cannot hold or bind so many bytes, which are those of a layer.
+    /// Fails if a device cannot allocate or bind `bytes`, the size of one layer's cache.
     pub(crate) fn check_bytes(&self, bytes: u64, device: &Capabilities) -> Result<()> {
         let allowed = device.max_binding.min(device.max_buffer);
         if bytes <= allowed {

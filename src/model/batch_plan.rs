@@ -1,7 +1,7 @@
-//! The plans of batches: of a row alone, of a few rows, and of many, which run by tiles.
+//! The plans of batches: of a single row, of a few rows, and of many, which are computed in tiles.
 
 use super::attention::CacheShape;
-use super::draft_plan::{KEPT, ring};
+use super::draft_plan::{KEPT, saved_states};
 use super::graph::{layers, logits};
 use super::sampling_plan::{SamplingSteps, sample_tokens};
 use super::weights::ModelWeights;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// The batches that a plan is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BatchShape {
-    /// The number of rows that there is room for.
+    /// The most rows of a batch.
     pub rows: usize,
     /// The rows whose logits are wanted.
     pub outputs: Outputs,
@@ -31,13 +31,13 @@ pub struct BatchShape {
 /// The rows of a batch whose logits are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outputs {
-    /// The last row. Its logits are computed by the head of the plan of a row alone.
+    /// The last row. Its logits are computed by the head of the plan of a single row.
     Last,
     /// Every row.
     All,
-    /// Every row of a few, which may be of different sequences.
+    /// Every row of a small batch; the rows may belong to different sequences.
     Sequences,
-    /// Every one's, for few rows of one sequence: all but the first hold drafts, which are verified.
+    /// Every row of a small batch of one sequence. All rows except the first hold drafts to verify.
     Verified,
 }
 
@@ -45,7 +45,7 @@ pub enum Outputs {
 const DEPTHS: [usize; 3] = [1024, 16 << 10, 64 << 10];
 
 impl BatchShape {
-    /// A row alone. Its steps are never split, so one plan serves all depths.
+    /// A single row. Its steps are never split, so one plan serves all depths.
     pub const ALONE: Self = Self { rows: 1, outputs: Outputs::All, depth: 0 };
 
     /// The shape for `rows` rows after `before` others, in a context of `context` tokens.
@@ -59,14 +59,14 @@ impl BatchShape {
         self.depth.saturating_add(self.rows).min(context.max(self.rows))
     }
 
-    /// Those of steps that verify drafts.
+    /// The shapes of steps that verify drafts.
     pub(super) fn verified(config: &Config, guesses: DraftKind, context: usize) -> impl Iterator<Item = Self> {
         let most = if guesses == DraftKind::Off { 0 } else { most_drafts(config) };
         let rooms = (1..).map(|power| 1 << power).take_while(move |rows| *rows <= 1 + most);
         Self::few(rooms, Outputs::Verified, context)
     }
 
-    /// Those of rows of a multi-token-prediction block whose hidden states were kept.
+    /// The shapes of a multi-token-prediction block's batches that read saved hidden states.
     pub(super) fn kept(context: usize) -> impl Iterator<Item = Self> {
         let rooms = (1..).map(|power| 1 << power).take_while(|rows| *rows <= KEPT_ROWS);
         Self::few(rooms, Outputs::Last, context)
@@ -76,36 +76,36 @@ impl BatchShape {
         rooms.flat_map(move |rows| depths(rows, context).map(move |depth| Self { rows, outputs, depth }))
     }
 
-    /// The shapes of all batches that prompts are computed in, in a context of so many tokens.
+    /// The shapes of all batches that prompts are computed in, for a context of `context` tokens.
     pub fn all(options: PromptOptions, context: usize) -> impl Iterator<Item = Self> {
         let rooms = options.rooms().filter(move |_| options.together() > 1);
         rooms.flat_map(move |rows| depths(rows, context).map(move |depth| Self { rows, outputs: Outputs::Last, depth }))
     }
 }
 
-/// The depths that plans with room for so many rows are made for. The first depth is left out for few rows, because a
-/// plan for the second takes no longer there.
+/// The depths that plans of `rows` rows are made for. Plans of few rows skip the first depth, because a plan for the
+/// second takes no longer.
 fn depths(rows: usize, context: usize) -> impl Iterator<Item = usize> {
     let first = usize::from(rows <= FEW_TOKENS);
     DEPTHS.into_iter().skip(first).take_while(move |depth| *depth < context).chain([context])
 }
 
-/// The plan of batches of a shape, and the places of their outputs.
+/// The plan of batches of a shape, and where their outputs lie.
 pub struct BatchPlan {
     /// The steps. Those from [`Plan::head`] on are needed only if logits are wanted.
     pub plan: Plan,
     /// The weights of the model, which all its plans share.
     pub weights: Arc<ModelWeights>,
-    /// The residual stream behind the layers {width, rows}.
+    /// The residual stream after the layers {width, rows}.
     pub hidden: Tensor,
-    /// The local buffer {width} of the last row's residual stream behind the layers, if the logits of that row alone
-    /// are wanted.
+    /// The local buffer {width} of the last row's residual stream after the layers, if only that row's logits are
+    /// wanted.
     pub last: Option<LocalId>,
     /// The head, if logits of every row are wanted.
     pub head: Option<Head>,
-    /// Which rows logits are wanted of.
+    /// The rows whose logits are wanted.
     pub outputs: Outputs,
-    /// The ring of hidden states for a multi-token-prediction block, where the plan keeps any.
+    /// The buffer of hidden states for a multi-token-prediction block, if the plan saves any.
     pub kept: Option<LocalId>,
     /// The cache of a session.
     pub cache: CacheShape,
@@ -126,29 +126,30 @@ impl BatchPlan {
     /// # Errors
     /// [`Error::Argument`] for a plan without a head.
     pub fn head(&self) -> Result<&Head> {
-        let (expected, found) = ("a plan of logits of every row".to_owned(), "one of the last row's".to_owned());
+        let (expected, found) =
+            ("a plan with the logits of every row".to_owned(), "one with the last row's logits".to_owned());
         self.head.as_ref().ok_or(Error::Argument { argument: "plan", expected, found })
     }
 
-    /// The end of the steps that compute what is wanted, without those that sample.
+    /// The end of the steps before sampling.
     pub fn end(&self) -> usize {
         self.head.map_or(self.plan.steps.len(), |head| head.sampling.first)
     }
 
-    /// Whether its attention is over keys and values that are written out, of all tokens before and anew each time.
+    /// Whether attention expands the latents of all earlier tokens to keys and values, again in every batch.
     pub fn writes_out(&self) -> bool {
         self.plan.steps.iter().any(|step| writes_out(step.kernel))
     }
 
-    /// The local buffers that the plan shares with the plan of a row alone: the index here, and the index there.
+    /// The local buffers that the plan shares with the plan of a single row: the index here, and the index there.
     pub fn shared(&self, alone: &Self) -> Vec<(LocalId, LocalId)> {
         let states = [Plan::SAMPLED, Plan::PAGES, Plan::SAMPLING].map(|local| (local, local));
         let last = self.last.zip(alone.hidden.buffer.local().ok());
         self.plan.caches().zip(alone.plan.caches()).chain(states).chain(last).collect()
     }
 
-    /// Fails if a device cannot hold or bind a buffer of the plan, so that this shows before anything is allocated.
-    /// Weights are checked first, because no smaller context helps if one of them is too large.
+    /// Fails, before anything is allocated, if a device cannot allocate or bind a buffer of the plan. Weights are
+    /// checked first, because a smaller context does not help if one of them is too large.
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::ContextTooLarge`].
@@ -160,7 +161,7 @@ impl BatchPlan {
     }
 }
 
-/// Plans a row alone for the model in `file`, with a cache as given. Reads the file's header only.
+/// Plans a single row for the model in `file`, with a cache as given. Reads the file's header only.
 ///
 /// # Errors
 /// Those of [`ModelWeights::resolve`], and [`Error::Shape`] for shapes that no grid has.
@@ -168,7 +169,7 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: &Targ
     plan_alone(&ModelWeights::resolve(file, config)?, config, cache, target)
 }
 
-/// Plans a row alone for a model with these weights, as [`plan_token`].
+/// Plans a single row for a model with these weights, as [`plan_token`] does.
 ///
 /// # Errors
 /// As there.
@@ -185,7 +186,7 @@ pub(crate) fn plan_alone(
     Ok(planned)
 }
 
-/// Plans batches of a shape, over the weights of the plan of a row alone.
+/// Plans batches of a shape, with the weights of the plan of a single row.
 ///
 /// # Errors
 /// As [`plan_token`].
@@ -193,7 +194,7 @@ pub fn plan_batch(config: &Config, token: &BatchPlan, target: &Target, shape: Ba
     plan(builder_for(config, target, shape, token.cache), &token.weights, config, token.cache, shape.outputs)
 }
 
-/// The builder of plans of a row alone.
+/// The builder of plans of a single row.
 pub(super) fn builder_alone(config: &Config, target: &Target) -> Builder {
     Builder::new(&for_steps(target, true), config.rotary / 2)
 }
@@ -212,7 +213,7 @@ pub(super) fn builder_for(config: &Config, target: &Target, shape: BatchShape, c
         .for_sequences(shape.outputs == Outputs::Sequences)
 }
 
-/// The target of plans by the steps of few rows, or by tiles: with matrices only where these were not found slower.
+/// The target of plans of few rows, or of tiles: with matrices only where they were not measured to be slower.
 fn for_steps(target: &Target, few: bool) -> Target {
     let without = if few { target.choices.few_without_matrices } else { target.choices.prompts_without_matrices };
     Target { matrices: if without { Matrices::None } else { target.matrices }, ..target.clone() }
@@ -230,8 +231,8 @@ fn plan(
     let mut kept = None;
     if weights.block.is_some() && (b.rows() == 1 || outputs == Outputs::Verified) {
         b.leave_layers();
-        let (ring, local) = ring(&mut b, KEPT, config);
-        b.keep_hidden("keep_hidden", &hidden, &weights.output_norm, &ring, 0)?;
+        let (saved, local) = saved_states(&mut b, KEPT, config);
+        b.keep_hidden("keep_hidden", &hidden, &weights.output_norm, &saved, 0)?;
         kept = Some(local);
     }
     b.head();
@@ -250,17 +251,17 @@ fn plan(
     Ok(BatchPlan { plan: b.finish(), weights: weights.clone(), hidden, last, head, outputs, kept, cache })
 }
 
-/// The most rows of a batch that is computed by the kernels of a row alone, each of which then computes all rows.
+/// The most rows of a batch that the kernels of a single row compute, each of them all rows at once.
 pub const FEW_TOKENS: usize = 32;
 
-/// The most rows of a prompt that are: where matrices of 16 x 16 are multiplied, tiles are quicker from fewer rows on.
+/// The same for prompts: with products of 16 x 16 matrices, tiles are faster from fewer rows on.
 fn few_of_prompt(target: &Target) -> usize {
     let tiles = target.matrices == Matrices::Sixteen && target.team == Team::Subgroup;
     if tiles { FEW_TOKENS / 2 } else { FEW_TOKENS }
 }
 
-/// The size in bytes of [`Plan::SAMPLED`] for so many sequences. Behind their tokens it holds those that are sampled after
-/// the rows of a verification, how many drafts that accepted and how many were made since, and the drafts.
+/// The size in bytes of [`Plan::SAMPLED`] for `sequences` sequences. Their tokens are followed by those that a
+/// verification sampled, the number of drafts that it accepted, the number made since, and the drafts.
 pub(crate) fn sampled_bytes(sequences: usize) -> u64 {
     let drafts = VERIFIED_ROWS.div_ceil(Plan::SAMPLED_WORDS);
     (sequences as u64)
@@ -278,23 +279,23 @@ pub(crate) fn most_sequences(config: &Config) -> usize {
     if serves_few(config) { FEW_TOKENS } else { 1 }
 }
 
-/// Whether the kernels of few rows can compute a model. They can if the vectors of all heads, which lie side by side,
-/// make up whole groups.
+/// Whether the kernels of few rows can compute a model. They can if the concatenated vectors of all heads are whole
+/// groups.
 pub(super) fn serves_few(config: &Config) -> bool {
     let whole = |width: usize| (width * config.heads).is_multiple_of(GROUP);
     whole(config.key_width) && whole(config.value_width)
 }
 
-/// Fails if a tiling is chosen of a step that the plan does not have, or on a target on which there is only one tiling.
+/// Fails if a tiling is chosen for a step that the plan does not have, or on a target with only one tiling.
 fn check_tilings(plan: &Plan, target: &Target) -> Result<()> {
     let chosen = &target.choices.tilings;
     if let (Team::Workgroup, [asked, ..]) = (target.team, chosen.as_slice()) {
-        let expected = "none: without subgroup operations there is one tiling".to_owned();
+        let expected = "no tiling: without subgroup operations there is only one".to_owned();
         return Err(Error::Argument { argument: "tiling", expected, found: format!("`{}`", asked.step) });
     }
     let is = |label: &str, step: &str| label == step || label.split_once('.').is_some_and(|(_, rest)| rest == step);
     let unknown = |asked: &&StepChoice<Tiling>| !plan.steps.iter().any(|planned| is(&planned.label, &asked.step));
     let Some(asked) = chosen.iter().find(unknown) else { return Ok(()) };
-    let expected = "a step of the plan without its layer, as moe.down".to_owned();
+    let expected = "the name of a step of the plan without its layer, such as `moe.down`".to_owned();
     Err(Error::Argument { argument: "tiling", expected, found: format!("`{}`", asked.step) })
 }

@@ -7,9 +7,9 @@ use crate::plan::{BatchHeader, RowHeader};
 pub struct BatchWriter {
     /// The frequency of each rotary pair, in radians per position.
     frequencies: Vec<f64>,
-    /// What rotated values are multiplied with.
+    /// The factor of rotated values.
     magnitude: f64,
-    /// The batch that was written last. The vector is kept so that its memory is reused.
+    /// The batch that was written last. Its memory is reused.
     bytes: Vec<u8>,
 }
 
@@ -20,8 +20,8 @@ impl BatchWriter {
         Self { frequencies, magnitude: config.rope.magnitude(), bytes: Vec::new() }
     }
 
-    /// The bytes of a batch, for a plan that divides the cache into so many splits, with the number of the submissions that
-    /// compute it.
+    /// The bytes of a batch, for a plan that divides the cache into `splits`, with the number of the submission that
+    /// computes it.
     pub fn write(&mut self, rows: &[RowHeader], splits: usize, submission: u32) -> &[u8] {
         let longest = rows.iter().map(|row| row.position + 1).max().unwrap_or_default();
         let header = BatchHeader { count: rows.len() as u32, longest, splits: splits as u32, submission };

@@ -4,7 +4,7 @@
 //! If a driver compiles a kernel wrongly, all answers of a model are wrong, and nothing reports that. So at the first
 //! load on an adapter the first dense layer, the first layer of experts, the head and the sampling are run one step at
 //! a time. Some outputs of each step are computed again on the CPU, from the step's inputs and from the weights as the
-//! file has them. If a kernel is wrong, the model does without it. The self-test checks far more, and needs no model.
+//! file has them. A wrong kernel is replaced. The self-test checks far more, and needs no model.
 
 use super::batch_plan::plan_alone;
 use super::options::Patience;
@@ -34,20 +34,20 @@ use std::ops::Range;
 const TOKENS: usize = 40;
 /// The number of tokens before the one that is checked, if no batch is checked before it.
 const BEFORE: usize = 3;
-/// The number of tokens that the cache has room for, beside the largest batch.
+/// The capacity of the cache in tokens, in addition to the largest batch.
 const MORE: usize = 24;
 
 /// Checks the kernels of a model that is being loaded.
 pub(super) struct Subject<'a> {
     pub planner: &'a Planner<'a>,
-    /// For a handle to the device that waits as long as a step may take.
+    /// Its device handle waits as long as a step may take.
     pub pipelines: &'a Pipelines,
     pub weights: &'a [Buffer],
     /// The batches whose kernels are checked before those of a token.
     pub batches: Vec<CheckedBatch>,
     /// Shaders, by the splits of their plans, whose outputs need not be compared again.
     pub proven: &'a HashSet<(Variant, usize)>,
-    /// What was compared so far.
+    /// What has been compared.
     pub looked: Cell<Looked>,
     /// Counts the steps.
     pub meter: &'a Meter,
@@ -58,14 +58,14 @@ pub(super) struct Subject<'a> {
 /// A batch whose kernels are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CheckedBatch {
-    /// The rows that its plan has room for.
+    /// The most rows of its plan.
     pub room: usize,
-    /// The tokens that it has.
+    /// The number of its tokens.
     pub tokens: usize,
 }
 
 impl CheckedBatch {
-    /// The one that is checked at load, if prompts are computed in batches.
+    /// The batch that is checked at load, if prompts are computed in batches.
     pub(super) fn at_load(prompt: PromptOptions) -> Option<Self> {
         let tokens = TOKENS.min(prompt.together());
         (tokens > 1).then(|| Self { room: prompt.room_for(tokens), tokens })
@@ -76,7 +76,7 @@ impl CheckedBatch {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Looked {
     outputs: usize,
-    /// The largest error, as a part of the error that is allowed.
+    /// The largest error, as a fraction of the allowed error.
     worst: f64,
 }
 
@@ -163,7 +163,7 @@ impl Subject<'_> {
         self.token(&planned, &token, BEFORE, &mut random, go_on)
     }
 
-    /// Checks a batch, from the first position on.
+    /// Checks a batch that begins at the first position.
     fn batch(
         &self,
         batch: &BatchPlan,
@@ -183,7 +183,7 @@ impl Subject<'_> {
         self.run(&made, self.steps(plan), (0, count), Some(random), go_on)
     }
 
-    /// Checks the steps of a token after others, those that find the likeliest next token, and those that draw one.
+    /// Checks the steps of a token after others, of finding the likeliest next token, and of drawing one at random.
     fn token(
         &self,
         planned: &BatchPlan,
@@ -204,7 +204,7 @@ impl Subject<'_> {
         self.run(made, vec![choice], (position, 1), Some(random), go_on)
     }
 
-    /// Runs steps and compares some of their outputs, picked at random; without a generator, none.
+    /// Runs steps and compares some of their outputs, chosen with the random generator if there is one.
     fn run(
         &self,
         made: &Made<'_>,
@@ -247,11 +247,11 @@ impl Subject<'_> {
         Ok(None)
     }
 
-    /// The kernel of the step that was running when the GPU did not come back; otherwise the error that it is not.
+    /// The kernel of the running step, if the GPU stopped responding during it; the error otherwise.
     fn stuck(&self, error: Error, running: Option<&Step>) -> Result<KernelFinding> {
         let stopped = match &error {
             Error::Endless { .. } | Error::DeviceLost { .. } => true,
-            // Lost work may be for want of memory, unless nothing comes any more.
+            // Out of memory also loses work, but then the GPU still executes other work.
             Error::NoResult => !works(self.planner.gpu, self.patience),
             _ => false,
         };

@@ -6,7 +6,7 @@ use crate::gguf::Gguf;
 use crate::kernels::{Gating, Routing};
 use crate::text::Family;
 
-/// The only supported architecture: GGUF's name for the family of GLM-4.7-Flash.
+/// The only supported architecture, as GGUF calls the family of GLM-4.7-Flash.
 const ARCHITECTURE: &str = "deepseek2";
 /// The vocabulary and layer counts of GLM-4.7-Flash, which identify it in early files without a gating key.
 const GLM_VOCAB: usize = 154_880;
@@ -98,7 +98,7 @@ impl Config {
 
     /// The factor of attention scores before their softmax: 1 / √(key width of a head before absorption) (Vaswani et
     /// al., "Attention Is All You Need", 2017; for latent attention DeepSeek-AI, "DeepSeek-V2", 2024, and llama.cpp's
-    /// `kq_scale`), times what a stretched context asks for ([`RopeScaling::score_factor`]).
+    /// `kq_scale`), times the factor of a stretched context ([`RopeScaling::score_factor`]).
     pub fn score_scale(&self) -> f32 {
         (self.rope.score_factor() / (self.key_width as f64).sqrt()) as f32
     }
@@ -116,7 +116,7 @@ impl Config {
         if self.leading_dense > 0 && self.dense_width == 0 {
             return Err(metadata(
                 &key("feed_forward_length"),
-                "at least 1, for there are dense layers",
+                "at least 1, because there are dense layers",
                 "0 or nothing",
             ));
         }
@@ -127,7 +127,7 @@ impl Config {
         ];
         for (name, value, most) in most {
             if value > most {
-                return Err(unsupported(&key(name), &value.to_string(), &format!("at most {most} is")));
+                return Err(unsupported(&key(name), &value.to_string(), &format!("the maximum is {most}")));
             }
         }
         let multiples = [
@@ -230,13 +230,13 @@ impl Keys<'_> {
         Some(named).filter(|n| *n > 0).or(rows).ok_or_else(|| metadata(&self.key("vocab_size"), "a count", "nothing"))
     }
 
-    /// Fails for keys that change what a model computes, in a way that wglm does not know.
+    /// Fails for keys that change what a model computes in ways that wglm does not implement.
     fn nothing_else(&self) -> Result<()> {
         // Scores that grow with the position, as Mistral Large 3 has them.
         let name = "attention.temperature_scale";
         match self.number(name, 0.0)? {
             0.0 => Ok(()),
-            other => Err(unsupported(&self.key(name), &other.to_string(), "0 is")),
+            other => Err(unsupported(&self.key(name), &other.to_string(), "only 0 is")),
         }
     }
 
@@ -248,7 +248,7 @@ impl Keys<'_> {
         let groups = self.optional("expert_group_count")?;
         if groups > 1 {
             let key = self.key("expert_group_count");
-            return Err(unsupported(&key, &groups.to_string(), "one group of experts is"));
+            return Err(unsupported(&key, &groups.to_string(), "only one group of experts is"));
         }
         let top_k = self.count("expert_used_count")?;
         if top_k > count {
@@ -268,7 +268,7 @@ impl Keys<'_> {
         match self.file.opt_u32(&key)? {
             Some(1) => Ok(Gating::Softmax),
             Some(2) => Ok(Gating::Sigmoid),
-            Some(other) => Err(unsupported(&key, &other.to_string(), "1 (softmax) and 2 (sigmoid) are")),
+            Some(other) => Err(unsupported(&key, &other.to_string(), "only 1 (softmax) and 2 (sigmoid) are")),
             None => {
                 let blocks = config.layers + config.draft_blocks;
                 let glm = GLM_BLOCKS.contains(&blocks) && config.vocab == GLM_VOCAB;

@@ -1,10 +1,10 @@
-//! The plans of the multi-token-prediction block, which guesses tokens: one layer more, with an input of its own, that
-//! goes on from the hidden states of the model.
+//! The plans of the multi-token-prediction block, which guesses tokens: one more layer, whose input is made from the
+//! model's hidden states.
 //!
-//! Row p of the block goes on from the model's hidden state at position p and the token at p + 1, and predicts the token at
-//! p + 2. Its KV rows lie in a cache of their own, in the same pages as the model's. So the block computes a row for every
-//! token of a sequence, and the drafts behind them one after the other: for each further one its own hidden state takes the
-//! place of the model's.
+//! Row p of the block takes the model's hidden state at position p and the token at p + 1, and predicts the token at
+//! p + 2. Its KV rows lie in a cache of their own, in the same pages as the model's. The block computes a row for every
+//! token of a sequence, and then one draft after another: from the second draft on, its own hidden state replaces the
+//! model's.
 
 use super::attention::CacheShape;
 use super::batch_plan::{BatchShape, builder_alone, builder_for};
@@ -20,22 +20,22 @@ use std::sync::Arc;
 pub struct DraftPlan {
     /// The steps.
     pub plan: Plan,
-    /// For several rows that need it: the ring of the model's hidden states: see [`KEPT_ROWS`].
+    /// In plans of several rows that read it, the buffer of the model's hidden states: see [`KEPT_ROWS`].
     pub kept: Option<LocalId>,
-    /// The ring of the block's own hidden states, each in the place of the row that goes on from it.
+    /// The buffer of the block's own hidden states, each at the index of the row that continues from it.
     pub drafted: LocalId,
-    /// For a row alone: how it drafts.
+    /// For a single row: how it drafts.
     pub drafting: Option<Drafting>,
 }
 
-/// How the plan of a row alone makes drafts.
+/// How the plan of a single row makes drafts.
 #[derive(Debug, Clone, Copy)]
 pub struct Drafting {
-    /// The batch of rows that the drafts may have: see [`Builder::advance`].
+    /// The batch of the rows that drafts may need: see [`Builder::advance`].
     pub candidates: LocalId,
-    /// The first step of the block. Before it the batch is made.
+    /// The first step of the block. The steps before it make the batch.
     pub block: usize,
-    /// The first step behind the block: the head, and the choice of the draft.
+    /// The first step after the block: the head, and the choice of the draft.
     pub head: usize,
     /// The logits {vocab} of the draft.
     pub logits: Tensor,
@@ -47,7 +47,7 @@ impl DraftPlan {
     /// # Errors
     /// [`Error::Argument`] for a plan of several rows.
     pub fn drafting(&self) -> Result<Drafting> {
-        let (expected, found) = ("one of a row alone".to_owned(), "one of several rows".to_owned());
+        let (expected, found) = ("a plan of a single row".to_owned(), "one of several rows".to_owned());
         self.drafting.ok_or(Error::Argument { argument: "plan", expected, found })
     }
 }
@@ -57,30 +57,30 @@ impl DraftPlan {
 pub enum DraftInputs {
     /// In the residual stream that the model's plan of the same rows has left.
     Stream,
-    /// In the ring of those that the model's plans have kept.
+    /// In the buffer in which the model's plans save them.
     Kept,
 }
 
-/// The shapes of the block's plans of several rows, in a context of so many tokens.
+/// The shapes of the block's plans of several rows, for a context of `context` tokens.
 pub(super) fn block_shapes(prompt: PromptOptions, context: usize) -> impl Iterator<Item = (BatchShape, DraftInputs)> {
     let stream = BatchShape::all(prompt, context).map(|shape| (shape, DraftInputs::Stream));
     stream.chain(BatchShape::kept(context).map(|shape| (shape, DraftInputs::Kept)))
 }
 
-/// The names of the rings: of the model's hidden states, and of the block's own.
+/// The names of the buffers of the model's hidden states, and of the block's own.
 pub(super) const KEPT: &str = "kept";
 const DRAFTED: &str = "drafted";
 
-/// The most rows that drafts may begin behind, and the drafts themselves.
+/// The most rows that drafts may continue from, and the drafts themselves.
 const CANDIDATES: usize = 2 * VERIFIED_ROWS;
 
-/// Makes room for a ring of hidden states in a plan.
-pub(super) fn ring(b: &mut Builder, name: &str, config: &Config) -> (Kept, LocalId) {
+/// Adds a buffer of hidden states to a plan.
+pub(super) fn saved_states(b: &mut Builder, name: &str, config: &Config) -> (Kept, LocalId) {
     let local = b.setting(name, (4 * config.width * KEPT_ROWS) as u64);
     (Kept { buffer: BufferRef::Local(local), width: config.width }, local)
 }
 
-/// Plans the block for a row alone, with the drafts.
+/// Plans the block for a single row, with the drafts.
 ///
 /// # Errors
 /// [`Error::Argument`] for a model without a block; [`Error::Shape`] for shapes that no grid has.
@@ -92,13 +92,13 @@ pub fn plan_drafting(
 ) -> Result<DraftPlan> {
     let w = block_of(weights)?;
     let mut b = builder_alone(config, target).with_weights(&weights.table.weights);
-    let (ring, drafted) = ring(&mut b, DRAFTED, config);
+    let (saved, drafted) = saved_states(&mut b, DRAFTED, config);
     let candidates = b.advance("advance", CANDIDATES, splits(target, 1))?.local()?;
     let block = b.steps();
-    let y = compute(&mut b, w, config, HiddenStates::Kept(ring), cache)?;
-    b.keep_hidden("draft_norm", &y, &w.head_norm, &ring, 1)?;
+    let y = compute(&mut b, w, config, HiddenStates::Kept(saved), cache)?;
+    b.keep_hidden("draft_norm", &y, &w.head_norm, &saved, 1)?;
     let head = b.steps();
-    let hidden = b.kept_hidden("draft_hidden", &ring, 1)?;
+    let hidden = b.kept_hidden("draft_hidden", &saved, 1)?;
     let logits = b.linear("draft_output", &w.output, &Input::from(&hidden))?;
     let slices = b.slice_max("draft_slices", &logits)?;
     b.draft("draft", &slices)?;
@@ -119,23 +119,23 @@ pub fn plan_drafted_rows(
 ) -> Result<DraftPlan> {
     let w = block_of(weights)?;
     let mut b = builder_for(config, target, shape, cache).with_weights(&weights.table.weights);
-    let (drafted_ring, drafted) = ring(&mut b, DRAFTED, config);
+    let (drafted_states, drafted) = saved_states(&mut b, DRAFTED, config);
     let mut kept = None;
     let states = match inputs {
         DraftInputs::Kept => {
-            let (ring, local) = ring(&mut b, KEPT, config);
+            let (saved, local) = saved_states(&mut b, KEPT, config);
             kept = Some(local);
-            HiddenStates::Kept(ring)
+            HiddenStates::Kept(saved)
         }
         DraftInputs::Stream => {
-            // Plans share buffers of one name, so this is what the model's plan has left.
+            // Plans share buffers of the same name, so this is the model's stream.
             let stream = b.tensor(STREAM, [config.width, shape.rows]);
             let Norm { weight, epsilon } = &weights.output_norm;
             HiddenStates::Rows(b.rms_norm("output_norm", &stream, weight, *epsilon)?)
         }
     };
     let y = compute(&mut b, w, config, states, cache)?;
-    b.keep_hidden("draft_norm", &y, &w.head_norm, &drafted_ring, 1)?;
+    b.keep_hidden("draft_norm", &y, &w.head_norm, &drafted_states, 1)?;
     Ok(DraftPlan { plan: b.finish(), kept, drafted, drafting: None })
 }
 
@@ -145,11 +145,11 @@ fn block_of(weights: &ModelWeights) -> Result<&BlockWeights> {
 
 /// The error for a model without a block.
 pub(crate) fn no_block() -> Error {
-    let (expected, found) = ("one with a multi-token-prediction block".to_owned(), "one without".to_owned());
+    let (expected, found) = ("a model with a multi-token-prediction block".to_owned(), "one without".to_owned());
     Error::Argument { argument: "model", expected, found }
 }
 
-/// Appends the block, without its last norm: y {width, rows} of the hidden states and the tokens that follow the rows.
+/// Appends the block without its last norm: y {width, rows}, from the hidden states and the tokens after the rows.
 fn compute(
     b: &mut Builder,
     w: &BlockWeights,
@@ -158,8 +158,8 @@ fn compute(
     cache: CacheShape,
 ) -> Result<Tensor> {
     b.layer(config.layers);
-    // Of a prompt nobody needs what the model's plan has left in these any more, so they are taken instead of others. Behind
-    // a verification its stream may still be asked for.
+    // After a prompt nothing reads the model's values in these buffers, so the block reuses them. After a verification
+    // the model's stream may still be read.
     let stream = if let HiddenStates::Rows(_) = states { STREAM } else { "eh_proj" };
     let [embedding, y] = ["attn_norm", stream].map(|name| b.tensor(name, [config.width, b.rows()]));
     b.get_next_rows_into("embed_next", &w.embedding, &embedding)?;

@@ -31,11 +31,11 @@ pub struct Estimate {
     pub staging: u64,
     /// The context of the cache, and the type of its values.
     pub shape: CacheShape,
-    /// Whether there is room for the model and one session, as far as that is known.
+    /// Whether the model and one session fit, as far as that is known.
     pub fit: Fit,
 }
 
-/// Whether there is room for a model and one session. Serialized as `"fits"`, or `{"memory": {"needed": …}}`.
+/// Whether a model and one session fit. Serialized as `"fits"`, or `{"memory": {"needed": …}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -135,7 +135,7 @@ impl Model {
     }
 }
 
-/// The plans of several rows that a session may come to have: those of prompts, those that verify drafts, and those of a
+/// The plans of several rows that a session may need: those of prompts, of verifying drafts, and of a
 /// multi-token-prediction block.
 fn plans(
     config: &Config,
@@ -169,7 +169,7 @@ fn scratch(token: &Plan, batches: &[Plan]) -> u64 {
     token + shared.values().sum::<u64>() + each
 }
 
-/// Bytes of the plan that makes drafts, but for its cache and what all plans share.
+/// Bytes of the plan that makes drafts, except for its cache and what all plans share.
 fn drafting_memory(plan: &Plan) -> u64 {
     let shared = [Plan::SAMPLED, Plan::PAGES, Plan::SAMPLING].map(|local| plan.local(local).bytes);
     let all = plan.local_memory(Purpose::State) + plan.local_memory(Purpose::Scratch) + plan.params_memory();
@@ -181,7 +181,7 @@ fn own(plan: &Plan) -> u64 {
     plan.params_memory() + plan.local(Plan::BATCH).bytes
 }
 
-/// What of a plan is too large for the device.
+/// The part of a plan that is too large for the device.
 fn piece(plan: &Plan, gpu: &Gpu) -> Option<Fit> {
     if let Err(Error::TooLarge { tensor, bytes, limit, allowed, .. }) =
         plan.check_bindings(gpu.capabilities().max_binding)
@@ -195,7 +195,7 @@ fn piece(plan: &Plan, gpu: &Gpu) -> Option<Fit> {
     Some(Fit::Piece { tensor, bytes, limit: "max_buffer_size", allowed })
 }
 
-/// Whether a device has so many bytes.
+/// Whether a device has `needed` bytes.
 fn room(gpu: &Gpu, needed: u64) -> Fit {
     let memory = gpu.memory();
     let known = [gpu.report().memory, memory.limit].into_iter().flatten().min();

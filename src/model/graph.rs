@@ -12,7 +12,7 @@ use crate::plan::{Builder, Tensor};
 /// The name of the residual stream in plans.
 pub(super) const STREAM: &str = "embed";
 
-/// Appends the embedding and the layers. Returns the residual stream x {width, rows} behind them.
+/// Appends the embedding and the layers. Returns the residual stream x {width, rows} after them.
 pub(super) fn layers(b: &mut Builder, w: &ModelWeights, config: &Config, cache: CacheShape) -> Result<Tensor> {
     let x = b.get_rows(STREAM, &w.embedding)?;
     let mut stream = Residual::from(x);
@@ -24,7 +24,7 @@ pub(super) fn layers(b: &mut Builder, w: &ModelWeights, config: &Config, cache: 
 }
 
 /// A layer: x += attention(norm(x)), then x += feed-forward(norm(x)), for the residual stream x {width, rows}. Its last
-/// step can prepare its output for the norm behind it.
+/// step can prepare its output for the norm that follows.
 pub(super) fn layer(
     b: &mut Builder,
     w: &LayerWeights,

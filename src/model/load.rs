@@ -5,7 +5,7 @@ use super::check::{self, CheckedBatch};
 use super::options::{LoadOptions, Patience, target};
 use super::planner::Planner;
 use super::progress::{Meter, Progress, Stage};
-use super::settle::Settling;
+use super::settle::{Settling, avoiding, nothing_left};
 use super::tuning::Tuning;
 use super::upload::{Uploaded, upload};
 use super::verdict::Check;
@@ -14,12 +14,12 @@ use super::{plan_batch, plan_sampling};
 use crate::cancel::Cancel;
 #[cfg(feature = "constrain")]
 use crate::constrain::Vocabulary;
-use crate::error::{Error, Result, Verdict};
+use crate::error::{Error, KernelFinding, Result, Verdict};
 use crate::gguf::Gguf;
 use crate::gpu::{Buffer, Gpu, Results, SubmissionNumber};
 use crate::plan::{BatchHeader, Executor, Plan, RowHeader, Target};
 use crate::sample::SamplerParams;
-use crate::shader::{Pipelines, Variant};
+use crate::shader::{Pipelines, Refusal, Variant};
 use crate::text::{ChatTemplate, Tokenizer, Vocab};
 use crate::threads::{GoOn, beside, work};
 use std::collections::{HashMap, HashSet};
@@ -27,7 +27,7 @@ use std::mem::offset_of;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 const LOADING: &str = "loading the model";
-/// The first token among what is counted of [`Stage::Check`].
+/// The first token, which [`Stage::Check`] counts as one step.
 const WARM_UP: u64 = 1;
 
 /// A model on the GPU. Clones share it, and several threads can use it.
@@ -54,27 +54,34 @@ const WARM_UP: u64 = 1;
 #[derive(Clone)]
 pub struct Model {
     shared: Arc<Shared>,
+    planned: Arc<Planned>,
+}
+
+/// What plans are made for, and those that were made.
+struct Planned {
+    target: Target,
+    /// The target without a tuning.
+    untuned: Target,
+    verdict: Option<Verdict>,
+    plans: Mutex<Plans>,
 }
 
 struct Shared {
     file: Gguf,
-    /// From the first snapshot on.
+    /// Computed for the first snapshot.
     fingerprint: OnceLock<u64>,
     config: Config,
     cache: CacheShape,
-    target: Target,
-    /// The target without a tuning.
-    untuned: Target,
     tuning: Option<Tuning>,
     prompt: PromptOptions,
     pipelines: Pipelines,
     weights: Arc<ModelWeights>,
     uploaded: Uploaded,
-    plans: Mutex<Plans>,
-    verdict: Option<Verdict>,
+    /// What verdicts on its kernels are about.
+    subject: String,
     tokenizer: Option<Arc<Tokenizer>>,
     template: Option<ChatTemplate>,
-    /// From the first constraint on.
+    /// Made for the first constraint.
     #[cfg(feature = "constrain")]
     vocabulary: OnceLock<Arc<Vocabulary>>,
 }
@@ -94,9 +101,9 @@ impl Model {
     }
 
     /// Like [`Model::load`]. `progress` is called on this thread before anything is uploaded, then at every step and at
-    /// least every tenth of a second, and once everything is done. After each call it looks at `cancel`. Kernels that a
-    /// driver is compiling at that moment are compiled to the end, because no driver can be interrupted, so stopping may
-    /// take as long as the slowest of them.
+    /// least every tenth of a second, and once everything is done. It checks `cancel` after each call. Kernels that a
+    /// driver is compiling at that moment are compiled to the end, because no driver can be interrupted, so stopping
+    /// may take as long as the slowest of them.
     ///
     /// The first load on an adapter computes some results of the kernels again on the CPU, which takes less than a
     /// second: see [`LoadOptions::check`]. A kernel that the driver refuses, that is wrong or that does not end is
@@ -119,7 +126,7 @@ impl Model {
             progress(meter.now());
             cancel.check()
         };
-        // On another thread, so that this one can ask at any time.
+        // On another thread, so that this one can check for cancellation at any time.
         let loaded = beside(LOADING, |go_on| Self::loaded(file, gpu, options, &meter, go_on), &mut tell);
         loaded.map_err(|error| file.name(error))
     }
@@ -168,6 +175,8 @@ impl Model {
         warm_up(patient, &one_token, &uploaded.buffers, (BatchWriter::new(&config), meter), tell)?;
         tell()?;
         let (target, untuned, verdict) = (kernels.target(), kernels.avoiding(&untuned), kernels.verdict());
+        let planned = Arc::new(Planned { target, untuned, verdict, plans: Mutex::default() });
+        let subject = kernels.subject().to_owned();
         let (file, fingerprint) = (file.clone(), OnceLock::new());
         let Text { tokenizer, template } = text;
         let shared = Shared {
@@ -175,21 +184,45 @@ impl Model {
             fingerprint,
             config,
             cache,
-            target,
-            untuned,
             tuning: tuning.cloned(),
             prompt,
             pipelines,
             weights,
             uploaded,
-            plans: Mutex::default(),
-            verdict,
+            subject,
             tokenizer,
             template,
             #[cfg(feature = "constrain")]
             vocabulary: OnceLock::new(),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { shared: Arc::new(shared), planned })
+    }
+
+    /// Whether both are the same model with the same plans.
+    pub(crate) fn plans_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.planned, &other.planned)
+    }
+
+    /// The same model, whose plans do without kernels that the driver refuses.
+    ///
+    /// # Errors
+    /// [`Error::WrongKernel`] for a kernel that was replaced before.
+    pub(crate) fn without(&self, refused: &[Refusal]) -> Result<Self> {
+        let (Planned { target, untuned, verdict, .. }, subject) = (&*self.planned, self.shared.subject.clone());
+        let mut replaced = verdict.as_ref().map_or(Vec::new(), |verdict| verdict.replaced().to_vec());
+        for finding in refused.iter().map(KernelFinding::from) {
+            if target.replaced.contains(&finding.kernel) {
+                return Err(nothing_left(finding, Verdict::new(subject, false, replaced), self.gpu()));
+            }
+            if replaced.iter().all(|known| known.kernel != finding.kernel) {
+                tracing::warn!("kernel `{}` {}: {}", finding.kernel, finding.fault, finding.place);
+                replaced.push(finding);
+            }
+        }
+        let (target, untuned) = (avoiding(target, &replaced), avoiding(untuned, &replaced));
+        let verdict = Some(Verdict::new(subject, false, replaced));
+        let planned = Arc::new(Planned { target, untuned, verdict, plans: Mutex::default() });
+        Ok(Self { shared: self.shared.clone(), planned })
     }
 
     /// The file of the model.
@@ -197,8 +230,8 @@ impl Model {
         &self.shared.file
     }
 
-    /// A number that identifies the model, by its file's header and all of its weights but for a
-    /// multi-token-prediction block: see [`Gguf::fingerprint`].
+    /// A number that identifies the model, by its file's header and all of its weights except a multi-token-prediction
+    /// block: see [`Gguf::fingerprint`].
     pub(crate) fn fingerprint(&self) -> u64 {
         let Shared { file, uploaded, weights, .. } = &*self.shared;
         let sums = &uploaded.sums[..weights.without_block()];
@@ -227,15 +260,15 @@ impl Model {
         self.shared.uploaded.in_place
     }
 
-    /// The target of its plans: the teams and the arithmetic that were chosen, among others.
+    /// The target of its plans, with the chosen tilings and arithmetic.
     #[doc(hidden)]
     pub fn target(&self) -> &Target {
-        &self.shared.target
+        &self.planned.target
     }
 
     /// The target of plans without a tuning.
     pub(crate) fn untuned(&self) -> &Target {
-        &self.shared.untuned
+        &self.planned.untuned
     }
 
     /// The tuning of [`LoadOptions::tuning`], if it is used.
@@ -247,10 +280,13 @@ impl Model {
     /// were not checked, because that was not requested, or there was too little memory for it, and none had to be
     /// replaced.
     ///
+    /// If kernels that steps of several conversations need are compiled later, for a [`Scheduler`](crate::Scheduler), and the
+    /// driver refuses one, it is replaced there: the verdict of [`Scheduler::model`](crate::Scheduler::model) has it.
+    ///
     /// An app should save it and pass it to the next load, which then takes less time. The library itself saves
     /// nothing.
     pub fn verdict(&self) -> Option<&Verdict> {
-        self.shared.verdict.as_ref()
+        self.planned.verdict.as_ref()
     }
 
     /// How sessions compute prompts by default.
@@ -271,7 +307,7 @@ impl Model {
         self.shared.tokenizer.as_deref().ok_or_else(|| self.missing("tokenizer.ggml.model", "a tokenizer"))
     }
 
-    /// The vocabulary as constraints need it, made when it is first asked for.
+    /// The vocabulary as constraints need it, made on first use.
     ///
     /// # Errors
     /// As [`Model::tokenizer`]; [`Error::Constraint`].
@@ -330,7 +366,7 @@ impl Model {
         if let Some(known) = self.plans().get(&(cache, shape)) {
             return Ok(known.clone());
         }
-        let Shared { config, weights, target, .. } = &*self.shared;
+        let (Shared { config, weights, .. }, target) = (&*self.shared, &self.planned.target);
         let planned = match shape {
             BatchShape::ALONE => plan_alone(weights, config, cache, target)?,
             _ => plan_batch(config, &*self.plan(cache, BatchShape::ALONE)?, target, shape)?,
@@ -339,10 +375,10 @@ impl Model {
     }
 
     fn plans(&self) -> MutexGuard<'_, Plans> {
-        self.shared.plans.lock().unwrap_or_else(PoisonError::into_inner)
+        self.planned.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Plans sampling with room for so many adjustments, under masks or without, beside a batch's plan that has this head.
+    /// Plans sampling with up to `room` adjustments, with or without masks, for the batch plan that has this head.
     pub(crate) fn plan_sampling(
         &self,
         batch: &BatchPlan,
@@ -350,11 +386,11 @@ impl Model {
         room: usize,
         masked: bool,
     ) -> Result<SamplingPlan> {
-        plan_sampling(&self.shared.config, batch, head, &self.shared.target, room, masked)
+        plan_sampling(&self.shared.config, batch, head, &self.planned.target, room, masked)
     }
 }
 
-/// The options with a tuning, if they have one that can be used, and otherwise why not. `plan` plans a token for a target.
+/// The options with their tuning applied, if it can be used, and otherwise why not. `plan` plans a token for a target.
 ///
 /// # Errors
 /// Those of the model's file.
@@ -370,13 +406,13 @@ fn tuned(
     match tuning.suits(gpu, file, options).and_then(|()| planned().map(drop)) {
         Ok(()) => Ok((Some(tuned), None)),
         Err(reason) => {
-            plan(&target(gpu, options))?; // what is wrong without it is not the tuning's fault
+            plan(&target(gpu, options))?; // an error without the tuning is not its fault
             Ok((None, Some(Tuning::unused(&reason))))
         }
     }
 }
 
-/// Plans, by the cache and the shape that they are made for.
+/// Plans by cache and shape.
 type Plans = HashMap<(CacheShape, BatchShape), Arc<BatchPlan>>;
 
 impl std::fmt::Debug for Model {
@@ -430,7 +466,7 @@ impl Text {
     }
 }
 
-/// Everything that a load prepares in parallel.
+/// What a load prepares in parallel.
 struct Loading<'a> {
     file: &'a Gguf,
     pipelines: &'a Pipelines,
@@ -467,9 +503,9 @@ impl Loading<'_> {
     }
 }
 
-/// Runs a token that nobody asked for, without a cache to speak of: what drivers leave to the first use of a kernel
-/// or a buffer is then part of the load, and the first token is like any other. It uses every weight, so what does not
-/// fit shows here: where a driver gives up without an error, the submission's number is missing.
+/// Runs one token, so that what drivers defer to the first use of a kernel or a buffer is part of the load. The token
+/// uses every weight, so a lack of memory shows here: if a driver drops the submission without an error, its number is
+/// missing.
 fn warm_up(
     pipelines: &Pipelines,
     planned: &BatchPlan,

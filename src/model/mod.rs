@@ -1,7 +1,7 @@
 //! GLM-4.7-Flash and models of its architecture: their hyper-parameters, their weights, and the way of a batch of tokens
 //! through them.
 //!
-//! Everything is read from the file's metadata. Once a load, the tensors of the file become the weights of the model
+//! Everything is read from the file's metadata. A load makes the model's weights from the tensors of the file
 //! (`weights`). The graph (`graph`, `attention`, `moe`) is a straight tape over these and the plan builder, and knows
 //! neither the file nor a tensor's name.
 

@@ -1,4 +1,4 @@
-//! The feed-forward of a layer: dense, or a mixture of experts with shared experts beside them.
+//! The feed-forward of a layer: dense, or a mixture of experts plus shared experts.
 
 use super::weights::{GatedWeights, MixtureWeights};
 use crate::error::Result;

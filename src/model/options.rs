@@ -32,26 +32,25 @@ pub struct LoadOptions {
     /// How prompts are computed, unless a session sets it otherwise.
     pub prompt: PromptOptions,
     /// Whether the load compiles everything that a conversation needs, so that neither the first token nor the first
-    /// prompt nor the first penalty waits. `None` stands for yes on a GPU. Drivers that compute on the CPU compile one
-    /// kernel at a time, which would take longer than a prompt that may never come is worth, so for them only the
-    /// kernels of a token are compiled.
+    /// prompt nor the first penalty waits. `None` means yes on a GPU. Drivers that compute on the CPU compile one
+    /// kernel at a time, which takes too long for a prompt that may never come, so for them only the kernels of a token
+    /// are compiled.
     pub compile_all: Option<bool>,
     /// When kernels are checked.
     pub check: Check,
     /// The results of earlier loads ([`Model::verdict`](super::Model::verdict)), of this model and of others. Results
     /// about other kernels or adapters are ignored.
     pub verdicts: Vec<Verdict>,
-    /// What guesses tokens: with [`DraftKind::Auto`] the multi-token-prediction block is loaded if the file has one, with
-    /// [`DraftKind::Mtp`] it has to be there, and with others it is left out. Sessions guess as they are told
-    /// ([`Session::set_speculation`](crate::Session::set_speculation)).
+    /// What guesses tokens: with [`DraftKind::Auto`] the multi-token-prediction block is loaded if the file has one,
+    /// with [`DraftKind::Mtp`] it has to be there, and with others it is left out.
+    /// [`Session::set_speculation`](crate::Session::set_speculation) sets how a session guesses.
     pub speculation: DraftKind,
-    /// The file of a multi-token-prediction block by itself, which may come beside a model's file. It takes the place of a
-    /// block in the model's file, and the model's embeddings and output matrix unless it has its own under the block's
-    /// name.
+    /// A separate file with a multi-token-prediction block, as published beside some models. It replaces a block in the
+    /// model's file, and uses the model's embeddings and output matrix unless it has its own under the block's name.
     pub draft_model: Option<Gguf>,
-    /// What [`tune`](crate::tune()) found for the GPU and the model. One for another GPU, driver, version or model is not
-    /// used, nor one that was made for another arithmetic than is asked for here; [`Config::notices`] says why. Its chunk
-    /// of prompts is used where [`LoadOptions::prompt`] has the default.
+    /// What [`tune`](crate::tune()) found for the GPU and the model. A tuning for another GPU, driver, version or model
+    /// is not used, nor one for another arithmetic than is requested here; [`Config::notices`] says why. Its prompt
+    /// chunk is used where [`LoadOptions::prompt`] has the default.
     pub tuning: Option<Tuning>,
     /// What measurements and tests override.
     #[doc(hidden)]
@@ -64,29 +63,29 @@ pub struct LoadOptions {
 pub struct LoadOverrides {
     /// Which steps are fused.
     pub fusions: Fusions,
-    /// What is chosen otherwise than by the tables and by [`LoadOptions::tuning`].
+    /// Choices that override the tables and [`LoadOptions::tuning`].
     pub choices: Choices,
     /// How long a step of a prompt may take; `None` for a limit that suits the GPU.
     pub limit: Option<StepLimit>,
     /// Replacements that make kernels wrong, for tests of the check at load.
     pub altered: Option<Altered>,
-    /// How long the load waits for a driver; `None` for what suits the GPU.
+    /// How long the load waits for a driver; `None` for a limit that suits the GPU.
     pub patience: Option<Patience>,
 }
 
-/// How long a load waits for a driver before it takes a kernel for one that never ends.
+/// How long a load waits for a driver before it considers a kernel endless.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// How long nothing may come of compiling a kernel.
+    /// How long the driver may compile without finishing a kernel.
     pub compile: Duration,
     /// How long a step of the check may run.
     pub run: Duration,
 }
 
 impl Patience {
-    /// What suits a GPU. A step takes less than a second; where a driver computes on the processor, it shares that with all
-    /// other programs.
+    /// The limits for an adapter. A step takes less than a second on a GPU; a driver that computes on the CPU shares it
+    /// with all other programs.
     pub(super) fn on(report: &AdapterReport) -> Self {
         let run = Duration::from_secs(if report.is_software() { 600 } else { 30 });
         Self { compile: Pipelines::usual_patience(report), run }
@@ -122,7 +121,7 @@ impl LoadOptions {
         CacheShape { context, ty: self.cache.unwrap_or(usual) }
     }
 
-    /// The same with what a tuning chose, where nothing else is asked for.
+    /// These options with a tuning's choices where nothing else is requested.
     pub(super) fn choosing(&self, tuned: &Choices) -> Self {
         let choices = self.overrides.choices.or(tuned);
         let mut prompt = self.prompt;
@@ -130,14 +129,14 @@ impl LoadOptions {
         Self { prompt, overrides: LoadOverrides { choices, ..self.overrides.clone() }, ..self.clone() }
     }
 
-    /// The arithmetic on an adapter that products of `usual` suit.
+    /// The requested arithmetic, or the adapter's `usual` one.
     pub(super) fn arithmetic_or(&self, usual: Arithmetic) -> Arithmetic {
         self.arithmetic.or(self.overrides.choices.arithmetic).unwrap_or(usual)
     }
 }
 
 impl LoadOverrides {
-    /// A target with what is overridden.
+    /// A target with these overrides.
     pub fn apply(&self, usual: Target) -> Target {
         Target {
             fusions: self.fusions,

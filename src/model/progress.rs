@@ -12,8 +12,8 @@ pub enum Stage {
     Weights,
     /// Kernels are compiled; counted one by one.
     Kernels,
-    /// The kernels that only the check needs are compiled, and steps are run to check kernels, and for a first token; all
-    /// of that is counted one by one.
+    /// The kernels that only the check needs are compiled, and steps are run to check kernels and for a first token;
+    /// counted one by one.
     Check,
 }
 
@@ -57,7 +57,7 @@ impl Meter {
         self.counts[stage as usize].done.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Counts all of a stage as done: what was expected and turned out to be needless, too.
+    /// Counts all of a stage as done, including work that turned out to be unnecessary.
     pub fn complete(&self, stage: Stage) {
         let Count { done, total } = &self.counts[stage as usize];
         done.fetch_max(total.load(Ordering::Relaxed), Ordering::Relaxed);

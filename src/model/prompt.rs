@@ -25,8 +25,8 @@ impl PromptOptions {
         self.chunk.unwrap_or(USUAL).clamp(1, Self::MOST)
     }
 
-    /// The same with the chunk that suits an adapter, unless one is asked for: on an H100 chunks of 4096 read a prompt
-    /// of 4096 tokens 1.4 times as fast as chunks of 512, and a longer one 1.5 times.
+    /// These options with the chunk that suits an adapter, unless one is set: an H100 reads a prompt of 4096 tokens 1.4
+    /// times as fast in chunks of 4096 as in chunks of 512, and a longer one 1.5 times.
     pub(crate) fn on(self, adapter: &AdapterReport) -> Self {
         let own = if adapter.kind == AdapterKind::Discrete { adapter.memory.unwrap_or(0) } else { 0 };
         let affordable = usize::try_from(own / PART_OF_MEMORY / ROW_BYTES).unwrap_or(Self::MOST);
@@ -35,23 +35,23 @@ impl PromptOptions {
     }
 }
 
-/// The numbers of rows that plans have room for: first those that run in the steps of a row alone, then larger ones.
+/// The row capacities of plans: first those that the kernels of a single row compute, then larger ones.
 const ROOMS: [usize; 10] = [2, 4, 8, 16, 32, 128, 256, 512, 1024, 2048];
 /// The chunk that suits any GPU.
 const USUAL: usize = 512;
-/// About the bytes of activations that a row of a prompt takes in GLM-4.7-Flash, and the part of a GPU's memory that a
-/// chunk may take.
+/// Approximately the bytes of activations for one row of a prompt in GLM-4.7-Flash; a chunk may take one
+/// `PART_OF_MEMORY`th of a GPU's memory.
 const ROW_BYTES: u64 = 256 << 10;
 const PART_OF_MEMORY: u64 = 64;
 
 impl PromptOptions {
-    /// The numbers of rows that plans have room for, ascending.
+    /// The row capacities of plans, ascending.
     pub fn rooms(&self) -> impl Iterator<Item = usize> + use<> {
         let most = self.together();
         ROOMS.into_iter().take_while(move |room| *room < most).chain([most])
     }
 
-    /// The number of rows that the smallest plan with room for `count` rows has room for.
+    /// The capacity of the smallest plan for `count` rows.
     pub fn room_for(&self, count: usize) -> usize {
         self.rooms().find(|room| *room >= count).unwrap_or(count)
     }

@@ -3,9 +3,9 @@
 //!
 //! YaRN (Peng et al., "YaRN", 2023) stretches slow pairs and leaves fast ones alone. The details are llama.cpp's for this
 //! architecture, so that files mean the same in both: the magnitude of rotated values (`llama-context.cpp`,
-//! `yarn_attn_factor`), the frequencies (ggml's `rope_yarn`), the factor of scores (`models/deepseek2.cpp`), and what holds
-//! where a file lacks a key. There is one difference: `yarn_beta_fast` and `yarn_beta_slow` count here. llama.cpp reads
-//! them for other architectures only, and takes the usual 32 and 1 for this one, which published files contain.
+//! `yarn_attn_factor`), the frequencies (ggml's `rope_yarn`), the factor of scores (`models/deepseek2.cpp`), and the
+//! defaults of missing keys. There is one difference: `yarn_beta_fast` and `yarn_beta_slow` are used here. llama.cpp
+//! reads them only for other architectures, and uses 32 and 1 for this one, which published files contain.
 
 use super::config::{Keys, metadata, unsupported};
 use crate::error::Result;
@@ -20,7 +20,7 @@ pub struct RopeScaling {
     pub factor: f64,
     /// YaRN; `None` for plain rotary angles and for linear scaling, which divides all positions.
     pub yarn: Option<Yarn>,
-    /// What rotated queries and keys are multiplied with (`rope.scaling.attn_factor`); usually 1.
+    /// The factor of rotated queries and keys (`rope.scaling.attn_factor`); usually 1.
     pub attention_factor: f64,
 }
 
@@ -33,8 +33,8 @@ pub struct Yarn {
     pub beta_fast: f64,
     /// Pairs that turn less often than this within the original context are slowed down by the whole factor.
     pub beta_slow: f64,
-    /// What the logarithm of the factor is multiplied with in the scale of scores, that is 0.1 · `mscale_all_dim` of the
-    /// model's configuration. Without it (0) rotated values are scaled instead.
+    /// The multiplier of the factor's logarithm in the scale of scores: 0.1 · `mscale_all_dim` of the model's
+    /// configuration. Without it (0) rotated values are scaled instead.
     pub log_multiplier: f64,
 }
 
@@ -52,7 +52,9 @@ impl RopeScaling {
             // As in llama.cpp, a factor without a type is that of linear scaling.
             None | Some("linear") => Ok(Self { factor: factor(keys)?, ..plain }),
             Some("yarn") => Ok(Self { factor: factor(keys)?, yarn: Some(Yarn::read(keys, base)?), ..plain }),
-            Some(other) => Err(unsupported(&keys.key("rope.scaling.type"), other, "`none`, `linear` and `yarn` are")),
+            Some(other) => {
+                Err(unsupported(&keys.key("rope.scaling.type"), other, "only `none`, `linear` and `yarn` are"))
+            }
         }
     }
 
@@ -65,7 +67,7 @@ impl RopeScaling {
         (0..rotary / 2).map(frequency).collect()
     }
 
-    /// What rotated values are multiplied with.
+    /// The factor of rotated values.
     pub fn magnitude(&self) -> f64 {
         let stretched = match self.yarn {
             Some(yarn) if yarn.log_multiplier == 0.0 && self.factor > 1.0 => 1.0 + 0.1 * self.factor.ln(),
@@ -74,7 +76,7 @@ impl RopeScaling {
         stretched * self.attention_factor
     }
 
-    /// What attention scores are multiplied with, besides 1 / √(key width).
+    /// The factor of attention scores besides 1 / √(key width).
     ///
     /// With linear scaling these are the model's own scores. llama.cpp multiplies them by (1 + 0.1 · ln factor)² there,
     /// a correction of YaRN that it leaves on.
@@ -101,12 +103,12 @@ impl Yarn {
         if base <= 1.0 {
             return Err(metadata(&keys.key("rope.freq_base"), "more than 1, for YaRN", &base.to_string()));
         }
-        // How much of the stretching there is: less than 0 means that it is not set. `yarn_attn_factor` is not read, since
-        // llama.cpp replaces it with what follows from the factor.
+        // The extent of the stretching; less than 0 means unset. `yarn_attn_factor` is not read, since llama.cpp
+        // replaces it with a value that it computes from the factor.
         let extent = keys.number("rope.scaling.yarn_ext_factor", 1.0)?;
         if extent != 1.0 && extent >= 0.0 {
             let key = keys.key("rope.scaling.yarn_ext_factor");
-            return Err(unsupported(&key, &extent.to_string(), "1 is, and less than 0 for the usual"));
+            return Err(unsupported(&key, &extent.to_string(), "only 1 is, or a negative value for the default"));
         }
         let positive = |name: &str, usual| keys.positive(name, keys.number(name, usual)?);
         let multiplier = "rope.scaling.yarn_log_multiplier";

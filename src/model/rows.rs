@@ -1,4 +1,4 @@
-//! The rows of a weight in the format that it will have: rows of a tensor, or rows that are computed from it.
+//! The rows of a weight in its format on the GPU: rows of a tensor, or rows that are computed from it.
 
 use super::weight_table::{WeightSource, WeightTable, format_of};
 use crate::error::{Error, Result};

@@ -1,8 +1,8 @@
 //! The steps that sample the next tokens. They are the last steps of a batch's plan, or, with bias, penalties or a mask,
 //! a plan of their own.
 //!
-//! Most generations have none of these, and should not pay for them, so the steps that adjust or mask logits are in no
-//! batch's plan. They change a copy, so that the logits remain what the model computed.
+//! Most generations need none of these, so the steps that adjust or mask logits are in no batch's plan. They change a
+//! copy, so that the logits remain what the model computed.
 
 use super::Config;
 use super::batch_plan::{BatchPlan, Head, Outputs};
@@ -18,7 +18,7 @@ pub struct SamplingSteps {
     pub histogram: usize,
 }
 
-/// The plan of sampling from adjusted or masked logits. Its steps run in the place of those of a batch's plan from
+/// The plan of sampling from adjusted or masked logits. Its steps replace those of a batch's plan from
 /// [`SamplingSteps::first`] on.
 pub struct SamplingPlan {
     /// The steps.
@@ -36,8 +36,8 @@ pub struct SamplingPlan {
     pub mask: Option<LocalId>,
 }
 
-/// Plans sampling from the logits that the head of a batch's plan computes, with room for `room` adjustments; with
-/// `masked` only from those of the tokens that a mask allows.
+/// Plans sampling from the logits that the head of a batch's plan computes, with up to `room` adjustments; if `masked`,
+/// only from the tokens that a mask allows.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) for shapes that no grid has.

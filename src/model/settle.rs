@@ -1,9 +1,9 @@
 //! Finds, at load, which kernels cannot be used on an adapter, and plans without them.
 //!
-//! A kernel that the driver's compiler refuses, or does not finish, is no better than one that computes wrong results or
-//! never ends, so all of them are treated alike: that kernel is replaced, and no other one. What takes its place is the
-//! same kernel without subgroup operations, or the one that does the same without matrices
-//! ([`Target::replaced`](crate::plan::Target::replaced)). If that cannot be used either, the load fails.
+//! A kernel that the driver's compiler refuses or does not finish is treated like one that computes wrong results or
+//! never ends: it is replaced, and no other kernel. Its replacement is the same kernel without subgroup operations, or
+//! the equivalent without matrices ([`Target::replaced`](crate::plan::Target::replaced)). If that cannot be used
+//! either, the load fails.
 
 use super::Shaders;
 use super::check::Subject;
@@ -19,11 +19,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What helps if a kernel and what would take its place cannot be used.
+/// The remedy if neither a kernel nor its replacement can be used.
 const NOTHING_LEFT: &str = "nothing can take its place; update the driver or use another GPU";
-/// What helps if a kernel has put an end to the device.
-const DEAD: &str = "the GPU stopped working; open it and load the model again, which then avoids the kernel if it is given \
-                    this verdict";
+/// The remedy if a kernel has ended the device.
+const DEAD: &str = "the GPU stopped working; open it and load the model again with this verdict, which avoids the \
+                    kernel";
 
 /// The kernels of a model's plans, as far as they can be used.
 pub(super) struct Settling<'a> {
@@ -64,8 +64,12 @@ impl<'a> Settling<'a> {
 
     /// A target without the kernels that cannot be used.
     pub fn avoiding(&self, target: &Target) -> Target {
-        let names = self.replaced.iter().map(|finding| finding.kernel.clone());
-        Target { replaced: Arc::new(names.collect()), ..target.clone() }
+        avoiding(target, &self.replaced)
+    }
+
+    /// What verdicts on the kernels are about.
+    pub fn subject(&self) -> &str {
+        &self.subject
     }
 
     /// The variants that a load compiles.
@@ -105,8 +109,8 @@ impl<'a> Settling<'a> {
     /// are used unchecked.
     ///
     /// # Errors
-    /// [`Error::WrongKernel`] for one that cannot be replaced, or that has put an end to the device; that of `go_on`; what
-    /// the device reports.
+    /// [`Error::WrongKernel`] for one that cannot be replaced, or that has ended the device; that of `go_on`; what the
+    /// device reports.
     pub fn check(&mut self, subject: &Subject<'_>, go_on: &mut GoOn<'_>) -> Result<()> {
         let start = Instant::now();
         loop {
@@ -143,19 +147,33 @@ impl<'a> Settling<'a> {
         let after: HashSet<Variant> = shaders.clone().all().into_iter().collect();
         let before = std::mem::replace(&mut self.shaders, shaders).all();
         if before.iter().any(|variant| variant.kernel() == finding.kernel && after.contains(variant)) {
-            self.replaced.pop(); // so that the next load does not take it for replaced
+            self.replaced.pop(); // so that the next load does not consider it replaced
             return Err(self.error(finding, NOTHING_LEFT));
         }
         Ok(())
     }
 
-    /// The end of a load because of a kernel.
+    /// The error for a load that fails because of a kernel.
     fn error(&self, finding: KernelFinding, remedy: &'static str) -> Error {
-        let KernelFinding { kernel, fault, place, .. } = finding;
-        let verdict = Arc::new(Verdict::new(self.subject.clone(), false, self.replaced.clone()));
-        let adapter = self.planner.gpu.report().name.clone();
-        Error::WrongKernel { kernel, fault, adapter, place, remedy, verdict }
+        let verdict = Verdict::new(self.subject.clone(), false, self.replaced.clone());
+        wrong_kernel(finding, verdict, self.planner.gpu, remedy)
     }
+}
+
+/// A target without the kernels that findings are about.
+pub(super) fn avoiding(target: &Target, replaced: &[KernelFinding]) -> Target {
+    let names = replaced.iter().map(|finding| finding.kernel.clone());
+    Target { replaced: Arc::new(names.collect()), ..target.clone() }
+}
+
+/// The error for a kernel that cannot be used and was replaced before.
+pub(super) fn nothing_left(finding: KernelFinding, verdict: Verdict, gpu: &Gpu) -> Error {
+    wrong_kernel(finding, verdict, gpu, NOTHING_LEFT)
+}
+
+fn wrong_kernel(finding: KernelFinding, verdict: Verdict, gpu: &Gpu, remedy: &'static str) -> Error {
+    let (KernelFinding { kernel, fault, place, .. }, verdict) = (finding, Arc::new(verdict));
+    Error::WrongKernel { kernel, fault, adapter: gpu.report().name.clone(), place, remedy, verdict }
 }
 
 impl From<&Refusal> for KernelFinding {
@@ -170,7 +188,7 @@ impl From<&Refusal> for KernelFinding {
     }
 }
 
-/// Whether the device still does what it is given, after a while.
+/// Whether the device still executes work, within the load's patience.
 pub(super) fn works(gpu: &Gpu, patience: Patience) -> bool {
     let gpu = &gpu.patient(patience.run);
     let probe = || Fetch::new(gpu, 4)?.read(&gpu.buffer("probe", 4, BufferUse::Storage)?, 0, 4);

@@ -30,8 +30,8 @@ impl Shaders {
     /// The shaders that a conversation needs, given the plan of a token.
     ///
     /// # Errors
-    /// As [`plan_batch`], and [`Error::TooLarge`](crate::Error::TooLarge) for a plan of prompts that a device cannot bind
-    /// which binds up to `allowed` bytes.
+    /// As [`plan_batch`], and [`Error::TooLarge`](crate::Error::TooLarge) for a plan of prompts that needs a binding of
+    /// more than `allowed` bytes.
     pub fn of(
         config: &Config,
         token: &BatchPlan,

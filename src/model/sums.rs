@@ -21,7 +21,7 @@ impl Sums {
         Self((0..count).map(|_| Default::default()).collect())
     }
 
-    /// Adds bytes of a weight's buffer at `offset`, which is a whole word. Only the end of a stream may lie inside a
+    /// Adds bytes of a weight's buffer at `offset`, a multiple of a word. Only the end of a stream may lie inside a
     /// word; the rest of that word is zero on the GPU as well.
     pub fn add(&self, weight: WeightId, offset: u64, bytes: &[u8]) {
         for (sum, more) in self.0[weight.index()].iter().zip(sums(offset, bytes)) {

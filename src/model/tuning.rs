@@ -1,7 +1,7 @@
-//! What was measured and chosen for one GPU and one shape of model, and what that is valid for.
+//! What was measured and chosen for one GPU and one shape of model, and for which devices and models it is valid.
 //!
-//! [`tune`](crate::tune()) makes a tuning, an app keeps it, and [`LoadOptions::tuning`] takes it. Its text is JSON with a
-//! line for each trial, so that people can read what was tried and what came of it.
+//! [`tune`](crate::tune()) makes a tuning, an app saves it, and [`LoadOptions::tuning`] takes it. Its text is JSON with
+//! a line for each trial, so that people can read what was tried, and with which result.
 
 use super::options::LoadOptions;
 use super::verdict::{adapter, driver};
@@ -21,18 +21,18 @@ use std::str::FromStr;
 /// What suits one GPU with one shape of model better than the built-in choices do, and the measurements that showed it.
 /// [`tune`](crate::tune()) makes it.
 ///
-/// Its [`Display`](fmt::Display) form is text to be kept in a file, which [`FromStr`] reads again. The form may change in
-/// any release; a tuning of another release is of no use in any case.
+/// Its [`Display`](fmt::Display) form is text for a file, which [`FromStr`] reads again. The format may change in any
+/// release; a tuning of another release cannot be used anyway.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Tuning {
     /// What it is valid for.
     pub subject: TuningSubject,
-    /// What is chosen otherwise than the tables do. Empty if nothing was found that is faster.
+    /// The choices that differ from the tables. Empty if nothing faster was found.
     pub choices: Choices,
-    /// The last measurement: all that was chosen against nothing chosen, by turns. Empty if nothing was chosen.
+    /// The last measurement: all choices against none, in turns. Empty if nothing was chosen.
     pub comparison: Vec<Comparison>,
-    /// Whether everything was tried that was to be tried. It is not after a cancellation, or if time was too short.
+    /// Whether everything was tried. False after a cancellation, or if time ran out.
     pub complete: bool,
     /// Everything that was tried, in order.
     pub trials: Vec<Trial>,
@@ -64,7 +64,7 @@ pub struct Figure {
     pub after: f64,
 }
 
-/// A comparison of one kind of work by turns.
+/// A comparison of one kind of work in turns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Comparison {
@@ -81,7 +81,7 @@ pub struct Comparison {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Trial {
-    /// What was to be chosen: the step, and the rows of the plan.
+    /// What the choice is about: the step, and the rows of the plan.
     pub question: String,
     /// The candidate.
     pub candidate: String,
@@ -91,13 +91,13 @@ pub struct Trial {
     pub gain: f64,
     /// How far the gains of single turns lie from that, as a rule.
     pub spread: f64,
-    /// The turns of the comparison. 0 for a candidate that was only looked at, and not compared by turns.
+    /// The turns of the comparison. 0 for a candidate that was only measured once, and not compared in turns.
     pub turns: usize,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What came of a trial.
+/// The outcome of a trial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -116,7 +116,7 @@ pub enum Outcome {
     Wrong(String),
     /// It cannot be run: why.
     Failed(String),
-    /// It was chosen, and dropped after the last comparison, because the whole is not faster with it.
+    /// It was chosen, but dropped after the last comparison, because all choices together were not faster with it.
     Dropped,
 }
 
@@ -149,8 +149,7 @@ impl TuningSubject {
         })
     }
 
-    /// A name for the file of a tuning, the same for all drivers and versions: a newer tuning takes the place of an
-    /// older one.
+    /// A name for the file of a tuning, the same for all drivers and versions: a newer tuning replaces an older one.
     pub fn file_name(&self) -> String {
         let plain = |text: &str| {
             let letters = text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { ' ' });
@@ -159,7 +158,7 @@ impl TuningSubject {
         format!("{}.{}.json", plain(&self.adapter), plain(self.model.rsplit(' ').next().unwrap_or_default()))
     }
 
-    /// Why a tuning for this subject is of no use for another one, if so.
+    /// Why a tuning for this subject cannot be used for another one, if it cannot.
     fn differs(&self, here: &Self) -> Option<String> {
         let fields = [
             ("the GPU", &self.adapter, &here.adapter),
@@ -173,7 +172,7 @@ impl TuningSubject {
 }
 
 impl Tuning {
-    /// A tuning that nothing was measured for: choices of the app's own.
+    /// A tuning without measurements: the app's own choices.
     pub fn new(subject: TuningSubject, choices: Choices) -> Self {
         Self { subject, choices, comparison: Vec::new(), complete: true, trials: Vec::new() }
     }
@@ -193,7 +192,7 @@ impl Tuning {
         let asked = options.arithmetic_or(made_with);
         if asked != made_with {
             let (was, is) = (made_with.name(), asked.name());
-            return refuse(format!("it was made with the arithmetic {was}, and {is} is asked for"));
+            return refuse(format!("it was made for {was} arithmetic, and {is} is requested"));
         }
         Ok(())
     }
@@ -233,7 +232,7 @@ impl fmt::Display for Tuning {
     }
 }
 
-/// A field of the file: of a list of records each in a line of its own.
+/// A field of the file, with each record of a list on a line of its own.
 fn text(value: &Value) -> String {
     match value {
         Value::Array(items) if items.iter().any(Value::is_object) => {
@@ -250,11 +249,11 @@ impl FromStr for Tuning {
     /// Reads what [`Display`](fmt::Display) writes.
     ///
     /// # Errors
-    /// [`Error::Argument`] for anything else, also for what another release has written.
+    /// [`Error::Argument`] for anything else, including text of another release.
     fn from_str(text: &str) -> Result<Self> {
         let unlike = |error: serde_json::Error| {
             let expected = format!("a tuning as wglm {VERSION} writes it");
-            Error::Argument { argument: "tuning", expected, found: format!("what is none: {error}") }
+            Error::Argument { argument: "tuning", expected, found: format!("other text: {error}") }
         };
         serde_json::from_str(text).map_err(unlike)
     }

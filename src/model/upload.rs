@@ -1,5 +1,5 @@
-//! Copies weights from their files to the GPU, at the speed of the files. Threads that live as long as the upload each take
-//! groups of pieces in turn, read and repack them into staging memory of their own, and let the GPU copy them.
+//! Copies weights from their files to the GPU, at the speed of the files. Each of its threads takes one group of pieces
+//! after another, reads and repacks it into staging memory of its own, and lets the GPU copy it.
 //!
 //! A thread has two stagings: while the GPU copies from one, the thread fills the other. Reads are spread over the
 //! threads as well. A few hundred kilobytes are read and repacked at a time, so that they stay in the core's cache from
@@ -63,7 +63,7 @@ pub(super) fn upload(
     let (gpu, weights) = (pipelines.gpu(), &table.weights);
     let rows = weights.iter().map(|weight| WeightRows::of(table, weight)).collect::<Result<Vec<_>>>()?;
     let placed = if zero_copy { in_place(gpu, table, &rows) } else { InPlace::none(rows.len()) };
-    // All buffers are created first, so that a lack of memory shows before minutes are spent on reading.
+    // All buffers are created first, so that out of memory shows before minutes are spent on reading.
     let buffers = buffers(&table.files()[0], gpu, weights, &placed)?;
     let threads = threads();
     let staging = staging_bytes(threads, table.bytes());
@@ -146,7 +146,7 @@ struct Upload<'a> {
 impl Upload<'_> {
     /// Runs the threads until everything is done.
     fn run(&self, threads: usize, go_on: &mut GoOn<'_>) -> Result<()> {
-        // The first job must get staging memory; the others, if there is too little, leave their work to it.
+        // The first job must get staging memory; the others leave their work to it if there is too little.
         let mut first = Some(self.staging()?);
         let mut job = |_| -> Job<'_> {
             let stagings = first.take().into_iter().collect();
@@ -155,7 +155,7 @@ impl Upload<'_> {
         let jobs = (0..threads.min(self.copied.len() + self.in_place.len())).map(&mut job).collect();
         work("repacking weights", jobs, |_| Ok(()), go_on).or_else(|error| match error {
             Error::Cancelled => Err(error),
-            error => self.gpu.check().and(Err(error)), // reports a loss, which fails in many ways
+            error => self.gpu.check().and(Err(error)), // reports a lost device, which causes many kinds of errors
         })
     }
 
@@ -193,7 +193,7 @@ impl Upload<'_> {
         Ok(())
     }
 
-    /// Staging memory with room for any group.
+    /// Staging memory that is large enough for any group.
     fn staging(&self) -> Result<Staging> {
         let bytes = self.copied.iter().map(|group| group.bytes).max().unwrap_or(0);
         self.gpu.staging(bytes as u64)

@@ -50,8 +50,7 @@ impl Piece {
 /// The alignment of copies in the staging memory.
 const ALIGNMENT: usize = 16;
 
-/// Cuts those of the weights that are `wanted` into groups of about `most` bytes. A group is only larger if
-/// four rows are.
+/// Cuts the `wanted` weights into groups of about `most` bytes. A group is larger only if four rows are.
 pub(super) fn groups(weights: &[Weight], most: usize, wanted: impl Fn(&Weight) -> bool) -> Vec<PieceGroup> {
     let mut groups = Vec::new();
     let mut open = PieceGroup::default();

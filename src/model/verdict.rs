@@ -1,5 +1,5 @@
-//! When kernels are checked at load, and what the result of a check is about. If an app saves the result, the next load
-//! with the same kernels on the same adapter skips the check.
+//! When kernels are checked at load, and what a result of the check is valid for. If an app saves the result, the next
+//! load with the same kernels on the same adapter skips the check.
 
 use crate::gpu::Gpu;
 use crate::shader::Variant;
@@ -10,8 +10,8 @@ use std::hash::{DefaultHasher, Hasher};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Check {
-    /// If no finished check of [`LoadOptions::verdicts`](super::LoadOptions::verdicts) is about them. With software drivers, for
-    /// which the kernels of prompts are compiled with the first prompt, only those of a token are checked.
+    /// Unless a finished check in [`LoadOptions::verdicts`](super::LoadOptions::verdicts) covers them. With software
+    /// drivers, for which the kernels of prompts are compiled with the first prompt, only those of a token are checked.
     #[default]
     Auto,
     /// On every load, kernels of prompts included.
@@ -20,8 +20,8 @@ pub enum Check {
     Never,
 }
 
-/// The subject of a verdict on these shaders. Besides them it consists of everything that affects their compilation:
-/// the adapter's driver, on a Mac the system, and whether indices are checked.
+/// The subject of a verdict on these shaders. Besides them it names everything that affects their compilation: the
+/// adapter's driver, on a Mac the system, and whether indices are checked.
 pub(super) fn subject<'a>(gpu: &Gpu, variants: impl Iterator<Item = &'a Variant>) -> String {
     let (report, mut shaders) = (gpu.report(), DefaultHasher::new());
     variants.for_each(|variant| shaders.write(variant.compose().as_bytes()));
@@ -51,8 +51,8 @@ fn system() -> String {
     if !cfg!(target_os = "macos") {
         return String::new();
     }
-    let told = std::fs::read_to_string("/System/Library/CoreServices/SystemVersion.plist").unwrap_or_default();
-    let build = told.split_once("<key>ProductBuildVersion</key>").map_or("", |(_, rest)| rest);
+    let plist = std::fs::read_to_string("/System/Library/CoreServices/SystemVersion.plist").unwrap_or_default();
+    let build = plist.split_once("<key>ProductBuildVersion</key>").map_or("", |(_, rest)| rest);
     let value = build.split_once("<string>").and_then(|(_, rest)| rest.split_once("</string>"));
     value.map_or_else(String::new, |(build, _)| format!("build {build}"))
 }

@@ -2,7 +2,7 @@
 //!
 //! A driver may drop a submission without reporting it, as Metal does if memory runs out while it runs. If that happens
 //! to a part of the upload, the weights are zeros, or whatever the memory held before. So at the end of the load the
-//! GPU reads each buffer once, which takes as long as its memory needs for that.
+//! GPU reads each buffer once, at the speed of its memory.
 
 use super::upload::Uploaded;
 use crate::error::{Error, Result};
@@ -21,11 +21,11 @@ const SUBMISSION: u64 = 1 << 30;
 const PAIR: u64 = 8;
 
 /// Computes the checksums of the weights' buffers on the GPU, and compares them with those of the host. `go_on` is
-/// asked before every submission.
+/// called before every submission.
 ///
 /// # Errors
-/// [`Error::Upload`] if a weight is not what was sent, [`Error::NoResult`] if that cannot be told; that of `go_on`; what
-/// the device reports.
+/// [`Error::Upload`] if a weight is not what was sent, [`Error::NoResult`] if the GPU returned no checksums; that of
+/// `go_on`; what the device reports.
 pub(super) fn verify(
     pipelines: &Pipelines,
     weights: &Arc<Vec<Weight>>,
@@ -150,7 +150,7 @@ mod tests {
             verify(&self.pipelines, &self.weights, &self.uploaded, &mut || Ok(()))
         }
 
-        /// What is found if bytes are written to a weight; afterwards it is as it was.
+        /// What is found if bytes are written to a weight, which is then restored.
         fn spoilt(&self, weight: usize, at: usize, bytes: &[u8]) -> Result<String> {
             let write = |bytes: &[u8]| self.pipelines.gpu().write(&self.uploaded.buffers[weight], at as u64, bytes);
             write(bytes)?;

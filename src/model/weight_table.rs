@@ -41,7 +41,7 @@ pub enum WeightSource {
     },
     /// Zeros.
     Zeros,
-    /// What no file holds: the grids by which shaders decode some formats.
+    /// The grids by which shaders decode some formats, which no file holds.
     Grid(GridBuffer),
 }
 
@@ -52,9 +52,9 @@ pub struct WeightTable {
     pub weights: Arc<Vec<Weight>>,
     /// The source of each weight, in the same order, and the number of its file.
     sources: Vec<(usize, WeightSource)>,
-    /// The files: that of the model and, behind it, that of a multi-token-prediction block, which may be another.
+    /// The model's file, followed by a separate file of a multi-token-prediction block if there is one.
     files: Vec<Gguf>,
-    /// The places of the weights, by the number of the file and the name.
+    /// The ids of the weights, by the number of the file and the name.
     names: HashMap<(usize, Arc<str>), WeightId>,
 }
 
@@ -85,7 +85,7 @@ impl WeightTable {
         self.weights.iter().map(Weight::bytes).sum()
     }
 
-    /// Enters a weight, unless there is one of this name.
+    /// Adds a weight, unless there is one of this name.
     fn add(
         &mut self,
         file: usize,
@@ -110,7 +110,7 @@ impl WeightTable {
     }
 }
 
-/// Makes weights of the tensors of a file, after checking their shapes and types, and enters them into a table.
+/// Makes weights of the tensors of a file, after checking their shapes and types, and adds them to a table.
 pub struct Tensors<'a> {
     file: &'a Gguf,
     /// The number of the file in the table.

@@ -1,5 +1,5 @@
 //! The weights of a model, as its graph uses them: found among the tensors of the file by name, and checked against the
-//! shapes that the hyper-parameters ask for. That happens once a load, and all plans of the model share what was found.
+//! shapes that the hyper-parameters ask for. That happens once per load, and all plans of the model share the result.
 
 use super::batch_plan::serves_few;
 use super::weight_table::{Tensors, WeightTable};
@@ -65,7 +65,7 @@ pub struct LayerWeights {
 pub struct AttentionWeights {
     /// The projection to the queries of all heads.
     pub query: QueryWeights,
-    /// The projection to the latent and, behind it, the rotary key {width, rank + rotary}.
+    /// The projection to the latent, followed by the rotary key {width, rank + rotary}.
     pub kv_a: Weight,
     /// The norm of the latent {rank}.
     pub kv_norm: Norm,
@@ -124,7 +124,7 @@ pub struct MixtureWeights {
     pub routing: Routing,
     /// The experts.
     pub experts: GatedWeights,
-    /// The shared experts, which every token is given to, if there are any.
+    /// The shared experts, which process every token, if there are any.
     pub shared: Option<GatedWeights>,
 }
 
@@ -148,12 +148,12 @@ impl ModelWeights {
     }
 
     /// As [`ModelWeights::resolve`], with the multi-token-prediction block that guesses tokens, if the file has one or
-    /// there is one in a file of its own. A block that cannot be used is told as a notice, unless it is asked for, by
-    /// drafts of its kind or by its file.
+    /// there is one in a file of its own. A block that cannot be used causes a notice, or an error if drafts of its
+    /// kind or its file were requested.
     ///
     /// # Errors
-    /// As there; [`Error::Unsupported`] if the block is asked for and there is none, or there are several, and
-    /// [`Error::Metadata`] if its file is that of another model.
+    /// As there; [`Error::Unsupported`] if the block is requested and there is not exactly one, and [`Error::Metadata`]
+    /// if its file belongs to another model.
     pub fn with_block(file: &Gguf, config: &Config, options: &LoadOptions) -> Result<(Arc<Self>, Option<String>)> {
         let weights = Self::resolve(file, config)?;
         let draft = options.draft_model.as_ref();
@@ -182,7 +182,7 @@ impl ModelWeights {
         }
     }
 
-    /// The norm that the stream passes behind a layer: that of the next layer, or of the head.
+    /// The norm that follows a layer: that of the next layer, or of the head.
     pub fn norm_behind(&self, layer: usize) -> &Norm {
         self.layers.get(layer + 1).map_or(&self.output_norm, |next| &next.attention_norm)
     }
@@ -196,13 +196,13 @@ impl ModelWeights {
 const OUTPUT: &str = "output.weight";
 
 impl BlockWeights {
-    /// The block behind the layers of a model's file.
+    /// The block after the layers of a model's file.
     fn in_model(file: &Gguf, table: &mut WeightTable, config: &Config, model: &ModelWeights) -> Result<Self> {
         one_block(config.draft_blocks)?;
         Self::resolve(&mut Tensors::of_model(file, table), config, &format!("blk.{}", config.layers), model)
     }
 
-    /// The only block of a file of its own, in which it may have any number.
+    /// The only block of a separate file, in which it may have any index.
     fn in_file(
         draft: &Gguf,
         file: &Gguf,
@@ -220,8 +220,8 @@ impl BlockWeights {
     fn resolve(tensors: &mut Tensors<'_>, config: &Config, block: &str, model: &ModelWeights) -> Result<Self> {
         if !serves_few(config) {
             let found = format!("{} heads of {} and {}", config.heads, config.key_width, config.value_width);
-            let remedy = "the widths of all heads together have to be multiples of 32";
-            return Err(unsupported("a multi-token-prediction block beside such heads", found, remedy));
+            let remedy = "the total widths of keys and of values must be multiples of 32";
+            return Err(unsupported("a multi-token-prediction block with these heads", found, remedy));
         }
         let name = |stem: &str| format!("{block}.nextn.{stem}.weight");
         let matrix = [config.width, config.vocab];
@@ -247,10 +247,10 @@ fn unsupported(what: &str, found: String, remedy: &str) -> Error {
 
 fn one_block(found: usize) -> Result<()> {
     let what = "the number of multi-token-prediction blocks";
-    if found == 1 { Ok(()) } else { Err(unsupported(what, found.to_string(), "one is supported")) }
+    if found == 1 { Ok(()) } else { Err(unsupported(what, found.to_string(), "only one is supported")) }
 }
 
-/// Fails if the file of a block says something else of the model than the model's file does. Shapes are checked elsewhere.
+/// Fails if the metadata in the block's file contradicts the model's file. Shapes are checked elsewhere.
 fn same_model(draft: &Gguf, file: &Gguf) -> Result<()> {
     /// What may differ: how many layers there are, and how long a text the model was trained for.
     const OTHER: [&str; 3] = ["block_count", "nextn_predict_layers", "context_length"];
@@ -266,7 +266,7 @@ fn same_model(draft: &Gguf, file: &Gguf) -> Result<()> {
         // Programs write counts as integers of different widths.
         let same = found == value || found.integer().is_some() && found.integer() == value.integer();
         if !same {
-            let (expected, found) = (format!("{value}, as the model has it"), found.to_string());
+            let (expected, found) = (format!("{value}, as in the model's file"), found.to_string());
             return Err(Error::Metadata { key: key.into(), expected, found });
         }
     }

@@ -1,4 +1,4 @@
-//! Tells what a file is, and whether it fits this machine.
+//! Determines what a file is, and whether it fits this machine.
 
 use crate::error::{Error, Size};
 use crate::gguf::Gguf;
@@ -17,13 +17,13 @@ pub struct Judged {
     pub format: Option<String>,
     /// The number of its weights.
     pub parameters: Option<u64>,
-    /// The bits that a weight takes in the mean.
+    /// The average bits per weight.
     pub bits_per_weight: Option<f64>,
     /// The GPU memory that it needs, in bytes.
     pub needs: Option<u64>,
-    /// Whether it fits; `None` where nobody knows.
+    /// Whether it fits; `None` if that is unknown.
     pub fits: Option<bool>,
-    /// Why it does not fit, cannot run at all, or is not known; or on what condition it fits.
+    /// Why it does not fit, cannot run at all, or is unknown; or the condition on which it fits.
     pub why_not: Option<String>,
     /// What it needs its memory for, if it can run.
     #[serde(skip)]
@@ -31,8 +31,8 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Judges a model by its header, or by the error that reading it was, if it is loaded with `options` in place of
-    /// everything that wglm holds on the GPU. Without a GPU nobody knows whether it fits.
+    /// Judges a model by its header, or by the error of reading it, as if it were loaded with `options` in place of
+    /// everything that wglm holds on the GPU. Without a GPU it is unknown whether it fits.
     ///
     /// ```
     /// use wglm::{Gguf, Judged, Places, local_models};
@@ -44,7 +44,7 @@ impl Judged {
     pub fn of(file: &crate::error::Result<Gguf>, options: &LoadOptions, gpu: Option<&Gpu>) -> Self {
         let file = match file {
             Ok(file) => file,
-            // Trouble with a server tells nothing of the model.
+            // An error of a server says nothing about the model.
             Err(Error::Download { reason, .. }) => return Self { why_not: Some(reason.clone()), ..Self::default() },
             Err(error) => return Self::unfit(error.cause().to_string()),
         };
@@ -75,7 +75,7 @@ impl Judged {
         }
     }
 
-    /// What cannot run, and why.
+    /// A model that cannot run, and why.
     pub fn unfit(why_not: impl Into<String>) -> Self {
         Self { fits: Some(false), why_not: Some(why_not.into()), ..Self::default() }
     }
@@ -86,7 +86,7 @@ impl Judged {
     }
 }
 
-/// The verdict: `yes`, or `no: needs 40.0 GiB of 24.0 GiB`.
+/// The verdict: `yes`, or `no: needs 40.0 GiB, 24.0 GiB available`.
 impl std::fmt::Display for Judged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.fits, &self.why_not) {
@@ -111,8 +111,10 @@ fn verdict(fit: &Fit) -> (Option<bool>, Option<String>) {
     let (fits, why) = match fit {
         Fit::Fits => return (Some(true), None),
         Fit::Unknown => return (None, None),
-        Fit::Memory { needed, available } => (false, format!("needs {} of {}", Size(*needed), Size(*available))),
-        Fit::Context { most, .. } => (true, format!("with a context of {most} tokens at most")),
+        Fit::Memory { needed, available } => {
+            (false, format!("needs {}, {} available", Size(*needed), Size(*available)))
+        }
+        Fit::Context { most, .. } => (true, format!("with a context of at most {most} tokens")),
         Fit::Piece { tensor, bytes, allowed, .. } => {
             (false, format!("`{tensor}` has {}, the GPU allows {}", Size(*bytes), Size(*allowed)))
         }
@@ -133,9 +135,9 @@ mod tests {
         };
         assert_eq!(of(Fit::Fits), "yes");
         assert_eq!(of(Fit::Unknown), "not known");
-        assert_eq!(of(Fit::Memory { needed: 40 << 30, available: 24 << 30 }), "no: needs 40.0 GiB of 24.0 GiB");
+        assert_eq!(of(Fit::Memory { needed: 40 << 30, available: 24 << 30 }), "no: needs 40.0 GiB, 24.0 GiB available");
         let context = Fit::Context { bytes: 9, allowed: 8, most: 4096 };
-        assert_eq!(of(context), "yes, with a context of 4096 tokens at most");
+        assert_eq!(of(context), "yes, with a context of at most 4096 tokens");
         let (reason, kind) = ("it answers 503".to_owned(), ErrorKind::Network);
         let download = Error::Download { what: "x".into(), reason, remedy: "wait".into(), kind };
         let judged = Judged::of(&Err(download), &LoadOptions::default(), None);

@@ -1,5 +1,5 @@
-//! Which models suit this machine: what of a file is known before it is loaded, which repositories are worth a look,
-//! and which of a repository's models to take.
+//! Which models suit this machine: what is known about a file before it is loaded, which repositories are worth a look,
+//! and which of a repository's models to choose.
 
 mod judged;
 mod repositories;

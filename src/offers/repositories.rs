@@ -16,7 +16,7 @@ pub struct Recommended {
 const ALL: [Recommended; 3] = [
     Recommended {
         name: "unsloth/GLM-4.7-Flash-GGUF",
-        about: "GLM-4.7-Flash, 30B parameters of which 3B work for a token",
+        about: "GLM-4.7-Flash, 30B parameters, 3B active for each token",
         memory: 13_000_000_000,
     },
     Recommended {
@@ -31,7 +31,7 @@ const ALL: [Recommended; 3] = [
     },
 ];
 
-/// The repositories of which something fits into so many bytes of GPU memory, as far as that is known: the best first.
+/// The repositories with a model that fits into `memory` bytes of GPU memory, as far as that is known, the best first.
 pub fn recommended(memory: Option<u64>) -> impl Iterator<Item = Recommended> {
     ALL.into_iter().filter(move |repository| memory.is_none_or(|memory| memory >= repository.memory))
 }

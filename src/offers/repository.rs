@@ -1,4 +1,4 @@
-//! The models of a repository, and which of them to take.
+//! The models of a repository, and which of them to choose.
 
 use super::Judged;
 use crate::cancel::Cancel;
@@ -8,10 +8,10 @@ use crate::gpu::Gpu;
 use crate::model::LoadOptions;
 use serde::Serialize;
 
-/// The most bits a weight of what is chosen: more of them make a model slower, and hardly better.
+/// The most bits per weight of the chosen model: more make a model slower, and hardly better.
 const ENOUGH_BITS: f64 = 5.2;
 
-/// A model of a repository, and what is known of it.
+/// A model of a repository, and what is known about it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Offer {
@@ -33,7 +33,8 @@ pub struct Offer {
 pub struct Offers {
     /// All models, the smallest first.
     pub models: Vec<Offer>,
-    /// Why a header could not be fetched. Then nothing is chosen, since what could not be judged may suit best.
+    /// Why a header could not be fetched. Then nothing is chosen, since the model that could not be judged may be the
+    /// best.
     pub failed: Option<Error>,
 }
 
@@ -45,7 +46,7 @@ impl Offers {
 }
 
 /// Judges all models of a repository by their headers, which are fetched for it, and chooses one of them: the largest
-/// that fits and has no more bits than are of use, otherwise the smallest that fits.
+/// that fits and does not exceed the useful number of bits, otherwise the smallest that fits.
 ///
 /// # Errors
 /// [`Error::Cancelled`].
@@ -57,7 +58,7 @@ pub fn offers(
     cancel: &Cancel,
 ) -> Result<Offers> {
     let models: Vec<&RemoteModel> = repository.models.iter().collect();
-    // A header takes megabytes, so none is kept once it is judged.
+    // A header takes megabytes, so each is dropped once it is judged.
     let judge = |header| (Judged::of(&header, options, gpu), header.err());
     let found = hub.each_header(repository, &models, &judge, cancel)?;
     let (judged, errors): (Vec<Judged>, Vec<Option<Error>>) = found.into_iter().unzip();
@@ -72,7 +73,7 @@ pub fn offers(
     Ok(Offers { models: models.into_iter().zip(judged).enumerate().map(offer).collect(), failed })
 }
 
-/// Which of several models, the smallest first, to take. One of which nobody knows whether it fits counts as fitting.
+/// Chooses one of several models, the smallest first. A model whose fit is unknown counts as fitting.
 fn best(judged: &[Judged]) -> Option<usize> {
     let enough = |judged: &Judged| judged.may_fit() && judged.bits_per_weight.is_some_and(|bits| bits <= ENOUGH_BITS);
     judged.iter().rposition(enough).or_else(|| judged.iter().position(Judged::may_fit))

@@ -4,9 +4,12 @@ use super::{BoxedChooser, OwnedReply, ReplyRequest};
 use crate::cancel::Cancel;
 #[cfg(feature = "schema")]
 use crate::chat::AskError;
-use crate::chat::Chat;
+use crate::chat::{Chat, Reply};
+#[cfg(feature = "schema")]
+use crate::constrain::Constraint;
 use crate::error::{Error, Result};
 use crate::generate::Event;
+use crate::gpu::Gpu;
 use crate::text::Message;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -40,8 +43,8 @@ pub struct SharedChat {
 impl SharedChat {
     /// Makes a conversation shareable.
     pub fn new(chat: Chat) -> Self {
-        let messages = chat.messages().to_vec();
-        Self { slot: Arc::new(ChatSlot { chat: Mutex::new(Some(chat)), messages: Mutex::new(messages) }) }
+        let (gpu, messages) = (chat.session().model().gpu().clone(), chat.messages().to_vec());
+        Self { slot: Arc::new(ChatSlot { gpu, chat: Mutex::new(Some(chat)), messages: Mutex::new(messages) }) }
     }
 
     /// Like [`Chat::send`]. All errors arrive as events; the error is [`Error::Argument`] if another reply
@@ -65,7 +68,14 @@ impl SharedChat {
         OwnedReply::new(self.slot.clone(), ReplyRequest::Resume)
     }
 
-    /// Like [`Chat::ask_with`], which waits for the reply. The others of its kind are called by [`SharedChat::with`].
+    /// A reply to a message of the user by a constraint, and without calls. What it leaves unfinished can be resumed.
+    #[cfg(feature = "schema")]
+    pub(crate) fn constrained(&self, text: &str, constraint: Constraint) -> OwnedReply {
+        OwnedReply::new(self.slot.clone(), ReplyRequest::Ask(text.to_owned(), constraint))
+    }
+
+    /// Like [`Chat::ask_with`], which waits for the reply; [`SharedChat::begin_ask`] does not. The others of its kind are
+    /// called by [`SharedChat::with`].
     ///
     /// # Errors
     /// As there; [`AskError::Failed`] with the errors of [`SharedChat::with`].
@@ -105,6 +115,8 @@ impl SharedChat {
 /// The place that holds the conversation. A thread locks it while it generates.
 #[derive(Debug)]
 pub struct ChatSlot {
+    /// The device that the conversation was on when it was made shareable.
+    gpu: Gpu,
     chat: Mutex<Option<Chat>>,
     /// A copy of the messages as they were when the last reply began or ended, which is readable while a thread
     /// generates.
@@ -118,6 +130,12 @@ fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ChatSlot {
+    /// # Errors
+    /// [`Error::Forked`] in a process that was forked since.
+    pub fn check_process(&self) -> Result<()> {
+        self.gpu.check_process()
+    }
+
     fn chat(&self) -> Result<MutexGuard<'_, Option<Chat>>> {
         match self.chat.try_lock() {
             Ok(chat) => Ok(chat),
@@ -150,13 +168,7 @@ impl ChatSlot {
         chooser: Option<BoxedChooser>,
         send: impl Fn(Result<Event>),
     ) {
-        let ended = self.with(|chat| {
-            let reply = match &asked {
-                ReplyRequest::Text(text) => chat.send(text)?,
-                ReplyRequest::Messages => chat.reply()?,
-                ReplyRequest::Prefill(text) => chat.prefill(text)?,
-                ReplyRequest::Resume => chat.resume()?,
-            };
+        let take = |reply: Reply<'_>| {
             *lock(&self.messages) = reply.messages().to_vec();
             let reply = reply.with_cancel(cancel);
             let reply = match chooser {
@@ -166,14 +178,22 @@ impl ChatSlot {
             let mut last = None;
             for event in reply {
                 match event? {
-                    Event::Done(stats) => last = Some(Event::Done(stats)),
+                    Event::Done(stats) => last = Some(stats),
                     event => send(Ok(event)),
                 }
             }
             Ok(last)
+        };
+        let ended = self.with(|chat| match asked {
+            ReplyRequest::Text(text) => take(chat.send(&text)?),
+            #[cfg(feature = "schema")]
+            ReplyRequest::Ask(text, constraint) => chat.ask_in_events(&text, constraint, take),
+            ReplyRequest::Messages => take(chat.reply()?),
+            ReplyRequest::Prefill(text) => take(chat.prefill(&text)?),
+            ReplyRequest::Resume => take(chat.resume()?),
         });
         match ended.flatten() {
-            Ok(last) => last.into_iter().for_each(|event| send(Ok(event))),
+            Ok(last) => last.into_iter().for_each(|stats| send(Ok(Event::Done(stats)))),
             Err(error) => send(Err(error)),
         }
     }

@@ -17,7 +17,7 @@ pub struct BatchHeader {
     pub longest: u32,
     /// Into how many splits attention divides the cache: [`Plan::splits`].
     pub splits: u32,
-    /// The number of this submission, which is copied back beside its results, so that a lost submission shows.
+    /// The number of this submission, which is copied back beside its results, so that a lost submission is detected.
     pub submission: u32,
 }
 
@@ -50,12 +50,12 @@ impl RowHeader {
     /// index of the word of [`Plan::SAMPLED`] that holds the id.
     pub const SAMPLED: u32 = 1 << 31;
 
-    /// Stands in the place of an id for the token that the GPU sampled last for an index of [`Plan::SAMPLED`].
+    /// The number to write instead of an id for the token that the GPU sampled last into an index of [`Plan::SAMPLED`].
     pub fn sampled(place: usize) -> u32 {
         Self::SAMPLED + (place * Plan::SAMPLED_WORDS) as u32
     }
 
-    /// The rows of tokens that follow one another, from a position on, in the sequence whose list of pages comes first.
+    /// The rows of consecutive tokens, beginning at a position, in the sequence whose list of pages comes first.
     pub fn consecutive(position: usize, tokens: &[u32]) -> Vec<Self> {
         let row = |(&token, position)| Self { token, position, ..Self::default() };
         tokens.iter().zip(position as u32..).map(row).collect()

@@ -12,8 +12,8 @@ use crate::wgsl::source;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The size in bytes of a `kernels::Sampling`, which says how the tokens of a sequence are sampled. It is stated here
-/// because that type is defined in a module above this one, which asserts that the two agree.
+/// The size in bytes of a `kernels::Sampling`, which says how the tokens of a sequence are sampled. It is defined here
+/// because that type is in a module above this one, which asserts that the two agree.
 pub const SAMPLING_BYTES: usize = 36;
 
 /// Builds a [`Plan`].
@@ -26,7 +26,7 @@ pub struct Builder {
     pairs: usize,
     /// See [`Builder::with_depth`].
     pub(super) depth: u64,
-    /// Whether products are computed by tiles, as suits many rows.
+    /// Whether products are computed by tiles, for many rows.
     pub(super) tiles: bool,
     /// Whether rows may be of different sequences.
     sequences: bool,
@@ -45,7 +45,7 @@ impl Builder {
     }
 
     /// An empty plan of batches of up to `rows` rows, each of which has `pairs` rotary angles. It computes products by
-    /// tiles, as suits many rows.
+    /// tiles, for many rows.
     pub fn for_rows(target: &Target, pairs: usize, rows: usize) -> Self {
         let local = |name: &str, bytes| Local { name: name.into(), bytes, purpose: Purpose::State };
         let pairs = pairs.max(1);
@@ -70,7 +70,7 @@ impl Builder {
         builder
     }
 
-    /// If `few`, products are not computed by tiles: the plan uses the kernels of a row alone, and each of them
+    /// If `few`, products are not computed by tiles: the plan uses the kernels of a single row, and each of them
     /// computes all rows.
     pub fn for_few(mut self, few: bool) -> Self {
         self.tiles = !few;
@@ -89,21 +89,21 @@ impl Builder {
         self.plan.rows == 1 || !self.sequences
     }
 
-    /// Sets the depth that the plan is made for: so many tokens in the cache at most, those of the batch among them. Steps
-    /// that would take too long at this depth are cut into parts.
+    /// Sets the depth that the plan is made for: the most tokens in the cache, including those of the batch. Steps that
+    /// would take too long at this depth are cut into parts.
     pub fn with_depth(mut self, tokens: usize) -> Self {
         self.depth = tokens as u64;
         self
     }
 
-    /// Makes room for the lists of pages of all sequences of a batch, which have `pages` entries together.
+    /// Sizes the buffer for the page lists of all sequences of a batch, which have `pages` entries together.
     pub fn room_for_pages(&mut self, pages: usize) {
         let bytes = 4 * pages.max(1) as u64;
         let lists = self.plan.local_mut(Plan::PAGES);
         lists.bytes = lists.bytes.max(bytes);
     }
 
-    /// Makes room for the sampled tokens, and the sampling parameters, of so many sequences.
+    /// Sizes the buffers for the sampled tokens and the sampling parameters of `sequences` sequences.
     pub fn room_for_sequences(&mut self, sequences: usize) {
         self.plan.local_mut(Plan::SAMPLED).bytes = (4 * Plan::SAMPLED_WORDS * sequences) as u64;
         self.plan.local_mut(Plan::SAMPLING).bytes = (SAMPLING_BYTES * sequences) as u64;
@@ -115,13 +115,13 @@ impl Builder {
         self
     }
 
-    /// Appends a guard band of `bytes` bytes, which no kernel should touch, to every buffer that is made from here on.
+    /// Appends a guard band of `bytes` bytes, which no kernel should touch, to every buffer that is made from now on.
     pub fn with_guard(mut self, bytes: u64) -> Self {
         self.guard = bytes;
         self
     }
 
-    /// The size in bytes of the guard band behind every scratch and cache buffer.
+    /// The size in bytes of the guard band after every scratch and cache buffer.
     pub fn guard(&self) -> u64 {
         self.guard
     }
@@ -138,7 +138,7 @@ impl Builder {
         self.prefix.clear();
     }
 
-    /// Leaves the layers; what follows is the head, needed only where an output is wanted.
+    /// Leaves the layers; the following steps are the head, which is needed only if an output is wanted.
     pub fn head(&mut self) {
         self.leave_layers();
         self.plan.head = self.plan.steps.len();
@@ -149,7 +149,7 @@ impl Builder {
         self.plan.steps.len()
     }
 
-    /// Local buffers so far, with their places.
+    /// The local buffers so far, with their ids.
     pub fn locals(&self) -> impl Iterator<Item = (LocalId, &Local)> {
         self.plan.locals_by_id()
     }
@@ -164,8 +164,8 @@ impl Builder {
         &self.target
     }
 
-    /// The target for one kernel, by its name. Whatever asks for teams, lanes or matrices asks here, because a kernel that
-    /// is [replaced](Target::replaced) does without them.
+    /// The target for one kernel, by its name. Always use this one to ask for teams, lanes or matrices, because a
+    /// kernel that is [replaced](Target::replaced) uses none of them.
     pub fn target_for(&self, kernel: &str) -> &Target {
         if self.target.replaced.contains(kernel) { &self.plain } else { &self.target }
     }
@@ -185,7 +185,7 @@ impl Builder {
         self.pairs
     }
 
-    /// The number of rows that the plan has room for.
+    /// The most rows of a batch.
     pub fn rows(&self) -> usize {
         self.plan.rows
     }
@@ -198,7 +198,7 @@ impl Builder {
         weight
     }
 
-    /// Adds the weight that holds a grid, unless it is there, to such a plan.
+    /// Adds the weight that holds a grid to such a plan, unless the plan has it.
     pub fn grid(&mut self, buffer: GridBuffer) -> Weight {
         let known = self.plan.weights.iter().find(|weight| &*weight.name == buffer.name()).cloned();
         known.unwrap_or_else(|| self.weight(buffer.name(), &F32, [buffer.bytes().len() / 4, 1, 1]))
@@ -206,8 +206,8 @@ impl Builder {
 
     /// A buffer of activations: `shape[1]` vectors of `shape[0]` values, each padded to whole groups of 32.
     ///
-    /// The same name and size stand for the same memory, so that all layers use the same buffers. The padding of a
-    /// vector is zero and stays so, because no kernel writes it.
+    /// Tensors of the same name and size share memory, so that all layers use the same buffers. The padding of a vector
+    /// is zero and stays zero, because no kernel writes to it.
     pub fn tensor(&mut self, name: &str, shape: [usize; 2]) -> Tensor {
         let stride = shape[0].next_multiple_of(GROUP);
         self.tensor_with_stride(name, shape, stride)
@@ -253,7 +253,7 @@ impl Builder {
         Bound { name: name.to_owned(), buffer, offset: 0, bytes }
     }
 
-    /// Sets into how many splits attention divides the cache. The host tells this number to all kernels of the plan.
+    /// Sets into how many splits attention divides the cache. The host passes this number to all kernels of the plan.
     pub fn split(&mut self, splits: usize) {
         self.plan.splits = splits;
     }
@@ -263,7 +263,7 @@ impl Builder {
         self.batch_files_of(variant, false)
     }
 
-    /// Adds the file that reads the batch. With `one_row` the kernel is compiled for a row alone.
+    /// Adds the file that reads the batch. With `one_row`, the kernel is compiled for a single row.
     pub fn batch_files_of(&self, variant: VariantBuilder, one_row: bool) -> VariantBuilder {
         variant
             .switch("ONE_ROW", "", one_row)
@@ -277,8 +277,8 @@ impl Builder {
         self.bound("batch", BufferRef::Local(Plan::BATCH))
     }
 
-    /// As [`Builder::batch_files`], for a kernel that asks no more than how many rows there are. In a plan of a row
-    /// alone that number is known, and the kernel does without the buffer: every buffer that a kernel binds costs time.
+    /// As [`Builder::batch_files`], for a kernel that only needs the number of rows. In a plan of a single row that
+    /// number is known, so the kernel does not bind the buffer: every binding costs time.
     pub fn count_files(&self, variant: VariantBuilder) -> VariantBuilder {
         match self.plan.rows {
             1 => variant.tagged((source!("lib/one_row.wgsl"), "one")),
@@ -286,9 +286,9 @@ impl Builder {
         }
     }
 
-    /// Adds the files of bit tricks that weight formats share, for an arithmetic. A word is taken out of a vector by its
-    /// index where that is quick: on an H100, products of bytes with Q5_K and Q6_K took up to 10 % longer where the scales
-    /// were arranged so that nothing is indexed, but products of floats were quicker.
+    /// Adds the files of bit tricks that weight formats share, for an arithmetic. They index a vector of words if that
+    /// is fast: on an H100, products of bytes with Q5_K and Q6_K took up to 10 % longer with scales arranged so that
+    /// nothing is indexed, but products of floats were faster.
     pub fn bits_files(&self, variant: VariantBuilder, arithmetic: Arithmetic) -> VariantBuilder {
         let word = match (self.target().tilings, arithmetic) {
             (Tilings::Nvidia, Arithmetic::Int) => source!("lib/word_indexed.wgsl"),
@@ -341,7 +341,8 @@ impl Builder {
         Some(self.bound(name, grid.buffer()))
     }
 
-    /// States what the next step of a kernel computes. If a step is split into parts, it holds for all of them.
+    /// States what the next step of a kernel computes. If the step is split into parts, this describes all of them
+    /// together.
     pub fn computes(&mut self, kernel: &'static str, reference: impl Reference + 'static) {
         self.reference = Some((kernel, Arc::new(reference)));
     }
@@ -349,7 +350,7 @@ impl Builder {
     /// Appends a step.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the grid has more workgroups than a dimension may, or a workgroup fewer invocations than
+    /// [`Error::Shape`] if the grid has too many workgroups in a dimension, or a workgroup has fewer invocations than
     /// [`Target::LEAST_WORKGROUP`].
     pub fn step(
         &mut self,
@@ -369,7 +370,7 @@ impl Builder {
         self.plan.steps.push(step);
     }
 
-    /// Makes a step without parameters, and adds its variant to the plan unless it is there.
+    /// Makes a step without parameters, and adds its variant to the plan unless the plan has it.
     pub(super) fn prepared(
         &mut self,
         label: &str,
@@ -402,7 +403,7 @@ impl Builder {
     }
 }
 
-/// The bindings without those that are there twice: weights of a step share the grid of their format.
+/// The bindings without duplicates: weights of a step share the grid of their format.
 fn once_each(op: &'static str, label: &str, bindings: Vec<Bound>) -> Result<Vec<Bound>> {
     let mut once: Vec<Bound> = Vec::with_capacity(bindings.len());
     for bound in bindings {

@@ -13,14 +13,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The most words that are fetched at a time.
+/// The number of words that are fetched at a time.
 const FETCHED: usize = 1 << 16;
 
 /// Returns the values of a row of a weight.
 pub type RowOf<'a> = dyn FnMut(&Weight, usize) -> Result<Vec<f32>> + 'a;
 
-/// Is told the outputs of each step that were compared: the sample, and the value that was found. An error ends the
-/// run.
+/// Called with the compared outputs of each step: the sample, and the value that was found. An error ends the run.
 pub type Look<'a> = dyn FnMut(&Step, &[(Sample, f64)]) -> Result<()> + 'a;
 
 /// Runs a plan on a device step by step.
@@ -69,13 +68,13 @@ impl<'a> Checker<'a> {
         Ok(Self { executor, plan, fetch, row, seeds: Pcg32::seed_from_u64(seed), running: None })
     }
 
-    /// The step that was running when [`Checker::run`] failed: it waits for every step before it goes on.
+    /// The step that was running when [`Checker::run`] failed, which waits for each step before it begins the next.
     pub fn running(&self) -> Option<&Step> {
         self.running.and_then(|step| self.plan.steps.get(step))
     }
 
-    /// Runs some steps for `count` tokens from `position` on, and compares outputs of those that `compared` names. Stops at
-    /// the first step of which an output is wrong, and returns that output. `look` is told what was compared.
+    /// Runs some steps for `count` tokens from `position`, and compares outputs of the steps in `compared`. Stops at
+    /// the first step with a wrong output, and returns that output. `look` gets what was compared.
     ///
     /// # Errors
     /// That of `look`; what the device reports.
@@ -93,12 +92,12 @@ impl<'a> Checker<'a> {
             let Some(reference) = step.reference.as_ref().filter(|_| compared(step)) else {
                 let begun = Instant::now();
                 self.executor.submit([next], &[])?;
-                self.fetch.read_ranges(&[])?; // so that an end of the device shows here, and not in a later step
+                self.fetch.read_ranges(&[])?; // so that a lost device is detected here, and not in a later step
                 self.executor.gpu().in_time(begun)?;
                 next += 1;
                 continue;
             };
-            // If a step is split into parts, its outputs are there once all parts are done.
+            // If a step is split into parts, its outputs are complete once all parts are done.
             let same = |other: &Step| other.reference.as_ref().is_some_and(|other| Arc::ptr_eq(other, reference));
             let parts = self.plan.steps[next..steps.end].iter().take_while(|other| same(other)).count();
             let seed = self.seeds.next_u64();

@@ -1,9 +1,9 @@
-//! What is chosen for one GPU otherwise than for all: plain data, which a person can write and read.
+//! Choices for one GPU that override the built-in ones: plain data that a person can write and read.
 //!
 //! The built-in choices are made where they are used: `kernels/tiling.rs` for products of few vectors,
 //! `kernels/mul_mm_matrix.rs` and `kernels/mul_mm.rs` for tiles, `kernels/mla_attention.rs` for splits,
-//! `kernels/mla_attention_expanded.rs` for where keys and values are written out, `model/batch_plan.rs` for the rows that
-//! few-rows steps compute. Each of these asks here first.
+//! `kernels/mla_attention_expanded.rs` for when keys and values are expanded, `model/batch_plan.rs` for the rows that
+//! few-rows steps compute. Each of these looks here first.
 
 use super::tiling::unlike;
 use super::{ProductTile, Tiling, Tilings};
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// What is chosen otherwise than the built-in tables do. By default nothing is.
+/// Choices that override the built-in tables. Empty by default.
 ///
-/// Lists are searched from the front: the first entry for a step and a number of rows counts. What a target cannot do,
-/// such as tiles of matrices that it lacks, is ignored.
+/// Lists are searched from the front: the first entry for a step and a number of rows is used. A choice that the target
+/// cannot use, such as tiles of matrices that it lacks, is ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Choices {
@@ -27,14 +27,14 @@ pub struct Choices {
     /// The arithmetic of products with few vectors; `None` for what suits the adapter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arithmetic: Option<Arithmetic>,
-    /// Whether steps of few rows do without cooperative matrices.
+    /// Whether steps of few rows use no cooperative matrices.
     #[serde(skip_serializing_if = "is_false")]
     pub few_without_matrices: bool,
-    /// Whether the steps of prompts do without cooperative matrices.
+    /// Whether the steps of prompts use no cooperative matrices.
     #[serde(skip_serializing_if = "is_false")]
     pub prompts_without_matrices: bool,
-    /// Whether the experts of few rows are selected by a step of their own, and not by each workgroup of the step that
-    /// follows; `None` for what suits the adapter.
+    /// Whether a separate step selects the experts of few rows, and not each workgroup of the following step; `None`
+    /// for what suits the adapter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route_apart: Option<bool>,
     /// Tilings of products with few vectors.
@@ -49,10 +49,10 @@ pub struct Choices {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[doc(hidden)]
     pub tiles: Vec<StepChoice<ProductTile>>,
-    /// The most rows of a prompt that the steps of few rows compute, 32 at most; more run by tiles.
+    /// The most rows of a prompt that the steps of few rows compute, at most 32; more rows are computed by tiles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub few_rows: Option<usize>,
-    /// The least rows of a batch of one sequence that attend over keys and values that are written out of the latents.
+    /// The fewest rows of a batch of one sequence that attend over keys and values expanded from the latents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expanded_rows: Option<usize>,
     /// The number of tokens of a prompt that are computed together.
@@ -65,29 +65,29 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Choices {
-    /// Whether nothing is chosen otherwise.
+    /// Whether nothing is chosen.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The tiling of a step in a plan of so many rows.
+    /// The tiling of a step in a plan of `rows` rows.
     #[doc(hidden)]
     pub fn tiling(&self, step: &str, rows: usize) -> Option<Tiling> {
         StepChoice::find(&self.tilings, step, rows)
     }
 
-    /// The tile of a step in a plan of so many rows.
+    /// The tile of a step in a plan of `rows` rows.
     #[doc(hidden)]
     pub fn tile(&self, step: &str, rows: usize) -> Option<ProductTile> {
         StepChoice::find(&self.tiles, step, rows)
     }
 
-    /// Into how many splits a plan of so many rows divides the cache.
+    /// Into how many splits a plan of `rows` rows divides the cache.
     pub fn splits(&self, rows: usize) -> Option<usize> {
         self.splits.iter().find(|choice| choice.rows.contains(rows)).map(|choice| choice.splits)
     }
 
-    /// These choices, and where they choose nothing the `others`.
+    /// These choices, and those of `others` for whatever they leave open.
     pub fn or(&self, others: &Self) -> Self {
         Self {
             table: self.table.or(others.table),
@@ -123,7 +123,7 @@ impl RowRange {
         Self { from, to }
     }
 
-    /// Whether so many rows are among them.
+    /// Whether the range contains `rows`.
     pub fn contains(&self, rows: usize) -> bool {
         (self.from..=self.to).contains(&rows)
     }
@@ -136,7 +136,7 @@ impl FromStr for RowRange {
         let (from, to) = text.split_once('-').unwrap_or((text, text));
         match (from.parse(), to.parse()) {
             (Ok(from), Ok(to)) if 1 <= from && from <= to => Ok(Self { from, to }),
-            _ => Err(unlike("rows", "a number of rows, or two as in 4-7", text)),
+            _ => Err(unlike("rows", "a number of rows, or a range such as 4-7", text)),
         }
     }
 }
@@ -148,7 +148,7 @@ impl fmt::Display for RowRange {
     }
 }
 
-/// A choice for one kind of step. Written as `STEP=CHOICE`, or `STEP@ROWS=CHOICE` for plans of some numbers of rows.
+/// A choice for one kind of step. Written as `STEP=CHOICE`, or `STEP@ROWS=CHOICE` for plans with that many rows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String", bound = "T: FromStr<Err = Error> + fmt::Display + Clone")]
 pub struct StepChoice<T> {
@@ -165,7 +165,7 @@ impl<T: Copy> StepChoice<T> {
         among.iter().find(|choice| choice.step == step && choice.rows.contains(rows)).map(|choice| choice.choice)
     }
 
-    /// Puts this choice in the place of one for the same step and rows, or before all others.
+    /// Replaces the choice for the same step and rows, or inserts this one before all others.
     pub(crate) fn put_into(self, list: &mut Vec<Self>) {
         match list.iter_mut().find(|other| other.step == self.step && other.rows == self.rows) {
             Some(other) => *other = self,
@@ -178,8 +178,9 @@ impl<T: FromStr<Err = Error>> FromStr for StepChoice<T> {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (place, choice) =
-            text.split_once('=').ok_or_else(|| unlike("choice", "STEP=… or STEP@ROWS=…, as moe.down@4-7=…", text))?;
+        let (place, choice) = text
+            .split_once('=')
+            .ok_or_else(|| unlike("choice", "STEP=… or STEP@ROWS=…, such as moe.down@4-7=…", text))?;
         let (step, rows) = match place.split_once('@') {
             Some((step, rows)) => (step, rows.parse()?),
             None => (place, RowRange::ALL),
@@ -212,7 +213,7 @@ impl FromStr for SplitsChoice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let unlike = || unlike("splits", "ROWS=SPLITS, as 1=32", text);
+        let unlike = || unlike("splits", "ROWS=SPLITS, such as 1=32", text);
         let (rows, splits) = text.split_once('=').ok_or_else(unlike)?;
         let splits = splits.parse().ok().filter(|splits| (1..=64).contains(splits)).ok_or_else(unlike)?;
         Ok(Self { rows: rows.parse()?, splits })
@@ -225,7 +226,7 @@ impl fmt::Display for SplitsChoice {
     }
 }
 
-/// Serde's way to and from the written form.
+/// Serializes through the written form.
 macro_rules! written {
     ($($type:ty $(where $t:ident)?),*) => {$(
         impl$(<$t: FromStr<Err = Error>>)? TryFrom<String> for $type {

@@ -1,16 +1,16 @@
 //! The cost of a step: the bytes that it moves and the operations that it computes.
 //!
-//! Both are counted for all tokens that a plan has room for, as the kernels work: whole tiles, and a slot for every
-//! expert that a token is routed to. An operation is a multiplication or an addition of a product or of attention;
-//! norms, exponentials and the decoding of weights are not counted. Buffers that fit a GPU's cache ([`HELD`]) are read
-//! from memory once, and larger ones as often as they are read by workgroups that do not run at the same time.
+//! Both are counted for a full batch, the way the kernels work: whole tiles, and a slot for every expert that a token
+//! is routed to. An operation is a multiplication or an addition of a product or of attention; norms, exponentials and
+//! the decoding of weights are not counted. A buffer that fits a GPU's cache ([`HELD`]) is read from memory once, a
+//! larger one again by every set of workgroups that do not run at the same time.
 
 use super::Weight;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Range};
 
-/// The number of bytes that stay in a cache between two reads: the cache next to the memory controllers of Apple's
-/// chips from the M1 to the M4, of which larger chips have more.
+/// The number of bytes that stay in a cache between two reads: the size of the system-level cache of Apple's chips from
+/// the M1 to the M4. Larger chips have more.
 const HELD: u64 = 8 << 20;
 
 /// The fewest workgroups that a GPU runs at the same time, which read the same bytes at about the same time.
@@ -32,8 +32,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The cost of `matrices` matrices by which each of `tokens` tokens multiplies a vector, the same matrices for all
-    /// tokens.
+    /// The cost of multiplying a vector of each of `tokens` tokens with `matrices` matrices, the same for all tokens.
     pub fn products(weight: &Weight, matrices: usize, tokens: usize) -> Self {
         let weights = read(weight.matrix_bytes() * matrices as u64, tokens);
         Self { weights, ..Self::of_slots(weight, matrices * tokens) }
@@ -65,23 +64,23 @@ impl Cost {
         }
     }
 
-    /// The bytes with this many tokens in the cache.
+    /// The bytes with `cached` tokens in the cache.
     pub fn bytes(&self, cached: u64) -> u64 {
         self.weights.saturating_add(self.cache.saturating_mul(cached)).saturating_add(self.activations)
     }
 
-    /// The operations with this many tokens in the cache.
+    /// The operations with `cached` tokens in the cache.
     pub fn operations(&self, cached: u64) -> u64 {
         self.flops.saturating_add(self.cache_flops.saturating_mul(cached))
     }
 }
 
-/// How often this many workgroups read from memory the bytes that all of them read.
+/// How often bytes are read from memory if all of this many workgroups read them.
 pub fn readings(workgroups: usize) -> usize {
     workgroups.div_ceil(BESIDE)
 }
 
-/// The bytes that are read from memory if a buffer is read this often.
+/// The bytes that are read from memory if a buffer is read `times` times.
 pub fn read(bytes: u64, times: usize) -> u64 {
     if bytes <= HELD { bytes } else { bytes.saturating_mul(times as u64) }
 }

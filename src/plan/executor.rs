@@ -17,7 +17,7 @@ pub struct Executor {
     gpu: Gpu,
     kernels: Vec<Arc<Pipeline>>,
     locals: Vec<Buffer>,
-    /// The parameters of all steps, one behind the other.
+    /// The parameters of all steps, one after the other.
     params: Buffer,
     steps: Vec<Recorded>,
 }
@@ -32,14 +32,14 @@ impl Executor {
     /// Compiles the kernels of a plan, makes its buffers and binds them.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] and [`Error::OutOfMemory`] where the device has no room, [`Error::Shader`] for
-    /// a kernel that does not compile.
+    /// [`Error::TooLarge`] and [`Error::OutOfMemory`] if a buffer does not fit on the device, [`Error::Shader`] for a
+    /// kernel that does not compile.
     pub fn new(pipelines: &Pipelines, plan: &Plan, weights: &[Buffer]) -> Result<Self> {
         Self::with_locals(pipelines, plan, weights, &HashMap::new())
     }
 
-    /// Like [`Executor::new`], but uses buffers in `shared` in the place of the plan's local buffers with these
-    /// indices. Except for activations, such a buffer may be larger than the plan says, and is then bound whole.
+    /// Like [`Executor::new`], but uses the buffers in `shared` instead of the plan's local buffers with these ids.
+    /// Except for activations, such a buffer may be larger than the plan says, and is then bound whole.
     ///
     /// # Errors
     /// As there.
@@ -107,7 +107,7 @@ impl Executor {
         &self.gpu
     }
 
-    /// The local buffer of the plan with this index.
+    /// The plan's local buffer `id`.
     pub fn local(&self, id: LocalId) -> &Buffer {
         &self.locals[id.index()]
     }

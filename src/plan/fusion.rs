@@ -1,5 +1,5 @@
-//! Selects the steps that are fused, which means computed in one dispatch. A dispatch that waits for the one before
-//! costs time however little it does. Every fusion can be switched off, so that an error can be located by bisection.
+//! Selects the steps that are fused, which means computed in one dispatch. A dispatch that waits for the previous one
+//! costs time, however little it does. Every fusion can be switched off, so that an error can be located by bisection.
 
 use crate::error::{Error, Result};
 
@@ -20,7 +20,7 @@ pub struct Fusions {
     pub round: bool,
     /// The shared experts, and the weighted sum, are part of the experts' steps.
     pub experts: bool,
-    /// Experts are chosen inside the step of their gate and up products, by every workgroup for itself.
+    /// Every workgroup of the gate and up products selects the experts itself.
     pub route: bool,
 }
 
@@ -63,7 +63,7 @@ impl Fusions {
         }
     }
 
-    /// All fusions but those in a comma-separated list of names, of which `all` stands for all.
+    /// All fusions except those in a comma-separated list of names; `all` excludes all of them.
     ///
     /// # Errors
     /// [`Error::Argument`] for a name that is not one of [`Fusions::NAMES`].

@@ -1,33 +1,33 @@
-//! Places in the lists of a plan. Each list has a type of its own for them, so that the place of a weight is never taken
+//! Indices into the lists of a plan. Each list has its own index type, so that the index of a weight is never mistaken
 //! for that of a local buffer.
 
-/// The place of a weight in [`Plan::weights`](super::Plan::weights), and of its buffer among those of the model.
+/// The index of a weight in [`Plan::weights`](super::Plan::weights), and of its buffer in the model's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WeightId(usize);
 
-/// The place of a buffer in [`Plan::locals`](super::Plan::locals), and of what an executor makes for it.
+/// The index of a buffer in [`Plan::locals`](super::Plan::locals), and in the executor's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LocalId(usize);
 
 impl WeightId {
-    /// The place `index` of a list of weights.
+    /// The id of the weight at `index`.
     pub const fn new(index: usize) -> Self {
         Self(index)
     }
 
-    /// The place as a number.
+    /// The index as a number.
     pub const fn index(self) -> usize {
         self.0
     }
 }
 
 impl LocalId {
-    /// The place `index` of a list of local buffers.
+    /// The id of the local buffer at `index`.
     pub const fn new(index: usize) -> Self {
         Self(index)
     }
 
-    /// The place as a number.
+    /// The index as a number.
     pub const fn index(self) -> usize {
         self.0
     }

@@ -19,8 +19,8 @@ pub struct StepLimit {
 }
 
 impl StepLimit {
-    /// The limit for GPUs with memory of their own, outside of Macs: the slowest that hold such a model have 6 TFLOP/s
-    /// and 288 GB/s, and their systems only end work that takes seconds.
+    /// The limit for GPUs with memory of their own, except in Macs: the slowest that can hold such a model have 6
+    /// TFLOP/s and 288 GB/s, and their systems only end work that takes seconds.
     const DISCRETE: Self =
         Self { flops: 5_000_000_000_000, bandwidth: 250_000_000_000, time: Duration::from_millis(500) };
 
@@ -32,8 +32,8 @@ impl StepLimit {
 }
 
 impl Default for StepLimit {
-    /// The limit for the slowest GPU that shares enough memory with its system: for example an M2 with 24 GB, of whose
-    /// 3.6 TFLOP/s kernels reach less.
+    /// The limit for the slowest GPU that shares enough memory with its system: for example an M2 with 24 GB and 3.6
+    /// TFLOP/s, of which kernels reach less.
     fn default() -> Self {
         Self { flops: 2_500_000_000_000, bandwidth: 100_000_000_000, time: Duration::from_millis(50) }
     }
@@ -41,9 +41,8 @@ impl Default for StepLimit {
 
 impl StepLimit {
     /// The seconds that a cost takes on that GPU with this many tokens in the cache: the time for bytes plus the time
-    /// for operations. A large GPU overlaps the two, but here that cannot be relied on, because few of the kernels'
-    /// workgroups run at the same time, and each loads, waits and multiplies in turn. The result is at most twice too
-    /// long.
+    /// for operations. A large GPU overlaps the two, but a small one may not: it runs few workgroups at the same time,
+    /// and each loads, waits and multiplies in turn. The result is at most twice the actual time.
     pub fn seconds(&self, cost: &Cost, cached: u64) -> f64 {
         cost.operations(cached) as f64 / self.flops as f64 + cost.bytes(cached) as f64 / self.bandwidth as f64
     }

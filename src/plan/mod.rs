@@ -1,9 +1,9 @@
-//! The plan of a batch of rows, which may be a row alone: a list of steps, fixed before the first of them is computed.
-//! A row is one token of a sequence.
+//! The plan of a batch of one or more rows: a list of steps, fixed before the first of them is computed. A row is one
+//! token of a sequence.
 //!
 //! A plan is plain data. It names the variants of its kernels, the buffers they bind, their parameters and their grids,
-//! and can be printed, counted and compared without a GPU. The [`Executor`] makes pipelines, buffers and bind groups of
-//! it once, and then submits it batch after batch: one encoder, one pass, one submission each.
+//! and can be printed, counted and compared without a GPU. The [`Executor`] makes its pipelines, buffers and bind
+//! groups once, and then submits it batch after batch: one encoder, one pass, one submission each.
 
 mod batch_layout;
 mod builder;
@@ -107,9 +107,9 @@ pub struct Local {
 /// A weight as kernels see it: a stack of matrices.
 #[derive(Clone)]
 pub struct Weight {
-    /// Its place in [`Plan::weights`].
+    /// Its index in [`Plan::weights`].
     pub id: WeightId,
-    /// The name in the GGUF file, or a name made from that of the tensor that the weight is computed from.
+    /// The name in the GGUF file, or one derived from the name of the tensor that the weight is computed from.
     pub name: Arc<str>,
     /// The format.
     pub quant: &'static Quant,
@@ -152,8 +152,7 @@ impl Weight {
 }
 
 /// Every bound range starts at a multiple of this in its buffer. It is the largest alignment that a device may require.
-/// Weights that are used in place, in the file, are the exception: they start at multiples of what the device at hand
-/// requires.
+/// The exception is weights that are used in place, in the file: they start at multiples of what the device requires.
 pub const ALIGNMENT: u64 = 256;
 
 /// Activations of a batch in f32: for each row one vector, or several, such as those of all heads. Shapes are innermost
@@ -166,7 +165,7 @@ pub struct Tensor {
     pub shape: [usize; 2],
     /// The number of values from the start of a vector to that of the next one of the same row.
     pub stride: usize,
-    /// The number of rows that there is room for.
+    /// The most rows of a batch.
     pub rows: usize,
     /// The number of values from the start of a row to that of the next one.
     pub pitch: usize,
@@ -236,24 +235,23 @@ pub struct Plan {
     pub locals: Vec<Local>,
     /// Into how many splits attention divides the cache. The host writes this number with each batch.
     pub splits: usize,
-    /// The number of rows that there is room for.
+    /// The most rows of a batch.
     pub rows: usize,
 }
 
 impl Plan {
     /// The index in [`Plan::locals`] of the batch, which the host writes before each submission.
     pub const BATCH: LocalId = LocalId::new(0);
-    /// The index in [`Plan::locals`] of the sampled tokens, as `wgsl/op/sample.wgsl` leaves them: for each sequence,
-    /// and behind these for each row whose drafts are verified, the id that was sampled, the likeliest id, and how many
-    /// tokens the filters kept.
+    /// The index in [`Plan::locals`] of the sampled tokens, as `wgsl/op/sample.wgsl` writes them: for each sequence,
+    /// then for each row whose drafts are verified, the sampled id, the likeliest id, and the number of tokens that
+    /// passed the filters.
     pub const SAMPLED: LocalId = LocalId::new(1);
-    /// The index in [`Plan::locals`] of the lists of pages, which say in which pages of the KV cache each sequence
-    /// lies.
+    /// The index in [`Plan::locals`] of the page lists: the pages of the KV cache that each sequence has.
     pub const PAGES: LocalId = LocalId::new(2);
     /// The index in [`Plan::locals`] of the sampling parameters: a [`Sampling`](crate::kernels::Sampling) for each
-    /// sequence. Where it is all zeros, the likeliest token is chosen.
+    /// sequence. If it is all zeros, the likeliest token is chosen.
     pub const SAMPLING: LocalId = LocalId::new(3);
-    /// The number of words that a sampled token has there.
+    /// The number of words for each sampled token.
     pub const SAMPLED_WORDS: usize = 3;
 
     /// A weight.
@@ -271,7 +269,7 @@ impl Plan {
         &mut self.locals[id.index()]
     }
 
-    /// The local buffers with their places.
+    /// The local buffers with their ids.
     pub fn locals_by_id(&self) -> impl Iterator<Item = (LocalId, &Local)> {
         self.locals.iter().enumerate().map(|(index, local)| (LocalId::new(index), local))
     }
@@ -286,7 +284,7 @@ impl Plan {
         self.locals.iter().filter(|l| l.purpose == purpose).map(|l| l.bytes).sum()
     }
 
-    /// Fails if the plan binds a range of more than `allowed` bytes, so that this shows before anything is allocated.
+    /// Fails if the plan binds a range of more than `allowed` bytes, before anything is allocated.
     ///
     /// # Errors
     /// [`Error::TooLarge`] naming the tensor.

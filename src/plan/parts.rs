@@ -1,6 +1,6 @@
 //! Splits steps that are too long for one dispatch into several dispatches of the same shader, each for a part of the
-//! grid. The result of a workgroup does not depend on the other workgroups of its dispatch, so results are equal to the
-//! bit.
+//! grid. The result of a workgroup does not depend on the other workgroups of its dispatch, so the results are
+//! bit-identical.
 
 use super::{Bound, Builder, Cost, Step, VariantBuilder};
 use crate::error::Result;
@@ -19,7 +19,7 @@ struct GridPart {
 
 impl Builder {
     /// Appends a step whose kernel finds its workgroup by `in_grid`, as several dispatches if it may take longer than
-    /// the target's limit. The grid is split along its dimensions from `first` on, z before y before x, so that
+    /// the target's limit. The grid is split along dimension `first` and those after it, z before y before x, so that
     /// adjacent workgroups stay together. The steps of a token are never split, and do not use this.
     ///
     /// # Errors
@@ -35,7 +35,8 @@ impl Builder {
         self.step_in_parts_from(label, variant, bindings, [0; 3], grid, cost)
     }
 
-    /// As [`Builder::step_in_parts`], where the grid is a part of a larger one already, from a workgroup of that on.
+    /// As [`Builder::step_in_parts`], for a grid that is already part of a larger one, in which it begins at workgroup
+    /// `from`.
     ///
     /// # Errors
     /// Those of [`Builder::step`].
@@ -74,7 +75,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The number of parts along each dimension: as few as keep every part within the limit, if that is possible.
+    /// The number of parts along each dimension: the fewest that keep every part within the limit, if possible.
     fn counts(&self, grid: [usize; 3], first: usize, cost: &Cost) -> [usize; 3] {
         let limit = &self.target().limit;
         let (seconds, most) = (limit.seconds(cost, self.depth), limit.time.as_secs_f64());
@@ -92,7 +93,7 @@ impl Builder {
     }
 }
 
-/// Numbers of parts along each dimension that give at least `wanted` parts, if there are as many workgroups.
+/// Numbers of parts along each dimension that give at least `wanted` parts, if there are enough workgroups.
 fn counts_for(wanted: usize, grid: [usize; 3], first: usize) -> [usize; 3] {
     let (mut counts, mut left) = ([1; 3], wanted);
     for axis in (first..3).rev() {

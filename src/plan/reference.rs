@@ -1,6 +1,5 @@
-//! What a step computes, stated independently of its shader. From it and from the inputs of the step the CPU can
-//! compute some outputs again, which shows whether the kernels are right on an adapter on which a plan runs for the
-//! first time.
+//! What a step computes, stated independently of its shader. With it the CPU recomputes some outputs from the step's
+//! inputs, to check the kernels on an adapter on which a plan runs for the first time.
 
 use super::{BatchHeader, BufferRef, LocalId, PAGE, Plan, RowHeader, Weight, row_bytes};
 use crate::error::Result;
@@ -9,13 +8,12 @@ use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeSet;
 
-/// What a step computes. If a step is split into parts, they share one `Reference`, which holds once all of them are
-/// done.
+/// What a step computes. The parts of a split step share one `Reference`, which is valid once all of them are done.
 pub trait Reference: Send + Sync {
-    /// Picks some outputs at random, and computes what they should be from the inputs as they are before the step.
+    /// Picks some outputs at random, and computes what they should be from the step's inputs before it runs.
     ///
     /// # Errors
-    /// What reading the inputs reports.
+    /// Those of reading the inputs.
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>>;
 }
 
@@ -25,7 +23,7 @@ impl std::fmt::Debug for dyn Reference {
     }
 }
 
-/// A step that computes two things has the samples of both.
+/// For a step that computes two things: the samples of both.
 impl<A: Reference, B: Reference> Reference for (A, B) {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let mut samples = self.0.samples(probe)?;
@@ -34,7 +32,7 @@ impl<A: Reference, B: Reference> Reference for (A, B) {
     }
 }
 
-/// A step that may not compute this has no samples of it.
+/// For a step that may not compute something: no samples.
 impl<T: Reference> Reference for Option<T> {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         self.as_ref().map_or(Ok(Vec::new()), |what| what.samples(probe))
@@ -44,30 +42,30 @@ impl<T: Reference> Reference for Option<T> {
 /// One output of a step.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// The place of the output.
+    /// Where the output is.
     pub output: OutputPlace,
-    /// What it should be.
+    /// The expected value.
     pub want: f64,
-    /// The largest error that is allowed.
+    /// The largest allowed error.
     pub tolerance: f64,
 }
 
-/// The place of an output, and how its value is stored. Places count values from the start of the buffer.
+/// Where an output is, and how its value is stored. An index counts values from the start of the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputPlace {
     /// An f32.
     F32(BufferRef, usize),
-    /// An f16, of which two make a word.
+    /// An f16, two to a word.
     F16(BufferRef, usize),
     /// A u32.
     U32(BufferRef, usize),
-    /// The place of a signed byte, of which four make a word, and the place of the f32 that it is multiplied with.
+    /// The index of a signed byte, four to a word, and the index of the f32 that it is multiplied with.
     Scaled(BufferRef, usize, usize),
-    /// The place of a byte, of which 128 is zero and 0 is -1, and the place of the f16 that it is multiplied with.
+    /// The index of a byte, where 128 means zero and 0 means -1, and the index of the f16 that it is multiplied with.
     Block(BufferRef, usize, usize),
-    /// The place of a sum, and, in another buffer, the place of the sum of weights that it is divided by. Both are f32.
+    /// The index of a sum and, in another buffer, the index of the sum of weights that divides it. Both are f32.
     Mean([BufferRef; 2], [usize; 2]),
-    /// The place of an f32, to which the logarithm of the next one is added.
+    /// The index of an f32, to which the logarithm of the next one is added.
     LogSum(BufferRef, usize),
 }
 
@@ -84,7 +82,7 @@ impl OutputPlace {
         }
     }
 
-    /// The value, computed from these words; not a number if there are too few.
+    /// The value, computed from these words; NaN if there are too few.
     pub fn value(self, words: &[u32]) -> f64 {
         let float = |word: &u32| f64::from(f32::from_bits(*word));
         match (self, words) {
@@ -104,7 +102,7 @@ impl OutputPlace {
         }
     }
 
-    /// The buffer and the place that a message names.
+    /// The buffer and the index that a message names.
     pub fn place(self) -> (BufferRef, usize) {
         match self {
             Self::F32(buffer, place) | Self::F16(buffer, place) | Self::U32(buffer, place) => (buffer, place),
@@ -117,14 +115,14 @@ impl OutputPlace {
 }
 
 impl Sample {
-    /// True if the output is what it should be. If that is beyond f32, any output is accepted.
+    /// Whether the output has the expected value. If that is beyond f32, any output is accepted.
     pub fn agrees(&self, got: f64) -> bool {
         let beyond = self.want.is_nan() || self.want.abs() > f64::from(f32::MAX);
-        beyond || got == self.want || (got - self.want).abs() <= self.tolerance // false for what is not a number
+        beyond || got == self.want || (got - self.want).abs() <= self.tolerance // false for NaN
     }
 }
 
-/// Reads what buffers and weights hold.
+/// Reads the contents of buffers and weights.
 pub trait PlanContents {
     /// Some words of a local buffer.
     ///
@@ -132,15 +130,15 @@ pub trait PlanContents {
     /// What the device reports.
     fn words(&mut self, local: LocalId, first: usize, count: usize) -> Result<Vec<u32>>;
 
-    /// The values of a row of a weight, as the model's file holds them. Rows are counted over all matrices of the
+    /// The values of a row of a weight, decoded from the model's file. Rows are counted over all matrices of the
     /// weight.
     ///
     /// # Errors
-    /// What decoding them reports.
+    /// Those of decoding them.
     fn row(&mut self, weight: &Weight, row: usize) -> Result<Vec<f32>>;
 }
 
-/// Gives a [`Reference`] the contents of buffers and weights, and random numbers to pick outputs by.
+/// Gives a [`Reference`] the contents of buffers and weights, and random numbers for picking outputs.
 pub struct Probe<'a> {
     memory: &'a mut dyn PlanContents,
     random: Pcg32,
@@ -151,17 +149,17 @@ pub struct Probe<'a> {
 }
 
 impl<'a> Probe<'a> {
-    /// A probe of a step for `count` tokens from `position` on. `seed` decides which outputs are picked.
+    /// A probe of a step for `count` tokens from `position`. `seed` decides which outputs are picked.
     pub fn new(memory: &'a mut dyn PlanContents, position: usize, count: usize, seed: u64) -> Self {
         Self { memory, random: Pcg32::seed_from_u64(seed), position, count }
     }
 
-    /// A random number below `count`, which is not 0.
+    /// A random number below `count`, which must not be 0.
     pub fn pick(&mut self, count: usize) -> usize {
         self.random.next_u64() as usize % count.max(1)
     }
 
-    /// Up to `most` different random numbers below `count`, or all of them if there are no more.
+    /// `most` different random numbers below `count`, or all of them if there are fewer.
     pub fn some(&mut self, count: usize, most: usize) -> Vec<usize> {
         if count <= most {
             return (0..count).collect();
@@ -189,16 +187,16 @@ impl<'a> Probe<'a> {
     /// The values of a row of matrix `matrix` of a weight.
     ///
     /// # Errors
-    /// What decoding it reports.
+    /// Those of decoding it.
     pub fn row(&mut self, weight: &Weight, matrix: usize, row: usize) -> Result<Vec<f32>> {
         self.memory.row(weight, matrix * weight.shape[1] + row)
     }
 
-    /// The place in the pool of the KV row at position `t` of the sequence.
+    /// The index in the pool of the KV row at position `t` of the sequence.
     ///
     /// # Errors
     /// What the device reports.
-    pub fn kv_place(&mut self, t: usize) -> Result<usize> {
+    pub fn kv_index(&mut self, t: usize) -> Result<usize> {
         let page = self.words(BufferRef::Local(Plan::PAGES), t / PAGE, 1)?.first().map_or(0, |page| *page as usize);
         Ok(page * PAGE + t % PAGE)
     }

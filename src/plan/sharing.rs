@@ -3,7 +3,7 @@
 use super::{LocalId, Plan, Purpose};
 use std::collections::HashMap;
 
-/// The key of an activation: its name, and its number among those with the same name.
+/// The key of an activation: its name, and its index among those with the same name.
 pub type ScratchKey = (String, usize);
 
 impl Plan {
@@ -12,7 +12,7 @@ impl Plan {
         self.locals_by_id().filter(|(_, local)| local.purpose == Purpose::Cache).map(|(id, _)| id)
     }
 
-    /// The activations: their places, their keys, and their sizes in bytes.
+    /// The activations: their ids, keys, and sizes in bytes.
     pub fn scratch(&self) -> impl Iterator<Item = (LocalId, ScratchKey, u64)> {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         let locals = self.locals_by_id().filter(|(_, local)| local.purpose == Purpose::Scratch);

@@ -20,10 +20,10 @@ pub enum Team {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tilings {
-    /// Tilings that were measured on an NVIDIA H100.
+    /// Tilings measured on an NVIDIA H100.
     #[default]
     Nvidia,
-    /// The tilings of llama.cpp's Metal kernels. Nobody has measured wglm on an Apple GPU.
+    /// The tilings of llama.cpp's Metal kernels. wglm has not been measured on an Apple GPU.
     Apple,
 }
 
@@ -44,7 +44,7 @@ pub struct Target {
     pub buffers: usize,
     /// The number of invocations that a workgroup may have.
     pub invocations: usize,
-    /// The number of workgroups that keep the adapter busy, as far as the plan can choose it.
+    /// The number of workgroups that keeps the adapter busy, for kernels that can choose it.
     pub workgroups: usize,
     /// The size of workgroup memory in bytes.
     pub workgroup_bytes: usize,
@@ -52,12 +52,12 @@ pub struct Target {
     pub fusions: Fusions,
     /// The table of tilings.
     pub tilings: Tilings,
-    /// What was chosen for this adapter, in the place of what the tables say.
+    /// The choices for this adapter, which override the tables.
     pub choices: Arc<Choices>,
     /// How long a step of a batch may take; longer ones are split.
     pub limit: StepLimit,
-    /// The names of kernels that cannot be used on this adapter. Each is planned as on an adapter with neither subgroup
-    /// operations nor matrices, and so becomes another variant or another kernel. No other kernel changes.
+    /// The names of kernels that cannot be used on this adapter. Each is planned as for an adapter without subgroup
+    /// operations and matrices, which makes it another variant or another kernel. No other kernel changes.
     pub replaced: Arc<BTreeSet<String>>,
 }
 
@@ -84,18 +84,18 @@ impl Default for Target {
 }
 
 impl Target {
-    /// The size from which on a team may consist of several subgroups.
+    /// The smallest team that may consist of several subgroups, if no subgroup is larger.
     pub const WIDE: usize = 64;
 
-    /// The fewest invocations of a workgroup, on any target; a plan has no smaller ones. Where a kernel is limited to 32,
-    /// Apple's compiler lets a barrier order no memory (KhronosGroup/MoltenVK#2711, with a native reproduction: 33 are
-    /// right, 32 are wrong in 99.9 % of the values). Sizes are powers of two, so this is the smallest that is safe.
+    /// The fewest invocations of a workgroup in any plan. If a kernel is limited to 32, barriers order no memory in
+    /// code from Apple's compiler (KhronosGroup/MoltenVK#2711, with a native reproduction: with 33 all values are
+    /// right, with 32 99.9 % are wrong). Sizes are powers of two, so this is the smallest safe one.
     pub const LEAST_WORKGROUP: usize = 64;
 
-    /// Workgroups for a GPU, be it a large one.
+    /// Workgroups for a GPU, even a large one.
     const WORKGROUPS: usize = 128;
 
-    /// Workgroups for a driver that computes on some cores of the processor, where each costs microseconds even if it has
+    /// Workgroups for a driver that computes on a processor's cores, where each costs microseconds even if it has
     /// nothing to do.
     const SOFTWARE_WORKGROUPS: usize = 8;
 
@@ -120,14 +120,15 @@ impl Target {
         }
     }
 
-    /// Whether experts of few rows are selected by a step of their own, and not by each workgroup of their first half. On
-    /// an H100 the workgroups take 0.8 us of a layer for it, less than a step. On Apple's GPUs up to a thousand workgroups
-    /// of 64 invocations, a few at a time on each core, would repeat it, so there it is a step (not run on a Mac).
+    /// Whether a separate step selects the experts of few rows, and not each workgroup of their first half. On an H100
+    /// the workgroups take 0.8 us of a layer for it, less than a step. On Apple's GPUs up to a thousand workgroups of
+    /// 64 invocations, a few at a time on each core, would repeat it, so there it is a separate step (not run on a
+    /// Mac).
     pub(crate) fn routes_apart(&self) -> bool {
         !self.fusions.route || self.choices.route_apart.unwrap_or(self.tilings == Tilings::Apple)
     }
 
-    /// The same without subgroup operations and matrices.
+    /// This target without subgroup operations and matrices.
     pub fn plain(&self) -> Self {
         Self { team: Team::Workgroup, matrices: Matrices::None, ..self.clone() }
     }

@@ -18,7 +18,7 @@ impl Plan {
 }
 
 impl Table<'_> {
-    /// Sets whether each line ends in the full name of the shader variant.
+    /// Sets whether each line ends with the full name of the shader variant.
     pub fn verbose(self, verbose: bool) -> Self {
         Self { verbose, ..self }
     }
@@ -47,7 +47,7 @@ impl fmt::Display for Table<'_> {
     }
 }
 
-/// A line of 80 columns, without the name after it.
+/// A line of 80 columns, not counting the name after it.
 fn row([step, kernel, grid, weights, cache, other]: [&str; 6]) -> String {
     format!("{step:<17} {kernel:<23} {grid:>11} {weights:>8} {cache:>8} {other:>8}")
 }

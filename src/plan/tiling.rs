@@ -1,4 +1,4 @@
-//! How the work of a product is divided: the rows of few vectors' products among lanes, the tiles of many vectors'.
+//! How the work of a product is divided: with few vectors, the rows among lanes; with many vectors, into tiles.
 
 use super::Target;
 use crate::error::{Error, Result};
@@ -15,23 +15,23 @@ pub struct Tiling {
     /// The number of tokens that a team computes at a time with the same weights in registers. Either this or the
     /// number of rows is 1, and the other is at most 4.
     pub columns: usize,
-    /// The number of invocations of a workgroup, which share staged activations. Fewer than
-    /// [`Target::LEAST_WORKGROUP`] are raised to that many when a plan is made.
+    /// The number of invocations of a workgroup, which share staged activations. A plan raises fewer than
+    /// [`Target::LEAST_WORKGROUP`] to that number.
     pub workgroup: usize,
     /// Whether each lane reads its activations from the vector into registers. Otherwise the workgroup first stages the
-    /// vector in its memory. Products of bytes and of joined splits of attention are not affected: the former read what
-    /// the step before has rounded, the latter find their vector in workgroup memory.
+    /// vector in its memory. This does not affect products of bytes, which read what the previous step has rounded, and
+    /// of merged splits of attention, which find their vector in workgroup memory.
     pub direct: bool,
 }
 
-/// The form in which a tiling is written.
+/// The written form of a tiling.
 const TILING: &str = concat!(
     "LANESxROWSxWORKGROUP or LANESx1xWORKGROUPxCOLUMNS, ",
     "lanes and workgroup powers of two, workgroup 64 to 1024, 1 to 4 rows or columns, ",
-    "and a d at the end if lanes read activations directly instead of staging them"
+    "with a d at the end if lanes read activations directly instead of staging them"
 );
 
-/// What ends the written form of a tiling whose lanes read activations directly.
+/// The end of the written form of a tiling whose lanes read activations directly.
 const DIRECT: char = 'd';
 
 impl FromStr for Tiling {
@@ -68,9 +68,9 @@ impl fmt::Display for Tiling {
 /// The tile of a product with many vectors that a workgroup computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProductTile {
-    /// Of cooperative matrices: how many subgroups stand along the vectors and how many along the rows, how many matrices
-    /// of vectors (up to 4) and of rows (2 or 4) each of them multiplies, and how many groups of 32 columns are staged at
-    /// a time.
+    /// Of cooperative matrices: the number of subgroups along the vectors and along the rows, the number of matrices of
+    /// vectors (up to 4) and of rows (2 or 4) that each of them multiplies, and the number of groups of 32 columns that
+    /// are staged at a time.
     Matrices {
         /// Subgroups along the vectors.
         down: usize,
@@ -92,9 +92,9 @@ pub enum ProductTile {
     },
 }
 
-/// The form in which a tile is written.
+/// The written form of a tile.
 const TILE: &str = concat!(
-    "VECTORSxROWS, 16, 32 or 64 vectors and 2 or 4 rows, or, of matrices, DOWNxACROSSxLEFTSxRIGHTSxGROUPS, ",
+    "VECTORSxROWS, 16, 32 or 64 vectors and 2 or 4 rows, or, for matrices, DOWNxACROSSxLEFTSxRIGHTSxGROUPS, ",
     "2 to 32 subgroups together, 1 to 4 lefts, 2 or 4 rights, 1 to 4 groups"
 );
 
@@ -126,7 +126,7 @@ impl fmt::Display for ProductTile {
     }
 }
 
-/// Numbers with an x between each two; none if one of them is no number.
+/// Numbers separated by x; none if one of them is not a number.
 fn numbers(text: &str) -> Vec<usize> {
     text.split('x').map(str::parse).collect::<Result<_, _>>().unwrap_or_default()
 }

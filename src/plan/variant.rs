@@ -6,7 +6,7 @@ use crate::quant::{Arithmetic, Quant};
 use crate::shader::{Constant, SourcePart, Variant};
 use crate::wgsl::{Source, source};
 
-/// Assembles a [`Variant`]: constants, library files, weights in their roles, and last the kernel's own file.
+/// Assembles a [`Variant`]: constants, library files, weights in their roles, and finally the kernel's own file.
 pub struct VariantBuilder {
     pub(super) kernel: &'static str,
     op: Source,
@@ -87,8 +87,8 @@ impl VariantBuilder {
         self
     }
 
-    /// Adds a library file that was chosen among several, and a part of the label that names it. That part is empty for
-    /// the usual file.
+    /// Adds a library file that was chosen among several, and a part of the label that names it. For the usual file
+    /// that part is empty.
     pub fn tagged(self, (source, short): (Source, &'static str)) -> Self {
         self.labelled(short).file(source)
     }
@@ -155,8 +155,8 @@ impl VariantBuilder {
         self
     }
 
-    /// An error if its workgroups have fewer invocations than the rule in [`Target::LEAST_WORKGROUP`] allows, for whatever
-    /// reason: no kernel is ever compiled with fewer.
+    /// Fails if its workgroups have fewer invocations than [`Target::LEAST_WORKGROUP`]: no kernel is ever compiled with
+    /// fewer.
     pub(super) fn check_size(&self, step: &str) -> Result<()> {
         if self.size >= Target::LEAST_WORKGROUP {
             return Ok(());

@@ -1,5 +1,5 @@
-//! IQ2_S: 256 values, eight to a quant of 10 bits that names an entry of a grid; every value has a sign; every 16 share
-//! a 4-bit scale. *w* = d · (s + ½) / 4 · ± magnitude.
+//! IQ2_S: 256 values; a quant of 10 bits is the index of a grid entry of eight magnitudes; every value has a sign;
+//! every 16 share a 4-bit scale. *w* = d · (s + ½) / 4 · ± magnitude.
 //!
 //! Block (82 bytes): d f16 | 32 bytes of the quants' low 8 bits | 32 bytes of signs, eight each | 8 bytes of the
 //! quants' high 2 bits, four each | 8 bytes of scales, two each. Layout: ggml `block_iq2_s`. The stream `words` holds
@@ -17,7 +17,7 @@ use super::signs::signed;
 use super::{Family, Quant, Stream, Table};
 use crate::wgsl::source;
 
-/// 2 bits as entries of a grid of 1024, a sign for each value, 4-bit scales for 16 values in a superblock of 256.
+/// 2-bit indices into a grid of 1024 entries, a sign for each value, 4-bit scales for 16 values in a superblock of 256.
 pub const IQ2_S: Quant = Quant {
     name: "iq2_s",
     id: 22,

@@ -1,10 +1,10 @@
-//! IQ2_XS: 256 values, eight to a quant of 9 bits that names an entry of a grid; of every eight values the sign of the
-//! last is that which makes the number of negative ones even; every 16 share a 4-bit scale. *w* = d · (s + ½) / 4 · ±
-//! magnitude.
+//! IQ2_XS: 256 values; a quant of 9 bits is the index of a grid entry of eight magnitudes; the sign of every eighth
+//! value makes the number of negative ones among the eight even; every 16 share a 4-bit scale. *w* = d · (s + ½) / 4 ·
+//! ± magnitude.
 //!
-//! Block (74 bytes): d f16 | 32 times a quant of 9 bits below a code of 7 signs in a u16 | 8 bytes of scales, two each.
-//! Layout: ggml `block_iq2_xs`. The stream `words` holds the low 8 bits of a group's quants, and its signs with the
-//! ninth bits beside them.
+//! Block (74 bytes): d f16 | 32 u16, each a quant of 9 bits below 7 signs | 8 bytes of scales, two each. Layout: ggml
+//! `block_iq2_xs`. The stream `words` holds the low 8 bits of a group's quants, and its signs with the ninth bits
+//! beside them.
 
 use std::array::from_fn;
 
@@ -16,7 +16,7 @@ use super::signs::{eight_of, signed, signs_beside};
 use super::{Family, Quant, Stream, Table};
 use crate::wgsl::source;
 
-/// 2 bits as entries of a grid of 512, 4-bit scales for 16 values in a superblock of 256.
+/// 2-bit indices into a grid of 512 entries, 4-bit scales for 16 values in a superblock of 256.
 pub const IQ2_XS: Quant = Quant {
     name: "iq2_xs",
     id: 17,
@@ -44,7 +44,7 @@ struct BlockIq2Xs {
     scales: [u8; 8],
 }
 
-/// The entry and the code of signs.
+/// The index of the entry, and the seven signs.
 fn parts(quant: [u8; 2]) -> (usize, u8) {
     let quant = u16::from_le_bytes(quant);
     (usize::from(quant & 511), (quant >> 9) as u8)

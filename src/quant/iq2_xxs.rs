@@ -1,8 +1,8 @@
-//! IQ2_XXS: 256 values, eight to a quant of 8 bits that names an entry of a grid; of every eight values the sign of the
-//! last is that which makes the number of negative ones even; every 32 share a 4-bit scale. *w* = d · (s + ½) / 4 · ±
-//! magnitude.
+//! IQ2_XXS: 256 values; a quant of 8 bits is the index of a grid entry of eight magnitudes; the sign of every eighth
+//! value makes the number of negative ones among the eight even; every 32 share a 4-bit scale. *w* = d · (s + ½) / 4 ·
+//! ± magnitude.
 //!
-//! Block (66 bytes): d f16 | for each group 4 quants u8, and 4 codes of 7 signs below a scale of 4 bits in a u32.
+//! Block (66 bytes): d f16 | for each group 4 quants u8, and a u32 of four times 7 signs below a scale of 4 bits.
 //! Layout: ggml `block_iq2_xxs`. The stream `words` holds a group's quants, and its signs with scales beside them.
 
 use std::array::from_fn;
@@ -15,7 +15,7 @@ use super::signs::{codes_of, eight_of, signed, signs_beside};
 use super::{Family, Quant, Stream, Table};
 use crate::wgsl::source;
 
-/// 2 bits as entries of a grid of 256, 4-bit scales for 32 values in a superblock of 256.
+/// 2-bit indices into a grid of 256 entries, 4-bit scales for 32 values in a superblock of 256.
 pub const IQ2_XXS: Quant = Quant {
     name: "iq2_xxs",
     id: 16,

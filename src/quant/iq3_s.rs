@@ -1,5 +1,5 @@
-//! IQ3_S: 256 values, four to a quant of 9 bits that names an entry of a grid; every value has a sign; every 32 share a
-//! 4-bit scale. *w* = d · (2s + 1) · ± magnitude, which is an odd number up to 15.
+//! IQ3_S: 256 values; a quant of 9 bits is the index of a grid entry of four magnitudes; every value has a sign; every
+//! 32 share a 4-bit scale. *w* = d · (2s + 1) · ± magnitude, which is an odd number up to 15.
 //!
 //! Block (110 bytes): d f16 | 64 bytes of the quants' low 8 bits | 8 bytes of their ninth bits, eight each | 32 bytes
 //! of signs, eight each | 4 bytes of scales, two each. Layout: ggml `block_iq3_s`. The stream `scales` holds the ninth
@@ -16,7 +16,7 @@ use super::signs::signed;
 use super::{Family, Quant, Stream, Table};
 use crate::wgsl::source;
 
-/// 3 bits as entries of a grid of 512, a sign for each value, 4-bit scales for 32 values in a superblock of 256.
+/// 3-bit indices into a grid of 512 entries, a sign for each value, 4-bit scales for 32 values in a superblock of 256.
 pub const IQ3_S: Quant = Quant {
     name: "iq3_s",
     id: 21,

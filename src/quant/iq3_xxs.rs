@@ -1,8 +1,8 @@
-//! IQ3_XXS: 256 values, four to a quant of 8 bits that names an entry of a grid; of every eight values the sign of the
-//! last is that which makes the number of negative ones even; every 32 share a 4-bit scale. *w* = d · (s + ½) / 2 · ±
-//! magnitude.
+//! IQ3_XXS: 256 values; a quant of 8 bits is the index of a grid entry of four magnitudes; the sign of every eighth
+//! value makes the number of negative ones among the eight even; every 32 share a 4-bit scale. *w* = d · (s + ½) / 2 ·
+//! ± magnitude.
 //!
-//! Block (98 bytes): d f16 | 64 quants u8 | for each group 4 codes of 7 signs below a scale of 4 bits in a u32. Layout:
+//! Block (98 bytes): d f16 | 64 quants u8 | for each group a u32 of four times 7 signs below a scale of 4 bits. Layout:
 //! ggml `block_iq3_xxs`. The stream `signs` holds the scales beside the signs.
 
 use std::array::from_fn;
@@ -15,7 +15,7 @@ use super::signs::{codes_of, eight_of, signed, signs_beside};
 use super::{Family, Quant, Stream, Table};
 use crate::wgsl::source;
 
-/// 3 bits as entries of a grid of 256, 4-bit scales for 32 values in a superblock of 256.
+/// 3-bit indices into a grid of 256 entries, 4-bit scales for 32 values in a superblock of 256.
 pub const IQ3_XXS: Quant = Quant {
     name: "iq3_xxs",
     id: 18,

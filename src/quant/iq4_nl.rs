@@ -13,7 +13,7 @@ use super::packing::{bit_planes, nibble};
 use super::{Family, Quant, Stream, Table};
 use crate::wgsl::source;
 
-/// 4 bits that stand for values of a table, a scale for 32 values.
+/// 4-bit indices into a table, a scale for 32 values.
 pub const IQ4_NL: Quant = Quant {
     name: "iq4_nl",
     id: 20,
@@ -26,7 +26,7 @@ pub const IQ4_NL: Quant = Quant {
     codec: Codec::of::<BlockIq4Nl>(),
 };
 
-/// The values that the quants stand for.
+/// The table of values.
 pub(super) const UNEVEN: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 #[derive(Clone, Copy, Pod, Zeroable)]

@@ -1,7 +1,7 @@
 //! IQ4_XS: 256 values of 4 bits; every 32 share a 6-bit scale. *w* = d · (s − 32) · t\[q\], with the table t of IQ4_NL.
 //!
-//! Block (136 bytes): d f16 | high 2 bits of the scales u16, those of group *j* from bit 2 *j* on | 4 bytes of the low
-//! 4 bits, those of group *j* in nibble *j* | for each group 16 bytes of nibbles, value *i* low and value *i* + 16 high
+//! Block (136 bytes): d f16 | high 2 bits of the scales u16, those of group *j* at bit 2 *j* | 4 bytes of the low 4
+//! bits, those of group *j* in nibble *j* | for each group 16 bytes of nibbles, value *i* low and value *i* + 16 high
 //! in byte *i*. Layout: ggml `block_iq4_xs`. The stream `scales` holds the first 8 bytes as they are in the file.
 
 use std::array::from_fn;
@@ -14,7 +14,7 @@ use super::packing::{bit_planes, nibble};
 use super::{Family, Quant, Stream, Table};
 use crate::wgsl::source;
 
-/// 4 bits that stand for values of a table, 6-bit scales for 32 values in a superblock of 256.
+/// 4-bit indices into a table, 6-bit scales for 32 values in a superblock of 256.
 pub const IQ4_XS: Quant = Quant {
     name: "iq4_xs",
     id: 23,

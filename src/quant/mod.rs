@@ -1,7 +1,7 @@
 //! Weight formats: the contents of a block, how the CPU decodes it, and how it is laid out on the GPU.
 //!
 //! A format is one constant of type [`Quant`], one entry in [`QUANTS`] and one WGSL fragment under `wgsl/quant/`.
-//! Nothing outside of this folder depends on a particular format.
+//! Nothing outside this folder depends on a particular format.
 //!
 //! # The GPU layout
 //! Kernels process a row in *groups* of 32 values, whatever the length of the file's blocks. Loading repacks the blocks
@@ -9,19 +9,19 @@
 //! neighbouring lanes read neighbouring bytes. These kinds of stream hold the quants:
 //!
 //! * `nibbles`, 16 bytes a group: byte *i* holds value *i* in its low and value *i* + 16 in its high half;
-//! * `bits`, 4 bytes a group: bit 8 *c* + *j* is one bit of value 4 *j* + *c*;
+//! * * `bits`, 4 bytes a group: bit 8 *c* + *j* is a bit of value 4 *j* + *c*;
 //! * `crumbs`, 8 bytes a group: byte *i* holds the 2-bit values *i*, *i* + 8, *i* + 16, *i* + 24, lowest first;
 //! * `planes`, 16 bytes a group: bit 8 *c* + *j* of word *k* is bit *k* of the 4-bit value 4 *j* + *c*;
-//! * `entries`, 8 bytes a group: the low 8 bits of quants that stand for four values each;
-//! * `signs`, 4 bytes a group: bit 8 *c* + *j* is the sign of value 4 *j* + *c*. Of eight values the last may have none: its
-//!   bit is then one of something else, of a scale or of an entry;
-//! * `words`, 8 bytes a group: the low 8 bits of quants that stand for eight values each, then `signs`;
+//! * `entries`, 8 bytes a group: the low 8 bits of quants, which are indices of entries of four values;
+//! * `signs`, 4 bytes a group: bit 8 *c* + *j* is the sign of value 4 *j* + *c*. Every eighth value may have none: its
+//!   bit is then part of a scale or of an entry's index;
+//! * `words`, 8 bytes a group: the low 8 bits of quants, which are indices of entries of eight values, then `signs`;
 //! * `values`: the values themselves, in their own size.
 //!
 //! `scales` holds the factors and offsets of the values, in the encoding of the file unless the format says otherwise,
-//! and `supers` the f16 scales of a superblock if they are stored separately. Where two halves of a group have a byte of
-//! scales each, these lie *two by two*: of groups 2 *n* and 2 *n* + 1, four bytes have the first halves' and then the
-//! second halves'.
+//! and `supers` the f16 scales of a superblock if they are stored separately. If the halves of a group have a byte of
+//! scales each, these are stored *two by two*: the first halves' bytes of groups 2 *n* and 2 *n* + 1, then the second
+//! halves'.
 
 mod bf16;
 mod block;
@@ -100,16 +100,16 @@ pub enum Family {
     Plain,
     /// Bytes times a scale plus an offset. Half a group shares both.
     Affine,
-    /// The same, where the bytes are what a fixed table has for the quants.
+    /// The same with bytes that are looked up in a fixed table by the quants.
     Table(Table),
 }
 
-/// How shaders find what the table of a format has for a quant.
+/// How shaders look up a quant in the table of a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Table {
     /// By boolean functions of the bits of 4-bit quants.
     Planes,
-    /// In a buffer: a quant names an entry of four or eight values.
+    /// In a buffer: a quant is the index of an entry of four or eight values.
     Grid(Grid),
 }
 
@@ -174,9 +174,10 @@ pub fn by_name(name: &str) -> Option<&'static Quant> {
 }
 
 impl Quant {
-    /// How many rows of a matrix share the activations that a lane of an Apple GPU has in registers. It is what llama.cpp
-    /// chooses (`N_R0` in ggml-metal-impl.h, and 2 for floats), except for Q2_K, where it takes 4: fewer where decoding
-    /// takes registers too, by scales of superblocks or by planes of bits, or where a row is many bytes.
+    /// How many rows of a matrix share the activations that a lane of an Apple GPU holds in registers. These are
+    /// llama.cpp's numbers (`N_R0` in ggml-metal-impl.h, and 2 for floats), except for Q2_K, where llama.cpp uses 4:
+    /// fewer rows if decoding needs many registers, for scales of superblocks or planes of bits, or if a row has many
+    /// bytes.
     pub fn rows_in_registers(&self) -> usize {
         match self.family {
             Family::Affine if self.values <= GROUP && self.bytes < self.values => 4,

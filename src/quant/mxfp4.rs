@@ -2,7 +2,7 @@
 //! 127) · q.
 //!
 //! Block (17 bytes): e u8 | 16 bytes of nibbles, value *i* low and value *i* + 16 high in byte *i*. Layout: ggml
-//! `block_mxfp4`. Computed is 2^(e − 128) · t\[nibble\], with a table t of the integers 2q.
+//! `block_mxfp4`. It is computed as 2^(e − 128) · t\[nibble\], with a table t of the integers 2q.
 
 use std::array::from_fn;
 
@@ -26,7 +26,7 @@ pub const MXFP4: Quant = Quant {
     codec: Codec::of::<BlockMxfp4>(),
 };
 
-/// Twice the values that the quants stand for.
+/// Twice the values of the quants.
 const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 #[derive(Clone, Copy, Pod, Zeroable)]
@@ -54,8 +54,8 @@ impl Block for BlockMxfp4 {
         (bit_planes(&self.nibbles), self.e)
     }
 
-    /// There is no scale but a power of two: of the two nearest one is drawn, by the random byte that was there, so
-    /// that the mean of squares is right.
+    /// The scale is a power of two. The random byte that was there decides between the two nearest ones, so that the
+    /// mean of squares is right.
     fn tame(&mut self, spread: f32) {
         // The standard deviation of t[q] over random nibbles is 5.85.
         let wanted = spread.abs() / 5.85;

@@ -25,8 +25,8 @@ impl Quant {
         bytes
     }
 
-    /// Fills the whole blocks in `bytes` with values of about zero mean and one standard deviation: the product of a
-    /// matrix of them and a vector whose values have the deviation *s* has the deviation *s* · `deviation` · √columns.
+    /// Fills `bytes` with whole blocks of values with a mean of about zero and a standard deviation of `deviation`. The
+    /// product of such a matrix and a vector of deviation *s* has the deviation *s* · `deviation` · √columns.
     pub fn fill(&self, bytes: &mut [u8], deviation: f32, seed: u64) {
         let whole = bytes.len() / self.bytes * self.bytes;
         Pcg64Mcg::seed_from_u64(seed).fill_bytes(&mut bytes[..whole]);
@@ -34,7 +34,7 @@ impl Quant {
     }
 }
 
-/// A random standard deviation of 0.25 to 0.75. Its sign, which only decides the sign of the scale, is random too.
+/// A random standard deviation from 0.25 to 0.75. Its random sign becomes the sign of the scale.
 fn spread(random: u32) -> f32 {
     let magnitude = 0.25 + (random >> 9) as f32 / (1 << 24) as f32;
     if random & 1 == 0 { magnitude } else { -magnitude }

@@ -57,12 +57,12 @@ fn gather<const BITS: usize, const BYTES: usize>(planes: &[u8]) -> [[u8; BYTES];
 
 /// The arrangement `bits` of a group whose bits are in order: bit *i* of byte *e* becomes that of value 8 *e* + *i*.
 pub fn bits_of_words(in_order: [u8; 4]) -> u32 {
-    // The product lays four copies of a nibble seven apart, so that its bit j comes to stand at bit 8j.
+    // The product makes four copies of a nibble seven bits apart, which puts its bit j at bit 8j.
     let spread = |nibble: u8| (u32::from(nibble) * 0x0020_4081) & 0x0101_0101;
     (0..4).fold(0, |word, e| word | spread(in_order[e] & 15) << (2 * e) | spread(in_order[e] >> 4) << (2 * e + 1))
 }
 
-/// Regroups eight groups from planes of bits: transposes four times eight bytes, which are those of values 4 *j* + *c*.
+/// Regroups eight groups from planes of bits: transposes, for each *c*, the eight bytes of values 4 *j* + *c*.
 pub fn bits(planes: &[u8; 32]) -> [[u8; 4]; 8] {
     let mut groups = [[0; 4]; 8];
     for c in 0..4 {
@@ -73,8 +73,8 @@ pub fn bits(planes: &[u8; 32]) -> [[u8; 4]; 8] {
     groups
 }
 
-/// The two bytes of each group, for which files have 16 in a row, with those of two groups by turns in a word: the first
-/// of either, then the second of either.
+/// Arranges the two bytes of each of eight groups *two by two*: for each pair of groups the first byte of both, then
+/// the second byte of both.
 pub fn two_by_two<T: Copy>(bytes: [T; 16]) -> [T; 16] {
     std::array::from_fn(|i| bytes[i / 4 * 4 + [0, 2, 1, 3][i % 4]])
 }
@@ -90,9 +90,9 @@ fn transpose(bytes: [u8; 8]) -> [u8; 8] {
     exchanges.into_iter().fold(u64::from_le_bytes(bytes), exchange).to_le_bytes()
 }
 
-/// The four planes of a group: bit 8 *c* + *j* of plane *k* is bit *k* of the nibble of value 4 *j* + *c*. Word *m* of the
-/// nibbles holds values 4 *m* to 4 *m* + 3 low and those 16 later high, so what is left to do is to exchange squares of 2
-/// bits and 1 bit.
+/// The four planes of a group: bit 8 *c* + *j* of plane *k* is bit *k* of the nibble of value 4 *j* + *c*. Word *m* of
+/// the nibbles holds values 4 *m* to 4 *m* + 3 in the low halves and those 16 later in the high halves, so only squares
+/// of 2 bits and of 1 bit remain to be exchanged.
 pub fn bit_planes(nibbles: &[u8; 16]) -> [u8; 16] {
     let exchange = |(a, b): (u32, u32), shift: u32, mask: u32| {
         (a & mask | (b & mask) << shift, a >> shift & mask | b & mask << shift)

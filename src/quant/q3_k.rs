@@ -3,8 +3,8 @@
 //! Block (110 bytes): 32 bytes of third bits in planes | 64 bytes of crumbs in planes | 12 bytes of scales |
 //! d f16. Layout: ggml `block_q3_K`.
 //!
-//! The low 4 bits of scale *j* are in byte *j* mod 8 (*j* < 8 low, else high), its high 2 bits in byte
-//! 8 + *j* mod 4 at bit 2 · ⌊*j* / 4⌋. The stream `scales` holds s − 32 as i8, two by two; `bits` is the third bit of q.
+//! The low 4 bits of scale *j* are in byte *j* mod 8 (low half if *j* < 8, else high half), its high 2 bits in byte 8 +
+//! *j* mod 4 at bit 2 · ⌊*j* / 4⌋. The stream `scales` holds s − 32 as i8, two by two; `bits` is the third bit of q.
 
 use std::array::from_fn;
 

@@ -1,8 +1,8 @@
 //! Q6_K: 256 values of 6 bits; every 16 share an 8-bit scale. *w* = d · s · (q − 32).
 //!
-//! Block (210 bytes): 128 bytes of nibbles, the low bits | 64 bytes of crumbs in planes, the high bits |
-//! 16 scales i8 | d f16. Layout: ggml `block_q6_K`. The nibbles' planes are exchanged: of groups 0 to 3, the
-//! first 32 bytes hold 0 and 2, the next 1 and 3; groups 4 to 7 follow alike.
+//! Block (210 bytes): 128 bytes of nibbles, the low bits | 64 bytes of crumbs in planes, the high bits | 16 scales i8 |
+//! d f16. Layout: ggml `block_q6_K`. The nibbles' planes are in another order: the first 32 bytes hold groups 0 and 2,
+//! the next 32 groups 1 and 3, and groups 4 to 7 likewise.
 
 use std::array::from_fn;
 
@@ -40,7 +40,7 @@ struct BlockQ6K {
     d: Half,
 }
 
-/// The positions that the nibbles of each group would have in planes of the usual order.
+/// The index of each group in planes of the usual order.
 const PLACE: [usize; 8] = [0, 2, 1, 3, 4, 6, 5, 7];
 
 impl Block for BlockQ6K {

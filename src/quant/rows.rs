@@ -1,6 +1,6 @@
 //! Operations on whole rows of any format: their sizes in the file and on the GPU, decoding, repacking.
 //!
-//! Lengths are checked here, once for a run of rows, so that the loops over blocks need no checks.
+//! Lengths are checked here, once for many rows, so that the loops over blocks need no checks.
 
 use super::{Family, GROUP, Quant};
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ impl Quant {
     /// inside a block, or has more bytes than can be counted.
     pub fn row_bytes(&self, cols: usize) -> Option<usize> {
         let possible = cols > 0 && (self.ragged || cols.is_multiple_of(self.values));
-        // The product is a multiple of `values` for the float formats too, since each value has its own bytes.
+        // The product is a multiple of `values` for float formats too, since each value has bytes of its own.
         cols.checked_mul(self.bytes).filter(|_| possible).map(|bytes| bytes / self.values)
     }
 
@@ -24,12 +24,12 @@ impl Quant {
         cols.div_ceil(self.values)
     }
 
-    /// The size of stream `i` in bytes for this many blocks.
+    /// The size in bytes of stream `i` for `blocks` blocks.
     pub fn stream_bytes(&self, i: usize, blocks: usize) -> usize {
         self.streams[i].bytes * blocks
     }
 
-    /// The size of all streams in bytes for this many blocks.
+    /// The size in bytes of all streams for `blocks` blocks.
     pub fn gpu_bytes(&self, blocks: usize) -> usize {
         self.streams.iter().map(|stream| stream.bytes * blocks).sum()
     }
@@ -77,7 +77,7 @@ impl Quant {
             _ => Err(Error::Argument {
                 argument: "format",
                 expected: "f32 or f16".into(),
-                found: format!("{}, which is only decoded", self.name),
+                found: format!("{}, which can only be decoded", self.name),
             }),
         }
     }

@@ -12,7 +12,7 @@ impl Quant {
         }
     }
 
-    /// The files that formats with such tables share, which a shader needs once for all of its weights.
+    /// The files for looking up tables, which a shader needs once for all of its weights.
     pub fn table_files(&self) -> Vec<Source> {
         match self.family {
             Family::Plain | Family::Affine => vec![],
@@ -24,7 +24,7 @@ impl Quant {
         }
     }
 
-    /// The grid in which its shaders find values, if it has one.
+    /// The grid of the format, if it has one.
     pub fn grid(&self) -> Option<Grid> {
         match self.family {
             Family::Table(Table::Grid(grid)) => Some(grid),
@@ -42,7 +42,7 @@ impl Quant {
         files
     }
 
-    /// Whether its values have more precision than f16.
+    /// Whether values of the format have more precision than f16.
     pub fn exceeds_half(&self) -> bool {
         self.bytes > 2 * self.values
     }

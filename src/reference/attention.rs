@@ -11,13 +11,13 @@ use crate::plan::{OutputPlace, PAGE, Probe, Reference, Sample};
 use half::f16;
 use std::ops::Range;
 
-/// How many tokens a split has of a cache that holds `tokens`. It is `split_length` of `lib/splits.wgsl`.
+/// The number of tokens of a split of a cache with `tokens` tokens: `split_length` of `lib/splits.wgsl`.
 fn split_length(splits: usize, tokens: usize) -> usize {
     SPAN * tokens.div_ceil(SPAN).div_ceil(splits)
 }
 
 impl Merged {
-    /// The attention of a token's head, and of each value the sum of the magnitudes that were added up.
+    /// The attention of a token's head, and for each value the sum of the magnitudes that were added.
     pub(super) fn vector(&self, probe: &mut Probe<'_>, token: usize, head: usize) -> Result<Vec<(f64, f64)>> {
         let length = split_length(self.splits, probe.position + probe.count);
         let busy = (probe.position + token + 1).div_ceil(length).min(self.splits);
@@ -56,8 +56,8 @@ impl Reference for Merge {
 /// The scores of a query.
 pub(super) struct Scores {
     pub values: Vec<f64>,
-    /// The largest root of the sum of squares of a score's terms. It is what the relative rounding errors of the terms,
-    /// which hardly ever point the same way, are multiplied by.
+    /// The largest root of the sum of squares of a score's terms. It is multiplied with the relative rounding errors of
+    /// the terms, which rarely have the same sign.
     pub spread: f64,
 }
 
@@ -93,7 +93,8 @@ impl Reference for Attention {
 }
 
 impl Attention {
-    /// What a split leaves, whatever score its weights are relative to: their mean, and the logarithm of their sum.
+    /// The results of a split, independent of the score that its weights are relative to: their mean, and the logarithm
+    /// of their sum.
     fn of_split(
         &self,
         probe: &mut Probe<'_>,
@@ -129,7 +130,7 @@ pub(super) fn kv_rows(probe: &mut Probe<'_>, cache: &Cache, tokens: Range<usize>
     let mut next = tokens.start;
     while next < tokens.end {
         let of_page = tokens.end.min((next / PAGE + 1) * PAGE) - next;
-        let place = probe.kv_place(next)?;
+        let place = probe.kv_index(next)?;
         all.extend(probe.words(buffer, place * words, of_page * words)?);
         next += of_page;
     }

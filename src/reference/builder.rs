@@ -1,4 +1,4 @@
-//! Builds a case: makes its inputs, of seeded noise, and collects what its outputs should be.
+//! Builds a case: makes its inputs from seeded noise, and collects the expected outputs.
 
 use super::case::GUARD_BYTES;
 use super::cases::{columns_for, wide};
@@ -20,12 +20,12 @@ use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::mem::offset_of;
 
-/// Fills what no one has written yet: as f32 and as f16 not a number, as an index far outside everything.
+/// Fills buffers that were not written yet: a NaN as f32 and as f16, and out of range as an index.
 const UNTOUCHED: u32 = 0x7fc1_7fc1;
 
-/// The tilings of the products of cases: `None` for the table's, and others that stage activations or read them directly,
-/// whichever of these the table does. Cases take them by turns, and as many as are a prime number, so that whatever else
-/// cases have by turns meets all of them.
+/// The tilings of the products of cases: `None` for the table's, and others that stage activations or read them
+/// directly, whichever the table's does. Cases rotate through them. Their number is prime, so that they are combined
+/// with everything else that cases rotate through.
 const TILINGS: [Option<Tiling>; 7] = [
     None,
     Some(Tiling { lanes: 8, rows: 4, workgroup: 64, columns: 1, direct: true }),
@@ -36,11 +36,11 @@ const TILINGS: [Option<Tiling>; 7] = [
     Some(Tiling { lanes: 8, rows: 2, workgroup: 128, columns: 1, direct: false }),
 ];
 
-/// A target by which the products of a case have their turn's tiling, `turn` being the number of the case. Of four tokens,
-/// products that can take the vectors of all together do so.
+/// A target that gives the products of case number `turn` their tiling. With four tokens, products that can take all
+/// vectors together do so.
 pub(super) fn by_turns(target: &Target, turn: usize, tokens: usize) -> Target {
     const STEPS: [&str; 8] = ["product", "pair", "query", "gated", "hidden", "absorb", "down", "output"];
-    let float = target.arithmetic == Arithmetic::Float; // products of bytes have but one form
+    let float = target.arithmetic == Arithmetic::Float; // products of bytes have only one form
     let mut tiling = TILINGS[turn % TILINGS.len()].filter(|_| float);
     if tokens == 4 {
         let direct = tiling.is_some_and(|tiling| tiling.direct);
@@ -57,24 +57,24 @@ pub struct CaseBuilder {
     pub plan: Builder,
     rng: Pcg32,
     locals: Vec<(LocalId, Vec<u8>)>,
-    /// Of each its buffer, and its rows as a file has them.
+    /// For each weight its buffer, and its rows as in a file.
     weights: Vec<(WeightId, Vec<u8>, Vec<u8>)>,
     expected: Vec<Expected>,
     free: Vec<BufferRef>,
 }
 
 impl CaseBuilder {
-    /// An empty case; `pairs` rotary angles in its state.
+    /// An empty case with `pairs` rotary angles for each row.
     pub fn new(target: &Target, pairs: usize) -> Self {
         Self::of(Builder::new(target, pairs))
     }
 
-    /// An empty case of batches of up to `rows` rows, by tiles; `pairs` rotary angles of each.
+    /// An empty case of batches of up to `rows` rows, computed by tiles, with `pairs` rotary angles for each row.
     pub fn for_rows(target: &Target, pairs: usize, rows: usize) -> Self {
         Self::of(Builder::for_rows(target, pairs, rows))
     }
 
-    /// An empty case of a token alone, or of a batch of so many without any before them and without tiles.
+    /// An empty case of one token, or of a batch of `tokens` tokens without any before them, computed without tiles.
     pub fn for_tokens(target: &Target, pairs: usize, tokens: usize) -> Self {
         if tokens == 1 {
             return Self::new(target, pairs);
@@ -84,8 +84,8 @@ impl CaseBuilder {
         case
     }
 
-    /// A case of `count` tokens from `position` on, alone or in a batch with room for `room`: it, and the cosines and sines
-    /// of each token's rotary angles, `pairs` of them.
+    /// A case of `count` tokens from `position`, alone or in a batch of up to `room`. Returns it, and the cosines and
+    /// sines of each token's `pairs` rotary angles.
     pub(super) fn rotated(
         target: &Target,
         pairs: usize,
@@ -97,7 +97,7 @@ impl CaseBuilder {
         (case, angles)
     }
 
-    /// Sets the batch: `count` tokens from `position` on. Also returns the cosines and sines of each one's rotary angles.
+    /// Sets the batch: `count` tokens from `position`. Returns the cosines and sines of each token's rotary angles.
     pub(super) fn rotated_tokens(&mut self, position: u32, count: usize) -> Vec<[f32; 2]> {
         let pairs = self.plan.pairs();
         let angles: Vec<_> = (position..).take(count).flat_map(|position| rotations(position, pairs)).collect();
@@ -116,7 +116,7 @@ impl CaseBuilder {
         (0..count).map(|_| next(&mut self.rng)).collect()
     }
 
-    /// Sets the batch: rows, of tokens without a rotary part that matters.
+    /// Sets the rows of the batch, for a case that uses no rotary angles.
     pub fn rows(&mut self, rows: &[RowHeader]) {
         self.rotated_rows(rows, &[]);
     }
@@ -134,8 +134,7 @@ impl CaseBuilder {
         self.locals.push((Plan::BATCH, bytes));
     }
 
-    /// A cache with room for `tokens` tokens, whose pages do not lie in order and do not begin with the first one of the
-    /// pool.
+    /// A cache for `tokens` tokens, whose pages are out of order and do not begin with the first one of the pool.
     pub fn cache(&mut self, ty: CacheType, rank: usize, rotary: usize, tokens: usize) -> Cache {
         let pages = tokens.div_ceil(PAGE);
         let cache = self.plan.latent_cache(ty, rank, rotary, (pages + 1) * PAGE);
@@ -144,8 +143,8 @@ impl CaseBuilder {
         cache
     }
 
-    /// Where in the pool KV row `t` of such a cache with room for `tokens` tokens lies.
-    pub fn kv_place(t: usize, tokens: usize) -> usize {
+    /// The index in the pool of KV row `t` of such a cache for `tokens` tokens.
+    pub fn kv_index(t: usize, tokens: usize) -> usize {
         (tokens.div_ceil(PAGE) - t / PAGE) * PAGE + t % PAGE
     }
 
@@ -157,7 +156,7 @@ impl CaseBuilder {
         (tensor, values)
     }
 
-    /// Sets a tensor's first content. Padding is zero, as the engine keeps it.
+    /// Sets a tensor's first content. Padding is zero, as in the engine.
     pub fn fill(&mut self, tensor: &Tensor, values: &[f32]) {
         let BufferRef::Local(local) = tensor.buffer else { return };
         let length = tensor.stride * tensor.shape[1] + GROUP;
@@ -197,7 +196,7 @@ impl CaseBuilder {
         Ok((weight, values))
     }
 
-    /// A vector of noise around 1, as norms have it.
+    /// A vector of noise around 1, like the weights of norms.
     pub fn vector(&mut self, name: &str, count: usize) -> Result<(Weight, Vec<f32>)> {
         let values: Vec<f32> = self.noise(count).into_iter().map(|v| 1.0 + 0.5 * v).collect();
         Ok((self.vector_of(name, &values)?, values))
@@ -228,7 +227,7 @@ impl CaseBuilder {
         self.expect(tensor, values, magnitudes, bound);
     }
 
-    /// Expects values of another kind from value `first` of a buffer on.
+    /// Expects values of another type in a buffer, beginning at value `first`.
     pub fn expect_at(&mut self, buffer: BufferRef, kind: OutputType, first: usize, values: Vec<f64>, bound: f64) {
         let BufferRef::Local(local) = buffer else { return };
         let places = (first..first + values.len()).collect();
@@ -236,13 +235,13 @@ impl CaseBuilder {
         self.expected.push(Expected { local, kind, places, values, magnitudes, bound });
     }
 
-    /// Expects f32 values from value `first` of a buffer on, with errors measured against `magnitude`.
+    /// Expects f32 values in a buffer, beginning at value `first`, with errors measured against `magnitude`.
     pub fn expect_from(&mut self, buffer: BufferRef, first: usize, values: Vec<f64>, magnitude: f64, bound: f64) {
         let magnitudes = vec![magnitude; values.len()];
         self.expect_slice(buffer, first, values, magnitudes, bound);
     }
 
-    /// Expects f32 values from value `first` of a buffer on, with errors measured against magnitudes.
+    /// Expects f32 values in a buffer, beginning at value `first`, with errors measured against magnitudes.
     pub fn expect_slice(
         &mut self,
         buffer: BufferRef,
@@ -256,18 +255,18 @@ impl CaseBuilder {
         self.expected.push(Expected { local, kind: OutputType::F32, places, values, magnitudes, bound });
     }
 
-    /// Expects values at places that are not in a row.
+    /// Expects values at indices that are not consecutive.
     pub(super) fn expect_values(&mut self, expected: Expected) {
         self.expected.push(expected);
     }
 
-    /// Lets a step in between write what it likes to a buffer.
+    /// Lets an intermediate step write anything to a buffer.
     pub fn allow(&mut self, buffer: BufferRef) {
         self.free.push(buffer);
     }
 
-    /// Lets the steps write what they like to every buffer that has neither content nor an expectation yet. It starts
-    /// with zeros, as the engine makes it.
+    /// Lets the steps write anything to every buffer that has neither content nor an expectation yet. It starts with
+    /// zeros, as in the engine.
     pub fn allow_between(&mut self) {
         for (id, local) in self.plan.locals().skip(Plan::SAMPLING.index() + 1) {
             let known = self.locals.iter().any(|l| l.0 == id) || self.expected.iter().any(|e| e.local == id);
@@ -307,7 +306,7 @@ fn broken_row(name: &str, columns: usize) -> Error {
     Error::Shape { op: "case", tensor: name.to_owned(), got: format!("rows of {columns}"), want }
 }
 
-/// A weight's buffer, from rows as the file holds them.
+/// A weight's buffer, from rows as in a file.
 fn lay_out(weight: &Weight, file: &[u8]) -> Result<Vec<u8>> {
     let mut buffer = vec![0; weight.bytes() as usize];
     let blocks = weight.quant.blocks(weight.shape[0]) * weight.shape[1] * weight.shape[2];
@@ -321,12 +320,12 @@ fn lay_out(weight: &Weight, file: &[u8]) -> Result<Vec<u8>> {
 }
 
 impl CaseBuilder {
-    /// Sets the batch: `count` tokens from `position` on.
+    /// Sets the batch: `count` tokens from `position`.
     pub(super) fn consecutive(&mut self, position: u32, count: usize) {
         self.rows(&RowHeader::consecutive(position as usize, &vec![0; count]));
     }
 
-    /// Vectors of `count` tokens of noise, in a batch with room for more: the batch, and their values without padding.
+    /// Vectors of noise for `count` tokens in a batch of up to `tokens`: the batch, and their values without padding.
     pub(super) fn batch(&mut self, name: &str, shape: [usize; 2], tokens: usize, count: usize) -> (Tensor, Vec<f32>) {
         let values = self.noise(shape[0] * shape[1] * count);
         (self.batch_of(name, shape, tokens, &values), values)
@@ -359,7 +358,7 @@ impl CaseBuilder {
         (Input::from(&x), wide(&xs))
     }
 
-    /// Vectors of noise with a norm that the product has still to apply: the input, and the values after the norm.
+    /// Vectors of noise with a norm that the product must apply: the input, and the values after the norm.
     pub(super) fn normed_input(&mut self, name: &str, shape: [usize; 2]) -> Result<(Input, Vec<f64>)> {
         let (x, xs) = self.input(name, shape);
         let (weight, ws) = self.vector(&format!("{name}.norm"), shape[0])?;
@@ -369,7 +368,7 @@ impl CaseBuilder {
 }
 
 impl CaseBuilder {
-    /// Ids of chosen experts.
+    /// The ids of selected experts.
     pub(super) fn chosen(&mut self, name: &str, chosen: &[u32]) -> Tensor {
         let ids = self.plan.tensor(name, [chosen.len(), 1]);
         self.fill_bytes(ids.buffer, bytemuck::cast_slice(chosen).to_vec());
@@ -378,14 +377,14 @@ impl CaseBuilder {
 }
 
 impl CaseBuilder {
-    /// If a step left its output rounded to bytes as well, appends a product that reads the bytes, and expects that
-    /// product to be right: then so are the bytes. `values` are those of the output's vectors, without padding and with
-    /// the input's norm applied.
+    /// If a step also wrote its output rounded to bytes, appends a product that reads the bytes, and checks that
+    /// product instead of the bytes. `values` are those of the output's vectors, without padding and with the input's
+    /// norm applied.
     pub(super) fn probe(&mut self, input: &Input, values: &[f64]) -> Result<()> {
         let Some(rounded) = input.rounded else { return Ok(()) };
         let Some(&quant) = QUANTS.iter().find(|quant| quant.family == Family::Affine) else { return Ok(()) };
         let [length, vectors] = input.tensor.shape;
-        let columns = columns_for(quant, length); // behind a vector are zeros
+        let columns = columns_for(quant, length); // zeros follow a vector
         let shape = [columns, 3, vectors];
         let (w, ws) = self.weight("probe", quant, shape)?;
         let padded = Input { tensor: Tensor { shape: [columns, vectors], ..input.tensor }, ..input.clone() };
@@ -393,21 +392,21 @@ impl CaseBuilder {
         let xs: Vec<Vec<f64>> = values.chunks(length).map(|x| seen(x, length, &[quant], Arithmetic::Int)).collect();
         let products = xs.iter().enumerate().flat_map(|(i, x)| (0..shape[1]).map(move |row| (i, row, x)));
         let (want, sizes) = products.map(|(i, row, x)| dot(&ws, shape, i, row, x)).unzip();
-        self.fill_bytes(rounded.buffer, vec![0; 4 * rounded.words]); // as the engine's are from the start
+        self.fill_bytes(rounded.buffer, vec![0; 4 * rounded.words]); // as at first in the engine
         self.expect(&y, want, sizes, (2.0 * matvec::bound(Arithmetic::Int)).max(flips(length)));
         self.allow(rounded.buffer);
         Ok(())
     }
 
-    /// As [`CaseBuilder::probe`], for a residual stream of these values that a norm follows.
+    /// As [`CaseBuilder::probe`], for a residual stream of these values to which a norm is applied next.
     pub(super) fn probe_stream(&mut self, stream: &Residual, next: &Norm, values: &[f64], norms: &[f32]) -> Result<()> {
         let input = self.plan.normed("norm", stream, next)?;
         let values: Vec<f32> = values.iter().map(|&v| v as f32).collect();
         self.probe(&input, &rms_normed(&values, norms, next.epsilon))
     }
 
-    /// Fills a tensor with values, given without padding, and returns it as the step before it would: rounded to bytes as
-    /// well, where the target's products take that.
+    /// Fills a tensor with values, given without padding, and returns it as a previous step would: also rounded to
+    /// bytes, if the target's products read those.
     pub(super) fn rounded_input(&mut self, tensor: &Tensor, label: &str, values: &[f32]) -> Input {
         self.fill(tensor, values);
         let rounded = self.plan.rounded("", tensor, label);
@@ -422,14 +421,14 @@ impl CaseBuilder {
     }
 }
 
-/// How far a product of `length` values moves if four of them are rounded to the other byte. Where the values are sums of
-/// rounded ones themselves, they are far enough from those computed here for that to happen. A step between bytes is
-/// 1/127 of the largest value, while the values are about a third of it.
+/// How far a product of `length` values moves if four of them are rounded to the other byte. Values that are sums of
+/// rounded ones differ enough from those computed here for that to happen. A step between bytes is 1/127 of the largest
+/// value, and the values are about a third of it.
 fn flips(length: usize) -> f64 {
     4.0 * 3.0 / (127.0 * length as f64)
 }
 
-/// A group of values rounded to bytes, as words laid out like those that a step leaves on the GPU.
+/// A group of values rounded to bytes, as words with the layout that steps write on the GPU.
 fn group_words(group: &[f32]) -> Vec<u32> {
     let mut words = vec![0; WORDS];
     for (side, half) in group.chunks(HALF).enumerate() {

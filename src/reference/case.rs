@@ -1,9 +1,9 @@
 //! A case of a kernel: a small plan with seeded inputs, the outputs that the CPU reference computes for them, and the
-//! judging of what a GPU computed.
+//! comparison with a GPU's outputs.
 //!
-//! Every buffer of a case ends in a guard band. A case fails if a value is off by more than its bound, if it is not a
-//! number, or if the kernel changed anything that is not one of the expected outputs: the padding between vectors, the
-//! guard band, other buffers.
+//! Every buffer of a case ends in a guard band. A case fails if the error of a value exceeds its bound, if a value is
+//! NaN, or if the kernel changed anything other than the expected outputs: the padding between vectors, the guard band,
+//! other buffers.
 
 use super::kv_rows::IN_BLOCK;
 use crate::kernels::kv_blocks::BlockRow;
@@ -11,10 +11,10 @@ use crate::plan::{BufferRef, LocalId, Plan};
 use half::f16;
 use std::ops::Range;
 
-/// Bytes of the guard band at the end of a buffer.
+/// The size in bytes of the guard band at the end of a buffer.
 pub(super) const GUARD_BYTES: u64 = 256;
 
-/// What an output holds.
+/// The type of an output's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputType {
     /// f32 values.
@@ -23,7 +23,7 @@ pub enum OutputType {
     F16,
     /// u32 values, compared exactly.
     U32,
-    /// Values of the latents of KV rows in blocks, counted as if the KV rows were nothing else.
+    /// Values of the latents of KV rows in blocks, with indices as if the KV rows had nothing else.
     Block(BlockRow),
 }
 
@@ -38,16 +38,16 @@ impl OutputType {
         at..at + size
     }
 
-    /// The bytes that are written with those of a value: of one in a block, the word that its scale is part of.
+    /// The further bytes that are written with a value: for one in a block, the word that contains its scale.
     fn besides(self, place: usize) -> Range<usize> {
         let Self::Block(row) = self else { return 0..0 };
         let at = (place / row.rank * row.bytes() + row.scale(place % row.rank)) / 4 * 4;
         at..at + 4
     }
 
-    /// How far the value that the type can hold may be from one that was computed exactly: half of what neighbours are apart.
-    /// It is not an error of a kernel. `magnitude` is the largest of the values that share a scale. Of f32 it is left to
-    /// bounds, because values are rounded on the way as well.
+    /// The largest error of rounding an exact value to the type: half the distance between neighbours. It is not an
+    /// error of a kernel. `magnitude` is the largest of the values that share a scale. For f32 this is 0, because the
+    /// bounds include the rounding of intermediate values anyway.
     fn half_step(self, value: f64, magnitude: f64) -> f64 {
         match self {
             Self::F32 | Self::U32 => 0.0,
@@ -77,24 +77,25 @@ pub(super) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(four))
 }
 
-/// The values that one buffer should hold in the end.
+/// The expected final values of a buffer.
 #[derive(Debug, Clone)]
 pub struct Expected {
     /// The local buffer.
     pub local: LocalId,
-    /// What it holds.
+    /// The type of its values.
     pub kind: OutputType,
-    /// Which of its values: places counted in values.
+    /// The indices of the values.
     pub places: Vec<usize>,
-    /// What the CPU reference computes for them.
+    /// The values from the CPU reference.
     pub values: Vec<f64>,
-    /// What the error of each value is measured against: the sum of the magnitudes that were added up for it.
+    /// The magnitude against which the error of each value is measured: the sum of the magnitudes that were added for
+    /// it.
     pub magnitudes: Vec<f64>,
-    /// The largest error allowed, divided by the magnitude, beyond what rounding to the type of the output adds.
+    /// The largest allowed error divided by the magnitude, in addition to that of rounding to the type of the output.
     pub bound: f64,
 }
 
-/// A value that was computed.
+/// A computed value.
 struct Judged {
     place: usize,
     got: f64,
@@ -110,14 +111,13 @@ impl Expected {
         values.map(|((&place, &want), &magnitude)| {
             let got = self.kind.read(content, place);
             let off = if got == want { 0.0 } else { (got - want).abs() - self.kind.half_step(want, magnitude) };
-            // what is not a number stays none
+            // NaN stays NaN
             let error = if off < 0.0 { 0.0 } else { off / magnitude.max(1e-30) };
             Judged { place, got, want, error }
         })
     }
 
-    /// The largest error as a part of the bound; infinite for what is not a number, or differs though it is compared
-    /// exactly.
+    /// The largest error divided by the bound; infinite for NaN, or if a value that is compared exactly differs.
     pub fn share(&self, content: &[u8]) -> f64 {
         let share = |judged: Judged| match judged.error {
             0.0 => 0.0,
@@ -130,7 +130,7 @@ impl Expected {
 
 /// A plan with its inputs and the outputs it should have.
 pub struct Case {
-    /// Shapes and formats in short.
+    /// The shapes and formats.
     pub name: String,
     /// The plan: usually one step.
     pub plan: Plan,
@@ -138,18 +138,18 @@ pub struct Case {
     pub locals: Vec<Vec<u8>>,
     /// The content of every weight buffer.
     pub weights: Vec<Vec<u8>>,
-    /// The rows of every weight, as a model's file has them.
+    /// The rows of every weight, as in a model's file.
     pub files: Vec<Vec<u8>>,
     /// The outputs.
     pub expected: Vec<Expected>,
-    /// Local buffers that steps may write as they like, because they hold something between two steps.
+    /// Local buffers that steps may write freely, because they hold intermediate results.
     pub free: Vec<BufferRef>,
 }
 
-/// How a case went.
+/// The result of a case.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// The error that comes nearest to its bound, or lies farthest beyond it, divided by its magnitude.
+    /// The error with the largest ratio to its bound, divided by its magnitude.
     pub worst: f64,
     /// That bound.
     pub bound: f64,
@@ -158,7 +158,7 @@ pub struct Outcome {
 }
 
 impl Case {
-    /// Compares the final content of the local buffers with what is expected of them.
+    /// Compares the final content of the local buffers with the expected values.
     pub fn judge(&self, finals: &[Vec<u8>]) -> Outcome {
         let mut outcome = Outcome { worst: 0.0, bound: self.expected.first().map_or(0.0, |e| e.bound), failure: None };
         for expected in &self.expected {
@@ -177,7 +177,7 @@ impl Case {
             if share(error, expected.bound) > share(outcome.worst, outcome.bound) {
                 (outcome.worst, outcome.bound) = (error, expected.bound);
             }
-            let good = error <= expected.bound; // false for what is not a number
+            let good = error <= expected.bound; // false for NaN
             if !good && outcome.failure.is_none() {
                 let name = &self.plan.local(expected.local).name;
                 outcome.failure = Some(format!("`{name}`[{place}] is {got}, expected {want}"));
@@ -185,7 +185,7 @@ impl Case {
         }
     }
 
-    /// Names a value of a buffer that changed though nothing was expected there.
+    /// Describes a byte of a buffer that changed although nothing was expected there.
     fn touched(&self, local: LocalId, content: &[u8]) -> Option<String> {
         let mut free = vec![false; content.len()];
         if self.free.contains(&BufferRef::Local(local)) {

@@ -1,5 +1,5 @@
-//! Runs the cases of a kernel, one weight format at a time. The tests and `wglm selftest` do the same here, so that the
-//! self-test holds another adapter to what the tests hold.
+//! Runs the cases of a kernel, one weight format at a time. The tests and `wglm selftest` share this, so that the
+//! self-test holds another adapter to the same standard as the tests.
 
 use super::case::word;
 use super::{CASES, Case};
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 
 /// The cases of a kernel that share a format and an arithmetic.
 pub struct KernelCheck {
-    /// In what matrix-vector products multiply.
+    /// The arithmetic of matrix-vector products.
     pub arithmetic: Arithmetic,
     /// The formats of the weights, as [`Case::formats`] names them.
     pub formats: String,
@@ -21,12 +21,12 @@ pub struct KernelCheck {
     pub cases: Vec<Case>,
 }
 
-/// How the cases of a check went.
+/// The results of a check's cases.
 #[derive(Debug, Clone)]
 pub struct CaseVerdict {
-    /// The largest error of the case that came closest to its bound, divided by the magnitude of what was added up.
+    /// The largest error of the case that came closest to its bound, divided by the sum of the added magnitudes.
     pub worst: f64,
-    /// What that error may be.
+    /// The bound on that error.
     pub bound: f64,
     /// The cases that failed, and how.
     pub failures: Vec<String>,
@@ -60,8 +60,8 @@ impl Case {
         Ok(executor)
     }
 
-    /// Runs the plan step by step, each held against its [`Reference`](crate::plan::Reference); `look` sees what was
-    /// looked at.
+    /// Runs the plan step by step, and compares each step with its [`Reference`](crate::plan::Reference). `look` gets
+    /// what was compared.
     ///
     /// # Errors
     /// What the device reports.
@@ -80,7 +80,7 @@ impl Case {
         Checker::new(&executor, &self.plan, &mut row, 7)?.run(0..self.plan.steps.len(), tokens, &|_| true, look)
     }
 
-    /// The formats of its weights joined by `+`, vectors of f32 aside; `-` if there is no other.
+    /// The formats of its weights joined by `+`, without vectors of f32; `-` if there is no other weight.
     pub fn formats(&self) -> String {
         let mut names: Vec<&str> = Vec::new();
         for bound in self.plan.steps.iter().flat_map(|step| &step.bindings) {
@@ -112,8 +112,7 @@ impl Kernel {
         entry.map_or(Ok(Vec::new()), |(_, cases)| cases(target))
     }
 
-    /// Its cases on a target, in either arithmetic: those of products of bytes only where they have shaders of their
-    /// own.
+    /// Its cases on a target, in either arithmetic: those of products of bytes only if they have shaders of their own.
     ///
     /// # Errors
     /// That of a case which cannot be planned for the target.
@@ -144,7 +143,7 @@ impl KernelCheck {
     /// Runs the cases.
     ///
     /// # Errors
-    /// What the device reports; a value that is wrong is a failure in the verdict.
+    /// What the device reports. A wrong value is a failure in the verdict.
     pub fn run(&self, pipelines: &Pipelines) -> Result<CaseVerdict> {
         let mut verdict = CaseVerdict { worst: 0.0, bound: 0.0, failures: Vec::new() };
         for case in &self.cases {
@@ -159,19 +158,19 @@ impl KernelCheck {
     }
 }
 
-/// True if an error of a bound is nearer to it, or further beyond, than the worst so far.
+/// Whether an error is larger, relative to its bound, than the worst so far.
 fn closer(&(worst, bound): &(f64, f64), so_far: &CaseVerdict) -> bool {
     let share = |worst: f64, bound: f64| worst / bound.max(1e-30);
     so_far.bound == 0.0 && so_far.worst == 0.0 || share(worst, bound) > share(so_far.worst, so_far.bound)
 }
 
 impl CaseVerdict {
-    /// True if every value was within its bound, and nothing else was touched.
+    /// Whether every value was within its bound, and nothing else was written.
     pub fn passed(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// The worst error as a part of its bound. Values compared exactly have no share of theirs, which is 0.
+    /// The worst error divided by its bound; 0 for values that are compared exactly.
     pub fn share(&self) -> f64 {
         self.worst / self.bound.max(1e-30)
     }

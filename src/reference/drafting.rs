@@ -9,7 +9,7 @@ use crate::kernels::{HiddenStates, KEPT_ROWS, VERIFIED_ROWS};
 use crate::plan::{BatchHeader, BufferRef, OutputPlace, Plan, Probe, Reference, RowHeader, Sample, row_bytes};
 use std::mem::offset_of;
 
-/// The place in the ring, so many ahead of a row's position.
+/// The index in the ring buffer of a row's position plus `ahead`.
 fn place(position: u32, ahead: usize) -> usize {
     (position as usize + ahead) % KEPT_ROWS
 }
@@ -65,7 +65,7 @@ impl Reference for DraftInput {
     }
 }
 
-/// The header of the row behind the accepted drafts and those that were made since, as the next batch has it, and its number.
+/// The header, for the next batch, of the row after the accepted drafts and those that were made since, and its index.
 pub(super) fn next_row(rows: &[RowHeader], accepted: u32, made: u32) -> (RowHeader, usize) {
     let number = (accepted + made) as usize;
     let row = rows[number];

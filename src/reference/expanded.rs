@@ -1,4 +1,4 @@
-//! The references of keys and values that are written out, and of attention over them. Both begin with the latents.
+//! The references of expanded keys and values, and of attention over them. Both start from the latents.
 
 use super::attention::{kv_rows, mean, scores};
 use super::{VALUES, VECTORS, start};
@@ -7,7 +7,7 @@ use crate::kernels::Cache;
 use crate::kernels::computes::{Errors, ExpandedAttention, ExpandedKv};
 use crate::plan::{OutputPlace, Probe, Reference, Sample, Weight};
 
-/// A sum, and how far it may be off.
+/// A sum, and its largest allowed error.
 fn sum(terms: impl Iterator<Item = f64>) -> (f64, f64) {
     let (mut sum, mut size, mut squares) = (0.0, 0.0, 0.0);
     for term in terms {
@@ -59,7 +59,7 @@ impl Reference for ExpandedAttention {
         for vector in probe.some(probe.count * heads, VECTORS) {
             let (token, head) = (vector / heads, vector % heads);
             let last = ((token / self.together + 1) * self.together).min(probe.count) - 1;
-            let end = probe.position + last + 1; // of what the rows see that are computed with this one
+            let end = probe.position + last + 1; // of the KV rows that the rows of this group attend to
             if !(self.segment.start + 1..=self.segment.end).contains(&end) {
                 continue;
             }

@@ -1,5 +1,5 @@
-//! The router's choice of experts, and the order of their slots. Experts are compared exactly. Where two are so close that
-//! rounding may decide between them, the choice is not checked.
+//! The router's selection of experts, and the order of their slots. Experts are compared exactly. If two are so close
+//! that rounding may decide between them, the selection is not checked.
 
 use super::vectors::summed;
 use super::{VALUES, VECTORS, exact, sample};
@@ -9,7 +9,7 @@ use crate::kernels::errors::expert_weights;
 use crate::kernels::{Gating, Routing};
 use crate::plan::{OutputPlace, Probe, Reference, Sample};
 
-/// How far apart the selection scores of two experts have to be for the choice between them to be clear.
+/// The smallest difference between the selection scores of two experts for which the choice is clear.
 const CLEAR: f64 = 1e-5;
 
 impl SelectedExperts {
@@ -19,12 +19,12 @@ impl SelectedExperts {
         Ok(sums.into_iter().map(|(logit, _)| logit as f32).collect())
     }
 
-    /// The experts of a token and their weights; none if the choice is a close one.
+    /// The experts of a token and their weights; `None` if the choice is close.
     pub(super) fn of(&self, probe: &mut Probe<'_>, token: usize) -> Result<Option<(Vec<usize>, Vec<f64>)>> {
         let logits = self.logits(probe, token)?;
         let bias = probe.row(&self.bias, 0, 0)?;
         let top_k = self.routing.top_k;
-        // One more than are chosen, if there is one, and without the factors on weights: the order alone is wanted.
+        // One more than are selected, if there is one, and without the factors on weights: only the order is needed.
         let more = Routing { top_k: (top_k + 1).min(logits.len()), normalise: false, scale: 1.0, ..self.routing };
         let (order, scores) = routed_experts(&logits, &bias, more);
         let selection: Vec<f64> = order.iter().zip(&scores).map(|(&e, score)| score + f64::from(bias[e])).collect();
@@ -51,7 +51,7 @@ impl Reference for SelectedExperts {
     }
 }
 
-/// The experts chosen for these logits and biases, best first, and their weights.
+/// The experts selected for these logits and biases, best first, and their weights.
 pub(super) fn routed_experts(logits: &[f32], bias: &[f32], routing: Routing) -> (Vec<usize>, Vec<f64>) {
     let top = logits.iter().fold(f64::MIN, |m, &z| m.max(z as f64));
     let sum: f64 = logits.iter().map(|&z| (z as f64 - top).exp()).sum();
@@ -79,15 +79,15 @@ impl Reference for Grouped {
             samples.push(exact(OutputPlace::U32(self.slots, place), slots[place] as f64));
         }
         for place in probe.some(3 * tiles.len() / 4, 2 * VALUES) {
-            let place = place / 3 * 4 + place % 3; // what a tile's fourth word is nobody asks
+            let place = place / 3 * 4 + place % 3; // a tile's fourth word is not used
             samples.push(exact(OutputPlace::U32(self.tiles, place), tiles[place] as f64));
         }
         Ok(samples)
     }
 }
 
-/// The slots of these chosen experts in the order of their experts, and the words of the tiles they are cut into, `places`
-/// slots each. There is room for `room` tiles.
+/// The slots of these selected experts ordered by expert, and the words of the tiles of `places` slots that they are
+/// divided into. There are at most `room` tiles.
 pub(super) fn by_expert(chosen: &[u32], experts: usize, places: usize, room: usize) -> (Vec<usize>, Vec<usize>) {
     let (mut slots, mut tiles) = (Vec::new(), Vec::new());
     for expert in 0..experts {

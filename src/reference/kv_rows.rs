@@ -1,4 +1,4 @@
-//! The references of steps that rotate pairs of values by rotary angles: for queries, and for KV rows of the cache.
+//! The references of steps that rotate pairs of values by rotary angles: in queries, and in KV rows of the cache.
 
 use super::vectors::{rms_normed, summed};
 use super::{VALUES, VECTORS, start};
@@ -21,9 +21,9 @@ pub(super) fn rotated(a: f32, b: f32, [c, s]: [f32; 2]) -> [f64; 2] {
     [a * c - b * s, a * s + b * c]
 }
 
-/// How far numbers may be off that are so small that f16 has fewer digits for them.
+/// The largest error of numbers so small that they lose precision in f16.
 const LEAST: f64 = 4e-7;
-/// Rounding errors of a rotated pair, as parts of its values' magnitudes.
+/// The rounding errors of a rotated pair, relative to its values' magnitudes.
 const ROTATED: f64 = 1e-6;
 
 impl Reference for RotatedQueries {
@@ -62,7 +62,7 @@ impl Reference for KvRows {
                 .map(|(value, _)| value as f32)
                 .collect();
             let latent = rms_normed(&kv[..rank], &weights, self.norm.epsilon);
-            let place = probe.kv_place(probe.position + token)?;
+            let place = probe.kv_index(probe.position + token)?;
             for value in probe.some(rank, VALUES) {
                 samples.push(self.latent(place, value, &latent));
             }
@@ -79,7 +79,7 @@ impl Reference for KvRows {
 }
 
 impl KvRows {
-    /// A value of the latent of the KV row at a place in the pool.
+    /// A value of the latent of the KV row at an index in the pool.
     fn latent(&self, place: usize, at: usize, latent: &[f64]) -> Sample {
         let Cache { buffer, ty, rank, rotary } = self.cache;
         if ty != CacheType::Q8_0 {
@@ -91,7 +91,7 @@ impl KvRows {
         Sample { output, want: latent[at], tolerance: (IN_BLOCK + SLACK * WRITTEN) * top + LEAST }
     }
 
-    /// A value of the KV row at a place.
+    /// A value of the KV row at an index in the pool.
     fn value(&self, place: usize, at: usize, want: f64, size: f64) -> Sample {
         let Cache { buffer, ty, rank, rotary } = self.cache;
         let rounding = IN_HALF * want.abs() + LEAST;
@@ -107,12 +107,13 @@ impl KvRows {
     }
 }
 
-/// How far a value of a block may be from the one that was rounded, as a part of the largest magnitude there: half a step,
-/// and what that is longer for a scale that was rounded up to f16.
+/// The largest error of rounding a value of a block, relative to the largest magnitude there: half a step, which may be
+/// longer because the scale is rounded up to f16.
 pub(super) const IN_BLOCK: f64 = (1.0 + 1.0 / 2048.0) / 254.0;
-/// The same of an f16, as a part of the value.
+/// The same for an f16, relative to the value.
 const IN_HALF: f64 = 1.0 / 2048.0;
-/// How far values of a KV row may be off before they are rounded to the type of the cache: sums under a norm, or rotated.
+/// The largest error of values of a KV row before they are rounded to the type of the cache: of normalised sums, or
+/// rotated ones.
 pub(super) const WRITTEN: f64 = SUM + NORMED;
 
 /// The largest magnitude of the block of value `at`.

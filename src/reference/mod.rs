@@ -1,11 +1,12 @@
-//! What kernels should compute, by the CPU in f64, and the judging of what they did compute.
+//! What kernels should compute, on the CPU in f64, and the comparison with what they did compute.
 //!
 //! It has two uses. A model's first load on an adapter checks the steps of its plans: [`Reference`] is implemented here
-//! for what a step computes (`kernels::computes`), and tells of some outputs, picked at random, what they should be by
-//! what the step's inputs hold. And tests and `wglm selftest` run the [`CASES`] of every kernel, which are small plans
-//! with seeded inputs: a [`Case`] knows what every output should be, and that nothing else may be written.
+//! for what a step computes (`kernels::computes`): it picks some outputs at random and computes them from the step's
+//! inputs. And tests and `wglm selftest` run the [`CASES`] of every kernel, which are small plans with seeded inputs: a
+//! [`Case`] knows every expected output, and that nothing else may be written.
 //!
-//! Both have the same functions in f64 and the same bounds on errors; the check at load multiplies them by `SLACK`.
+//! Both use the same functions in f64 and the same bounds on errors; the check at load multiplies the bounds by
+//! `SLACK`.
 
 mod attention;
 mod builder;
@@ -31,14 +32,14 @@ pub use crate::kernels::computes::SLACK;
 use crate::plan::Reference;
 use crate::plan::{OutputPlace, Sample, Tensor};
 
-/// An error that is none: kernels flush what is not much larger to zero, or keep it from being zero.
+/// An error that is always allowed: kernels flush values of about this size to zero, or keep them from being zero.
 const SMALLEST: f64 = 1e-25;
 
-/// Vectors of a step that are looked at, and values of each.
+/// The number of vectors of a step that are checked, and of values of each.
 const VECTORS: usize = 3;
 const VALUES: usize = 4;
 
-/// A value that may be off by `bound` of its size.
+/// A value that may be off by `bound`, relative to its size.
 fn sample(output: OutputPlace, want: f64, size: f64, bound: f64) -> Sample {
     Sample { output, want, tolerance: SLACK * bound * size + SMALLEST }
 }

@@ -1,4 +1,4 @@
-//! What products multiply with, as they see it.
+//! The vectors of products, as the products read them.
 
 use super::start;
 use crate::error::Result;
@@ -9,21 +9,21 @@ use crate::kernels::{Norm, Rounded};
 use crate::plan::Probe;
 use crate::quant::{Arithmetic, GROUP, Quant};
 
-/// How far values in f32 that a product rounds to bytes may be from those computed here, with or without a norm.
+/// The largest error of values in f32 that a product rounds to bytes, with or without a norm.
 const COMPUTED: f64 = 4e-6;
-/// The same of values that the splits of attention are joined to.
+/// The same for values that are merged from the splits of attention.
 const JOINED: f64 = 4e-5;
 
-/// Values as a product sees them.
+/// Values as a product reads them.
 pub(super) struct Vector {
     pub values: Vec<f64>,
-    /// For each value how far it moves if the GPU rounds it to the other byte than is done here: 0 unless it lies halfway
-    /// between two. Empty where the step that multiplies with the values does not round them.
+    /// For each value, how far it moves if the GPU rounds it to the other byte: 0 unless it is halfway between two.
+    /// Empty if the step that multiplies the values does not round them.
     pub steps: Vec<f64>,
 }
 
 impl Operand {
-    /// Vectors of a token: each is the input of as many of the output's.
+    /// The number of vectors of a token. Each is the input of the same number of the output's.
     pub(super) fn stacks(&self) -> usize {
         match self {
             Self::Vectors(seen) => seen.x.per_row(),
@@ -45,8 +45,8 @@ impl Operand {
 }
 
 impl Vector {
-    /// The operands of a product in this arithmetic, from values that may each be off by `error` of the largest one
-    /// beside it.
+    /// The operands of a product in this arithmetic, from values that may each be off by `error`, relative to the
+    /// largest one with the same scale.
     fn of(values: Vec<f64>, arithmetic: Arithmetic, error: f64) -> Self {
         if arithmetic == Arithmetic::Float {
             return Self { values, steps: vec![] };
@@ -77,7 +77,7 @@ impl Seen {
         Ok(Vector::of(values, self.arithmetic, COMPUTED))
     }
 
-    /// A vector that the step before left rounded, times the weights of its norm if it has one.
+    /// A vector that the previous step wrote rounded, times the weights of its norm if it has one.
     fn dequantised(&self, rounded: &Rounded, probe: &mut Probe<'_>, vector: usize, columns: usize) -> Result<Vector> {
         let first = rounded.start_of(vector, self.x.stride);
         let words = probe.words(rounded.buffer, first, columns.div_ceil(GROUP) * WORDS)?;
@@ -113,8 +113,8 @@ fn normed(values: &mut [f64], squares: f64, weights: &[f32], norm: &Norm) {
     values.iter_mut().zip(weights).for_each(|(v, w)| *v *= factor * f64::from(*w));
 }
 
-/// The values that a product with weights of these formats multiplies for activations {columns, n}: these themselves, or
-/// what is left of them after rounding to bytes with one scale for 16 values.
+/// The values that a product with weights of these formats multiplies, given activations {columns, n}: the activations
+/// themselves, or rounded to bytes with one scale for 16 values.
 pub(super) fn seen(x: &[f64], columns: usize, formats: &[&Quant], arithmetic: Arithmetic) -> Vec<f64> {
     if arithmetic.with(formats) == Arithmetic::Float {
         return x.to_vec();

@@ -10,15 +10,15 @@ use crate::kernels::matvec::HALF;
 use crate::plan::{BufferRef, OutputPlace, Probe, Reference, Sample, Weight};
 use crate::quant::GROUP;
 
-/// A value, and how far an output may be from it.
+/// An expected output, and its largest allowed error.
 type Sum = (f64, f64);
 
-/// The largest rounding error of numbers so small that f16 has fewer digits for them.
+/// The largest rounding error of numbers so small that they lose precision in f16.
 const HALF_STEP: f64 = 6e-8;
 
 impl Which {
-    /// The matrix of a vector, of `matrices`, and what the output is multiplied with, with its error; none where the
-    /// router's choice is a close one.
+    /// The index of a vector's matrix among `matrices`, and the factor on the output with its error; `None` if the
+    /// router's choice is close.
     fn matrix(
         &self,
         probe: &mut Probe<'_>,
@@ -51,7 +51,8 @@ impl Which {
 }
 
 impl Product {
-    /// The rows of one output vector to look at: some, or the half of a group, where that is left rounded as a whole.
+    /// The rows of one output vector to check: some, or half a group if the output is also written rounded, because a
+    /// scale is shared.
     fn rows(&self, probe: &mut Probe<'_>, rows: usize) -> Vec<usize> {
         if self.left.is_none() {
             return probe.some(rows, VALUES);
@@ -60,7 +61,7 @@ impl Product {
         (half * HALF..(half + 1) * HALF).collect()
     }
 
-    /// The value of a row, without what the output held before.
+    /// The value of a row, not including the output's previous value.
     fn value(&self, probe: &mut Probe<'_>, matrix: usize, row: usize, x: &Vector) -> Result<Sum> {
         match &self.terms {
             Terms::One { w, .. } => self.errors.dot(probe, w, matrix, row, x),
@@ -152,7 +153,7 @@ impl Errors {
             let (w, term) = (f64::from(w), f64::from(w) * x);
             (sum, size, squares, least) =
                 (sum + term, size + term.abs(), squares + term * term, least + w.abs() + x.abs());
-            // What falls between two bytes may be rounded to the other one than here. Of equal values all are at once.
+            // A value between two bytes may be rounded to the other byte. Equal values are then all rounded to it.
             otherwise += w.abs() * steps.get(i).copied().unwrap_or(0.0);
         }
         let halves = if self.terms > 0.0 { HALF_STEP * least } else { 0.0 };
@@ -161,7 +162,7 @@ impl Errors {
 }
 
 impl Left {
-    /// What is left of half a group, of the vector that begins at `place`, whose values are given by their rows.
+    /// The samples of a rounded half group of the vector that begins at `place`, given its values by row.
     fn samples(
         &self,
         probe: &mut Probe<'_>,

@@ -1,5 +1,5 @@
-//! The choice of the next token, from the adjustment of logits on. Tokens are compared exactly. Where two are so close
-//! that rounding may decide between them, the choice is not checked.
+//! The choice of the next token, beginning with the adjustment of logits. Tokens are compared exactly. If two are so
+//! close that rounding may decide between them, the choice is not checked.
 
 use super::{VALUES, VECTORS, exact, sample};
 use crate::error::Result;
@@ -11,7 +11,7 @@ use crate::kernels::slice_max::SLICE;
 use crate::kernels::{Adjustment, NO_TOKEN, Penalties, Sampling, VERIFIED_ROWS, mask_words};
 use crate::plan::{BufferRef, OutputPlace, Plan, Probe, Reference, RowHeader, Sample};
 
-/// The bits of minus infinity, which a token has for a logit that is not to be chosen.
+/// The bits of minus infinity, the logit of a token that must not be chosen.
 const BANNED: u32 = f32::NEG_INFINITY.to_bits();
 
 impl Reference for Adjusted {
@@ -47,7 +47,7 @@ fn sampling_of(probe: &mut Probe<'_>, row: &RowHeader) -> Result<Option<Sampling
     Ok(of_words(&probe.words(BufferRef::Local(Plan::SAMPLING), row.sequence as usize * words, words)?))
 }
 
-/// The logits after bias and penalties, and of each the sum of the magnitudes that were added up.
+/// The logits after bias and penalties, and for each the sum of the magnitudes that were added.
 pub(super) fn adjusted_logits(
     logits: &[f32],
     penalties: &Penalties,
@@ -112,13 +112,13 @@ impl Reference for Maxima {
     }
 }
 
-/// The two words that `slice_max` leaves for a slice whose first logit is that of token `first`.
+/// The two words that `slice_max` writes for a slice whose first logit is that of token `first`.
 pub(super) fn slice_words(slice: &[f32], first: usize) -> [u32; 2] {
     let (logit, token) = likeliest(slice);
     [logit.to_bits(), if token == NO_TOKEN { token } else { token + first as u32 }]
 }
 
-/// The logit that stands beside [`NO_TOKEN`].
+/// The logit of [`NO_TOKEN`].
 const LOWEST: f32 = -3.4e38;
 
 /// The largest logit and its token; of equal logits the first one.
@@ -140,7 +140,7 @@ impl Reference for Histogram {
         let of_bin = |bin: usize| {
             let place = 2 * BINS * row + bin;
             let [count, lacks] = [place, place + BINS].map(|place| OutputPlace::U32(self.histogram, place));
-            // Of each token what an exponential in f32 and its rounding may be off by; of a close one all it may lack.
+            // For each token, the error of an exponential in f32 and its rounding; for a close one, its whole deficit.
             let off = counts[bin] * (1.0 + SLACK * deficit(bin) * scale) + close[bin] * 0.25 * scale;
             [
                 Sample { output: count, want: counts[bin], tolerance: close[bin] },
@@ -151,7 +151,7 @@ impl Reference for Histogram {
     }
 }
 
-/// For each bin of the histogram how many tokens it counts, and how much less they weigh than as many at its start.
+/// For each bin of the histogram, the number of tokens, and how much less they weigh than as many at its start.
 pub(super) fn binned(logits: &[f32]) -> [Vec<f64>; 2] {
     let top = f64::from(likeliest(logits).0);
     let (mut counts, mut deficits) = (vec![0.0; BINS], vec![0.0; BINS]);
@@ -164,7 +164,8 @@ pub(super) fn binned(logits: &[f32]) -> [Vec<f64>; 2] {
     [counts, deficits]
 }
 
-/// For each bin of the histogram how many tokens are so close to its edges that rounding may count them there or not.
+/// For each bin of the histogram, the number of tokens so close to its edges that rounding may or may not count them
+/// there.
 pub(super) fn near_edges(logits: &[f32]) -> Vec<f64> {
     let top = f64::from(likeliest(logits).0);
     let mut close = vec![0.0; BINS];
@@ -219,12 +220,13 @@ impl Reference for Accepted {
     }
 }
 
-/// How many drafts, from the first on, are what was sampled.
+/// How many of the first drafts equal the sampled tokens.
 pub(super) fn accepted(drafts: &[u32], sampled: impl Iterator<Item = u32>) -> usize {
     drafts.iter().zip(sampled).take_while(|(draft, sampled)| *draft == sampled).count()
 }
 
-/// The words the kernels leave: the chosen token, the likeliest, and how many `top_k` and `top_p` left.
+/// The words that the kernels write: the chosen token, the likeliest, and the number of tokens that passed `top_k` and
+/// `top_p`.
 pub(super) fn choice(logits: &[f32], sampling: &Sampling, position: u32) -> [u32; 3] {
     let (_, first) = likeliest(logits);
     if first == NO_TOKEN || sampling.sharpness == 0.0 {
@@ -237,7 +239,7 @@ pub(super) fn choice(logits: &[f32], sampling: &Sampling, position: u32) -> [u32
     [chosen.1, first, count as u32]
 }
 
-/// As [`choice`], unless it is so close that rounding may decide it.
+/// As [`choice`]; `None` if it is so close that rounding may decide it.
 pub(super) fn clear_choice(logits: &[f32], sampling: &Sampling, position: u32) -> Option<[u32; 3]> {
     const CLOSE: f64 = 1e-3;
     let words = choice(logits, sampling, position);
@@ -256,7 +258,7 @@ pub(super) fn clear_choice(logits: &[f32], sampling: &Sampling, position: u32) -
 }
 
 impl Sampling {
-    /// How many of the first tokens in order the filters keep, at a `top_p`.
+    /// How many of the first tokens in order pass the filters, with this `top_p`.
     fn kept(&self, order: &[(f32, u32)], top_p: f64) -> usize {
         let order = if self.filters() { &order[..order.len().min(self.top_k as usize)] } else { order };
         if self.top_p >= 1.0 {

@@ -8,7 +8,7 @@ use crate::kernels::computes::{Copied, EmbeddingRows, LastToken, Normed, SumNorm
 use crate::kernels::errors::{NORMED, SUM};
 use crate::plan::{BufferRef, OutputPlace, Probe, Reference, RowHeader, Sample};
 
-/// x / sqrt(mean(x²) + epsilon) · weight, of vector after vector, in f64.
+/// x / sqrt(mean(x²) + epsilon) · weight, vector by vector, in f64.
 pub(super) fn rms_normed(x: &[f32], weight: &[f32], epsilon: f32) -> Vec<f64> {
     let normed = |x: &[f32]| {
         let mean = x.iter().map(|&v| (v as f64).powi(2)).sum::<f64>() / x.len() as f64;
@@ -149,7 +149,7 @@ impl Reference for LastToken {
     }
 }
 
-/// Values copied from a place on.
+/// The samples of values that are copied, beginning at an index.
 fn copied(probe: &mut Probe<'_>, (x, from): (BufferRef, usize), y: BufferRef, places: &[usize]) -> Result<Vec<Sample>> {
     let mut samples = Vec::new();
     for &place in places {

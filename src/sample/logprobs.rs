@@ -2,7 +2,7 @@
 
 use super::{Candidate, sort_first};
 
-/// A token and the natural logarithm of its probability. In JSON, which has no minus infinity, that is written as null.
+/// A token and the natural logarithm of its probability. JSON has no minus infinity, which is written as null.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Logprob {

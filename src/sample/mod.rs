@@ -4,15 +4,15 @@
 //! choosers.
 //!
 //! The steps are those of llama.cpp: logit bias, penalties, `top_k`, `top_p`, `min_p`, temperature, then one draw.
-//! Every filter keeps the likeliest tokens, so one list is only ever shortened. The module guarantees that a seed
+//! Every filter keeps the likeliest tokens, so each only shortens one list. The module guarantees that a seed
 //! determines the draws, that equal logits are ordered by id, that a logit which is NaN or minus infinity is never
-//! chosen, that nothing is allocated after the first call unless bias or penalties are on, and that the vocabulary is
-//! never sorted further down than the filters need.
+//! chosen, that nothing is allocated after the first call unless bias or penalties are on, and that only as much of the
+//! vocabulary is sorted as the filters need.
 
-mod kept;
 mod logprobs;
 mod params;
 mod penalties;
+mod saved;
 
 pub use logprobs::{Logprob, logprobs};
 pub use params::SamplerParams;
@@ -23,8 +23,8 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-/// How many of the likeliest tokens `top_p` sorts first. While these do not reach its probability, it sorts eight times
-/// as many.
+/// How many of the likeliest tokens `top_p` sorts first. As long as they do not reach its probability, it sorts eight
+/// times as many.
 const FIRST_LOOK: usize = 128;
 
 /// A token and its logit.
@@ -72,9 +72,9 @@ pub struct Sampler {
     random: Pcg64,
     /// The last tokens, as many as the penalties take into account.
     recent: VecDeque<u32>,
-    /// The logits after bias and penalties. The vector is kept so that its memory is reused.
+    /// The logits after bias and penalties. Their memory is reused.
     adjusted: Vec<f32>,
-    /// The tokens that the filters keep. The vector is kept so that its memory is reused.
+    /// The tokens that the filters keep. Their memory is reused.
     candidates: Vec<Candidate>,
 }
 

@@ -30,8 +30,8 @@ impl SamplerParams {
         self.penalises() || !self.logit_bias.is_empty()
     }
 
-    /// The changes to the logits of the token that follows `tokens`, of which the last `last` count for the penalties.
-    /// One change for each token id, in ascending order.
+    /// The changes to the logits of the token that follows `tokens`; the penalties count the last `last` of them. One
+    /// change for each token id, in ascending order.
     pub(crate) fn adjustments(&self, tokens: &[u32], last: usize) -> Vec<LogitAdjustment> {
         let mut found: BTreeMap<u32, LogitAdjustment> = BTreeMap::new();
         let recent = if self.penalises() { &tokens[tokens.len().saturating_sub(last)..] } else { &[] };

@@ -1,6 +1,6 @@
 //! Replies of a scheduler that are values of a type, or match a schema.
 
-use super::Scheduler;
+use super::{ScheduledReply, Scheduler};
 use crate::cancel::Cancel;
 use crate::chat::{AskError, ChatState, answer_of, constraint_of, read};
 use crate::constrain::{Calls, Constraint};
@@ -55,8 +55,13 @@ impl Scheduler {
         read("JSON", answer)
     }
 
-    fn answer(&self, mut request: ChatState, constraint: Constraint, cancel: &Cancel) -> Result<(String, Stop), Error> {
+    fn answer(&self, request: ChatState, constraint: Constraint, cancel: &Cancel) -> Result<(String, Stop), Error> {
+        answer_of(self.constrained(request, constraint)?.with_cancel(cancel))
+    }
+
+    /// A reply by a constraint, and without calls.
+    pub(crate) fn constrained(&self, mut request: ChatState, constraint: Constraint) -> Result<ScheduledReply, Error> {
         (request.options.constraint, request.options.calls) = (Some(constraint), Calls::None);
-        answer_of(self.chat(request)?.with_cancel(cancel))
+        self.chat(request)
     }
 }

@@ -10,7 +10,7 @@ use super::Tenant;
 use super::state::SlotState;
 use crate::chat::CallIds;
 use crate::error::{Error, Result};
-use crate::generate::{Event, GenerationTask, Phase, read_part};
+use crate::generate::{Event, GenerationTask, Phase};
 use crate::session::{Pool, Session};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,17 +61,8 @@ pub(super) struct Work {
     ids: CallIds,
     /// Whether its events are not taken.
     pub paused: bool,
-    pub cache: Cached,
-}
-
-/// Whether a reply on its way has its KV cache.
-pub(super) enum Cached {
-    /// It has.
-    Held,
-    /// The cache was given up: these are the tokens.
-    Dropped(Vec<u32>),
-    /// It is being computed again, for these tokens.
-    Again(Vec<u32>),
+    /// The tokens whose cache it gave up, and that it has to compute again once there is memory.
+    pub given_up: Option<Vec<u32>>,
 }
 
 /// What rounds have made.
@@ -94,55 +85,32 @@ pub struct Outcome {
 impl Work {
     /// Whether the next round does anything for it.
     pub fn is_active(&self) -> bool {
-        !self.paused && !matches!(self.cache, Cached::Dropped(_))
+        !self.paused && self.given_up.is_none()
     }
 
     /// Whether the next thing it does is to compute tokens of a prompt, or such that were dropped.
     fn reads(&self) -> bool {
-        self.is_active() && (self.task.phase() == Phase::Prompt || matches!(self.cache, Cached::Again(_)))
+        self.is_active() && self.task.reads()
     }
 
     /// Whether the next thing it does is to generate a token.
     pub fn decodes(&self) -> bool {
-        !self.paused && matches!(self.cache, Cached::Held) && self.task.phase() == Phase::Tokens
+        self.is_active() && self.task.phase() == Phase::Tokens && !self.task.reads()
     }
 }
 
 impl Slot {
-    /// Reads the next part of what its work has to read.
-    fn read(&mut self) -> Result<()> {
-        let Some(work) = &mut self.work else { return Ok(()) };
-        if let Cached::Again(tokens) = &work.cache {
-            if read_part(&mut self.session, tokens, &|| work.task.is_cancelled())? {
-                work.cache = Cached::Held;
-            }
-            return Ok(());
-        }
-        if !work.task.is_begun() {
-            work.task.advance(&mut self.session)?;
-        }
-        work.task.advance(&mut self.session)
-    }
-
-    /// Ends its reply, which was cancelled.
-    fn end_cancelled(&mut self) -> Result<()> {
-        if let Some(work) = &mut self.work {
-            work.task.end_cancelled(Some(&mut self.session));
-        }
-        Ok(())
-    }
-
-    /// Whether a prompt that has so many tokens in common with its session continues its last prompt: all of that but the
+    /// Whether a prompt that has `common` tokens in common with its session continues its last prompt: all of that but the
     /// last tokens, which open the reply and may be others once the reply is part of the prompt.
     fn is_continued(&self, common: usize) -> bool {
         let read = self.prompt.min(self.session.tokens().len());
         common > 0 && read.saturating_sub(common) <= (read / 4).min(OPENING)
     }
 
-    fn told(&self) -> SlotState {
+    fn state(&self) -> SlotState {
         let tokens = self.session.tokens().len();
-        let told = SlotState { tokens, context: self.session.context(), ..SlotState::default() };
-        let Some(work) = &self.work else { return told };
+        let state = SlotState { tokens, context: self.session.context(), ..SlotState::default() };
+        let Some(work) = &self.work else { return state };
         let total = work.task.prompt().len();
         let done = if work.task.phase() == Phase::Prompt { tokens.min(total) } else { total };
         SlotState {
@@ -150,7 +118,7 @@ impl Slot {
             prompt_done: if work.task.is_begun() { done } else { 0 },
             prompt_total: total,
             generated: work.task.generated(),
-            ..told
+            ..state
         }
     }
 }
@@ -169,7 +137,7 @@ impl Engine {
     /// The states of all slots, also of those that were not needed yet.
     pub fn slots(&self) -> Vec<SlotState> {
         let empty = SlotState { context: self.context(), ..SlotState::default() };
-        self.slots.iter().map(Slot::told).chain(std::iter::repeat(empty)).take(self.most).collect()
+        self.slots.iter().map(Slot::state).chain(std::iter::repeat(empty)).take(self.most).collect()
     }
 
     /// Takes a request for which there is a slot.
@@ -209,17 +177,27 @@ impl Engine {
     pub fn end_cancelled(&mut self) {
         for index in 0..self.slots.len() {
             if self.slots[index].work.as_ref().is_some_and(|work| work.task.is_cancelled()) {
-                let ended = self.attempt(index, Slot::end_cancelled);
+                let ended = self.attempt(index, |task, session| {
+                    task.end_cancelled(Some(session));
+                    Ok(())
+                });
                 self.conclude(index, ended);
             }
         }
     }
 
-    /// Does work in a slot. After a panic nobody knows what its session holds, so that it is emptied.
-    pub(super) fn attempt<T>(&mut self, index: usize, work: impl FnOnce(&mut Slot) -> Result<T>) -> Result<T> {
-        let slot = &mut self.slots[index];
-        caught(|| work(slot)).unwrap_or_else(|| {
-            empty(&mut slot.session);
+    /// Does work for the reply of a slot, if there is one. After a panic nobody knows what its session holds, so that it is
+    /// emptied.
+    pub(super) fn attempt<T: Default>(
+        &mut self,
+        index: usize,
+        work: impl FnOnce(&mut GenerationTask<'static>, &mut Session) -> Result<T>,
+    ) -> Result<T> {
+        let Slot { session, work: Some(Work { task, .. }), .. } = &mut self.slots[index] else {
+            return Ok(T::default());
+        };
+        caught(|| work(task, session)).unwrap_or_else(|| {
+            empty(session);
             Err(died())
         })
     }
@@ -234,7 +212,7 @@ impl Engine {
                 slot.session.set_tenant(tenant.cache);
                 self.placed += 1;
                 (slot.used, slot.prompt) = (self.placed, task.prompt().len());
-                slot.work = Some(Work { id, task, ids, paused: false, cache: Cached::Held });
+                slot.work = Some(Work { id, task, ids, paused: false, given_up: None });
             }
             Err(error) => {
                 self.outcome.events.push((id, Err(error)));
@@ -275,7 +253,12 @@ impl Engine {
         self.turn = index + 1;
         let others = self.slots.iter().any(|slot| slot.work.as_ref().is_some_and(Work::decodes));
         self.slots[index].session.set_others_waiting(others);
-        let read = self.attempt(index, Slot::read);
+        let read = self.attempt(index, |task, session| {
+            if !task.is_begun() {
+                task.advance(session)?;
+            }
+            task.advance(session)
+        });
         self.conclude(index, read);
     }
 
@@ -284,7 +267,7 @@ impl Engine {
         self.outcome.worked = true;
         match result {
             Ok(()) | Err(Error::Cancelled) => {} // who is cancelled is ended in the next round
-            Err(Error::PoolFull { .. }) if self.make_room(index) => {}
+            Err(Error::PoolFull { .. }) if self.free_memory(index) => {}
             Err(error) => self.fail(index, error),
         }
         self.collect(index);

@@ -17,9 +17,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// A reply of which so many events were not taken pauses.
+/// A reply pauses when this many of its events were not taken.
 const MOST_EVENTS: usize = 64;
-/// It goes on once there are fewer than so many: a reply that gave its memory up meanwhile, and has it computed again,
+/// It goes on once there are fewer than this many: a reply that gave its memory up meanwhile, and has it computed again,
 /// should not pause again at once.
 const FEW_EVENTS: usize = MOST_EVENTS / 2;
 /// How long a thread waits at a time where nobody drives the engine. A [`Cancel`](crate::Cancel) wakes nobody, so it looks
@@ -104,22 +104,22 @@ impl Shared {
         Self { context, sessions, queue, board: Mutex::new(board), wakers: WakerCalls::default() }
     }
 
-    /// What is told of the scheduler.
-    pub fn told(&self) -> SchedulerState {
+    /// What the scheduler holds and does.
+    pub fn state(&self) -> SchedulerState {
         let board = lock(&self.board);
         SchedulerState { slots: board.slots.clone(), waiting: board.waiting.len(), counts: board.counts }
     }
 
     /// # Errors
     /// [`Error::Busy`] if no request may wait.
-    pub fn check_room(&self) -> Result<()> {
+    pub fn check_queue(&self) -> Result<()> {
         let mut board = lock(&self.board);
-        let room = self.room_in(&mut board);
+        let admitted = self.admits(&mut board);
         drop(self.woken(board));
-        room
+        admitted
     }
 
-    fn room_in(&self, board: &mut Board) -> Result<()> {
+    fn admits(&self, board: &mut Board) -> Result<()> {
         let full =
             |board: &Board| board.waiting.len() + board.turns.running() >= self.sessions.saturating_add(self.queue);
         if full(board) {
@@ -137,15 +137,15 @@ impl Shared {
     /// [`Error::Busy`] if too many wait.
     pub fn submit(&self, request: impl FnOnce(u64) -> Request) -> Result<u64> {
         let mut board = lock(&self.board);
-        let room = self.room_in(&mut board);
+        let admitted = self.admits(&mut board);
         let id = board.counts.requests;
-        if room.is_ok() {
+        if admitted.is_ok() {
             board.counts.requests += 1;
             board.mailboxes.insert(id, Mailbox::default());
             board.waiting.push_back(request(id)); // one that is refused is dropped outside of the lock
         }
         drop(self.woken(board));
-        room.map(|()| id)
+        admitted.map(|()| id)
     }
 
     /// The next event of a reply.

@@ -1,32 +1,12 @@
 //! Steps that several conversations take together.
 //!
 //! The tokens of those that a grammar restricts are sampled under masks before, and the step feeds them. A conversation that
-//! has tokens left that were guessed while it was alone, or no room for another, takes its steps by itself. One that is
+//! has tokens left that were guessed while it was alone, or whose context is full, takes its steps by itself. One that is
 //! alone takes all of them by itself, with guesses, as it would without a scheduler.
 
 use super::engine::{Engine, Slot, Work, caught, died, empty};
-use crate::error::{Error, Result};
-use crate::generate::Step;
+use crate::error::Error;
 use crate::session::Session;
-
-impl Slot {
-    fn advance(&mut self) -> Result<()> {
-        self.work.as_mut().map_or(Ok(()), |work| work.task.advance(&mut self.session))
-    }
-
-    fn begin_step(&mut self) -> Result<Option<Step>> {
-        self.work.as_mut().map_or(Ok(None), |work| work.task.begin_step(&mut self.session))
-    }
-
-    fn choose_ahead(&mut self, step: &mut Step) -> Result<()> {
-        self.work.as_mut().map_or(Ok(()), |work| work.task.choose_ahead(&mut self.session, step))
-    }
-
-    fn end_step(&mut self, step: Step, token: Result<u32>) -> Result<()> {
-        let token = token?;
-        self.work.as_mut().map_or(Ok(()), |work| work.task.end_step(&mut self.session, step, token))
-    }
-}
 
 impl Engine {
     /// Generates a token of each conversation that is past its prompt.
@@ -44,7 +24,7 @@ impl Engine {
         for index in alone {
             // Another one may have needed the memory of its cache in the meantime.
             if decodes(&self.slots[index]) {
-                let advanced = self.attempt(index, Slot::advance);
+                let advanced = self.attempt(index, |task, session| task.advance(session));
                 self.conclude(index, advanced);
             }
         }
@@ -55,7 +35,7 @@ impl Engine {
     fn step(&mut self, together: Vec<usize>) {
         let mut steps = Vec::with_capacity(together.len());
         for index in together {
-            match self.attempt(index, Slot::begin_step) {
+            match self.attempt(index, |task, session| task.begin_step(session)) {
                 Ok(Some(step)) => steps.push((index, step)),
                 ended => self.conclude(index, ended.map(drop)),
             }
@@ -66,9 +46,9 @@ impl Engine {
         // Some may have failed meanwhile, or have given up their caches for others.
         let held = |slot: &Slot| slot.work.as_ref().is_some_and(Work::decodes);
         steps.retain(|(index, _)| held(&self.slots[*index]));
-        // Only now, when all have their room: a token that was chosen has to be fed.
-        for (index, step) in &mut steps {
-            if let Err(error) = self.attempt(*index, |slot| slot.choose_ahead(step)) {
+        // Only now, when all have their pages: a token that was chosen has to be fed.
+        for (index, step) in &steps {
+            if let Err(error) = self.attempt(*index, |task, session| task.choose_ahead(session, step)) {
                 self.fail(*index, error);
             }
         }
@@ -90,7 +70,7 @@ impl Engine {
         .into_iter();
         for (index, step) in steps {
             let token = tokens.next().unwrap_or(Err(Error::NoResult));
-            let ended = self.attempt(index, |slot| slot.end_step(step, token));
+            let ended = self.attempt(index, |task, session| task.end_step(session, step, token?));
             self.conclude(index, ended);
         }
     }
@@ -98,7 +78,7 @@ impl Engine {
     /// Makes sure that a conversation can take part in a step.
     fn make_ready(&mut self, index: usize) {
         while self.slots[index].work.as_ref().is_some_and(Work::decodes) {
-            match self.attempt(index, |slot| slot.session.make_ready()) {
+            match self.attempt(index, |_, session| session.make_ready()) {
                 Ok(()) => return,
                 failed => self.conclude(index, failed),
             }

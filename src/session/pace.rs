@@ -63,7 +63,7 @@ impl Pace {
         }
     }
 
-    /// Begins a part of a prompt with so many tokens in the cache. It runs when the newest submission before it is done, if
+    /// Begins a part of a prompt with `cached` tokens in the cache. It runs when the newest submission before it is done, if
     /// there is one. `idle` says that the GPU has nothing to do.
     pub fn start(&mut self, plan: &Plan, slow: &StepLimit, cached: usize, newest: Option<Submission>, idle: bool) {
         let weights = plan.steps.iter().map(|step| DISPATCH + slow.seconds(&step.cost, cached as u64));

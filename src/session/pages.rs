@@ -2,7 +2,7 @@
 //!
 //! A page that is full may be part of several sequences that begin with the same tokens. It is found by its tokens and by
 //! the page before it, which stands for all tokens before them. A sequence that holds a page holds the one before it too,
-//! so that no page is given to others while one behind it can be found. Sequences of different tenants share nothing:
+//! so that no page is given to others while one after it can be found. Sequences of different tenants share nothing:
 //! whether a page is found would tell one of them what another has computed.
 
 use crate::error::{Error, Result};
@@ -50,7 +50,7 @@ impl Pages {
         self.free.len()
     }
 
-    /// Takes so many free pages.
+    /// Takes `count` free pages.
     ///
     /// # Errors
     /// [`Error::PoolFull`] if there are fewer.
@@ -102,7 +102,7 @@ impl Pages {
         }
     }
 
-    /// Holds the page with these tokens behind those that the page before it stands for, if there is one.
+    /// Holds the page with these tokens after those that the page before it stands for, if there is one.
     pub fn find(&mut self, before: Before, tokens: &[u32]) -> Option<u32> {
         let page = *self.full.get(&(before, tokens.into()))?;
         self.holders[page as usize] += 1;

@@ -5,10 +5,9 @@
 //!
 //! The kernels for few tokens round in another way than those for many. A reply must not depend on how fast the GPU is.
 //! So a prompt is first cut into blocks of the size for a fast GPU, and on a slow GPU a block of many tokens is cut into
-//! parts that all have many. Plans with room for more tokens or fewer round in different ways, too: all parts of a block
+//! parts that all have many. Plans for more tokens or fewer round in different ways, too: all parts of a block
 //! run in the plan that the whole block would run in.
 
-use super::Session;
 use crate::model::{FEW_TOKENS, PromptOptions};
 use std::ops::Range;
 use std::time::Duration;
@@ -20,6 +19,9 @@ const LEAST: usize = 64;
 /// The same where each part writes out keys and values of all tokens before it, which costs as many products as about 400
 /// tokens save.
 const LEAST_WRITING_OUT: usize = 512;
+/// The most tokens of a part while others wait: about what the largest parts are on a GPU whose chunks are of the usual
+/// size. Smaller ones cost the prompt more than they give the others.
+const WHILE_OTHERS_WAIT: usize = 512;
 /// Parts have a multiple of this many tokens, which fills the tiles of the kernels.
 const STEP: usize = 32;
 /// A part is given up if it will take more than twice the time and less than an eighth of it is done.
@@ -48,6 +50,12 @@ impl Parts {
     pub fn new(options: PromptOptions) -> Self {
         let most = options.together();
         Self { most, tokens: most, limit: usize::MAX, start: 0, reached: None }
+    }
+
+    /// Whether others wait for the end of each part from here on. Then parts are smaller, but computed by the same plans, so
+    /// that the text does not depend on it.
+    pub fn set_others_waiting(&mut self, waiting: bool) {
+        self.limit = if waiting { WHILE_OTHERS_WAIT } else { usize::MAX };
     }
 
     /// Begins a prompt at a position, or continues the one that was interrupted there.
@@ -103,18 +111,6 @@ impl Parts {
     }
 }
 
-/// The most tokens of a part while others wait: about what the largest parts are on a GPU whose chunks are of the usual
-/// size. Smaller ones cost the prompt more than they give the others.
-const WHILE_OTHERS_WAIT: usize = 512;
-
-impl Session {
-    /// Whether others wait for the end of each part of a prompt from here on. Then parts are smaller, but computed by the
-    /// same plans, so that the text does not depend on it.
-    pub(crate) fn set_others_waiting(&mut self, waiting: bool) {
-        self.parts.limit = if waiting { WHILE_OTHERS_WAIT } else { usize::MAX };
-    }
-}
-
 /// The fewest tokens of a part whose plan writes out keys and values, or does not.
 fn least(writes_out: bool) -> usize {
     if writes_out { LEAST_WRITING_OUT } else { LEAST }
@@ -128,7 +124,7 @@ mod tests {
         Parts::new(PromptOptions { chunk: Some(chunk), ..PromptOptions::default() })
     }
 
-    /// Tokens of each part of a prompt, on a GPU that computes so many a second. Blocks of 1024 tokens and more write out
+    /// Tokens of each part of a prompt, on a GPU that computes `speed` a second. Blocks of 1024 tokens and more write out
     /// keys and values.
     fn sizes(mut parts: Parts, speed: f64, mut prompt: usize) -> Vec<usize> {
         let (mut at, mut sizes) = (7, Vec::new());

@@ -1,16 +1,16 @@
 //! The plans of a pool's sessions on the device. Each is put there when it is first used, and stays.
 //!
-//! Rows run in the smallest plan that has room for them, so that few do not take the grids of many. All plans share the
+//! Rows run in the smallest plan that can compute as many, so that few do not take the grids of many. All plans share the
 //! weights, the cache and what is sampled, and all but that of a row alone share their activations. When a plan needs a
 //! larger buffer of activations than there is, that buffer is dropped together with the plans that use it, which are made
 //! again when they are needed. So of each buffer only the largest one that a plan needs is held.
 
-use super::drafting::{BlockPlans, ReadyBlock};
+use super::block::{BlockPlans, ReadyBlock};
 use super::pace::Pace;
 use crate::error::Result;
 use crate::gpu::{Buffer, Prepared};
 use crate::kernels::{Adjustment, Sampling};
-use crate::model::{BatchPlan, BatchShape, CacheShape, DraftInputs, Head, Model, SamplingPlan, sampled_bytes};
+use crate::model::{BatchPlan, BatchShape, CacheShape, DraftInputs, Head, Model, Outputs, SamplingPlan, sampled_bytes};
 use crate::plan::{Executor, LocalId, PAGE, Plan, ScratchKey};
 use crate::threads::GoOn;
 use std::collections::HashMap;
@@ -21,28 +21,44 @@ use std::time::Duration;
 pub struct SharedBuffers {
     /// The KV rows of all pages, layer by layer.
     pub caches: Vec<Buffer>,
-    /// The lists of pages, each with room for a session's context: that of a row alone, and behind it one for each
-    /// sequence, if there are several.
+    /// The lists of pages, each long enough for a session's context: that of a row alone, then one for each sequence, if
+    /// there are several.
     pub lists: Buffer,
-    /// What was sampled last for each sequence, and behind that for each row of a verification: [`Plan::SAMPLED`].
+    /// What was sampled last for each sequence, then for each row of a verification: [`Plan::SAMPLED`].
     pub sampled: Buffer,
     /// How tokens of each sequence are sampled.
     pub sampling: Buffer,
-    /// The hidden states that are kept for a multi-token-prediction block.
+    /// The hidden states that are saved for a multi-token-prediction block.
     kept: Option<Buffer>,
 }
 
 impl SharedBuffers {
-    /// The places of these buffers in a plan of the model.
+    /// These buffers by their ids in a plan of the model.
     fn of(&self, planned: &BatchPlan) -> HashMap<LocalId, Buffer> {
         let caches = planned.plan.caches().zip(self.caches.iter().cloned());
         caches.chain(self.states()).chain(planned.kept.zip(self.kept.clone())).collect()
     }
 
-    /// The places of those that all plans have.
+    /// Those that all plans have, by their ids.
     pub fn states(&self) -> [(LocalId, Buffer); 3] {
         let states = [(Plan::PAGES, &self.lists), (Plan::SAMPLED, &self.sampled), (Plan::SAMPLING, &self.sampling)];
-        states.map(|(place, buffer)| (place, buffer.clone()))
+        states.map(|(local, buffer)| (local, buffer.clone()))
+    }
+}
+
+/// Which plan computes a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlanKey {
+    /// That of a row alone.
+    Alone,
+    /// One of several rows.
+    Shape(BatchShape),
+}
+
+impl PlanKey {
+    /// The rows whose logits are wanted, if there may be several.
+    pub fn outputs(self) -> Option<Outputs> {
+        if let Self::Shape(shape) = self { Some(shape.outputs) } else { None }
     }
 }
 
@@ -63,8 +79,9 @@ pub struct Ready {
     pub planned: Arc<BatchPlan>,
     pub executor: Executor,
     pub pace: Pace,
-    /// Sampling from adjusted logits, and from masked ones, each from its first use on.
-    samplers: [Option<Sampler>; 2],
+    /// Sampling from adjusted logits, and from those that a mask allows, each from its first use on.
+    adjusting: Option<Sampler>,
+    masking: Option<Sampler>,
     /// Work that is recorded ahead, and the place of its results and whether it filters: see
     /// [`Submissions::prepare`](super::submissions::Submissions::prepare).
     pub prepared: Option<((usize, bool), Prepared)>,
@@ -74,8 +91,8 @@ pub struct Ready {
 pub struct Sampler {
     pub planned: SamplingPlan,
     pub executor: Executor,
-    /// Adjustments there is room for.
-    room: usize,
+    /// The most adjustments.
+    most: usize,
 }
 
 impl Plans {
@@ -106,30 +123,21 @@ impl Plans {
             None => None,
         };
         shared.caches.extend(block.as_ref().and_then(BlockPlans::cache));
-        let pace = Pace::new(Duration::ZERO); // of a row alone nothing is cut
-        let alone = Ready { planned, executor, pace, samplers: [None, None], prepared: None };
+        let alone = Ready::new(planned, executor);
         Ok(Self { shared, alone, block, others: HashMap::new(), scratch: HashMap::new() })
     }
 
-    /// The plan of a shape. While kernels are compiled for it, `go_on` is called again and again. Its submissions should
-    /// take `limit`.
-    pub fn get(
-        &mut self,
-        model: &Model,
-        shape: BatchShape,
-        limit: Duration,
-        go_on: &mut GoOn<'_>,
-    ) -> Result<&mut Ready> {
+    /// A plan. While kernels are compiled for it, `go_on` is called again and again.
+    pub fn get(&mut self, model: &Model, key: PlanKey, go_on: &mut GoOn<'_>) -> Result<&mut Ready> {
+        let PlanKey::Shape(shape) = key else { return Ok(&mut self.alone) };
         let ready = match self.others.remove(&shape) {
             Some(known) => known,
-            None => self.make(model, shape, limit, go_on)?,
+            None => self.make(model, shape, go_on)?,
         };
-        let ready = self.others.entry(shape).or_insert(ready);
-        ready.pace.aim_at(limit);
-        Ok(ready)
+        Ok(self.others.entry(shape).or_insert(ready))
     }
 
-    fn make(&mut self, model: &Model, shape: BatchShape, limit: Duration, go_on: &mut GoOn<'_>) -> Result<Ready> {
+    fn make(&mut self, model: &Model, shape: BatchShape, go_on: &mut GoOn<'_>) -> Result<Ready> {
         let planned = model.plan(self.alone.planned.cache, shape)?;
         model.pipelines().prepare_while(&planned.plan.variants, go_on)?;
         self.drop_outgrown(&planned.plan);
@@ -141,7 +149,7 @@ impl Plans {
         }
         let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;
         self.share_scratch(&planned.plan, &executor, planned.last);
-        Ok(Ready { planned, executor, pace: Pace::new(limit), samplers: [None, None], prepared: None })
+        Ok(Ready::new(planned, executor))
     }
 
     /// The plan of the multi-token-prediction block for rows of a shape, if there is a block.
@@ -190,51 +198,46 @@ impl Plans {
 }
 
 impl Ready {
+    fn new(planned: Arc<BatchPlan>, executor: Executor) -> Self {
+        let pace = Pace::new(Duration::ZERO); // it aims at a limit where submissions are cut
+        Self { planned, executor, pace, adjusting: None, masking: None, prepared: None }
+    }
+
     /// The head of a plan that has one.
     pub fn head(&self) -> Result<&Head> {
         self.planned.head()
     }
 
-    /// Makes room for so many adjustments of logits. After an error there is as much as before.
+    /// Sees to it that up to `most` logits can be adjusted, and masked if `masked`. After an error it is as before.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); what the device reports.
-    pub fn adjust_up_to(&mut self, model: &Model, room: usize) -> Result<()> {
-        self.sample_with(model, room, false)
-    }
-
-    /// Makes room for masks, and for so many adjustments beside them.
-    ///
-    /// # Errors
-    /// As [`Ready::adjust_up_to`].
-    pub fn mask_and_adjust_up_to(&mut self, model: &Model, room: usize) -> Result<()> {
-        self.sample_with(model, room, true)
-    }
-
-    fn sample_with(&mut self, model: &Model, room: usize, masked: bool) -> Result<()> {
-        if self.samplers[usize::from(masked)].as_ref().is_some_and(|sampler| sampler.room >= room) {
+    pub fn sample_with(&mut self, model: &Model, most: usize, masked: bool) -> Result<()> {
+        let known = if masked { &self.masking } else { &self.adjusting };
+        if known.as_ref().is_some_and(|sampler| sampler.most >= most) {
             return Ok(());
         }
-        let planned = model.plan_sampling(&self.planned, self.head()?, room, masked)?;
+        let planned = model.plan_sampling(&self.planned, self.head()?, most, masked)?;
         let shared = planned.shared.iter().map(|(here, there)| (*here, self.executor.local(*there).clone())).collect();
         let executor = Executor::with_locals(model.pipelines(), &planned.plan, &[], &shared)?;
-        self.samplers[usize::from(masked)] = Some(Sampler { planned, executor, room });
+        let sampler = if masked { &mut self.masking } else { &mut self.adjusting };
+        *sampler = Some(Sampler { planned, executor, most });
         Ok(())
     }
 
-    /// What samples from logits adjusted like this, and masked, if there is a mask. There has to be
-    /// [room](Ready::adjust_up_to) for them.
+    /// What samples from logits adjusted like this, and masked, if there is a mask. It has to be
+    /// [large enough](Ready::sample_with) for them.
     pub fn sampler(&self, adjustments: &[Adjustment], mask: Option<&[u32]>) -> Result<Option<&Sampler>> {
-        let sampler = self.samplers[usize::from(mask.is_some())].as_ref();
+        let sampler = if mask.is_some() { &self.masking } else { &self.adjusting };
         if let Some(Sampler { planned, executor, .. }) = sampler {
             if !adjustments.is_empty() {
                 let listed = executor.local(planned.adjustments);
                 executor.gpu().write(listed, 0, bytemuck::cast_slice(adjustments))?;
             }
-            if let Some((place, mask)) = planned.mask.zip(mask) {
-                executor.gpu().write(executor.local(place), 0, bytemuck::cast_slice(mask))?;
+            if let Some((local, mask)) = planned.mask.zip(mask) {
+                executor.gpu().write(executor.local(local), 0, bytemuck::cast_slice(mask))?;
             }
         }
-        Ok(sampler)
+        Ok(sampler.as_ref())
     }
 }

@@ -1,18 +1,16 @@
 //! Sessions side by side: they share a KV cache and the plans on the device, and take steps together.
 
-use super::pages::Pages;
-use super::plans::Plans;
-use super::run::known;
-use super::submissions::{Sampled, Submissions};
-use super::{LastOutput, Session};
+use super::Session;
+use super::device::Device;
+use super::sequence::Sequence;
+use super::step::{Row, StepRequest, Token};
 use crate::error::{Error, Result};
-use crate::gpu::{BufferCopy, BufferRange, BufferUse, Fetch};
-use crate::kernels::Sampling;
-use crate::model::{BatchShape, BatchWriter, CacheShape, Model, Outputs, most_sequences};
-use crate::plan::{PAGE, RowHeader};
-use crate::threads::GoOn;
+use crate::model::{BatchShape, CacheShape, Model, Outputs, most_sequences};
+use crate::plan::PAGE;
+use crate::shader::Variant;
+use crate::threads::{GoOn, lock};
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A KV cache that several sessions share, and what else they need on the device.
 ///
@@ -44,43 +42,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// ```
 #[derive(Clone)]
 pub struct Pool {
-    runner: Arc<Mutex<Runner>>,
+    device: Arc<Mutex<Device>>,
     model: Model,
     cache: CacheShape,
     sessions: usize,
-}
-
-/// What the sessions of a pool share.
-pub(super) struct Runner {
-    pub pages: Pages,
-    pub plans: Plans,
-    pub submissions: Submissions,
-    /// Reads logits and hidden states.
-    pub fetch: Fetch,
-    /// Which sequences belong to a session.
-    sequences: Vec<bool>,
-    /// The sequence whose last token the plan of a row alone has computed last, with what it has of it on the device.
-    pub holder: Option<usize>,
-    /// The sequence whose list of pages the plan of a row alone has, if it is up to date. Its kernels look for no other.
-    pub listed: Option<usize>,
-    /// The sequence whose hidden states and drafts are on the device, for a multi-token-prediction block.
-    pub drafting: Option<usize>,
-    /// How often plans of several rows have run. They share their activations, so each run takes the place of what the
-    /// one before it left.
-    pub shared_runs: u64,
-    /// How often work was lost.
-    pub losses: u64,
-}
-
-/// Where the device has what a step of several rows left of one of them, until a plan of several rows runs again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RowOutput {
-    /// The plan.
-    pub shape: BatchShape,
-    /// The row in its batch.
-    pub row: usize,
-    /// Which of the runs it was: [`Runner::shared_runs`] after it.
-    pub run: u64,
 }
 
 impl Pool {
@@ -103,46 +68,49 @@ impl Pool {
             let expected = format!("at most {most} sessions with a context of {} tokens", cache.context);
             return Err(Error::Argument { argument: "sessions", expected, found: sessions.to_string() });
         }
-        let (gpu, config, pages) = (model.gpu(), model.config(), tokens.div_ceil(PAGE));
-        let plans = Plans::new(model, cache, pages, sessions)?;
-        let runner = Runner {
-            pages: Pages::new(pages),
-            submissions: Submissions::new(gpu, BatchWriter::new(config), plans.shared.sampled.clone())?,
-            plans,
-            fetch: Fetch::new(gpu, 4 * config.vocab.max(config.width) as u64)?,
-            sequences: vec![false; sessions],
-            holder: None,
-            listed: None,
-            drafting: None,
-            shared_runs: 0,
-            losses: 0,
-        };
-        Ok(Self { runner: Arc::new(Mutex::new(runner)), model: model.clone(), cache, sessions })
+        let device = Device::new(model, cache, tokens.div_ceil(PAGE), sessions)?;
+        Ok(Self { device: Arc::new(Mutex::new(device)), model: model.clone(), cache, sessions })
     }
 
     /// Compiles what steps of several of its sessions need, with bias and penalties or without, and what masks need, so that
-    /// nothing is compiled between two tokens.
+    /// nothing is compiled between two tokens. A kernel that the driver refuses is replaced as at load: then it returns the
+    /// model without that kernel, of which the pool has to be made anew.
     ///
     /// # Errors
-    /// That of `go_on`, which is asked again and again meanwhile; what the device reports.
-    pub(crate) fn compile(&self, go_on: &mut GoOn<'_>) -> Result<()> {
-        let (model, most) = (&self.model, self.sessions.min(most_sequences(self.model.config())));
+    /// [`Error::WrongKernel`] for a kernel that cannot be replaced; that of `go_on`, which is asked again and again
+    /// meanwhile; what the device reports.
+    pub(crate) fn compile(&self, go_on: &mut GoOn<'_>) -> Result<Option<Model>> {
+        let mut other = None;
+        loop {
+            let model = other.as_ref().unwrap_or(&self.model);
+            let refused = model.pipelines().try_prepare(&self.variants(model)?, &|| {}, go_on)?;
+            if refused.is_empty() {
+                return Ok(other);
+            }
+            other = Some(model.without(&refused)?);
+        }
+    }
+
+    /// The shaders of all that, with those of a row alone.
+    fn variants(&self, model: &Model) -> Result<Vec<Variant>> {
+        let most = self.sessions.min(most_sequences(model.config()));
         let alone = model.plan(self.cache, BatchShape::ALONE)?;
         let mut variants = model.plan_sampling(&alone, alone.head()?, 1, true)?.plan.variants;
-        let mut room = 2;
-        while room < 2 * most {
+        variants.extend(alone.plan.variants.iter().cloned());
+        let mut rows = 2;
+        while rows < 2 * most {
             let mut before = 0;
             // The shapes for all depths, the last of which is that of the whole context.
             while before <= self.cache.context {
-                let shape = BatchShape::of(room, Outputs::Sequences, before, self.cache.context);
+                let shape = BatchShape::of(rows, Outputs::Sequences, before, self.cache.context);
                 let planned = model.plan(self.cache, shape)?;
                 variants.extend(planned.plan.variants.iter().cloned());
                 variants.extend(model.plan_sampling(&planned, planned.head()?, 1, false)?.plan.variants);
                 before = shape.depth + 1;
             }
-            room *= 2;
+            rows *= 2;
         }
-        model.pipelines().prepare_while(&variants, go_on).map(drop)
+        Ok(variants)
     }
 
     /// A new session.
@@ -150,15 +118,8 @@ impl Pool {
     /// # Errors
     /// [`Error::Argument`] if the pool has as many sessions as it is for; what the device reports.
     pub fn session(&self) -> Result<Session> {
-        let mut runner = self.runner();
-        let Some(sequence) = runner.sequences.iter().position(|taken| !taken) else {
-            let most = runner.sequences.len();
-            let (expected, found) = (format!("at most {most} sessions at a time"), format!("{}", most + 1));
-            return Err(Error::Argument { argument: "sessions", expected, found });
-        };
-        let session = Session::of(self, sequence, &runner)?;
-        runner.sequences[sequence] = true;
-        Ok(session)
+        let sequence = self.enter()?.join()?;
+        Session::of(self, sequence)
     }
 
     /// The model.
@@ -178,13 +139,13 @@ impl Pool {
 
     /// How many more tokens all sessions together can hold, in whole pages.
     pub fn free(&self) -> usize {
-        self.runner().pages.free() * PAGE
+        self.device().pages.free() * PAGE
     }
 
-    /// How many tokens there would be room for beside these sessions of it, if all others held none.
-    pub(crate) fn room_beside<'a>(&self, sessions: impl Iterator<Item = &'a Session>) -> usize {
-        let held: HashSet<u32> = sessions.flat_map(|session| session.pages.iter().copied()).collect();
-        self.runner().pages.count().saturating_sub(held.len()) * PAGE
+    /// How many more tokens it could hold beside those of these sessions, if all others held none.
+    pub(crate) fn tokens_beside<'a>(&self, sessions: impl Iterator<Item = &'a Session>) -> usize {
+        let held: HashSet<u32> = sessions.flat_map(|session| session.sequence.pages.iter().copied()).collect();
+        self.device().pages.count().saturating_sub(held.len()) * PAGE
     }
 
     /// Feeds each session the token that was sampled after its last one, all in one step, and returns these tokens in order.
@@ -200,22 +161,22 @@ impl Pool {
     /// sessions take several steps: if one after the first fails, the sessions of this step and of those after it get its
     /// error for a token.
     pub fn next_tokens(&self, sessions: &mut [&mut Session]) -> Result<Vec<Result<u32>>> {
-        let runner = &mut *self.runner();
+        let device = &mut *self.enter()?;
         for session in sessions.iter_mut() {
-            if !Arc::ptr_eq(&session.pool.runner, &self.runner) {
+            if !Arc::ptr_eq(&session.pool.device, &self.device) {
                 let (expected, found) = ("a session of this pool".to_owned(), "one of another".to_owned());
                 return Err(Error::Argument { argument: "sessions", expected, found });
             }
-            session.settle(runner)?;
-            session.check(session.tokens.len() + 1, &[])?;
-            session.last_output(runner)?;
-            session.sample_if_left(runner)?;
-            session.reach(runner, 1)?;
+            session.check(session.tokens().len() + 1, &[])?;
+            device.settle(&mut session.sequence)?;
+            device.sample_if_left(&mut session.sequence)?;
+            device.reach(&mut session.sequence, 1)?;
         }
         let count = sessions.len();
         let mut tokens = Vec::with_capacity(count);
         for group in sessions.chunks_mut(most_sequences(self.model.config())) {
-            match self.step(runner, group) {
+            let mut sequences: Vec<&mut Sequence> = group.iter_mut().map(|session| &mut session.sequence).collect();
+            match device.next_tokens(&mut sequences) {
                 Ok(of_group) => tokens.extend(of_group),
                 Err(error) if tokens.is_empty() => return Err(error),
                 Err(error) => {
@@ -227,105 +188,31 @@ impl Pool {
         Ok(tokens)
     }
 
-    /// One step of a few sessions.
-    fn step(&self, runner: &mut Runner, sessions: &mut [&mut Session]) -> Result<Vec<Result<u32>>> {
-        let before = runner.submissions.place;
-        if let [session] = sessions {
-            return Ok(vec![session.next_token_of(runner)]);
-        }
-        let adjusts = sessions.iter().any(|session| session.adjusts());
-        let (mut rows, mut adjustments) = (Vec::with_capacity(sessions.len()), Vec::new());
-        for session in sessions.iter() {
-            let listed = session.adjustments(&session.tokens, true);
-            let (first_adjustment, count) = (adjustments.len() as u32, listed.len() as u32);
-            let row = session.row(RowHeader::sampled(session.sequence), session.tokens.len());
-            rows.push(RowHeader { first_adjustment, adjustments: count, ..row });
-            adjustments.extend(listed);
-        }
-        let deepest = sessions.iter().map(|session| session.tokens.len()).max().unwrap_or_default();
-        let options = self.model.prompt_options();
-        let room = rows.len().next_power_of_two();
-        let shape = BatchShape::of(room, Outputs::Sequences, deepest, self.cache.context);
-        runner.shared_runs += 1; // a plan that is made may take the place of others and of what they left
-        let ready = runner.plans.get(&self.model, shape, options.limit, &mut || Ok(()))?;
-        if adjusts {
-            // With room to spare: the lists grow with every token, and each larger room is planned anew.
-            ready.adjust_up_to(&self.model, adjustments.len().next_power_of_two())?;
-        }
-        let filters = sessions.iter().any(|session| session.sampling.filters());
-        let sampled = Sampled { adjustments: adjusts.then_some(&adjustments), filters, mask: None };
-        runner.submissions.write(ready, &rows)?;
-        let submitted = runner.submissions.run(ready, 0..ready.planned.end(), Some(sampled), before ^ 1).map(drop);
-        let taken = submitted.and_then(|()| runner.submissions.take(self.model.gpu(), before));
-        if let Err(Error::NoResult) = taken {
-            runner.lost();
-        }
-        let mut tokens = Vec::with_capacity(sessions.len());
-        for (row, session) in sessions.iter_mut().enumerate() {
-            let Ok(words) = &taken else {
-                session.output = None;
-                let _ = session.settle(runner); // the error is that of the step
-                continue;
-            };
-            session.confirm(runner);
-            let token = known(words[session.sequence][0]);
-            let at = RowOutput { shape, row, run: runner.shared_runs };
-            session.output = token.as_ref().ok().map(|_| LastOutput::Row(at));
-            session.unsampled = session.masked;
-            session.tokens.extend(token.as_ref().ok());
-            session.drafter.forget_sampled();
-            session.drafter.block.forget_states(session.tokens.len());
-            tokens.push(token);
-        }
-        taken.map(|_| tokens)
+    /// The device, for a call that computes. Every such call comes through here.
+    ///
+    /// # Errors
+    /// [`Error::Forked`], before the lock is waited for: the thread that held it may not exist in this process.
+    pub(super) fn enter(&self) -> Result<MutexGuard<'_, Device>> {
+        self.model.gpu().check_process()?;
+        Ok(self.device())
     }
 
-    pub(super) fn runner(&self) -> MutexGuard<'_, Runner> {
-        self.runner.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The same, for a call that only looks, or forgets tokens.
+    pub(super) fn device(&self) -> MutexGuard<'_, Device> {
+        lock(&self.device)
     }
 }
 
-impl Runner {
-    /// Whether there is but one session.
-    pub fn is_alone(&self) -> bool {
-        self.sequences.iter().filter(|taken| **taken).count() == 1
-    }
-
-    /// Work was lost: nobody knows what the device holds of tokens that no result has confirmed.
-    pub fn lost(&mut self) {
-        self.submissions.forget();
-        self.pages.forget_all();
-        self.losses += 1;
-    }
-
-    /// Copies the first KV rows of a page to another one.
-    pub fn copy_page(&mut self, from: u32, to: u32, rows: usize) -> Result<()> {
-        let Some(first) = self.plans.shared.caches.first() else { return Ok(()) };
-        let (gpu, page) = (self.plans.alone.executor.gpu(), first.bytes() / self.pages.count().max(1) as u64);
-        let bytes = page / PAGE as u64 * rows as u64;
-        let between = gpu.buffer("page", bytes, BufferUse::Storage)?;
-        let mut copies = Vec::new();
-        for cache in &self.plans.shared.caches {
-            let range = BufferRange { from: cache, offset: page * u64::from(from), bytes };
-            copies.push(BufferCopy { range, to: &between, at: 0 });
-            let range = BufferRange { from: &between, offset: 0, bytes };
-            copies.push(BufferCopy { range, to: cache, at: page * u64::from(to) });
-        }
-        gpu.copy(&copies).map(drop)
-    }
-
-    /// Tells the device how tokens of a sequence are sampled.
-    pub fn set_sampling(&self, sequence: usize, sampling: &Sampling) -> Result<()> {
-        let at = (sequence * size_of::<Sampling>()) as u64;
-        self.plans.alone.executor.gpu().write(&self.plans.shared.sampling, at, bytemuck::bytes_of(sampling))
-    }
-
-    /// Ends a session.
-    pub fn leave(&mut self, sequence: usize) {
-        self.sequences[sequence] = false;
-        self.holder.take_if(|holder| *holder == sequence);
-        self.listed.take_if(|listed| *listed == sequence);
-        self.drafting.take_if(|drafting| *drafting == sequence);
+impl Device {
+    /// Feeds each sequence the token that was sampled after its last one, all in one step.
+    pub fn next_tokens(&mut self, sequences: &mut [&mut Sequence]) -> Result<Vec<Result<u32>>> {
+        let row =
+            |(of, sequence): (usize, &&mut Sequence)| Row { of, token: Token::Sampled, want: sequence.sampling.want() };
+        let request = StepRequest::new(sequences.iter().enumerate().map(row).collect());
+        let ticket = self.run(sequences, request)?;
+        let fed = self.take(sequences, &ticket)?;
+        let only = |fed: Vec<u32>| fed.first().copied().ok_or(Error::NoResult);
+        Ok(fed.into_iter().map(|fed| fed.and_then(only)).collect())
     }
 }
 

@@ -6,10 +6,13 @@
 //! change from one kernel to another takes.
 
 use super::Session;
-use super::drafting::{BlockPlans, ReadyBlock};
+use super::block::{BlockPlans, ReadyBlock};
+use super::device::Device;
+use super::sequence::Sequence;
+use super::step::{Batch, Part, Row, StepRequest, Token, Want};
 use crate::error::{Error, Result};
 use crate::model::{BatchPlan, DraftInputs, Outputs, no_block};
-use crate::plan::{Executor, Plan, RowHeader, StepKind};
+use crate::plan::{Executor, Plan, StepKind};
 use std::sync::Arc;
 
 /// The fewest steps of a pass. Fewer steps are repeated, so that the time of the pass itself does not count. A step that
@@ -35,17 +38,11 @@ impl Session {
     /// As [`Session::feed`]; [`Error::Unsupported`] on a device without timestamps.
     #[doc(hidden)]
     pub fn profile(&mut self, token: u32) -> Result<TokenProfile> {
-        self.check(self.tokens.len(), &[token])?;
-        let profile = self.with_runner(|session, runner| {
-            session.output = None;
-            session.reach(runner, 1)?;
-            session.list_alone(runner)?;
-            let row = RowHeader { first_page: 0, ..session.row(token, session.tokens.len()) };
-            runner.submissions.write(&runner.plans.alone, &[row])?;
-            let ready = &runner.plans.alone;
-            profile(&ready.executor, &ready.planned.plan)
-        })?;
-        self.tokens.push(token);
+        self.check(self.tokens().len(), &[token])?;
+        let request = StepRequest::row(Token::Known(token), Want::Logits);
+        let (mut device, sequence) = self.device()?;
+        let (_, profile) = device.profile(sequence, request)?;
+        sequence.tokens.push(token);
         Ok(profile)
     }
 
@@ -55,62 +52,52 @@ impl Session {
     /// As there; [`Error::Argument`] for more of them.
     #[doc(hidden)]
     pub fn profile_batch(&mut self, tokens: &[u32]) -> Result<TokenProfile> {
-        self.check(self.tokens.len(), tokens)?;
+        self.check(self.tokens().len(), tokens)?;
         self.check_part(tokens.len())?;
-        let shape = self.shape(tokens.len(), Outputs::Last);
-        let profile = self.with_runner(|session, runner| {
-            session.output = None;
-            runner.shared_runs += 1;
-            session.reach(runner, tokens.len())?;
-            let rows = tokens.iter().zip(session.tokens.len()..).map(|(token, place)| session.row(*token, place));
-            let ready = runner.plans.get(session.model(), shape, session.options.limit, &mut || Ok(()))?;
-            runner.submissions.write(ready, &rows.collect::<Vec<_>>())?;
-            profile(&ready.executor, &ready.planned.plan)
-        })?;
-        self.tokens.extend_from_slice(tokens);
+        let (shape, limit) = (self.shape(tokens.len(), Outputs::Last), self.options.limit);
+        let (device, parts, go_on) = (&mut *self.pool.enter()?, &mut self.parts, &mut |_| Ok(()));
+        device.settle(&mut self.sequence)?;
+        let row = |token: &u32| Row { of: 0, token: Token::Known(*token), want: Want::Nothing };
+        let part = Some(Part { shape, limit, idle: true, parts, then: None, go_on });
+        let request = StepRequest { part, ..StepRequest::new(tokens.iter().map(row).collect()) };
+        let (_, profile) = device.profile(&mut self.sequence, request)?;
+        self.sequence.tokens.extend_from_slice(tokens);
         Ok(profile)
     }
 
-    /// How long the parts of a step take that verifies so many drafts by the multi-token-prediction block, and has it make
+    /// How long the parts of a step take that verifies `drafts` drafts by the multi-token-prediction block, and has it make
     /// others: the model's rows, the block's rows, and a draft, each with its plan. The session keeps its tokens.
     ///
     /// # Errors
     /// As [`Session::profile`]; [`Error::Argument`] for a model without a block and for more drafts than a step verifies.
     #[doc(hidden)]
     pub fn profile_drafts(&mut self, token: u32, drafts: usize) -> Result<Vec<(Plan, TokenProfile)>> {
-        let model = self.model().clone();
-        if !model.has_block() {
+        if !self.model().has_block() {
             return Err(no_block());
         }
         self.check_drafts(drafts)?;
-        let length = self.tokens.len();
+        let length = self.tokens().len();
         self.check(length + drafts, &[token])?;
-        self.with_runner(|session, runner| {
-            session.output = None;
-            runner.shared_runs += 1;
-            session.claim_rings(runner);
-            session.drafter.block.forget_states(length);
-            session.reach(runner, 1 + drafts)?;
-            let (rows, limit) = (session.verified_rows(&vec![token; 1 + drafts]), session.options.limit);
-            let (shape, mut parts) = (session.verified_shape(rows.len()), Vec::new());
-            let ready = runner.plans.get(&model, shape, limit, &mut || Ok(()))?;
-            runner.submissions.write(ready, &rows)?;
-            parts.push((ready.planned.plan.clone(), profile(&ready.executor, &ready.planned.plan)?));
-            session.compute_kept(runner, &rows)?;
-            let shape = session.kept_shape(rows.len(), length);
-            if let Some(ready) = runner.plans.block_rows(&model, shape, DraftInputs::Kept)? {
-                parts.push((ready.planned.plan.clone(), profile(&ready.executor, &ready.planned.plan)?));
-            }
-            session.draft(runner, length, 0, drafts)?;
-            if let Some(BlockPlans { alone: ReadyBlock { planned, executor }, .. }) = &runner.plans.block {
-                parts.push((planned.plan.clone(), profile(executor, &planned.plan)?));
-            }
-            session.drafter.block.forget_states(length);
-            Ok(parts)
-        })
+        let (mut device, sequence) = self.device()?;
+        let device = &mut *device;
+        let mut parts = Vec::new();
+        let request = StepRequest::verification(Token::Known(token), &vec![token; drafts], Want::Logits);
+        let (batch, profile) = device.profile(sequence, request)?;
+        parts.push((device.plans.get(&device.model, batch.plan, &mut || Ok(()))?.planned.plan.clone(), profile));
+        device.compute_saved(&batch.headers)?;
+        let shape = device.saved_shape(batch.headers.len(), length);
+        if let Some(ready) = device.plans.block_rows(&device.model, shape, DraftInputs::Kept)? {
+            parts.push((ready.planned.plan.clone(), profile_of(&ready.executor, &ready.planned.plan)?));
+        }
+        device.draft(sequence, length, 0, drafts)?;
+        if let Some(BlockPlans { alone: ReadyBlock { planned, executor }, .. }) = &device.plans.block {
+            parts.push((planned.plan.clone(), profile_of(executor, &planned.plan)?));
+        }
+        sequence.block.forget_states(length);
+        Ok(parts)
     }
 
-    /// The plan by which so many tokens are computed together, after those that are there.
+    /// The plan that computes `count` tokens together, after those that are there.
     ///
     /// # Errors
     /// Those of the model's file; [`Error::Argument`] for more than one part of a prompt has.
@@ -133,8 +120,19 @@ impl Session {
     }
 }
 
+impl Device {
+    /// How long a step takes, and its batch. Nothing of it stays but the pages that the sequence has for it.
+    fn profile(&mut self, sequence: &mut Sequence, mut request: StepRequest<'_>) -> Result<(Batch, TokenProfile)> {
+        let batch = self.write(&mut [&mut *sequence], &mut request)?;
+        sequence.output = None;
+        let ready = self.plans.get(&self.model, batch.plan, &mut || Ok(()))?;
+        let profile = profile_of(&ready.executor, &ready.planned.plan)?;
+        Ok((batch, profile))
+    }
+}
+
 /// How long the kinds of a plan's steps take, and all steps in one pass.
-fn profile(executor: &Executor, plan: &Plan) -> Result<TokenProfile> {
+fn profile_of(executor: &Executor, plan: &Plan) -> Result<TokenProfile> {
     let all: Vec<usize> = (0..plan.steps.len()).collect();
     let time = |kind: &StepKind<'_>| kind_time(executor, &all, &repeated(kind));
     let kinds = plan.kinds().iter().map(time).collect::<Result<_>>()?;

@@ -1,15 +1,63 @@
-//! How the next token is sampled, with logit bias and penalties or without. With them, sampling has steps of its own, which
-//! are on the device from their first use on.
+//! How the next token is sampled: with logit bias and penalties or without, from all tokens or from those that a mask allows.
 //!
 //! The host lists what happens to which logit, anew for each token, and the GPU adds what the host cannot know yet: the
 //! token that it sampled itself and is computing now. So a generation with penalties is ahead of the host like any other.
+//!
+//! The mask for a token depends on the one before it, so the host has to know that one first. What need not wait for the
+//! mask is submitted before: the layers and the head. While the GPU computes them, the caller finds out which tokens are
+//! allowed. Then the sampling is a submission of its own, with the mask.
 
-use super::run::Next;
-use super::{LastOutput, Session};
+use super::Session;
+use super::owners::Values;
+use super::step::{StepRequest, Token, Want, known};
 use crate::error::{Error, Result};
-use crate::kernels::{Adjustment, Penalties, Sampling};
+use crate::kernels::{Adjustment, Penalties, Sampling, mask_words};
 use crate::sample::SamplerParams;
 use std::collections::HashSet;
+
+/// How the tokens of a sequence are sampled.
+pub struct SamplingState {
+    /// As it was asked for, and as the GPU has it.
+    params: SamplerParams,
+    sampling: Sampling,
+    /// Whether sampling waits for a mask.
+    pub masked: bool,
+}
+
+impl Default for SamplingState {
+    fn default() -> Self {
+        Self { params: SamplerParams::greedy(), sampling: Sampling::GREEDY, masked: false }
+    }
+}
+
+impl SamplingState {
+    /// What is wanted of a token after which one is to be sampled.
+    pub fn want<'a>(&self) -> Want<'a> {
+        if self.masked { Want::Logits } else { Want::Sample(None) }
+    }
+
+    /// Whether filters remove tokens before one is drawn.
+    pub fn filters(&self) -> bool {
+        self.sampling.filters()
+    }
+
+    /// Whether logits are adjusted before a token is sampled.
+    pub fn adjusts(&self) -> bool {
+        self.params.adjusts()
+    }
+
+    /// Whether that depends on the tokens before.
+    pub fn penalises(&self) -> bool {
+        self.params.penalises()
+    }
+
+    /// What happens to logits after `tokens`, and, if `ahead`, after one more that only the GPU knows.
+    pub fn adjustments(&self, tokens: &[u32], ahead: bool) -> Vec<Adjustment> {
+        let ahead = ahead && self.params.penalises();
+        let listed = self.params.adjustments(tokens, self.params.repeat_last_n - usize::from(ahead));
+        listed.iter().map(|it| Adjustment { token: it.token, count: it.count, bias: it.bias }).collect()
+    }
+}
 
 impl Session {
     /// How tokens are sampled from here on: greedily until this is called. If the last token's output is there, its
@@ -21,13 +69,13 @@ impl Session {
     /// # Errors
     /// [`Error::Argument`] for parameters out of range or a bias that bans every token, [`Error::TokenOutOfRange`] for a
     /// bias on no token,
-    /// [`Error::OutOfMemory`] if bias or penalties are asked for the first time and there is no room for them: after
-    /// these tokens are sampled as before. What the device reports.
+    /// [`Error::OutOfMemory`] if bias or penalties are asked for the first time and do not fit into memory: after these
+    /// tokens are sampled as before. What the device reports.
     pub fn set_sampling(&mut self, params: &SamplerParams) -> Result<u64> {
         params.check()?;
         let seed = params.seed();
         let SamplerParams { temperature, top_k, top_p, min_p, .. } = *params;
-        let room = if params.adjusts() { Some(self.most_adjustments(params)?) } else { None };
+        let most = if params.adjusts() { Some(self.most_adjustments(params)?) } else { None };
         let sampling = match temperature {
             0.0 => Sampling::GREEDY,
             _ => Sampling::draw(temperature, top_k, top_p, min_p, seed),
@@ -37,19 +85,22 @@ impl Session {
             presence: params.presence_penalty,
             frequency: params.frequency_penalty,
         };
-        self.with_runner(|session, runner| {
-            if let Some(room) = room {
-                runner.plans.alone.adjust_up_to(session.pool.model(), room)?;
-            }
-            session.sampling = sampling.penalised(penalties);
-            session.params = params.clone();
-            runner.set_sampling(session.sequence, &session.sampling)?;
-            match session.output.map(|_| session.last_output(runner)).transpose()? {
-                None => Ok(()),
-                Some(LastOutput::Logits | LastOutput::Hidden) => session.run(runner, Next::Sampling),
-                Some(_) => session.run_again(runner),
-            }
-        })?;
+        let (mut device, sequence) = self.device()?;
+        let device = &mut *device;
+        if let Some(most) = most {
+            device.plans.alone.sample_with(&device.model, most, false)?;
+        }
+        let sampling = sampling.penalised(penalties);
+        sequence.sampling = SamplingState { params: params.clone(), sampling, ..sequence.sampling };
+        device.write_sampling(sequence.index, &sampling)?;
+        if !sequence.has_output() {
+            return Ok(seed);
+        }
+        // A row of several was rounded otherwise than a token alone, which is what the text goes on with.
+        sequence.output = sequence.output.filter(|output| !matches!(output.values, Values::Row { .. }));
+        let again = device.held(sequence) == Values::Gone;
+        let want = if again { sequence.sampling.want() } else { Want::Sample(None) };
+        device.run(&mut [sequence], StepRequest::row(Token::Last, want))?;
         Ok(seed)
     }
 
@@ -71,15 +122,41 @@ impl Session {
         Ok((recent + params.logit_bias.len()).min(vocab))
     }
 
-    /// Whether logits are adjusted before a token is sampled.
-    pub(super) fn adjusts(&self) -> bool {
-        self.params.adjusts()
+    /// Whether masks say from here on which tokens are allowed. Then nothing is sampled when tokens are fed, but only when
+    /// [`Session::sample_masked`] says from which of them. [`Session::next_token`] and all others that need a token that was
+    /// sampled sample it from all tokens, if none was.
+    pub fn set_masked(&mut self, masked: bool) {
+        self.sequence.sampling.masked = masked;
     }
 
-    /// What happens to logits after `tokens`, and, if `ahead`, after one more that only the GPU knows.
-    pub(super) fn adjustments(&self, tokens: &[u32], ahead: bool) -> Vec<Adjustment> {
-        let ahead = ahead && self.params.penalises();
-        let listed = self.params.adjustments(tokens, self.params.repeat_last_n - usize::from(ahead));
-        listed.iter().map(|it| Adjustment { token: it.token, count: it.count, bias: it.bias }).collect()
+    /// Samples the token after the last one that was fed from those that `mask` allows, with the parameters of
+    /// [`Session::set_sampling`], and returns it. It is not fed. The mask has a bit for each token, 32 a word, the lowest
+    /// bit of a word first. Top-k, top-p and min-p filter the allowed tokens alone, so they may keep some that they
+    /// would remove among all. Where none of them is set, the token that would be drawn from all tokens is drawn here
+    /// if it is allowed.
+    ///
+    /// Where the same logits are sampled from again, the random number is the same.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a mask of another length or one that allows no token; [`Error::NotANumber`] if no allowed
+    /// logit is a number; otherwise as for [`Session::logits`].
+    pub fn sample_masked(&mut self, mask: &[u32]) -> Result<u32> {
+        let vocab = self.model().config().vocab;
+        let (words, last) = (mask_words(vocab), vocab % u32::BITS as usize);
+        if mask.len() != words {
+            let (expected, found) = (format!("{words} words, a bit a token"), format!("{}", mask.len()));
+            return Err(Error::Argument { argument: "mask", expected, found });
+        }
+        let unused = if last == 0 { 0 } else { u32::MAX << last };
+        let is_last = |index: usize| index + 1 == words;
+        if mask.iter().enumerate().all(|(index, word)| word & !if is_last(index) { unused } else { 0 } == 0) {
+            let (expected, found) = ("at least one token that is allowed".to_owned(), "none".to_owned());
+            return Err(Error::Argument { argument: "mask", expected, found });
+        }
+        let (mut device, sequence) = self.device()?;
+        device.check_output(sequence)?;
+        device.run(&mut [&mut *sequence], StepRequest::row(Token::Last, Want::Sample(Some(mask))))?;
+        let [sampled, ..] = device.newest(sequence)?;
+        known(sampled)
     }
 }

@@ -1,6 +1,6 @@
 //! The submissions of a pool's sessions, and the results that were not taken yet.
 
-use super::plans::Ready;
+use super::plans::{Ready, Sampler};
 use crate::error::Result;
 use crate::gpu::{Buffer, BufferRange, Gpu, ReadbackCopy, Results, Submission, SubmissionNumber};
 use crate::kernels::Adjustment;
@@ -38,6 +38,27 @@ pub struct Sampled<'a> {
     pub mask: Option<&'a [u32]>,
 }
 
+impl Sampled<'_> {
+    /// The steps that sample after those of a plan, and the plan that has them.
+    fn steps(self, ready: &Ready) -> Result<(&Executor, Vec<usize>)> {
+        let Self { adjustments, filters, mask } = self;
+        let adjusts = adjustments.is_some() || mask.is_some();
+        let sampler = if adjusts { ready.sampler(adjustments.unwrap_or_default(), mask)? } else { None };
+        let (executor, sampling, steps, adjust) = match sampler {
+            Some(Sampler { executor, planned, .. }) => {
+                let adjust = if adjustments.is_none() { Some(planned.adjust) } else { None };
+                (executor, planned.sampling, 0..planned.plan.steps.len(), adjust)
+            }
+            None => {
+                let sampling = ready.head()?.sampling;
+                (&ready.executor, sampling, sampling.first..ready.planned.plan.steps.len(), None)
+            }
+        };
+        let needed = |step: &usize| (filters || *step != sampling.histogram) && Some(*step) != adjust;
+        Ok((executor, steps.filter(needed).collect()))
+    }
+}
+
 impl Submissions {
     pub fn new(gpu: &Gpu, writer: BatchWriter, sampled: Buffer) -> Result<Self> {
         let place = || Results::new(gpu, sampled.bytes(), Results::ROOM);
@@ -63,36 +84,35 @@ impl Submissions {
         self.wait(gpu, AHEAD)
     }
 
-    /// Submits steps of a plan, and behind them those that sample the next tokens if these are wanted. Their results go to
-    /// a place.
+    /// Submits steps of a plan, and after them those that sample the next tokens if these are wanted. The number of the batch
+    /// is copied to a place for results, and so is what was sampled. If that was recorded, the recording is submitted. Waits
+    /// if too many submissions are under way.
     pub fn run(
         &mut self,
-        ready: &Ready,
+        ready: &mut Ready,
         steps: Range<usize>,
         sampled: Option<Sampled<'_>>,
         place: usize,
     ) -> Result<Submission> {
-        let (executor, planned) = (&ready.executor, &ready.planned);
-        let Some(Sampled { adjustments, filters, mask }) = sampled else {
-            return self.submit(ready, place, false, |copies| executor.submit(steps, copies));
-        };
-        let sampler = match (adjustments, mask) {
-            (None, None) => None,
-            _ => ready.sampler(adjustments.unwrap_or_default(), mask)?,
-        };
-        let (by, sampling, end) = match sampler {
-            Some(sampler) => (&sampler.executor, sampler.planned.sampling, sampler.planned.plan.steps.len()),
-            None => (executor, ready.head()?.sampling, planned.plan.steps.len()),
-        };
-        let first = if sampler.is_some() { 0 } else { sampling.first };
-        let adjust = sampler.filter(|_| adjustments.is_none()).map(|sampler| sampler.planned.adjust);
-        let needed = |step: &usize| (filters || *step != sampling.histogram) && Some(*step) != adjust;
-        let then = (first..end).filter(needed);
-        self.submit(ready, place, true, |copies| executor.submit_with(steps, (by, then), copies))
+        if let Some(Sampled { adjustments: None, mask: None, filters }) = sampled
+            && let Some(submission) = self.run_prepared(ready, filters, place)?
+        {
+            return Ok(submission);
+        }
+        let (executor, gpu) = (&ready.executor, ready.executor.gpu());
+        let all = BufferRange { from: &self.sampled, offset: 0, bytes: self.sampled.bytes() };
+        let ranges = sampled.is_some().then_some(all);
+        let (by, then) = sampled.map_or(Ok((executor, Vec::new())), |sampled| sampled.steps(ready))?;
+        let number = self.number_in(executor);
+        let submit = |copies: &[ReadbackCopy<'_>]| executor.submit_with(steps, (by, then), copies);
+        let submission = self.places[place].submit(gpu, number, ranges.as_slice(), submit)?;
+        self.place = place;
+        self.push(gpu, submission.clone())?;
+        Ok(submission)
     }
 
-    /// Records the steps of a plan with those that sample from logits as they are, for results at a place, if such work is
-    /// not recorded yet.
+    /// Records the steps of a plan with those that sample from logits as they are, with the results to a place, if such work
+    /// is not recorded yet.
     pub fn prepare(&self, ready: &mut Ready, filters: bool, place: usize) -> Result<()> {
         let key = (place, filters);
         if ready.prepared.as_ref().is_some_and(|(known, _)| *known == key) {
@@ -107,7 +127,7 @@ impl Submissions {
     }
 
     /// Submits what was recorded for a place, if it was and nothing else came between.
-    pub fn run_prepared(&mut self, ready: &mut Ready, filters: bool, place: usize) -> Result<Option<Submission>> {
+    fn run_prepared(&mut self, ready: &mut Ready, filters: bool, place: usize) -> Result<Option<Submission>> {
         let Some((key, work)) = ready.prepared.take() else { return Ok(None) };
         if key != (place, filters) {
             return Ok(None);
@@ -130,23 +150,6 @@ impl Submissions {
     /// All sampled tokens.
     fn sampled_range(&self) -> BufferRange<'_> {
         BufferRange { from: &self.sampled, offset: 0, bytes: self.sampled.bytes() }
-    }
-
-    /// Calls `submit` with the copies that a submission ends with, to a place: of the number in its batch, and of the
-    /// sampled tokens if they are wanted. Waits if too many submissions are under way.
-    fn submit(
-        &mut self,
-        ready: &Ready,
-        place: usize,
-        wanted: bool,
-        submit: impl FnOnce(&[ReadbackCopy<'_>]) -> Result<Submission>,
-    ) -> Result<Submission> {
-        let (gpu, number) = (ready.executor.gpu(), self.number_in(&ready.executor));
-        let all = BufferRange { from: &self.sampled, offset: 0, bytes: self.sampled.bytes() };
-        let submission = self.places[place].submit(gpu, number, wanted.then_some(all).as_slice(), submit)?;
-        self.place = place;
-        self.push(gpu, submission.clone())?;
-        Ok(submission)
     }
 
     /// Waits for the newest submission to a place, and reads of each sequence the sampled token, the likeliest one, and how

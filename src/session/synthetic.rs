@@ -25,13 +25,12 @@ impl Session {
         let tokens = vec![0; tokens];
         self.wait()?;
         self.rewind(0);
-        let (model, ty) = (self.model().clone(), self.pool.cache().ty);
-        self.with_runner(|session, runner| {
-            session.reach(runner, tokens.len())?;
-            fill_with_noise(&model, ty, &runner.plans.shared.caches.iter().collect::<Vec<_>>())
-        })?;
-        self.offered = tokens.len() / PAGE; // nobody computed them
-        (self.confirmed, self.tokens) = (tokens.len(), tokens);
+        let (mut device, sequence) = self.device()?;
+        device.reach(sequence, tokens.len())?;
+        let caches = device.plans.shared.caches.iter().collect::<Vec<_>>();
+        fill_with_noise(&device.model, device.cache.ty, &caches)?;
+        sequence.offered = tokens.len() / PAGE; // nobody computed them
+        (sequence.confirmed, sequence.tokens) = (tokens.len(), tokens);
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
-//! The text in Metal's language that wgpu would hand to Apple's compiler for a variant.
+//! The Metal source that wgpu would pass to Apple's compiler for a variant.
 //!
-//! wgpu writes that text itself and shows it to nobody, so a kernel that Apple's compiler refuses could not be looked at.
-//! naga is called here with the options that wgpu-hal 30 has (`metal/device.rs`, `load_shader`). The text depends on no
-//! device, so that it can be written, and tested, on any system.
+//! wgpu generates that text internally and does not expose it, so a kernel that Apple's compiler refuses could not be
+//! examined. This module calls naga with the options that wgpu-hal 30 uses (`metal/device.rs`, `load_shader`). The text
+//! depends on no device, so it can be generated, and tested, on any system.
 
 use super::{Access, Variant, reflect};
 use crate::error::{Error, Result};
@@ -12,18 +12,17 @@ use naga::back::pipeline_constants::process_overrides;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
-/// The version of the language that macOS 14 brings. Apart from the line that names it, the text is the same for macOS 12
-/// to 26.
+/// The version of the language in macOS 14. Apart from the line that names it, the text is the same for macOS 12 to 26.
 const LANGUAGE: (u8, u8) = (3, 1);
 
-/// The text of a variant in Metal's language, as builds without checks of indices have it.
+/// The Metal source of a variant, as in builds without index checks.
 ///
 /// # Errors
 /// [`Error::Shader`] for a variant that naga refuses.
 pub fn metal_text(variant: &Variant) -> Result<String> {
     let reflected = reflect(variant)?;
     let refused = |message: String| Error::Shader { variant: variant.label.clone(), message };
-    // Once more, as wgpu does: bindings have numbers now.
+    // Validates again, as wgpu does: now the bindings have numbers.
     let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
     let info = validator.validate(&reflected.module).map_err(|error| refused(error.to_string()))?;
     let entry = Some((ShaderStage::Compute, "main"));
@@ -56,7 +55,7 @@ fn options(bindings: &[Access]) -> msl::Options {
             image_load: policy,
             binding_array: policy,
         },
-        zero_initialize_workgroup_memory: false, // as `pipeline.rs` asks
+        zero_initialize_workgroup_memory: false, // as in `pipeline.rs`
         force_loop_bounding: false,
         task_dispatch_limits: None,
         mesh_shader_primitive_indices_clamp: false,
@@ -65,7 +64,7 @@ fn options(bindings: &[Access]) -> msl::Options {
     }
 }
 
-/// The numbers of the buffers: in the order of the layout, and after them the sizes of all, if one is a storage buffer.
+/// The indices of the buffers: in the order of the layout, followed by a buffer of sizes if one is a storage buffer.
 fn resources(bindings: &[Access]) -> msl::EntryPointResources {
     let numbered = bindings.iter().zip(0u8..).map(|(access, number)| {
         let target =

@@ -1,6 +1,6 @@
-//! Compiles variants into pipelines, each once. What a driver refuses is not compiled again, and a compiler that does not
-//! come back is left behind: it runs on a thread that owns all it needs, and wgpu holds no lock of the device while a driver
-//! compiles, so other kernels go on.
+//! Compiles variants into pipelines, each once. A variant that a driver refuses is not compiled again, and a compiler
+//! that never returns is abandoned: it runs on a thread that owns everything it needs, and wgpu holds no lock of the
+//! device while a driver compiles, so other kernels still compile.
 
 use super::{Access, Reflected, Variant, reflect};
 use crate::error::{Error, KernelFault, Result};
@@ -19,7 +19,7 @@ pub struct Pipelines {
     gpu: Gpu,
     compiled: Arc<PipelineSlots>,
     altered: Option<fn(&Variant) -> Variant>,
-    /// How long nothing may come of compiling a kernel, and when something last came of compiling any.
+    /// How long compiling may take without any kernel being finished, and when one was last finished.
     patience: Duration,
     progress: Arc<Mutex<Instant>>,
 }
@@ -31,7 +31,8 @@ pub(crate) struct Refusal {
     pub error: Error,
 }
 
-/// What an error says about the kernel that could not be compiled; `None` if it may pass, or is not about the kernel.
+/// What an error says about the kernel that could not be compiled; `None` if the reason is temporary, or is not the
+/// kernel.
 fn fault_of(error: &Error) -> Option<KernelFault> {
     match error {
         Error::Shader { .. } | Error::Gpu { .. } | Error::Worker { .. } => Some(KernelFault::Refused),
@@ -45,36 +46,36 @@ fn lasts(error: &Error) -> bool {
 }
 
 impl Pipelines {
-    /// No pipelines yet, and none that others compile.
+    /// An empty set that is not shared with others.
     pub fn new(gpu: &Gpu) -> Self {
         let (patience, progress) = (Self::usual_patience(gpu.report()), Arc::new(Mutex::new(Instant::now())));
         Self { gpu: gpu.clone(), compiled: Arc::default(), altered: None, patience, progress }
     }
 
-    /// How long nothing may come of compiling a kernel. A driver compiles one in seconds at most; one in software shares the
-    /// processor with all other programs.
+    /// How long compiling may take without any kernel being finished. A driver compiles one in a few seconds at most; a
+    /// software driver shares the processor with all other programs.
     pub(crate) fn usual_patience(report: &AdapterReport) -> Duration {
         Duration::from_secs(if report.is_software() { 600 } else { 60 })
     }
 
-    /// Those that all models on the device share: what one was loaded with, the next need not compile. They stay until
-    /// the device is closed.
+    /// The pipelines that all models on the device share, so that the next model need not compile them again. They stay
+    /// until the device is closed.
     pub fn of(gpu: &Gpu) -> Self {
         Self { compiled: gpu.pipelines().clone(), ..Self::new(gpu) }
     }
 
-    /// Those that are there, and room for more that go when these go.
+    /// These pipelines, and further ones that are dropped together with the returned value.
     pub(crate) fn beside(&self) -> Self {
         let there = lock(&self.compiled).clone();
         Self { compiled: Arc::new(Mutex::new(there)), ..self.clone() }
     }
 
-    /// Compiles what `alter` makes of a variant in its place: for tests of what becomes of kernels that are wrong.
+    /// Compiles `altered` of each variant instead of the variant itself: for tests with wrong kernels.
     pub(crate) fn altered(self, altered: Option<fn(&Variant) -> Variant>) -> Self {
         Self { altered, ..self }
     }
 
-    /// The same with another bound on how long nothing may come of compiling a kernel.
+    /// The same pipelines with another limit on how long compiling may take without any kernel being finished.
     pub(crate) fn patient(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
@@ -89,17 +90,17 @@ impl Pipelines {
         &self.gpu
     }
 
-    /// Compiles those of `variants` that are not there yet, on all cores.
+    /// Compiles those of `variants` that are not compiled yet, on all cores.
     ///
     /// # Errors
-    /// [`Error::Shader`] or [`Error::Gpu`] for a variant that does not compile or asks for more than the device has,
+    /// [`Error::Shader`] or [`Error::Gpu`] for a variant that does not compile or exceeds the device's limits,
     /// [`Error::Endless`] for one that the driver does not finish.
     pub fn prepare(&self, variants: &[Variant]) -> Result<Vec<Arc<Pipeline>>> {
         self.prepare_while(variants, &mut || Ok(()))
     }
 
-    /// As [`Pipelines::prepare`]. `go_on` is asked again and again meanwhile, on this thread; if it refuses, what is being
-    /// compiled is compiled to its end, for no driver can be interrupted, and nothing else.
+    /// As [`Pipelines::prepare`]. Meanwhile `go_on` is called repeatedly on this thread. If it refuses, no further
+    /// kernel is compiled, but those that are compiling are finished, because no driver can be interrupted.
     ///
     /// # Errors
     /// As there, and that of `go_on`.
@@ -111,7 +112,7 @@ impl Pipelines {
         self.prepare_counted(variants, &|| {}, go_on)
     }
 
-    /// As [`Pipelines::prepare_while`]. `compiled` is called for each variant that was not there yet.
+    /// As [`Pipelines::prepare_while`]. `compiled` is called after each variant.
     ///
     /// # Errors
     /// As there.
@@ -127,7 +128,8 @@ impl Pipelines {
         }
     }
 
-    /// As [`Pipelines::prepare_counted`], but goes on after a variant that cannot be compiled, and returns all of these.
+    /// As [`Pipelines::prepare_counted`], but continues after a variant that cannot be compiled, and returns all such
+    /// variants.
     ///
     /// # Errors
     /// That of `go_on`; what the device reports.
@@ -144,7 +146,7 @@ impl Pipelines {
         Ok(self.refused(variants))
     }
 
-    /// Those of `variants` that are known not to compile.
+    /// The variants that are known not to compile.
     pub(crate) fn refused(&self, variants: &[Variant]) -> Vec<Refusal> {
         let refusal = |variant: &Variant| {
             let error = self.known(variant)?.err()?;
@@ -153,12 +155,12 @@ impl Pipelines {
         variants.iter().filter_map(refusal).collect()
     }
 
-    /// Those of `variants` that are not there yet.
+    /// The variants that are not compiled yet.
     pub(crate) fn missing<'a>(&'a self, variants: &'a [Variant]) -> Missing<'a> {
         let mut seen = HashSet::new();
         let missing = variants.iter().filter(|variant| self.known(variant).is_none() && seen.insert(*variant));
         let mut variants: Vec<&Variant> = missing.collect();
-        // Threads take one after the other, those that are likely to take longest first.
+        // Threads take the variants one by one; those that probably take longest come first.
         variants.sort_by_key(|variant| std::cmp::Reverse(variant.length()));
         Missing { pipelines: self, variants, next: AtomicUsize::new(0) }
     }
@@ -171,7 +173,7 @@ impl Pipelines {
         compiled.entry(variant.clone()).or_default().clone()
     }
 
-    /// What became of a variant, if it was compiled and that lasts.
+    /// The pipeline or the lasting error of a variant, if it was compiled.
     fn known(&self, variant: &Variant) -> Option<Result<Arc<Pipeline>>> {
         let slot = lock(&self.compiled).get(variant).cloned();
         slot?.known().filter(|known| known.as_ref().err().is_none_or(lasts))
@@ -192,7 +194,7 @@ impl Pipelines {
         })
     }
 
-    /// Compiles a variant on a thread that can be left behind.
+    /// Compiles a variant on a thread that can be abandoned.
     fn compile_into(&self, slot: Arc<PipelineSlot>, variant: Variant) {
         let Self { gpu, altered, progress, .. } = self.clone();
         detach("compiling kernels", move || {
@@ -200,7 +202,7 @@ impl Pipelines {
                 None => compile(&gpu, &variant),
                 Some(alter) => compile(&gpu, &alter(&variant)),
             }));
-            drop(gpu); // before anybody goes on who may expect to hold the last handle
+            drop(gpu); // before a waiting thread continues that may expect to hold the last handle
             *lock(&progress) = Instant::now();
             let died = Error::Worker { doing: "compiling kernels" };
             slot.end(compiled.unwrap_or(Err(died)).map(Arc::new));
@@ -208,22 +210,22 @@ impl Pipelines {
     }
 }
 
-/// Variants that are to be compiled.
+/// Variants that remain to be compiled.
 pub(crate) struct Missing<'a> {
     pipelines: &'a Pipelines,
     variants: Vec<&'a Variant>,
-    /// The first that no thread has taken.
+    /// The index of the first variant that no thread has taken.
     next: AtomicUsize,
 }
 
 impl Missing<'_> {
-    /// How many there are.
+    /// The number of variants.
     pub fn count(&self) -> usize {
         self.variants.len()
     }
 
-    /// Jobs that compile them all; `done` is told of each. One that cannot be compiled ends none of them, but a job that has
-    /// waited for a compiler in vain leaves what is left to others.
+    /// Jobs that compile all of them and call `done` for each. A variant that cannot be compiled ends no job, but a job
+    /// that has waited in vain for a compiler leaves the remaining variants to the others.
     pub fn jobs<'a>(&'a self, done: &'a (dyn Fn() + Sync)) -> Vec<Job<'a>> {
         let job = || -> Job<'a> { Box::new(|go_on| self.compile(done, go_on)) };
         (0..cores().min(self.count())).map(|_| job()).collect()
@@ -311,7 +313,7 @@ fn check_limits(gpu: &Gpu, variant: &Variant, reflected: &Reflected) -> Result<(
     ];
     for (what, wanted, allowed) in wants {
         if wanted > allowed {
-            let message = format!("needs {wanted} {what}, this GPU allows {allowed}; use another GPU");
+            let message = format!("needs {wanted} {what}, but this GPU allows {allowed}; use another GPU");
             return Err(Error::Shader { variant: variant.label.clone(), message });
         }
     }
@@ -332,7 +334,7 @@ mod tests {
         variant.clone()
     }
 
-    /// Shaders that nobody compiled before.
+    /// Shaders that were never compiled before.
     fn copies(count: u32) -> Vec<Variant> {
         let constant = |name: &str, value| (name.to_owned(), Constant::U32(value));
         let variant = |size| Variant {

@@ -1,7 +1,7 @@
 //! Parses a composed variant with naga: validates it, numbers its bindings, and describes them.
 //!
-//! The WGSL files have no `@binding` numbers, because a file does not know with which others it is composed. Globals
-//! are numbered in their order, and bound by name.
+//! The WGSL files have no `@binding` numbers, because a file does not know which others it is composed with. Globals
+//! are numbered in order, and bound by name.
 
 use super::{Access, BindingInfo, Variant};
 use crate::error::{Error, Result};
@@ -57,7 +57,7 @@ pub fn reflect(variant: &Variant) -> Result<Reflected> {
 }
 
 fn failed(variant: &Variant, text: &str, message: &str, at: Option<naga::SourceLocation>, detail: String) -> Error {
-    let place = at.map_or(String::from("unknown place"), |at| {
+    let place = at.map_or(String::from("unknown location"), |at| {
         let (file, line) = variant.origin(at.line_number as usize);
         let source = text.lines().nth(at.line_number as usize - 1).unwrap_or_default().trim();
         format!("wgsl/{file}:{line}: `{source}`")

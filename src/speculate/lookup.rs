@@ -1,40 +1,40 @@
-//! Drafts from the text itself, known as prompt look-up: where the last tokens have stood before, what followed them then
+//! Drafts from the text itself, known as prompt look-up: if the last tokens occurred before, what followed them then
 //! may follow again.
 //!
-//! Every place of the text is filed under the few tokens that end there. The places filed under the same tokens form a
-//! chain, newest first, so the candidates are found without going through the text. Among the newest of them the one that
-//! shares the most tokens with the end of the text predicts.
+//! Every position of the text is indexed by the few tokens that end there. Positions with the same tokens form a chain,
+//! newest first, so candidates are found without a search of the text. Of the newest ones, the candidate that shares
+//! the most tokens with the end of the text makes the prediction.
 
 use std::collections::HashMap;
 
-/// The tokens that a place is filed under.
+/// The number of tokens by which a position is indexed.
 const KEY: usize = 2;
-/// The candidates that are looked at.
+/// The most candidates that are compared.
 const CANDIDATES: usize = 32;
-/// The most tokens that are compared. More say nothing that these do not.
+/// The most tokens that are compared; more would add no information.
 const LONGEST: usize = 32;
 
-/// The places of a text, by the tokens that end there.
+/// The positions of a text, by the tokens that end there.
 #[derive(Default)]
 pub struct Lookup {
-    /// The newest place for each key: the number of tokens before and at it.
+    /// The newest position for each key: the number of tokens up to and including it.
     newest: HashMap<[u32; KEY], u32>,
-    /// For each place the one before it with the same key; 0 for none.
+    /// For each position the previous one with the same key; 0 for none.
     before: Vec<u32>,
 }
 
-/// What the text predicts.
+/// The tokens that the text predicts.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Continuation {
-    /// The tokens that followed, as many as were asked for. At the end of the text they go on with themselves, as a text
-    /// does that repeats.
+    /// The tokens that followed, as many as were requested. At the end of the text they continue with themselves, like
+    /// a text that repeats.
     pub tokens: Vec<u32>,
-    /// How many tokens before them are those at the end of the text.
+    /// How many tokens before them match the end of the text.
     pub matched: usize,
 }
 
 impl Lookup {
-    /// Files what the text has gained.
+    /// Indexes the tokens that were added to the text.
     fn extend(&mut self, text: &[u32]) {
         for place in self.before.len()..text.len() {
             let before = key_at(text, place + 1).and_then(|key| self.newest.insert(key, place as u32 + 1));
@@ -42,7 +42,7 @@ impl Lookup {
         }
     }
 
-    /// Forgets all places of `text` behind the first `length` tokens.
+    /// Forgets all positions of `text` after the first `length` tokens.
     pub fn truncate(&mut self, text: &[u32], length: usize) {
         while self.before.len() > length {
             let place = self.before.len();
@@ -55,7 +55,7 @@ impl Lookup {
         }
     }
 
-    /// What followed when the last tokens of `text` stood there before: `count` tokens.
+    /// The `count` tokens that followed the previous occurrence of the last tokens of `text`.
     pub fn predict(&mut self, text: &[u32], count: usize) -> Option<Continuation> {
         self.extend(text);
         let end = text.len();
@@ -81,7 +81,7 @@ impl Lookup {
     }
 }
 
-/// The tokens that end at a place.
+/// The tokens that end at a position.
 fn key_at(text: &[u32], place: usize) -> Option<[u32; KEY]> {
     text.get(place.checked_sub(KEY)?..place)?.try_into().ok()
 }
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(predicted(&mut lookup, &[1, 2, 3, 4, 5, 1, 2, 3], 7), Some((vec![4, 5, 1, 2, 3, 4, 5], 3)));
     }
 
-    /// Of two places the one with more tokens in common wins, and of equal ones the newer one.
+    /// Of two positions the one with more matching tokens wins, and of equal ones the newer one.
     #[test]
     fn the_longest_match_predicts() {
         let text = [7, 1, 2, 30, 8, 1, 2, 31, 7, 1, 2];
@@ -119,8 +119,8 @@ mod tests {
         assert_eq!(predicted(&mut Lookup::default(), &text, 1), Some((vec![5], LONGEST)));
     }
 
-    /// A text of 60 lines of which one in six is changed, behind the original: what a model writes that edits code. Each step
-    /// verifies up to seven drafts. docs/performance.md has the figures.
+    /// A text of 60 lines, of which one in six is changed, after the original: what a model writes when it edits code.
+    /// Each step verifies up to seven drafts. docs/performance.md has the figures.
     #[test]
     fn an_edit_takes_few_steps() {
         let line = |number: u32, edited: bool| {
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!((edited.len(), steps), (780, 170));
     }
 
-    /// After a rewind predictions are those of a text that never went further.
+    /// After a rewind predictions are those of a text that never was longer.
     #[test]
     fn what_was_rewound_is_forgotten() {
         let text: Vec<u32> = (0..300u32).map(|i| i * i % 7).collect();

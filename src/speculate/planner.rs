@@ -1,17 +1,17 @@
-//! Decides how many drafts a step verifies, so that more tokens come a second, and never noticeably fewer.
+//! Decides how many drafts a step verifies, to raise the tokens per second, and never lower them noticeably.
 //!
-//! A step of n rows makes a token for each draft that is accepted, and one more. How long such steps take is measured on
-//! this GPU, as they are used; how often drafts are accepted is counted in this conversation, for each kind of evidence and
-//! each place among the drafts. From both follow the tokens a second that each number of drafts promises, none among
-//! them, and the best is taken. Where nothing pays, a single draft is tried again after a while, at longer and longer
-//! intervals, because a text may come to repeat itself.
+//! A step of n rows makes a token for each draft that is accepted, and one more. The time of such steps is measured on
+//! this GPU as they are used; how often drafts are accepted is counted in this conversation, by the source of the
+//! drafts and by their index. Both give the expected tokens per second for each number of drafts, including none, and
+//! the best is chosen. If no number pays, a single draft is tried again from time to time, at growing intervals,
+//! because a text may begin to repeat itself.
 
 use std::time::Duration;
 
-/// What drafts rest on.
+/// The source of drafts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// So many tokens before them have stood in the text before.
+    /// The text: this many tokens before the drafts occurred in it before.
     Matched(usize),
     /// The model's multi-token-prediction block.
     Predicted,
@@ -21,34 +21,34 @@ pub enum Evidence {
 #[derive(Debug, Clone, Copy)]
 pub struct Offer {
     pub evidence: Evidence,
-    /// How many there are, or could be.
+    /// How many there are, or can be made.
     pub count: usize,
 }
 
-/// Kinds of evidence that acceptance is counted for separately: the fewest matching tokens of each, and the part of first
-/// drafts that is expected to be accepted until it has been counted. The last kind is that of the block.
+/// Kinds of drafts whose acceptance is counted separately: the fewest matching tokens of each, and the fraction of
+/// first drafts that is assumed to be accepted until enough are counted. The last kind is that of the block.
 const KINDS: [(usize, f64); 7] = [(0, 0.3), (3, 0.4), (4, 0.55), (6, 0.7), (9, 0.8), (17, 0.9), (usize::MAX, 0.75)];
 /// The kind of drafts by the block.
 const PREDICTED: usize = KINDS.len() - 1;
-/// Places among the drafts that acceptance is counted for separately. The last one stands for all behind it.
+/// The number of draft indices whose acceptance is counted separately. The last counter covers all later ones.
 const PLACES: usize = 6;
-/// How many observations what is expected beforehand counts as.
+/// How many observations the assumed acceptance counts as.
 const PRIOR: f64 = 2.0;
-/// What a count is multiplied by with each new observation, so that old ones are forgotten.
+/// The factor of a count at each new observation, so that old ones are forgotten.
 const FADE: f64 = 0.97;
-/// What drafts have to promise to be tried, in tokens a second, relative to none.
+/// The least expected tokens per second with drafts, relative to none, for which drafts are tried.
 const GAIN: f64 = 1.03;
-/// How many steps without drafts lie between two trials at first, and at most.
+/// How many steps without drafts separate two trials, at first and at most.
 const PAUSE: [u32; 2] = [32, 1024];
-/// Steps of a row alone that are measured before drafts are tried, and steps with drafts after which that is done again: the
-/// cache grows, and clocks change.
+/// How many steps of a single row are measured before drafts are tried, and after how many steps with drafts they are
+/// measured again: the cache grows, and clocks change.
 const FIRST: u32 = 3;
 const AGAIN: u32 = 256;
-/// Where a further row is expected to take so much of the time of a row alone, drafts are not tried.
+/// If a further row is expected to take this fraction of the time of a single row, drafts are not tried.
 const HOPELESS: f64 = 0.9;
 /// A time this many times the expected one is not that of the step: the caller was busy, or a kernel was compiled.
 const OUTLIER: f64 = 3.0;
-/// What a new time counts in the mean.
+/// The weight of a new time in the mean.
 const NEW: f64 = 0.2;
 
 /// Times of steps, and how often drafts are accepted.
@@ -58,20 +58,20 @@ pub struct DraftPlanner {
     /// How many such steps were measured, and how many steps with drafts came since the last of them.
     plain: u32,
     guessed: u32,
-    /// The seconds of a step that verifies, by its rows: with drafts from the text, and with drafts by the block, which take
-    /// time to make.
+    /// The seconds of a step that verifies drafts, by its rows: drafts from the text, and drafts by the block, which
+    /// take time to make.
     verified: [Vec<Option<f64>>; 2],
-    /// What a further row is expected to add to a step until it is measured, as a part of the step of a row alone.
+    /// The time that a further row is assumed to add until it is measured, as a fraction of the step of a single row.
     row: f64,
     accepted: [[Counted; PLACES]; KINDS.len()],
-    /// Steps since drafts were tried, and after how many they are tried again although they do not seem to pay.
+    /// Steps since drafts were last tried, and after how many they are tried again although they do not seem to pay.
     silent: u32,
     pause: u32,
-    /// How many such trials there were: what is offered is tried in turn.
+    /// The number of such trials, which rotate through the offers.
     trials: usize,
 }
 
-/// How often a draft was accepted after all those before it were.
+/// How often a draft was accepted when all drafts before it were.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     tried: f64,
@@ -101,7 +101,7 @@ impl Evidence {
 }
 
 impl DraftPlanner {
-    /// For steps of up to `rows` rows. A further row is expected to add `row` of the time of a row alone.
+    /// A planner for steps of up to `rows` rows. A further row is assumed to add `row` of the time of a single row.
     pub fn new(rows: usize, row: f64) -> Self {
         let verified = [vec![None; rows + 1], vec![None; rows + 1]];
         let [pause, _] = PAUSE;
@@ -109,7 +109,7 @@ impl DraftPlanner {
         Self { alone: None, plain: 0, guessed: 0, verified, row, accepted, silent: 0, pause, trials: 0 }
     }
 
-    /// Which drafts the next step should verify: the number of the offer, and how many of its drafts.
+    /// The drafts that the next step should verify: the index of the offer, and how many of its drafts.
     pub fn choose(&mut self, offers: &[Offer]) -> Option<(usize, usize)> {
         let alone = self.alone?;
         if self.plain < FIRST || self.guessed >= AGAIN {
@@ -143,7 +143,7 @@ impl DraftPlanner {
         Some((trial, 1))
     }
 
-    /// Takes notice of how many of some drafts were accepted.
+    /// Records how many of some drafts were accepted.
     pub fn verified(&mut self, evidence: Evidence, drafts: usize, accepted: usize) {
         for draft in 0..drafts.min(accepted + 1) {
             self.accepted[evidence.kind()][draft.min(PLACES - 1)].add(draft < accepted);
@@ -153,13 +153,13 @@ impl DraftPlanner {
         }
     }
 
-    /// Takes notice of how long a step of a row that verifies nothing took.
+    /// Records the time of a step of a single row, without drafts.
     pub fn took_alone(&mut self, time: Duration) {
         self.alone = Some(mean(self.alone, self.alone, time));
         (self.plain, self.guessed) = (self.plain.saturating_add(1), 0);
     }
 
-    /// Takes notice of how long a step took that verified so many rows.
+    /// Records the time of a step that verified drafts in `rows` rows.
     pub fn took(&mut self, evidence: Evidence, rows: usize, time: Duration) {
         let expected = self.alone.map(|alone| self.seconds(alone, evidence, rows));
         self.guessed += 1;
@@ -168,12 +168,12 @@ impl DraftPlanner {
         }
     }
 
-    /// The seconds of a step of a row that verifies nothing, once it is measured.
+    /// The time of a step without drafts, once it is measured.
     pub fn alone(&self) -> Option<Duration> {
         self.alone.map(Duration::from_secs_f64)
     }
 
-    /// As measured, or by the nearest number of rows that was.
+    /// The measured time, or an extrapolation from the nearest number of rows that was measured.
     fn seconds(&self, alone: f64, evidence: Evidence, rows: usize) -> f64 {
         let times = self.verified[usize::from(evidence == Evidence::Predicted)].iter().enumerate();
         let known = times.filter_map(|(rows, seconds)| Some((rows, (*seconds)?)));
@@ -184,19 +184,19 @@ impl DraftPlanner {
 
     fn rate(&self, evidence: Evidence, place: usize) -> f64 {
         let (kind, place) = (evidence.kind(), place.min(PLACES - 1));
-        // A draft behind right ones is expected to be right as often as the one before it, until that is counted.
+        // Until it is counted, a draft after accepted ones is assumed to be accepted as often as the one before it.
         let (_, first) = KINDS[kind];
         let expected = if place == 0 { first } else { self.rate(evidence, place - 1) };
         self.accepted[kind][place].rate(expected)
     }
 }
 
-/// The mean with a new time, which counts as no more than what is believable.
+/// The mean with a new time, which is limited to a plausible value.
 fn mean(known: Option<f64>, expected: Option<f64>, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
     match (known, expected) {
         (Some(mean), _) => mean + NEW * (seconds.min(OUTLIER * mean) - mean),
-        // The first time makes the plan of the step as well.
+        // The first measurement includes making the step's plan.
         (None, Some(expected)) => seconds.min(expected),
         (None, None) => seconds,
     }
@@ -216,7 +216,8 @@ mod tests {
         ALONE + slope * (rows - 1) as f64
     }
 
-    /// Generates tokens with drafts of which a part is right, by turns. Returns milliseconds a token, and drafts a step.
+    /// Generates tokens with drafts, some of which are right, in turn. Returns milliseconds per token, and drafts per
+    /// step.
     fn generate(planner: &mut DraftPlanner, tokens: usize, slope: f64, right: impl Fn(usize) -> usize) -> (f64, f64) {
         let (mut made, mut time, mut drafted, mut steps) = (0, 0.0, 0, 0);
         while made < tokens {
@@ -256,7 +257,7 @@ mod tests {
         assert!(each < 1.003 * ALONE, "{each} ms a token");
     }
 
-    /// Half of the first drafts are right, and nothing behind them.
+    /// Half of the first drafts are right, and none after them.
     #[test]
     fn as_many_drafts_as_pay() {
         let mut planner = DraftPlanner::new(ROWS, 0.2);
@@ -299,7 +300,7 @@ mod tests {
         assert!(KINDS.iter().map(|(fewest, _)| fewest).is_sorted());
     }
 
-    /// Where neither of two kinds pays, none is forgotten.
+    /// If neither of two kinds pays, both are still tried.
     #[test]
     fn what_is_offered_is_tried_in_turn() {
         let mut planner = DraftPlanner::new(ROWS, 0.2);

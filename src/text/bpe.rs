@@ -21,12 +21,13 @@ pub(super) fn build(vocab: &mut Vocab, family: &VocabFamily) -> Result<BPE> {
     let merges = read_merges(&vocab.merges, &ids, &reserved)?;
     vocab.merges = Vec::new();
     // The crate's cache keeps up to 8 KB for each of 10,000 words in every thread that encodes, and a text of random
-    // words fills it. GLM's words are mostly tokens as a whole, which are looked up before any cache.
+    // words fills it. Most of GLM's words are single tokens, which are looked up before any cache.
     let builder = BPE::builder().cache_capacity(0).ignore_merges(family.ignore_merges).vocab_and_merges(ids, merges);
     builder.build().map_err(|error| failed(error.to_string()))
 }
 
-/// Whether a byte occurs in UTF-8. DeepSeek's first vocabularies have no tokens for the others: their `ø` is the letter.
+/// Whether a byte occurs in UTF-8. DeepSeek's first vocabularies have no tokens for the other bytes: their `ø` is the
+/// letter.
 fn is_in_utf8(byte: u8) -> bool {
     !matches!(byte, 0xc0 | 0xc1 | 0xf5..)
 }
@@ -46,7 +47,7 @@ fn read_merges(merges: &[String], ids: &Ids, reserved: &Ids) -> Result<Vec<(Stri
     let mut joined = String::new();
     for (rank, merge) in merges.iter().enumerate() {
         let Some((left, right)) = merge.split_once(' ') else {
-            return Err(failed(format!("merge {rank} is `{merge}`: expected two tokens with a blank between")));
+            return Err(failed(format!("merge {rank} is `{merge}`: expected two tokens separated by a blank")));
         };
         joined.clear();
         joined.extend([left, right]);

@@ -24,7 +24,7 @@ const fn chars() -> [char; 256] {
         if !itself {
             next += 1;
         }
-        // Below U+0144 there are no surrogates, so the fallback is never taken.
+        // There are no surrogates below U+0144, so the fallback is never taken.
         table[byte as usize] = match char::from_u32(code) {
             Some(char) => char,
             None => '\0',

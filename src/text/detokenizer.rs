@@ -1,6 +1,6 @@
 //! Turns tokens into text, one at a time.
 //!
-//! The result consists of whole characters, and all of it joined equals [`String::from_utf8_lossy`] of all the bytes.
+//! Each result consists of whole characters, and all results joined equal [`String::from_utf8_lossy`] of all the bytes.
 //! If a token ends inside a character, its last bytes wait for the next token.
 
 use super::Tokenizer;
@@ -64,7 +64,7 @@ impl Detokenizer {
     }
 }
 
-/// Whether more bytes could still make a character of `bytes`.
+/// Whether further bytes could complete a character that `bytes` begin.
 fn may_continue(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }

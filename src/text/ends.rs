@@ -4,7 +4,7 @@ use super::pretokenizer::VocabFamily;
 use super::{TokenType, Vocab};
 
 /// The names of tokens that end a reply in the vocabularies of several makers, which llama.cpp lists as well. A file's
-/// metadata often names one of them only, or none.
+/// metadata often names only one of them, or none.
 const NAMES: [&str; 20] = [
     "<|endoftext|>",
     "<|end_of_text|>",
@@ -28,13 +28,14 @@ const NAMES: [&str; 20] = [
     "<｜end▁of▁sentence｜>",
 ];
 
-/// The end of a message. Where a reply consists of several, which other tokens show, it does not end the reply.
+/// The end of a message. It does not end a reply in vocabularies whose other tokens show that a reply has several
+/// messages.
 const END: &str = "<|end|>";
 
 /// The tokens that end a reply, lowest first: those whose ids are in the metadata, and those that are known by name.
 pub(super) fn of_reply(vocab: &Vocab, family: &VocabFamily) -> Vec<u32> {
     let named = |(text, id, kind): (&str, u32, TokenType)| {
-        // Some vocabularies have the blanks behind a token in its name.
+        // In some vocabularies a token's name includes the blanks after it.
         let name = text.trim_end();
         let known = NAMES.iter().chain(family.end).any(|end| *end == name);
         (known && is_marker(name, kind)).then_some((name.to_owned(), id))
@@ -50,8 +51,8 @@ pub(super) fn of_reply(vocab: &Vocab, family: &VocabFamily) -> Vec<u32> {
     end
 }
 
-/// Whether a token of this name marks something. A token of the type of text can have such a name by mistake, or because
-/// texts contain it, as texts in HTML contain `</s>`; none contains bars.
+/// Whether a token of this name marks something. A text token can have such a name by mistake, or because texts contain
+/// it, as HTML contains `</s>`; no text contains the bars.
 fn is_marker(name: &str, kind: TokenType) -> bool {
     kind.is_literal() || name.starts_with("<|")
 }

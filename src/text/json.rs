@@ -41,7 +41,7 @@ fn two_strings(separators: &Value) -> Result<(String, String), Error> {
     let both = [separators.get_item_by_index(0)?, separators.get_item_by_index(1)?];
     match both.each_ref().map(Value::as_str) {
         [Some(item), Some(key)] => Ok((item.into(), key.into())),
-        _ => Err(Error::new(ErrorKind::InvalidOperation, "tojson: `separators` takes two strings")),
+        _ => Err(Error::new(ErrorKind::InvalidOperation, "tojson: `separators` must be two strings")),
     }
 }
 
@@ -51,7 +51,7 @@ fn indentation(indent: &Value) -> Result<String, Error> {
     match (indent.as_str(), indent.as_i64()) {
         (Some(text), _) => Ok(text.into()),
         (None, Some(width)) if width <= 64 => Ok(" ".repeat(width.max(0) as usize)),
-        _ => Err(Error::new(ErrorKind::InvalidOperation, "tojson: `indent` takes up to 64 blanks")),
+        _ => Err(Error::new(ErrorKind::InvalidOperation, "tojson: `indent` must be at most 64 blanks")),
     }
 }
 
@@ -79,10 +79,7 @@ impl JsonWriter {
             ValueKind::Seq | ValueKind::Iterable => return self.list(value),
             ValueKind::Map => return self.map(value),
             kind => {
-                return Err(Error::new(
-                    ErrorKind::InvalidOperation,
-                    format!("tojson: JSON has no way to write {kind}"),
-                ));
+                return Err(Error::new(ErrorKind::InvalidOperation, format!("tojson: JSON cannot represent {kind}")));
             }
         }
         Ok(())

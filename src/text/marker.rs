@@ -5,10 +5,10 @@
 //! [`MARK`] stands on both sides of every character with which such a name can begin or end. A name is then found
 //! neither inside a message, nor where two messages are joined, nor in a message that the template shortened or
 //! reversed. The marks are removed when the rest of the prompt is cut into words. In names that begin and end with
-//! letters, only the first letter is followed by a mark. A template that drops single characters can drop marks.
+//! letters, a mark follows only the first letter. A template that drops single characters can drop marks.
 //!
-//! If a template itself writes the first and the last character of a name, as `<|{{ role }}|>` does, it makes the token
-//! of that name.
+//! If a template itself writes the first and the last character of a name, as in `<|{{ role }}|>`, the result is the
+//! token of that name.
 
 use serde_json::Value;
 use std::borrow::Cow;
@@ -134,7 +134,7 @@ mod tests {
         Marker::new(["<|user|>", "[MASK]", "EOS", "§"]).mark_text(text)
     }
 
-    /// Everything that could be a name is split by marks, wherever it stands, and everything else is unchanged.
+    /// Marks split everything that could be a name, and all other text is unchanged.
     #[test]
     fn marks_are_where_names_begin_and_end() {
         assert_eq!(marked("<|user|>").replace(MARK, "."), ".<.|user|.>.");
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    /// An escape that a template cut into pieces is plain text.
+    /// An escape that a template cut apart is plain text.
     #[test]
     fn half_an_escape_is_text() {
         for text in ["\u{fdd1}", "a\u{fdd1}zz\u{fdd1}b", "\u{fdd1}fdd0", "\u{fdd1}d800\u{fdd1}"] {

@@ -32,6 +32,7 @@ mod vocab;
 pub use detokenizer::Detokenizer;
 pub use family::Family;
 pub use message::{Content, FunctionCall, Message, ToolCall};
+pub(crate) use reply::ReplyPlace;
 pub use reply::{ReplyParser, ReplyPiece};
 pub use stop::StopStrings;
 pub use template::{ChatInput, ChatTemplate, Prompt};
@@ -39,6 +40,6 @@ pub use tokenizer::Tokenizer;
 pub use vocab::{TokenType, Vocab};
 #[cfg(feature = "constrain")]
 pub(crate) use {
-    family::CallForm, reply::ReplyPlace, schema::alternatives, schema::decoded, schema::is_of_type, schema::referred,
-    schema::types, tag::Tag,
+    family::CallForm, schema::alternatives, schema::decoded, schema::is_of_type, schema::referred, schema::types,
+    tag::Tag,
 };

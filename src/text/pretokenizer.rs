@@ -1,9 +1,9 @@
 //! The rules that cut text into words before byte-pair encoding. A file names its rule.
 //!
 //! A rule is one regular expression or several: each cuts the pieces that those before it left into what it matches and
-//! what lies between. So the joined words equal the text. The rules cut as llama.cpp does (`llama-vocab.cpp`,
-//! `unicode.cpp`), also where that is coarser than the vocabulary's own tokenizer: its engine knows no case of letters
-//! beyond ASCII.
+//! what lies between. The joined words equal the text. The rules cut as llama.cpp does (`llama-vocab.cpp`,
+//! `unicode.cpp`), even where that is coarser than the vocabulary's own tokenizer: llama.cpp's engine does not
+//! distinguish case beyond ASCII.
 
 use crate::error::{Error, Result};
 use tokenizers::SplitDelimiterBehavior::Isolated;
@@ -15,11 +15,11 @@ pub(super) struct VocabFamily {
     names: &'static [&'static str],
     /// The expressions, the first one first.
     regexes: &'static [&'static str],
-    /// Whether a word that is a token as a whole is encoded to that token, whatever the merges would make of it.
+    /// Whether a word that is itself a token is encoded to that token, regardless of merges.
     pub(super) ignore_merges: bool,
-    /// Whether texts begin with a token of their own if the file does not say.
+    /// Whether texts begin with the beginning-of-text token if the file does not say.
     pub(super) add_bos: bool,
-    /// Tokens that end a reply, besides those that do in [every vocabulary](super::ends).
+    /// Tokens that end a reply, besides those of [every vocabulary](super::ends).
     pub(super) end: &'static [&'static str],
 }
 
@@ -37,8 +37,9 @@ const EAST_ASIAN_FIRST: [&str; 2] = [
     r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
     r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
-/// The regular expressions of DeepSeek's first models: line ends, words of cased letters, punctuation, blanks at the end,
-/// East Asian text, numbers. Blanks beyond ASCII are only ever blanks, although ranges of the expressions contain some.
+/// The regular expressions of DeepSeek's first models: line ends, words of cased letters, punctuation, blanks at the
+/// end, East Asian text, numbers. Blanks beyond ASCII match only as blanks, although ranges of the expressions contain
+/// some.
 const CASED_LETTERS: [&str; 6] = [
     "[\r\n]",
     r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+",
@@ -58,7 +59,7 @@ const NUMBERS_FIRST: [&str; 3] = [
 /// The rule of Kimi: runs of Han characters, then words of other letters.
 const HAN_FIRST: &str = r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]+|[^\r\n\p{L}\p{N}]?[\p{L}--[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// The most blanks that are cut off as one word where the regular expression gives up; see [`words`].
+/// The most blanks in one word where the regular expression gives up; see [`Words::cut`].
 const MOST_BLANKS: usize = 1 << 19;
 
 static FAMILIES: &[VocabFamily] = &[
@@ -148,7 +149,7 @@ fn cut<'t>(splits: &[Split], text: &'t str, word: &mut dyn FnMut(&'t str) -> Res
             done = end;
         }
         rest = &rest[done..];
-        // What is left lies behind the last match, unless the engine gave up on blanks.
+        // The rest follows the last match, unless the engine gave up on blanks.
         let blanks = rest.chars().take(MOST_BLANKS).take_while(|char| char.is_whitespace());
         let (count, blanks) = blanks.fold((0, 0), |(count, bytes), char| (count + 1, bytes + char.len_utf8()));
         if count < MOST_BLANKS {
@@ -220,7 +221,7 @@ mod tests {
         assert!(message.contains("tokenizer.ggml.pre") && message.contains("`default`") && message.contains("glm4, "));
     }
 
-    /// Long runs of one character are what makes a backtracking engine give up.
+    /// Long runs of one character make a backtracking engine give up.
     #[test]
     fn long_runs_of_one_kind() {
         for unit in [" ", "\n", " \n", "a", "1", "!", "\t ", "é", "' "] {

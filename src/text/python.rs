@@ -162,8 +162,8 @@ fn rsplit(text: &str, args: &[Value]) -> Result<Value, Error> {
     Ok(parts.into())
 }
 
-/// The test `is iterable`. Unlike the engine's own test it is false for none, because templates use it to tell absent
-/// content from a list of parts.
+/// The test `is iterable`. Unlike the engine's own test it is false for none, because templates use it to distinguish
+/// absent content from a list of parts.
 pub(super) fn is_iterable(value: &Value) -> bool {
     !value.is_none() && value.try_iter().is_ok()
 }

@@ -1,9 +1,10 @@
 //! Separates the model's thinking from its answer and from its calls of functions.
 //!
 //! A reply is an optional block of thinking, which `</think>` closes, followed by the answer. The tags are those of the
-//! template's [`Family`], written here as GLM's. The result does not depend on how the text was cut into pieces on its
-//! way here. No part of a tag is ever returned as text, and nothing else is lost except blanks at the beginning of the
-//! answer that stand next to a tag or belong to the template. Tags count only before the first letter of the answer, so that an answer can mention them.
+//! template's [`Family`]; this text writes GLM's. The result does not depend on how the text was cut into pieces. No
+//! part of a tag is ever returned as text, and nothing else is lost except blanks at the beginning of the answer that
+//! stand next to a tag or belong to the template. Tags count only before the first letter of the answer, so that an
+//! answer can mention them.
 //!
 //! If the vocabulary has a token for a tag, only that token counts as the tag, and the same letters in other tokens are
 //! text. Otherwise the letters are the tag.
@@ -12,10 +13,10 @@
 //! around a call in the answer belong to the call. A call is reported in pieces from its name on, and at the end as a
 //! whole or as a failure. A call inside thinking ends the thinking, since models forget to close it, unless the call
 //! fails. If the text after `<tool_call>` turns out not to be a call before it has a name, it is text, tags included,
-//! or thinking if it stood there. After a call the reply continues as it does after `</think>`.
+//! or thinking if it began inside thinking. After a call the reply continues as it does after `</think>`.
 //!
-//! Some families have a message of its own for a call. With tools, the end of the answer's message is then a tag: a call
-//! follows if the role of the next message is that of calls, and otherwise the reply has ended.
+//! In some families a call is a message of its own. With tools, the end of the answer's message is then a tag: a call
+//! follows if the next message has the role of calls, and otherwise the reply has ended.
 
 use super::call::{Call, CallProgress};
 use super::family::Family;
@@ -24,7 +25,7 @@ use super::{Tokenizer, ToolCall};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// How many bytes are read at a time. After each tag the rest of them is searched for all tags again.
+/// How many bytes are read at a time. After each tag the remaining ones are searched for all tags again.
 const STEP: usize = 128;
 
 /// A piece of a reply. Pieces of text are never empty.
@@ -73,14 +74,13 @@ enum ParserState {
     Text,
     /// Inside text that may be a call.
     Call(Box<Call>),
-    /// Behind a message, with the role of the next one as far as it was read.
+    /// After a message, with the part of the next one's role that was read.
     Role(String),
-    /// Behind the last message of the reply.
+    /// After the last message of the reply.
     Ended,
 }
 
-/// Where a reply is, between two tokens.
-#[cfg(feature = "constrain")]
+/// The position in a reply, between two tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplyPlace {
     Thinking,
@@ -88,7 +88,7 @@ pub(crate) enum ReplyPlace {
     Start,
     /// In the answer, or before it.
     Answer,
-    /// Behind what opens a call.
+    /// After the opening of a call.
     CallBegun,
     /// Within a call, or between messages.
     Within,
@@ -99,7 +99,7 @@ pub(crate) enum ReplyPlace {
 pub struct ReplyParser {
     family: &'static Family,
     state: ParserState,
-    /// Blanks whose meaning is still open: those at a beginning, and those before what may be a call.
+    /// Blanks that are not yet assigned: those at a beginning, and those before what may be a call.
     blanks: String,
     /// Text that may be the beginning of a tag.
     open: String,
@@ -148,8 +148,7 @@ impl ReplyParser {
         }
     }
 
-    /// Where the reply is now.
-    #[cfg(feature = "constrain")]
+    /// The present position in the reply.
     pub(crate) fn place(&self) -> ReplyPlace {
         match &self.state {
             ParserState::ThinkingStart | ParserState::Thinking => ReplyPlace::Thinking,
@@ -162,7 +161,7 @@ impl ReplyParser {
         }
     }
 
-    /// The tokens that open calls, but for those that also end messages.
+    /// The tokens that open calls, except those that also end messages.
     #[cfg(feature = "constrain")]
     pub(crate) fn opening_tokens(&self) -> Vec<u32> {
         let opens = |(_, tag): &&(u32, Tag)| matches!(tag, Tag::Call | Tag::Section);
@@ -180,7 +179,7 @@ impl ReplyParser {
         self.family
     }
 
-    /// Whether the reply ended by what was read last, which then is not part of it. Otherwise it ends at an [end
+    /// Whether the text read last ended the reply and is not part of it. Otherwise it ends at an [end
     /// token](Tokenizer::is_end) that is not [a tag](Self::is_tag).
     pub fn has_ended(&self) -> bool {
         matches!(self.state, ParserState::Ended)
@@ -231,8 +230,8 @@ impl ReplyParser {
         std::mem::take(&mut self.ready)
     }
 
-    /// Ends a call: as a failure, unless nothing but its closing tag is missing, and as text if it has no name. The text
-    /// that might have been the beginning of its next tag belongs to it.
+    /// Ends a call: complete if only its closing tag is missing, text if it has no name, and otherwise failed. Text
+    /// that might have begun its next tag belongs to it.
     fn finish_call(&mut self) {
         let ParserState::Call(call) = &mut self.state else { return };
         let was_certain = call.is_certain();
@@ -240,7 +239,7 @@ impl ReplyParser {
         if call.name().is_empty() {
             return self.no_call();
         }
-        self.tell(was_certain);
+        self.report_name(was_certain);
         if whole { self.whole() } else { self.failed(true) }
     }
 
@@ -315,7 +314,7 @@ impl ReplyParser {
         }
     }
 
-    /// Parses text outside of calls. Where blanks are held back, more blanks change nothing.
+    /// Parses text outside of calls. Further blanks are held back with those before.
     fn read_text(&mut self, text: &str) {
         self.blanks += text;
         let body = match self.state {
@@ -333,7 +332,7 @@ impl ReplyParser {
         }
     }
 
-    /// The text from its beginning on, without the blanks there that belong to a tag or to the template.
+    /// The text without the blanks at its beginning that belong to a tag or to the template.
     fn without_lead(&self, after_tag: bool) -> &str {
         if after_tag {
             self.blanks.trim_start()
@@ -347,7 +346,7 @@ impl ReplyParser {
         self.looks_for_calls() && !self.is_thinking()
     }
 
-    /// Returns text after the first letter, but for blanks at its end that are held back.
+    /// Returns text after the first letter, except blanks at its end that are held back.
     fn emit_body(&mut self) {
         let mut text = std::mem::take(&mut self.blanks);
         if self.holds_blanks() {
@@ -392,7 +391,7 @@ impl ReplyParser {
         let ParserState::Call(call) = &mut self.state else { return };
         let was_certain = call.is_certain();
         let progress = call.read(part);
-        self.tell(was_certain);
+        self.report_name(was_certain);
         match progress {
             CallProgress::More => {}
             CallProgress::Whole(bytes) => {
@@ -418,8 +417,8 @@ impl ReplyParser {
         }
     }
 
-    /// Reports the name of a call that has become certain, and what was read behind it.
-    fn tell(&mut self, was_certain: bool) {
+    /// Reports the name of a call that has become certain, and the text after it.
+    fn report_name(&mut self, was_certain: bool) {
         let ParserState::Call(call) = &mut self.state else { return };
         if call.is_certain() && !was_certain {
             self.ready.push(ReplyPiece::ToolCallStart { name: call.name().to_owned() });
@@ -428,7 +427,7 @@ impl ReplyParser {
         self.emit_piece(&piece);
     }
 
-    /// Parses what is left of a part behind so many bytes.
+    /// Parses the rest of a part after `bytes` bytes.
     fn read_rest(&mut self, part: ReplyPart<'_>, bytes: usize) {
         let rest = &part.as_str()[bytes..];
         if !rest.is_empty() {

@@ -1,35 +1,35 @@
-//! What the schema of a function's argument says of its type, behind references and among alternatives. What reads the
-//! arguments of a call and the grammar that has them written both go by this.
+//! What the schema of a function's argument says about its type, through references and alternatives. The reader of a
+//! call's arguments and the grammar that constrains them both use this.
 
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// How many steps are taken to find alternatives and types: schemas that are looked at, and values and names of types in
-/// them. What reads arguments does so while a reply goes on, so a part of which more would have to be looked at counts as one
-/// that says nothing of its type. Both sides have to come to that by the same count.
+/// The most steps for finding alternatives and types: visited schemas, and values and type names in them. Arguments are
+/// read during a reply, so a schema that would take more steps counts as one without a type. Reader and grammar must
+/// agree on that, and so share the count.
 const MOST_STEPS: usize = 10_000;
 
-/// The alternatives of which a part of a schema consists: schemas that name a type, values or something else, and no others.
-/// References lead into the whole schema, and each is followed once. An `allOf` of one schema is that one. There are none if
-/// there is too much to look at.
+/// The alternatives that a part of a schema consists of, with references, `anyOf` and `oneOf` resolved. References
+/// point into the whole schema, and each is followed once. An `allOf` of one schema is that schema. Empty if there
+/// would be too many steps.
 #[cfg(feature = "constrain")]
 pub(crate) fn alternatives<'a>(part: &'a Value, whole: &'a Value) -> Vec<&'a Value> {
     Steps(MOST_STEPS).alternatives(part, whole).unwrap_or_default()
 }
 
-/// The types that a part of a schema names; empty if it names none, or if there is too much to look at.
+/// The types that a part of a schema names; empty if it names none, or if that would take too many steps.
 pub(crate) fn types<'a>(part: &'a Value, whole: &'a Value) -> Vec<&'a str> {
     Steps(MOST_STEPS).types(part, whole).unwrap_or_default()
 }
 
-/// How many parts of an `allOf` are asked for types.
+/// The most parts of an `allOf` that are searched for types.
 const MOST_OF_ALL: usize = 100;
 
-/// How many steps are left.
+/// The number of steps left.
 struct Steps(usize);
 
 impl Steps {
-    /// Takes so many steps; `None` if not so many are left.
+    /// Takes `count` steps; `None` if fewer are left.
     fn take(&mut self, count: usize) -> Option<()> {
         self.0 = self.0.checked_sub(count)?;
         Some(())
@@ -42,7 +42,7 @@ impl Steps {
             if let Some(reference) = part.get("$ref").and_then(Value::as_str) {
                 match referred(reference, whole) {
                     Some(meant) if followed.insert(reference) => open.push(meant),
-                    Some(_) => {} // it is an alternative already
+                    Some(_) => {} // already an alternative
                     None => found.push(part),
                 }
             } else if part.get("enum").is_some() || part.get("const").is_some() {
@@ -62,7 +62,7 @@ impl Steps {
         let mut found = Vec::new();
         for one in self.alternatives(part, whole)? {
             let mut names = self.named_by(one)?;
-            // Any of these that names types is enough, since all of them hold.
+            // All of these must hold, so the first that names types is enough.
             for part in list(one, "allOf").unwrap_or_default().iter().take(MOST_OF_ALL) {
                 if names.is_empty() {
                     for one in self.alternatives(part, whole)? {
@@ -96,14 +96,13 @@ impl Steps {
     }
 }
 
-/// The part of a schema that a reference means, if it is one within the schema: a JSON pointer, in which characters may stand
-/// as in a URI.
+/// The part of a schema that a reference within the schema points to: a JSON pointer, possibly percent-encoded.
 pub(crate) fn referred<'a>(reference: &str, whole: &'a Value) -> Option<&'a Value> {
     let path = decoded(reference.strip_prefix('#')?)?;
     if path == "/" { Some(whole) } else { whole.pointer(&path) }
 }
 
-/// A part of a URI without percent signs; `None` if they do not stand for text.
+/// Percent-decodes a part of a URI; `None` if the result is not text.
 pub(crate) fn decoded(part: &str) -> Option<String> {
     let mut pieces = part.split('%');
     let mut bytes = pieces.next().unwrap_or_default().as_bytes().to_vec();
@@ -142,7 +141,7 @@ mod tests {
     use super::types;
     use serde_json::{Value, json};
 
-    /// Alternatives of alternatives are looked at as far as that is soon done.
+    /// Alternatives of alternatives are visited up to the limit of steps.
     #[test]
     fn too_much_to_look_at() {
         let whole = json!({"$defs": {"many": {"anyOf": vec![json!({"title": "any"}); 200]}}});

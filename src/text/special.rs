@@ -1,14 +1,14 @@
 //! Finds the tokens that are recognized as a whole, before the rest of a text is cut into words.
 
-/// The literal tokens of a vocabulary, that is those whose text is searched for as it is. Of several matches the
-/// leftmost counts, then the longest, then the one with the lowest id.
+/// The literal tokens of a vocabulary: those whose text is searched for verbatim. The leftmost match wins, then the
+/// longest, then the one with the lowest id.
 #[derive(Debug)]
 pub(super) struct SpecialTokens {
     /// The tokens by their first byte. Vocabularies have a few dozen, nearly all of which begin with `<` or `[`.
     by_first: [Vec<SpecialToken>; 256],
 }
 
-/// Which literal tokens are searched for.
+/// Which literal tokens to search for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpecialFilter {
     All,

@@ -1,10 +1,9 @@
 //! Stop strings: texts that end an answer and are not part of it.
 //!
 //! No stop string is ever returned, nor any part of one that was completed. Text that was held back because a stop
-//! string might have begun is returned as soon as it is certain that none did. The result does not depend on how the
-//! text was cut into pieces on its way here. If there are several stop strings in a text, the one that ends first
-//! counts; of several that end there, the longest. Each byte is read once for each stop string, whatever both contain
-//! (Knuth, Morris and Pratt).
+//! string might have begun is returned as soon as none can have. The result does not depend on how the text was cut
+//! into pieces. If a text contains several stop strings, the one that ends first counts; of several that end there, the
+//! longest. Each byte is read once for each stop string, whatever their contents (Knuth, Morris and Pratt).
 
 /// Cuts text off where a stop string begins.
 #[derive(Debug, Clone, Default)]
@@ -37,7 +36,7 @@ impl StopStrings {
         self.found
     }
 
-    /// Adds text, and returns the text that is certain to stand before any stop string; nothing once one was found.
+    /// Adds text, and returns the text that certainly precedes any stop string; nothing once one was found.
     pub fn push(&mut self, text: &str) -> String {
         if self.found {
             return String::new();
@@ -56,7 +55,7 @@ impl StopStrings {
         self.held.drain(..self.held.len() - open).collect()
     }
 
-    /// Returns the text that was held back. Call this at the end, and before anything that a stop string does not span.
+    /// Returns the text that was held back. Call this at the end, and before anything that a stop string cannot span.
     pub fn flush(&mut self) -> String {
         self.stops.iter_mut().for_each(|stop| stop.matched = 0);
         std::mem::take(&mut self.held)
@@ -74,7 +73,7 @@ impl Stop {
         stop
     }
 
-    /// Reads a byte. Returns whether the stop string ends there; nothing more is read then.
+    /// Reads a byte. Returns whether the stop string ends there, after which no byte may be read.
     fn read(&mut self, byte: u8) -> bool {
         while self.matched > 0 && self.text[self.matched] != byte {
             self.matched = self.borders[self.matched - 1];

@@ -1,4 +1,4 @@
-//! The tags that structure a reply. How they are written is up to the [`Family`](super::Family).
+//! The tags that structure a reply. The [`Family`](super::Family) determines how they are written.
 
 /// A tag that opens or closes a part of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Tag {
         !matches!(self, Self::Think | Self::ThinkEnd)
     }
 
-    /// Whether no call goes on behind the tag, not even within a string.
+    /// Whether the tag ends a call even within a string.
     pub(super) fn ends_call(self, in_thinking: bool) -> bool {
         match self {
             Self::CallEnd | Self::SectionEnd | Self::MessageEnd => true,

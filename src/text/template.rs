@@ -2,8 +2,8 @@
 //!
 //! A template sees what it would see under Hugging Face transformers: the same control of whitespace, the same
 //! variables, and values printed as Python prints them. [`ChatTemplate`] lists the differences. A template is code from
-//! an untrusted file. It can reach nothing but the conversation, and its steps, its memory and its stack are bounded:
-//! whatever it does, the worst is an error.
+//! an untrusted file. It can reach only the conversation, and its steps, its memory and its stack are bounded: the
+//! worst it can cause is an error.
 
 use super::marker::{Marker, unmark};
 use super::reply::opens_thinking;
@@ -33,13 +33,13 @@ pub struct ChatInput<'a> {
 }
 
 impl<'a> ChatInput<'a> {
-    /// A conversation that the assistant is to reply to, with everything else left to the template.
+    /// A conversation for the assistant to reply to, with everything else left to the template.
     pub fn new(messages: &'a [Message]) -> Self {
         Self { messages, tools: None, add_generation_prompt: true, enable_thinking: None, extra: Map::new() }
     }
 
-    /// All variables of the template, and the bytes that they take. As in transformers, `tools` and `documents` are always
-    /// defined, and are none if there are none. The named fields take precedence over `extra`, and that over the names of
+    /// All variables of the template, and the bytes that they take. As in transformers, `tools` and `documents` are
+    /// always defined, and may be none. The named fields take precedence over `extra`, and `extra` over the names of
     /// tokens, which are the template's own text. With a marker all other strings are marked.
     fn context(&self, names: &[(&'static str, String)], marker: Option<&Marker>) -> Result<(Value, u64)> {
         self.check_depth()?;
@@ -61,7 +61,7 @@ impl<'a> ChatInput<'a> {
         Ok((Value::from_pairs(variables), bytes))
     }
 
-    /// Refuses values that are nested too deep for what recurses over them. Those that an app made can be.
+    /// Refuses values that are nested too deeply for recursion, which an app can construct.
     fn check_depth(&self) -> Result<()> {
         let parts = self.messages.iter().filter_map(|message| match &message.content {
             Some(Content::Parts(parts)) => Some(parts),
@@ -72,7 +72,7 @@ impl<'a> ChatInput<'a> {
         });
         let values = self.extra.values().chain(self.tools.into_iter().flatten());
         if values.chain(of_messages).chain(parts.flatten()).any(is_deep) {
-            let reason = format!("a value of the conversation is nested more than {DEPTH} levels deep");
+            let reason = format!("a value in the conversation is nested more than {DEPTH} levels deep");
             return Err(Error::Refused { reason });
         }
         Ok(())
@@ -110,7 +110,7 @@ fn outside(
     jinja::from_json(value, bytes)
 }
 
-/// The tokens of a prompt, and what they say about the reply.
+/// The tokens of a prompt, and what follows from them about the reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prompt {
@@ -132,9 +132,9 @@ pub struct Prompt {
 /// * Formatting with `%` (`'%s' % x`), the test `callable`, `varargs` in macros, `cycler`, `joiner` and
 ///   `lipsum`, the filters `truncate`, `wordcount` and other rare ones, positional arguments of
 ///   `dictsort`, and methods such as `zfill`, `center`, `index` are errors. So is `{% generation %}`.
-/// * `'text'|int` is an error, not 0. A loop over none is empty, not an error. `d|attr('k')` reads a key.
-/// * Slices with a negative step are right only from end to end: `x[2:0:-1]` holds an item too many, and
-///   reversing an empty list is an error.
+/// * `'text'|int` is an error, not 0. A loop over none is empty, not an error. `d|attr('k')` reads a key of a mapping.
+/// * Slices with a negative step are right only over the whole list: `x[2:0:-1]` has one item too many, and reversing
+///   an empty list is an error.
 /// * Floats from 1e16 up and below 1e-4 have no exponent when they are joined or concatenated, only when they are
 ///   printed.
 /// * Strings have marks in them while [`prompt`](Self::prompt) renders the template. `length` and slices count the
@@ -144,20 +144,20 @@ pub struct Prompt {
 /// * Arguments from a list (`f(*list)`) and a namespace in a namespace are errors, and there is no `debug`.
 ///
 /// # Bounds
-/// A template comes from a file that nobody checked. What it cannot do in these bounds is an error, never an abort:
+/// A template comes from an untrusted file. Exceeding one of these bounds is an error, never an abort:
 ///
-/// * The source has at most 128 KiB, a tag at most 2000 words, signs and literals, and at most 500 `elif` are open at one
-///   point. Brackets and blocks nest as deep as the engine's parser allows, which is
-///   between 70 and 140 levels. Literals are multiplied to a few MB at most.
+/// * The source has at most 128 KiB, a tag at most 2000 tokens, and at most 500 `elif` are open at one point. Brackets
+///   and blocks nest as deeply as the engine's parser allows, between 70 and 140 levels. Products of literals take a
+///   few MB at most.
 /// * A rendering takes at most 20 million steps.
 /// * It makes at most 64 MiB of text and lists, its output included, and 64 bytes more for each byte of the conversation.
-///   What it no longer uses counts too.
-/// * It works for some seconds at most, and longer for a long conversation: 2^28 units, and 256 more for each byte of the
-///   conversation. A unit is a byte that is read or copied once, and an item of a list is 24.
+///   Text and lists that it no longer uses count too.
+/// * It runs for a few seconds at most, and longer for a long conversation: 2^28 units of work, and 256 more for each
+///   byte of the conversation. A unit reads or copies one byte; an item of a list is 24 units.
 /// * Values nest at most 200 levels deep, values of the conversation 150; a conversation with deeper ones is refused.
-/// * Macros, loops and blocks nest 100 levels, where a call of a macro counts as four.
+/// * Macros, loops and blocks nest at most 100 levels; a call of a macro counts as four.
 ///
-/// Everything happens on a thread of its own with a stack of 64 MiB, of which a system gives what is used.
+/// Everything happens on a thread of its own with a stack of 64 MiB, of which the system allocates only the used pages.
 pub struct ChatTemplate {
     environment: Environment<'static>,
     source: String,
@@ -173,8 +173,7 @@ impl ChatTemplate {
     /// [`Error::Template`] if it does not parse.
     pub fn new(source: &str) -> Result<Self> {
         if source.len() > jinja::SOURCE {
-            let message =
-                format!("the template has {} bytes, of which at most {} are read", source.len(), jinja::SOURCE);
+            let message = format!("the template has {} bytes, the maximum is {}", source.len(), jinja::SOURCE);
             return Err(Error::Template { message });
         }
         // Jinja2 reads every kind of line ending as a new line.
@@ -205,7 +204,7 @@ impl ChatTemplate {
         self.rendered(input, None)
     }
 
-    /// The source is compiled again, which takes less than to start the thread: what is compiled refers to its source.
+    /// The source is compiled again, because compiled code borrows it; that takes less time than starting the thread.
     fn rendered(&self, input: &ChatInput<'_>, marker: Option<&Marker>) -> Result<String> {
         jinja::thread(|| {
             jinja::start(0);
@@ -224,13 +223,12 @@ impl ChatTemplate {
     }
 
     /// Renders the prompt for a conversation as tokens. Control tokens and tags come from the template only, so nobody
-    /// can forge a role or a tag. The names of such tokens are plain text in every string of the input, be it a message
-    /// of the user, of a function or of the model, a description of a function or a further variable. For the same
-    /// reason the template finds no tags in messages: put what the model thought in [`Message::reasoning_content`], not
-    /// in the content.
+    /// can forge a role or a tag. The names of such tokens are plain text in every string of the input: messages of the
+    /// user, of a function or of the model, descriptions of functions and further variables. For the same reason the
+    /// template finds no tags in messages: put thinking in [`Message::reasoning_content`], not in the content.
     ///
-    /// If a template itself writes the brackets around a string, as `<|{{ role }}|>` does, it makes the token that the
-    /// string names.
+    /// If a template itself writes the brackets around a string, as in `<|{{ role }}|>`, the result is the token that
+    /// the string names.
     ///
     /// # Errors
     /// Those of [`render`](Self::render); [`Error::Tokenizer`] if the text cannot be encoded.
@@ -238,8 +236,8 @@ impl ChatTemplate {
         self.prompt_within(input, tokenizer, usize::MAX)
     }
 
-    /// As [`prompt`](Self::prompt), for a context of so many tokens: a text that is longer than as many of the longest
-    /// tokens is refused before it is encoded.
+    /// As [`prompt`](Self::prompt), for a context of `context` tokens: a text longer than that many of the longest
+    /// token is refused before it is encoded.
     pub(crate) fn prompt_within(&self, input: &ChatInput<'_>, tokenizer: &Tokenizer, context: usize) -> Result<Prompt> {
         let text = self.rendered(input, Some(tokenizer.marker())).map_err(|error| match error {
             Error::Template { message } => Error::Template { message: unmark(&message).into_owned() },
@@ -266,8 +264,8 @@ impl fmt::Debug for ChatTemplate {
     }
 }
 
-/// Converts an error of the engine. The message has the line, the reason, and the reasons behind it. A refusal has the
-/// message of the template.
+/// Converts an error of the engine. The message has the line, the reason, and its causes. A refusal has the message of
+/// the template.
 fn explain(error: &minijinja::Error) -> Error {
     if std::error::Error::source(error).is_some_and(|source| source.is::<jinja::Refusal>()) {
         return Error::Refused { reason: error.detail().unwrap_or("no reason is given").to_owned() };

@@ -1,8 +1,8 @@
 //! Byte-level BPE with a file's vocabulary.
 //!
-//! Any text can be encoded, and decoding returns it byte for byte. Encoding makes control tokens and tags out of text
-//! only if the caller asks for that, and in a [prompt](super::ChatTemplate::prompt) only out of the template's own
-//! text. A vocabulary with a defect is refused when it is loaded, with an error that names the defect.
+//! Any text can be encoded, and decoding returns it byte for byte. Encoding turns text into control tokens and tags
+//! only on request, and in a [prompt](super::ChatTemplate::prompt) only the template's own text. A vocabulary with a
+//! defect is refused when it is loaded, with an error that names the defect.
 
 use super::marker::{Marker, unmark};
 use super::pretokenizer::{self, Words};
@@ -14,8 +14,9 @@ use std::fmt;
 use tokenizers::Model;
 use tokenizers::models::bpe::BPE;
 
-/// The longest word in bytes that is merged as a whole. Merging takes about 160 bytes of memory for each byte of a word, and
-/// a text of megabytes can be a single word. A longer word is merged in pieces, whose tokens may differ at the joints.
+/// The longest word in bytes that is merged as a whole. Merging takes about 160 bytes of memory for each byte of a
+/// word, and a text of megabytes can be a single word. A longer word is merged in pieces, whose tokens may differ at
+/// the seams.
 const LONGEST_WORD: usize = 1 << 16;
 
 /// Turns text into tokens and tokens into bytes.
@@ -40,8 +41,8 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
-    /// The bytes up to which a text is encoded even if it is certain that it does not fit the context: that takes tens of
-    /// milliseconds, and the error then has the exact number of tokens.
+    /// A text of up to this many bytes is encoded even if it cannot fit the context: that takes tens of milliseconds,
+    /// and the error then has the exact number of tokens.
     pub const SHORT: usize = 256 << 10;
 
     /// Builds a tokenizer.
@@ -65,7 +66,7 @@ impl Tokenizer {
         Ok(Self { bpe, words, specials, marker, types, bytes, ends, longest, bos, end })
     }
 
-    /// Encodes `text`, after the beginning-of-text token if the file asks for one.
+    /// Encodes `text`, preceded by the beginning-of-text token if the file wants one.
     ///
     /// Reserved tokens such as `<|user|>` and `<think>` are recognized only if `parse_special`; otherwise their names
     /// are plain text. Other user-defined tokens are always recognized.
@@ -84,10 +85,10 @@ impl Tokenizer {
     pub(super) fn encode_marked(&self, prompt: &str) -> Result<Vec<u32>> {
         let mut tokens = self.start();
         self.cut(prompt, SpecialFilter::Reserved, &mut tokens, |text, tokens| {
-            // Marks may have stood inside the names of the other literal tokens.
+            // Marks may have split the names of the other literal tokens.
             self.cut(&unmark(text), SpecialFilter::Free, tokens, |text, tokens| self.encode_plain(text, tokens))
         })?;
-        // Some templates write the token themselves with which every text begins.
+        // Some templates write the beginning-of-text token themselves.
         if self.bos.is_some_and(|bos| tokens.starts_with(&[bos, bos])) {
             tokens.remove(0);
         }
@@ -95,8 +96,8 @@ impl Tokenizer {
     }
 
     /// # Errors
-    /// [`Error::ContextFull`] with the fewest tokens that it may have, if a long prompt of [marked](Self::marker) strings
-    /// has more than `context` tokens whatever they are.
+    /// [`Error::ContextFull`] with the fewest tokens possible, if a long prompt of [marked](Self::marker) strings must
+    /// have more than `context` tokens.
     pub(super) fn check_length(&self, prompt: &str, context: usize) -> Result<()> {
         if prompt.len() <= Self::SHORT || prompt.len().div_ceil(self.longest) <= context {
             return Ok(());
@@ -142,7 +143,7 @@ impl Tokenizer {
         })
     }
 
-    /// The number of bytes of the longest token: a text of more than `tokens` times as many has more than `tokens` tokens.
+    /// The number of bytes of the longest token: a text of more than `n` times as many bytes has more than `n` tokens.
     pub fn longest_token(&self) -> usize {
         self.longest
     }
@@ -219,7 +220,7 @@ impl Tokenizer {
     }
 }
 
-/// A word in pieces of at most [`LONGEST_WORD`] bytes, but for the end of a character.
+/// A word in pieces of at most [`LONGEST_WORD`] bytes, rounded up to whole characters.
 fn pieces(word: &str) -> impl Iterator<Item = &str> {
     let mut rest = word;
     std::iter::from_fn(move || {

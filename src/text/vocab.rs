@@ -42,15 +42,15 @@ impl TokenType {
         matches!(self, Self::Control | Self::Unknown)
     }
 
-    /// Whether only the template's own text may become the token, which holds for control tokens and for markup. Blanks
-    /// behind markup may be part of the token.
+    /// Whether only the template's own text may become the token, which is so for control tokens and for markup. Blanks
+    /// after markup may be part of the token.
     pub(super) fn is_reserved(self, text: &str) -> bool {
         let text = text.trim_end();
         let within = |open, close| text.len() > 2 && text.starts_with(open) && text.ends_with(close);
         self.is_control() || self == Self::UserDefined && (within('<', '>') || within('[', ']'))
     }
 
-    /// Whether the token's text is stored as it is, and not in the byte-level alphabet.
+    /// Whether the token's text is stored verbatim, not in the byte-level alphabet.
     pub(super) fn is_literal(self) -> bool {
         self.is_control() || self == Self::UserDefined
     }
@@ -65,7 +65,7 @@ pub struct Vocab {
     pub tokens: Vec<String>,
     /// `token_type`: one for each token. If the file has none, this is empty and all tokens are normal.
     pub types: Vec<TokenType>,
-    /// `merges`: pairs of tokens with a blank between them, the most urgent first.
+    /// `merges`: pairs of tokens with a blank between them, highest priority first.
     pub merges: Vec<String>,
     /// `pre`: the name of the rule that cuts text into words.
     pub pre: String,

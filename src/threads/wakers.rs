@@ -1,9 +1,9 @@
-//! Calls to the wakers of an app, on a thread of wglm's.
+//! Calls an app's wakers on a thread of wglm.
 //!
-//! A waker is code of the app. It may panic, which loses no other waker's call and does not end the work of the thread.
-//! And it may lock what the app holds while it drops a reply, which waits for that thread: an interface that keeps its
-//! state, replies included, in one mutex has that shape. So once the thread is to end, no waker is called any more, and
-//! one that was called before and does not return is not waited for.
+//! A waker is the app's code. It may panic; the other wakers are called nevertheless, and the thread continues. It may
+//! also block on a mutex that the app holds while it drops a reply, and the drop waits for this thread: an interface
+//! that keeps all its state, replies included, in one mutex deadlocks like that. So once the thread should end, no more
+//! wakers are called, and a running one that does not return is not waited for.
 
 use super::lock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,11 +12,11 @@ use std::task::Waker;
 use std::thread::{JoinHandle, current};
 use std::time::Duration;
 
-/// How long the end of the thread is waited for while a waker runs. A waker takes microseconds, unless it waits for
-/// something that the waiting thread holds.
+/// How long to wait for the thread while a waker runs. A waker takes microseconds unless it needs something that the
+/// waiting thread holds.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The calls that are running, until the thread is to end.
+/// The running calls.
 #[derive(Default)]
 pub struct WakerCalls {
     state: Mutex<CallState>,
@@ -26,12 +26,12 @@ pub struct WakerCalls {
 #[derive(Default)]
 struct CallState {
     running: usize,
-    /// No more calls begin.
+    /// Whether no more calls may begin.
     closed: bool,
 }
 
 impl WakerCalls {
-    /// Calls the wakers, each also if one before it panics. Callers hold no lock.
+    /// Calls every waker, even if one before it panics. Callers must hold no lock.
     pub fn call(&self, wakers: impl IntoIterator<Item = Waker>) {
         for waker in wakers {
             if self.begin() {
@@ -48,8 +48,8 @@ impl WakerCalls {
         !state.closed
     }
 
-    /// Waits for the end of the thread that calls the wakers, which was asked to end. Returns early if it is the calling
-    /// one, since a waker may drop the last handle to it, or if a waker does not return.
+    /// Waits for the end of the thread that calls the wakers, which was asked to end. Returns early if it is the
+    /// calling thread, since a waker may drop the last handle, or if a waker does not return.
     pub fn join(&self, thread: JoinHandle<()>) {
         let mut state = lock(&self.state);
         state.closed = true;
@@ -60,9 +60,9 @@ impl WakerCalls {
         let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         drop(state);
         if waited.timed_out() {
-            tracing::warn!("a thread is left to itself: the app's waker, which it calls, does not return");
+            tracing::warn!("the app's waker does not return; no longer waiting for the thread that called it");
         } else {
-            let _ = thread.join(); // its panic shows in the result that it was to produce
+            let _ = thread.join(); // its panic shows in the result that it should have produced
         }
     }
 }
@@ -75,7 +75,7 @@ mod tests {
     use std::task::Wake;
     use std::time::Instant;
 
-    /// Does something when it is called.
+    /// A waker that calls a function.
     struct Does<F>(F);
 
     impl<F: Fn() + Send + Sync + 'static> Wake for Does<F> {
@@ -88,15 +88,15 @@ mod tests {
         Arc::new(Does(does)).into()
     }
 
-    /// A waker that says that it was called, and then waits for a word.
+    /// A waker that reports that it was called, and then waits for a message.
     fn waits() -> (Waker, Receiver<()>, Sender<()>) {
-        let ((called, is_called), (word, words)) = (channel(), channel());
-        let words = Mutex::new(words);
+        let ((called, is_called), (release, releases)) = (channel(), channel());
+        let releases = Mutex::new(releases);
         let waker = waker(move || {
             let _ = called.send(());
-            let _ = lock(&words).recv();
+            let _ = lock(&releases).recv();
         });
-        (waker, is_called, word)
+        (waker, is_called, release)
     }
 
     #[test]
@@ -111,12 +111,12 @@ mod tests {
         assert_eq!(calls.try_iter().count(), 2);
     }
 
-    /// The thread is waited for once its waker returns, and calls no other.
+    /// `join` waits for the thread once its waker returns, and no other waker is called.
     #[test]
     #[allow(clippy::unwrap_used)]
     fn a_call_that_returns_is_waited_for() {
         let (calls, ended) = (Arc::new(WakerCalls::default()), Arc::new(Mutex::new(false)));
-        let (first, is_called, word) = waits();
+        let (first, is_called, release) = waits();
         let (called, second) = channel();
         let theirs = (calls.clone(), ended.clone());
         let thread = std::thread::spawn(move || {
@@ -129,23 +129,23 @@ mod tests {
         while !lock(&calls.state).closed {
             std::thread::yield_now();
         }
-        word.send(()).unwrap();
+        release.send(()).unwrap();
         joins.join().unwrap();
         assert!(*lock(&ended) || began.elapsed() >= PATIENCE, "it was not waited for");
         assert!(second.try_recv().is_err());
     }
 
-    /// Who waits may hold what the waker waits for.
+    /// The waiting thread may hold what the waker waits for.
     #[test]
     #[allow(clippy::unwrap_used)]
     fn a_call_that_does_not_return_is_not_waited_for() {
         let calls = Arc::new(WakerCalls::default());
-        let (waker, is_called, word) = waits();
+        let (waker, is_called, release) = waits();
         let theirs = calls.clone();
         let thread = std::thread::spawn(move || theirs.call([waker]));
         is_called.recv().unwrap();
         calls.join(thread);
-        word.send(()).unwrap(); // it still waited for this
+        release.send(()).unwrap(); // it still waited for this
     }
 
     /// A waker may drop the last handle to the thread that calls it.

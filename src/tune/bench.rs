@@ -1,7 +1,7 @@
 //! Measures and checks on the device that a model was loaded on.
 //!
-//! All candidates share one set of buffers: activations of the same name and size lie in the same place for all of them,
-//! because where buffers lie changes times by one or two parts of a hundred.
+//! All candidates share one set of buffers: activations of the same name and size lie in the same place for all of
+//! them, because the addresses of buffers change times by one or two percent.
 
 use super::question::Work;
 use super::search::Bench;
@@ -21,14 +21,14 @@ use std::time::Instant;
 /// Seconds of a measurement: shorter work is repeated.
 const SAMPLE: f64 = 5e-3;
 const MOST_REPEATS: usize = 32;
-/// Seconds of a submission at most: longer work is submitted in slices, for drivers give up work that takes seconds.
+/// The most seconds of a submission: longer work is submitted in slices, because drivers abort work that takes seconds.
 const SUBMISSION: f64 = 0.1;
-/// Slices of work of which nothing is known.
+/// The slices of work whose time is unknown.
 const UNKNOWN: usize = 16;
-/// Executors that are kept, and plans that have none yet.
+/// The most executors that are cached, and plans without an executor.
 const EXECUTORS: usize = 200;
 const PLANS: usize = 100;
-/// Tokens of a batch that is checked at most: more than a tile has.
+/// The most tokens of a batch that is checked: more than a tile has.
 const CHECKED: usize = 160;
 
 /// Measures and checks choices for a model.
@@ -37,19 +37,19 @@ pub(super) struct GpuBench<'a> {
     cache: CacheShape,
     base: Target,
     since: Instant,
-    /// Whether what is being measured or planned should end at once.
+    /// Whether to stop measuring or planning at once.
     stop: Option<&'a dyn Fn() -> bool>,
-    /// Whether that counts for the last comparison, too.
+    /// Whether that also applies to the last comparison.
     strict: bool,
-    /// The plan of a token with nothing chosen, whose weights and cache all plans have.
+    /// The plan of a token with the default choices, whose weights and cache all plans share.
     token: Option<Arc<BatchPlan>>,
     writer: BatchWriter,
-    /// Candidates' kernels, which are needed no longer than this.
+    /// The candidates' kernels, dropped with this.
     pipelines: Pipelines,
     buffers: HashMap<(String, u64), Buffer>,
-    /// What is known of the plans that were made.
+    /// What is known about the plans that were made.
     known: HashMap<(Choices, BatchShape), Planned>,
-    /// Plans by their identities, and what executes them.
+    /// Plans by their identities, and their executors.
     plans: HashMap<u64, Arc<BatchPlan>>,
     executors: HashMap<u64, Arc<Executor>>,
     rhythms: HashMap<(Work, usize), Rhythm>,
@@ -63,7 +63,7 @@ struct Planned {
     identity: u64,
     splits: usize,
     steps: usize,
-    /// The step of it that few ways of sampling ask for.
+    /// The step that few ways of sampling need.
     rare: Option<usize>,
 }
 
@@ -75,8 +75,8 @@ struct Rhythm {
 }
 
 impl<'a> GpuBench<'a> {
-    /// For a model, with a cache as given, which holds noise. Once `stop` says so, measurements and plans end, between two
-    /// submissions or kernels that compile, with [`Error::Cancelled`]. If it is not `strict`, that ends with
+    /// A bench for a model, with a cache of this shape that holds noise. Once `stop` returns true, measurements and
+    /// plans end with [`Error::Cancelled`], between two submissions or compilations; unless `strict`, only until
     /// [`Bench::begin_last`].
     ///
     /// # Errors
@@ -115,12 +115,12 @@ impl<'a> GpuBench<'a> {
         Ok(bench)
     }
 
-    /// What the search begins with.
+    /// The initial choices of the search.
     pub fn start(&self) -> Choices {
         (*self.base.choices).clone()
     }
 
-    /// An error if it should end.
+    /// An error if the bench should stop.
     fn going(&self) -> Result<()> {
         if self.stop.is_some_and(|stop| stop()) { Err(Error::Cancelled) } else { Ok(()) }
     }
@@ -145,7 +145,7 @@ impl<'a> GpuBench<'a> {
         Ok(Arc::new(planned))
     }
 
-    /// What is known of the plan for a shape.
+    /// What is known about the plan for a shape.
     fn planned(&mut self, choices: &Choices, shape: BatchShape) -> Result<Planned> {
         self.going()?;
         let key = (choices.clone(), shape);
@@ -164,7 +164,7 @@ impl<'a> GpuBench<'a> {
         Ok(planned)
     }
 
-    /// The plan for a shape, made again if it is not there any more.
+    /// The plan for a shape, made again if it was dropped.
     fn made(&mut self, choices: &Choices, shape: BatchShape) -> Result<Arc<BatchPlan>> {
         let identity = self.planned(choices, shape)?.identity;
         match self.plans.get(&identity) {
@@ -173,7 +173,7 @@ impl<'a> GpuBench<'a> {
         }
     }
 
-    /// What executes the plan for a shape.
+    /// The executor of the plan for a shape.
     fn executor(&mut self, choices: &Choices, shape: BatchShape) -> Result<(Planned, Arc<Executor>)> {
         let planned = self.planned(choices, shape)?;
         if let Some(known) = self.executors.get(&planned.identity) {
@@ -197,7 +197,7 @@ impl<'a> GpuBench<'a> {
         Ok((planned, executor))
     }
 
-    /// The plan's shape of some work, the tokens before it, and how often it runs.
+    /// The shape of the plan for some work, the tokens before it, and how often it runs.
     fn shape(&self, choices: &Choices, work: Work) -> (BatchShape, usize, usize) {
         let of = |rows, depth| BatchShape::of(rows, Outputs::Last, depth, self.cache.context);
         match work {
@@ -205,7 +205,7 @@ impl<'a> GpuBench<'a> {
             Work::Rows { rows, depth } => (of(self.model.prompt_options().room_for(rows), depth), depth, 1),
             Work::Prompt { tokens } => {
                 let rows = self.chunk(choices).min(tokens);
-                let middle = (tokens - rows) / 2; // attention takes as long there as on the average
+                let middle = (tokens - rows) / 2; // attention takes the average time there
                 (of(rows, middle), middle, tokens.div_ceil(rows))
             }
         }
@@ -242,8 +242,8 @@ impl<'a> GpuBench<'a> {
         Ok(start.elapsed().as_secs_f64() / repeats as f64)
     }
 
-    /// The share of each kind of step in the time of a plan, the largest first. They are measured, each kind in a pass of
-    /// its own, if that is wanted and the GPU has timestamps, and otherwise estimated by what the steps cost.
+    /// The share of each kind of step in the time of a plan, the largest first. Shares are measured, each kind in a
+    /// pass of its own, if `measured` and the GPU has timestamps, and otherwise estimated from the steps' costs.
     pub fn shares(&mut self, choices: &Choices, work: Work, measured: bool) -> Result<Vec<(String, f64)>> {
         let (shape, depth, _) = self.shape(choices, work);
         let (plan, limit) = (&self.plan(choices, shape)?.plan, self.base.limit);
@@ -293,7 +293,7 @@ impl Bench for GpuBench<'_> {
         match self.pipelines.prepare_while(&variants, go_on) {
             Ok(_) => Ok(()),
             Err(error @ (Error::Cancelled | Error::DeviceLost { .. })) => Err(error),
-            Err(_) => Ok(()), // the candidate that does not compile fails by itself
+            Err(_) => Ok(()), // a candidate that does not compile fails when it is timed
         }
     }
 
@@ -348,7 +348,7 @@ impl Bench for GpuBench<'_> {
 }
 
 impl Rhythm {
-    /// For work of so many seconds and steps.
+    /// The rhythm of work that takes `seconds` and has `steps` steps.
     fn of(seconds: f64, steps: usize) -> Self {
         let repeats = (SAMPLE / seconds.max(1e-9)).ceil() as usize;
         let slices = (seconds / SUBMISSION).ceil() as usize;
@@ -356,7 +356,7 @@ impl Rhythm {
     }
 }
 
-/// A number for what a plan runs.
+/// A number that identifies what a plan runs.
 fn identity(plan: &Plan) -> u64 {
     let number = |variant: &Variant| {
         let mut hasher = DefaultHasher::new();
@@ -442,7 +442,7 @@ mod tests {
         assert_ne!(bench.identity(&chunk, long).unwrap(), bench.identity(&start, long).unwrap());
     }
 
-    /// Every time is a time, and every step has a share of it.
+    /// Every time is positive, and every step has a share of it.
     #[test]
     fn whole_tokens_are_measured() {
         let model = model(None);

@@ -9,27 +9,27 @@ use crate::model::{FEW_TOKENS, PromptOptions, usual_arithmetic};
 use crate::plan::{Choices, ProductTile, RowRange, SplitsChoice, StepChoice, Target, Team, Tiling};
 use crate::quant::Arithmetic;
 
-/// Of all time, what is spent on the steps of a token, of a few rows, of prompts, and on everything else.
+/// The fractions of the time for the steps of a token, of a few rows, of prompts, and for everything else.
 const TOKEN: f64 = 0.4;
 const FEW: f64 = 0.25;
 const PROMPTS: f64 = 0.2;
 const SWITCHES: f64 = 0.15;
 
-/// Of what is spent on a few rows, what is spent on the splits of a class.
+/// The fraction of a few rows' time for the splits of one class.
 const SPLITS: f64 = 0.1;
 
-/// Numbers of rows whose steps have the same tilings, besides a row alone.
+/// Numbers of rows whose steps have the same tilings, besides a single row.
 pub const FEW_CLASSES: [RowRange; 3] = [RowRange::new(2, 3), RowRange::new(4, 7), RowRange::new(8, FEW_TOKENS)];
 /// Numbers of rows whose products have the same tiles.
 const TILE_CLASSES: [RowRange; 2] = [RowRange::new(FEW_TOKENS + 1, 128), RowRange::new(129, PromptOptions::MOST)];
-/// Rows that leave half of their plan's room empty, as most messages of a conversation do. What was chosen for a full room
-/// alone made them slower by 6 % on an H100.
+/// Rows that fill half of their plan's capacity, like most messages of a conversation. Choices made only for full plans
+/// slowed them down by 6 % on an H100.
 const HALF_FULL: usize = 64;
 
-/// A step that takes less than this part of the time is left as it is: nothing that is gained there would show.
+/// A step that takes less than this fraction of the time is left out: no gain there would be measurable.
 const SMALL: f64 = 0.01;
 
-/// Tilings for a row alone, those first that are the best of some step on some GPU: lanes, rows of a team, workgroup.
+/// Tilings for a single row, first those that are best for some step on some GPU: lanes, rows of a team, workgroup.
 const GOOD: [[usize; 3]; 12] = [
     [32, 1, 256],
     [32, 1, 512],
@@ -56,8 +56,8 @@ const GOOD_FOR_SEVERAL: [[usize; 3]; 9] = [
     [32, 2, 1024],
     [32, 4, 64],
 ];
-/// Tilings whose lanes read activations directly: that of llama.cpp's Metal kernels first, for either kind of format.
-/// Larger workgroups share nothing then. They have no effect on products of bytes but by their numbers.
+/// Tilings whose lanes read activations directly, first that of llama.cpp's Metal kernels, for either kind of format.
+/// Larger workgroups share nothing then. For integer products only their numbers matter.
 const GOOD_DIRECT: [[usize; 3]; 7] =
     [[32, 4, 64], [32, 2, 64], [32, 1, 64], [16, 4, 64], [8, 4, 64], [32, 2, 256], [16, 2, 128]];
 /// Tiles of cooperative matrices: subgroups down and across, matrices of vectors and of rows.
@@ -84,8 +84,8 @@ const TILES: [[usize; 4]; 20] = [
     [4, 4, 2, 2],
 ];
 
-/// All questions, in the order in which they are asked: what everything else depends on, then steps by their share of the
-/// time, then how prompts are cut.
+/// All questions, in the order in which they are asked: first choices that others depend on, then steps by their share
+/// of the time, then how prompts are cut.
 pub(super) fn questions(bench: &mut GpuBench<'_>, about: &About<'_>) -> Result<Vec<Question>> {
     let start = bench.start();
     let mut questions = about.switches(&start);
@@ -98,7 +98,7 @@ pub(super) fn questions(bench: &mut GpuBench<'_>, about: &About<'_>) -> Result<V
     Ok(questions)
 }
 
-/// What candidates depend on.
+/// The data that candidates depend on.
 pub(super) struct About<'a> {
     pub target: &'a Target,
     pub adapter: &'a AdapterReport,
@@ -107,12 +107,12 @@ pub(super) struct About<'a> {
     pub deep: usize,
     /// Tokens of a long prompt.
     pub long: usize,
-    /// Seconds for everything.
+    /// The total seconds.
     pub budget: f64,
 }
 
 impl About<'_> {
-    /// Whether there is time to measure how the time is shared, for which kernels may have to be compiled.
+    /// Whether there is time to measure the steps' shares, for which kernels may have to be compiled.
     fn has_time(&self, bench: &GpuBench<'_>) -> bool {
         bench.elapsed() < 0.05 * self.budget
     }
@@ -122,7 +122,7 @@ impl About<'_> {
         [Work::Token { depth: 0 }].into_iter().chain(deep).collect()
     }
 
-    /// The rooms of plans within a range, as work.
+    /// The row capacities of plans within a range, as work.
     fn rooms(&self, range: RowRange) -> Vec<Work> {
         let rooms = self.prompt.rooms().filter(|rows| *rows > 1 && range.contains(*rows) && *rows <= 512);
         rooms.map(|rows| Work::Rows { rows, depth: 0 }).collect()
@@ -139,7 +139,7 @@ impl About<'_> {
         let Target { arithmetic, matrices, .. } = *self.target;
         let few = self.rooms(RowRange::new(4, 4));
         if start.arithmetic.is_none() && arithmetic == usual_arithmetic(self.adapter) {
-            // Bytes are less exact than floats, so they have to be worth it.
+            // Integer products are less exact than f32, so they need a larger gain.
             let (other, least) = match arithmetic {
                 Arithmetic::Int => (Arithmetic::Float, 0.0),
                 Arithmetic::Float => (Arithmetic::Int, 0.05),
@@ -152,13 +152,13 @@ impl About<'_> {
             );
         }
         if matrices != Matrices::None {
-            ask("matrices of few rows", [self.tokens(), few].concat(), vec![Edit::FewWithoutMatrices], 0.0);
+            ask("matrices for few rows", [self.tokens(), few].concat(), vec![Edit::FewWithoutMatrices], 0.0);
             let works = self.rooms(RowRange::new(FEW_TOKENS + 1, 512));
-            ask("matrices of prompts", works, vec![Edit::PromptsWithoutMatrices], 0.0);
+            ask("matrices for prompts", works, vec![Edit::PromptsWithoutMatrices], 0.0);
         }
         if self.target.fusions.route {
             let works = [vec![Work::Token { depth: 0 }], self.rooms(RowRange::new(4, 4))].concat();
-            ask("the selection of experts", works, vec![Edit::RouteApart(!self.target.routes_apart())], 0.0);
+            ask("selection of experts", works, vec![Edit::RouteApart(!self.target.routes_apart())], 0.0);
         }
         ask("splits of the cache, 1 row", self.tokens(), splits(RowRange::new(1, 1)), 0.0);
         let each = SWITCHES / questions.len().max(1) as f64;
@@ -166,7 +166,7 @@ impl About<'_> {
         questions
     }
 
-    /// Splits of the cache for a few rows, which count in a deep cache above all.
+    /// Splits of the cache for a few rows, which matter most in a deep cache.
     fn splits_of_few(&self) -> Vec<Question> {
         let of_class = |range: RowRange| {
             let shallow = self.rooms(range);
@@ -178,7 +178,7 @@ impl About<'_> {
         FEW_CLASSES.into_iter().map(of_class).filter(|question| !question.works.is_empty()).collect()
     }
 
-    /// Tilings of products, first those of a row alone.
+    /// Tilings of products, first those of a single row.
     fn tilings(&self, bench: &mut GpuBench<'_>, start: &Choices) -> Result<Vec<Question>> {
         if self.target.team == Team::Workgroup {
             return Ok(Vec::new());
@@ -222,8 +222,8 @@ impl About<'_> {
         with_effect(bench, start, questions)
     }
 
-    /// How prompts are cut: up to which rows the steps of few rows compute them, from which on keys and values are written
-    /// out, and how many tokens a part has.
+    /// How prompts are cut: the most rows for the steps of few rows, the least rows for expanded keys and values, and
+    /// the tokens of a chunk.
     fn parts(&self, start: &Choices) -> Vec<Question> {
         let mut questions = Vec::new();
         let mut ask = |name: &str, works: Vec<Work>, candidates: Vec<Edit>| {
@@ -232,18 +232,18 @@ impl About<'_> {
         };
         if start.few_rows.is_none() {
             let works = self.rooms(RowRange::new(8, FEW_TOKENS));
-            ask("where prompts run by tiles", works, [16, 8, 4].map(Edit::FewRows).to_vec());
+            ask("rows from which prompts use tiles", works, [16, 8, 4].map(Edit::FewRows).to_vec());
         }
         if start.expanded_rows.is_none() && self.deep > 0 {
             let works = self.rooms(RowRange::new(256, 512)).into_iter().map(|work| work.at(self.deep)).collect();
-            ask("where keys and values are written out", works, [512, 256].map(Edit::ExpandedRows).to_vec());
+            ask("rows from which keys and values are expanded", works, [512, 256].map(Edit::ExpandedRows).to_vec());
         }
         let usual = PromptOptions::default().on(self.adapter).chunk;
         if start.chunk.is_none() && self.prompt.chunk == usual && self.long > 512 {
             let other = |chunk: &usize| *chunk <= self.long && Some(*chunk) != usual;
             let chunks = [1024, 2048, 512, 4096, 256].into_iter().filter(other);
             ask(
-                "tokens of a prompt's part",
+                "tokens of a prompt's chunk",
                 vec![Work::Prompt { tokens: self.long }],
                 chunks.map(Edit::Chunk).collect(),
             );
@@ -252,7 +252,7 @@ impl About<'_> {
     }
 }
 
-/// The tilings that are tried of a target's products of some rows.
+/// The tilings to try for a target's products of some rows.
 pub fn tiling_candidates(target: &Target, rows: RowRange) -> Vec<Tiling> {
     let staged = |[lanes, rows, workgroup]: [usize; 3]| Tiling { lanes, rows, workgroup, columns: 1, direct: false };
     let direct = |divided: &[usize; 3]| Tiling { direct: true, ..staged(*divided) };
@@ -279,7 +279,7 @@ pub fn tiling_candidates(target: &Target, rows: RowRange) -> Vec<Tiling> {
     tilings
 }
 
-/// The tiles that are tried of a target's products of many rows.
+/// The tiles to try for a target's products of many rows.
 pub fn tile_candidates(target: &Target) -> Vec<ProductTile> {
     let registers = |vectors| [4, 2].map(|rows| ProductTile::Registers { vectors, rows });
     if target.matrices == Matrices::None {
@@ -292,14 +292,14 @@ pub fn tile_candidates(target: &Target) -> Vec<ProductTile> {
     TILES.into_iter().filter(large).flat_map(tile).collect()
 }
 
-/// Into how many splits attention of so many rows may divide the cache.
+/// The numbers of splits into which attention of `rows` rows may divide the cache.
 fn splits(rows: RowRange) -> Vec<Edit> {
     let choice = |splits| Edit::Splits(SplitsChoice { rows, splits });
     [32, 16, 64, 8, 48, 24, 4].map(choice).to_vec()
 }
 
-/// The questions of which one of the first candidates changes what some of the work runs: others are about steps that have
-/// no such choice.
+/// The questions whose first candidates include one that changes the steps of some work; the others are about steps
+/// without that choice.
 fn with_effect(bench: &mut GpuBench<'_>, start: &Choices, questions: Vec<Question>) -> Result<Vec<Question>> {
     let mut kept = Vec::new();
     for question in questions {

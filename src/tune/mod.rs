@@ -1,7 +1,7 @@
-//! Finds what suits the GPU at hand: measures candidates for the steps of a model by whole tokens and prompts, and keeps
-//! what makes these faster.
+//! Finds the choices that suit the present GPU: measures candidates for the steps of a model by whole tokens and
+//! prompts, and chooses those that make these faster.
 //!
-//! `candidates` lists what is tried, `search` decides what is kept, and `bench` measures and checks on the device.
+//! `candidates` lists the candidates, `search` decides between them, and `bench` measures and checks on the device.
 
 mod bench;
 mod candidates;
@@ -26,23 +26,24 @@ use std::time::{Duration, Instant};
 /// How to tune. Fields will be added, so construct it as `TuneOptions { …, ..TuneOptions::default() }`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TuneOptions {
-    /// About how long it may take; `None` for a minute on a fast GPU, and up to five on a slow one. A driver that compiles
-    /// a kernel cannot be interrupted, so it may take somewhat longer.
+    /// The approximate time limit; `None` for a minute on a fast GPU, and up to five on a slow one. A driver that
+    /// compiles a kernel cannot be interrupted, so a tuning may take somewhat longer.
     pub budget: Option<Duration>,
-    /// Whether the budget is a limit, for a user who waits: when it is over, and after a cancellation, the call returns with
-    /// the submission or the kernel that is on its way then. What was not compared as a whole by then is not chosen.
+    /// Whether the budget is a strict limit, for a user who waits: when time is up, or after a cancellation, the call
+    /// returns as soon as the present submission or kernel has finished. Choices whose final comparison is not finished
+    /// by then are dropped.
     pub strict: bool,
 }
 
 /// Seconds of a tuning at a first start.
 const FIRST: u64 = 20;
-/// The bytes of weights from which on a model is worth it. A token of a smaller one takes about as long as its dispatches,
-/// however these are divided.
+/// The bytes of weights from which a model is worth tuning. A token of a smaller model takes about as long as its
+/// dispatches, however they are divided.
 const WORTH: u64 = 1 << 30;
 
-/// How a program should tune when it starts with a model, before it is used: for 20 seconds at most, once, if nobody has
-/// measured this GPU, it is one, the model has a gigabyte of weights, and no tuning was loaded with it. Keep what comes of
-/// it, even if nothing is faster, and pass it to the next load. wglm itself never tunes unless it is asked to.
+/// How a program should tune a newly loaded model: once, for at most 20 seconds, if the adapter is a GPU without
+/// built-in measurements, the model has a gigabyte of weights, and no tuning was loaded with it. Save the result, even
+/// if nothing is faster, and pass it to the next load. wglm itself never tunes unless asked.
 pub fn first_tuning(model: &Model) -> Option<TuneOptions> {
     let weights = model.file().tensors().map(|tensor| tensor.bytes as u64).sum();
     let options = TuneOptions { budget: Some(Duration::from_secs(FIRST)), strict: true };
@@ -53,7 +54,7 @@ fn is_worth_it(tuned: bool, adapter: &AdapterReport, weights: u64) -> bool {
     !tuned && !adapter.is_measured() && !adapter.is_software() && weights >= WORTH
 }
 
-/// How far a tuning is.
+/// The progress of a tuning.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TuneProgress {
@@ -65,12 +66,12 @@ pub struct TuneProgress {
     pub budget: Duration,
     /// The candidates that were tried.
     pub trials: usize,
-    /// Those of them that were kept.
+    /// The candidates that were chosen.
     pub kept: usize,
 }
 
 impl TuneProgress {
-    /// The part of the time that is over, from 0 to 1.
+    /// The fraction of the time that has passed, from 0 to 1.
     pub fn share(&self) -> f32 {
         (self.spent.as_secs_f32() / self.budget.as_secs_f32().max(f32::MIN_POSITIVE)).min(1.0)
     }
@@ -79,28 +80,29 @@ impl TuneProgress {
 /// How long a cancelled tuning waits for the end of a pause.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The tokens in a deep cache: as many of these as there is room for.
+/// The tokens in a deep cache: the most of these that fit into memory.
 const DEEP: [usize; 4] = [16 << 10, 4 << 10, 1 << 10, 0];
-/// The tokens of a long prompt, and room for a part of one behind a deep cache.
+/// The tokens of a long prompt, and of a prompt's part after a deep cache.
 const LONG: usize = 4096;
-const BEHIND: usize = 512;
+const AFTER: usize = 512;
 /// The part of the GPU's memory that the cache may take.
 const SHARE: u64 = 8;
-/// The usual budget: so many tokens, within these bounds in seconds.
+/// The default budget: the time of this many tokens, within these bounds in seconds.
 const TOKENS: f64 = 12_000.0;
 const LEAST: f64 = 60.0;
 const MOST: f64 = 300.0;
 
-/// Measures what suits the GPU that a model was loaded on, and returns what is faster than the built-in choices, with a
-/// list of everything that was tried. Pass it to the next load: [`LoadOptions::tuning`](crate::LoadOptions::tuning).
+/// Measures candidates on the GPU that a model was loaded on, and returns the choices that are faster than the built-in
+/// ones, with a list of everything that was tried. Pass it to the next load:
+/// [`LoadOptions::tuning`](crate::LoadOptions::tuning).
 ///
-/// Candidates are measured by whole tokens and whole prompts, by turns with what was chosen before, and kept only if these
-/// become faster by more than the measurements spread, and if results are correct. In the end all that was chosen is
-/// compared with the built-in choices; what is not faster then is dropped. If nothing is faster, [`Tuning::choices`] is
-/// empty. The model is not changed, but the GPU is busy, so no session should be in use meanwhile.
+/// Candidates are measured by whole tokens and whole prompts, in turns with the present choices, and chosen only if
+/// they are faster by more than the spread of the measurements, and if results are correct. At the end all choices are
+/// compared with the built-in ones; those that are not faster are dropped. If nothing is faster, [`Tuning::choices`] is
+/// empty. The model is not changed, but the GPU is busy, so do not use a session meanwhile.
 ///
-/// `progress` is called on this thread whenever something else is tried. A cancellation ends what is being prepared or
-/// measured after the submission or the kernel that is on its way. What was found so far is then compared and returned.
+/// `progress` is called on this thread for every trial. A cancellation takes effect after the present submission or
+/// kernel. The choices so far are then compared and returned.
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
@@ -125,7 +127,7 @@ const MOST: f64 = 300.0;
 /// ```
 ///
 /// # Errors
-/// [`Error::OutOfMemory`] if there is not even room for a small cache; what the device reports.
+/// [`Error::OutOfMemory`] if not even a small cache fits; what the device reports.
 pub fn tune(
     model: &Model,
     options: &TuneOptions,
@@ -147,9 +149,8 @@ pub fn tune(
     Ok(Tuning { subject, choices, comparison, complete, trials })
 }
 
-/// Says that a wait for the end of a pause is to stop: after a cancellation, but only once the wait has taken
-/// [`PATIENCE`]. A short pause, as for a window's new size, during the last comparison would otherwise lose all that was
-/// found.
+/// Whether to stop waiting for the end of a pause: after a cancellation, but only once the wait has taken [`PATIENCE`].
+/// Otherwise a short pause, as for the resizing of a window, during the last comparison would lose all results.
 fn impatient(gpu: Gpu, cancel: Cancel) -> impl Fn() -> bool + 'static {
     let waits = Cell::new(None::<(Instant, Instant)>);
     move || {
@@ -158,14 +159,14 @@ fn impatient(gpu: Gpu, cancel: Cancel) -> impl Fn() -> bool + 'static {
             return false;
         }
         let now = Instant::now();
-        // Only a thread that waits asks often; after a while without a question this is another pause.
+        // Only a waiting thread calls this often; a call after a while belongs to another pause.
         let since = waits.get().filter(|(_, asked)| now - *asked < PATIENCE).map_or(now, |(since, _)| since);
         waits.set(Some((since, now)));
         cancel.is_cancelled() && now - since >= PATIENCE
     }
 }
 
-/// Searches until `stopped` says so. If the budget is a limit, `limit` is what `stopped` goes by.
+/// Searches until `stopped` returns true. If the budget is a limit, `stopped` compares with `limit`.
 fn search(
     model: &Model,
     options: &TuneOptions,
@@ -194,14 +195,14 @@ fn search(
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compared {
-    /// A generated token, with so many tokens in the cache.
+    /// A generated token, with this many tokens in the cache.
     Token(usize),
-    /// A part of a prompt of so many tokens.
+    /// A part of a prompt with this many tokens.
     Rows(usize),
 }
 
-/// Compares two choices for a model by turns, as [`tune()`] does: some work with the first, then with the second, then the
-/// other way round. Returns the median times, the gain of the second and the spread of the gains. The results of the
+/// Compares two choices for a model in turns, as [`tune()`] does: some work with the first, then with the second, then
+/// in reverse order. Returns the median times, the gain of the second and the spread of the gains. The results of the
 /// kernels are not checked.
 ///
 /// # Errors
@@ -220,10 +221,10 @@ pub fn compare(model: &Model, choices: [&Choices; 2], work: Compared, seconds: f
     Search::new(&mut bench, start, seconds, &never, &mut |_| {}).by_turns([&before, &after], work)
 }
 
-/// The context of a comparison at least, in tokens.
+/// The least context of a comparison, in tokens.
 const LEAST_CONTEXT: usize = 512;
 
-/// What measures, with a cache as deep as there is room for, and the tokens in it.
+/// The bench, with a cache as deep as memory allows, and the number of tokens in it.
 fn bench<'a>(
     model: &'a Model,
     since: Instant,
@@ -236,7 +237,7 @@ fn bench<'a>(
     let mut last = None;
     for deep in DEEP {
         let deep = if gpu.report().is_software() { deep.min(1 << 10) } else { deep }.min(config.context / 2);
-        let cache = CacheShape { context: (deep + BEHIND).max(LONG.min(config.context)), ty };
+        let cache = CacheShape { context: (deep + AFTER).max(LONG.min(config.context)), ty };
         let bytes = cache.layer_bytes(config).saturating_mul(config.layers as u64);
         if deep > 0 && free.is_some_and(|free| bytes > free / SHARE) {
             continue;
@@ -247,8 +248,8 @@ fn bench<'a>(
             Err(error) => return Err(error),
         }
     }
-    let found = "room for no cache".to_owned();
-    Err(last.unwrap_or(Error::Argument { argument: "memory", expected: "room for a small cache".to_owned(), found }))
+    let found = "too little".to_owned();
+    Err(last.unwrap_or(Error::Argument { argument: "memory", expected: "enough for a small cache".to_owned(), found }))
 }
 
 #[cfg(test)]
@@ -275,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Only a GPU that nobody has measured, with a large model and without a tuning.
+    /// Only a GPU without built-in measurements, with a large model and without a tuning.
     #[test]
     fn a_first_start_tunes_where_that_pays() {
         let (mac, flash) = (adapter("Apple M3 Pro", 0, AdapterKind::Integrated), 16 << 30);

@@ -1,4 +1,4 @@
-//! What is to be chosen, and between what.
+//! The questions of a tuning, and their candidates.
 
 use crate::plan::{Choices, ProductTile, SplitsChoice, StepChoice, Tiling};
 use crate::quant::Arithmetic;
@@ -7,11 +7,11 @@ use std::fmt;
 /// Work whose time is measured as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Work {
-    /// A generated token, with so many tokens in the cache.
+    /// A generated token, with `depth` tokens in the cache.
     Token { depth: usize },
-    /// A part of a prompt of so many rows, in the smallest plan with room for them, behind so many tokens.
+    /// A part of a prompt with `rows` rows, in the smallest plan that holds them, after `depth` tokens.
     Rows { rows: usize, depth: usize },
-    /// A prompt of so many tokens, in as many parts as its chunks make.
+    /// A prompt of `tokens` tokens, cut into chunks.
     Prompt { tokens: usize },
 }
 
@@ -33,19 +33,19 @@ impl fmt::Display for Work {
     }
 }
 
-/// The parts of a tuning that can be dropped by themselves.
+/// The parts of a tuning that can be dropped separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
-    /// What a token alone runs with.
+    /// The choices for a single token.
     Token,
-    /// What a few rows run with.
+    /// The choices for a few rows.
     Few,
-    /// What prompts run with.
+    /// The choices for prompts.
     Prompts,
 }
 
 impl Work {
-    /// The same behind so many tokens.
+    /// The same after `depth` tokens.
     pub fn at(self, depth: usize) -> Self {
         match self {
             Self::Token { .. } => Self::Token { depth },
@@ -64,7 +64,7 @@ impl Work {
     }
 }
 
-/// A candidate: what is chosen otherwise than before.
+/// A candidate: a change to the choices.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Edit {
     Arithmetic(Arithmetic),
@@ -112,34 +112,34 @@ impl fmt::Display for Edit {
         match self {
             Self::Arithmetic(arithmetic) => f.write_str(arithmetic.name()),
             Self::FewWithoutMatrices | Self::PromptsWithoutMatrices => f.write_str("no matrices"),
-            Self::RouteApart(true) => f.write_str("in a step of its own"),
+            Self::RouteApart(true) => f.write_str("in a separate step"),
             Self::RouteApart(false) => f.write_str("by each workgroup"),
             Self::Tiling(tiling) => tiling.choice.fmt(f),
             Self::Splits(splits) => write!(f, "{} splits", splits.splits),
             Self::Tile(tile) => tile.choice.fmt(f),
             Self::FewRows(rows) => write!(f, "tiles from {} rows on", rows + 1),
-            Self::ExpandedRows(rows) => write!(f, "written out from {rows} rows on"),
+            Self::ExpandedRows(rows) => write!(f, "expanded from {rows} rows on"),
             Self::Chunk(tokens) => write!(f, "{tokens} tokens"),
         }
     }
 }
 
-/// Something to be chosen.
+/// A choice to make.
 #[derive(Debug, Clone)]
 pub(super) struct Question {
-    /// What it is, for people.
+    /// Its display name.
     pub name: String,
-    /// What the candidates are measured by, all of it together.
+    /// The work by which candidates are measured, all of it together.
     pub works: Vec<Work>,
-    /// The candidates, the most promising first: where time is short, the others are left out.
+    /// The candidates, the most promising first: if time is short, the rest are left out.
     pub candidates: Vec<Edit>,
-    /// The share of the whole time that it is worth, beside other questions.
+    /// The share of the total time that it deserves, relative to other questions.
     pub weight: f64,
-    /// The least gain for which it is worth to choose otherwise, as a part of the time.
+    /// The least gain, as a fraction of the time, for which a change is worthwhile.
     pub least: f64,
 }
 
-/// What was chosen, without what belongs to a part; the `start` stays.
+/// The choices with one part reset to `start`.
 pub(super) fn without(choices: &Choices, part: Part, start: &Choices) -> Choices {
     let mut kept = choices.clone();
     let is_token = |from: usize, to: usize| from == 1 && to == 1;

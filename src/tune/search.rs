@@ -1,10 +1,10 @@
-//! The search: question after question, candidates against what was chosen so far, and in the end the whole against what
-//! it began with.
+//! The search: question by question, it compares candidates with the present choices, and at the end all choices with
+//! the initial ones.
 //!
-//! Times of a GPU wander. So two choices are compared by turns, one measurement of each in every turn, and a candidate is
-//! kept only if the median of what the turns gained is more than the spread of these gains. Of many candidates each is
-//! first looked at a few times, and only the quickest are compared like this. A candidate that would be kept has to be
-//! correct. Nothing here knows a GPU or a clock: both are behind [`Bench`].
+//! Times of a GPU drift. So two choices are compared in turns, one measurement of each per turn, and a candidate is
+//! chosen only if the median gain of the turns exceeds the spread of the gains. Of many candidates each is first
+//! measured a few times, and only the fastest are compared in turns. A candidate must be correct to be chosen. This
+//! module uses neither a GPU nor a clock directly: both are behind [`Bench`].
 
 use super::TuneProgress;
 use super::question::{Edit, Question, Work, without};
@@ -16,50 +16,50 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// What measures and checks.
+/// Measures and checks choices.
 pub(super) trait Bench {
     /// The seconds since the beginning.
     fn elapsed(&self) -> f64;
 
-    /// From here on the whole is compared, for which a request to stop comes too late, unless time is limited.
+    /// The final comparison begins, which a request to stop no longer ends, unless the budget is a limit.
     fn begin_last(&mut self) {}
 
-    /// A number that is the same for choices with which the same would run.
+    /// A number that is equal for choices with which the same steps run.
     fn identity(&mut self, choices: &Choices, work: Work) -> Result<u64>;
 
-    /// Compiles what some candidates need, as many at a time as can be. One that does not compile fails when it is timed.
+    /// Compiles the kernels of some candidates in parallel. A candidate that does not compile fails when it is timed.
     fn prepare(&mut self, candidates: &[Choices], works: &[Work], go_on: &mut GoOn<'_>) -> Result<()>;
 
-    /// How many seconds work takes.
+    /// The seconds that work takes.
     fn time(&mut self, choices: &Choices, work: Work) -> Result<f64>;
 
-    /// A result that is wrong with these choices, if there is one.
+    /// A wrong result with these choices, if there is one.
     fn fault(&mut self, choices: &Choices, works: &[Work], go_on: &mut GoOn<'_>) -> Result<Option<String>>;
 }
 
 /// The least gain that counts, however small the spread.
 const LEAST: f64 = 0.002;
-/// How much slower one work may become where another becomes faster.
+/// How much slower one kind of work may become if another becomes faster.
 const HARM: f64 = 0.005;
-/// How many of the quickest candidates are compared by turns.
+/// How many of the fastest candidates are compared in turns.
 const FINALISTS: usize = 4;
-/// How often each candidate is looked at before: where that takes no longer than `BRIEF`, and otherwise.
+/// How often each candidate is measured before that: if that takes no longer than `BRIEF`, and otherwise.
 const LOOKS: [usize; 2] = [3, 1];
 const BRIEF: f64 = 0.1;
-/// The part of the time that is left which a question may take, however little it weighs.
+/// The fraction of the remaining time that a question may take, however small its weight.
 const MOST: f64 = 0.2;
-/// The seconds that a candidate takes beside its measurements, before anything is known.
+/// The seconds that a candidate takes besides its measurements, until that is measured.
 const USUAL_MAKING: f64 = 0.02;
-/// How many candidates a question is asked for at least, if it has as many.
+/// How many candidates of a question are tried at least, if it has as many.
 const FEW: usize = 3;
 /// Turns of a comparison: at most, and at least.
 const TURNS: [usize; 2] = [9, 3];
-/// The part of the time that is kept for the last comparison.
+/// The fraction of the time that is reserved for the last comparison.
 const RESERVE: f64 = 0.15;
-/// The part of a question's time that candidates are looked at.
+/// The fraction of a question's time for the first measurements of candidates.
 const LOOKING: f64 = 0.7;
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Found {
     pub choices: Choices,
@@ -68,26 +68,26 @@ pub(super) struct Found {
     pub trials: Vec<Trial>,
 }
 
-/// A search under way.
+/// A running search.
 pub(super) struct Search<'a> {
     bench: &'a mut dyn Bench,
-    /// Whether somebody asks to stop.
+    /// Whether a stop was requested.
     stopped: &'a dyn Fn() -> bool,
     tell: &'a mut dyn FnMut(&TuneProgress),
     start: Choices,
     chosen: Choices,
     budget: f64,
-    /// Where what `stopped` takes for the end of the time stands, if the budget is a limit.
+    /// The end of the time that `stopped` compares with, if the budget is a limit.
     limit: Option<&'a Cell<f64>>,
-    /// The seconds that a candidate takes beside its measurements, as a rule, by the question's first work: to compile it
-    /// and to make it ready, which for prompts takes many times what it takes for a token.
+    /// The usual seconds that a candidate takes besides its measurements, by the question's first work: for compiling
+    /// and preparing it, which take many times longer for prompts than for a token.
     making: HashMap<Work, f64>,
-    /// The seconds that works take with what is chosen.
+    /// The seconds that works take with the present choices.
     known: HashMap<Work, f64>,
-    /// All work that a question with a kept candidate was measured by.
+    /// All work by which questions with a chosen candidate were measured.
     touched: Vec<Work>,
     trials: Vec<Trial>,
-    /// The places of trials whose candidates were kept, and these candidates.
+    /// The indices of trials whose candidates were chosen, and these candidates.
     kept: Vec<(usize, Edit)>,
     complete: bool,
 }
@@ -102,7 +102,7 @@ struct Candidate {
     looks: usize,
 }
 
-/// What turns of two choices showed.
+/// The result of comparing two choices in turns.
 struct Turns {
     figures: Vec<Figure>,
     gain: f64,
@@ -114,7 +114,7 @@ struct Turns {
 }
 
 impl<'a> Search<'a> {
-    /// A search that begins with the choices `start`, and should take no longer than `budget` seconds.
+    /// A search that begins with the choices `start`, and should take at most `budget` seconds.
     pub fn new(
         bench: &'a mut dyn Bench,
         start: Choices,
@@ -128,8 +128,8 @@ impl<'a> Search<'a> {
         Self { bench, stopped, tell, start, chosen, budget, limit, making, known, touched, trials, kept, complete }
     }
 
-    /// The same with a budget that is a limit: `stopped` is to say so once `limit` seconds are over. While questions are
-    /// asked that leaves time for the last comparison. If that is stopped, nothing is chosen.
+    /// The same with a budget that is a limit: `stopped` must return true once `limit` seconds have passed. During the
+    /// questions `limit` leaves time for the last comparison. If that is stopped, nothing is chosen.
     pub fn within(self, limit: Option<&'a Cell<f64>>) -> Self {
         if let Some(limit) = limit {
             limit.set(self.budget * (1.0 - RESERVE));
@@ -137,13 +137,13 @@ impl<'a> Search<'a> {
         Self { limit, ..self }
     }
 
-    /// Answers the questions in turn, and compares the whole with the start. After a request to stop, or when time is up,
-    /// what was found so far is compared.
+    /// Answers the questions in turn, and compares all choices with the start. After a request to stop, or when time is
+    /// up, the choices so far are compared.
     ///
     /// # Errors
-    /// What ends all work on the device, such as its loss.
+    /// Errors that end all work on the device, such as its loss.
     pub fn run(mut self, questions: &[Question]) -> Result<Found> {
-        // Questions that were worth too little for what they take come again when the others have left time.
+        // Questions that were left out because they take too long for their weight are asked if time remains.
         let left_out = self.ask_all(questions.iter(), MOST)?;
         let left_out = self.ask_all(left_out.into_iter(), 1.0)?;
         self.complete &= left_out.is_empty();
@@ -154,8 +154,8 @@ impl<'a> Search<'a> {
         self.finish()
     }
 
-    /// Asks questions in turn, each for its part of the time, and returns those that were left out: for which a few
-    /// candidates take more than that, and more than `most` of the time that is left.
+    /// Asks questions in turn, each for its share of the time, and returns those that were left out, because a few
+    /// candidates would take more than the share, and more than `most` of the remaining time.
     fn ask_all<'q>(
         &mut self,
         questions: impl Iterator<Item = &'q Question> + Clone,
@@ -185,17 +185,17 @@ impl<'a> Search<'a> {
         Ok(left_out)
     }
 
-    /// The seconds that a question's work takes, as far as they are known.
+    /// The known seconds of a question's work.
     fn known(&self, question: &Question) -> f64 {
         question.works.iter().filter_map(|work| self.known.get(work)).sum()
     }
 
-    /// The seconds that one of its candidates takes beside its measurements.
+    /// The seconds that one of its candidates takes besides its measurements.
     fn making(&self, question: &Question) -> f64 {
         question.works.first().and_then(|work| self.making.get(work)).copied().unwrap_or(USUAL_MAKING)
     }
 
-    /// Whether to go on: an error if somebody asks to stop.
+    /// An error if a stop was requested.
     fn going(&self) -> Result<()> {
         if (self.stopped)() { Err(Error::Cancelled) } else { Ok(()) }
     }
@@ -212,12 +212,13 @@ impl<'a> Search<'a> {
         });
     }
 
-    /// The seconds that are left for questions.
+    /// The remaining seconds for questions.
     fn left(&self) -> f64 {
         self.budget * (1.0 - RESERVE) - self.bench.elapsed()
     }
 
-    /// Tries the candidates of a question, for such a part of the time that is left, or for as long as a few of them take.
+    /// Tries the candidates of a question for this fraction of the remaining time, or for as long as a few of them
+    /// take.
     fn ask(&mut self, question: &Question, part: f64, most: f64) -> Result<()> {
         let works = &question.works;
         self.tell(&question.name);
@@ -226,7 +227,7 @@ impl<'a> Search<'a> {
         self.bench.prepare(std::slice::from_ref(&self.chosen), works, &mut go_on)?;
         let took = match self.look(&self.chosen.clone(), works) {
             Err(error) if !is_fatal(&error) => {
-                self.note(question, "what there is", Vec::new(), Outcome::Failed(error.to_string()));
+                self.note(question, "the present choices", Vec::new(), Outcome::Failed(error.to_string()));
                 return Ok(());
             }
             times => {
@@ -251,12 +252,12 @@ impl<'a> Search<'a> {
         self.compare_quickest(question, candidates, &usual, until)
     }
 
-    /// The seconds that it takes to look at a few candidates and to compare one, where one measurement takes `took`.
+    /// The seconds for measuring a few candidates and comparing one, if one measurement takes `took`.
     fn few(&self, question: &Question, took: f64) -> f64 {
         (took * (FEW * looks(took) + 2 * TURNS[1]) as f64 + FEW as f64 * self.making(question)) / LOOKING
     }
 
-    /// The first candidates with which something else would run than with what is chosen, or than with each other.
+    /// The first candidates whose steps differ from those of the present choices and from each other's.
     fn candidates(&mut self, question: &Question, most: usize) -> Result<Vec<Candidate>> {
         let identity = |bench: &mut dyn Bench, choices: &Choices| -> Result<Vec<u64>> {
             question.works.iter().map(|work| bench.identity(choices, *work)).collect()
@@ -286,7 +287,7 @@ impl<'a> Search<'a> {
         Ok(candidates)
     }
 
-    /// Makes candidates ready.
+    /// Prepares candidates.
     fn make(&mut self, candidates: &[Candidate], works: &[Work]) -> Result<()> {
         let choices: Vec<Choices> = candidates.iter().map(|candidate| candidate.choices.clone()).collect();
         let stopped = self.stopped;
@@ -299,7 +300,7 @@ impl<'a> Search<'a> {
         works.iter().map(|work| self.bench.time(choices, *work)).collect()
     }
 
-    /// Looks at all candidates as often as time allows, and returns the shortest times of what is chosen.
+    /// Measures all candidates as often as time allows, and returns the shortest times of the present choices.
     fn look_at(
         &mut self,
         question: &Question,
@@ -330,7 +331,7 @@ impl<'a> Search<'a> {
         Ok(usual)
     }
 
-    /// Compares the quickest candidates with what is chosen, one after the other, and notes what came of all of them.
+    /// Compares the fastest candidates with the present choices, one by one, and records the outcome of all of them.
     fn compare_quickest(
         &mut self,
         question: &Question,
@@ -371,7 +372,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Compares a candidate with what is chosen, and keeps it if it is faster and correct.
+    /// Compares a candidate with the present choices, and chooses it if it is faster and correct.
     fn compare_one(&mut self, question: &Question, candidate: &Candidate, until: f64) -> Result<()> {
         let took: f64 = candidate.times.iter().sum();
         let count = turns_in(until - self.bench.elapsed(), took);
@@ -411,7 +412,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Compares two choices by turns in one kind of work, for as long as there is time.
+    /// Compares two choices in turns by one kind of work, for as long as there is time.
     pub fn by_turns(mut self, choices: [&Choices; 2], work: Work) -> Result<Comparison> {
         let took = choices.map(|choices| self.bench.time(choices, work));
         let took = took.into_iter().collect::<Result<Vec<f64>>>()?.iter().sum::<f64>() / 2.0;
@@ -421,7 +422,7 @@ impl<'a> Search<'a> {
         Ok(Comparison { figure, gain, spread })
     }
 
-    /// Compares two choices by turns. If it may be stopped, it looks between two whether it should be.
+    /// Compares two choices in turns. If it may be stopped, it checks for a request between two turns.
     fn turns(
         &mut self,
         before: &Choices,
@@ -436,7 +437,7 @@ impl<'a> Search<'a> {
                 if may_stop {
                     self.going()?;
                 }
-                // What comes first may find another clock or cache, so both come first by turns.
+                // The first of two may find a different clock or cache, so the order alternates.
                 if turn % 2 == 0 {
                     befores.push(self.bench.time(before, *work)?);
                     afters.push(self.bench.time(after, *work)?);
@@ -449,17 +450,17 @@ impl<'a> Search<'a> {
         Ok(Turns::of(works, &times))
     }
 
-    /// Compares the whole with the start, and drops what is not faster: first the parts whose work takes longer, then
-    /// everything.
+    /// Compares all choices with the start, and drops those that are not faster: first the parts whose work takes
+    /// longer, then everything.
     fn finish(mut self) -> Result<Found> {
         let mut comparison = Vec::new();
         while self.chosen != self.start {
-            self.tell("comparing the whole with what was there before");
+            self.tell("comparing all choices with the initial ones");
             let works = self.touched.clone();
             let (start, chosen) = (self.start.clone(), self.chosen.clone());
             let turns = match self.last_turns(&start, &chosen, &works) {
                 Err(error) if !is_fatal(&error) || matches!(error, Error::Cancelled) => {
-                    self.chosen = start; // what cannot be compared is not kept
+                    self.chosen = start; // choices that cannot be compared are dropped
                     self.drop_trials();
                     break;
                 }
@@ -482,14 +483,14 @@ impl<'a> Search<'a> {
         Ok(Found { choices: chosen, comparison, complete, trials })
     }
 
-    /// Compares all that was chosen with the start, as thoroughly as there is time.
+    /// Compares all choices with the start, as thoroughly as time allows.
     fn last_turns(&mut self, start: &Choices, chosen: &Choices, works: &[Work]) -> Result<Turns> {
         let took = self.look(chosen, works)?.iter().sum();
         let count = turns_in(self.budget - self.bench.elapsed(), took);
         self.turns(start, chosen, works, count, self.limit.is_some())
     }
 
-    /// Marks trials that were kept and whose candidates are chosen no more.
+    /// Marks trials whose candidates were chosen but have been dropped.
     fn drop_trials(&mut self) {
         for (place, edit) in &self.kept {
             let trial = self.trials.get_mut(*place).filter(|trial| trial.outcome == Outcome::Kept);
@@ -510,7 +511,7 @@ impl<'a> Search<'a> {
 }
 
 impl Turns {
-    /// What the times of each work, before and after, turn by turn, say.
+    /// Evaluates the times of each work, before and after, of all turns.
     fn of(works: &[Work], times: &[(Vec<f64>, Vec<f64>)]) -> Self {
         let count = times.first().map_or(0, |(befores, _)| befores.len());
         let logarithm = |(before, after): (&f64, &f64)| (after / before).ln();
@@ -519,7 +520,7 @@ impl Turns {
         let gain_and_spread = |logarithms: &[f64]| {
             let middle = median(logarithms);
             let off: Vec<f64> = logarithms.iter().map(|it| (it - middle).abs()).collect();
-            (-middle.exp_m1(), 1.4826 * median(&off)) // of a normal distribution that is its deviation
+            (-middle.exp_m1(), 1.4826 * median(&off)) // for a normal distribution this is the standard deviation
         };
         let whole: Vec<f64> = (0..count)
             .map(|turn| by_turn.iter().map(|of_work| of_work[turn]).sum::<f64>() / works.len().max(1) as f64)
@@ -534,17 +535,17 @@ impl Turns {
     }
 }
 
-/// Whether an error is about more than a candidate.
+/// Whether an error affects more than one candidate.
 fn is_fatal(error: &Error) -> bool {
     matches!(error, Error::Cancelled | Error::DeviceLost { .. } | Error::File { .. } | Error::Io { .. })
 }
 
-/// How often candidates are looked at, where one measurement takes `took` seconds.
+/// How often candidates are first measured, if one measurement takes `took` seconds.
 fn looks(took: f64) -> usize {
     if took <= BRIEF { LOOKS[0] } else { LOOKS[1] }
 }
 
-/// An odd number of turns that fit so many seconds, if one measurement takes `took`.
+/// An odd number of turns that fit into `seconds`, if one measurement takes `took`.
 fn turns_in(seconds: f64, took: f64) -> usize {
     let fit = (seconds / (2.0 * took).max(f64::MIN_POSITIVE)) as usize;
     fit.clamp(TURNS[1], TURNS[0]) | 1
@@ -554,7 +555,7 @@ fn shorten(times: &mut [f64], others: &[f64]) {
     times.iter_mut().zip(others).for_each(|(time, other)| *time = time.min(*other));
 }
 
-/// The mean logarithm of how much longer the second times are.
+/// The mean logarithm of the ratio of the second times to the first.
 fn mean_ratio(before: &[f64], after: &[f64]) -> f64 {
     let sum: f64 = before.iter().zip(after).map(|(before, after)| (after / before).ln()).sum();
     sum / before.len().max(1) as f64

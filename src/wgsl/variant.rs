@@ -40,7 +40,7 @@ pub struct SourcePart {
 /// One shader before compilation: its files and its constants.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Variant {
-    /// The label, an abbreviation of the kernel, its formats and its constants: `mul_mv.q4_0.sg.r4w64`.
+    /// The label, which abbreviates the kernel, its formats and its constants: `mul_mv.q4_0.sg.r4w64`.
     pub label: String,
     /// The WGSL extensions, which are the first lines.
     pub enables: Vec<&'static str>,
@@ -98,7 +98,7 @@ fn renamed(text: &str, role: &str) -> String {
     }
     let mut out = String::with_capacity(text.len() + 64);
     let mut rest = text;
-    let mut inside = false; // inside of an identifier
+    let mut inside = false; // inside an identifier
     while let Some(c) = rest.chars().next() {
         if !inside && rest.starts_with("w_") {
             out.push_str(role);

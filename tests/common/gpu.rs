@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use wglm::{Gpu, GpuOptions};
+use wglm::{Cancel, Gpu, GpuOptions};
 
 /// The number of shared devices. A software driver compiles the kernels of a device one after another on one core, so
 /// two devices keep two cores busy.
@@ -74,5 +74,21 @@ pub fn dropping<T>(gpu: &Gpu, dropped: Range<u64>, act: impl FnOnce() -> T) -> T
     let done = act();
     gpu.before_submissions(|| ());
     gpu.drop_work(false);
+    done
+}
+
+/// Cancels work when it makes its submission number `after`, counted from 1, or with 0 before it begins.
+pub fn cancelling<T>(gpu: &Gpu, after: u64, act: impl FnOnce(&Cancel) -> T) -> T {
+    let (cancel, count) = (Cancel::default(), AtomicU64::new(0));
+    let ours = cancel.clone();
+    let submitted = move |more| {
+        if count.fetch_add(more, Ordering::Relaxed) + more == after {
+            ours.cancel();
+        }
+    };
+    submitted(0);
+    gpu.before_submissions(move || submitted(1));
+    let done = act(&cancel);
+    gpu.before_submissions(|| ());
     done
 }

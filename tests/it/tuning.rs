@@ -109,10 +109,7 @@ fn options_come_before_a_tuning() {
     let model = load(&LoadOptions { arithmetic: Some(Arithmetic::Float), ..options(tuning(other)) });
     let notices = &model.config().notices;
     assert_eq!(model.target().arithmetic, Arithmetic::Float);
-    assert!(
-        notices.iter().any(|it| it.contains("made with the arithmetic int, and float is asked for")),
-        "{notices:?}"
-    );
+    assert!(notices.iter().any(|it| it.contains("made for int arithmetic, and float is requested")), "{notices:?}");
 }
 
 /// The time may be up at any point: what is there then is whole.

@@ -1,16 +1,16 @@
-// The batch that a step computes: rows, each a token of a sequence. The host writes it before each step; everything else
-// that kernels read is fixed when the plan is built. Kernels know by this alone how many rows there are, so plans with
-// room for more or fewer share them; rows past `count` may hold anything. With ONE_ROW a kernel is compiled for a row
-// alone.
+// The batch that a step computes: rows, each a token of a sequence. The host writes it before each step; everything
+// else that kernels read is fixed when the plan is built. Kernels take the number of rows only from here, so plans of
+// different capacities share them; rows past `count` may hold anything. With ONE_ROW, a kernel is compiled for a single
+// row.
 
 struct Row {
-    token: u32,      // its id, or where the GPU has left it: see lib/row_token.wgsl
-    next: u32,       // the same of the token that follows it in its sequence
+    token: u32,      // its id, or where the GPU has written it: see lib/row_token.wgsl
+    next: u32,       // the same for the next token in its sequence
     position: u32,   // of the token in its sequence, from 0
-    sequence: u32,   // the place of its sequence among those that are sampled for: see lib/sampling.wgsl
-    result: u32,     // the place in `sampled` of what is sampled after this row: see op/sample.wgsl
-    first_page: u32, // where in `pages` the list of its sequence's pages begins: see lib/kv_pages.wgsl
-    first_adjustment: u32, // where in `adjustments` those of its logits begin, and how many they are: see
+    sequence: u32,   // the index of its sequence: see lib/sampling.wgsl
+    result: u32,     // the index in `sampled` of the token sampled after this row: see op/sample.wgsl
+    first_page: u32, // the index in `pages` of its sequence's first page: see lib/kv_pages.wgsl
+    first_adjustment: u32, // the index of its first adjustment in `adjustments`, and their number: see
     adjustments: u32,      // op/adjust.wgsl
     rotations: array<vec2<f32>, PAIRS>, // cosine and sine of the position's rotary angles
 }
@@ -18,8 +18,8 @@ struct Row {
 struct Batch {
     count: u32,      // rows
     longest: u32,    // KV rows that the row with the most of them attends to
-    splits: u32,     // into how many attention divides these
-    submission: u32, // the host's number for this submission, a copy of which comes back beside the results
+    splits: u32,     // the number of splits into which attention divides these
+    submission: u32, // the number of this submission, which is copied back beside the results
     rows: array<Row>,
 }
 
@@ -32,7 +32,7 @@ fn row_count() -> u32 {
     return batch.count;
 }
 
-// KV rows that a row attends to: those of the tokens before it in its sequence, and its own, which is the last.
+// The number of KV rows that a row attends to: those of the tokens before it in its sequence, and its own, the last.
 fn attended_by(row: u32) -> u32 {
     if ONE_ROW {
         return batch.longest;
@@ -40,7 +40,7 @@ fn attended_by(row: u32) -> u32 {
     return batch.rows[row].position + 1u;
 }
 
-// The list of a row alone is the only one there is.
+// A single row has the only list.
 fn first_page_of(row: u32) -> u32 {
     if ONE_ROW {
         return 0u;

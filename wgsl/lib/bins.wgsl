@@ -1,6 +1,6 @@
-// Finds among the bins of a histogram the one that reaches a target. A kernel provides
-//   count_of(bin, level)               tokens in a bin
-//   mass_of(bin, count, level, first)  what they weigh; first is the first place of the level's first bin
+// Finds the bin of a histogram with which the sum reaches a target. A kernel provides
+//   count_of(bin, level)               the number of tokens in a bin
+//   mass_of(bin, count, level, first)  their weight; first is the first position of the level's first bin
 
 struct Tokens {
     count: u32,
@@ -15,10 +15,11 @@ struct Found {
     all: Tokens,
 }
 
-// Bins of an invocation. They have names below: compilers that do not unroll loops keep an array of them in memory.
+// The number of bins of an invocation. Below they are separate variables: compilers that do not unroll loops would keep
+// an array in memory.
 const SHARE = 4u;
 const_assert BINS == SHARE * WORKGROUP;
-const BLOCK = 16u;              // invocations whose tokens are summed for those behind them
+const BLOCK = 16u;              // invocations whose tokens are summed for those after them
 const BLOCKS = WORKGROUP / BLOCK;
 
 var<workgroup> part_counts: array<u32, WORKGROUP>;
@@ -33,12 +34,12 @@ fn plus(a: Tokens, b: Tokens) -> Tokens {
     return Tokens(a.count + b.count, a.mass + b.mass);
 }
 
-// Leaves what each invocation brings, and the sums of blocks of them.
+// Writes the tokens of each invocation, and their sums over blocks of invocations.
 fn put_parts(mine: Tokens, local: u32) {
     part_counts[local] = mine.count;
     part_masses[local] = mine.mass;
     workgroupBarrier();
-    let block = local % BLOCKS; // several invocations sum the same
+    let block = local % BLOCKS; // several invocations compute the same sum
     var sum = Tokens(0u, 0.0);
     for (var i = block * BLOCK; i < (block + 1u) * BLOCK; i++) {
         sum = plus(sum, Tokens(part_counts[i], part_masses[i]));
@@ -48,7 +49,7 @@ fn put_parts(mine: Tokens, local: u32) {
     workgroupBarrier();
 }
 
-// The sum of what invocations 0..end have left.
+// The sum of what invocations 0..end have written.
 fn sum_before(end: u32) -> Tokens {
     var sum = Tokens(0u, 0.0);
     for (var block = 0u; block < end / BLOCK; block++) {
@@ -65,8 +66,8 @@ fn tokens_in(bin: u32, level: u32, first: vec2<u32>) -> Tokens {
     return Tokens(count, mass_of(bin, count, level, first));
 }
 
-// The tokens of a bin and of those before it, of which there are `before`. Notes the bin if it has any, and if they reach
-// the target.
+// The tokens of a bin plus `before`, those of the bins before it. Stores the bin if it has any tokens and the sum
+// reaches the target.
 fn through(before: Tokens, inside: Tokens, bin: u32, want: Tokens) -> Tokens {
     let sum = plus(before, inside);
     if inside.count > 0u {
@@ -85,10 +86,10 @@ fn leave_found(before: Tokens, inside: Tokens) {
     atomicStore(&found[3], bitcast<u32>(inside.mass));
 }
 
-// The first bin that with those before it reaches the target's count or its mass; the last with a token if
-// none does.
+// The first bin that, together with those before it, reaches the target's count or mass; otherwise the last one with a
+// token.
 fn find_bin(level: u32, first: vec2<u32>, want: Tokens, local: u32) -> Found {
-    workgroupBarrier(); // what an earlier search found may still be read
+    workgroupBarrier(); // the result of an earlier search may still be read
     if local == 0u {
         atomicStore(&first_reaching, BINS);
         atomicStore(&last_filled, 0u);

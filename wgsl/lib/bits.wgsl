@@ -6,10 +6,10 @@ struct Bytes {
     high: vec4<u32>,
 }
 
-// The same values as unsigned numbers below 1024, two to a word: values 4j and 4j + 2 of word j are an even pair, values
-// 4j + 1 and 4j + 3 an odd one. Under the exponent of 1024 the halves of a word are f16, which GPUs take as operands for
-// next to nothing, where converting integers is slow on some. There may be a power of two in a number, because bits that
-// stay where they are need no shift: which one, a format says.
+// The same values as unsigned numbers below 1024, two to a word: values 4j and 4j + 2 of word j are an even pair,
+// values 4j + 1 and 4j + 3 an odd one. With the exponent of 1024 the halves of a word are f16, which are almost free as
+// operands, whereas converting integers is slow on some GPUs. A number may contain a power of two, which the format
+// defines, because bits are not shifted if possible.
 struct Pairs {
     low_even: vec4<u32>,  // of words 0..3
     low_odd: vec4<u32>,
@@ -20,12 +20,12 @@ struct Pairs {
 // 1024 and 1024 in f16.
 const PAIR_OF_1024 = 0x64006400u;
 
-// The numbers of a pair, which has nothing but these.
+// The numbers of a pair without further bits.
 fn pair_values(pair: u32) -> vec2<f32> {
     return unpack2x16float(pair | PAIR_OF_1024) - 1024.0;
 }
 
-// The same of signed bytes.
+// The same for signed bytes.
 fn signed_pair_values(pair: u32) -> vec2<f32> {
     return unpack2x16float(pair ^ (PAIR_OF_1024 | 0x00800080u)) - 1152.0;
 }
@@ -36,7 +36,7 @@ fn half_of(pair: u32, i: u32) -> f32 {
     return select(both.x, both.y, (i & 1u) == 1u);
 }
 
-// Bytes as they are.
+// Bytes as pairs.
 fn byte_pairs(b: Bytes) -> Pairs {
     let m = vec4<u32>(0x00ff00ffu);
     let shift = vec4<u32>(8u);
@@ -57,7 +57,7 @@ fn nibble_pairs(n: vec4<u32>) -> Pairs {
     return Pairs(n & low, odd & low, n & high, odd & high);
 }
 
-// Pairs of nibbles with the bits above them, for which the mask is that of values 0 to 15.
+// Pairs of nibbles with the bits above them. The mask is for values 0 to 15.
 fn wider_pairs(nibbles: vec4<u32>, even: vec4<u32>, odd: vec4<u32>, mask: u32) -> Pairs {
     let p = nibble_pairs(nibbles);
     let low = vec4<u32>(mask);
@@ -80,7 +80,7 @@ fn crumb_pairs(c: vec2<u32>) -> Pairs {
     return Pairs(c.xyxy & low, odd.xyxy & low, c.xyxy & high, odd.xyxy & high);
 }
 
-// The 32 five-bit values of a group: nibbles, and the fifth bits, of which bit 8c + j is that of byte c of word j.
+// The 32 five-bit values of a group: nibbles, and the fifth bits: bit 8c + j is that of byte c of word j.
 fn five_bit_bytes(nibbles: vec4<u32>, bits: u32) -> Bytes {
     let n = nibble_bytes(nibbles);
     let b = vec4<u32>(bits);
@@ -99,12 +99,12 @@ fn bytes_of(word: u32) -> vec4<u32> {
     return (vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(0xffu);
 }
 
-// The two nibbles of a byte, of whatever bits above it.
+// The two nibbles of a byte. Bits above the byte are ignored.
 fn nibble_values(byte: u32) -> vec2<f32> {
     return pair_values((byte & 0x0fu) | ((byte & 0xf0u) << 12u));
 }
 
-// The two bytes of group g of a superblock, as a pair, given the word that has those of two groups.
+// The two bytes of group g of a superblock, as a pair, given the word with those of two groups.
 fn two_bytes(word: u32, g: u32) -> u32 {
     return (word >> (8u * (g & 1u))) & 0x00ff00ffu;
 }
@@ -119,8 +119,8 @@ fn signed_byte_of(v: vec4<u32>, i: u32) -> i32 {
     return extractBits(bitcast<i32>(word_of(v, i >> 2u)), 8u * (i & 3u), 8u);
 }
 
-// Scale and minimum j (0..7) of a Q4_K or Q5_K superblock: six bits each, packed in 12 bytes behind
-// the two f16 (ggml get_scale_min_k4).
+// Scale and minimum j (0..7) of a Q4_K or Q5_K superblock: six bits each, packed in 12 bytes after the two f16 (ggml
+// get_scale_min_k4).
 fn scale_min(s: vec4<u32>, j: u32) -> vec2<u32> {
     if j < 4u {
         return vec2<u32>(byte_of(s, 4u + j) & 63u, byte_of(s, 8u + j) & 63u);

@@ -1,6 +1,6 @@
-// Tokens that compete, and the best of a workgroup's.
+// Candidate tokens, and the best one of a workgroup.
 
-const LOWEST = -3.4e38; // below every score worth the name
+const LOWEST = -3.4e38; // below every real score
 
 struct Candidate {
     score: f32,
@@ -18,13 +18,13 @@ var<workgroup> tokens: array<u32, WORKGROUP>;
 var<workgroup> final_scores: array<f32, FINALISTS>;
 var<workgroup> final_tokens: array<u32, FINALISTS>;
 
-// Whether the bits of an f32 are those of a number. They come from memory as bits: what is an f32 once, fast-math
-// compilers take for a number, whatever is asked about its bits.
+// Whether these are the bits of a finite f32. They are loaded as bits, because a fast-math compiler assumes that every
+// f32 is finite, and removes checks of its bits.
 fn is_number(bits: u32) -> bool {
     return (bits & 0x7fffffffu) < 0x7f800000u;
 }
 
-// The one with the larger score, and of equals the one with the lower id.
+// The candidate with the larger score; of equals the one with the lower id.
 fn better(a: Candidate, b: Candidate) -> Candidate {
     if b.score > a.score || (b.score == a.score && b.token < a.token) {
         return b;
@@ -32,13 +32,13 @@ fn better(a: Candidate, b: Candidate) -> Candidate {
     return a;
 }
 
-// The best of the workgroup's, in every invocation. WORKGROUP is a multiple of FINALISTS.
+// The best candidate of the workgroup, in every invocation. WORKGROUP is a multiple of FINALISTS.
 fn best_of_workgroup(mine: Candidate, local: u32) -> Candidate {
-    workgroupBarrier(); // an earlier one may still be read
+    workgroupBarrier(); // an earlier result may still be read
     scores[local] = mine.score;
     tokens[local] = mine.token;
     workgroupBarrier();
-    let place = local % FINALISTS; // several invocations find the same
+    let place = local % FINALISTS; // several invocations compute the same
     var best = mine;
     for (var i = place; i < WORKGROUP; i += FINALISTS) {
         best = better(best, Candidate(scores[i], tokens[i]));

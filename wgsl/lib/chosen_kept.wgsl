@@ -1,4 +1,4 @@
-// The experts that were chosen for a row of the batch, in workgroup memory: seen by all behind the next barrier.
+// The selected experts of a row of the batch, in workgroup memory: visible to all after the next barrier.
 
 var<storage, read> ids: array<u32>;
 

@@ -1,4 +1,4 @@
-// The experts that were chosen for a row of the batch, which lanes read from memory: for products without a barrier.
+// The selected experts of a row of the batch, which lanes read from memory: for products without a barrier.
 
 var<storage, read> ids: array<u32>;
 

@@ -1,5 +1,5 @@
-// Chunks of eight f16, which kernels that only bring them from one memory to another read as four words: 16 bytes at a
-// time, where vectors of f16 have at most 8.
+// Chunks of eight f16, which kernels that only copy them read as four words: 16 bytes at a time, whereas vectors of f16
+// have at most 8.
 
 // The first four values of a chunk, and the others.
 fn first_of(chunk: vec4<u32>) -> vec4<f16> {

@@ -1,4 +1,4 @@
-// Cooperative matrices of 16 x 16 values, as Vulkan's drivers have them: factors of f16, and sums of f32.
+// Cooperative matrices of 16 x 16 values, as in Vulkan's drivers: factors of f16, and sums of f32.
 
 alias Left = coop_mat16x16<f16, A>;
 alias Right = coop_mat16x16<f16, B>;

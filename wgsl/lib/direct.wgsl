@@ -1,8 +1,8 @@
-// Lanes read the input of a product from memory into registers, each the groups that it multiplies. What a lane has read
-// serves all rows of its team. Nothing is staged, so this takes no workgroup memory and no barrier. All groups are one
-// tile. An input provides
+// Lanes read the input of a product from memory into registers: each lane the groups that it multiplies, once for all
+// rows of its team. Nothing is staged, so this needs no workgroup memory and no barrier. All groups are one tile. An
+// input provides
 //   input(column, start, at)  vec4 `at` of the vector of a column, which starts at vec4 `start`
-//   column_factor(c, team)    what is common to all values of a column and left out of them
+//   column_factor(c, team)    the factor of all values of a column that `input` does not include
 
 var<private> input_start: u32; // of the first vector
 
@@ -19,7 +19,7 @@ fn start_of_group(g: u32) -> u32 {
     return slot * X_STRIDE + 8u * (g - slot * SLOT_GROUPS);
 }
 
-// The vec4s have names: what a loop indexes, some compilers keep in memory.
+// The vec4s are separate variables: some compilers keep an array in memory if a loop indexes it.
 fn staged_group(column: u32, group: u32) -> Group {
     let start = input_start + column * X_STRIDE;
     let at = start_of_group(group);

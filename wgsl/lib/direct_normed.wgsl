@@ -1,5 +1,5 @@
-// The input of a product through a root mean square norm, as in lib/input_normed.wgsl, for lanes that read it from memory.
-// The lanes of a team together see all of a vector, so a team sums the squares by itself.
+// The input of a product through a root mean square norm, as in lib/input_normed.wgsl, for lanes that read it from
+// memory. The lanes of a team together read all of a vector, so a team sums the squares by itself.
 
 var<storage, read> x: array<vec4<f32>>;
 var<storage, read> norm: array<vec4<f32>>;

@@ -1,4 +1,4 @@
-// The input of a product as it is, for lanes that read it from memory.
+// The input of a product without a norm, for lanes that read it from memory.
 
 var<storage, read> x: array<vec4<f32>>;
 

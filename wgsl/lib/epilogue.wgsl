@@ -1,4 +1,4 @@
-// A product leaves its output, and nothing besides.
+// A product writes only its output.
 
 fn epilogue_load(row: u32, rows: u32) {}
 

@@ -1,5 +1,5 @@
-// A product leaves its output also rounded, as lib/input_rounded.wgsl reads it. The rows of a workgroup are a multiple
-// of 16, so that each half of a group is the work of one.
+// A product also writes its output rounded, for lib/input_rounded.wgsl. The rows of a workgroup are a multiple of 16,
+// so that one workgroup computes each half of a group.
 
 const KEPT_ROWS = TEAMS * ROWS;
 const HALVES = KEPT_ROWS / 16u; // of a column
@@ -30,8 +30,8 @@ fn write_half(group: u32, side: u32, half: Half) {
     rounded_output[group + 10u + side] = bitcast<u32>(half.sum);
 }
 
-// For the whole workgroup, whose output is part of the `rows` values of each of `columns` vectors: the first begins at
-// value `start`, the others `pitch` values after each other.
+// Called by the whole workgroup, whose output is part of the `rows` values of each of `columns` vectors: the first
+// begins at value `start`, each further one `pitch` values later.
 fn epilogue(start: u32, pitch: u32, columns: u32, rows: u32, i: Invocation) {
     workgroupBarrier();
     for (var h = i.local; h < HALVES * columns; h += WORKGROUP) {

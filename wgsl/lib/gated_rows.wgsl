@@ -6,13 +6,13 @@ fn w_gated_dot(matrix: u32, row: u32, g: u32, a: ptr<function, Group>) -> vec2<f
     return vec2<f32>(w_gate_dot(place, a), w_up_dot(place, a));
 }
 
-// The same with staged group `staged` of a column. Compilers read the weights once for all columns.
+// The same with staged group `staged` of a column. Compilers load the weights once for all columns.
 fn w_gated_column(matrix: u32, row: u32, g: u32, column: u32, staged: u32) -> vec2<f32> {
     var a = staged_group(column, staged);
     return w_gated_dot(matrix, row, g, &a);
 }
 
-// As w_rows, for both matrices: a lane reads what is staged once.
+// As w_rows, for both matrices: a lane reads the staged input once.
 fn w_gated_rows(matrix: u32, row: u32, first: u32, count: u32, team: Team) -> Gated {
     var x = vec2<f32>(0.0);
     var y = vec2<f32>(0.0);

@@ -1,4 +1,4 @@
-// The place of a workgroup in the grid of its step, where the step is several dispatches, each of a part of the grid.
+// The position of a workgroup in the grid of a step that is several dispatches, each of a part of the grid.
 
 struct Params { // the part's first workgroup
     x: u32,

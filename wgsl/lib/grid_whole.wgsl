@@ -1,4 +1,4 @@
-// The place of a workgroup in the grid of its step, where the step is one dispatch. See lib/grid_part.wgsl.
+// The position of a workgroup in the grid of a step that is one dispatch. See lib/grid_part.wgsl.
 fn in_grid(workgroup: vec3<u32>) -> vec3<u32> {
     return workgroup;
 }

@@ -1,6 +1,6 @@
-// f16 made of bits.
+// Makes f16 from bits.
 
-// Weights are multiplied with this: f16 below 6e-5 is zero to some drivers.
+// The factor on weights: some drivers flush f16 below 6e-5 to zero.
 const WEIGHT_UNIT = 16.0;
 
 // The two f16 of a word.
@@ -8,7 +8,7 @@ fn halves_of(word: u32) -> vec2<f16> {
     return vec2<f16>(unpack2x16float(word));
 }
 
-// 1024 more than bytes 0, 2, 1 and 3 of a word.
+// Bytes 0, 2, 1 and 3 of a word, plus 1024.
 fn bytes_above_1024(word: u32) -> vec4<f16> {
     let even = (word & 0x00ff00ffu) | 0x64006400u;
     let odd = ((word >> 8u) & 0x00ff00ffu) | 0x64006400u;

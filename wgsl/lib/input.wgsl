@@ -1,5 +1,5 @@
-// The input of a product as it is. Where there are INPUT_SLOTS, vectors of SLOT_GROUPS groups each, these and one more
-// vector behind them count as one: the chosen experts' and the shared ones'.
+// The input of a product without a norm. If INPUT_SLOTS is not 0, that many vectors of SLOT_GROUPS groups each and the
+// vector after them form one: the selected experts' and the shared ones'.
 
 var<storage, read> x: array<vec4<f32>>;
 

@@ -1,4 +1,4 @@
-// The input of a product is the output of a head's attention, joined from its splits.
+// The input of a product is the output of a head's attention, merged from its splits.
 
 fn input(column: u32, start: u32, at: u32) -> vec4<f32> {
     return merged(at);

@@ -1,5 +1,5 @@
-// The input of a product through a root mean square norm: x · norm / sqrt(mean(x²) + EPSILON). What is under
-// the fraction bar is known only after all of x was seen: it is the factor of the finished product.
+// The input of a product through a root mean square norm: x · norm / sqrt(mean(x²) + EPSILON). The denominator is known
+// only after all of x was read, so the finished product is divided by it.
 
 var<storage, read> x: array<vec4<f32>>;
 var<storage, read> norm: array<vec4<f32>>;
@@ -9,7 +9,7 @@ var<workgroup> square_sums: array<atomic<u32>, COLUMNS * WORKGROUP>; // bits of 
 
 fn input(column: u32, start: u32, at: u32) -> vec4<f32> {
     let v = x[start + at];
-    squares[column] += dot(v, v); // column is a constant: indexed by a variable, this would be kept in memory
+    squares[column] += dot(v, v); // column is a constant: with a variable index, this would be in memory
     return v * norm[at];
 }
 

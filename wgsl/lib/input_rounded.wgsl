@@ -1,10 +1,10 @@
-// The input of a product as the step before left it: rounded to bytes, and times the weights of a norm where it is
-// NORMED. There is nothing to stage: all groups are one tile.
+// The input of a product as the previous step wrote it: rounded to bytes, after multiplication with the weights of a
+// norm if it is NORMED. There is nothing to stage: all groups are one tile.
 
-const X_GROUPS = X_STRIDE / 8u; // from one vector to the next, where no squares lie between them
+const X_GROUPS = X_STRIDE / 8u; // from one vector to the next if there are no squares between them
 
-// A group: bytes, bytes, scales and sums. Of a NORMED input, INPUT_SQUARES behind the start of a vector's groups, its
-// squares. The next vector starts INPUT_PITCH behind it.
+// A group: bytes, bytes, scales and sums. A NORMED input has a vector's squares INPUT_SQUARES after the start of its
+// groups. The next vector starts INPUT_PITCH after this one.
 var<storage, read> rounded_input: array<vec4<u32>>;
 
 var<private> input_start: u32; // of the first vector
@@ -13,10 +13,10 @@ var<private> last_column: u32;
 fn stage(start: u32, columns: u32, first: u32, count: u32, i: Invocation) {
     input_start = start / X_STRIDE * INPUT_PITCH;
     last_column = columns - 1u;
-    workgroupBarrier(); // as those who stage
+    workgroupBarrier(); // as in the files that stage
 }
 
-// Where group g of a vector lies. INPUT_SLOTS is as in lib/input.wgsl.
+// The index of group g of a vector. INPUT_SLOTS is as in lib/input.wgsl.
 fn input_group(g: u32) -> u32 {
     if INPUT_SLOTS == 0u {
         return g;
@@ -31,7 +31,7 @@ fn staged_group(column: u32, g: u32) -> Group {
     return Group(rounded_input[at], rounded_input[at + 1u], scales.xy, scales.zw);
 }
 
-// What is left out of a normed input: 1 / sqrt(mean(x²) + EPSILON).
+// The factor that a normed input does not include: 1 / sqrt(mean(x²) + EPSILON).
 fn column_factor(column: u32, team: Team) -> f32 {
     if !NORMED {
         return 1.0;
@@ -40,7 +40,7 @@ fn column_factor(column: u32, team: Team) -> f32 {
     var squares = vec4<f32>(0.0); // of half a group each
     for (var k = team.lane; k < (TILE + 1u) / 2u; k += LANES) {
         let some = bitcast<vec4<f32>>(rounded_input[first + k]);
-        // Behind an odd group lies what other steps left.
+        // After an odd group there may be values of other steps.
         squares += select(some, vec4<f32>(some.xy, 0.0, 0.0), TILE % 2u == 1u && k == TILE / 2u);
     }
     return inverseSqrt(team_sum(dot(squares, vec4<f32>(1.0)), team) / f32(WIDTH) + EPSILON);

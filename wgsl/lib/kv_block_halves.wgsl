@@ -1,7 +1,7 @@
-// Values of a latent in blocks (lib/kv_blocks.wgsl), as f16: the byte in the last bits of 8 makes that byte / 128 larger,
-// so nine less is the number that a scale is multiplied with, and exact.
+// Values of a latent in blocks (lib/kv_blocks.wgsl), as f16: the byte in the last bits of 8.0 adds byte / 128, so
+// subtracting 9 gives exactly the number that is multiplied with the scale.
 
-// The scale of an even or of an odd block, of a word of both.
+// The scale of an even or odd block, from a word with both.
 fn block_scale(scales: u32, odd: bool) -> f16 {
     let both = vec2<f16>(unpack2x16float(scales));
     return select(both.x, both.y, odd);

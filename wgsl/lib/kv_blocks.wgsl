@@ -1,11 +1,11 @@
-// The latent cache in blocks (src/kernels/kv_blocks.rs): of a KV row of KV_WORDS words, first LATENT with four values of
-// the latent each, as bytes, then the rotary key in f16, and from SCALES on the scales of the latent's blocks of 32. A
-// chunk is four values: of the latent the word and that of its scale, of the rotary key two words.
+// The latent cache in blocks (src/kernels/kv_blocks.rs): a KV row of KV_WORDS words has LATENT words with four values
+// of the latent each, as bytes, then the rotary key in f16, then, from word SCALES, the scales of the latent's blocks
+// of 32. A chunk is four values: for the latent its word and the word with its scale, for the rotary key two words.
 
 alias CacheElement = u32;
 alias CacheChunk = vec2<u32>;
 
-// Chunk k of the KV row at a place.
+// Chunk k of the KV row at index `place` in the pool.
 fn cache_chunk(place: u32, k: u32) -> CacheChunk {
     let row = place * KV_WORDS;
     let key = row + 2u * k - LATENT;

@@ -2,8 +2,8 @@
 
 var<storage, read> cache: array<vec4<u32>>;
 
-// Values 8k to 8k + 7 of the latent at a place, to be made values of as soon as they are needed: two words, that of their
-// block's scale, and 1 if the block is an odd one.
+// Values 8k to 8k + 7 of the latent at index `place`, not yet unpacked: two words, the word with their block's scale,
+// and 1 if the block is odd.
 fn latent_eight(place: u32, k: u32) -> vec4<u32> {
     let row = place * (KV_WORDS / 4u);
     let piece = cache[row + k / 2u];
@@ -11,7 +11,7 @@ fn latent_eight(place: u32, k: u32) -> vec4<u32> {
     return vec4<u32>(select(piece.xy, piece.zw, k % 2u == 1u), scales, k / 4u % 2u);
 }
 
-// The first four values of eight, and the others.
+// The first four of eight values, and the others.
 fn first_of_eight(eight: vec4<u32>) -> vec4<f16> {
     return block_values(eight.x, block_scale(eight.z, eight.w == 1u));
 }
@@ -20,7 +20,7 @@ fn second_of_eight(eight: vec4<u32>) -> vec4<f16> {
     return block_values(eight.y, block_scale(eight.z, eight.w == 1u));
 }
 
-// The same values of the rotary key, in f16.
+// The same for the rotary key, in f16.
 fn rotary_eight(place: u32, k: u32) -> vec4<u32> {
     return cache[place * (KV_WORDS / 4u) + RANK / 16u + k];
 }

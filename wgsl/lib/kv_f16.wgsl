@@ -4,11 +4,11 @@ alias CacheElement = vec2<u32>;
 alias CacheChunk = vec2<u32>;
 
 fn cache_packed(v: vec4<f32>) -> CacheElement {
-    let held = clamp(v, vec4<f32>(-65504.0), vec4<f32>(65504.0)); // what f16 can hold
+    let held = clamp(v, vec4<f32>(-65504.0), vec4<f32>(65504.0)); // the range of f16
     return vec2<u32>(pack2x16float(held.xy), pack2x16float(held.zw));
 }
 
-// Chunk k of the KV row at a place.
+// Chunk k of the KV row at index `place` in the pool.
 fn cache_chunk(place: u32, k: u32) -> CacheChunk {
     return cache[place * KV_CHUNKS + k];
 }

@@ -7,7 +7,7 @@ fn cache_packed(v: vec4<f32>) -> CacheElement {
     return v;
 }
 
-// Chunk k of the KV row at a place.
+// Chunk k of the KV row at index `place` in the pool.
 fn cache_chunk(place: u32, k: u32) -> CacheChunk {
     return cache[place * KV_CHUNKS + k];
 }

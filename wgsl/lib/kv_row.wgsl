@@ -7,12 +7,12 @@ var<storage, read> kv_norm: array<vec4<f32>>;
 const LATENT = RANK / 4u; // chunks
 const CHUNKS = LATENT + (PAIRS + 1u) / 2u;
 
-// Chunk k of the latent of a row of the batch, of which every value is multiplied with `scale` and with the norm's.
+// Chunk k of the latent of a row of the batch. Every value is multiplied with `scale` and with the norm's weight.
 fn latent_chunk(row: u32, k: u32, scale: f32) -> vec4<f32> {
     return kv_chunk(row, k) * scale * kv_norm[k];
 }
 
-// Chunk k of the KV row, which is one of the rotated key: two pairs. Behind the last there are zeros.
+// Chunk k of the KV row, which is part of the rotated key: two pairs, or zeros after the last.
 fn rotated_chunk(row: u32, k: u32) -> vec4<f32> {
     let pairs = kv_chunk(row, k);
     let i = 2u * (k - LATENT);

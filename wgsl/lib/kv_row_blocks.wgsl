@@ -1,13 +1,13 @@
-// Writes a KV row in blocks (lib/kv_blocks.wgsl). Blocks of 32 values are rounded to bytes together, so eight invocations
-// first agree upon the largest magnitude.
+// Writes a KV row in blocks (lib/kv_blocks.wgsl). Blocks of 32 values are rounded to bytes together, so eight
+// invocations first find the largest magnitude.
 
 const BLOCKS = RANK / 32u;
 
 var<storage, read_write> cache: array<u32>;
 
-var<workgroup> block_tops: array<atomic<u32>, BLOCKS>; // bits of f32, which are in order where no value is negative
+var<workgroup> block_tops: array<atomic<u32>, BLOCKS>; // bits of f32, ordered like the values, which are not negative
 
-// The scales of blocks 2k and 2k + 1: no scale for a block that is not there.
+// The scales of blocks 2k and 2k + 1; zero for a block that does not exist.
 fn block_scales(k: u32) -> u32 {
     let first = bitcast<f32>(atomicLoad(&block_tops[2u * k]));
     let second = bitcast<f32>(atomicLoad(&block_tops[min(2u * k + 1u, BLOCKS - 1u)]));
@@ -15,14 +15,14 @@ fn block_scales(k: u32) -> u32 {
     return pack2x16float(min(tops * (128.0 / 127.0), vec2<f32>(65504.0)));
 }
 
-// Four values of a block rounded to bytes, of which the second and the third are exchanged.
+// Four values of a block rounded to bytes, with the second and the third exchanged.
 fn block_word(v: vec4<f32>, scale: f32) -> u32 {
     let rounded = clamp(round(v * select(0.0, 128.0 / scale, scale > 0.0)), vec4<f32>(-127.0), vec4<f32>(127.0));
     let bytes = vec4<u32>(rounded + 128.0);
     return bytes.x | bytes.z << 8u | bytes.y << 16u | bytes.w << 24u;
 }
 
-// Writes the KV row of a row of the batch to a place in the pool. The latent is still to be multiplied with `scale`.
+// Writes the KV row of a row of the batch to index `place` in the pool. Multiplies the latent with `scale`.
 fn write_chunks(row: u32, place: u32, scale: f32, local: u32) {
     for (var k = local; k < BLOCKS; k += WORKGROUP) {
         atomicStore(&block_tops[k], 0u);

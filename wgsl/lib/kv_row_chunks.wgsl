@@ -1,8 +1,8 @@
-// Writes a KV row as values of a type, chunk by chunk.
+// Writes a KV row chunk by chunk, for caches in f16 and f32.
 
 var<storage, read_write> cache: array<CacheElement>;
 
-// Writes the KV row of a row of the batch to a place in the pool. The latent is still to be multiplied with `scale`.
+// Writes the KV row of a row of the batch to index `place` in the pool. Multiplies the latent with `scale`.
 fn write_chunks(row: u32, place: u32, scale: f32, local: u32) {
     for (var k = local; k < CHUNKS; k += WORKGROUP) {
         if k < LATENT {

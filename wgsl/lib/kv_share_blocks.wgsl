@@ -1,25 +1,25 @@
-// What an invocation brings of a tile of TILE_KV_ROWS KV rows, from a cache in blocks (lib/kv_blocks.wgsl): pieces of
-// sixteen bytes, which are sixteen values of a latent or eight of a rotary key. They become f16 on their way to workgroup
-// memory, so that they take few registers while they come.
+// An invocation's share of a tile of TILE_KV_ROWS KV rows, from a cache in blocks (lib/kv_blocks.wgsl): pieces of
+// sixteen bytes, which are sixteen values of a latent or eight of a rotary key. They are converted to f16 when they are
+// written to workgroup memory, so that they take few registers while they are loaded.
 
 const CHUNKS = KV_ROW / 4u;       // of four values, of a KV row
 const LATENT_PIECES = RANK / 16u; // of it
 const KEY_PIECES = (KV_ROW - RANK) / 8u;
 const LATENT_SHARE = (TILE_KV_ROWS * LATENT_PIECES + WORKGROUP - 1u) / WORKGROUP;
 const KEY_SHARE = (TILE_KV_ROWS * KEY_PIECES + WORKGROUP - 1u) / WORKGROUP;
-const LATENTS_EVEN = TILE_KV_ROWS * LATENT_PIECES % WORKGROUP == 0u; // whether all invocations bring as many
+const LATENTS_EVEN = TILE_KV_ROWS * LATENT_PIECES % WORKGROUP == 0u; // whether all invocations load the same number
 const KEYS_EVEN = TILE_KV_ROWS * KEY_PIECES % WORKGROUP == 0u;
 
 struct Share {
     latents: array<vec4<u32>, LATENT_SHARE>,
-    scales: array<u32, LATENT_SHARE>, // of each the word with its block's scale
+    scales: array<u32, LATENT_SHARE>, // for each the word with its block's scale
     keys: array<vec4<u32>, KEY_SHARE>,
 }
 
 var<storage, read> cache: array<vec4<u32>>;
 
-// This invocation's share of a tile at a place. A tile may reach past the end, or lie there, and the last invocations'
-// shares past the tile: what is loaded in place of that weighs nothing, or is not put anywhere.
+// Loads this invocation's share of a tile at index `place`. A tile may extend past the end, or begin there, and the
+// last invocations' shares may extend past the tile: the values loaded instead get no weight, or are not stored.
 fn load_share(place: u32, tile: u32, end: u32, local: u32) -> Share {
     let last = min(end - 1u - min(tile, end - 1u), TILE_KV_ROWS - 1u); // of the tile
     var share: Share;
@@ -38,7 +38,7 @@ fn load_share(place: u32, tile: u32, end: u32, local: u32) -> Share {
     return share;
 }
 
-// Puts it in workgroup memory, the tile's first KV row as number `first` there.
+// Stores it in workgroup memory, with the tile's first KV row at index `first`.
 fn put_share(share: Share, first: u32, local: u32) {
     for (var n = 0u; n < LATENT_SHARE; n++) {
         let k = local + n * WORKGROUP;
@@ -46,7 +46,7 @@ fn put_share(share: Share, first: u32, local: u32) {
             let row = first + k / LATENT_PIECES;
             let piece = k % LATENT_PIECES;
             let scale = block_scale(share.scales[n], piece / 2u % 2u == 1u);
-            // Every fourth piece lies in the same banks, so each of these begins with another of its chunks.
+            // Every fourth piece is in the same banks, so each of these begins with a different chunk.
             let turn = piece / 4u % 4u;
             let once = select(share.latents[n], share.latents[n].yzwx, vec4<bool>((turn & 1u) == 1u));
             let words = select(once, once.zwxy, vec4<bool>((turn & 2u) == 2u));

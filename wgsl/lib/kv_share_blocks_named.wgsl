@@ -1,16 +1,16 @@
-// What an invocation brings of a tile of TILE_KV_ROWS KV rows, from a cache in blocks, as lib/kv_share_blocks.wgsl, but
-// without loops, so that no compiler keeps the values in memory.
+// An invocation's share of a tile of TILE_KV_ROWS KV rows, from a cache in blocks, as in lib/kv_share_blocks.wgsl, but
+// with separate variables instead of loops, so that no compiler keeps the values in memory.
 
 const CHUNKS = KV_ROW / 4u;       // of four values, of a KV row
 const LATENT_PIECES = RANK / 16u; // of it
 const KEY_PIECES = (KV_ROW - RANK) / 8u;
 const LATENT_SHARE = (TILE_KV_ROWS * LATENT_PIECES + WORKGROUP - 1u) / WORKGROUP;
 const KEY_SHARE = (TILE_KV_ROWS * KEY_PIECES + WORKGROUP - 1u) / WORKGROUP;
-const LATENTS_EVEN = TILE_KV_ROWS * LATENT_PIECES % WORKGROUP == 0u; // whether all invocations bring as many
+const LATENTS_EVEN = TILE_KV_ROWS * LATENT_PIECES % WORKGROUP == 0u; // whether all invocations load the same number
 const KEYS_EVEN = TILE_KV_ROWS * KEY_PIECES % WORKGROUP == 0u;
 
-// Those up to these numbers each have a line of their own: compilers that do not unroll loops over them, as Metal's may
-// not, would keep them in memory. Only caches of other models than are known need more.
+// Up to these numbers, each piece has a line of its own: compilers that do not unroll loops, possibly Metal's, would
+// keep the pieces in memory. No known model's cache needs more.
 const LATENTS = 4u;
 const KEYS = 2u;
 const ALL_LATENTS = max(LATENT_SHARE, LATENTS);
@@ -18,13 +18,14 @@ const ALL_KEYS = max(KEY_SHARE, KEYS);
 
 struct Share {
     latents: array<vec4<u32>, ALL_LATENTS>,
-    scales: array<u32, ALL_LATENTS>, // of each the word with its block's scale
+    scales: array<u32, ALL_LATENTS>, // for each the word with its block's scale
     keys: array<vec4<u32>, ALL_KEYS>,
 }
 
 var<storage, read> cache: array<vec4<u32>>;
 
-// Where the KV row begins that piece k of a tile is of, of so many pieces a KV row. `last` is the last of the tile.
+// The start of the KV row to which piece k of a tile belongs, with `pieces` pieces in a KV row. `last` is the tile's
+// last KV row.
 fn row_at(k: u32, pieces: u32, place: u32, last: u32) -> u32 {
     return (place + min(k / pieces, last)) * (KV_WORDS / 4u);
 }
@@ -45,8 +46,8 @@ fn key_of(n: u32, place: u32, last: u32, local: u32) -> vec4<u32> {
     return cache[row_at(k, KEY_PIECES, place, last) + LATENT_PIECES + k % KEY_PIECES];
 }
 
-// This invocation's share of a tile at a place. A tile may reach past the end, or lie there, and the last invocations'
-// shares past the tile: what is loaded in place of that weighs nothing, or is not put anywhere.
+// Loads this invocation's share of a tile at index `place`. A tile may extend past the end, or begin there, and the
+// last invocations' shares may extend past the tile: the values loaded instead get no weight, or are not stored.
 fn load_share(place: u32, tile: u32, end: u32, local: u32) -> Share {
     let last = min(end - 1u - min(tile, end - 1u), TILE_KV_ROWS - 1u); // of the tile
     var share: Share;
@@ -76,7 +77,7 @@ fn put_latent(n: u32, latent: vec4<u32>, scales: u32, first: u32, local: u32) {
         let row = first + k / LATENT_PIECES;
         let piece = k % LATENT_PIECES;
         let scale = block_scale(scales, piece / 2u % 2u == 1u);
-        // Every fourth piece lies in the same banks, so each of these begins with another of its chunks.
+        // Every fourth piece is in the same banks, so each of these begins with a different chunk.
         let turn = piece / 4u % 4u;
         let once = select(latent, latent.yzwx, vec4<bool>((turn & 1u) == 1u));
         let words = select(once, once.zwxy, vec4<bool>((turn & 2u) == 2u));
@@ -97,7 +98,7 @@ fn put_key(n: u32, key: vec4<u32>, first: u32, local: u32) {
     }
 }
 
-// Puts it in workgroup memory, the tile's first KV row as number `first` there.
+// Stores it in workgroup memory, with the tile's first KV row at index `first`.
 fn put_share(share: Share, first: u32, local: u32) {
     put_latent(0u, share.latents[0], share.scales[0], first, local);
     if LATENT_SHARE > 1u { put_latent(1u, share.latents[1], share.scales[1], first, local); }

@@ -1,12 +1,12 @@
-// What an invocation brings of a tile of TILE_KV_ROWS KV rows, from a cache in f16, as lib/kv_share_f16.wgsl, but without
-// loops, so that no compiler keeps the values in memory.
+// An invocation's share of a tile of TILE_KV_ROWS KV rows, from a cache in f16, as in lib/kv_share_f16.wgsl, but with
+// separate variables instead of loops, so that no compiler keeps the values in memory.
 
 const CHUNKS = KV_ROW / 4u;                                         // of four values, of a KV row
-const SHARE = (TILE_KV_ROWS * CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks that an invocation brings
-const EVEN = TILE_KV_ROWS * CHUNKS % WORKGROUP == 0u;               // whether all invocations bring as many
+const SHARE = (TILE_KV_ROWS * CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks that an invocation loads
+const EVEN = TILE_KV_ROWS * CHUNKS % WORKGROUP == 0u;               // whether all invocations load the same number
 
-// Fours of them, FOURS at least. Those up to FOURS each have a line of their own: compilers that do not unroll loops over
-// them, as Metal's may not, would keep them in memory. Only caches of other models than are known need more.
+// The number of fours of chunks, at least FOURS. Up to FOURS, each has a line of its own: compilers that do not unroll
+// loops, possibly Metal's, would keep the chunks in memory. No known model's cache needs more.
 const FOURS = 5u;
 const ALL_FOURS = max((SHARE + 3u) / 4u, FOURS);
 
@@ -15,7 +15,7 @@ alias Share = array<Four, ALL_FOURS>;
 
 var<storage, read> cache: array<vec4<f16>>;
 
-// Chunk n of this invocation's, from a place on, of a tile whose last KV row is `last`.
+// This invocation's chunk n of a tile that begins at index `place` and whose last KV row is `last`.
 fn chunk_of(n: u32, place: u32, last: u32, local: u32) -> vec4<f16> {
     let k = local + n * WORKGROUP;
     return cache[(place + min(k / CHUNKS, last)) * CHUNKS + k % CHUNKS];
@@ -30,8 +30,8 @@ fn four_of(n: u32, place: u32, last: u32, local: u32) -> Four {
     return four;
 }
 
-// This invocation's share of a tile at a place. A tile may reach past the end, or lie there, and the last invocations'
-// shares past the tile: what is loaded in place of that weighs nothing, or is not put anywhere.
+// Loads this invocation's share of a tile at index `place`. A tile may extend past the end, or begin there, and the
+// last invocations' shares may extend past the tile: the values loaded instead get no weight, or are not stored.
 fn load_share(place: u32, tile: u32, end: u32, local: u32) -> Share {
     let last = min(end - 1u - min(tile, end - 1u), TILE_KV_ROWS - 1u); // of the tile
     var share: Share;
@@ -60,7 +60,7 @@ fn put_four(n: u32, four: Four, first: u32, local: u32) {
     put_one(n + 3u, four[3], first, local);
 }
 
-// Puts it in workgroup memory, the tile's first KV row as number `first` there.
+// Stores it in workgroup memory, with the tile's first KV row at index `first`.
 fn put_share(share: Share, first: u32, local: u32) {
     put_four(0u, share[0], first, local);
     if SHARE > 4u { put_four(4u, share[1], first, local); }

@@ -1,5 +1,5 @@
-// How products bring values to matrices of 16 x 16. Matrices of this size are loaded from vec4s as well as from f16: what
-// lies in workgroup memory is written four at a time.
+// How products store values for matrices of 16 x 16. Matrices of this size can be loaded from vec4s as well as from
+// f16, so values are written to workgroup memory four at a time.
 
 const CELL = 4u;
 alias Cell = vec4<f16>;

@@ -1,10 +1,10 @@
-// Cooperative matrices of SIDE x SIDE values, which is 8 x 8, as Metal has them.
+// Cooperative matrices of SIDE x SIDE values, which is 8 x 8, as on Metal.
 
 alias Left = coop_mat8x8<f16, A>;
 alias Right = coop_mat8x8<f16, B>;
 alias Sums = coop_mat8x8<f32, C>;
 
-// They are loaded from f16 alone.
+// They can only be loaded from f16.
 const CELL = 1u;
 alias Cell = f16;
 

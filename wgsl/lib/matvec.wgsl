@@ -1,16 +1,16 @@
 // The frame of the matrix-vector products. A team takes ROWS rows and one vector, or one row and COLUMNS vectors: up to
-// four sums, which stand in a vec4 (in arrays, where they are indexed by a loop, some compilers keep them in memory).
-// The teams of a workgroup take consecutive rows, and walk them a group a lane; the input, which all of them multiply
-// with, is staged in workgroup memory, at most TILE groups of each vector at a time, or read by each lane from memory.
+// four sums, which are in a vec4 (some compilers keep arrays that a loop indexes in memory). The teams of a workgroup
+// take consecutive rows, and each lane takes every LANES-th group; the input, which all of them share, is staged in
+// workgroup memory, at most TILE groups of each vector at a time, or read by each lane from memory.
 
-var<storage, read_write> y: array<f32>;  // the output, vectors of which lie Y_STRIDE apart
+var<storage, read_write> y: array<f32>;  // the output, whose vectors are Y_STRIDE apart
 
-var<private> before: vec4<f32>; // what the output held before, in the places of the team's sums; zeros if nobody asked
+var<private> before: vec4<f32>; // the previous output, in the order of the team's sums; zeros if it was not loaded
 
 const TEAMS = WORKGROUP / LANES;
 const SUMS = ROWS * COLUMNS; // of a team
 
-// Which block of rows is a workgroup's: those past the limit of one grid dimension continue in the second.
+// A workgroup's block of rows. Blocks past the limit of one grid dimension continue in the second.
 fn block_of(workgroup: vec3<u32>) -> u32 {
     return workgroup.y * GRID_WIDTH + workgroup.x;
 }
@@ -34,7 +34,7 @@ fn column_of(k: u32) -> u32 {
     return select(0u, k, COLUMNS > 1u);
 }
 
-// What the input left out of each sum's column.
+// The factor of each sum's column that the input does not include.
 fn column_factors(team: Team) -> vec4<f32> {
     var factors = vec4<f32>(column_factor(0u, team));
     if COLUMNS > 1u { factors.y = column_factor(1u, team); }
@@ -47,8 +47,8 @@ fn value_before(start: u32, row: u32, rows: u32, k: u32) -> f32 {
     return y[start + column_of(k) * Y_STRIDE + min(row_of(row, k), rows - 1u)];
 }
 
-// For a team that is to add to the output, to be called before its product, which takes long enough for the values to
-// arrive: of rows from `row` on, `rows` altogether, of vectors whose first begins at value `start`.
+// Loads the previous output for a team that adds to it. Called before the team's product, during which the values
+// arrive. `row` is the team's first row of `rows`, and the first vector begins at value `start`.
 fn load_before(start: u32, row: u32, rows: u32) {
     before.x = value_before(start, row, rows, 0u);
     if SUMS > 1u { before.y = value_before(start, row, rows, 1u); }
@@ -56,12 +56,12 @@ fn load_before(start: u32, row: u32, rows: u32) {
     if SUMS > 3u { before.w = value_before(start, row, rows, 3u); }
 }
 
-// What the lanes of a team added up times the factors of the input, in every lane.
+// The sums over the lanes of a team times the factors of the input, in every lane.
 fn finished(sums: vec4<f32>, factors: vec4<f32>, team: Team) -> vec4<f32> {
     return factors * team_sums(sums, team);
 }
 
-// Writes the sums of a team by the kernel's `write_sum(i, k, row, column, v)`, k being a constant each time.
+// Writes the sums of a team with the kernel's `write_sum(i, k, row, column, v)`. k is a constant in each call.
 fn write_sums(i: Invocation, team: Team, row: u32, sums: vec4<f32>) {
     if team.lane == 0u {
         write_sum(i, 0u, row, 0u, sums.x);

@@ -1,4 +1,4 @@
-// What slice_max leaves: of each slice of a row's logits the largest, as its bits, and its token.
+// The output of slice_max: the bits of the largest logit of each slice of a row, and its token.
 
 var<storage, read> maxima: array<vec2<u32>>;
 

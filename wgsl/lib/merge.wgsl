@@ -1,7 +1,7 @@
-// Joins what attention left of a head's splits: Σ e^(reference − largest) · part / Σ e^(reference − largest) · total. A
-// split's weights are relative to its reference, its largest score or, of kernels by matrices, one at most MARGIN below
-// (lib/online_softmax.wgsl). Heads are counted over all rows of the batch, HEADS of each. The invocations of a
-// workgroup share the latent's chunks of four values, and where there are more of them than chunks, the splits.
+// Merges the splits of a head's attention: Σ e^(reference − largest) · part / Σ e^(reference − largest) · total. A
+// split's weights are relative to its reference, its largest score or, in kernels with matrices, one at most MARGIN
+// below it (lib/online_softmax.wgsl). Heads are counted over all rows of the batch, HEADS of each. The invocations of a
+// workgroup share the latent's chunks of four values and, if there are more invocations than chunks, the splits.
 
 const LATENT = RANK / 4u; // chunks
 const PHASES = max(1u, WORKGROUP / LATENT);
@@ -13,8 +13,8 @@ var<workgroup> split_stats: array<vec2<f32>, MOST_SPLITS>;
 var<workgroup> shares: array<f32, MOST_SPLITS>;
 var<workgroup> phase_sums: array<vec4<f32>, PHASES * LATENT>;
 
-// For the whole workgroup; `merged` is right after the next barrier. Each team finds the largest reference and the total by
-// itself.
+// Called by the whole workgroup; `merged` can be called after the next barrier. Each team finds the largest reference
+// and the total by itself.
 fn merge(head: u32, local: u32, team: Team) {
     let length = split_length();
     let busy = (attended_by(head / HEADS) + length - 1u) / length; // idle splits wrote nothing

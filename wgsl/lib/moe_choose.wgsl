@@ -1,5 +1,5 @@
-// The experts of a row of the batch, chosen by every workgroup for itself. One workgroup of each slot leaves its expert's
-// id for the steps that follow.
+// The experts of a row of the batch, which every workgroup selects by itself. One workgroup of each slot writes its
+// expert's id for the following steps.
 
 var<storage, read_write> ids: array<u32>; // [row][slot]
 

@@ -1,4 +1,4 @@
-// The experts of a row of the batch as the step `route` chose them.
+// The experts of a row of the batch that the step `route` selected.
 
 var<storage, read> ids: array<u32>;     // [row][slot]
 var<storage, read> weights: array<f32>; // [row][slot]

@@ -1,9 +1,9 @@
-// Selects TOP_K of EXPERTS experts by the router's logits and weighs them. All invocations of a workgroup call
-// score_experts, meet at a barrier, call rank_experts, and meet again.
+// Selects TOP_K of EXPERTS experts by the router's logits and computes their weights. All invocations of a workgroup
+// call score_experts and, after a barrier, rank_experts, followed by another barrier.
 //
-// score = sigmoid(logit) or softmax(logits). The bias takes part in the selection only. Of equal scores the lower
-// expert's counts as better. A weight is the expert's score, divided by the sum of the selected scores if NORMALISE is
-// set, times SCALE. `selected` always names experts, whatever the logits hold.
+// score = sigmoid(logit) or softmax(logits). The bias affects only the selection. Of equal scores, the one of the lower
+// expert counts as better. A weight is the expert's score, divided by the sum of the selected scores if NORMALISE is
+// set, times SCALE. `selected` always has valid experts, whatever the logits are.
 
 const LOWEST_SELECTION_SCORE = -1e30;
 const NO_SELECTION_SCORE = -2e30; // below every expert's
@@ -15,11 +15,11 @@ var<storage, read> bias: array<f32>;
 var<private> first_logit: u32 = 0u; // of the row of the batch
 
 var<workgroup> scores: array<f32, EXPERTS>;
-// score + bias. Each invocation writes whole vectors: to write a part of one may write all of it.
+// score + bias. Each invocation writes whole vectors, because writing a component may write the whole vector.
 var<workgroup> selection_scores: array<vec4<f32>, CHUNKS>;
 var<workgroup> selected: array<atomic<u32>, TOP_K>;
 
-// The softmax of expert e's logit; the experts are few enough for each to look at all.
+// The softmax of expert e's logit. There are few enough experts for each invocation to read all of them.
 fn softmax(e: u32) -> f32 {
     var top = LOWEST_SELECTION_SCORE;
     for (var k = 0u; k < EXPERTS; k++) {
@@ -59,7 +59,7 @@ fn score_experts(local: u32) {
         selection_scores[c] = some;
     }
     for (var k = local; k < TOP_K; k += WORKGROUP) {
-        atomicStore(&selected[k], k); // stays where no selection score is a number
+        atomicStore(&selected[k], k); // remains if no selection score is a number
     }
 }
 

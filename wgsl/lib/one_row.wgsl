@@ -1,5 +1,5 @@
-// For kernels that ask of the batch no more than how many rows it has, in a plan of a row alone: what lib/batch.wgsl
-// reads is known when they are compiled, and they bind one buffer less.
+// For kernels that only need the number of rows, in a plan of a single row: it is known when they are compiled, and
+// they bind one buffer less.
 const ONE_ROW = true;
 
 fn row_count() -> u32 {

@@ -1,36 +1,36 @@
-// Online softmax, for attention by matrices: weights become known tile after tile. A row's weights are relative to a
-// score, its reference, which is at most MARGIN below the largest so far. Only where a score exceeds it by more does
-// the reference change, and what was summed up with earlier weights has to rescale. LANES neighbouring invocations, 2
-// to 16, share the scores of a row. Weights are multiplied with WEIGHT_UNIT, so that f16 can hold small ones.
+// Online softmax, for attention with matrices: weights are computed tile after tile. A row's weights are relative to a
+// score, its reference, which is at most MARGIN below the largest so far. Only if a score exceeds it by more does the
+// reference change, and earlier sums are rescaled. LANES neighbouring invocations, 2 to 16, share the scores of a row.
+// Weights are multiplied with WEIGHT_UNIT, so that f16 can represent small ones.
 //
-// Each kernel reads scores and writes weights by itself, because that depends on what matrices are loaded from: those
-// of 8 x 8 from arrays of scalars alone, those of 16 x 16 also from arrays of vectors of four.
+// Each kernel reads scores and writes weights itself, because that depends on what matrices are loaded from: those of 8
+// x 8 only from arrays of scalars, those of 16 x 16 also from arrays of vec4s.
 
-const MARGIN = 6.0; // e^6 times WEIGHT_UNIT is still far from what f16 can hold
+const MARGIN = 6.0; // e^6 times WEIGHT_UNIT is far below the largest f16
 
-// What an invocation knows of its row.
+// An invocation's state of its row.
 struct Softmax {
     seen: u32,      // KV rows up to the row's own token's
     reference: f32,
-    total: f32,     // of the weights that were this invocation's
+    total: f32,     // of this invocation's weights
 }
 
-// The reference that follows on `before` if the largest score of a tile is `top`.
+// The reference after `before` if the largest score of a tile is `top`.
 fn reference_after(before: f32, top: f32) -> f32 {
     return select(before, top, top > before + MARGIN);
 }
 
-// What weights relative to `before` are multiplied with to be relative to `reference`.
+// The factor that makes weights relative to `before` relative to `reference`.
 fn rescale_to(reference: f32, before: f32) -> f32 {
     return exp(before - reference);
 }
 
-// Whether there are sums that have to rescale: of the first tile there are no earlier ones.
+// Whether earlier sums must be rescaled. Before the first tile there are none.
 fn has_to_rescale(reference: f32, before: f32) -> bool {
     return reference != before && before > LOWEST;
 }
 
-// The largest v of the invocations that share a row, and the sum.
+// The largest v, and the sum, over the invocations that share a row.
 fn row_max(v: f32) -> f32 {
     var largest = max(v, subgroupShuffleXor(v, 1u));
     if LANES > 2u { largest = max(largest, subgroupShuffleXor(largest, 2u)); }

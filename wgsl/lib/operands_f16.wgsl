@@ -2,7 +2,7 @@
 
 alias Operand = f16;
 
-// Values that f16 cannot hold become the largest that it can, for they would be infinite.
+// Values beyond the range of f16 are clamped, because they would be infinite.
 fn operand(v: f32) -> Operand {
     return f16(clamp(v, -65504.0, 65504.0));
 }

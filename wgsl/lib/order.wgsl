@@ -1,8 +1,8 @@
-// The order in which filters keep tokens: the likeliest first, and of equals the lowest id.
+// The order of tokens for filters: the likeliest first, and of equals the lowest id.
 //
-// A token's gap is half of what its logit lacks to the largest: half, so that it is finite whatever the two are.
-// Its place in the order is two numbers of 30 bits: the gap in units of 2^-23, then the id. So logits within
-// 2^-22 of each other count as equal, and so do all that lack more than 256.
+// A token's gap is half the difference between its logit and the largest: half, so that it is always finite. Its
+// position in the order is two numbers of 30 bits: the gap in units of 2^-23, then the id. So logits within 2^-22 of
+// each other count as equal, and so do all that are more than 256 below the largest.
 
 const UNITS = 0x1p23; // of a gap of 1
 const LARGEST_GAP = 127.9999;
@@ -20,7 +20,7 @@ fn weight_of(gap: f32) -> f32 {
     return exp(-2.0 * gap);
 }
 
-// A place has six digits of ten bits. BINS is 1024.
+// A position has six digits of ten bits. BINS is 1024.
 const LEVELS = 6u;
 
 fn shift_of(level: u32) -> u32 {
@@ -31,7 +31,7 @@ fn digit_of(place: vec2<u32>, level: u32) -> u32 {
     return (select(place.y, place.x, level < 3u) >> shift_of(level)) & (BINS - 1u);
 }
 
-// A place with this one digit, zeros elsewhere.
+// A position with this digit, and zeros in the others.
 fn place_with(digit: u32, level: u32) -> vec2<u32> {
     let word = digit << shift_of(level);
     return select(vec2<u32>(0u, word), vec2<u32>(word, 0u), level < 3u);

@@ -1,13 +1,13 @@
-// What attention of many rows is over: the keys and values of a segment of the KV rows, which stand side by side where the
-// cache would be. A part of the work is a head, and rows are those of the batch.
+// Attention of many rows over the keys and values of a segment of the KV rows, which are side by side in the place of
+// the cache. A part of the work is a head, and rows are those of the batch.
 //
-// What rows have as their output is over the segments so far, and beside it lie the score that its weights are relative to
-// and their sum: the next segment's step goes on from there. So a batch needs no more memory however deep the cache is.
+// The output of rows covers the segments so far. Stored beside it are the score that its weights are relative to, and
+// their sum: the next segment's step continues from there. So the memory of a batch does not grow with the cache.
 
 const KEY_FOURS = KEY / 4u;     // chunks of four of a key
 const VALUE_FOURS = VALUE / 4u; // and of a value
 const VALUE_FROM = KEY / 4u;    // chunk of a KV row where its value begins
-const RESUMES = true;           // whether rows go on from what an earlier step has left
+const RESUMES = true;           // whether rows continue from the results of an earlier step
 
 var<storage, read> q: array<vec4<f32>>;
 var<storage, read> rotated: array<vec4<f32>>; // the rotary parts of the queries
@@ -19,12 +19,12 @@ struct Split {
     end: u32,   // one past the last
 }
 
-// How many rows there are.
+// The number of rows.
 fn live_rows() -> u32 {
     return row_count();
 }
 
-// KV rows that a row attends to. Rows past the last attend to what that one does.
+// The number of KV rows that a row attends to. Rows past the last attend to the same as the last.
 fn seen_by(row: u32) -> u32 {
     return attended_by(min(row, row_count() - 1u));
 }
@@ -36,23 +36,23 @@ fn query_chunk(row: u32, head: u32, chunk: u32) -> vec4<f32> {
     return rotated[row * ROTATED_PITCH + head * ROTATED_STRIDE + chunk - NOPE / 4u];
 }
 
-// The part of the KV rows that is a workgroup's: the segment.
+// The part of the KV rows that a workgroup computes: the segment.
 fn part_of(workgroup: vec3<u32>) -> Split {
     return Split(workgroup.z * SEGMENT, (workgroup.z + 1u) * SEGMENT);
 }
 
-// What tells the places of a head's tiles: its first.
+// Where to look up a head's tiles: its first.
 fn tiles_of(head: u32) -> u32 {
     return head * SEGMENT;
 }
 
-// The place of a tile; of the last KV row where the tile lies past the end.
+// The index of a tile; of the last KV row if the tile is past the end.
 fn tile_place(tiles: u32, tile: u32, end: u32) -> u32 {
     return tiles + min(tile, end - 1u) % SEGMENT;
 }
 
-// What rows had over earlier segments: the sums of their weighted values, and the score that weights are relative to
-// beside the sum of weights.
+// The results of earlier segments: the sums of weighted values, and the score that weights are relative to with the sum
+// of weights.
 fn left_chunk(row: u32, head: u32, chunk: u32) -> vec4<f32> {
     return y[row * Y_PITCH + head * Y_STRIDE + chunk] * left_stats(row, head).y;
 }

@@ -1,6 +1,6 @@
-// Values of four bits that stand for a byte of a fixed table. Looking up each of the 32 values of a group takes more
-// than computing all of them at once: the bits of a group lie in planes (src/quant/mod.rs), a plane of the table's
-// bytes is a boolean function of the four planes of a group, and the eight planes are then turned into bytes.
+// Values of four bits that are indices of bytes in a fixed table. Looking up each of the 32 values of a group takes
+// longer than computing all of them at once: the bits of a group are in planes (src/quant/mod.rs), a plane of the
+// table's bytes is a boolean function of the four planes of a group, and the eight planes are then turned into bytes.
 
 // Bit 8c + j of plane k becomes bit k of byte c of word j: exchanges squares of 4, 2 and 1 bits.
 fn bytes_of_planes(low: vec4<u32>, high: vec4<u32>) -> Bytes {
@@ -36,8 +36,8 @@ fn uneven_bytes(b: vec4<u32>) -> Bytes {
     return bytes_of_planes(vec4<u32>(p0, p1, p2, p3), vec4<u32>(p4, p5, p6, ~b.w));
 }
 
-// 12 more than twice the values of floats of one sign bit, two of exponent and one of mantissa: 0, 1, 2, 3, 4, 6, 8 and
-// 12, and the same below zero.
+// Twice the values of floats of one sign bit, two of exponent and one of mantissa, plus 12: 0, 1, 2, 3, 4, 6, 8 and 12,
+// and the same below zero.
 fn small_float_bytes(b: vec4<u32>) -> Bytes {
     let p0 = b.x & ~b.z;
     let p4 = b.z & ~b.w;

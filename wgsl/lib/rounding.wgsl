@@ -7,7 +7,7 @@ struct Half {
     sum: f32, // of the rounded values
 }
 
-const SMALLEST = 1e-30; // below this a half is all zeros: its inverse would not be finite
+const SMALLEST = 1e-30; // below this a half becomes all zeros, because its inverse would not be finite
 
 fn rounded_half(v: array<vec4<f32>, 4>) -> Half {
     let largest = max(max(abs(v[0]), abs(v[1])), max(abs(v[2]), abs(v[3])));
@@ -16,8 +16,8 @@ fn rounded_half(v: array<vec4<f32>, 4>) -> Half {
     let words = vec4<u32>(
         rounded(v[0] * inverse), rounded(v[1] * inverse), rounded(v[2] * inverse), rounded(v[3] * inverse),
     );
-    // Neither a maximum nor a byte shows what is not a number; a sum does, and the scale passes it on. (A compiler with
-    // fast math, as Metal's, may leave this out. There products of bytes are not the rule.)
+    // A NaN is lost in a maximum and in a byte, but not in a sum, and the scale passes it on. (A fast-math compiler
+    // such as Metal's may remove this. Products of bytes are not the default there.)
     let total = dot(abs(v[0]) + abs(v[1]) + abs(v[2]) + abs(v[3]), vec4<f32>(1.0));
     let lost = (bitcast<u32>(total) & 0x7fffffffu) > 0x7f800000u;
     let scale = select(select(0.0, top / 127.0, top > SMALLEST), total, lost);

@@ -1,5 +1,5 @@
-// The ids of tokens that rows name. The GPU may compute a token before the host knows its id: then the row names, from
-// SAMPLED on, the word of `sampled` that holds the id.
+// The ids of rows' tokens. The GPU may compute a token before the host knows its id: then the row has, instead of the
+// id, SAMPLED plus the index of the word of `sampled` with the id.
 
 fn id_of(named: u32) -> u32 {
     if named >= SAMPLED {

@@ -1,5 +1,5 @@
-// What attention of many rows leaves where several workgroups divide the cache among them: the output before it is
-// divided by the sum of weights, and for each row and split the score that weights are relative to, and that sum.
+// The results of attention of many rows if several workgroups share the cache: the output before division by the sum of
+// weights, and, for each row and split, the score that weights are relative to, and that sum.
 
 var<storage, read_write> parts: array<vec4<f32>>; // [row][split][chunk]
 var<storage, read_write> stats: array<vec2<f32>>; // [row][split]

@@ -1,4 +1,4 @@
-// What attention of many rows leaves where one workgroup sees all of the cache: the output. There is one split.
+// The result of attention of many rows if one workgroup reads the whole cache: the output. There is one split.
 
 var<storage, read_write> y: array<vec4<f32>>; // [row][chunk]
 

@@ -1,4 +1,4 @@
-// The weighted outputs of a row's chosen experts, in the order of their slots.
+// The weighted outputs of a row's selected experts, in the order of their slots.
 
 var<storage, read> slot_weights: array<f32>; // [row][rank]
 var<storage, read> slot_values: array<vec4<f32>>; // [row][rank][value]

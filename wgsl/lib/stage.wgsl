@@ -1,17 +1,17 @@
-// Brings the input of a product to workgroup memory, where every team of the workgroup reads it. An input
-// provides
+// Stages the input of a product in workgroup memory, where every team of the workgroup reads it. An input provides
 //   input(column, start, at)  vec4 `at` of the vector of a column, which starts at vec4 `start`
 //   input_staged(local)       called by every invocation once it has staged its share of a tile
-//   column_factor(c, team)    what is common to all values of a column and left out of them
+//   column_factor(c, team)    the factor of all values of a column that `input` does not include
 // and the arithmetic `stage_half` and `staged_group`.
 
 const STAGED = COLUMNS * TILE; // groups, those of a column side by side
 
-// Stages groups first..first + count, TILE at most, of `columns` vectors, of which the first starts at vec4 `start` of
-// the input. For the whole workgroup, tile after tile; what it left in workgroup memory before is seen by all behind.
+// Stages groups first..first + count, at most TILE, of `columns` vectors, of which the first starts at vec4 `start` of
+// the input. Called by the whole workgroup, tile after tile. Earlier writes to workgroup memory are visible to all
+// afterwards.
 fn stage(start: u32, columns: u32, first: u32, count: u32, i: Invocation) {
     if first > 0u {
-        workgroupBarrier(); // the tile before is read
+        workgroupBarrier(); // the previous tile was read
     }
     stage_column(0u, start, first, count, i);
     if COLUMNS > 1u && columns > 1u { stage_column(1u, start, first, count, i); }

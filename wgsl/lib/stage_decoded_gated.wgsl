@@ -1,4 +1,4 @@
-// The values of a tile's staged rows in f32, where these are of gate and of up by turns.
+// The values of a tile's staged rows in f32, for alternating rows of gate and up.
 
 fn staged_group(tile: Tile, r: u32, group: u32) -> array<vec4<f32>, 8> {
     if r % (2u * SIDE) < SIDE {

@@ -1,5 +1,5 @@
-// The second of two staged rows, SIDE apart, in f16, where both are of one matrix: what is read of a group, and the values
-// that are made of it later.
+// The second of two staged rows, SIDE apart, in f16, if both belong to one matrix: the raw data of a group, and the
+// values that are decoded from it later.
 
 fn second_raw(group: u32) -> array<vec4<u32>, 4> {
     return w_raw(group);

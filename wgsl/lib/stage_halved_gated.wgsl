@@ -1,5 +1,5 @@
-// The second of two staged rows, SIDE apart, in f16, where the first is of gate and this one of up: what is read of a
-// group, and the values that are made of it later.
+// The second of two staged rows, SIDE apart, in f16, if the first belongs to gate and this one to up: the raw data of a
+// group, and the values that are decoded from it later.
 
 fn second_raw(group: u32) -> array<vec4<u32>, 4> {
     return up_raw(group);

@@ -1,5 +1,5 @@
-// The input of a product in workgroup memory, in f32. A group lies in eight planes, so that neighbouring
-// lanes, which read neighbouring groups, read neighbouring vec4s.
+// The input of a product in workgroup memory, in f32. A group is divided into eight planes, so that neighbouring lanes,
+// which read neighbouring groups, read neighbouring vec4s.
 
 var<workgroup> staged_values: array<vec4<f32>, 8u * STAGED>; // [plane][group]
 var<workgroup> staged_sums: array<f32, 2u * STAGED>;         // [half][group]

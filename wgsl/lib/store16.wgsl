@@ -1,22 +1,22 @@
-// How matrices of 16 x 16 leave the sums of a product, the unit of the weights taken out of them.
+// How matrices of 16 x 16 store the sums of a product, divided by the unit of the weights.
 
 const VECTOR_UNIT = 1.0;
 
 var<workgroup> sums: array<f32, SUBGROUPS * SIDE * SIDE>;
 
-// In the output from value `at` on.
+// Stores sums in the output, beginning at value `at`.
 fn store_sums(s: Sums, at: u32) {
     let pitch = Y_PITCH;
     coopStoreT(s * (1.0 / WEIGHT_UNIT), &y[at], pitch);
 }
 
-// Leaves RIGHTS matrices of sums: of SIDE places from `first` on.
+// Stores RIGHTS matrices of sums of SIDE vectors, beginning at `first`.
 fn leave_sums(tile: Tile, first: u32, pair: u32, s0: Sums, s1: Sums, s2: Sums, s3: Sums, local: u32) {
     leave_both(tile, first, pair, s0, s1, local);
     if RIGHTS > 2u { leave_both(tile, first, pair + 1u, s2, s3, local); }
 }
 
-// Two of them, of a pair of SIDE rows each.
+// Stores two of them, of a pair of SIDE rows each.
 fn leave_both(tile: Tile, first: u32, pair: u32, left: Sums, right: Sums, local: u32) {
     let lane = local % 32u;
     let scratch = local / 32u * SIDE * SIDE;

@@ -1,7 +1,7 @@
-// How matrices of 8 x 8 leave the sums of a product. Metal does not multiply matrices with numbers. So where sums may go
-// straight to the output (DIRECT), vectors are multiplied with what takes the unit of the weights out again: a power of
-// two, exact but for values below 0.001, of which f16 then has fewer bits, down to none below 5e-7. Inputs of such products
-// are normed, or queries, or what attention leaves, and hardly ever so small; others keep all bits.
+// How matrices of 8 x 8 store the sums of a product. Metal does not multiply matrices with numbers. So if sums can be
+// stored directly in the output (DIRECT), vectors are multiplied with the inverse of the unit of the weights: a power
+// of two, exact except for values below 0.001, which lose bits in f16, and become 0 below 5e-7. Inputs of such products
+// are normalised, or queries, or outputs of attention, and rarely so small; others keep all bits.
 
 const DIRECT_UNIT = 1.0 / WEIGHT_UNIT;
 const VECTOR_UNIT = select(1.0, DIRECT_UNIT, DIRECT);
@@ -14,14 +14,15 @@ fn store_sums(s: Sums, at: u32) {
     coopStoreT(s, &y[at], pitch);
 }
 
-// Leaves RIGHTS matrices of sums of SIDE places from `first` on: all of them at a time, for barriers take long.
+// Stores RIGHTS matrices of sums of SIDE vectors, beginning at `first`: all of them at once, because barriers take
+// long.
 fn leave_sums(tile: Tile, first: u32, pair: u32, s0: Sums, s1: Sums, s2: Sums, s3: Sums, local: u32) {
     let scratch = local / 32u * RIGHTS * SIDE * SIDE;
     let pitch = RIGHTS * SIDE;
     let second = scratch + SIDE;
     let third = scratch + 2u * SIDE;
     let fourth = scratch + 3u * SIDE;
-    workgroupBarrier(); // what was there is read
+    workgroupBarrier(); // the previous sums were read
     coopStoreT(s0, &sums[scratch], pitch);
     coopStoreT(s1, &sums[second], pitch);
     if RIGHTS > 2u { coopStoreT(s2, &sums[third], pitch); }
@@ -32,7 +33,7 @@ fn leave_sums(tile: Tile, first: u32, pair: u32, s0: Sums, s1: Sums, s2: Sums, s
     leave_four(tile, first + 4u, pair, scratch + 4u * pitch, lane);
 }
 
-// Those of four places, whose sums begin at `start`.
+// Stores those of four vectors, whose sums begin at `start`.
 fn leave_four(tile: Tile, first: u32, pair: u32, start: u32, lane: u32) {
     let place = first + lane / SIDE;
     let row = lane % SIDE;

@@ -1,5 +1,5 @@
-// A team is the lanes that sum together. Here it is LANES neighbours of a subgroup, a power of two. The
-// subgroup is of whatever size the adapter runs, but no smaller than that.
+// A team is the lanes that sum one row together. Here it is LANES neighbours of a subgroup, a power of two. The
+// subgroup has any size that the adapter uses, but at least LANES.
 
 struct Team {
     index: u32, // of this team in the workgroup
@@ -34,7 +34,7 @@ fn team_max(v: f32, t: Team) -> f32 {
 fn workgroup_sum(v: f32, t: Team) -> f32 {
     let part = team_sum(v, t);
     workgroupBarrier(); // an earlier sum may still be read
-    team_parts[t.index] = part; // the same by all lanes
+    team_parts[t.index] = part; // all lanes write the same
     workgroupBarrier();
     var sum = 0.0;
     for (var i = 0u; i < WORKGROUP / LANES; i++) {

@@ -1,5 +1,5 @@
-// A team is the lanes that sum together. Here it is LANES lanes of several whole subgroups, each no larger than that:
-// they add among themselves, and then through workgroup memory. Calls must be in uniform control flow.
+// A team is the lanes that sum one row together. Here it is LANES lanes of several whole subgroups, each of at most
+// LANES: subgroups sum within themselves, and then through workgroup memory. Calls must be in uniform control flow.
 
 const MOST_SUBGROUPS = WORKGROUP / SUBGROUP; // of a workgroup, SUBGROUP being the fewest lanes one may have
 
@@ -11,7 +11,7 @@ struct Team {
     subgroups: u32, // of the team
 }
 
-var<private> team_turn: u32; // sums in a row have places of their own, so that a barrier each suffices
+var<private> team_turn: u32; // consecutive sums use different memory, so that one barrier each suffices
 var<workgroup> team_parts: array<vec4<f32>, 2u * MOST_SUBGROUPS>; // [turn][subgroup]
 
 fn team_of(i: Invocation) -> Team {
@@ -29,7 +29,7 @@ fn team_sums(v: vec4<f32>, t: Team) -> vec4<f32> {
     if SUMS > 1u { sums.y = subgroupAdd(v.y); }
     if SUMS > 2u { sums.z = subgroupAdd(v.z); }
     if SUMS > 3u { sums.w = subgroupAdd(v.w); }
-    team_parts[start + t.subgroup] = sums; // the same by all of the subgroup
+    team_parts[start + t.subgroup] = sums; // all lanes of the subgroup write the same
     workgroupBarrier();
     sums = vec4<f32>(0.0);
     for (var s = t.first; s < t.first + t.subgroups; s++) {
@@ -48,7 +48,7 @@ fn team_max(v: f32, t: Team) -> f32 {
     let start = team_turn * MOST_SUBGROUPS;
     team_turn = 1u - team_turn;
     var largest = subgroupMax(v);
-    team_parts[start + t.subgroup] = vec4<f32>(largest); // the same by all of the subgroup
+    team_parts[start + t.subgroup] = vec4<f32>(largest); // all lanes of the subgroup write the same
     workgroupBarrier();
     for (var s = t.first; s < t.first + t.subgroups; s++) {
         largest = max(largest, team_parts[start + s].x);

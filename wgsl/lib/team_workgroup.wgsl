@@ -1,5 +1,5 @@
-// A team is the lanes that sum together. Here it is the whole workgroup, LANES = WORKGROUP, which adds through
-// workgroup memory: the path for adapters without subgroup operations. Calls must be in uniform control flow.
+// A team is the lanes that sum one row together. Here it is the whole workgroup, LANES = WORKGROUP, which sums through
+// workgroup memory, for adapters without subgroup operations. Calls must be in uniform control flow.
 
 struct Invocation {
     @builtin(workgroup_id) workgroup: vec3<u32>,
@@ -29,7 +29,7 @@ fn team_sum(v: f32, t: Team) -> f32 {
     for (var i = t.lane % TEAM_PARTS; i < WORKGROUP; i += TEAM_PARTS) {
         sum += team_values[i];
     }
-    team_parts[t.lane % TEAM_PARTS] = sum; // the same by several lanes
+    team_parts[t.lane % TEAM_PARTS] = sum; // several lanes write the same
     workgroupBarrier();
     sum = 0.0;
     for (var i = 0u; i < TEAM_PARTS; i++) {

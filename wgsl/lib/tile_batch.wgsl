@@ -4,7 +4,7 @@ struct Tile {
     matrix: u32, // of the stack
     row: u32,    // first of the staged rows
     first: u32,  // row of the batch
-    places: u32, // rows of the batch, TILE_TOKENS at most; none where all are past the last
+    places: u32, // rows of the batch, at most TILE_TOKENS; 0 if all are past the last
 }
 
 fn tile_of(workgroup: vec3<u32>) -> Tile {
@@ -13,12 +13,12 @@ fn tile_of(workgroup: vec3<u32>) -> Tile {
     return Tile(workgroup.z, workgroup.y * TILE_ROWS, first, min(left, TILE_TOKENS));
 }
 
-// The vec4 at which the vector of a place starts.
+// The vec4 at which the vector with index `place` in the tile starts.
 fn input_at(tile: Tile, place: u32) -> u32 {
     return (tile.first + place) * X_PITCH + tile.matrix * X_STRIDE;
 }
 
-// The value at which the product of a place starts.
+// The value at which the product of that vector starts.
 fn output_at(tile: Tile, place: u32) -> u32 {
     return (tile.first + place) * Y_PITCH + tile.matrix * Y_STRIDE;
 }

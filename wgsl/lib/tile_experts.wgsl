@@ -4,8 +4,8 @@
 struct Tile {
     matrix: u32, // expert
     row: u32,    // first of the staged rows
-    first: u32,  // place among the slots, which are in order of their experts
-    places: u32, // slots, TILE_TOKENS at most; none in a tile that is not needed
+    first: u32,  // index in the slots, which are ordered by expert
+    places: u32, // slots, at most TILE_TOKENS; 0 in a tile that is not needed
 }
 
 var<storage, read> slots: array<u32>;
@@ -16,12 +16,12 @@ fn tile_of(workgroup: vec3<u32>) -> Tile {
     return Tile(tile.x, workgroup.y * TILE_ROWS, tile.y, tile.z);
 }
 
-// The vec4 at which the vector of a place starts.
+// The vec4 at which the vector with index `place` in the tile starts.
 fn input_at(tile: Tile, place: u32) -> u32 {
     return slots[tile.first + place] / INPUT_SHARE * X_STRIDE;
 }
 
-// The value at which the product of a place starts.
+// The value at which the product of that vector starts.
 fn output_at(tile: Tile, place: u32) -> u32 {
     return slots[tile.first + place] * Y_STRIDE;
 }

@@ -1,4 +1,5 @@
-// The staged rows of a tile are SIDE rows of gate and SIDE of up by turns, so that one invocation has the sums of both.
+// The staged rows of a tile alternate between SIDE rows of gate and SIDE of up, so that one invocation has the sums of
+// both.
 
 // The row of gate or up that is staged row r of a tile.
 fn gated_row(tile: Tile, r: u32) -> u32 {
@@ -13,7 +14,7 @@ fn staged_at(tile: Tile, r: u32, group: u32) -> u32 {
     return (tile.matrix * w_ROWS + row) * w_GROUPS + group;
 }
 
-// Leaves silu(gate · x) · (up · x) of a place, of row `lane` of a pair, SIDE rows of gate and of up.
+// Stores silu(gate · x) · (up · x) of vector `place` and row `lane` of a pair: SIDE rows of gate and SIDE of up.
 fn leave(tile: Tile, place: u32, pair: u32, lane: u32, first: f32, second: f32) {
     let row = gated_row(tile, 2u * SIDE * pair + lane);
     if row < w_ROWS {

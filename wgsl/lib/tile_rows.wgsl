@@ -7,7 +7,7 @@ fn staged_at(tile: Tile, r: u32, group: u32) -> u32 {
     return (tile.matrix * w_ROWS + row) * w_GROUPS + group;
 }
 
-// Leaves the products of a place with rows `lane` and SIDE + `lane` of a pair, of twice SIDE rows.
+// Stores the products of vector `place` with rows `lane` and SIDE + `lane` of a pair of SIDE rows each.
 fn leave(tile: Tile, place: u32, pair: u32, lane: u32, first: f32, second: f32) {
     let row = tile.row + 2u * SIDE * pair + lane;
     let to = output_at(tile, place) + row;

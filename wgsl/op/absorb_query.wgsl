@@ -1,5 +1,5 @@
-// A head's query as attention over the latent cache wants it: y[head] = W[head] · its part without position, and behind
-// that, by the head's last workgroup, its rotary part, pair after pair. Heads are counted over all rows of the batch,
+// A head's query for attention over the latent cache: y[head] = W[head] · its part without position, followed by its
+// rotary part, pair after pair, which the head's last workgroup writes. Heads are counted over all rows of the batch,
 // HEADS of each.
 
 var<storage, read> query: array<vec4<f32>>;

@@ -1,8 +1,8 @@
-// Verifies drafts. Each row of the batch but the first holds a draft, a guess of the token that follows the row before it.
-// A draft is accepted if it is what was sampled after that row, and all drafts before it are accepted. What was sampled
-// after the last accepted row is what the sequence goes on with. One invocation.
+// Verifies drafts. Each row of the batch except the first has a draft, a guess of the token after the previous row. A
+// draft is accepted if it equals the token that was sampled after that row, and all drafts before it are accepted. The
+// sequence continues with the token that was sampled after the last accepted row. One invocation.
 
-var<storage, read_write> sampled: array<u32>; // as op/sample.wgsl leaves it; behind the places of ROWS
+var<storage, read_write> sampled: array<u32>; // as op/sample.wgsl writes it; after the entries of ROWS
 // rows how many drafts were accepted, and how many were made since
 
 @compute @workgroup_size(WORKGROUP)

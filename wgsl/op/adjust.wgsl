@@ -1,10 +1,10 @@
-// Bias and penalties on the logits of the tokens that the host lists for a row, each once, as src/sample/penalties.rs has
-// it. One workgroup a row. A token that the GPU sampled itself counts too: the host may not know it yet, and does not list
-// it.
+// Bias and penalties on the logits of the tokens that the host lists for a row, each once, as in
+// src/sample/penalties.rs. One workgroup for each row. A token that the GPU has sampled counts too: the host may not
+// know it yet, and does not list it.
 
 struct Adjustment {
     token: u32,
-    count: u32, // how often it stands among the last tokens
+    count: u32, // how often it occurs among the last tokens
     bias: u32, // the bits of an f32
 }
 
@@ -13,11 +13,11 @@ struct Params {
     pitch: u32, // from one row's logits to the next's
 }
 
-const BANNED = 0xff800000u; // the bits of minus infinity, which is_number tells from a number
+const BANNED = 0xff800000u; // the bits of minus infinity, for which is_number is false
 
 var<uniform> params: Params;
-var<storage, read> sampled: array<u32>; // as op/sample.wgsl leaves it
-var<storage, read> adjustments: array<Adjustment>; // of all rows, one row's behind the other's
+var<storage, read> sampled: array<u32>; // as op/sample.wgsl writes it
+var<storage, read> adjustments: array<Adjustment>; // row after row
 var<storage, read_write> logits: array<u32>; // the bits of f32
 
 var<workgroup> is_listed: atomic<u32>;
@@ -27,7 +27,7 @@ fn adjust(id: u32, count: u32, bias: u32, way: Sampling) {
     if id >= params.count || !is_number(logits[place]) {
         return;
     }
-    // Infinity is no number to count with: fast-math compilers know none.
+    // Not computed, because fast-math compilers assume no infinities.
     if bias == BANNED {
         logits[place] = BANNED;
         return;

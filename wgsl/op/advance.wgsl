@@ -1,17 +1,17 @@
-// Makes the batch of the next draft: a row alone, the one of `candidates` that stands behind the accepted drafts and those
-// that were made since. What follows it is the draft that was made last or, for the first one, the token that was sampled.
-// The host writes the candidates before it knows how many drafts are accepted. One workgroup.
+// Makes the batch of the next draft: a single row, the one of `candidates` after the accepted drafts and those that
+// were made since. Its next token is the draft that was made last or, for the first draft, the sampled token. The host
+// writes the candidates before it knows how many drafts are accepted. One workgroup.
 
 struct Params {
-    splits: u32, // into how many attention divides the KV rows
+    splits: u32, // the number of splits into which attention divides the KV rows
 }
 
-const HEADER = 4u;          // words that a batch begins with: see lib/batch.wgsl
+const HEADER = 4u;          // words of a batch's header: see lib/batch.wgsl
 const ROW = 8u + 2u * PAIRS; // words of a row
 
 var<uniform> params: Params;
 var<storage, read> candidates: array<u32>; // a batch
-var<storage, read> sampled: array<u32>;    // as op/sample.wgsl and op/accept.wgsl leave it
+var<storage, read> sampled: array<u32>;    // as op/sample.wgsl and op/accept.wgsl write it
 var<storage, read_write> next_batch: array<u32>;
 
 @compute @workgroup_size(WORKGROUP)

@@ -1,4 +1,4 @@
-// copied = source, as fast as memory allows: each invocation has CHUNKS reads on their way before it writes.
+// copied = source, as fast as memory allows: each invocation has CHUNKS outstanding reads before it writes.
 
 struct Params {
     count: u32, // of four words each

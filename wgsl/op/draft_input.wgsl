@@ -1,6 +1,6 @@
-// The input of the multi-token-prediction block: for each row the embedding of the token that follows it and, behind that,
-// the hidden state from which the model predicted that token, each under a norm of its own. One workgroup a half of a
-// row.
+// The input of the multi-token-prediction block: for each row the embedding of its next token, followed by the hidden
+// state from which the model predicted that token, each normalised with a norm of its own. One workgroup for each half
+// of a row.
 
 struct Params {
     width: u32,
@@ -17,7 +17,7 @@ var<storage, read> embedding_norm: array<f32>;
 var<storage, read> hidden_norm: array<f32>;
 var<storage, read_write> y: array<f32>;
 
-// The first value of a row's hidden state: in its own place, or, with KEPT, in that of its position in a ring.
+// The first value of a row's hidden state: at the row's index or, with KEPT, at its position in a ring buffer.
 fn hidden_of(row: u32) -> u32 {
     if KEPT {
         return batch.rows[row].position % PLACES * params.hidden_pitch;

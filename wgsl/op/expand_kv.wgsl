@@ -1,11 +1,11 @@
-// The keys and values of all heads for the KV rows of a segment, written out in f16. A value is v · latent, with the matrix
-// v {RANK, VALUE} of its head; a key is the transpose of its head's k {NOPE, RANK} times the latent, Σ k[r] · latent[r],
-// and behind it the rotary key that all heads share.
+// Expands the KV rows of a segment to the keys and values of all heads, in f16. A value is v · latent, with the matrix
+// v {RANK, VALUE} of its head; a key is the transpose of its head's k {NOPE, RANK} times the latent, Σ k[r] ·
+// latent[r], followed by the rotary key that all heads share.
 //
-// A workgroup computes COLUMNS columns of keys or of values for TOKENS KV rows, an invocation four of each, in registers.
-// STEP values of the latents come to workgroup memory at a time, with the weights that multiply them, decoded once. Both
-// lie in chunks of four along the sum, but for the weights of keys, whose chunks are of four columns, as they come. So
-// the same four chunks of weights are the rows of a square for keys, and its columns for values.
+// A workgroup computes COLUMNS columns of keys or of values for TOKENS KV rows, an invocation four of each, in
+// registers. STEP values of the latents are staged in workgroup memory at a time, with the weights that multiply them,
+// decoded once. Both are in chunks of four along the sum, except the weights of keys, whose chunks are of four columns,
+// as in the file. So the same four chunks of weights are the rows of a square for keys, and its columns for values.
 
 const STEP = 32u;
 const COLUMNS = 64u;
@@ -14,14 +14,14 @@ const SIDE = COLUMNS / 4u; // invocations side by side
 const KEY_TILES = (NOPE + COLUMNS - 1u) / COLUMNS;
 const VALUE_TILES = (VALUE + COLUMNS - 1u) / COLUMNS;
 const LAST_STEP = (RANK - 1u) / STEP * STEP;
-const WRITTEN = (KEY + VALUE) / 4u; // chunks of a KV row that is written out
-const LATENT_SHARE = TOKENS * STEP / 4u / WORKGROUP; // chunks of a step that an invocation brings
+const WRITTEN = (KEY + VALUE) / 4u; // chunks of an expanded KV row
+const LATENT_SHARE = TOKENS * STEP / 4u / WORKGROUP; // chunks of a step that an invocation loads
 
 var<storage, read> cache: array<CacheElement>;
 var<storage, read_write> expanded: array<vec2<u32>>; // chunks of four f16
 
 var<workgroup> weights: array<vec4<f32>, COLUMNS * STEP / 4u>; // keys: [value of the latent][chunk of columns]
-var<workgroup> latents: array<vec4<f32>, TOKENS * STEP / 4u>;  // [chunk k of the step][KV row ^ k]: on as many banks
+var<workgroup> latents: array<vec4<f32>, TOKENS * STEP / 4u>;  // [chunk k][KV row ^ k]: spread over the banks
 
 // What a workgroup computes.
 struct Tile {
@@ -33,13 +33,13 @@ struct Tile {
     place: u32, // of the first in the pool
 }
 
-// What an invocation brings of a step.
+// An invocation's share of a step.
 struct Share {
     weights: array<vec4<f32>, 8>,
     latents: array<vec4<f32>, LATENT_SHARE>,
 }
 
-// Columns past the last repeat one, and so do KV rows. Behind the values of the latent there are zeros.
+// Columns past the last repeat one, and so do KV rows. Zeros follow the values of the latent.
 fn share_of(tile: Tile, column: u32, local: u32) -> Share {
     var share: Share;
     if local < COLUMNS {
@@ -62,8 +62,8 @@ fn share_of(tile: Tile, column: u32, local: u32) -> Share {
     return share;
 }
 
-// Four columns side by side, `lane` of SIDE, are those of one invocation: in each square of four chunks, chunk i of keys
-// is the i-th value of the latent, and of values the i-th column.
+// Lane `lane` of SIDE computes four adjacent columns. In each square of four chunks, chunk i is the i-th value of the
+// latent for keys, and the i-th column for values.
 fn put(share: Share, is_key: bool, local: u32) {
     if local < COLUMNS {
         for (var k = 0u; k < 8u; k++) {
@@ -80,7 +80,7 @@ fn put(share: Share, is_key: bool, local: u32) {
 
 // Four values as f16.
 fn written_out(v: vec4<f32>) -> vec2<u32> {
-    let held = clamp(v, vec4<f32>(-65504.0), vec4<f32>(65504.0)); // what f16 can hold
+    let held = clamp(v, vec4<f32>(-65504.0), vec4<f32>(65504.0)); // the range of f16
     return vec2<u32>(pack2x16float(held.xy), pack2x16float(held.zw));
 }
 
@@ -110,13 +110,13 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
     if tile.count == 0u {
         return;
     }
-    let written = (tile.count + 15u) / 16u * 16u; // behind the last KV row it is repeated
+    let written = (tile.count + 15u) / 16u * 16u; // the last KV row is repeated
     let to = (tile.head * SEGMENT + tile.first) * WRITTEN;
     if tile.is_key && tile.row == 0u {
         for (var n = local; n < written * ROTARY / 4u; n += WORKGROUP) {
             let at = n / (ROTARY / 4u);
             let chunk = n % (ROTARY / 4u);
-            let place = tile.place + min(at, tile.count - 1u); // where it is f16 already
+            let place = tile.place + min(at, tile.count - 1u); // of the rotary key, which is f16 already
             expanded[to + at * WRITTEN + NOPE / 4u + chunk] = cache_chunk(place, LATENT + chunk);
         }
     }
@@ -130,7 +130,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
     for (var column = 0u; column < RANK; column += STEP) {
         put(share, tile.is_key, local);
         workgroupBarrier();
-        share = share_of(tile, min(column + STEP, LAST_STEP), local); // on its way while this step is multiplied
+        share = share_of(tile, min(column + STEP, LAST_STEP), local); // loading while this step is multiplied
         for (var k = 0u; k < STEP / 4u; k++) {
             let at = k * COLUMNS + lane;
             let square =
@@ -140,7 +140,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
             sum2 += product(square, k, own + 2u, tile.is_key);
             sum3 += product(square, k, own + 3u, tile.is_key);
         }
-        workgroupBarrier(); // all is read before the next step overwrites it
+        workgroupBarrier(); // everything is read before the next step overwrites it
     }
     let width = select(VALUE, NOPE, tile.is_key);
     let begin = to + own * WRITTEN + select(KEY / 4u, 0u, tile.is_key) + tile.row / 4u + lane;

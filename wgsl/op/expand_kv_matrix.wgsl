@@ -1,32 +1,34 @@
-// The keys and values of all heads for the KV rows of a segment, as in op/expand_kv.wgsl, by cooperative matrices of SIDE
-// x SIDE, which are loaded as products load theirs.
+// Expands the KV rows of a segment to the keys and values of all heads, as in op/expand_kv.wgsl, with cooperative
+// matrices of SIDE x SIDE, which are loaded like those of products.
 //
-// A workgroup computes ROWS columns of TOKENS keys or values, which are 64 and 8 times SIDE. It stages STEP values of the
-// latents at a time, with the weights that multiply them: those of values as [row][column], as they come; those of
-// keys, whose rows are what is summed over, as [column][row]. Subgroups each sum 4 by RIGHTS matrices, of 32 columns.
+// A workgroup computes ROWS columns of TOKENS keys or values, which are 64 and 8 times SIDE. It stages STEP values of
+// the latents at a time, with the weights that multiply them: those of values as [row][column], as in the file; those
+// of keys, whose rows are summed over, as [column][row]. Subgroups each sum 4 by RIGHTS matrices, of 32 columns.
 
 const STEP = 64u;
-const PITCH = STEP + 8u; // of a staged row, so that rows fall on other banks
+const PITCH = STEP + 8u; // of a staged row, so that rows are in different banks
 const TOKENS = 8u * SIDE;
 const ROWS = 64u;
 const RIGHTS = 32u / SIDE;
-const ABREAST = 256u / (SIDE * SIDE); // matrices of sums that are left together: as many as 32 lanes leave at once
+const ABREAST = 256u / (SIDE * SIDE); // matrices of sums that are stored together: as many as 32 lanes store at once
 const KEY_TILES = (NOPE + ROWS - 1u) / ROWS;
 const VALUE_TILES = (VALUE + ROWS - 1u) / ROWS;
-const LATENT_SHARE = TOKENS * STEP / 8u / WORKGROUP; // chunks of a step that an invocation brings
+const LATENT_SHARE = TOKENS * STEP / 8u / WORKGROUP; // chunks of a step that an invocation loads
 
 var<storage, read_write> expanded: array<vec4<u32>>;
 
-// Matrices are loaded from multiples of 16 bytes: each array is of so many bytes that the next is at such a place.
+// Matrices are loaded from multiples of 16 bytes, so the size of each array is a multiple of 16 bytes.
 var<workgroup> vectors: array<Cell, TOKENS * PITCH / CELL>; // latents: [KV row][column]
 var<workgroup> rows: array<Cell, ROWS * PITCH / CELL>;
 var<workgroup> sums: array<f32, SUBGROUPS * ABREAST * SIDE * SIDE>;
-// KV rows of the tile; where they begin in the pool; 1 if it is of keys, 0 of values. Every invocation writes it for itself.
+// The number of KV rows of the tile; the index of the first in the pool; 1 for keys, 0 for values. Every invocation
+// writes it.
 var<workgroup> tile: vec4<u32>;
 
-// The group that an invocation brings of the weights of a step from `column` on, of those for columns from `row` on.
+// The group of weights that an invocation loads for a step: the step begins at `column`, and the computed columns at
+// `row`.
 fn raw(is_key: bool, head: u32, row: u32, column: u32, local: u32) -> array<vec4<u32>, 4> {
-    let along = local / 2u; // rows of what is staged
+    let along = local / 2u; // the staged row
     let group = local % 2u;
     if is_key {
         let of_row = min(row / 32u + group, k_GROUPS - 1u);
@@ -35,7 +37,7 @@ fn raw(is_key: bool, head: u32, row: u32, column: u32, local: u32) -> array<vec4
     return v_raw((head * VALUE + min(row + along, VALUE - 1u)) * v_GROUPS + column / 32u + group);
 }
 
-// Puts it there; four of its values lie as 0, 2, 1, 3.
+// Stores it; every four of its values are in the order 0, 2, 1, 3.
 fn put_raw(is_key: bool, raw: array<vec4<u32>, 4>, local: u32) {
     var halves: array<vec4<f16>, 8>;
     if is_key {
@@ -54,8 +56,8 @@ fn put_raw(is_key: bool, raw: array<vec4<u32>, 4>, local: u32) {
     put_row(to + 28u, halves[7].xzyw);
 }
 
-// What an invocation brings of the latents from `column` on: LATENT_SHARE of up to eight eights, each by its number,
-// because compilers that do not unroll loops over them would keep them in memory.
+// An invocation's share of the latents, beginning at `column`: LATENT_SHARE of up to eight eights, each in a separate
+// variable, because compilers that do not unroll loops would keep an array in memory.
 fn eight_of(i: u32, found: vec4<u32>, column: u32, local: u32) -> vec4<u32> {
     let n = local + i * WORKGROUP;
     let place = found.y + min(n / (STEP / 8u), found.x - 1u);
@@ -97,8 +99,8 @@ fn put_latents(share: array<vec4<u32>, 8>, local: u32) {
     }
 }
 
-// SIDE columns of what multiplies a step's columns from k on, from column `at` of the tile on. Matrices are loaded
-// only where all invocations are sure to come, as where a value in workgroup memory decides.
+// SIDE columns of the right factor for a step's columns that begin at k, beginning at column `at` of the tile. Matrices
+// may only be loaded in uniform control flow, for example under a condition in workgroup memory.
 fn right(at: u32, k: u32) -> Right {
     let pitch = PITCH / CELL;
     let from_values = (at * PITCH + k) / CELL;
@@ -115,15 +117,15 @@ fn left(row: u32, k: u32) -> Left {
     return coopLoadT<Left>(&vectors[at], pitch);
 }
 
-// What f16 can hold of two neighbouring sums.
+// Two neighbouring sums, clamped to f16.
 fn held(at: u32) -> u32 {
     let both = vec2<f32>(sums[at], sums[at + 1u]) / WEIGHT_UNIT;
     return pack2x16float(clamp(both, vec2<f32>(-65504.0), vec2<f32>(65504.0)));
 }
 
-// Writes sums of SIDE KV rows from `row` of the tile on, and of ABREAST matrices from `column` on of keys or values, of
-// which there are `width`. Their KV rows begin at `to` in memory, and there are `count` of them; behind the last it is
-// repeated up to a multiple of sixteen, so that attention finds numbers in all rows of its tiles.
+// Writes the sums of SIDE KV rows, beginning at `row` of the tile, and of ABREAST matrices, beginning at `column` of
+// keys or values of `width` columns. Their `count` KV rows begin at `to` in memory. The last one is repeated up to a
+// multiple of sixteen, so that all rows of attention's tiles are finite.
 fn leave(row: u32, column: u32, width: u32, to: u32, count: u32, local: u32) {
     let lane = local % 32u;
     let at = row + lane / (ABREAST * SIDE / 8u);
@@ -135,7 +137,7 @@ fn leave(row: u32, column: u32, width: u32, to: u32, count: u32, local: u32) {
     }
 }
 
-// The same of RIGHTS matrices, ABREAST at a time.
+// The same for RIGHTS matrices, ABREAST at a time.
 fn leave_row(
     s0: Sums, s1: Sums, s2: Sums, s3: Sums, row: u32, column: u32, width: u32, to: u32, count: u32, local: u32,
 ) {
@@ -187,7 +189,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
     let subgroup = local / 32u;
     let down = subgroup / 2u * 4u * SIDE; // its KV rows of the tile
     let across = subgroup % 2u * 32u;      // and its columns
-    // Matrices by name: drivers keep arrays of them where they are slow.
+    // Separate variables, because drivers keep arrays of matrices in slow memory.
     var s00 = Sums(); var s01 = Sums(); var s02 = Sums(); var s03 = Sums();
     var s10 = Sums(); var s11 = Sums(); var s12 = Sums(); var s13 = Sums();
     var s20 = Sums(); var s21 = Sums(); var s22 = Sums(); var s23 = Sums();
@@ -229,7 +231,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) l
             if RIGHTS > 2u { s32 = coopMultiplyAdd(a3, b2, s32); }
             if RIGHTS > 2u { s33 = coopMultiplyAdd(a3, b3, s33); }
         }
-        workgroupBarrier(); // all is read before the next step overwrites it
+        workgroupBarrier(); // everything is read before the next step overwrites it
     }
     let width = select(VALUE, NOPE, is_key);
     let place = select(to + KEY_CHUNKS, to, is_key);

@@ -1,4 +1,4 @@
-// y = the rows of the embedding that the tokens name or, with NEXT, the tokens that follow them. One invocation a group.
+// y = the rows of the embedding for the tokens or, with NEXT, for the next tokens. One invocation for each group.
 
 struct Params {
     groups: u32, // groups in a row
@@ -8,10 +8,10 @@ struct Params {
 }
 
 var<uniform> params: Params;
-var<storage, read> sampled: array<u32>; // as op/sample.wgsl leaves it
+var<storage, read> sampled: array<u32>; // as op/sample.wgsl writes it
 var<storage, read_write> y: array<f32>;
 
-// Leaves values n to n + 3 of a group, as many of them as there are before value `count`.
+// Writes values n to n + 3 of a group, up to value `count`.
 fn leave_four(to: u32, n: u32, count: u32, v: vec4<f32>) {
     if n < count { y[to + n] = v.x; }
     if n + 1u < count { y[to + n + 1u] = v.y; }
@@ -24,7 +24,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if id.x >= params.groups {
         return;
     }
-    // Chosen on the GPU it may be no token at all, which the host learns only later.
+    // If the GPU sampled it, it may not be a token at all, which the host learns only later.
     let named = select(batch.rows[id.y].token, batch.rows[id.y].next, NEXT);
     let row = min(id_of(named), params.rows - 1u);
     let values = w_decode(row * params.groups + id.x);

@@ -1,17 +1,17 @@
-// Brings the slots of a batch, TOP_K for each row, in order of their experts, those of an expert in their own order,
-// and cuts each expert's into tiles. Each workgroup is for one expert: all count alike, and none waits for another.
+// Sorts the slots of a batch, TOP_K for each row, by expert, keeping the order of an expert's slots, and divides each
+// expert's slots into tiles. Each workgroup is for one expert: all do the same counting, and none waits for another.
 
 struct Params {
-    places: u32, // of a tile at most
-    tiles: u32,  // there is room for
+    places: u32, // the most slots of a tile
+    tiles: u32,  // the most tiles
 }
 
 var<uniform> params: Params;
 var<storage, read> ids: array<u32>;              // [slot]: its expert
 var<storage, read_write> slots: array<u32>;      // by expert
-var<storage, read_write> tiles: array<vec4<u32>>; // expert, first place in slots, places
+var<storage, read_write> tiles: array<vec4<u32>>; // expert, first index in `slots`, number of slots
 
-const BLOCK = 16u; // invocations whose counts are summed for those behind them
+const BLOCK = 16u; // invocations whose counts are summed for those after them
 
 var<workgroup> counts: array<atomic<u32>, EXPERTS>;
 var<workgroup> runs: array<atomic<u32>, WORKGROUP>;           // this expert's slots that an invocation ranks
@@ -22,7 +22,7 @@ fn tiles_for(count: u32) -> u32 {
     return (count + params.places - 1u) / params.places;
 }
 
-// The sum of what the invocations before this one have left in `runs`.
+// The sum of what the invocations before this one have written to `runs`.
 fn run_start(local: u32) -> u32 {
     var sum = 0u;
     for (var block = 0u; block < local / BLOCK; block++) {

@@ -1,19 +1,19 @@
-// How many of a row's tokens lie in each bin of gaps, and how much less they weigh than as many at the bin's start. A
+// The number of a row's tokens in each bin of gaps, and how much less they weigh than as many at the bin's start. A
 // workgroup takes CHUNKS times WORKGROUP times four logits.
 //
-// A bin is 2^20 units of the gap, a quarter of a logit. Its tokens weigh between 0.78 and 1 times what one at its
-// start does, so that integers hold what they lack: sums of those are the same in any order.
+// A bin is 2^20 units of the gap, a quarter of a logit. Its tokens weigh between 0.78 and 1 times what one at its start
+// does. The differences (deficits) are integers, whose sums are the same in any order.
 
 struct Params {
     count: u32,
-    pitch: u32,  // from one row's logits to the next's, in fours
-    slices: u32, // of which there are maxima
+    pitch: u32,  // from one row's logits to the next, in vec4s
+    slices: u32, // each with a maximum
     scale: f32,  // of a deficit of 1
 }
 
 var<uniform> params: Params;
 var<storage, read> logits: array<vec4<u32>>; // the bits of f32
-var<storage, read_write> histogram: array<atomic<u32>>; // of each row the bins' counts, then their deficits; zeros before
+var<storage, read_write> histogram: array<atomic<u32>>; // for each row the bins' counts, then their deficits
 
 var<workgroup> counts: array<atomic<u32>, BINS>;
 var<workgroup> deficits: array<atomic<u32>, BINS>;

@@ -1,11 +1,11 @@
-// Keeps hidden states for the multi-token-prediction block: the vector of each row, under a norm, in the place of a ring
-// that is its token's position, or so many ahead of it, modulo the number of places. Of more rows than there are places the
-// last ones are kept. One workgroup a row.
+// Stores hidden states for the multi-token-prediction block in a ring buffer: the vector of each row, normalised, at
+// its token's position plus a constant, modulo PLACES. If there are more rows, the last ones are stored. One workgroup
+// for each row.
 
 struct Params {
     width: u32,
     epsilon: f32,
-    pitch: u32, // values from one row's vector to the next's
+    pitch: u32, // values from one row's vector to the next
     ahead: u32,
 }
 

@@ -1,4 +1,4 @@
-// y = the hidden state that is kept for a row alone, so many places ahead of its position: see op/keep_hidden.wgsl.
+// y = the hidden state that is stored for a single row's position plus a constant: see op/keep_hidden.wgsl.
 
 struct Params {
     width: u32,

@@ -1,4 +1,4 @@
-// Writes the KV rows of a batch, each by one workgroup. What they are made of may be there as several parts.
+// Writes the KV rows of a batch, each with one workgroup. Their inputs may be several parts that remain to be summed.
 
 struct Params {
     pitch: u32, // chunks of four values from row to row

@@ -2,7 +2,7 @@
 
 struct Params {
     width: u32,
-    pitch: u32, // values from one row's vector to the next's
+    pitch: u32, // values from one row's vector to the next
 }
 
 var<uniform> params: Params;

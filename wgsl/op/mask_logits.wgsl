@@ -1,9 +1,9 @@
-// masked = logits where the mask of a row has a one for the token, and minus infinity elsewhere, which is_number tells from
-// a number. Four logits an invocation.
+// masked = logits where the mask of a row has a one for the token, and minus infinity elsewhere, for which is_number is
+// false. Four logits for each invocation.
 
 struct Params {
     count: u32, // logits of a row
-    pitch: u32, // from one row's logits to the next's, in fours
+    pitch: u32, // from one row's logits to the next, in vec4s
     words: u32, // of a row's mask
 }
 
@@ -11,7 +11,7 @@ const BANNED = 0xff800000u; // the bits of minus infinity
 
 var<uniform> params: Params;
 var<storage, read> logits: array<vec4<u32>>; // the bits of f32
-var<storage, read> mask: array<u32>; // of each row a bit a token, the lowest bit of a word first
+var<storage, read> mask: array<u32>; // one bit for each token of each row, the lowest bit of a word first
 var<storage, read_write> masked: array<vec4<u32>>;
 
 @compute @workgroup_size(WORKGROUP)
@@ -24,6 +24,6 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let place = workgroup.y * params.pitch + four;
     let bits = mask[workgroup.y * params.words + four / 8u] >> (4u * (four % 8u));
     let allowed = (vec4<u32>(bits) & vec4<u32>(1u, 2u, 4u, 8u)) != vec4<u32>(0u);
-    let behind = vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u) >= vec4<u32>(params.count); // padding stays as it is
+    let behind = vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u) >= vec4<u32>(params.count); // padding does not change
     masked[place] = select(select(vec4<u32>(BANNED), logits[place], allowed), masked[place], behind);
 }

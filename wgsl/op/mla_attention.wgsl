@@ -1,7 +1,7 @@
 // Attention over the latent KV cache, which all heads share, for one row of the batch: of a KV row of KV_ROW chunks of
 // four values, all are the key and the first LATENT are the value. A workgroup computes HEADS heads over one split of
-// the cache, in tiles of SPAN KV rows, by online softmax. For each head it leaves the output before it is divided by
-// the sum of weights, the largest score, and that sum; lib/merge.wgsl joins what the splits leave.
+// the cache, in tiles of SPAN KV rows, with online softmax. For each head it writes the output before division by the
+// sum of weights, the largest score, and that sum; lib/merge.wgsl merges the splits.
 
 const TEAMS = WORKGROUP / LANES;
 const VALUES = 16u; // KV rows whose values an invocation loads before it uses the first
@@ -12,20 +12,20 @@ var<storage, read_write> parts: array<vec4<f32>>; // [row][head][split][chunk]
 var<storage, read_write> stats: array<vec2<f32>>; // [row][head][split]: largest score, sum of weights
 
 var<workgroup> queries: array<vec4<f32>, HEADS * KV_ROW>;
-var<workgroup> scores: array<f32, SPAN * HEADS>; // [KV row][head]; weigh_tile makes weights of them
-// These are bits of f32, which one lane leaves for all.
+var<workgroup> scores: array<f32, SPAN * HEADS>; // [KV row][head]; weigh_tile turns them into weights
+// These are bits of f32, which one lane writes for all.
 var<workgroup> tops: array<atomic<u32>, HEADS>;    // the largest scores so far
 var<workgroup> totals: array<atomic<u32>, HEADS>;  // the sums of weights so far
-var<workgroup> rescales: array<atomic<u32>, HEADS>; // what earlier weights are multiplied with
+var<workgroup> rescales: array<atomic<u32>, HEADS>; // the factors on earlier weights
 
-// What two KV rows have of scores, a component a head: HEADS is 4 at most. Nothing here is indexed by a loop, for compilers
-// that do not unroll it keep arrays in memory.
+// The scores of two KV rows, one component for each head: HEADS is at most 4. Nothing here is indexed by a loop,
+// because compilers that do not unroll it keep arrays in memory.
 struct Scores {
     ones: vec4<f32>,
     twos: vec4<f32>,
 }
 
-// The same with the products of chunk k of both keys.
+// The sums plus the products of chunk k of both keys.
 fn with_keys(sums: Scores, one: CacheChunk, two: CacheChunk, k: u32) -> Scores {
     let key_one = cache_unpacked(one, k);
     let key_two = cache_unpacked(two, k);
@@ -54,8 +54,8 @@ fn with_keys(sums: Scores, one: CacheChunk, two: CacheChunk, k: u32) -> Scores {
     return out;
 }
 
-// Leaves the scores of KV rows t and t + 1 of a tile for a head, the same by all lanes: each then knows that what it read
-// there before is no more.
+// Writes the scores of KV rows t and t + 1 of a tile for a head. All lanes write the same value, so that each knows
+// that the value it read there before is outdated.
 fn leave_scores(t: u32, last: u32, head: u32, one: f32, two: f32, team: Team) {
     let score_one = team_sum(one, team);
     let score_two = team_sum(two, team);
@@ -63,12 +63,12 @@ fn leave_scores(t: u32, last: u32, head: u32, one: f32, two: f32, team: Team) {
     scores[(t + 1u) * HEADS + head] = select(LOWEST, SCALE * score_two, t < last);
 }
 
-// Computes the scores of a tile's KV rows, which lie at `place` in the pool, for every head. `last` is the last of them
-// that counts. A team takes two KV rows at a time, so that what it reads of the queries serves both, and loads six chunks
-// of each before it uses the first.
+// Computes the scores of a tile's KV rows, which begin at `place` in the pool, for every head. `last` is the last valid
+// one. A team takes two KV rows at a time, so that it reads the queries once for both, and loads six chunks of each
+// before it uses the first.
 fn score_tile(place: u32, last: u32, team: Team) {
     for (var t = 2u * team.index; t < SPAN; t += 2u * TEAMS) {
-        let one = place + min(t, last); // a tile may reach past the split
+        let one = place + min(t, last); // a tile may extend past the split
         let two = place + min(t + 1u, last);
         var sums = Scores(vec4<f32>(0.0), vec4<f32>(0.0));
         for (var k = team.lane; k < KV_ROW; k += 6u * LANES) {
@@ -97,7 +97,7 @@ fn score_tile(place: u32, last: u32, team: Team) {
     }
 }
 
-// Makes weights of the tile's scores, a head a team.
+// Turns the tile's scores into weights, one head for each team.
 fn weigh_tile(team: Team) {
     for (var first = 0u; first < HEADS; first += TEAMS) {
         let h = min(first + team.index, HEADS - 1u);
@@ -131,7 +131,7 @@ struct Outputs {
     fourth: vec4<f32>,
 }
 
-// The same with the weighted value of KV row t of the tile, of which it is chunk `at`.
+// The sums plus chunk `at` of the weighted value of KV row t of the tile.
 fn with_value(sums: Outputs, chunk: CacheChunk, at: u32, t: u32) -> Outputs {
     let value = cache_unpacked(chunk, at);
     var out = sums;
@@ -142,8 +142,8 @@ fn with_value(sums: Outputs, chunk: CacheChunk, at: u32, t: u32) -> Outputs {
     return out;
 }
 
-// The same with those of VALUES KV rows from t on, which are loaded before the first is used. Those past the end have a
-// weight of zero.
+// The sums plus the values of VALUES KV rows, beginning at t, which are all loaded before the first is used. KV rows
+// past the end have a weight of zero.
 fn with_values(sums: Outputs, place: u32, at: u32, t: u32, last: u32) -> Outputs {
     let v0 = cache_chunk(place + min(t, last), at);
     let v1 = cache_chunk(place + min(t + 1u, last), at);
@@ -192,7 +192,7 @@ fn rescaled(sums: Outputs) -> Outputs {
     return out;
 }
 
-// Leaves chunk `at` of the output of the workgroup's head number `head`, in its place `slot` of all.
+// Writes chunk `at` of the output of the workgroup's head number `head` to index `slot`.
 fn leave_chunk(slot: u32, head: u32, at: u32, sum: vec4<f32>) {
     if at == 0u {
         stats[slot] = bitcast<vec2<f32>>(vec2<u32>(atomicLoad(&tops[head]), atomicLoad(&totals[head])));
@@ -221,7 +221,7 @@ fn main(i: Invocation) {
         atomicStore(&totals[h], 0u);
     }
     workgroupBarrier();
-    var sums: array<Outputs, CHUNKS>; // this invocation's chunks of the output: one, but for very wide latents
+    var sums: array<Outputs, CHUNKS>; // this invocation's chunks of the output: one, except for very wide latents
     for (var tile = split.start; tile < split.end; tile += SPAN) {
         let place = kv_place(first_page, tile);
         let last = split.end - 1u - tile;

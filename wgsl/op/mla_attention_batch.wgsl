@@ -1,11 +1,11 @@
 // Attention over a part of the KV rows for many rows of a batch, which are of one sequence: over the latents, or over a
-// segment of written-out keys and values. lib/over_*.wgsl tells which parts there are, and what is called a row here. A
-// workgroup has ROWS of them, which share a tile of SPAN KV rows at a time. Each attends to the KV rows up to its own
-// token's, by online softmax.
+// segment of expanded keys and values. lib/over_*.wgsl defines the parts, and what a row is here. A workgroup computes
+// ROWS of them, which share a tile of SPAN KV rows at a time. Each attends to the KV rows up to its own token's, with
+// online softmax.
 
 const STEP = 8u;      // chunks of a key that are in workgroup memory at a time
 const PITCH = STEP + 1u;
-const TOKEN_LANES = 16u; // invocations that divide a tile's KV rows among them to compute scores
+const TOKEN_LANES = 16u; // invocations that share a tile's KV rows to compute scores
 const ROW_LANES = WORKGROUP / TOKEN_LANES;
 const SCORE_ROWS = (ROWS + ROW_LANES - 1u) / ROW_LANES;
 const SCORE_TOKENS = SPAN / TOKEN_LANES;
@@ -20,14 +20,14 @@ var<storage, read> cache: array<CacheElement>;
 
 var<workgroup> queries: array<vec4<f32>, ROWS * PITCH>;
 var<workgroup> keys: array<vec4<f32>, SPAN * PITCH>;
-var<workgroup> scores: array<f32, ROWS * SPAN>; // [row][KV row]; weigh_tile makes weights of them
+var<workgroup> scores: array<f32, ROWS * SPAN>; // [row][KV row]; weigh_tile turns them into weights
 var<workgroup> lane_tops: array<f32, WORKGROUP>;
 var<workgroup> lane_sums: array<f32, WORKGROUP>;
-var<workgroup> tops: array<f32, ROWS>;    // at last, the largest scores
-var<workgroup> totals: array<f32, ROWS>;  // at last, the sums of weights
-var<workgroup> rescales: array<f32, ROWS>; // what earlier weights are multiplied with
+var<workgroup> tops: array<f32, ROWS>;    // in the end, the largest scores
+var<workgroup> totals: array<f32, ROWS>;  // in the end, the sums of weights
+var<workgroup> rescales: array<f32, ROWS>; // the factors on earlier weights
 
-// Brings a step of the rows' queries and of the tile's keys to workgroup memory.
+// Stages a step of the rows' queries and of the tile's keys in workgroup memory.
 fn stage(first_row: u32, part: u32, place: u32, last: u32, step: u32, local: u32) {
     for (var k = local; k < ROWS * STEP; k += WORKGROUP) {
         let row = min(first_row + k / STEP, live_rows() - 1u);
@@ -47,7 +47,7 @@ fn score_tile(first_row: u32, part: u32, tile: u32, place: u32, end: u32, local:
     let b = local % TOKEN_LANES;
     var sums: array<f32, SCORE_ROWS * SCORE_TOKENS>;
     for (var step = 0u; step < KEY_FOURS; step += STEP) {
-        workgroupBarrier(); // what was staged before, or the weights, are read
+        workgroupBarrier(); // the previous step, or the weights, were read
         stage(first_row, part, place, end - 1u - tile, step, local);
         workgroupBarrier();
         for (var k = 0u; k < STEP; k++) {
@@ -73,13 +73,13 @@ fn score_tile(first_row: u32, part: u32, tile: u32, place: u32, end: u32, local:
     }
 }
 
-// What each of the invocations that weigh a row knows of it.
+// The state of a row in each of the invocations that compute its weights.
 struct Weighed {
     top: f32,   // the largest score so far
     total: f32, // the sum of weights so far
 }
 
-// Makes weights of the tile's scores.
+// Turns the tile's scores into weights.
 fn weigh_tile(so_far: Weighed, local: u32) -> Weighed {
     let row = local / WEIGH_LANES;
     let lane = local % WEIGH_LANES;
@@ -96,13 +96,13 @@ fn weigh_tile(so_far: Weighed, local: u32) -> Weighed {
     var sum = 0.0;
     for (var t = lane; t < SPAN; t += WEIGH_LANES) {
         let score = scores[row * SPAN + t];
-        let weight = select(0.0, exp(score - largest), score > LOWEST); // a row may see nothing of a split
+        let weight = select(0.0, exp(score - largest), score > LOWEST); // a row may attend to nothing in a split
         scores[row * SPAN + t] = weight;
         sum += weight;
     }
     lane_sums[local] = sum;
     let rescale = exp(before - largest);
-    rescales[row] = rescale; // the same by all of the row's
+    rescales[row] = rescale; // all of the row's invocations write the same
     workgroupBarrier();
     var total = so_far.total * rescale;
     for (var n = 0u; n < WEIGH_LANES; n++) {
@@ -111,7 +111,7 @@ fn weigh_tile(so_far: Weighed, local: u32) -> Weighed {
     return Weighed(largest, total);
 }
 
-// What an invocation's sums are of.
+// Which sums an invocation computes.
 struct Own {
     first_row: u32, // of the workgroup
     live: u32,      // one past the last row of all
@@ -120,8 +120,8 @@ struct Own {
     column: u32,    // first of its chunks
 }
 
-// Four of an invocation's sums. All of them are indexed by constants alone: compilers that do not unroll loops over them, as
-// Metal's may not, would keep them in memory.
+// Four of an invocation's sums. They are only indexed by constants: compilers that do not unroll loops, possibly
+// Metal's, would keep them in memory.
 alias Four = array<vec4<f32>, 4>;
 
 fn left_sum(n: u32, own: Own) -> vec4<f32> {
@@ -129,7 +129,7 @@ fn left_sum(n: u32, own: Own) -> vec4<f32> {
     return left_chunk(row, own.part, min(own.column + n % OWN_CHUNKS * COLUMN_LANES, VALUE_FOURS - 1u));
 }
 
-// What earlier steps have left of sums n to n + 3.
+// Sums n to n + 3 from earlier steps.
 fn left_four(n: u32, own: Own) -> Four {
     var left: Four;
     left[0] = left_sum(n, own);
@@ -148,7 +148,7 @@ fn rescaled(n: u32, sums: Four, own: Own) -> Four {
     return out;
 }
 
-// What KV row t of a tile, which lies at `place`, adds to sum n.
+// What KV row t of a tile, which is at `place`, adds to sum n.
 fn weighed_value(n: u32, own: Own, t: u32, place: u32) -> vec4<f32> {
     let chunk = VALUE_FROM + min(own.column + n % OWN_CHUNKS * COLUMN_LANES, VALUE_FOURS - 1u);
     let value = cache_unpacked(cache_chunk(place, chunk), chunk);
@@ -194,7 +194,7 @@ fn main(
     if workgroup.x >= blocks {
         return;
     }
-    let first_row = (blocks - 1u - workgroup.x) * ROWS; // those that see most come first
+    let first_row = (blocks - 1u - workgroup.x) * ROWS; // those that attend to most come first
     let split = part_of(workgroup);
     let end = min(split.end, seen_by(min(first_row + ROWS, live) - 1u));
     if split.start >= end {

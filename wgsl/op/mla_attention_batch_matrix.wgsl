@@ -1,19 +1,19 @@
-// Attention as in op/mla_attention_batch.wgsl, by cooperative matrices of 16 x 16, for ROWS rows, which are 64. Of each
-// tile of sixteen KV rows, a subgroup multiplies one half of the keys with sixteen of the rows, and an eighth of the
-// values with all of them. Matrices hold f16: queries and weights are rounded to it, and sums are f32. Workgroup memory
-// holds two tiles, one that is multiplied and one that is on its way. Arrays there are of vectors of four, and pitches
-// count these.
+// Attention as in op/mla_attention_batch.wgsl, with cooperative matrices of 16 x 16, for ROWS rows, which are 64. Of
+// each tile of sixteen KV rows, a subgroup multiplies one half of the keys with sixteen of the rows, and an eighth of
+// the values with all of them. Matrices are f16: queries and weights are rounded to it, and sums are f32. Workgroup
+// memory has two tiles, one that is multiplied and one that is loading. Arrays there are of vec4s, and pitches count
+// these.
 //
-// Matrices are loaded from multiples of 16 bytes. Nothing says where a driver lays these arrays: each is of so many
-// bytes that the next is at such a place, whichever it is.
+// Matrices are loaded from multiples of 16 bytes. The order in which a driver places these arrays is unknown, so the
+// size of each is a multiple of 16 bytes.
 //
-// LANES invocations, which are four, make the weights of a row, each those of four scores.
+// LANES invocations, which are four, compute the weights of a row, each for four scores.
 
 const TILE = 16u;                             // KV rows
-const PITCH = CHUNKS + 2u;                    // of a KV row in workgroup memory, so that rows fall on other banks
+const PITCH = CHUNKS + 2u;                    // of a KV row in workgroup memory, so that rows are in different banks
 const TILE_KV_ROWS = TILE;
 const KEY_STEPS = KV_ROW / 32u;               // matrices of half a key
-const VALUE_TILES = RANK / (16u * SUBGROUPS); // matrices of a value that are a subgroup's
+const VALUE_TILES = RANK / (16u * SUBGROUPS); // matrices of a value for each subgroup
 const QUERY_PITCH = CHUNKS / 2u;              // of a query's every other matrix
 const WEIGHT_PITCH = TILE / 4u + 2u;
 
@@ -22,16 +22,17 @@ var<storage, read> q: array<vec4<f32>>;
 var<workgroup> kv_rows: array<vec4<f16>, 2u * TILE * PITCH>;
 var<workgroup> partial: array<vec4<f32>, 2u * ROWS * TILE / 4u>; // [half][row][KV row]: of the scores
 var<workgroup> weights: array<vec4<f16>, ROWS * WEIGHT_PITCH>;   // [row][KV row]
-var<workgroup> rescales: array<f32, ROWS>; // what a row's earlier weights are multiplied with; at last, their sum
-var<workgroup> any_rescale: vec4<u32>;     // x: 1 if earlier sums have to rescale
+var<workgroup> rescales: array<f32, ROWS>; // the factor on a row's earlier weights; in the end, their sum
+var<workgroup> any_rescale: vec4<u32>;     // x: 1 if earlier sums must be rescaled
 var<workgroup> bounds: vec4<u32>;          // of the workgroup's work: first KV row, end; its first row, the end of all
 
-// Puts a chunk of a KV row in its place. The second tile's rows follow on the first one's.
+// Stores a chunk of a KV row. The second tile's rows follow the first one's.
 fn put_chunk(row: u32, chunk: u32, v: vec4<f16>) {
     kv_rows[row * PITCH + chunk] = v;
 }
 
-// Puts every other matrix of all queries, from number `odd` on, where the KV rows will be. Only half of them fit there.
+// Stores every other matrix of all queries, beginning with number `odd`, in the memory for KV rows. Only half of them
+// fit there.
 fn put_queries(first: u32, live: u32, odd: u32, local: u32) {
     for (var k = local; k < ROWS * QUERY_PITCH; k += WORKGROUP) {
         let row = min(first + k / QUERY_PITCH, live - 1u);
@@ -41,22 +42,22 @@ fn put_queries(first: u32, live: u32, odd: u32, local: u32) {
     }
 }
 
-// Sixteen columns of a half of sixteen queries: matrix `step` of those that have been put.
+// Sixteen columns of a half of sixteen queries: matrix `step` of those that were stored.
 fn query(rows: u32, half: u32, step: u32) -> Left {
     let at = 16u * rows * QUERY_PITCH + 4u * (half * KEY_STEPS / 2u + step);
     let pitch = QUERY_PITCH;
     return coopLoadT<Left>(&kv_rows[at], pitch);
 }
 
-// The scores, with what the keys' sixteen columns from `at` on add to them.
+// The scores plus what the keys' sixteen columns, beginning at `at`, add to them.
 fn with_keys(scores: Sums, queries: Left, at: u32) -> Sums {
     let pitch = PITCH;
     let keys = coopLoad<Right>(&kv_rows[at], pitch);
     return coopMultiplyAdd(queries, keys, scores);
 }
 
-// The sums of sixteen rows from row 16 * tile on, each multiplied with its rescale. They go through the memory of the
-// scores, which are no longer needed.
+// The sums of sixteen rows, beginning at row 16 * tile, each multiplied with its rescale. They go through the memory of
+// the scores, which are no longer needed.
 fn rescaled(sums: Sums, tile: u32, subgroup: u32, lane: u32) -> Sums {
     let scratch = 64u * subgroup;
     let pitch = 4u;
@@ -81,14 +82,14 @@ fn rescale(
     *s3 = rescaled(*s3, 3u, subgroup, lane);
 }
 
-// The weights of sixteen rows from row 16 * tile on.
+// The weights of sixteen rows, beginning at row 16 * tile.
 fn weights_of(tile: u32) -> Left {
     let from_weights = 16u * tile * WEIGHT_PITCH;
     let pitch = WEIGHT_PITCH;
     return coopLoadT<Left>(&weights[from_weights], pitch);
 }
 
-// Adds to sums of sixteen columns of all rows what a tile's weighted values from `at` on add.
+// Adds a tile's weighted values, beginning at `at`, to sums of sixteen columns of all rows.
 fn add_values(
     s0: ptr<function, Sums>, s1: ptr<function, Sums>, s2: ptr<function, Sums>, s3: ptr<function, Sums>,
     w0: Left, w1: Left, w2: Left, w3: Left, at: u32,
@@ -108,7 +109,7 @@ struct Output {
     split: u32,
 }
 
-// Writes sixteen rows of the output, from row 16 * tile of the workgroup's on, and sixteen columns. Invocation `i` is
+// Writes sixteen rows, beginning at the workgroup's row 16 * tile, and sixteen columns of the output. Invocation `i` is
 // lane i % 32 of its subgroup.
 fn leave(sums: Sums, tile: u32, column: u32, output: Output, i: u32) {
     let scratch = 64u * (i / 32u);
@@ -133,7 +134,7 @@ fn leave_column(first: Sums, second: Sums, third: Sums, fourth: Sums, column: u3
     leave(fourth, 3u, column, output, i);
 }
 
-// Makes weights of four scores of invocation `i`'s row.
+// Turns four scores of invocation `i`'s row into weights.
 fn weigh(row: ptr<function, Softmax>, tile: u32, i: u32) {
     let first = tile + 4u * (i % 4u);
     let sums = (partial[i] + partial[ROWS * TILE / 4u + i]) * SCALE;
@@ -167,7 +168,7 @@ fn main(
     if local == 0u {
         let all = row_count() * HEADS;
         let blocks = (all + ROWS - 1u) / ROWS;
-        let first = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that see most come first
+        let first = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that attend to most come first
         let split = split_of(workgroup.y, batch.longest);
         let seen = attended_by((min(first + ROWS, all) - 1u) / HEADS);
         bounds = vec4<u32>(split.start, select(0u, min(split.end, seen), workgroup.x < blocks), first, all);
@@ -180,14 +181,14 @@ fn main(
     if start >= end {
         return;
     }
-    let first_page = first_page_of(0u); // all rows are of one sequence
+    let first_page = first_page_of(0u); // all rows belong to one sequence
     let i = 32u * subgroup + lane;
     let token = min((first_row + i / 4u) / HEADS, row_count() - 1u);
     var row = Softmax(min(end, attended_by(token)), LOWEST, 0.0);
     let rows = subgroup % 4u;              // which sixteen of the rows
     let half = subgroup / 4u;              // and which half of the keys are this subgroup's
     let column = subgroup * VALUE_TILES;   // first of the matrices of a value that are
-    // Matrices by name: drivers keep arrays of them where they are slow.
+    // Separate variables, because drivers keep arrays of matrices in slow memory.
     var a0: Left; var a1: Left; var a2: Left; var a3: Left; var a4: Left; var a5: Left;
     var a6: Left; var a7: Left; var a8: Left; var a9: Left; var a10: Left; var a11: Left;
     var a12: Left; var a13: Left; var a14: Left; var a15: Left; var a16: Left; var a17: Left;
@@ -224,11 +225,11 @@ fn main(
     var s30 = Sums(); var s31 = Sums(); var s32 = Sums(); var s33 = Sums();
     var buffer = 0u;
     for (var tile = start; tile < end; tile += TILE) {
-        let next = tile + TILE; // on its way while the keys of this tile are multiplied
+        let next = tile + TILE; // loading while the keys of this tile are multiplied
         let share = load_share(tile_place(first_page, next, end), next, end, local);
-        let keys = buffer * TILE * PITCH + 4u * half * KEY_STEPS; // where its half of the first key begins
+        let keys = buffer * TILE * PITCH + 4u * half * KEY_STEPS; // the start of its half of the first key
         var scores = Sums();
-        var others = Sums(); // two sums, for a product waits for the one before on the same
+        var others = Sums(); // two sums, because a product waits for the previous one to the same sum
         scores = with_keys(scores, a0, keys);
         others = with_keys(others, a1, keys + 4u);
         if KEY_STEPS > 2u { scores = with_keys(scores, a2, keys + 8u); others = with_keys(others, a3, keys + 12u); }

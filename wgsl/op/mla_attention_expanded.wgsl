@@ -1,22 +1,22 @@
-// Attention of many rows of one sequence over keys and values that op/expand_kv.wgsl has written out for a segment of
-// the KV rows, by cooperative matrices of 16 x 16. A workgroup computes ROWS rows of one head, each of its subgroups
-// sixteen of them. Matrices hold f16, and sums are f32.
+// Attention of many rows of one sequence over keys and values that op/expand_kv.wgsl has expanded for a segment of the
+// KV rows, with cooperative matrices of 16 x 16. A workgroup computes ROWS rows of one head, and each of its subgroups
+// sixteen of them. Matrices are f16, and sums are f32.
 //
-// What rows have summed up over earlier segments lies in the output, not divided yet, beside the score that it is
-// relative to and the sum of weights. A workgroup begins with that and leaves the like; over the last segment that its
-// rows attend to it leaves what is divided. So a batch needs no more memory however deep the cache is.
+// The sums over earlier segments are in the output, not divided yet, with the score that they are relative to and the
+// sum of weights stored beside it. A workgroup continues from there and writes the same; for the last segment that its
+// rows attend to, it divides the output. So the memory of a batch does not grow with the cache.
 //
-// Workgroup memory holds two tiles of sixteen KV rows, one that is multiplied and one that is on its way. Matrices are
-// loaded from multiples of 16 bytes: each array is of so many bytes that the next is at such a place, whichever it is.
-// LANES invocations, which are two, make the weights of a row, each those of eight scores.
+// Workgroup memory has two tiles of sixteen KV rows, one that is multiplied and one that is loading. Matrices are
+// loaded from multiples of 16 bytes, so the size of each array is a multiple of 16 bytes. LANES invocations, which are
+// two, compute the weights of a row, each for eight scores.
 
 const TILE = 16u; // KV rows
 const ROWS = 16u * SUBGROUPS;
 const KEY_STEPS = KEY / 16u;
 const VALUE_TILES = VALUE / 16u;
-const KEY_PITCH = KEY / 4u + 2u; // in workgroup memory, so that rows fall on other banks
+const KEY_PITCH = KEY / 4u + 2u; // in workgroup memory, so that rows are in different banks
 const VALUE_PITCH = VALUE / 4u + 2u;
-const KEY_SHARE = (TILE * KEY_CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks of a tile that an invocation brings
+const KEY_SHARE = (TILE * KEY_CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks of a tile that an invocation loads
 const VALUE_SHARE = (TILE * VALUE_CHUNKS + WORKGROUP - 1u) / WORKGROUP;
 const WEIGHT_PITCH = TILE / 4u + 2u;
 
@@ -30,12 +30,12 @@ var<workgroup> keys: array<vec4<f16>, 2u * TILE * KEY_PITCH>;
 var<workgroup> values: array<vec4<f16>, 2u * TILE * VALUE_PITCH>;
 var<workgroup> scores: array<vec4<f32>, ROWS * TILE / 4u>;     // [row][KV row]
 var<workgroup> weights: array<vec4<f16>, ROWS * WEIGHT_PITCH>; // [row][KV row]
-var<workgroup> rescales: array<f32, ROWS>; // what a row's earlier weights are multiplied with
-var<workgroup> any_rescale: vec4<u32>;     // x: 1 if earlier sums have to rescale
+var<workgroup> rescales: array<f32, ROWS>; // the factor on a row's earlier weights
+var<workgroup> any_rescale: vec4<u32>;     // x: 1 if earlier sums must be rescaled
 var<workgroup> bounds: vec4<u32>;          // first KV row, end, first row, whether no segment follows for these rows
 
-// What an invocation brings of the keys of a tile, which begins at chunk `at`. A tile may reach past the segment: what
-// lies there weighs nothing.
+// An invocation's share of the keys of a tile, which begins at chunk `at`. A tile may extend past the segment: keys
+// there get no weight.
 fn load_keys(at: u32, i: u32) -> array<vec4<u32>, KEY_SHARE> {
     var share: array<vec4<u32>, KEY_SHARE>;
     for (var n = 0u; n < KEY_SHARE; n++) {
@@ -56,7 +56,7 @@ fn put_keys(share: array<vec4<u32>, KEY_SHARE>, buffer: u32, i: u32) {
     }
 }
 
-// The same of the values.
+// The same for the values.
 fn load_values(at: u32, i: u32) -> array<vec4<u32>, VALUE_SHARE> {
     var share: array<vec4<u32>, VALUE_SHARE>;
     for (var n = 0u; n < VALUE_SHARE; n++) {
@@ -77,8 +77,8 @@ fn put_values(share: array<vec4<u32>, VALUE_SHARE>, buffer: u32, i: u32) {
     }
 }
 
-// Sixteen columns of the queries of a subgroup's rows: matrix `step`. All invocations bring them to where the keys will
-// be.
+// Sixteen columns of the queries of a subgroup's rows: matrix `step`. All invocations store them in the memory for
+// keys.
 fn query(head: u32, first_row: u32, step: u32, local: u32) -> Left {
     workgroupBarrier();
     for (var k = local; k < ROWS * 4u; k += WORKGROUP) {
@@ -98,21 +98,21 @@ fn query(head: u32, first_row: u32, step: u32, local: u32) -> Left {
     return coopLoadT<Left>(&keys[at], pitch);
 }
 
-// The scores, with what the keys' sixteen columns from `at` on add to them.
+// The scores plus what the keys' sixteen columns, beginning at `at`, add to them.
 fn with_keys(sums: Sums, queries: Left, at: u32) -> Sums {
     let pitch = KEY_PITCH;
     let columns = coopLoad<Right>(&keys[at], pitch);
     return coopMultiplyAdd(queries, columns, sums);
 }
 
-// Sums of sixteen columns, with what a tile's weighted values from `at` on add to them.
+// Sums of sixteen columns plus a tile's weighted values, beginning at `at`.
 fn with_values(sums: Sums, weighing: Left, at: u32) -> Sums {
     let pitch = VALUE_PITCH;
     let columns = coopLoadT<Right>(&values[at], pitch);
     return coopMultiplyAdd(weighing, columns, sums);
 }
 
-// The sums, each row's multiplied with its rescale. They go through the memory of the scores, which are no longer
+// The sums, with each row's multiplied with its rescale. They go through the memory of the scores, which are no longer
 // needed.
 fn rescaled(sums: Sums, local: u32) -> Sums {
     let scratch = local / 32u * 64u;
@@ -127,12 +127,12 @@ fn rescaled(sums: Sums, local: u32) -> Sums {
     return coopLoadT<Sums>(&scores[scratch], pitch);
 }
 
-// Where a chunk of the output lies: of the k-th of those that a subgroup's sixteen rows have in sixteen columns.
+// The index of the k-th chunk of the output among those of a subgroup's sixteen rows in sixteen columns.
 fn output_at(head: u32, first_row: u32, column: u32, k: u32) -> u32 {
     return (first_row + k / 4u) * Y_PITCH + head * Y_STRIDE + 4u * column + k % 4u;
 }
 
-// What earlier segments left of sixteen columns of a subgroup's rows, the first of which is `first_row`.
+// The sums of earlier segments for sixteen columns of a subgroup's rows, the first of which is `first_row`.
 fn left_of(head: u32, first_row: u32, column: u32, local: u32) -> Sums {
     let scratch = local / 32u * 64u;
     let pitch = 4u;
@@ -146,7 +146,7 @@ fn left_of(head: u32, first_row: u32, column: u32, local: u32) -> Sums {
     return coopLoadT<Sums>(&scores[scratch], pitch);
 }
 
-// Leaves them, each row's multiplied with its rescale.
+// Writes them, with each row's multiplied with its rescale.
 fn leave(sums: Sums, head: u32, first_row: u32, column: u32, local: u32) {
     let scratch = local / 32u * 64u;
     let pitch = 4u;
@@ -160,7 +160,7 @@ fn leave(sums: Sums, head: u32, first_row: u32, column: u32, local: u32) {
     }
 }
 
-// Makes weights of eight scores of invocation `i`'s row.
+// Turns eight scores of invocation `i`'s row into weights.
 fn weigh(row: ptr<function, Softmax>, tile: u32, i: u32) {
     let first = tile + 8u * (i % 2u);
     let places = vec4<u32>(first, first + 1u, first + 2u, first + 3u);
@@ -198,7 +198,7 @@ fn main(
     let workgroup = in_grid(id); // x: blocks of rows; y: heads; z: segments
     if local == 0u {
         let blocks = (row_count() + ROWS - 1u) / ROWS;
-        let first = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that see most come first
+        let first = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that attend to most come first
         let seen = attended_by(min(first + ROWS, row_count()) - 1u);
         let start = workgroup.z * SEGMENT;
         let end = min(start + SEGMENT, seen);
@@ -217,7 +217,7 @@ fn main(
     let stats_at = token * HEADS + head;
     var row = Softmax(min(end, attended_by(token)), LOWEST, 0.0);
 
-    // Matrices by name: drivers keep arrays of them where they are slow.
+    // Separate variables, because drivers keep arrays of matrices in slow memory.
     var s0 = Sums(); var s1 = Sums(); var s2 = Sums(); var s3 = Sums();
     var s4 = Sums(); var s5 = Sums(); var s6 = Sums(); var s7 = Sums();
     var s8 = Sums(); var s9 = Sums(); var s10 = Sums(); var s11 = Sums();
@@ -274,7 +274,7 @@ fn main(
         let next_keys = load_keys(at_tile, i);
         let at_keys = buffer * TILE * KEY_PITCH;
         var some = Sums();
-        var others = Sums(); // two sums, for a product waits for the one before on the same
+        var others = Sums(); // two sums, because a product waits for the previous one to the same sum
         some = with_keys(some, a0, at_keys);
         if KEY_STEPS > 1u { others = with_keys(others, a1, at_keys + 4u); }
         if KEY_STEPS > 2u { some = with_keys(some, a2, at_keys + 8u); }

@@ -1,18 +1,18 @@
-// Attention as in op/mla_attention.wgsl, by cooperative matrices of 16 x 16, for ROWS heads at a time, which are 16. They
-// are those of a row of the batch or, where TOGETHER, those of all rows one behind the other: rows of one sequence read the
-// same KV rows, of which earlier ones attend to fewer. A tile of SPAN KV rows comes to workgroup memory once and is
-// multiplied twice: as keys with the queries, whose columns PARTS subgroups divide among them, and as values with the
+// Attention as in op/mla_attention.wgsl, with cooperative matrices of 16 x 16, for ROWS heads at a time, which are 16.
+// They are those of a row of the batch or, with TOGETHER, those of all rows one after the other: rows of one sequence
+// read the same KV rows, and earlier ones attend to fewer of them. A tile of SPAN KV rows is loaded to workgroup memory
+// once and multiplied twice: as keys with the queries, whose columns PARTS subgroups share, and as values with the
 // weights.
 //
-// Matrices multiply f16, which KV rows are or become. Queries and weights are cut into TERMS terms of f16: with two of
-// them products are as good as those of f32.
+// Matrices multiply f16, which KV rows are or are converted to. Queries and weights are split into TERMS terms of f16:
+// with two terms, products are as precise as those of f32.
 
-// Drivers flush f16 below 6e-5 to zero: queries are multiplied with this, as weights are with WEIGHT_UNIT, so that
-// second terms are seldom so small.
+// Drivers flush f16 below 6e-5 to zero: queries are multiplied with this, and weights with WEIGHT_UNIT, so that second
+// terms are rarely so small.
 const QUERY_UNIT = 16.0;
 const KEY_STEPS = KV_ROW / (16u * PARTS);     // matrices of a key that a subgroup multiplies
-const VALUE_TILES = RANK / (16u * SUBGROUPS); // matrices of a value that are a subgroup's
-const PITCH = KV_ROW + 8u;                    // of a KV row in workgroup memory, so that rows fall on other banks
+const VALUE_TILES = RANK / (16u * SUBGROUPS); // matrices of a value for each subgroup
+const PITCH = KV_ROW + 8u;                    // of a KV row in workgroup memory, so that rows are in different banks
 const TILE_KV_ROWS = SPAN;
 const QUERY_SHARE = ROWS * CHUNKS / WORKGROUP; // chunks of the queries that it loads
 const WEIGHT_PITCH = SPAN + 8u;
@@ -27,12 +27,12 @@ var<workgroup> weights: array<f16, TERMS * ROWS * WEIGHT_PITCH>;   // [term][hea
 var<workgroup> references: array<f32, ROWS>;
 var<workgroup> totals: array<f32, ROWS>;
 var<workgroup> rescales: array<f32, ROWS>;
-// Matrices are loaded from multiples of 16 bytes. Nothing says where a driver lays these arrays: each is of so many
-// bytes that the next is at such a place, whichever it is.
-var<workgroup> any_rescale: vec4<u32>; // x: 1 if earlier sums have to rescale
+// Matrices are loaded from multiples of 16 bytes. The order in which a driver places these arrays is unknown, so the
+// size of each is a multiple of 16 bytes.
+var<workgroup> any_rescale: vec4<u32>; // x: 1 if earlier sums must be rescaled
 var<workgroup> bounds: vec4<u32>;      // x, y: of the split
 
-// Puts a chunk of a row of a tile in its place.
+// Stores a chunk of a row of a tile.
 fn put_chunk(row: u32, chunk: u32, v: vec4<f16>) {
     let at = row * PITCH + 4u * chunk;
     for (var n = 0u; n < 4u; n++) {
@@ -40,19 +40,19 @@ fn put_chunk(row: u32, chunk: u32, v: vec4<f16>) {
     }
 }
 
-// The leading bits of v, as many as f16 has. They are masked, because compilers leave out a conversion to f16 and back.
+// The leading bits of v, as many as f16 has. They are masked, because compilers remove a conversion to f16 and back.
 fn leading(v: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(v) & 0xffffe000u);
 }
 
-// Term `term` of v: its leading bits, or what they leave.
+// Term `term` of v: its leading bits, or the remainder.
 fn term_of(v: vec4<f32>, term: u32) -> vec4<f16> {
     let held = clamp(v, vec4<f32>(-65504.0), vec4<f32>(65504.0));
     let first = vec4<f32>(leading(held.x), leading(held.y), leading(held.z), leading(held.w));
     return vec4<f16>(select(select(held, first, vec4<bool>(TERMS == 2u)), held - first, vec4<bool>(term == 1u)));
 }
 
-// What an invocation brings of the queries: all of it is on its way before any is put in its place.
+// An invocation's share of the queries. All of it is loaded before any is stored.
 fn load_queries(first_head: u32, local: u32) -> array<vec4<f32>, QUERY_SHARE> {
     var share: array<vec4<f32>, QUERY_SHARE>;
     for (var n = 0u; n < QUERY_SHARE; n++) {
@@ -61,7 +61,7 @@ fn load_queries(first_head: u32, local: u32) -> array<vec4<f32>, QUERY_SHARE> {
     return share;
 }
 
-// Puts a term of them where the KV rows will be.
+// Stores a term of them in the memory for KV rows.
 fn put_queries(share: array<vec4<f32>, QUERY_SHARE>, term: u32, local: u32) {
     for (var n = 0u; n < QUERY_SHARE; n++) {
         let k = local + n * WORKGROUP;
@@ -69,14 +69,14 @@ fn put_queries(share: array<vec4<f32>, QUERY_SHARE>, term: u32, local: u32) {
     }
 }
 
-// Matrix `step` of the columns of the queries that are a subgroup's, after put_queries.
+// Matrix `step` of a subgroup's columns of the queries, after put_queries.
 fn query(part: u32, step: u32) -> Left {
     let at = 16u * (part * KEY_STEPS + step);
     let pitch = PITCH;
     return coopLoadT<Left>(&kv_rows[at], pitch);
 }
 
-// The scores, with what matrix `step` of the same columns of 16 keys adds to them.
+// The scores plus what matrix `step` of the same columns of 16 keys adds to them.
 fn with_keys(scores: Sums, first: Left, second: Left, tokens: u32, part: u32, step: u32) -> Sums {
     let at = tokens * PITCH + 16u * (part * KEY_STEPS + step);
     let pitch = PITCH;
@@ -88,7 +88,7 @@ fn with_keys(scores: Sums, first: Left, second: Left, tokens: u32, part: u32, st
     return sum;
 }
 
-// The sums, with what 16 weighted values from KV row 16k of the tile on add to them.
+// The sums plus 16 weighted values, beginning at KV row 16k of the tile.
 fn with_values(sums: Sums, shares: Left, k: u32, column: u32) -> Sums {
     let at = 16u * k * PITCH + 16u * column;
     let pitch = PITCH;
@@ -96,7 +96,7 @@ fn with_values(sums: Sums, shares: Left, k: u32, column: u32) -> Sums {
     return coopMultiplyAdd(shares, values, sums);
 }
 
-// The sums, each head's multiplied with its rescale. They go through the memory of the scores, which are no longer
+// The sums, with each head's multiplied with its rescale. They go through the memory of the scores, which are no longer
 // needed.
 fn rescaled(sums: Sums, subgroup: u32, lane: u32) -> Sums {
     let scratch = 256u * subgroup;
@@ -111,14 +111,14 @@ fn rescaled(sums: Sums, subgroup: u32, lane: u32) -> Sums {
     return coopLoadT<Sums>(&partial[scratch], pitch);
 }
 
-// Writes sums as the output of 16 heads, from that of `slot` on, and 16 columns, from 16 * column on.
+// Writes sums as the output of 16 heads, beginning at `slot`, and 16 columns, beginning at 16 * column.
 fn leave(sums: Sums, slot: u32, column: u32) {
     let to = slot * RANK + 16u * column;
     let pitch = split_count() * RANK;
     coopStoreT(sums, &parts[to], pitch);
 }
 
-// The first of a workgroup's heads, counted over all rows. The last heads overlap those before.
+// The first of a workgroup's heads, counted over all rows. The last workgroup's heads overlap those before.
 fn first_head_of(workgroup: vec3<u32>) -> u32 {
     if TOGETHER {
         return min(workgroup.x * ROWS, row_count() * HEADS - ROWS);
@@ -126,7 +126,7 @@ fn first_head_of(workgroup: vec3<u32>) -> u32 {
     return workgroup.z * HEADS + min(workgroup.x * ROWS, HEADS - ROWS);
 }
 
-// Makes weights of the tile's scores. Each team has a head, which attends to KV rows up to `end`.
+// Turns the tile's scores into weights. Each team has one head, which attends to KV rows up to `end`.
 fn weigh_tile(tile: u32, end: u32, team: Team) {
     let h = team.index;
     var scores: array<f32, SPAN / LANES>;
@@ -166,8 +166,9 @@ fn weigh_tile(tile: u32, end: u32, team: Team) {
     }
 }
 
-// Matrices are multiplied in control flow that the compiler sees to be the workgroup's: bounds are loaded by all at
-// once, and what an invocation is told comes one by one, for of a struct it would take the least certain.
+// Matrices must be multiplied in control flow that the compiler can see to be uniform in the workgroup: bounds are
+// loaded by workgroupUniformLoad, and builtin values are separate parameters, because a struct would have the
+// uniformity of its least uniform member.
 @compute @workgroup_size(WORKGROUP)
 fn main(
     @builtin(workgroup_id) id: vec3<u32>,
@@ -196,14 +197,14 @@ fn main(
         own_end = min(split.end, attended_by((first_head + team.index) / HEADS));
     }
     let part = subgroup % PARTS;
-    let tokens = 16u * (subgroup / PARTS); // first KV row of those whose scores are this subgroup's
-    let column = subgroup * VALUE_TILES;   // first of the matrices of a value that are this subgroup's
+    let tokens = 16u * (subgroup / PARTS); // first KV row of this subgroup's scores
+    let column = subgroup * VALUE_TILES;   // this subgroup's first matrix of a value
     let first_page = first_page_of(last_row);
     let first_place = tile_place(first_page, split.start, split.end);
     var next_place = tile_place(first_page, split.start + SPAN, split.end);
 
-    // Matrices by name: drivers keep arrays of them where they are slow.
-    let queries = load_queries(first_head, local); // while the first page is looked up
+    // Separate variables, because drivers keep arrays of matrices in slow memory.
+    let queries = load_queries(first_head, local); // overlaps with looking up the first page
     put_queries(queries, 0u, local);
     var share = load_share(first_place, split.start, split.end, local);
     workgroupBarrier();
@@ -246,8 +247,8 @@ fn main(
             any_rescale = vec4<u32>(0u);
         }
         workgroupBarrier();
-        share = load_share(next_place, tile + SPAN, split.end, local); // on its way while this tile is computed
-        // The list of pages is read at the start of a page alone: in the way of every tile it took 2 % of a token's
+        share = load_share(next_place, tile + SPAN, split.end, local); // loading while this tile is computed
+        // The list of pages is only read at the start of a page: reading it before every tile took 2 % of a token's
         // time with 32768 others in the cache.
         next_place += SPAN;
         if (tile + 2u * SPAN) % PAGE == 0u {
@@ -270,8 +271,8 @@ fn main(
         workgroupBarrier();
         weigh_tile(tile, own_end, team);
 
-        // Nobody writes it again before the barrier at the end of the tile, so one barrier before the load suffices here;
-        // workgroupUniformLoad has a second one behind it.
+        // No invocation writes it again before the barrier at the end of the tile, so one barrier before the load
+        // suffices here; workgroupUniformLoad has a second one after it.
         workgroupBarrier();
         if any_rescale.x == 1u {
             sum0 = rescaled(sum0, subgroup, lane);

@@ -1,36 +1,36 @@
-// Attention over a part of the KV rows by cooperative matrices of 8 x 8, as Metal has them, for one row of a batch, for a
-// few, or for many: over the latents, or over a segment of written-out keys and values. lib/over_*.wgsl tells which parts
-// there are, and what is called a row here. A workgroup has ROWS of them, eight or sixteen. It brings TILE KV rows to its
-// memory at a time, which are multiplied as keys with the queries, and as values with the weights. Its subgroups divide
-// the columns among them. Of the keys' columns each has a part of the scores, and these are added up; of the values'
-// columns each has its own outputs. A row attends to the KV rows up to its own token's, by online softmax.
+// Attention over a part of the KV rows with cooperative matrices of 8 x 8, as on Metal, for one row of a batch, for a
+// few, or for many: over the latents, or over a segment of expanded keys and values. lib/over_*.wgsl defines the parts,
+// and what a row is here. A workgroup computes ROWS of them, eight or sixteen. It loads TILE KV rows to its memory at a
+// time, which are multiplied as keys with the queries, and as values with the weights. Its subgroups share the columns:
+// from the keys' columns each computes a part of the scores, and these are summed; from the values' columns each
+// computes its own outputs. A row attends to the KV rows up to its own token's, with online softmax.
 //
-// Metal loads matrices of 8 x 8 from arrays of scalars alone.
+// Metal loads matrices of 8 x 8 only from arrays of scalars.
 
 alias Left = coop_mat8x8<Operand, A>;
 alias Right = coop_mat8x8<Operand, B>;
 alias Sums = coop_mat8x8<f32, C>;
 
-const KEY_STEPS = KEY_FOURS / (2u * SUBGROUPS);     // matrices of a key that are a subgroup's
-const VALUE_TILES = VALUE_FOURS / (2u * SUBGROUPS); // matrices of a value that are
-const PITCH = KV_ROW + (40u - KV_ROW % 32u) % 32u;  // of a KV row in memory, so that rows fall on other banks
+const KEY_STEPS = KEY_FOURS / (2u * SUBGROUPS);     // matrices of a key for each subgroup
+const VALUE_TILES = VALUE_FOURS / (2u * SUBGROUPS); // and of a value
+const PITCH = KV_ROW + (40u - KV_ROW % 32u) % 32u;  // of a KV row in memory, so that rows are in different banks
 const TILE_KV_ROWS = TILE;
 const SCRATCH = ROWS * TILE;                        // a subgroup's own part of `partial`
 
 var<workgroup> kv_rows: array<Operand, TILE * PITCH>;
 var<workgroup> partial: array<f32, SUBGROUPS * SCRATCH>; // [subgroup][row][KV row]: of the scores
 var<workgroup> weights: array<Operand, ROWS * TILE>;     // [row][KV row]
-// What a row's earlier weights are multiplied with; at last, their sum: bits of f32, which one lane leaves for all.
+// The factor on a row's earlier weights; in the end, their sum: bits of f32, which one lane writes for all.
 var<workgroup> rescales: array<atomic<u32>, ROWS>;
-var<workgroup> any_rescale: atomic<u32>; // 1 if earlier sums have to rescale
-var<workgroup> bounds: vec4<u32>;        // of the workgroup's work, which every invocation writes for itself
+var<workgroup> any_rescale: atomic<u32>; // 1 if earlier sums must be rescaled
+var<workgroup> bounds: vec4<u32>;        // of the workgroup's work, which every invocation writes
 
 // The workgroup's part of the work.
 struct Work {
     first_row: u32,
     live: u32,  // one past the last row of all
     start: u32, // first KV row
-    end: u32,   // one past the last that any row sees; no more than start if there is nothing to do
+    end: u32,   // one past the last that any row attends to; at most start if there is nothing to do
 }
 
 fn put(kv_row: u32, chunk: u32, v: vec4<f32>) {
@@ -41,12 +41,12 @@ fn put(kv_row: u32, chunk: u32, v: vec4<f32>) {
     kv_rows[at + 3u] = operand(v.w);
 }
 
-// Puts a chunk of a KV row of a tile in its place.
+// Stores a chunk of a KV row of a tile.
 fn put_chunk(kv_row: u32, chunk: u32, v: vec4<f16>) {
     put(kv_row, chunk, vec4<f32>(v));
 }
 
-// Puts the queries of eight rows where the KV rows will be. Rows past the last repeat it.
+// Stores the queries of eight rows in the memory for KV rows. Rows past the last repeat it.
 fn put_queries(first: u32, live: u32, part: u32, i: u32) {
     for (var k = i; k < 8u * KEY_FOURS; k += WORKGROUP) {
         let row = k / KEY_FOURS;
@@ -54,15 +54,15 @@ fn put_queries(first: u32, live: u32, part: u32, i: u32) {
     }
 }
 
-// Matrix `step` of the columns of the queries that are a subgroup's, after put_queries.
+// Matrix `step` of a subgroup's columns of the queries, after put_queries.
 fn query(subgroup: u32, step: u32) -> Left {
     let at = 8u * (subgroup * KEY_STEPS + step);
     let pitch = PITCH;
     return coopLoadT<Left>(&kv_rows[at], pitch);
 }
 
-// Adds to the scores of eight KV rows the products of their eight columns from `at` on, for eight rows or, the second
-// function, for sixteen.
+// Adds the products of eight columns, beginning at `at`, to the scores of eight KV rows, for eight rows or, in the
+// second function, for sixteen.
 fn add_keys(scores: ptr<function, Sums>, queries: Left, at: u32) {
     let pitch = PITCH;
     let keys = coopLoad<Right>(&kv_rows[at], pitch);
@@ -76,7 +76,7 @@ fn add_keys_to_both(scores: ptr<function, Sums>, others: ptr<function, Sums>, fi
     *others = coopMultiplyAdd(second, keys, *others);
 }
 
-// Adds to sums the weighted values of eight KV rows, of eight columns from `at` on.
+// Adds the weighted values of eight KV rows, in eight columns that begin at `at`, to sums.
 fn add_values(sums: ptr<function, Sums>, shares: Left, at: u32) {
     let pitch = PITCH;
     let values = coopLoadT<Right>(&kv_rows[at], pitch);
@@ -90,8 +90,8 @@ fn add_values_to_both(sums: ptr<function, Sums>, others: ptr<function, Sums>, fi
     *others = coopMultiplyAdd(second, values, *others);
 }
 
-// Makes weights of the tile's scores of invocation i's row, of `rows` that there are. Invocations past the last row do
-// as that one's do, but leave nothing.
+// Turns the tile's scores of invocation i's row into weights. There are `rows` rows. Invocations past the last row
+// compute the same as its own, but write nothing.
 fn weigh(row: ptr<function, Softmax>, tile: u32, rows: u32, i: u32) {
     let r = min(i / LANES, rows - 1u);
     var scores: array<f32, TILE / LANES>;
@@ -111,7 +111,7 @@ fn weigh(row: ptr<function, Softmax>, tile: u32, rows: u32, i: u32) {
     let rescale = rescale_to(reference, before);
     var total = (*row).total * rescale;
     for (var n = 0u; n < TILE / LANES; n++) {
-        let seen = scores[n] > LOWEST; // a row may see nothing of a tile
+        let seen = scores[n] > LOWEST; // a row may attend to nothing in a tile
         let weight = select(0.0, WEIGHT_UNIT * exp(scores[n] - reference), seen);
         if i / LANES < rows {
             weights[r * TILE + i % LANES + n * LANES] = operand(weight);
@@ -128,8 +128,8 @@ fn weigh(row: ptr<function, Softmax>, tile: u32, rows: u32, i: u32) {
     (*row).total = total;
 }
 
-// Multiplies the sums of the same columns of all rows, each row's with its rescale. They go through the memory of the
-// scores, which are no longer needed.
+// Multiplies each row's sums in the same columns with its rescale. They go through the memory of the scores, which are
+// no longer needed.
 fn rescale(sums: ptr<function, Sums>, others: ptr<function, Sums>, subgroup: u32, lane: u32) {
     let scratch = SCRATCH * subgroup;
     let second = scratch + 64u;
@@ -146,7 +146,7 @@ fn rescale(sums: ptr<function, Sums>, others: ptr<function, Sums>, subgroup: u32
     if ROWS > 8u { *others = coopLoadT<Sums>(&partial[second], pitch); }
 }
 
-// The sums of eight columns of all rows, from column 8 * column on, that earlier steps have left.
+// The sums of eight columns of all rows, beginning at column 8 * column, from earlier steps.
 fn resume(sums: ptr<function, Sums>, others: ptr<function, Sums>, column: u32, part: u32, work: Work, i: u32) {
     let scratch = SCRATCH * (i / 32u);
     let second = scratch + 64u;
@@ -164,7 +164,7 @@ fn resume(sums: ptr<function, Sums>, others: ptr<function, Sums>, column: u32, p
     if ROWS > 8u { *others = coopLoadT<Sums>(&partial[second], pitch); }
 }
 
-// Writes eight columns of all rows, from column 8 * column on. `rescales` holds the rows' sums of weights.
+// Writes eight columns of all rows, beginning at column 8 * column. `rescales` has the rows' sums of weights.
 fn leave(sums: Sums, others: Sums, column: u32, part: u32, work: Work, i: u32) {
     let scratch = SCRATCH * (i / 32u);
     let second = scratch + 64u;
@@ -187,13 +187,14 @@ fn leave(sums: Sums, others: Sums, column: u32, part: u32, work: Work, i: u32) {
 fn work_of(workgroup: vec3<u32>) -> Work {
     let live = live_rows();
     let blocks = (live + ROWS - 1u) / ROWS;
-    let first_row = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that see most come first
+    let first_row = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that attend to most come first
     let split = part_of(workgroup);
     let seen = seen_by(min(first_row + ROWS, live) - 1u);
     return Work(first_row, live, split.start, select(0u, min(split.end, seen), workgroup.x < blocks));
 }
 
-// Matrices are multiplied in control flow that is known to be the workgroup's: that of what all load at once.
+// Matrices must be multiplied in control flow that is uniform in the workgroup, so conditions are loaded by
+// workgroupUniformLoad.
 @compute @workgroup_size(WORKGROUP)
 fn main(
     @builtin(workgroup_id) id: vec3<u32>,
@@ -211,7 +212,7 @@ fn main(
     let part = workgroup.y;
     let tiles = tiles_of(part);
     let i = 32u * subgroup + lane;
-    let both = select(false, work.first_row + 8u < work.live, ROWS > 8u); // or there are no rows beyond the first eight
+    let both = select(false, work.first_row + 8u < work.live, ROWS > 8u); // whether there are more than eight rows
     let rows = select(8u, 16u, both);
     let own_row = work.first_row + min(i / LANES, rows - 1u);
     var row = Softmax(min(work.end, seen_by(own_row)), LOWEST, 0.0);
@@ -219,7 +220,7 @@ fn main(
     let values = 4u * VALUE_FROM + 8u * VALUE_TILES * subgroup; // and of a value
     var share = load_share(tile_place(tiles, work.start, work.end), work.start, work.end, i);
 
-    // Matrices by name: compilers keep arrays of them where they are slow.
+    // Separate variables, because compilers keep arrays of matrices in slow memory.
     put_queries(work.first_row, work.live, part, i);
     workgroupBarrier();
     var a0 = query(subgroup, 0u);
@@ -275,7 +276,7 @@ fn main(
             atomicStore(&any_rescale, 0u);
         }
         workgroupBarrier();
-        let next = tile + TILE; // on its way while this tile is computed
+        let next = tile + TILE; // loading while this tile is computed
         share = load_share(tile_place(tiles, next, work.end), next, work.end, i);
         for (var t = 0u; t < TILE; t += 8u) {
             let at = t * PITCH + keys;

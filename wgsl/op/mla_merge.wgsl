@@ -1,4 +1,5 @@
-// Joins the splits of attention. Each workgroup is for one head: those of a row of the batch lie along x, rows along y.
+// Merges the splits of attention. Each workgroup is for one head: the heads of a row of the batch are along x, rows
+// along y.
 
 var<storage, read_write> y: array<f32>;
 

@@ -1,4 +1,4 @@
-// y[head] = W[head] · the attention of that head, joined from its splits. Every workgroup of a head joins them anew.
+// y[head] = W[head] · the attention of that head, merged from its splits. Every workgroup of a head merges them again.
 // Heads are counted over all rows of the batch, HEADS of each.
 
 fn write_sum(i: Invocation, k: u32, row: u32, column: u32, sum: f32) {

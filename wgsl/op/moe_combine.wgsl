@@ -1,5 +1,5 @@
-// x += Σ weights[slot] · y[slot] over the slots of a row, in their order: the chosen experts' outputs join the residual
-// stream of every row of the batch.
+// x += Σ weights[slot] · y[slot] over the slots of a row, in their order: the selected experts' outputs are added to
+// the residual stream of every row of the batch.
 
 var<storage, read> weights: array<f32>;        // [row][rank]
 var<storage, read> y: array<vec4<f32>>;        // [row][rank][value]

@@ -1,5 +1,5 @@
-// y += Σ W[ids[slot]] · x[slot] + S · x[TOP_K], for each row of a batch: the second half of the chosen experts, whose
-// inputs are already multiplied with their weights, and of the shared ones, onto the residual stream.
+// y += Σ W[ids[slot]] · x[slot] + S · x[TOP_K], for each row of a batch: the second half of the selected experts, whose
+// inputs are already multiplied with their weights, and of the shared ones, added to the residual stream.
 
 const CHOSEN_GROUPS = TOP_K * w_GROUPS;
 const ALL_GROUPS = CHOSEN_GROUPS + shared_GROUPS;
@@ -12,7 +12,7 @@ fn write_sum(i: Invocation, k: u32, row: u32, column: u32, sum: f32) {
     }
 }
 
-// A group of a row of the chosen expert whose it is.
+// The product of staged group g with a row of the selected expert to which the group belongs.
 fn chosen_dot(token: u32, row: u32, g: u32, a: ptr<function, Group>) -> f32 {
     return w_dot(w_place(chosen_expert(token, g / w_GROUPS), row) + g % w_GROUPS, a);
 }
@@ -32,7 +32,7 @@ fn main(i: Invocation) {
     for (var first = 0u; first < ALL_GROUPS; first += TILE) {
         let count = min(TILE, ALL_GROUPS - first);
         stage(token * (TOP_K + 1u) * X_STRIDE, COLUMNS, first, count, i);
-        let mine = min(max(CHOSEN_GROUPS, first) - first, count); // staged groups of the chosen experts
+        let mine = min(max(CHOSEN_GROUPS, first) - first, count); // staged groups of the selected experts
         for (var g = team.lane; g < mine; g += LANES) {
             var a = staged_group(0u, g);
             sums.x += chosen_dot(token, row, first + g, &a);

@@ -1,22 +1,23 @@
-// Products of a tile: TILE_TOKENS vectors with TILE_ROWS staged rows. Both come to workgroup memory a group of 32 at a
-// time, the weights decoded once; an invocation multiplies four vectors with ROWS rows, SIDE apart, in registers. PARTS
-// workgroups share a tile, each for a part of the columns; if there are several, they leave their sums as they are.
+// Products of a tile: TILE_TOKENS vectors with TILE_ROWS staged rows. Both are staged in workgroup memory one group of
+// 32 at a time, and weights are decoded once; an invocation multiplies four vectors with ROWS rows, SIDE apart, in
+// registers. PARTS workgroups share a tile, each for a part of the columns; if there are several, each writes its own
+// sums.
 
-const VECTOR_SHARE = 8u * TILE_TOKENS / WORKGROUP; // vec4s of a group that an invocation brings
+const VECTOR_SHARE = 8u * TILE_TOKENS / WORKGROUP; // vec4s of a group that an invocation loads
 
 var<storage, read> x: array<vec4<f32>>;
 var<storage, read_write> y: array<f32>;
 
 var<workgroup> rows: array<vec4<f32>, 8u * TILE_ROWS>;      // [vec4 of the group][staged row]
-var<workgroup> vectors: array<vec4<f32>, 8u * TILE_TOKENS>; // [vec4 k of the group][place ^ k]: on as many banks
+var<workgroup> vectors: array<vec4<f32>, 8u * TILE_TOKENS>; // [vec4 k of the group][place ^ k]: spread over the banks
 
-// What an invocation brings of a group.
+// An invocation's share of a group.
 struct Share {
     row: array<vec4<f32>, 8>,
     vectors: array<vec4<f32>, VECTOR_SHARE>,
 }
 
-// Places without a vector repeat the last, so that no load leaves the batch.
+// Places past the last vector repeat it, so that no load leaves the batch.
 fn share_of(tile: Tile, group: u32, local: u32) -> Share {
     var share: Share;
     share.row = staged_group(tile, min(local, TILE_ROWS - 1u), group);
@@ -60,7 +61,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     for (; group < end; group++) {
         put(share, local);
         workgroupBarrier();
-        share = share_of(tile, min(group + 1u, end - 1u), local); // on its way while this group is multiplied
+        share = share_of(tile, min(group + 1u, end - 1u), local); // loading while this group is multiplied
         for (var k = 0u; k < 8u; k++) {
             let v = mat4x4<f32>(vector(k, first), vector(k, first + 1u), vector(k, first + 2u), vector(k, first + 3u));
             for (var i = 0u; i < ROWS; i++) {

@@ -1,24 +1,24 @@
-// Products of a tile by cooperative matrices: TILE_TOKENS vectors with TILE_ROWS staged rows, in f16, summed in f32.
-// Both come to workgroup memory STEP columns at a time; while a step is multiplied the next one is on its way in
-// registers. Subgroups stand ROW_SUBGROUPS abreast along the rows; each sums up to 4 by 4 matrices. PARTS
-// workgroups share a tile, each for a part of the columns; if there are several, they leave their sums as they are.
+// Products of a tile with cooperative matrices: TILE_TOKENS vectors with TILE_ROWS staged rows, in f16, summed in f32.
+// Both are staged in workgroup memory STEP columns at a time; while a step is multiplied, the next one is loaded to
+// registers. There are ROW_SUBGROUPS subgroups along the rows; each sums up to 4 by 4 matrices. PARTS workgroups share
+// a tile, each for a part of the columns; if there are several, each writes its own sums.
 
 const STEP = 32u * STEP_GROUPS;
-const PITCH = STEP + 8u;                // of a row in workgroup memory, so that rows fall on other banks
+const PITCH = STEP + 8u;                // of a row in workgroup memory, so that rows are in different banks
 const CHUNKS = STEP / 4u;               // of four values, of a vector's step
-const VECTOR_SHARE = (TILE_TOKENS * CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks that an invocation brings
-const ROW_SHARE = (TILE_ROWS * STEP_GROUPS + WORKGROUP - 1u) / WORKGROUP; // groups of rows that an invocation brings
-const PAIRED = ROW_SHARE % 2u == 0u;    // whether these are of rows SIDE apart by turns: then it knows of which matrix
+const VECTOR_SHARE = (TILE_TOKENS * CHUNKS + WORKGROUP - 1u) / WORKGROUP; // chunks that an invocation loads
+const ROW_SHARE = (TILE_ROWS * STEP_GROUPS + WORKGROUP - 1u) / WORKGROUP; // groups of rows that an invocation loads
+const PAIRED = ROW_SHARE % 2u == 0u;    // whether these alternate between rows SIDE apart
 
 var<storage, read> x: array<vec4<f32>>;
 var<storage, read_write> y: array<f32>;
 
-// Matrices are loaded from multiples of 16 bytes: each array is of so many bytes that the next is at such a place.
+// Matrices are loaded from multiples of 16 bytes, so the size of each array is a multiple of 16 bytes.
 var<workgroup> vectors: array<Cell, TILE_TOKENS * PITCH / CELL>; // [place][column]
 var<workgroup> rows: array<Cell, TILE_ROWS * PITCH / CELL>;      // [staged row][column]
 var<workgroup> found: array<atomic<u32>, 4>;                     // the tile: its matrix, row, first place and places
 
-// The group of a step that an invocation brings i-th: its staged row, or one past the tile, and its place in the row.
+// The i-th group of a step that an invocation loads: its staged row, or one past the tile, and its index in the row.
 fn brought(i: u32, local: u32) -> vec2<u32> {
     if PAIRED {
         let n = local + i / 2u * WORKGROUP;
@@ -29,13 +29,13 @@ fn brought(i: u32, local: u32) -> vec2<u32> {
     return vec2<u32>(n / STEP_GROUPS, n % STEP_GROUPS);
 }
 
-// True if what is brought i-th, in staged row r, is of the second row of a pair.
+// Whether the i-th loaded group, in staged row r, belongs to the second row of a pair.
 fn is_second(i: u32, r: u32) -> bool {
     return select(r % (2u * SIDE) >= SIDE, i % 2u == 1u, PAIRED);
 }
 
-// What an invocation brings of a step. Nothing here is indexed by a loop: compilers that do not unroll it, as Metal's may
-// not, would keep it in memory. MOST_VECTORS and MOST_ROWS are what src/kernels/mul_mm_matrix.rs allows tiles.
+// An invocation's share of a step. Nothing here is indexed by a loop: compilers that do not unroll it, possibly
+// Metal's, would keep it in memory. src/kernels/mul_mm_matrix.rs limits tiles to MOST_VECTORS and MOST_ROWS.
 const MOST_VECTORS = 16u;
 const MOST_ROWS = 4u;
 
@@ -44,7 +44,7 @@ struct Share {
     rows: array<array<vec4<u32>, 4>, MOST_ROWS>,
 }
 
-// The vec4 at which an invocation's i-th chunk starts. Places without a vector repeat the last.
+// The vec4 at which an invocation's i-th chunk starts. Places past the last vector repeat it.
 fn start_of(tile: Tile, i: u32, local: u32) -> u32 {
     let n = local + i * WORKGROUP;
     return input_at(tile, min(n / CHUNKS, tile.places - 1u)) + n % CHUNKS;
@@ -66,7 +66,7 @@ fn starts_of(tile: Tile, local: u32) -> array<vec4<u32>, MOST_VECTORS / 4u> {
     return starts;
 }
 
-// Chunks i to i + 3 of a step, as far as an invocation brings them.
+// Those of chunks i to i + 3 of a step that an invocation loads.
 fn four_chunks(i: u32, starts: vec4<u32>, group: u32) -> array<vec4<f32>, 4> {
     var chunks: array<vec4<f32>, 4>;
     chunks[0] = x[starts.x + 8u * group];
@@ -120,7 +120,7 @@ fn put_raw(i: u32, raw: array<vec4<u32>, 4>, local: u32) {
     }
 }
 
-// Values that f16 cannot hold become the largest that it can, for they would be infinite.
+// Values beyond the range of f16 are clamped, because they would be infinite.
 fn put_chunk(i: u32, chunk: vec4<f32>, local: u32) {
     let n = local + i * WORKGROUP;
     if i < VECTOR_SHARE && n < TILE_TOKENS * CHUNKS {
@@ -136,7 +136,7 @@ fn put_four(i: u32, chunks: array<vec4<f32>, 4>, local: u32) {
     put_chunk(i + 3u, chunks[3], local);
 }
 
-// Puts a share in workgroup memory: columns 0, 2, 1, 3 of every four, as the weights lie.
+// Stores a share in workgroup memory: columns 0, 2, 1, 3 of every four, like the weights.
 fn put(share: Share, local: u32) {
     put_raw(0u, share.rows[0], local);
     if ROW_SHARE > 1u { put_raw(1u, share.rows[1], local); }
@@ -148,7 +148,8 @@ fn put(share: Share, local: u32) {
     if VECTOR_SHARE > 12u { put_four(12u, share.vectors[3], local); }
 }
 
-// Leaves RIGHTS matrices of sums: of SIDE places from `first` on, and of pairs of SIDE rows each from `pair` on.
+// Stores RIGHTS matrices of sums of SIDE vectors, beginning at `first`, and of pairs of SIDE rows each, beginning at
+// `pair`.
 fn leave_row(tile: Tile, part: u32, first: u32, pair: u32, s0: Sums, s1: Sums, s2: Sums, s3: Sums, local: u32) {
     if PARTS > 1u || (DIRECT && tile.places == TILE_TOKENS) {
         let to = output_at(tile, first) + part * STACKS * Y_STRIDE + tile.row + 2u * SIDE * pair;
@@ -172,7 +173,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         atomicStore(&found[2], mine.first);
         atomicStore(&found[3], mine.places);
     }
-    let places = workgroupUniformLoad(&found[3]); // matrices multiply only where all invocations are sure to come
+    let places = workgroupUniformLoad(&found[3]); // matrices may only be multiplied in uniform control flow
     if places == 0u {
         return;
     }
@@ -183,7 +184,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     let pitch = PITCH / CELL;
     let starts = starts_of(tile, local);
 
-    // Matrices by name: drivers keep arrays of them where they are slow.
+    // Separate variables, because drivers keep arrays of matrices in slow memory.
     var sum00 = Sums(); var sum01 = Sums(); var sum02 = Sums(); var sum03 = Sums();
     var sum10 = Sums(); var sum11 = Sums(); var sum12 = Sums(); var sum13 = Sums();
     var sum20 = Sums(); var sum21 = Sums(); var sum22 = Sums(); var sum23 = Sums();
@@ -239,7 +240,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
                 if RIGHTS > 3u { sum33 = coopMultiplyAdd(a3, b3, sum33); }
             }
         }
-        workgroupBarrier(); // all is read before the next step overwrites it
+        workgroupBarrier(); // everything is read before the next step overwrites it
     }
     let pair = first_row / (2u * SIDE);
     leave_row(tile, part, first_place, pair, sum00, sum01, sum02, sum03, local);

@@ -1,5 +1,5 @@
-// y = W · x, or y += W · x, for each of several vectors: those of a stack of MATRICES in turn, each vector with a
-// matrix of its own, or, COLUMNS at a time, those of one matrix.
+// y = W · x, or y += W · x, for each of several vectors: with a stack of MATRICES, each vector times a matrix of its
+// own; with one matrix, COLUMNS vectors at a time.
 
 fn first_vector(i: Invocation) -> u32 {
     return in_grid(i.workgroup).z * COLUMNS;

@@ -1,4 +1,4 @@
-// y = W · x and z = V · x: two matrices that multiply with the same vectors, the rows of V behind those of W.
+// y = W · x and z = V · x: two matrices times the same vectors. The rows of V follow those of W.
 
 var<storage, read_write> z: array<f32>;
 

@@ -1,5 +1,5 @@
-// y = W · norm(x), the heads' queries from the compressed ones, for each row of a batch, and beside it, in the last
-// workgroups, the KV rows of the latent cache.
+// y = W · norm(x), the heads' queries from the compressed ones, for each row of a batch. The last workgroups write the
+// KV rows of the latent cache.
 
 fn kv_chunk(row: u32, k: u32) -> vec4<f32> {
     return kv[row * KV_PITCH + k];

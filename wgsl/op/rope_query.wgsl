@@ -1,5 +1,5 @@
-// Rotates the rotary part of every query and writes it behind the absorbed part. Queries are those of all heads, one
-// row of the batch after another. Each invocation has one pair: those of a row of the batch lie along x, rows along y.
+// Rotates the rotary part of every query and writes it after the absorbed part. Queries are those of all heads, one row
+// of the batch after another. Each invocation has one pair: the pairs of a row of the batch are along x, rows along y.
 
 struct Params {
     heads: u32,    // queries of a row of the batch

@@ -1,5 +1,5 @@
-// The router's choice of experts for every row of a batch, best first, and their weights. Each workgroup is for one
-// row. Logits may be there as several parts.
+// The router's selection of experts for every row of a batch, best first, and their weights. Each workgroup is for one
+// row. The logits may be several parts that remain to be summed.
 
 struct Params {
     pitch: u32, // values from row to row

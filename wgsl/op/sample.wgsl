@@ -1,19 +1,20 @@
-// The next token of each row's sequence: the likeliest, or a draw from those that the filters keep. One workgroup a row.
+// The next token of each row's sequence: the likeliest, or a draw from those that pass the filters. One workgroup for
+// each row.
 //
-// top_k, top_p (over what top_k left, at temperature 1) and min_p all keep the first tokens of one order, so
-// together they are the place of the last token kept. It is found digit by digit: the histogram gives the first
-// digit, and each further one takes a count of the tokens that share those before it, until a bin holds a single
-// token. Slices whose largest logit is too low are passed over.
+// top_k, top_p (over the tokens that pass top_k, at temperature 1) and min_p all keep the first tokens of one order, so
+// together they are the position of the last token that passes. It is found digit by digit: the histogram gives the
+// first digit, and for each further one the tokens that share the digits before it are counted, until a bin has a
+// single token. Slices whose largest logit is too low are skipped.
 
 struct Params {
     count: u32,
-    pitch: u32,  // from one row's logits to the next's, in fours
-    slices: u32, // of SLICE logits, of which there are maxima
+    pitch: u32,  // from one row's logits to the next, in vec4s
+    slices: u32, // of SLICE logits, each with a maximum
     scale: f32,  // of the histogram's deficits
 }
 
 struct Kept {
-    last: vec2<u32>, // the place of the last one
+    last: vec2<u32>, // the position of the last one
     tokens: Tokens,
 }
 
@@ -24,7 +25,7 @@ const HUGE = 3e38;
 var<uniform> params: Params;
 var<storage, read> logits: array<vec4<u32>>; // the bits of f32
 var<storage, read> histogram: array<u32>;
-var<storage, read_write> sampled: array<u32>; // of each place: chosen, likeliest, how many top_k and top_p left
+var<storage, read_write> sampled: array<u32>; // for each entry: chosen, likeliest, how many passed top_k and top_p
 
 var<private> way: Sampling; // of the row's sequence
 
@@ -41,7 +42,7 @@ fn mass_of(bin: u32, count: u32, level: u32, first: vec2<u32>) -> f32 {
     if level == 0u {
         return (f32(count) - f32(histogram[2u * BINS * row + BINS + bin]) / params.scale) * weight_of(0.125 * f32(bin));
     }
-    // From here on a bin is so narrow that its middle stands for all of it.
+    // At this level a bin is so narrow that its middle represents all of it.
     let units = first.x + place_with(bin, level).x + (after(level).x + 1u) / 2u;
     return f32(count) * weight_of(f32(units) / UNITS);
 }
@@ -85,7 +86,7 @@ fn count_four(first: u32, level: u32, prefix: vec2<u32>, open: vec2<u32>, top: f
     }
 }
 
-// The first tokens that reach the count or the mass wanted; all of them if they do not.
+// The first tokens that reach the wanted count or mass; all of them if they do not.
 fn search(want: Tokens, top: f32, local: u32) -> Kept {
     var kept = Kept(vec2<u32>(0u), Tokens(0u, 0.0));
     for (var level = 0u; level < LEVELS; level++) {
@@ -108,7 +109,7 @@ fn search(want: Tokens, top: f32, local: u32) -> Kept {
     return kept;
 }
 
-// The last place that top_k and top_p keep, and how many tokens that are.
+// The last position that passes top_k and top_p, and the number of tokens up to it.
 fn filtered(top: f32, local: u32) -> Kept {
     if way.top_k >= params.count && way.top_p >= 1.0 {
         return Kept(vec2<u32>(0x3fffffffu), Tokens(params.count, 0.0));
@@ -120,7 +121,7 @@ fn filtered(top: f32, local: u32) -> Kept {
     return kept;
 }
 
-// Of four tokens the one that draws the most.
+// The winner of the draw among four tokens.
 fn draw_four(first: u32, last: vec2<u32>, top: f32) -> Candidate {
     let four = logits[row * params.pitch + first / 4u];
     let noise = pcg4d(vec4<u32>(first / 4u, batch.rows[row].position, way.seed[0], way.seed[1]));

@@ -1,9 +1,9 @@
-// The largest of each slice of a row's logits, and of equals the one of the lowest token; NOBODY where none is a
-// number. One workgroup a slice, four logits an invocation. Clears the row's histogram for the step that fills it.
+// The largest logit of each slice of a row, and of equals the one of the lowest token; NOBODY if none is finite. One
+// workgroup for each slice, four logits for each invocation. Clears the row's histogram for the step that fills it.
 
 struct Params {
     count: u32,
-    pitch: u32, // from one row's logits to the next's, in fours
+    pitch: u32, // from one row's logits to the next, in vec4s
     bins: u32,  // words of a row's histogram
 }
 

@@ -1,5 +1,5 @@
-// Adds up what the parts of a product have left, and leaves the sums under a norm: x = the sums, or += them, with the
-// outputs of the chosen experts if there are any; h = x / sqrt(mean(x²) + epsilon) · weight. Each workgroup is for one row.
+// Sums the parts of a product, and normalises the result: x = the sums, or += them, with the outputs of the selected
+// experts if there are any; h = x / sqrt(mean(x²) + epsilon) · weight. Each workgroup is for one row.
 
 struct Params {
     width: u32,   // values of x

@@ -1,5 +1,5 @@
-// Adds up what the parts of a product have left: y = the sums, or += them, or silu(gate) · up of them where SIDE rows of gate
-// and SIDE of up lie by turns.
+// Sums the parts of a product: y = the sums, or += them, or silu(gate) · up, with the sums alternating between SIDE
+// rows of gate and SIDE of up.
 
 struct Params {
     chunks: u32,   // of four values, in a vector of y

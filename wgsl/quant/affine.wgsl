@@ -1,13 +1,13 @@
-// For formats whose values are scale · byte + offset, with one scale and one offset for each half of a
-// group, where the bytes are stored or what a table has for what is stored. They provide, besides their streams:
+// For formats whose values are scale · byte + offset, with one scale and one offset for each half of a group. The bytes
+// are stored, or looked up in a table. The formats provide, besides their streams:
 //   w_bytes(g)   the group's 32 values as signed bytes
 //   w_pairs(g)   the same as pairs of unsigned numbers, with powers of two in them
-//   w_units      what takes the powers of two out of values 0..7, 8..15, 16..23 and 24..31
+//   w_units      the inverse powers of two of values 0..7, 8..15, 16..23 and 24..31
 //   w_affine(g)  (scale of 0..15, scale of 16..31, offset of 0..15, offset of 16..31)
-//   w_zero       what to add to a byte to make it unsigned: 0 or 128
+//   w_zero       the number to add to a byte to make it unsigned: 0 or 128
 
-// The four values of a word as numbers, with the power of two. No integer is converted: the pairs become f16 by their
-// exponent, and what that adds is taken off at once, exactly.
+// The four values of a word as numbers, with the power of two. No integer is converted: the exponent makes f16 of the
+// pairs, and what it adds is subtracted at once, exactly.
 fn w_four(even: u32, odd: u32) -> vec4<f32> {
     let exponents = PAIR_OF_1024 | (w_zero * 0x00010001u);
     let e = unpack2x16float(even ^ exponents);

@@ -1,5 +1,5 @@
-// The dot product of an affine format with f32 activations. A format's powers of two are left to sums of eight products,
-// and its offset is multiplied once with the sum of the activations.
+// The dot product of an affine format with f32 activations. A format's powers of two are divided out of sums of eight
+// products, and its offset is multiplied once with the sum of the activations.
 
 // Dot product of group g and the activations.
 fn w_dot(g: u32, x: ptr<function, Group>) -> f32 {

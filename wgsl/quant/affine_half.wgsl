@@ -1,14 +1,14 @@
-// Values of an affine format as f16, for products of matrices. A byte under the exponent of 1024 is an f16 of 1024
-// more than the byte: no conversion is as cheap.
+// Values of an affine format as f16, for products of matrices. A byte with the exponent of 1024 is the f16 of the byte
+// + 1024, which is cheaper than any conversion.
 
-// What is read of group g: bytes, scales and offsets.
+// The raw data of group g: bytes, scales and offsets.
 fn w_raw(g: u32) -> array<vec4<u32>, 4> {
     let bytes = w_bytes(g);
     return array<vec4<u32>, 4>(bytes.low, bytes.high, bitcast<vec4<u32>>(w_affine(g)), vec4<u32>(0u));
 }
 
-// The 32 values of a group, times WEIGHT_UNIT: 0, 2, 1, 3 of every four. Those beyond 4094 would be infinite: models
-// have none.
+// The 32 values of a group, times WEIGHT_UNIT: 0, 2, 1, 3 of every four. Values beyond 4094 would be infinite, but
+// models have none.
 fn w_halves(raw: array<vec4<u32>, 4>) -> array<vec4<f16>, 8> {
     let sign = vec4<u32>(w_zero * 0x01010101u);
     let low = raw[0] ^ sign;

@@ -1,9 +1,9 @@
-// IQ2_S: d · (s + 1/2) / 4 · ± magnitude, four bits of s for 16 values, d for 256. The bytes are 64 and the value.
+// IQ2_S: d · (s + 1/2) / 4 · ± magnitude, four bits of s for 16 values, d for 256. The bytes are 64 plus the value.
 
 const w_zero = 0u;
 const w_units = vec4<f32>(1.0);
 var<storage, read> w_words: array<vec2<u32>>;  // low bits of four entries; signs
-var<storage, read> w_scales: array<vec2<u32>>; // of four groups a byte each of the entries' high bits, and of two s
+var<storage, read> w_scales: array<vec2<u32>>; // four groups' bytes of the entries' high bits, then of two s
 var<storage, read> w_supers: array<u32>;       // two d a word
 
 fn w_bytes(g: u32) -> Bytes {

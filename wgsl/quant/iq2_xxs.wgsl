@@ -1,4 +1,4 @@
-// IQ2_XXS: d · (s + 1/2) / 4 · ± magnitude, four bits of s for 32 values, d for 256. The bytes are 64 and the value.
+// IQ2_XXS: d · (s + 1/2) / 4 · ± magnitude, four bits of s for 32 values, d for 256. The bytes are 64 plus the value.
 
 const w_zero = 0u;
 const w_units = vec4<f32>(1.0);

@@ -1,4 +1,4 @@
-// IQ3_S: d · (2s + 1) · ± magnitude, four bits of s for 32 values, d for 256. The bytes are 7.5 and half the value.
+// IQ3_S: d · (2s + 1) · ± magnitude, four bits of s for 32 values, d for 256. The bytes are 7.5 plus half the value.
 
 const w_zero = 0u;
 const w_units = vec4<f32>(1.0);

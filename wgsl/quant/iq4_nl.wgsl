@@ -1,4 +1,4 @@
-// IQ4_NL: d · t[q], one d for 32 values, of a table t of 16.
+// IQ4_NL: d · t[q], one d for 32 values, with a table t of 16.
 
 const w_zero = 128u;
 const w_units = vec4<f32>(1.0);

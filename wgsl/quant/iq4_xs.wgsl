@@ -1,4 +1,4 @@
-// IQ4_XS: d · (s − 32) · t[q], six bits of s for 32 values, d for 256, of the table t of IQ4_NL.
+// IQ4_XS: d · (s − 32) · t[q], six bits of s for 32 values, d for 256, with the table t of IQ4_NL.
 
 const w_zero = 128u;
 const w_units = vec4<f32>(1.0);

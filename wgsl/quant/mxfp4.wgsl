@@ -13,7 +13,7 @@ fn w_pairs(g: u32) -> Pairs {
     return byte_pairs(w_bytes(g));
 }
 
-// 2^(e − 128). The smallest two are no numbers that GPUs compute with, and become zero.
+// 2^(e − 128). The smallest two are below the normal range, and become zero.
 fn w_affine(g: u32) -> vec4<f32> {
     let e = extractBits(w_scales[g >> 2u], 8u * (g & 3u), 8u);
     let d = bitcast<f32>((max(e, 1u) - 1u) << 23u);

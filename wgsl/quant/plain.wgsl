@@ -1,4 +1,4 @@
-// For formats that hold the values themselves. They provide, besides their stream:
+// For formats that store the values themselves. They provide, besides their stream:
 //   w_decode(g)  the 32 values of group g
 
 // Dot product of group g and the activations.

@@ -1,7 +1,7 @@
 // Values of a plain format as f16, for products of matrices.
 
-// What is read of group g: its values as f16, times WEIGHT_UNIT, two to a word: 0, 2 and 1, 3 of every four. Values
-// beyond 4094, of which models have none, are cut rather than made infinite.
+// The raw data of group g: its values as f16, times WEIGHT_UNIT, two to a word: 0, 2 and 1, 3 of every four. Values
+// beyond 4094, which models do not have, are clamped instead of becoming infinite.
 fn w_raw(g: u32) -> array<vec4<u32>, 4> {
     let values = w_decode(g);
     return array<vec4<u32>, 4>(

@@ -1,7 +1,7 @@
 //! What screen readers say about the window.
 //!
-//! egui describes its widgets to them by what they show. Symbols on buttons get a name here, because their own says
-//! nothing about what the button does. For tests, buttons and fields without a name are listed.
+//! egui names its widgets by their texts. Buttons that show only a symbol get a name here that says what they do. For
+//! tests, buttons and fields without a name are listed.
 
 use eframe::egui::accessibility::is_input;
 use eframe::egui::accesskit::TreeUpdate;
@@ -16,12 +16,12 @@ const SYMBOLS: [(&str, &str); 5] = [
     ("›", "The next version"),
 ];
 
-/// Names a field. egui takes the hint in an empty field for its name, but not every screen reader does.
+/// Names a field. egui passes the hint of an empty field on as a placeholder, which not every screen reader reads.
 pub fn name(field: &Response, name: &str) {
     field.ctx.accesskit_node_builder(field.id, |node| node.set_label(name));
 }
 
-/// Names what is described by symbols.
+/// Names the buttons that show symbols.
 #[derive(Default)]
 pub struct Names {
     /// Whether to list what has no name.

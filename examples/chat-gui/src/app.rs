@@ -57,9 +57,9 @@ pub struct App {
     /// The typed text.
     text: String,
     editing: Option<Edit>,
-    /// The last change of what was said, while it can be undone.
+    /// The last change of messages, while it can be undone.
     undo: Option<Undo>,
-    /// What functions returned that the model called, as far as the user has typed it.
+    /// The results of functions that the user is typing.
     results: Results,
     loaded: Option<Loaded>,
     last_model: LastModel,
@@ -88,10 +88,12 @@ pub struct App {
     export: Option<ExportRow>,
     panel: Panel,
     settings_shown: bool,
-    /// Whether the list of conversations is shown, and whether the user wants that otherwise than usual.
+    /// Whether the list of conversations is shown, and whether the user has switched it from the default.
     list_shown: bool,
     list_toggled: bool,
-    /// A conversation whose settings were changed, and the time of the change: they are saved a while later.
+    /// Whether the window has space only for the conversation, the list or the settings.
+    narrow: bool,
+    /// A conversation whose settings were changed, and the time of the change. They are saved a moment later.
     unsaved: Option<(String, Instant)>,
     frames: Frames,
     /// Pauses wglm while the window's surface changes.
@@ -112,7 +114,7 @@ struct Edit {
 
 /// A change that can be undone.
 struct Undo {
-    /// The id of the conversation, and what was said in it before.
+    /// The id of the conversation, and its messages before the change.
     conversation: String,
     said: Said,
     /// What was done.
@@ -145,9 +147,9 @@ impl App {
         };
         let picker = Picker::new(&window, gpu.clone(), source.as_ref(), context);
         let tunings = Tunings { folder: data.join("tunings"), first: start.first_tuning };
-        let worker = Worker::start(gpu.clone(), window.clone(), tunings, start.restart)?;
+        let (mut chats, mut notices) = Chats::read(Store::open(data)?, &window)?;
+        let worker = Worker::start(gpu.clone(), window.clone(), tunings, start.restart, chats.jobs().clone())?;
         surface.guard(&gpu, &worker.turns);
-        let (mut chats, mut notices) = Chats::read(Store::open(data)?)?;
         notices.extend([damaged_model, damaged_presets, damaged_appearance].into_iter().flatten());
         if let Some(id) = &start.again {
             chats.go_to_id(id);
@@ -181,6 +183,7 @@ impl App {
             settings_shown: false,
             list_shown: true,
             list_toggled: false,
+            narrow: false,
             unsaved: None,
             frames: Frames::default(),
             surface,
@@ -211,7 +214,7 @@ impl App {
         self.worker.ask(Command::Load(source, context));
     }
 
-    /// Drops the model, so that others can use the GPU's memory. The conversations stay, and the next window loads none.
+    /// Drops the model, to free the GPU's memory. The conversations stay, and the next window loads no model.
     fn unload(&mut self) {
         (self.loaded, self.stats) = (None, None);
         self.note_last_model(LastModel::forget);
@@ -237,7 +240,9 @@ impl App {
 
     fn save(&mut self, id: &str) {
         let saved = self.chats.save(id);
-        self.note_failure(saved);
+        if self.note_failure(saved) == Some(true) {
+            self.worker.ask(Command::Forget(id.to_owned()));
+        }
     }
 
     fn note_failure<T>(&mut self, result: std::io::Result<T>) -> Option<T> {

@@ -1,5 +1,5 @@
-//! How the window looks, and what it shows for those who develop it: chosen in the settings, and kept in a file for the
-//! next start.
+//! How the window looks, and what it shows to developers. The user chooses it in the settings, and it is kept in a file
+//! for the next start.
 
 use crate::files;
 use crate::status::Places;
@@ -23,7 +23,7 @@ pub struct Appearance {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Theme {
-    /// Those that the system has at the moment.
+    /// The system's current ones.
     #[default]
     System,
     Light,
@@ -35,7 +35,7 @@ impl Theme {
 }
 
 impl Appearance {
-    /// Reads what was chosen last; a sentence says so if the file is damaged.
+    /// Reads the last choices, and returns a message if the file is damaged.
     pub fn read(file: PathBuf) -> (Self, Option<String>) {
         let (read, damaged) = files::read_or_put_aside(&file);
         (Self { file, ..read }, damaged)

@@ -2,15 +2,20 @@
 
 use crate::conversation::Conversation;
 use crate::protocol::Place;
+use crate::saver::{Job, Jobs, Saver};
 use crate::settings::Settings;
 use crate::store::Store;
+use eframe::egui::Context;
 use std::cell::Cell;
 use std::io::Result;
+use std::sync::Arc;
 
 /// The conversations.
 pub struct Chats {
     store: Store,
-    list: Vec<Conversation>,
+    saver: Saver,
+    /// What is being written or searched is shared with other threads, and copied if it changes meanwhile.
+    list: Vec<Arc<Conversation>>,
     active: usize,
     changes: Cell<usize>,
 }
@@ -19,17 +24,19 @@ impl Chats {
     /// The conversations of a store, the newest of which is open, and messages about files that cannot be read.
     ///
     /// # Errors
-    /// Those of [`Store::read`].
-    pub fn read(store: Store) -> Result<(Self, Vec<String>)> {
-        let (mut list, damaged) = store.read()?;
+    /// Those of [`Store::read`] and [`Saver::start`].
+    pub fn read(store: Store, window: &Context) -> Result<(Self, Vec<String>)> {
+        let (list, damaged) = store.read()?;
+        let mut list: Vec<Arc<Conversation>> = list.into_iter().map(Arc::new).collect();
         if list.is_empty() {
-            list.push(Conversation::new(Settings::default()));
+            list.push(Arc::new(Conversation::new(Settings::default())));
         }
-        Ok((Self { store, list, active: 0, changes: Cell::new(0) }, damaged))
+        let saver = Saver::start(store.clone(), window.clone())?;
+        Ok((Self { store, saver, list, active: 0, changes: Cell::new(0) }, damaged))
     }
 
     /// All conversations, newest first.
-    pub fn list(&self) -> &[Conversation] {
+    pub fn list(&self) -> &[Arc<Conversation>] {
         &self.list
     }
 
@@ -54,12 +61,12 @@ impl Chats {
 
     /// The open conversation, to change it. The caller has to [save](Self::save) it.
     pub fn open_mut(&mut self) -> &mut Conversation {
-        &mut self.list[self.active]
+        Arc::make_mut(&mut self.list[self.active])
     }
 
-    /// A conversation by its id.
+    /// A conversation by its id, to change it.
     pub fn get_mut(&mut self, id: &str) -> Option<&mut Conversation> {
-        self.list.iter_mut().find(|conversation| conversation.id == id)
+        self.list.iter_mut().find(|conversation| conversation.id == id).map(Arc::make_mut)
     }
 
     /// Opens another conversation.
@@ -76,39 +83,58 @@ impl Chats {
     pub fn begin(&mut self) {
         if !self.open().is_empty() {
             let settings = self.open().settings.clone();
-            self.list.insert(0, Conversation::new(settings));
+            self.list.insert(0, Arc::new(Conversation::new(settings)));
             self.active = 0;
             self.note_change();
         }
     }
 
-    /// Saves a conversation. Empty ones have no file.
+    /// Has a conversation saved. Empty ones have no file: returns true if it is empty.
     ///
     /// # Errors
-    /// Those of [`Store::write`] and [`Store::delete`].
-    pub fn save(&self, id: &str) -> Result<()> {
+    /// Those of [`Jobs::give`].
+    pub fn save(&self, id: &str) -> Result<bool> {
         self.note_change();
-        match self.list.iter().find(|conversation| conversation.id == id) {
-            Some(empty) if empty.is_empty() => self.store.delete(id),
-            Some(conversation) => self.store.write(conversation),
-            None => Ok(()),
-        }
+        let Some(conversation) = self.list.iter().find(|conversation| conversation.id == id) else { return Ok(false) };
+        let (shared, empty) = (conversation.clone(), conversation.is_empty());
+        self.saver.jobs().give(if empty { Job::Delete(shared) } else { Job::Write(shared) })?;
+        Ok(empty)
     }
 
-    /// Deletes a conversation, in the store as well, and returns its id.
+    /// Deletes a conversation, and has its files deleted. Returns its id.
     ///
     /// # Errors
-    /// Those of [`Store::delete`]; the conversation then stays in the list.
+    /// Those of [`Jobs::give`].
     pub fn delete(&mut self, place: usize) -> Result<String> {
-        let id = self.list[place].id.clone();
-        self.store.delete(&id)?;
         let gone = self.list.remove(place);
         self.note_change();
         if self.list.is_empty() {
-            self.list.push(Conversation::new(gone.settings));
+            self.list.push(Arc::new(Conversation::new(gone.settings.clone())));
         }
         self.active = self.active.min(self.list.len() - 1);
+        let id = gone.id.clone();
+        self.saver.jobs().give(Job::Delete(gone))?;
         Ok(id)
+    }
+
+    /// The errors of saving and deleting since the last call. A conversation whose files could not be deleted returns to
+    /// the list.
+    pub fn failures(&mut self) -> Vec<String> {
+        let failures: Vec<_> = self.saver.failures().collect();
+        for kept in failures.iter().filter_map(|failure| failure.kept.as_ref()) {
+            if self.list.iter().all(|other| other.id != kept.id) {
+                let place = self.list.partition_point(|other| other.id > kept.id);
+                self.list.insert(place, kept.clone());
+                self.active += usize::from(place <= self.active);
+                self.note_change();
+            }
+        }
+        failures.into_iter().map(|failure| format!("{}.", failure.error)).collect()
+    }
+
+    /// A way to wait for what is being saved.
+    pub fn jobs(&self) -> &Jobs {
+        self.saver.jobs()
     }
 
     /// The paths of the open conversation and of its session.
@@ -120,13 +146,15 @@ impl Chats {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Chats, Store};
+    use super::{Chats, Context, Store};
+    use std::fs;
 
     #[test]
     fn there_is_always_one() {
         let folder = tempfile::tempdir().unwrap();
         let store = || Store::open(folder.path().to_owned()).unwrap();
-        let (mut chats, damaged) = Chats::read(store()).unwrap();
+        let read = || Chats::read(store(), &Context::default()).unwrap();
+        let (mut chats, damaged) = read();
         assert!(damaged.is_empty());
         chats.begin();
         assert_eq!(chats.list().len(), 1, "the open one is empty: it will do");
@@ -139,11 +167,32 @@ mod tests {
         chats.begin();
         assert_eq!((chats.list().len(), chats.open().settings.sampling.seed), (2, Some(3)));
         chats.save(&chats.open().id).unwrap();
-        assert_eq!(Chats::read(store()).unwrap().0.list(), &chats.list()[1..], "the empty one has no file");
+        chats.jobs().wait();
+        assert_eq!(read().0.list(), &chats.list()[1..], "the empty one has no file");
         chats.go_to(1);
         assert_eq!(chats.delete(1).unwrap(), first);
         assert_eq!((chats.active(), chats.list().len()), (0, 1));
         chats.delete(0).unwrap();
         assert!(chats.open().is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_deleted_returns_to_the_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut chats, _) = Chats::read(Store::open(folder.path().to_owned()).unwrap(), &Context::default()).unwrap();
+        let mut ids = Vec::new();
+        for text in ["first", "second", "third"] {
+            chats.begin();
+            chats.open_mut().ask(text);
+            ids.insert(0, chats.open().id.clone());
+        }
+        fs::create_dir_all(folder.path().join(format!("{}.json/x", ids[1]))).unwrap();
+        chats.go_to(2);
+        assert_eq!(chats.delete(1).unwrap(), ids[1]);
+        chats.jobs().wait();
+        let errors = chats.failures();
+        assert!(errors.len() == 1 && errors[0].contains(&ids[1]), "{errors:?}");
+        let listed: Vec<_> = chats.list().iter().map(|conversation| conversation.id.clone()).collect();
+        assert_eq!((listed, &chats.open().id), (ids.clone(), &ids[2]));
     }
 }

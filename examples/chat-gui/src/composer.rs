@@ -19,7 +19,7 @@ pub enum Action {
     Stop,
     /// Edit the last message.
     Edit,
-    /// Change the edited message, and ask nothing.
+    /// Change the edited message, without asking for a reply.
     Rewrite,
     /// Leave the edited message as it is.
     Leave,
@@ -28,7 +28,7 @@ pub enum Action {
 /// The message that is edited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edited {
-    /// One of the user, which can be asked again.
+    /// One of the user, which can be sent again.
     Own,
     /// One of the model or of a function, which can only be changed.
     Other,
@@ -44,7 +44,7 @@ pub enum Can {
 }
 
 /// The size of the button.
-const BUTTON: [f32; 2] = [84.0, 48.0];
+const BUTTON: [f32; 2] = [90.0, 44.0];
 
 /// Shows the field, which holds a new message, or one that is `edited`. Enter sends it, Shift with Enter begins a new
 /// line. In an empty field the arrow up edits the user's last message; Escape leaves that as it is, or stops a reply.
@@ -55,7 +55,7 @@ pub fn show(ui: &mut Ui, text: &mut String, can: Can, edited: Option<Edited>, pl
     // To change a message takes no model.
     let can = if edited == Some(Edited::Other) && can == Can::Nothing { Can::Send } else { can };
     ui.horizontal(|ui| {
-        let width = (ui.available_width() - BUTTON[0] - 10.0).min(look::LINE);
+        let width = ui.available_width() - BUTTON[0] - 10.0;
         let was_empty = text.is_empty();
         let (edit, rect) = field(ui, text, width);
         places.note("input", rect);
@@ -88,31 +88,34 @@ pub fn show(ui: &mut Ui, text: &mut String, can: Can, edited: Option<Edited>, pl
     action
 }
 
-/// The field alone. A long text takes at most a third of the window, and scrolls. Returns the place that is in sight, too.
+/// The field alone. It grows to at most a third of the window and then scrolls. Also returns its visible area.
 fn field(ui: &mut Ui, text: &mut String, width: f32) -> (Response, Rect) {
     let most = ui.ctx().content_rect().height() / 3.0;
-    let id = Id::unique("message"); // the same with what stands above it and without
+    let id = Id::unique("message"); // independent of what is shown above the field
     let focused = ui.memory(|memory| memory.has_focus(id));
     let visuals = ui.visuals();
     let stroke = if focused { visuals.selection.stroke } else { visuals.widgets.inactive.bg_stroke };
     let frame = Frame::new().fill(visuals.text_edit_bg_color()).stroke(stroke).corner_radius(4.0).inner_margin(4.0);
+    let inside = width - 8.0;
+    // The panel around this has the height of the frame before, which must not limit the text.
+    let scroll = ScrollArea::vertical().id_salt("message").max_height(most).min_scrolled_height(most);
+    let edit = TextEdit::multiline(text)
+        .id(id)
+        .frame(Frame::NONE)
+        .margin(Margin::ZERO)
+        .desired_rows(2)
+        .desired_width(inside)
+        .hint_text("Write a message. Enter sends it, Shift+Enter starts a new line.")
+        .return_key(KeyboardShortcut::new(Modifiers::SHIFT, Key::Enter));
     let shown = frame.show(ui, |ui| {
-        let inside = width - 8.0;
-        ScrollArea::vertical().id_salt("message").max_height(most).max_width(inside).show(ui, |ui| {
-            let edit = TextEdit::multiline(text)
-                .id(id)
-                .frame(Frame::NONE)
-                .margin(Margin::ZERO)
-                .desired_rows(2)
-                .desired_width(inside)
-                .hint_text("Write a message. Enter sends it, Shift+Enter starts a new line.")
-                .return_key(KeyboardShortcut::new(Modifiers::SHIFT, Key::Enter));
-            let edit = ui.add(edit);
-            access::name(&edit, "Message");
-            edit
-        })
+        let column = ui.vertical(|ui| {
+            ui.set_width(inside);
+            scroll.show(ui, |ui| ui.add(edit)).inner
+        });
+        column.inner
     });
-    (shown.inner.inner, shown.response.rect)
+    access::name(&shown.inner, "Message");
+    (shown.inner, shown.response.rect)
 }
 
 /// The keys that were pressed since the last frame, each without Shift or any other.
@@ -132,8 +135,8 @@ fn keys(ui: &Ui, field: Id) -> Keys {
     keys
 }
 
-/// The keys that were pressed. What else is held down is that at the time of each event: someone who types fast has let go
-/// of Shift before the frame ends. While an input method composes a word, its keys are not the field's.
+/// The keys that were pressed, by the modifiers at the time of each event: someone who types fast has released Shift
+/// before the frame ends. Keys that an input method uses to compose a word do not count.
 fn pressed(events: &[Event], composing: &mut bool) -> Keys {
     let mut keys = Keys::default();
     for event in events {
@@ -152,7 +155,7 @@ fn pressed(events: &[Event], composing: &mut bool) -> Keys {
     keys
 }
 
-/// Puts the cursor behind the text of a message that is edited from now on.
+/// Moves the cursor to the end of a message when its editing begins.
 fn begin_at_end(ui: &Ui, edit: &Response, edited: bool, text: &str) {
     let id = edit.id.with("edited");
     let before = ui.data_mut(|data| std::mem::replace(data.get_temp_mut_or_default::<bool>(id), edited));
@@ -165,26 +168,26 @@ fn begin_at_end(ui: &Ui, edit: &Response, edited: bool, text: &str) {
     }
 }
 
-/// Says that the field holds a message that is edited, and offers what can be done but to send it.
+/// Says that the field holds a message that is being edited, and offers to save it without sending and to cancel.
 fn editing(ui: &mut Ui, edited: Edited, places: &mut Places) -> Option<Action> {
     let mut action = None;
     ui.horizontal_wrapped(|ui| {
         if edited == Edited::Own {
-            ui.weak("Editing your message. Sending it makes a new version and keeps this one.");
-            let rewrite = ui.small_button("Save without sending");
+            ui.weak("Editing your message. Sending it creates a new version and keeps this one.");
+            let rewrite = ui.add(look::small("Save without sending"));
             places.note("rewrite", rewrite.rect);
             action = rewrite.clicked().then_some(Action::Rewrite);
         } else {
             ui.weak("Editing this message. What follows it stays.");
         }
-        let leave = ui.small_button("Cancel");
+        let leave = ui.add(look::small("Cancel"));
         places.note("leave", leave.rect);
         action = leave.clicked().then_some(Action::Leave).or(action);
     });
     action
 }
 
-/// Shows how far tuning is. True if it should stop, which keeps what was found so far.
+/// Shows the progress of tuning. True if the user stops it, which keeps what was found so far.
 pub fn tuning(ui: &mut Ui, progress: Option<&TuneProgress>, places: &mut Places) -> bool {
     let (share, text) = match progress {
         None => (0.0, "Tuning".to_owned()),
@@ -192,7 +195,7 @@ pub fn tuning(ui: &mut Ui, progress: Option<&TuneProgress>, places: &mut Places)
     };
     ui.add_space(4.0);
     let stop = ui.horizontal(|ui| {
-        let width = (ui.available_width() - BUTTON[0] - 10.0).min(look::LINE);
+        let width = ui.available_width() - BUTTON[0] - 10.0;
         ui.add(ProgressBar::new(share).desired_width(width).text(text).animate(true));
         ui.add(Button::new("■  Stop").min_size(BUTTON.into()))
     });
@@ -204,7 +207,7 @@ pub fn tuning(ui: &mut Ui, progress: Option<&TuneProgress>, places: &mut Places)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use eframe::egui::{CentralPanel, Context, RawInput, pos2, vec2};
+    use eframe::egui::{Context, Panel, RawInput, pos2, vec2};
 
     fn key(key: Key, modifiers: Modifiers) -> Event {
         Event::Key { key, physical_key: None, pressed: true, repeat: false, modifiers }
@@ -214,7 +217,7 @@ mod tests {
         Event::Ime(ImeEvent::Preedit { text: text.into(), active_range_chars: None })
     }
 
-    /// A field that is drawn frame by frame.
+    /// A field at the bottom of a window that is drawn frame by frame.
     #[derive(Default)]
     struct Desk {
         context: Context,
@@ -230,7 +233,7 @@ mod tests {
             let (mut action, mut places) = (Action::Nothing, Places::new(false));
             let (text, height) = (&mut self.text, &mut self.height);
             let output = self.context.run_ui(input, |ui| {
-                CentralPanel::default().show(ui, |ui| {
+                Panel::bottom("composer").show(ui, |ui| {
                     let shown = ui.scope(|ui| show(ui, text, Can::Send, None, &mut places));
                     (action, *height) = (shown.inner, shown.response.rect.height());
                 });
@@ -269,6 +272,6 @@ mod tests {
         desk.frame(vec![Event::Paste("line\n".repeat(200))]);
         (0..3).for_each(|_| assert_eq!(desk.frame(vec![]), Action::Nothing));
         let full = desk.height;
-        assert!(full > empty && full < 600.0 / 3.0 + 40.0, "{empty} grew to {full}");
+        assert!(empty < 70.0 && full > 190.0 && full < 240.0, "{empty} grew to {full}");
     }
 }

@@ -72,7 +72,7 @@ impl Conversation {
         if self.title.is_empty() { "New conversation" } else { &self.title }
     }
 
-    /// Whether nothing was said.
+    /// Whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.tree.is_empty()
     }
@@ -85,8 +85,8 @@ impl Conversation {
         self.tree.push(Message::user(text), None);
     }
 
-    /// Changes what is shown to what is replied to, and returns the messages for the model. `None` if there is nothing to
-    /// reply to. Of a reply whose rest is asked for, the beginning is not shown meanwhile, but among the messages.
+    /// Changes the shown messages to those before the reply, and returns the messages for the model. `None` if there is
+    /// nothing to reply to. The beginning of a reply that is to be continued is not shown meanwhile, but is returned.
     pub fn begin_reply(&mut self, asked: &Asked) -> Option<Vec<Message>> {
         match asked {
             Asked::New(text) => self.ask(text),
@@ -103,7 +103,7 @@ impl Conversation {
         Some(self.tree.messages().cloned().collect())
     }
 
-    /// Adds a reply, whole or not. `said` is what was said before it was asked for.
+    /// Adds a reply, complete or not. `said` has the messages before it was asked for.
     pub fn end_reply(&mut self, asked: &Asked, said: Said, message: Message, stop: Option<Stop>) {
         if *asked != Asked::Rest {
             return self.tree.push(message, stop);
@@ -127,7 +127,7 @@ impl Conversation {
         self.forget_title(position);
         let Some(turn) = self.tree.get_mut(position) else { return };
         turn.message.content = Some(text.into());
-        turn.stop = None; // nobody knows whether the text is whole
+        turn.stop = None; // the new text may or may not be complete
         if position == 0 && self.title.is_empty() {
             self.title = title(text);
         }
@@ -139,7 +139,7 @@ impl Conversation {
         own.map(|(position, _)| position).last()
     }
 
-    /// Whether the model can be asked for what stands at a position: only if the user said something before.
+    /// Whether the model can be asked for a reply at a position: only if there is a message of the user before it.
     pub fn can_reply(&self, position: usize) -> bool {
         self.tree.messages().take(position).any(|message| message.role == "user")
     }
@@ -157,7 +157,7 @@ impl Conversation {
         Said { title: self.title.clone(), title_after: self.title.clone(), tree: self.tree.clone() }
     }
 
-    /// Brings back what was said at some time. A title that the user gave meanwhile stays.
+    /// Brings back earlier messages. A title that the user has given since then stays.
     pub fn bring_back(&mut self, said: Said) {
         self.tree = said.tree;
         if self.title == said.title_after {
@@ -184,7 +184,7 @@ fn answers(message: &Message, call: &ToolCall) -> bool {
 pub enum Asked {
     /// By a new message.
     New(String),
-    /// By another text of this message.
+    /// With a new text for this message.
     Edited(usize, String),
     /// For a reply at this position, where there may be one already.
     Again(usize),
@@ -194,7 +194,7 @@ pub enum Asked {
     Results(Vec<Message>),
 }
 
-/// What was said in a conversation at some time.
+/// The messages of a conversation at some time, with its title.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Said {
     title: String,
@@ -204,7 +204,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// The same, once the messages of the conversation are changed.
+    /// The same, after the messages of the conversation were changed.
     pub fn before(self, changed: &Conversation) -> Self {
         Self { title_after: changed.title.clone(), ..self }
     }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_asked_otherwise_and_rewritten() {
+    fn a_message_is_replaced_and_rewritten() {
         let mut conversation = Conversation::new(Settings::default());
         assert!(!conversation.can_reply(0));
         conversation.ask("first");
@@ -291,7 +291,7 @@ mod tests {
 
         let said = conversation.said();
         assert_eq!(conversation.begin_reply(&Asked::Rest).unwrap(), [Message::user("first"), reply]);
-        assert_eq!(texts(&conversation), ["first"], "what comes is shown with its beginning");
+        assert_eq!(texts(&conversation), ["first"], "the window shows the beginning with the rest");
         conversation.end_reply(&Asked::Rest, said, Message::assistant("An answer."), Some(Stop::End));
         assert_eq!(
             (texts(&conversation), conversation.tree.version(1)),

@@ -1,8 +1,8 @@
 //! How many tokens a conversation takes, before it is sent: with its system prompt, all its messages and the typed text,
 //! in the form of the chat template.
 //!
-//! The tokenizer is the model's, so the worker counts: a moment after the last change, as long as it has nothing else to
-//! do.
+//! This takes the model's tokenizer, so the worker does it, a moment after the last change and only while it has
+//! nothing else to do.
 
 use crate::protocol::Request;
 use crate::settings::Settings;
@@ -13,21 +13,20 @@ use wglm::{Chat, Message};
 /// How long nothing has to change before the tokens are counted.
 pub const REST: Duration = Duration::from_millis(300);
 
-/// The number of tokens, and of what.
+/// The number of tokens that was counted last, and the request for the next count.
 #[derive(Default)]
 pub struct Counter {
-    /// A hash of what is or will be counted.
+    /// A hash of the messages and settings that are or will be counted.
     of: u64,
-    /// When it is counted, if it is not yet.
+    /// When it is due to be counted, if it was not counted yet.
     due: Option<Instant>,
-    /// Whether the worker is counting: it gets one text at a time, since each takes it a while.
+    /// Whether the worker is counting. It gets one text at a time, since each takes a while.
     counting: bool,
     tokens: Option<usize>,
 }
 
 impl Counter {
-    /// Notes what is to be counted, as a hash of it. True if it is time to count it; otherwise it is within
-    /// [`REST`].
+    /// Notes what is to be counted, as a hash. True if it is time to count it; if not, it will be after at most [`REST`].
     pub fn is_due(&mut self, of: u64, now: Instant) -> bool {
         if self.of != of {
             (self.of, self.due) = (of, Some(now + REST));
@@ -53,7 +52,7 @@ impl Counter {
     }
 }
 
-/// A hash of what is counted.
+/// A hash of everything on which the number of tokens depends.
 pub fn hash<'a>(model: &str, settings: &Settings, messages: impl Iterator<Item = &'a Message>, typed: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (model, &settings.system, settings.thinking.wanted(), &settings.tools, typed.trim()).hash(&mut hasher);
@@ -136,7 +135,7 @@ mod tests {
         let file = Gguf::from_static(wglm::DEMO_MODEL).unwrap();
         let mut chat = Chat::new(&Model::load(&file, &gpu, &LoadOptions::default()).unwrap()).unwrap();
         let mut count = |system: &str, texts: &[&str]| {
-            let place = Place { conversation: "a.json".into(), snapshot: "a.session".into() };
+            let place = Place { id: "a".into(), snapshot: "a.session".into() };
             let settings = Settings { system: system.into(), ..Settings::default() };
             let messages = texts.iter().map(|text| Message::user(*text)).collect();
             tokens(&mut chat, Request { place, messages, settings, rest: false }).unwrap()

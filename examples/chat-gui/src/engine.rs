@@ -7,6 +7,7 @@
 use crate::count;
 use crate::protocol::{Command, Loaded, Place, Request, Source, WorkerMessage};
 use crate::restart::Restart;
+use crate::saver::Jobs;
 use crate::tunings::{self, Tunings};
 use crate::worker::WindowSender;
 use wglm::{
@@ -21,6 +22,8 @@ pub struct Engine {
     /// The folder of tunings.
     tunings: Tunings,
     restart: Restart,
+    /// What saves conversations, which is waited for before the program restarts.
+    saves: Jobs,
     /// What is loaded, or is being loaded.
     source: Option<(Source, Option<usize>)>,
     chat: Option<Chat>,
@@ -31,8 +34,8 @@ pub struct Engine {
 
 impl Engine {
     /// An engine without a model.
-    pub fn new(gpu: Gpu, window: WindowSender, tunings: Tunings, restart: Restart) -> Self {
-        Self { gpu, window, tunings, restart, source: None, chat: None, place: None, unsaved: false }
+    pub fn new(gpu: Gpu, window: WindowSender, tunings: Tunings, restart: Restart, saves: Jobs) -> Self {
+        Self { gpu, window, tunings, restart, saves, source: None, chat: None, place: None, unsaved: false }
     }
 
     /// Carries out a command, unless it was cancelled. Errors are reported to the window.
@@ -41,6 +44,7 @@ impl Engine {
             Command::Load(source, context) => self.load(&source, context, cancel),
             Command::Tune(options) => self.tune(&options, cancel),
             Command::Open(place) => self.open(place),
+            Command::Forget(id) => self.forget(&id),
             Command::Reply(request) => self.reply(*request, cancel),
             Command::Unload => self.unload(),
             Command::Count(request) => {
@@ -50,7 +54,7 @@ impl Engine {
         }
     }
 
-    /// Loads a model. The previous one is dropped first, since both might be too much for the device.
+    /// Loads a model. The previous one is dropped first, since the device may not have memory for both.
     fn load(&mut self, source: &Source, context: Option<usize>, cancel: &Cancel) {
         self.leave();
         self.chat = None;
@@ -122,7 +126,7 @@ impl Engine {
         self.leave();
         let restored = self.restore(&place);
         self.place = Some(place);
-        // Otherwise the session holds another conversation, and is kept for the beginning that both have in common.
+        // If nothing was restored, the session keeps the tokens of the other conversation: both may begin alike.
         self.window.send(WorkerMessage::Opened(if restored { self.held() } else { 0 }));
     }
 
@@ -136,10 +140,17 @@ impl Engine {
         restored.is_ok()
     }
 
-    /// Saves the session of the current conversation, unless that was deleted meanwhile.
+    /// Saves no snapshot of a conversation, because its files are deleted.
+    fn forget(&mut self, id: &str) {
+        if self.place.as_ref().is_some_and(|place| place.id == id) {
+            (self.place, self.unsaved) = (None, false);
+        }
+    }
+
+    /// Saves the session of the current conversation.
     pub fn leave(&mut self) {
         let (Some(place), Some(chat)) = (self.place.take(), self.chat.as_mut()) else { return };
-        if !std::mem::take(&mut self.unsaved) || !place.conversation.exists() {
+        if !std::mem::take(&mut self.unsaved) {
             return;
         }
         if let Err(error) = chat.session_mut().save_snapshot(&place.snapshot) {
@@ -149,7 +160,7 @@ impl Engine {
     }
 
     fn reply(&mut self, request: Request, cancel: &Cancel) {
-        let id = request.place.id();
+        let id = request.place.id.clone();
         self.open(request.place.clone());
         let answered = match &mut self.chat {
             Some(chat) => answer(chat, request, &self.window, cancel),
@@ -166,13 +177,14 @@ impl Engine {
         self.window.send(WorkerMessage::Replied { message: message.map(Box::new), held: self.held(), error });
     }
 
-    /// Starts the program again if the device was lost, and asks again in the conversation with this id. False if that
-    /// is not the error, or if it cannot start again.
+    /// If the device was lost, restarts the program, which then asks again in the conversation with this id. False if the
+    /// error is another one, or if the program cannot restart.
     fn starts_again(&self, error: &Error, conversation: &str) -> bool {
         let Some((source, context)) = self.source.as_ref() else { return false };
         if !matches!(error.cause(), Error::DeviceLost { .. }) {
             return false;
         }
+        self.saves.wait();
         let started = self.restart.run((source, *context), conversation);
         started.unwrap_or_else(|error| {
             self.window.send(WorkerMessage::Notice(format!("The program could not restart itself: {error}.")));
@@ -186,8 +198,8 @@ impl Engine {
     }
 }
 
-/// The reply to a request, as far as it was generated, and the error that ended it, if any. Messages that the request has
-/// in common with the conversation before are in the cache, whatever was edited or deleted since.
+/// The reply to a request, as far as it was generated, and the error that ended it, if any. The messages at the beginning
+/// that were not edited or deleted since the last reply are in the cache.
 fn answer(
     chat: &mut Chat,
     request: Request,
@@ -217,7 +229,8 @@ fn ask(chat: &mut Chat, Request { messages, settings, .. }: Request) -> Result<(
     Ok(())
 }
 
-/// Drops the oldest turns if the context has no room for the rest of the last message. Returns how many messages went.
+/// Drops the oldest turns if the context has no space for the rest of the last message. Returns the number of messages
+/// that were dropped.
 fn make_room(chat: &mut Chat) -> Result<usize> {
     let Some(begun) = chat.messages().last().cloned() else { return Ok(0) };
     let text = format!("{}{}", begun.reasoning_content.as_deref().unwrap_or_default(), begun.text());
@@ -226,12 +239,12 @@ fn make_room(chat: &mut Chat) -> Result<usize> {
     chat.truncate(chat.messages().len() - 1);
     let short = chat.prompt().map(|prompt| prompt.len() + said + context / 16 > context);
     let gone = short.and_then(|short| if short { chat.fit(said + context / 4) } else { Ok(Vec::new()) });
-    chat.push(begun); // whatever happened: what is last is taken for the reply
+    chat.push(begun); // even after an error, because the last message is taken as the reply
     gone.map(|gone| gone.len())
 }
 
-/// Sends the events of a reply, or of the `rest` of one, to the window. Of a conversation that has outgrown its context,
-/// the window keeps all messages, and the model does not see the oldest: `gone` tells how many.
+/// Sends the events of a reply, or of the `rest` of one, to the window. If a conversation has outgrown its context, the
+/// window keeps all messages but the model does not see the oldest; `gone` is set to their number.
 fn stream(chat: &mut Chat, rest: bool, window: &WindowSender, cancel: &Cancel, gone: &mut usize) -> Result<()> {
     let reply = if rest { chat.resume() } else { chat.reply() };
     for event in reply?.with_cancel(cancel) {
@@ -262,8 +275,9 @@ fn read(source: &Source) -> Result<Gguf> {
     }
 }
 
-/// The options that models are loaded with. With a software driver a prompt is computed token by token: each step of a chunk would delay a frame for long, and
-/// the kernels of chunks would be compiled when the first prompt comes, which takes longer still.
+/// The options that models are loaded with. With a software driver a prompt is computed token by token: each step of a
+/// chunk would delay a frame noticeably, and compiling the kernels for chunks at the first prompt would take even
+/// longer.
 pub fn options(gpu: &Gpu, context: Option<usize>) -> LoadOptions {
     let usual = PromptOptions::default();
     let prompt = if gpu.report().is_software() { PromptOptions { chunk: Some(1), ..usual } } else { usual };

@@ -70,7 +70,7 @@ fn markdown(conversation: &Conversation) -> String {
         part(match message.role.as_str() {
             "system" => "## System prompt",
             "user" => "## User",
-            "tool" => "## Result of a function",
+            "tool" => "## Function result",
             _ => "## Model",
         });
         let thinking = message.reasoning_content.as_deref().unwrap_or_default().trim();
@@ -78,7 +78,7 @@ fn markdown(conversation: &Conversation) -> String {
         part(&quoted.join("\n"));
         part(&if message.role == "tool" { code("", &message.text()) } else { message.text().into_owned() });
         for call in &message.tool_calls {
-            part(&format!("Calls the function `{}`:", call.function.name));
+            part(&format!("Function call: `{}`", call.function.name));
             part(&code("json", &format!("{:#}", call.function.arguments)));
         }
     }
@@ -94,7 +94,7 @@ fn code(language: &str, text: &str) -> String {
     format!("{fence}{language}\n{}\n{fence}", text.trim_end())
 }
 
-/// A name for the file: the title without what file systems do not like.
+/// A name for the file: the title, without characters that file systems may refuse.
 pub fn file_name(conversation: &Conversation, form: Form) -> String {
     let fine = |letter: char| letter.is_alphanumeric() || [' ', '-', '_'].contains(&letter);
     let name: String = conversation.name().chars().filter(|letter| fine(*letter)).collect();
@@ -126,8 +126,8 @@ mod tests {
     #[test]
     fn markdown_has_what_is_shown() {
         let expected = "# How many mice/day?\n\n## System prompt\n\nYou are an owl.\n\n## User\n\nHow many mice/day?\n\n\
-            ## Model\n\n> Let me see.\n> I count.\n\nCalls the function `count`:\n\n```json\n{}\n```\n\n\
-            ## Result of a function\n\n````\n```\n7\n````\n\n## Model\n\n**Seven**.\n";
+            ## Model\n\n> Let me see.\n> I count.\n\nFunction call: `count`\n\n```json\n{}\n```\n\n\
+            ## Function result\n\n````\n```\n7\n````\n\n## Model\n\n**Seven**.\n";
         assert_eq!(Form::Markdown.write(&conversation()), expected);
         assert_eq!(file_name(&conversation(), Form::Markdown), "How many miceday.md");
     }

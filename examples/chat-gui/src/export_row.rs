@@ -25,9 +25,9 @@ pub struct ExportRow {
 
 /// What the user wants of the row.
 pub enum Outcome {
-    /// It stays.
+    /// It stays open.
     Stay,
-    /// It goes, with a sentence about what was done.
+    /// It closes, with a message about what was done.
     Close(Option<String>),
 }
 
@@ -73,7 +73,7 @@ impl ExportRow {
     /// The field for the path; true if the user pressed Enter in it.
     fn field(&mut self, ui: &mut Ui, places: &mut Places) -> bool {
         let width = ui.available_width().min(look::LINE);
-        let field = TextEdit::singleline(&mut self.path).desired_width(width).hint_text("the path of the file");
+        let field = TextEdit::singleline(&mut self.path).desired_width(width).hint_text("Path of the file");
         let field = ui.add(field);
         access::name(&field, "Path of the file");
         places.note("export path", field.rect);
@@ -85,7 +85,7 @@ impl ExportRow {
 
     fn buttons(&mut self, ui: &mut Ui, enter: bool, conversation: &Conversation, places: &mut Places) -> Outcome {
         let path = PathBuf::from(self.path.trim());
-        // A file that is there is replaced only by the button that says so.
+        // An existing file is replaced only by the button that says so.
         let there = path.exists();
         let save = ui.button(if there { "Replace this file" } else { "Save" });
         places.note("export", save.rect);
@@ -95,7 +95,7 @@ impl ExportRow {
             let dialogue = path.parent().map_or(dialogue.clone(), |folder| dialogue.set_directory(folder));
             self.dialogue = Some(Task::start(ui.ctx(), move |_| dialogue.save_file()));
         }
-        let copy = ui.button("Copy").on_hover_text("Copy the text that the file would have");
+        let copy = ui.button("Copy").on_hover_text("Copy the text instead of saving it");
         places.note("export copy", copy.rect);
         if copy.clicked() {
             ui.copy_text(self.form.write(conversation));

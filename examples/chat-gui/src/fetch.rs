@@ -1,4 +1,4 @@
-//! A download, on a thread of its own. Whatever ends it but a cancellation leaves what has come for the next time.
+//! A download, on a thread of its own. Unless it is cancelled, the bytes that have arrived are kept for the next attempt.
 
 use crate::rate::Rate;
 use crate::task::Task;
@@ -25,7 +25,7 @@ pub struct Fetch {
 #[derive(Default)]
 struct State {
     known: Mutex<Known>,
-    /// Ends the call; whether what has come is deleted then, `discard` says.
+    /// Ends the download. `discard` says whether the bytes that have arrived are deleted then.
     cancel: Cancel,
     discard: AtomicBool,
 }
@@ -37,10 +37,10 @@ pub struct Known {
     pub rate: Rate,
 }
 
-/// How a download ended.
+/// The end of a download.
 #[derive(Debug)]
 pub struct End {
-    /// How much of the model is here now.
+    /// The number of bytes of the model that are here now.
     pub here: u64,
     pub how: How,
 }
@@ -50,16 +50,16 @@ pub struct End {
 pub enum How {
     /// The model is here, in this file.
     Done(PathBuf),
-    /// What has come is kept.
+    /// The bytes that have arrived are kept.
     Paused,
-    /// What had come was deleted.
+    /// The bytes that had arrived were deleted.
     Cancelled,
-    /// What has come is kept, and this is why no more comes.
+    /// The bytes that have arrived are kept, and this is the reason for the end.
     Failed(String),
 }
 
 impl Fetch {
-    /// Begins a download, or goes on with it.
+    /// Begins or resumes a download.
     pub fn start(window: &Context, repository: Repository, model: RemoteModel) -> Self {
         let state = Arc::new(State::default());
         let (repo, label) = (repository.name.to_string(), model.label.clone());
@@ -73,18 +73,18 @@ impl Fetch {
         format!("{}:{}", self.repo, self.label)
     }
 
-    /// Ends the download, and keeps what has come.
+    /// Ends the download, and keeps the bytes that have arrived.
     pub fn pause(&self) {
         self.state.cancel.cancel();
     }
 
-    /// Ends the download, and deletes what has come.
+    /// Ends the download, and deletes the bytes that have arrived.
     pub fn cancel(&self) {
         self.state.discard.store(true, Ordering::Relaxed);
         self.state.cancel.cancel();
     }
 
-    /// Whether it was told to end.
+    /// Whether it was paused or cancelled.
     pub fn is_ending(&self) -> bool {
         self.state.is_ending()
     }
@@ -124,7 +124,7 @@ impl State {
             self.note(progress);
             window.request_repaint_after(EVERY);
             if stop.is_cancelled() {
-                self.cancel.cancel(); // the window is closed, and what has come is kept
+                self.cancel.cancel(); // the window is closed; what has arrived is kept
             }
         });
         let how = match pulled {

@@ -7,7 +7,7 @@ use crate::{look, rate, row};
 use eframe::egui::{Button, ProgressBar, RichText, Ui, vec2};
 use wglm::PullStage;
 
-/// Shows how far it is, with the buttons that end it.
+/// Shows the progress of a download, with the buttons that end it.
 pub fn show(ui: &mut Ui, fetch: &Fetch, places: &mut Places) -> Option<Action> {
     row::frame(ui, |ui| {
         ui.strong(fetch.name());
@@ -33,7 +33,7 @@ pub fn show(ui: &mut Ui, fetch: &Fetch, places: &mut Places) -> Option<Action> {
     })
 }
 
-/// How far it is, in words.
+/// The progress in words.
 fn words(known: &Known) -> String {
     let Some(progress) = &known.progress else { return "Connecting".into() };
     let of = format!("{} of {}", look::bytes(progress.done), look::bytes(progress.total));
@@ -41,7 +41,7 @@ fn words(known: &Known) -> String {
         return format!("{of}  ·  {trouble}; retrying");
     }
     if progress.stage == PullStage::Checking {
-        return format!("Checking the files here: {of}");
+        return format!("Checking the downloaded files: {of}");
     }
     let speed = known.rate.speed().map(|speed| format!("  ·  {}/s", look::bytes(speed as u64)));
     let left = known.rate.left(progress.total.saturating_sub(progress.done));

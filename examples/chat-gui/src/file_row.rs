@@ -54,13 +54,14 @@ impl FileRow {
 
     /// The field and its buttons. True if the user opens the file.
     fn path(&mut self, ui: &mut Ui, can_open: bool, places: &mut Places) -> bool {
-        let width = ui.available_width() - 200.0;
-        let edit = TextEdit::singleline(&mut self.path).desired_width(width).hint_text("Path of a GGUF file");
+        let width = ui.available_width() - 2.0 * (row::BUTTON + ui.spacing().item_spacing.x);
+        let edit = TextEdit::singleline(&mut self.path).desired_width(width).hint_text("Path to a GGUF file");
         let edit = ui.add(edit);
-        access::name(&edit, "Path of a GGUF file");
+        access::name(&edit, "Path to a GGUF file");
         places.note("path", edit.rect);
         let enter = edit.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
-        if ui.button("Choose …").clicked() && self.dialogue.is_none() {
+        let choose = ui.add(Button::new("Choose …").min_size(vec2(row::BUTTON, 0.0)));
+        if choose.clicked() && self.dialogue.is_none() {
             let dialogue = || rfd::FileDialog::new().add_filter("GGUF", &["gguf"]).pick_file();
             self.dialogue = Some(Task::start(ui.ctx(), move |_| dialogue()));
         }
@@ -70,7 +71,7 @@ impl FileRow {
         open.clicked() || enter && ready
     }
 
-    /// Takes the path that the user chose, and asks for a verdict on the file if it is another one.
+    /// Takes the path that the user chose, and has the file judged if it is a new one.
     fn receive(&mut self, window: &Context, context: Option<usize>) {
         if let Some(chosen) = self.dialogue.as_ref().and_then(Task::result) {
             self.dialogue = None;

@@ -1,5 +1,5 @@
-//! Writes files so that at any time, even after a crash or with a full disk, each is either the old one or the new one;
-//! and keeps damaged ones.
+//! Replaces files so that each is always either the old or the new one, even after a crash or with a full disk, and keeps
+//! damaged files.
 
 use serde::de::DeserializeOwned;
 use std::fs::{self, File};
@@ -7,17 +7,17 @@ use std::io::{Error, ErrorKind, Result, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Writes a file beside the old one, and then puts it in its place.
+/// Writes a file beside the old one, and then renames it over that.
 ///
 /// # Errors
-/// Those of the file system, with the name of the file. The old file stays then, and nothing is left beside it.
+/// Those of the file system, with the name of the file. The old file is then unchanged, and nothing is left beside it.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let beside = path.with_added_extension("new");
     let made = File::create(&beside);
     write(path, &beside, made, bytes)
 }
 
-/// As [`replace`], in a folder of the user's, where no other file may be replaced.
+/// Like [`replace`], but in a folder of the user's, in which the temporary file must not replace another file.
 ///
 /// # Errors
 /// Those of [`replace`].
@@ -34,7 +34,7 @@ pub fn export(path: &Path, bytes: &[u8]) -> Result<()> {
     write(path, &beside, made, bytes)
 }
 
-/// Writes a new file, and puts it in the place of the old one.
+/// Writes a new file, and renames it over the old one.
 fn write(path: &Path, beside: &Path, made: Result<File>, bytes: &[u8]) -> Result<()> {
     let made_one = made.is_ok();
     let fill = |mut file: File| file.write_all(bytes).and_then(|()| file.sync_all());
@@ -45,8 +45,8 @@ fn write(path: &Path, beside: &Path, made: Result<File>, bytes: &[u8]) -> Result
     written.map_err(|error| named(path, error))
 }
 
-/// Reads a file of JSON; its default if there is none. A damaged file is put aside, where nothing overwrites it, and a
-/// sentence names it.
+/// Reads a JSON file; a missing one counts as the default. A damaged file is renamed, so that nothing overwrites it,
+/// and a message names it.
 pub fn read_or_put_aside<T: DeserializeOwned + Default>(path: &Path) -> (T, Option<String>) {
     let read = fs::read(path).and_then(|json| Ok(serde_json::from_slice(&json)?));
     match read {

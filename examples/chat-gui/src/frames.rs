@@ -1,9 +1,7 @@
-//! Measures frames while something moves: the times between them, and the part of that time in which the window itself
-//! works.
+//! Measures frames while something moves: the times between them, and how much of that the window itself needs.
 //!
 //! Only while something moves is the window drawn again and again, so only then do times between frames mean anything.
-//! These times depend on the load of the machine. The amount of wglm's work between the beginning and the end of a
-//! frame does not.
+//! These times depend on the load of the machine. The amount of wglm's work during a frame does not.
 
 use serde::Serialize;
 use std::collections::VecDeque;

@@ -1,10 +1,10 @@
-//! A field for JSON, with what is wrong about it below. A check may take long, so it is done on a thread.
+//! A field for JSON, with the error in it below. A check may take long, so it is done on a thread.
 
 use crate::status::Places;
 use crate::task::Task;
 use eframe::egui::{TextEdit, Ui};
 
-/// What is wrong about a text, if anything.
+/// Returns the error in a text, if there is one.
 pub type Check = fn(&str) -> Option<String>;
 
 /// State that is kept from frame to frame.
@@ -12,12 +12,12 @@ pub type Check = fn(&str) -> Option<String>;
 pub struct JsonField {
     /// The text that is being checked.
     task: Option<(String, Task<Option<String>>)>,
-    /// The text that was checked last, and what is wrong about it.
+    /// The text that was checked last, and the error in it.
     checked: (String, Option<String>),
 }
 
 impl JsonField {
-    /// What is wrong about the text.
+    /// The error in the text.
     pub fn error(&self) -> Option<&str> {
         self.checked.1.as_deref()
     }
@@ -41,7 +41,7 @@ impl JsonField {
         }
     }
 
-    /// Takes the result of a check, and has another text checked once the check before it has ended.
+    /// Takes the result of a check, and begins another if the text has changed.
     fn check(&mut self, ui: &Ui, text: &str, check: Check) {
         if let Some(error) = self.task.as_ref().and_then(|(_, task)| task.result()) {
             let of = self.task.take().map(|(of, _)| of).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The model that was used last, which the next window loads.
 //!
-//! The file says whether the load came to its end. A load that failed, or during which the program died, is not tried
-//! again at the next start: otherwise a model that crashes a driver would do so at every start.
+//! The file says whether loading has finished. A load that failed, or in which the program crashed, is not repeated at
+//! the next start, because a model that crashes a driver would do so every time.
 
 use crate::files;
 use crate::protocol::Source;
@@ -25,13 +25,13 @@ struct Known {
 }
 
 impl LastModel {
-    /// Reads the file; a sentence says so if it is damaged.
+    /// Reads the file, and returns a message if it is damaged.
     pub fn read(path: PathBuf) -> (Self, Option<String>) {
         let (known, damaged) = files::read_or_put_aside(&path);
         (Self { path, known }, damaged)
     }
 
-    /// The model to load at the start, with its context, or a sentence about one that is not loaded again.
+    /// The model to load at the start, with its context, or a message about one that is not loaded again.
     pub fn wanted(&self) -> (Option<(Source, Option<usize>)>, Option<String>) {
         match &self.known {
             Some(Known { source, context, loaded: true }) => (Some((source.clone(), *context)), None),
@@ -56,7 +56,8 @@ impl LastModel {
         self.write()
     }
 
-    /// Notes that the load came to its end, with the first tuning, if there is one, or was ended with the window: the next one loads the model.
+    /// Notes that loading has finished, including a first tuning, or was stopped by closing the window: the next window
+    /// loads the model.
     ///
     /// # Errors
     /// Those of the file system.
@@ -70,7 +71,7 @@ impl LastModel {
         }
     }
 
-    /// Forgets the model: the user does not want it any more, or was told that it cannot be loaded.
+    /// Forgets the model, because the user has unloaded it or was told that it was not loaded.
     ///
     /// # Errors
     /// Those of the file system.

@@ -1,12 +1,14 @@
-//! The list of conversations, in which the user opens, begins, renames, exports and deletes them; and the search, whose
-//! results take the place of the list.
+//! The list of conversations, in which the user opens, begins, renames, exports and deletes them, and the search, whose
+//! results replace the list.
 
 use crate::access;
 use crate::chats::Chats;
 use crate::conversation::Conversation;
-use crate::search::{self, Found};
+use crate::look;
+use crate::search::{Found, Search};
 use crate::status::Places;
 use eframe::egui::{Align, Button, Key, Layout, RichText, ScrollArea, TextEdit, Ui, vec2};
+use std::sync::Arc;
 
 /// An action of the user. Numbers are positions in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,31 +30,32 @@ pub struct List {
     renaming: Option<(String, String)>,
     /// The id of the conversation that will be deleted if the user confirms.
     deleting: Option<String>,
-    /// The text that is sought, whether its field should get the cursor, and whether it has it.
-    sought: String,
+    search: Search,
+    /// Whether the search field should get the cursor, and whether it has it.
     seek: bool,
     seeking: bool,
-    /// What was found, and for which text and after how many changes of the conversations.
-    found: (String, usize, Vec<Found>),
+    /// Whether the first result is to be opened as soon as it is known.
+    entered: bool,
 }
 
 impl List {
-    /// Puts the cursor into the field of the search.
+    /// Moves the cursor to the search field.
     pub fn seek(&mut self) {
         self.seek = true;
     }
 
-    /// Whether the cursor is in the field of the search.
+    /// Whether the cursor is in the search field.
     pub fn is_seeking(&self) -> bool {
         self.seeking
     }
 
     /// What the search found, in words.
     pub fn words(&self) -> Vec<String> {
-        self.found.2.iter().flat_map(|found| found.messages.iter().map(|(_, text)| text.clone())).collect()
+        let messages = self.search.found().iter().flat_map(|found| &found.messages);
+        messages.map(|(_, text)| text.clone()).collect()
     }
 
-    /// Shows the list, or what was found.
+    /// Shows the list, or the results of the search.
     pub fn show(&mut self, ui: &mut Ui, chats: &Chats, places: &mut Places) -> Option<Action> {
         let (conversations, active) = (chats.list(), chats.active());
         let mut action = None;
@@ -63,10 +66,11 @@ impl List {
             action = Some(Action::New);
         }
         ui.add_space(4.0);
-        let enter = self.search(ui, chats, places);
+        self.search(ui, chats, places);
         ui.add_space(4.0);
         ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
-            if !self.sought.trim().is_empty() {
+            if self.search.is_wanted() {
+                let enter = !self.search.is_running() && std::mem::take(&mut self.entered);
                 let opened = self.found(ui, conversations, places);
                 action = opened.or(self.first(conversations).filter(|_| enter)).or(action.take());
                 return;
@@ -79,10 +83,9 @@ impl List {
         action
     }
 
-    /// The field of the search; true if the user pressed Enter in it. It searches again whenever the text or a conversation
-    /// changes.
-    fn search(&mut self, ui: &mut Ui, chats: &Chats, places: &mut Places) -> bool {
-        let field = TextEdit::singleline(&mut self.sought).hint_text("Search").desired_width(f32::INFINITY);
+    /// The search field.
+    fn search(&mut self, ui: &mut Ui, chats: &Chats, places: &mut Places) {
+        let field = TextEdit::singleline(&mut self.search.text).hint_text("Search").desired_width(f32::INFINITY);
         let field = ui.add(field);
         access::name(&field, "Search");
         places.note("search", field.rect);
@@ -92,17 +95,15 @@ impl List {
         self.seeking = field.has_focus();
         let pressed = |key| field.lost_focus() && ui.input(|input| input.key_pressed(key));
         if pressed(Key::Escape) {
-            self.sought.clear();
+            self.search.text.clear();
         }
-        if (&self.found.0, self.found.1) != (&self.sought, chats.changes()) {
-            self.found = (self.sought.clone(), chats.changes(), search::search(chats.list(), &self.sought));
-        }
-        pressed(Key::Enter)
+        self.entered = pressed(Key::Enter) || self.entered && !field.changed();
+        self.search.update(ui.ctx(), chats);
     }
 
-    /// What opens the first result.
-    fn first(&self, conversations: &[Conversation]) -> Option<Action> {
-        let first = self.found.2.first()?;
+    /// The action that opens the first result.
+    fn first(&self, conversations: &[Arc<Conversation>]) -> Option<Action> {
+        let first = self.search.found().first()?;
         let place = place(conversations, first)?;
         Some(match first.messages.first() {
             Some((turn, _)) => Action::Show(place, *turn),
@@ -110,12 +111,12 @@ impl List {
         })
     }
 
-    fn found(&self, ui: &mut Ui, conversations: &[Conversation], places: &mut Places) -> Option<Action> {
+    fn found(&self, ui: &mut Ui, conversations: &[Arc<Conversation>], places: &mut Places) -> Option<Action> {
         let mut action = None;
-        if self.found.2.is_empty() {
-            ui.weak("Nothing was found.");
+        if self.search.found().is_empty() {
+            ui.weak(if self.search.is_running() { "Searching …" } else { "No results" });
         }
-        for found in &self.found.2 {
+        for found in self.search.found() {
             let Some(place) = place(conversations, found) else { continue };
             let name = RichText::new(conversations[place].name()).strong();
             if ui.add(Button::selectable(false, name).truncate()).clicked() {
@@ -130,7 +131,8 @@ impl List {
                 }
             }
             if found.more > 0 {
-                ui.label(RichText::new(format!("and {} more messages", found.more)).small().weak());
+                let messages = if found.more == 1 { "message" } else { "messages" };
+                ui.label(RichText::new(format!("and {} more {messages}", found.more)).small().weak());
             }
             ui.add_space(6.0);
         }
@@ -148,8 +150,8 @@ impl List {
         if self.renaming.as_ref().is_some_and(|(id, _)| *id == conversation.id) {
             return self.rename(ui, place);
         }
-        let name = Button::selectable(place == active, conversation.name()).truncate();
-        let row = ui.add_sized(vec2(ui.available_width(), 26.0), name);
+        let name = Button::selectable(place == active, conversation.name()).truncate().min_size(vec2(0.0, 26.0));
+        let row = ui.with_layout(Layout::top_down_justified(Align::Min), |ui| ui.add(name)).inner;
         if place == active {
             return self.tools(ui, place, conversation, places);
         }
@@ -162,24 +164,24 @@ impl List {
         let confirming = self.deleting.as_ref() == Some(id);
         let mut action = None;
         ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
-            let delete = ui.small_button(if confirming { "Delete for good" } else { "Delete" });
+            let delete = ui.add(look::small(if confirming { "Delete for good" } else { "Delete" }));
             places.note(if confirming { "really delete" } else { "delete" }, delete.rect);
             if delete.clicked() {
                 self.deleting = (!confirming).then(|| id.clone());
                 action = confirming.then_some(Action::Delete(place));
             }
-            if confirming && ui.small_button("Keep").clicked() {
+            if confirming && ui.add(look::small("Keep")).clicked() {
                 self.deleting = None;
             }
             if confirming {
                 return;
             }
-            let rename = ui.small_button("Rename");
+            let rename = ui.add(look::small("Rename"));
             places.note("rename", rename.rect);
             if rename.clicked() {
                 self.renaming = Some((id.clone(), conversation.name().to_owned()));
             }
-            let export = ui.add_enabled(!conversation.is_empty(), Button::new("Export").small());
+            let export = ui.add_enabled(!conversation.is_empty(), look::small("Export"));
             places.note("export conversation", export.rect);
             if export.clicked() {
                 action = Some(Action::Export);
@@ -203,6 +205,6 @@ impl List {
 }
 
 /// The position of the conversation in which something was found.
-fn place(conversations: &[Conversation], found: &Found) -> Option<usize> {
+fn place(conversations: &[Arc<Conversation>], found: &Found) -> Option<usize> {
     conversations.iter().position(|conversation| conversation.id == found.conversation)
 }

@@ -1,4 +1,4 @@
-//! What a repository on the hub holds, and what of it suits this machine: asked on a thread.
+//! The models in a repository on the hub, and which of them suits this machine. The hub is asked on a thread.
 
 use crate::engine;
 use crate::fetch::sentence;
@@ -11,11 +11,11 @@ use wglm::{Cancel, Error, Gpu, Hub, HubOptions, ModelName, Offer, Repository, of
 pub struct Listing {
     pub repository: Repository,
     pub models: Vec<Offer>,
-    /// How much of each is here.
+    /// The number of bytes of each that are here.
     pub here: Vec<u64>,
     /// The one that is shown.
     pub shown: usize,
-    /// Why something is not known.
+    /// Why some of it is not known.
     pub trouble: Option<String>,
 }
 
@@ -25,14 +25,14 @@ impl Listing {
         self.models.get(self.shown)
     }
 
-    /// How much of it is here.
+    /// The number of its bytes that are here.
     pub fn here(&self) -> u64 {
         self.here.get(self.shown).copied().unwrap_or(0)
     }
 }
 
-/// Asks what a repository holds. Shown is the model that is named, otherwise one whose download is unfinished, otherwise
-/// what suits the machine best.
+/// Asks which models a repository has. Shown at first is the one that is named, or else one whose download is unfinished,
+/// or else the one that suits the machine best.
 pub fn ask(window: &Context, gpu: &Gpu, name: ModelName) -> Task<Result<Listing, String>> {
     let gpu = gpu.clone();
     Task::start(window, move |cancel| asked(&gpu, &name, cancel).map_err(|error| sentence(&error)))

@@ -2,17 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use eframe::egui::{Color32, Context, FontDefinitions, FontFamily, FontId, Margin, TextStyle, Ui, vec2};
+use eframe::egui::{
+    Button, Color32, Context, FontDefinitions, FontFamily, FontId, Margin, Rect, RichText, TextStyle, Ui, UiBuilder,
+    vec2,
+};
 
 /// The space around the conversation and its parts.
 pub const MARGIN: Margin = Margin::same(10);
-/// The width below which a window has no room for more than the conversation.
+/// The width below which a window has space only for the conversation.
 pub const NARROW: f32 = 680.0;
 /// The widest line of text that is easy to read.
 pub const LINE: f32 = 760.0;
+/// The width of a scroll bar, which is drawn over the contents.
+pub const SCROLL_BAR: f32 = 10.0;
 
-/// Makes egui's style roomier, and its fonts more complete: the one for code has the arrows and the signs of mathematics
-/// that the one for text lacks. For what no font here has, the system is asked for one ([`fonts`](crate::fonts)).
+/// Adds space to egui's style, and fonts: the one for code has arrows and mathematical signs that the one for text
+/// lacks. For all other letters there are the system's fonts ([`fonts`](crate::fonts)).
 pub fn set(context: &Context) {
     let mut fonts = FontDefinitions::default();
     let code = fonts.families.get(&FontFamily::Monospace).and_then(|fonts| fonts.first().cloned());
@@ -33,7 +38,27 @@ pub fn set(context: &Context) {
         style.visuals.error_fg_color =
             if dark { Color32::from_rgb(255, 130, 120) } else { Color32::from_rgb(180, 30, 30) };
         style.visuals.widgets.noninteractive.fg_stroke.color = Color32::from_gray(text);
+        // egui's own colours for these have too little contrast.
+        style.visuals.weak_text_color = Some(Color32::from_gray(if dark { 160 } else { 95 }));
+        if !dark {
+            style.visuals.hyperlink_color = Color32::from_rgb(0, 90, 180);
+        }
     });
+}
+
+/// Shows contents in a column that is easy to read, in the middle of the available space. It leaves space for a scroll
+/// bar.
+pub fn column<R>(ui: &mut Ui, contents: impl FnOnce(&mut Ui) -> R) -> R {
+    let space = ui.available_rect_before_wrap();
+    let width = (space.width() - SCROLL_BAR).min(LINE);
+    let left = space.left() + ((space.width() - width) / 2.0 - SCROLL_BAR).max(0.0).round();
+    let place = Rect::from_x_y_ranges(left..=left + width, space.y_range());
+    ui.scope_builder(UiBuilder::new().max_rect(place), contents).inner
+}
+
+/// A small button.
+pub fn small(text: &str) -> Button<'_> {
+    Button::new(RichText::new(text).small()).small().min_size(vec2(0.0, 20.0))
 }
 
 /// The background of the user's messages.

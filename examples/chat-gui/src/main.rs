@@ -37,6 +37,7 @@ mod rate;
 mod restart;
 mod results;
 mod row;
+mod saver;
 mod search;
 mod settings;
 mod shelf;
@@ -75,19 +76,20 @@ struct Args {
     /// Context length in tokens; 0 for the longest that the model supports.
     #[arg(short, long)]
     context: Option<usize>,
-    /// Temperature of new conversations, instead of the one that the model's makers recommend; 0 always takes the most likely token.
+    /// Temperature of new conversations, instead of the one that the model's makers recommend; 0 always takes the most
+    /// likely token.
     #[arg(long)]
     temperature: Option<f32>,
     /// The folder for conversations [default: the platform's folder for application data].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Tune at the first start as on a GPU that nobody has measured, for this many seconds; for tests, which run without a GPU.
+    /// At the first start, tune for this many seconds, as on a GPU that wglm has no measurements of; for tests.
     #[arg(long, value_name = "SECONDS", hide = true)]
     first_tuning: Option<f32>,
-    /// Keep a file that tells, as JSON, what the window shows and where: for tests.
+    /// Keep a JSON file that reports what the window shows, and where; for tests.
     #[arg(long, value_name = "FILE")]
     status: Option<PathBuf>,
-    /// The program starts itself with this after its GPU was lost: the conversation in which to ask again.
+    /// The conversation in which to ask again; the program passes it when it restarts itself after losing its GPU.
     #[arg(long, hide = true, value_name = "ID")]
     after_loss: Option<String>,
 }

@@ -1,16 +1,18 @@
-//! Shows messages, which are Markdown; replies arrive in pieces.
+//! Shows messages, which are Markdown. Replies arrive in pieces.
 //!
-//! Emphasis and code have marks on both sides, so a reply that has come as far as `an **ow` would show the stars until
+//! Emphasis and code have marks on both sides, so a reply that has arrived as far as `an **ow` would show the stars until
 //! the closing ones arrive a moment later. Therefore marks that are open at the end of the text are closed.
 //!
-//! What a text needs before it is drawn ([`prepare`]) is remembered as long as it is shown.
+//! Texts are [prepared](prepare) before they are drawn, and the results are kept for as long as the texts are shown.
+//! Formulas and tables are drawn here and not by the viewer of Markdown. It gets their numbers as formulas, which it
+//! hands back to be drawn at their places, in lists and quotations too.
 
 mod math;
 mod prepare;
 mod table;
 
 use eframe::egui::cache::{ComputerMut, FrameCache};
-use eframe::egui::{Context, OutputCommand, RichText, Ui};
+use eframe::egui::{Align, Context, Layout, OutputCommand, RichText, Ui, vec2};
 use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,8 +28,8 @@ pub fn show_typed(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str) {
     show_as(ui, cache, text, true);
 }
 
-/// Opens no links but those that may lead somewhere. Texts that are shown have no others; this is for whatever a text
-/// makes of them all the same.
+/// Drops requests to open links that must not be followed. [`prepare`] leaves no such links; this is a second line of
+/// defence.
 pub fn keep_links(window: &Context) {
     let leads = |command: &OutputCommand| match command {
         OutputCommand::OpenUrl(open) => prepare::leads(&open.url),
@@ -44,48 +46,56 @@ pub fn show_unfinished(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str) {
 /// A text that is ready to be drawn.
 #[derive(Default)]
 struct Page {
-    parts: Vec<Part>,
-    formulas: Vec<String>,
+    /// The Markdown, in which the numbers of formulas and tables are between dollar signs.
+    text: String,
+    insets: Vec<Inset>,
 }
 
-/// A part of a text.
-enum Part {
-    Markdown(String),
+/// A part of a text that the viewer of Markdown does not draw.
+enum Inset {
+    Formula(String),
     Table(Table),
 }
 
 impl Page {
     fn new(text: &str, keep_lines: bool) -> Self {
-        let prepare::Prepared { text, formulas } = prepare::prepare(text, keep_lines);
-        let tables = table::find(&text);
-        // Each part has the addresses of links that are defined anywhere.
-        let definitions = if tables.is_empty() { String::new() } else { prepare::definitions(&text) };
-        let part = |range| format!("{}{definitions}", &text[range]);
-        let (mut parts, mut done) = (Vec::new(), 0);
-        for range in tables {
-            parts.push(Part::Markdown(part(done..range.start)));
-            parts.push(Part::Table(Table::read(&part(range.clone()), &formulas)));
-            done = range.end;
+        let prepare::Prepared { mut text, formulas } = prepare::prepare(text, keep_lines);
+        let tables = table::find(&text, &formulas);
+        // From the last to the first, so that the positions of the others stay.
+        for (number, (range, _)) in tables.iter().enumerate().rev() {
+            let end = if text[range.clone()].ends_with('\n') { "\n" } else { "" };
+            text.replace_range(range.clone(), &format!("$${}$${end}", formulas.len() + number));
         }
-        parts.push(Part::Markdown(part(done..text.len())));
-        parts.retain(|part| !matches!(part, Part::Markdown(text) if text.trim().is_empty()));
-        Self { parts, formulas }
+        let tables = tables.into_iter().map(|(_, table)| Inset::Table(table));
+        Self { text, insets: formulas.into_iter().map(Inset::Formula).chain(tables).collect() }
     }
 
-    /// Shows a formula by its number.
-    fn formula(&self, ui: &mut Ui, number: &str, inline: bool) {
-        let tex = number.parse().ok().and_then(|number: usize| self.formulas.get(number));
-        let tex = tex.map_or(number, String::as_str);
-        if inline {
-            ui.label(RichText::new(math::line(tex)).italics());
-            return;
+    /// Shows a formula or a table by its number.
+    fn inset(&self, ui: &mut Ui, number: &str, inline: bool) {
+        let found = number.parse().ok().and_then(|number: usize| Some((number, self.insets.get(number)?)));
+        if !inline && ui.cursor().left() > ui.max_rect().left() {
+            ui.end_row();
         }
-        for line in math::lines(tex) {
-            if ui.cursor().left() > ui.max_rect().left() {
-                ui.end_row();
+        match found {
+            Some((number, Inset::Table(table))) => {
+                let width = ui.max_rect().right() - ui.cursor().left();
+                let layout = Layout::top_down(Align::Min);
+                ui.allocate_ui_with_layout(vec2(width, 0.0), layout, |ui| {
+                    table.show(ui, number);
+                    ui.add_space(4.0);
+                });
             }
-            ui.add_space(24.0);
-            ui.label(RichText::new(line).italics());
+            Some((_, Inset::Formula(tex))) if inline => drop(ui.label(RichText::new(math::line(tex)).italics())),
+            Some((_, Inset::Formula(tex))) => {
+                for (number, line) in math::lines(tex).into_iter().enumerate() {
+                    if number > 0 {
+                        ui.end_row();
+                    }
+                    ui.add_space(24.0);
+                    ui.label(RichText::new(line).italics());
+                }
+            }
+            None => drop(ui.label(number)),
         }
     }
 }
@@ -104,21 +114,12 @@ fn show_as(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str, keep_lines: boo
     let key = (text, keep_lines);
     let page = ui.memory_mut(|memory| memory.caches.cache::<FrameCache<Arc<Page>, Pages>>().get(key).clone());
     let same = page.clone();
-    let formula = move |ui: &mut Ui, number: &str, inline: bool| same.formula(ui, number, inline);
-    for (number, part) in page.parts.iter().enumerate() {
-        ui.push_id(number, |ui| match part {
-            Part::Markdown(text) => {
-                // The viewer shows code in fields, so that it can be selected.
-                ui.name_inputs("Code", |ui| {
-                    CommonMarkViewer::new().render_math_fn(Some(&formula)).show(ui, cache, text)
-                });
-            }
-            Part::Table(table) => table.show(ui),
-        });
-    }
+    let inset = move |ui: &mut Ui, number: &str, inline: bool| same.inset(ui, number, inline);
+    // The viewer shows code in fields, so that it can be selected.
+    ui.name_inputs("Code", |ui| CommonMarkViewer::new().render_math_fn(Some(&inset)).show(ui, cache, &page.text));
 }
 
-/// The text with marks appended that close those which are open in its last paragraph.
+/// The text, with the marks appended that are open in its last paragraph.
 fn closed(text: &str) -> Cow<'_, str> {
     if in_fence(text) {
         return text.into(); // an open block of code ends with the text
@@ -128,7 +129,7 @@ fn closed(text: &str) -> Cow<'_, str> {
     if open.is_empty() {
         return text.into();
     }
-    // A mark after a blank closes nothing, and a mark that was just opened has no content yet.
+    // A mark after a space closes nothing, and a mark that was just opened has no content yet.
     let text = text.trim_end();
     let bare = open.last().and_then(|mark| text.strip_suffix(mark));
     let (text, open) = bare.map_or((text, &open[..]), |text| (text.trim_end(), &open[..open.len() - 1]));
@@ -156,7 +157,7 @@ fn open_marks(paragraph: &str) -> Vec<&'static str> {
         match open.iter().rposition(|other| *other == mark) {
             Some(place) if mark == "`" || !before.is_whitespace() => open.truncate(place),
             None if opens => open.push(mark),
-            _ => {} // a star between blanks, as in a list or a product
+            _ => {} // a star between spaces, as in a list or a product
         }
         before = '*';
     }
@@ -164,6 +165,7 @@ fn open_marks(paragraph: &str) -> Vec<&'static str> {
 }
 
 #[cfg(test)]
+#[allow(clippy::panic)]
 mod tests {
     use super::{CommonMarkCache, closed, keep_links, show_unfinished};
     use eframe::egui;
@@ -188,21 +190,29 @@ mod tests {
         }
     }
 
-    /// The text of everything that is drawn.
-    fn drawn(text: &str) -> String {
+    const WIDTH: f32 = 600.0;
+
+    /// The texts that are drawn, and where.
+    fn shapes(text: &str) -> Vec<(String, egui::Rect)> {
         let context = egui::Context::default();
         let mut cache = CommonMarkCache::default();
-        let mut output = context.run_ui(egui::RawInput::default(), |ui| show_unfinished(ui, &mut cache, text));
+        let screen_rect = Some(egui::Rect::from_min_size(egui::Pos2::ZERO, egui::vec2(WIDTH, 400.0)));
+        let input = egui::RawInput { screen_rect, ..egui::RawInput::default() };
+        let mut output = context.run_ui(input, |ui| show_unfinished(ui, &mut cache, text));
         output.textures_delta.clear(); // nothing is drawn here
         let shapes = output.shapes.iter().filter_map(|shape| match &shape.shape {
-            egui::Shape::Text(text) => Some(text.galley.text().to_owned()),
+            egui::Shape::Text(text) => Some((text.galley.text().to_owned(), text.visual_bounding_rect())),
             _ => None,
         });
-        shapes.collect::<Vec<_>>().join("|")
+        shapes.collect()
+    }
+
+    fn drawn(text: &str) -> String {
+        shapes(text).into_iter().map(|(text, _)| text).collect::<Vec<_>>().join("|")
     }
 
     #[test]
-    fn only_links_that_lead_somewhere_are_opened() {
+    fn only_links_to_the_web_and_to_mail_are_opened() {
         let context = egui::Context::default();
         let mut output = context.run_ui(egui::RawInput::default(), |ui| {
             for address in ["file:///etc/passwd", "https://a.org", "javascript:alert(1)"] {
@@ -213,6 +223,24 @@ mod tests {
         output.textures_delta.clear(); // nothing is drawn here
         let commands = output.platform_output.commands;
         assert!(matches!(&commands[..], [egui::OutputCommand::OpenUrl(open)] if open.url == "https://a.org"));
+    }
+
+    /// Tables in lists and quotations wrap in the space that is left there, and footnotes are numbered beside them.
+    #[test]
+    fn tables_are_drawn_wherever_they_are() {
+        let long = "many words ".repeat(40);
+        for (first, next) in [("", ""), ("- ", "  "), ("> ", "> "), ("1. x\n\n   ", "   "), ("- a\n  - ", "    ")] {
+            let text = format!("{first}| Owl[^1] | b |\n{next}|-|-:|\n{next}| x | {long}|\n\nend[^1]\n\n[^1]: A note.");
+            let shapes = shapes(&text);
+            let find = |part: &str| {
+                shapes.iter().find(|(text, _)| text.contains(part)).unwrap_or_else(|| panic!("{part}: {shapes:?}"))
+            };
+            let (whole, place) = find("many words");
+            assert!(whole.matches("many").count() == 40 && place.height() > 40.0, "{first:?}: {place:?}");
+            assert!(place.right() < WIDTH && find("Owl1").1.left() < place.left(), "{first:?}: {shapes:?}");
+            assert!(!shapes.iter().any(|(text, _)| text.contains("[^1]")), "{first:?}: {shapes:?}");
+            find("A note.");
+        }
     }
 
     #[test]

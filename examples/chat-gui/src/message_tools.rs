@@ -1,4 +1,4 @@
-//! The buttons below a message: to copy, edit and delete it, to have another reply or the rest of one, and to see other
+//! The buttons below a message, which copy, edit and delete it, ask for another reply or the rest of one, and show other
 //! versions.
 
 use crate::status::Places;
@@ -63,7 +63,7 @@ pub fn show(ui: &mut Ui, message: &Message, offered: Offered<'_>, places: &mut P
     versions(ui, offered, places).or(actions.pop())
 }
 
-/// Shows which version it is, between the buttons for those before and after it.
+/// Shows the number of the version, between buttons for the previous and the next one.
 fn versions(ui: &mut Ui, offered: Offered<'_>, places: &mut Places) -> Option<Action> {
     let Offered { position, change, version: (version, count), .. } = offered;
     if count < 2 {
@@ -88,7 +88,7 @@ fn versions(ui: &mut Ui, offered: Offered<'_>, places: &mut Places) -> Option<Ac
     shown.map(|version| Action::Version(position, version))
 }
 
-/// The button that copies a text. It says so until the mouse leaves it.
+/// The button that copies a text, and then says "Copied" until the mouse leaves it.
 fn copy(ui: &mut Ui, text: &str, place: &'static str, places: &mut Places) {
     let id = ui.make_persistent_id("copied");
     let copied = ui.data(|data| data.get_temp::<bool>(id)).unwrap_or(false);
@@ -101,7 +101,7 @@ fn copy(ui: &mut Ui, text: &str, place: &'static str, places: &mut Places) {
     ui.data_mut(|data| data.insert_temp(id, copied));
 }
 
-/// A button that is scrolled to when it is reached with the keyboard.
+/// A small button. The window scrolls to it when it is reached with the keyboard.
 fn small(ui: &mut Ui, text: &str) -> Response {
     let button = ui.add(Button::new(RichText::new(text).small().weak()).small().frame_when_inactive(false));
     if button.gained_focus() {

@@ -30,7 +30,7 @@ pub struct View {
 }
 
 impl View {
-    /// Has the messages from a position on laid out anew, because they changed.
+    /// Notes that the messages from a position on have changed and must be laid out again.
     pub fn changed(&mut self, from: usize) {
         self.heights.truncate(from);
     }
@@ -46,30 +46,42 @@ impl View {
     ) -> Option<Action> {
         let mut action = None;
         ScrollArea::vertical().id_salt(&conversation.id).auto_shrink(false).stick_to_bottom(true).show(ui, |ui| {
-            let width = ui.available_width().min(look::LINE);
-            if self.of != (conversation.id.clone(), width) {
-                self.of = (conversation.id.clone(), width);
-                self.heights.clear();
-            }
-            ui.set_max_width(width);
-            ui.spacing_mut().item_spacing.y = 10.0;
-            for (index, message) in conversation.tree.messages().enumerate() {
-                let asked = ui.push_id(index, |ui| self.message(ui, index, message, can, places));
-                action = asked.inner.or(action);
-                if self.target.take_if(|target| *target == index).is_some() {
-                    asked.response.scroll_to_me(Some(Align::TOP));
-                }
-            }
-            if let Some(pending) = pending {
-                self.pending(ui, pending);
-            }
-            if conversation.is_empty() && pending.is_none() {
-                ui.add_space(40.0);
-                ui.vertical_centered(|ui| ui.weak("Write a message to start."));
-            }
+            action = look::column(ui, |ui| self.column(ui, conversation, pending, can, places));
         });
         if places.are_wanted() {
             note_code(ui, places);
+        }
+        action
+    }
+
+    fn column(
+        &mut self,
+        ui: &mut Ui,
+        conversation: &Conversation,
+        pending: Option<&Pending>,
+        can: Can<'_>,
+        places: &mut Places,
+    ) -> Option<Action> {
+        let mut action = None;
+        let width = ui.available_width();
+        if self.of != (conversation.id.clone(), width) {
+            self.of = (conversation.id.clone(), width);
+            self.heights.clear();
+        }
+        ui.spacing_mut().item_spacing.y = 10.0;
+        for (index, message) in conversation.tree.messages().enumerate() {
+            let asked = ui.push_id(index, |ui| self.message(ui, index, message, can, places));
+            action = asked.inner.or(action);
+            if self.target.take_if(|target| *target == index).is_some() {
+                asked.response.scroll_to_me(Some(Align::TOP));
+            }
+        }
+        if let Some(pending) = pending {
+            self.pending(ui, pending);
+        }
+        if conversation.is_empty() && pending.is_none() {
+            ui.add_space(40.0);
+            ui.vertical_centered(|ui| ui.weak("Write a message to start."));
         }
         action
     }
@@ -113,7 +125,7 @@ impl View {
                 Layout::right_to_left(Align::Min)
             }
             "tool" => {
-                tool(ui, "Result of a function", &text);
+                tool(ui, "Function result", &text);
                 Layout::left_to_right(Align::Min)
             }
             _ => {
@@ -154,7 +166,7 @@ impl View {
     }
 }
 
-/// Records where the last block of code can be copied: where the viewer of Markdown has drawn its icon for that.
+/// Records the place of the last button that copies code, by the icon that the viewer of Markdown has drawn.
 fn note_code(ui: &Ui, places: &mut Places) {
     let icon = |shape: &Shape| match shape {
         Shape::Text(text) if text.galley.text() == "🗐" => Some(text.visual_bounding_rect()),
@@ -182,9 +194,9 @@ fn user(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str) {
     });
 }
 
-/// The width that a text would have if none of its lines wrapped, about.
+/// About the width that a text would have if none of its lines wrapped.
 fn width(ui: &Ui, text: &str) -> f32 {
-    // Headings are larger than what is measured, tables are wider, and measuring what is long takes time.
+    // Headings and tables are wider than what is measured here, and measuring a long text takes time.
     const LONG: usize = 2000;
     if text.len() > LONG || text.lines().any(|line| line.starts_with(['#', '|'])) {
         return f32::INFINITY;
@@ -198,7 +210,7 @@ fn width(ui: &Ui, text: &str) -> f32 {
 
 fn called(ui: &mut Ui, call: &ToolCall) {
     let arguments = serde_json::to_string_pretty(&call.function.arguments).unwrap_or_default();
-    tool(ui, &format!("Call of the function {}", call.function.name), &arguments);
+    tool(ui, &format!("Function call: {}", call.function.name), &arguments);
 }
 
 fn tool(ui: &mut Ui, title: &str, text: &str) {

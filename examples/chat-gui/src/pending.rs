@@ -4,11 +4,11 @@ use crate::conversation::{Asked, Said};
 use std::time::Instant;
 use wglm::{Event, Message, Stats, ToolCall};
 
-/// A reply that is being generated, as far as it has come.
+/// The part of a reply that has been generated.
 pub struct Pending {
     /// The id of the conversation.
     pub conversation: String,
-    /// What was said in it before, and what the user asked then: both come back if nothing is replied.
+    /// The messages before it, and how the user asked for it: both are brought back if there is no reply.
     pub said: Said,
     pub asked: Asked,
     pub thinking: String,
@@ -16,7 +16,7 @@ pub struct Pending {
     pub calls: Vec<ToolCall>,
     /// A call that is not valid, or was cut off, as the model wrote it.
     pub failed_call: Option<String>,
-    /// While the prompt is computed: the tokens of it that are computed, and all of them.
+    /// While the prompt is being computed: the number of its tokens that are done, and of all.
     pub prompt: Option<(usize, usize)>,
     /// The statistics, known once the reply has ended.
     pub stats: Option<Stats>,
@@ -26,7 +26,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// A reply of which nothing has arrived, or only what `begun` has.
+    /// A reply of which nothing has arrived yet, or the rest of one that begins with `begun`.
     pub fn new(conversation: String, said: Said, asked: Asked, begun: Option<Message>) -> Self {
         let begun = begun.unwrap_or_default();
         Self {

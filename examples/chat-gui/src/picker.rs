@@ -1,7 +1,7 @@
-//! The page where the user chooses a model: one on this machine, one to fetch, a file, or the demonstration model.
+//! The page where the user chooses a model: one on this machine, one to download, a file, or the demonstration model.
 //!
-//! It is the first thing that is seen without a model. What is on this machine is looked for at once. The hub is asked
-//! at once only if nothing here fits, or a download is unfinished; otherwise when the user wants it.
+//! It is the first page without a model. The models on this machine are looked for at once. The hub is asked only if
+//! none of them fits, if a download is unfinished, or when the user wants it.
 
 use crate::file_row::FileRow;
 use crate::protocol::{Loaded, Source};
@@ -43,7 +43,7 @@ impl Picker {
         };
         let (mut shelf, shop) = (Shelf::new(gpu.clone()), Shop::new(gpu.clone()));
         shelf.look(window, context);
-        // With a model at hand nobody has to be asked for others.
+        // There is a model to load already, so the hub need not be asked.
         let (file, settled) = (FileRow::new(gpu, path), source.is_some());
         Self { open: true, shelf, shop, settled, file, context, loading: None }
     }
@@ -61,7 +61,7 @@ impl Picker {
         self.open = open;
     }
 
-    /// Takes what became known meanwhile. Returns a model that was downloaded.
+    /// Takes results that have arrived. Returns a model that was downloaded.
     pub fn receive(&mut self, window: &Context) -> Option<Source> {
         self.shelf.receive();
         if let (Some(has_one), false) = (self.shelf.has_one(), self.settled) {
@@ -71,32 +71,33 @@ impl Picker {
                 self.shop.ask(window);
             }
         }
-        let come = self.shop.receive();
-        if come.is_some() {
+        let downloaded = self.shop.receive();
+        if downloaded.is_some() {
             self.shelf.look(window, self.context);
         }
-        come
+        downloaded
     }
 
     /// Shows the page.
     pub fn show(&mut self, ui: &mut Ui, loaded: Option<&Loaded>, places: &mut Places) -> Option<Action> {
         ScrollArea::vertical()
             .auto_shrink(false)
-            .show(ui, |ui| {
-                ui.set_max_width(ui.available_width().min(look::LINE));
-                let top = self.top(ui, loaded.is_some(), places);
-                let can_open = self.loading.is_none();
-                let local = self.local(ui, can_open, places);
-                ui.add_space(14.0);
-                self.shop.show(ui, can_open, places);
-                ui.add_space(14.0);
-                self.length(ui);
-                top.or(local.map(|source| Action::Load(source, self.context)))
-            })
+            .show(ui, |ui| look::column(ui, |ui| self.page(ui, loaded.is_some(), places)))
             .inner
     }
 
-    /// The title, or how far the load is.
+    fn page(&mut self, ui: &mut Ui, can_close: bool, places: &mut Places) -> Option<Action> {
+        let top = self.top(ui, can_close, places);
+        let can_open = self.loading.is_none();
+        let local = self.local(ui, can_open, places);
+        ui.add_space(14.0);
+        self.shop.show(ui, can_open, places);
+        ui.add_space(14.0);
+        self.length(ui);
+        top.or(local.map(|source| Action::Load(source, self.context)))
+    }
+
+    /// The title, and the progress of a load.
     fn top(&self, ui: &mut Ui, can_close: bool, places: &mut Places) -> Option<Action> {
         ui.add_space(6.0);
         let mut action = None;
@@ -114,7 +115,7 @@ impl Picker {
         action
     }
 
-    /// What is on this machine: models, the demonstration model, and any other file.
+    /// The models on this machine, the demonstration model, and any other file.
     fn local(&mut self, ui: &mut Ui, can_open: bool, places: &mut Places) -> Option<Source> {
         ui.label("On this machine");
         ui.add_space(2.0);
@@ -140,10 +141,10 @@ impl Picker {
             }
             if let Some(context) = &mut self.context {
                 ui.add(DragValue::new(context).range(0..=1 << 20).speed(64)).labelled_by(name);
-                ui.weak(if *context == 0 { "tokens: the longest that the model supports" } else { "tokens" });
+                ui.weak(if *context == 0 { "(the longest that the model supports)" } else { "tokens" });
             }
         });
-        // While the number is dragged or typed it is not what the user wants yet.
+        // While the number is being dragged, it is not final.
         if self.shelf.context() != self.context && !ui.input(|input| input.pointer.any_down()) {
             self.shelf.look(ui.ctx(), self.context);
         }

@@ -1,7 +1,8 @@
-//! Presets: settings with a name, of which one can be chosen for each conversation. All of them are in one file.
+//! Presets: named settings that can be chosen for a conversation. All of them are in one file.
 
 use crate::access;
 use crate::files;
+use crate::look;
 use crate::settings::Settings;
 use crate::status::Places;
 use eframe::egui::{ComboBox, Key, TextEdit, Ui};
@@ -34,7 +35,7 @@ enum Action {
 }
 
 impl Presets {
-    /// The presets of a file, and a sentence if it is damaged.
+    /// The presets of a file, and a message if it is damaged.
     pub fn read(path: PathBuf) -> (Self, Option<String>) {
         let (list, damaged) = files::read_or_put_aside(&path);
         (Self { path, list, naming: None, deleting: false }, damaged)
@@ -69,14 +70,14 @@ impl Presets {
     fn choice(&mut self, ui: &mut Ui, settings: &Settings, places: &mut Places) -> Option<Action> {
         let mut action = None;
         let shown = match &settings.preset {
-            None => "none".to_owned(),
+            None => "None".to_owned(),
             Some(name) if self.differs(settings) => format!("{name} (changed)"),
             Some(name) => name.clone(),
         };
         let label = ui.label("Preset");
         let choice =
             ComboBox::from_id_salt("preset").width(ui.available_width()).selected_text(shown).show_ui(ui, |ui| {
-                let none = ui.selectable_label(settings.preset.is_none(), "none");
+                let none = ui.selectable_label(settings.preset.is_none(), "None");
                 if none.clicked() {
                     action = Some(Action::Choose(None));
                 }
@@ -97,25 +98,25 @@ impl Presets {
         ui.horizontal_wrapped(|ui| {
             let chosen = settings.preset.clone().filter(|name| self.find(name).is_some());
             if let Some(name) = chosen.clone().filter(|_| self.deleting) {
-                let delete = ui.small_button("Delete for good");
+                let delete = ui.add(look::small("Delete for good"));
                 places.note("really delete preset", delete.rect);
-                let keep = ui.small_button("Keep");
+                let keep = ui.add(look::small("Keep"));
                 self.deleting = !delete.clicked() && !keep.clicked();
                 action = delete.clicked().then_some(Action::Delete(name));
                 return;
             }
-            let save = ui.small_button("Save as …").on_hover_text("Keep these settings under a name");
+            let save = ui.add(look::small("Save as …")).on_hover_text("Save these settings under a name");
             places.note("save preset", save.rect);
             if save.clicked() {
                 self.naming = Some(settings.preset.clone().unwrap_or_default());
             }
             let Some(name) = chosen else { return };
             if self.differs(settings) {
-                let update = ui.small_button("Update").on_hover_text(format!("Keep these settings as {name}"));
+                let update = ui.add(look::small("Update")).on_hover_text(format!("Save these settings as {name}"));
                 places.note("update preset", update.rect);
                 action = update.clicked().then_some(Action::Save(name));
             }
-            let delete = ui.small_button("Delete");
+            let delete = ui.add(look::small("Delete"));
             places.note("delete preset", delete.rect);
             self.deleting = delete.clicked();
         });
@@ -125,7 +126,7 @@ impl Presets {
     /// The field for the name of a new preset. A preset that has this name is replaced.
     fn name(&mut self, ui: &mut Ui, places: &mut Places) -> Option<Action> {
         let typed = self.naming.as_mut()?;
-        let field = TextEdit::singleline(typed).hint_text("its name").desired_width(f32::INFINITY);
+        let field = TextEdit::singleline(typed).hint_text("Name").desired_width(f32::INFINITY);
         let field = ui.add(field);
         access::name(&field, "Name of the preset");
         places.note("preset name", field.rect);
@@ -133,8 +134,8 @@ impl Presets {
         let there = self.list.iter().any(|preset| preset.name == name);
         let (mut save, mut leave) = (field.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter)), false);
         ui.horizontal(|ui| {
-            save |= ui.small_button(if there { "Replace" } else { "Save" }).clicked();
-            leave = ui.small_button("Cancel").clicked() || ui.input(|input| input.key_pressed(Key::Escape));
+            save |= ui.add(look::small(if there { "Replace" } else { "Save" })).clicked();
+            leave = ui.add(look::small("Cancel")).clicked() || ui.input(|input| input.key_pressed(Key::Escape));
         });
         if leave || save && !name.is_empty() {
             self.naming = None;
@@ -148,13 +149,13 @@ impl Presets {
         self.list.iter().find(|preset| preset.name == name)
     }
 
-    /// Whether settings are others than those of their preset.
+    /// Whether settings differ from their preset.
     fn differs(&self, settings: &Settings) -> bool {
         let preset = settings.preset.as_deref().and_then(|name| self.find(name));
         preset.is_none_or(|preset| preset.settings != *settings)
     }
 
-    /// Sets the settings to those of a preset. Without one they stay as they are, and belong to none.
+    /// Sets the settings to those of a preset. Without a name they stay as they are, and belong to no preset.
     fn choose(&mut self, name: Option<&str>, settings: &mut Settings) {
         self.deleting = false;
         match name.and_then(|name| self.find(name)) {

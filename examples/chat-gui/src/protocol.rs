@@ -28,18 +28,11 @@ impl Source {
     }
 }
 
-/// The paths of a conversation's file and of its session's snapshot.
+/// A conversation, and the path of the snapshot of its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    pub conversation: PathBuf,
+    pub id: String,
     pub snapshot: PathBuf,
-}
-
-impl Place {
-    /// The id of the conversation.
-    pub fn id(&self) -> String {
-        self.conversation.file_stem().unwrap_or_default().to_string_lossy().into_owned()
-    }
 }
 
 /// A command of the window. Commands are carried out in order.
@@ -47,10 +40,12 @@ impl Place {
 pub enum Command {
     /// Load a model in place of the present one, with this context in tokens.
     Load(Source, Option<usize>),
-    /// Find what makes the model faster on this GPU, and keep it for the next load.
+    /// Find settings that make the model faster on this GPU, and keep them for the next load.
     Tune(TuneOptions),
     /// Restore the session of a conversation.
     Open(Place),
+    /// Save no snapshot of the conversation with this id, because its files are deleted.
+    Forget(String),
     /// Generate a reply.
     Reply(Box<Request>),
     /// Drop the model and its session, to free the GPU's memory.
@@ -63,10 +58,10 @@ pub enum Command {
 #[derive(Debug)]
 pub struct Request {
     pub place: Place,
-    /// All messages of the conversation but the system prompt, which is one of the settings.
+    /// All messages of the conversation except the system prompt, which is one of the settings.
     pub messages: Vec<Message>,
     pub settings: Settings,
-    /// Whether the last message is a reply of which the rest is asked for.
+    /// Whether the last message is a reply that is to be continued.
     pub rest: bool,
 }
 
@@ -81,7 +76,7 @@ pub enum WorkerMessage {
     NotLoaded(Option<String>),
     /// The progress of tuning.
     Tuning(TuneProgress),
-    /// Tuning has ended, with what came of it in words, and whether the next load will be faster.
+    /// Tuning has ended: its result in words, whether the next load will be faster, and whether the GPU was lost.
     Tuned { told: String, faster: bool, lost: bool },
     /// The model was dropped.
     Unloaded,
@@ -93,7 +88,7 @@ pub enum WorkerMessage {
     Replied { message: Option<Box<Message>>, held: usize, error: Option<String> },
     /// The number of tokens of a conversation, if it could be counted.
     Counted(Option<usize>),
-    /// A warning for the user, after which everything goes on.
+    /// A message for the user that interrupts nothing.
     Notice(String),
 }
 
@@ -112,6 +107,6 @@ pub struct Loaded {
     pub context: usize,
     /// The sampling parameters that the file recommends.
     pub sampling: SamplerParams,
-    /// How it should be tuned before it is used, if nobody has measured this GPU and it was not tuned yet.
+    /// How it should be tuned before it is used, if wglm has no measurements of this GPU and it was not tuned yet.
     pub first_tuning: Option<TuneOptions>,
 }

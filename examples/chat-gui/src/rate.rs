@@ -1,19 +1,19 @@
-//! How fast bytes come, and how long the rest takes.
+//! How fast bytes arrive, and how long the rest will take.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The time over which the speed is taken.
+/// The time over which the speed is averaged.
 const SPAN: Duration = Duration::from_secs(8);
-/// The time after which there is a speed.
+/// The shortest time from which a speed is computed.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// How many bytes were there at which time, lately.
+/// The number of bytes at several times in the last seconds.
 #[derive(Debug, Default)]
 pub struct Rate(VecDeque<(Instant, u64)>);
 
 impl Rate {
-    /// Notes how many bytes are there.
+    /// Notes how many bytes have arrived so far.
     pub fn note(&mut self, now: Instant, bytes: u64) {
         self.0.push_back((now, bytes));
         while self.0.len() > 2 && self.0.get(1).is_some_and(|(then, _)| now.duration_since(*then) >= SPAN) {
@@ -21,21 +21,21 @@ impl Rate {
         }
     }
 
-    /// Bytes per second, if that is known yet.
+    /// Bytes per second, once that is known.
     pub fn speed(&self) -> Option<f64> {
         let ((first, before), (last, now)) = (self.0.front()?, self.0.back()?);
         let time = last.duration_since(*first);
         (time >= LEAST).then(|| now.saturating_sub(*before) as f64 / time.as_secs_f64())
     }
 
-    /// The time that so many more bytes take, if they come as fast.
+    /// The time that this many further bytes take at the same speed.
     pub fn left(&self, bytes: u64) -> Option<Duration> {
         let speed = self.speed().filter(|speed| *speed > 0.0)?;
         Duration::try_from_secs_f64(bytes as f64 / speed).ok()
     }
 }
 
-/// A time in words, as exact as a guess can be.
+/// A time in words, no more exact than an estimate can be.
 pub fn words(time: Duration) -> String {
     match time.as_secs() {
         0..=90 => format!("{} s", time.as_secs().max(1)),
@@ -62,7 +62,7 @@ mod tests {
         for second in 3..60 {
             rate.note(start + Duration::from_secs(second), 5000);
         }
-        assert_eq!((rate.speed(), rate.left(10_000)), (Some(0.0), None), "nothing comes any more");
+        assert_eq!((rate.speed(), rate.left(10_000)), (Some(0.0), None), "nothing arrives any more");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The window's frames are drawn on the device that wglm computes on, and eframe keeps the device for as long as it
 //! runs. So after a loss the program starts itself again, with a new device, and ends. The new window loads the same
-//! model, shows the same conversation, and asks for the lost reply again. Conversations are in files by then.
+//! model, shows the same conversation, and asks for the lost reply again. All conversations are saved before that.
 
 use crate::protocol::Source;
 use std::io;
@@ -15,12 +15,13 @@ pub struct Restart {
     pub data: PathBuf,
     pub temperature: Option<f32>,
     pub status: Option<PathBuf>,
-    /// False from a restart until a reply has come to its end: a GPU that is lost at once would be lost for ever.
+    /// False from a restart until a reply has ended: if the GPU is lost every time, the program must not restart for
+    /// ever.
     pub allowed: bool,
 }
 
 impl Restart {
-    /// The command for a window that loads a model and, in the conversation with this id, asks again.
+    /// The command for a window that loads a model and asks again in the conversation with this id.
     fn command(&self, program: &Path, (source, context): (&Source, Option<usize>), conversation: &str) -> Command {
         let mut command = Command::new(program);
         match source {

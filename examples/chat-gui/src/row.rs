@@ -4,13 +4,13 @@
 use eframe::egui::{Align, Button, Frame, Label, Layout, Response, RichText, Ui, vec2};
 
 /// The width of the button.
-pub const BUTTON: f32 = 84.0;
+pub const BUTTON: f32 = 90.0;
 
 /// Shows a row, and returns its button.
 pub fn show(ui: &mut Ui, name: &str, button: &str, enabled: bool, about: impl FnOnce(&mut Ui)) -> Response {
     frame(ui, |ui| {
         ui.horizontal_top(|ui| {
-            let width = (ui.available_width() - BUTTON - 2.0 * ui.spacing().item_spacing.x).max(0.0);
+            let width = (ui.available_width() - BUTTON - ui.spacing().item_spacing.x).max(0.0);
             ui.allocate_ui_with_layout(vec2(width, 0.0), Layout::top_down(Align::Min), |ui| {
                 ui.set_width(width);
                 ui.add(Label::new(RichText::new(name).strong()).truncate());

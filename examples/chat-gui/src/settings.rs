@@ -4,7 +4,7 @@ use crate::json_field::JsonField;
 use crate::presets::Presets;
 use crate::status::Places;
 use crate::structure;
-use eframe::egui::{self, CollapsingHeader, DragValue, Slider, TextEdit, Ui};
+use eframe::egui::{self, Button, CollapsingHeader, DragValue, Slider, TextEdit, Ui};
 use serde::{Deserialize, Serialize};
 use wglm::serde_json::Value;
 use wglm::{GenerateOptions, Result, SamplerParams};
@@ -19,9 +19,9 @@ pub struct Settings {
     /// The sampling parameters.
     #[serde(flatten)]
     pub sampling: SamplerParams,
-    /// The most tokens of a reply; `None` for as many as the context has room for.
+    /// The most tokens of a reply; `None` for as many as the context has space for.
     pub max_tokens: Option<usize>,
-    /// The functions that the model may call, as JSON; what is typed stays, even if it is wrong.
+    /// The functions that the model may call, as the user typed them: the JSON may be invalid.
     pub tools: String,
     /// The JSON schema of the answer; blank for none.
     pub schema: String,
@@ -73,10 +73,11 @@ impl Settings {
 
     /// Shows the sampling parameters. `recommended` are those that the model file recommends.
     fn sampling(&mut self, ui: &mut Ui, recommended: Option<&SamplerParams>) {
+        ui.spacing_mut().slider_width = 90.0;
         egui::Grid::new("sampling").num_columns(2).spacing([10.0, 8.0]).show(ui, |ui| self.numbers(ui));
         if let Some(recommended) = recommended {
             ui.add_space(10.0);
-            if ui.button("Reset to the model's recommended values").clicked() {
+            if ui.add(Button::new("Reset to the model's recommended values").wrap()).clicked() {
                 self.sampling = recommended.clone();
             }
         }
@@ -106,7 +107,7 @@ impl Settings {
         );
         slider(
             "Min-p",
-            "Drops tokens less likely than this share of the most likely one. 0 keeps all.",
+            "Drops tokens whose probability is less than this share of the most likely token's. 0 keeps all.",
             Slider::new(&mut sampling.min_p, 0.0..=1.0),
         );
         slider(
@@ -132,7 +133,7 @@ impl Panel {
         Self { presets, tools: JsonField::default(), schema: JsonField::default() }
     }
 
-    /// What is wrong about the fields.
+    /// The errors in the fields.
     pub fn errors(&self) -> impl Iterator<Item = &str> {
         [&self.tools, &self.schema].into_iter().filter_map(JsonField::error)
     }
@@ -171,10 +172,10 @@ impl Panel {
         presets.map(|()| *settings != before)
     }
 
-    /// What the model is asked to write as JSON: calls and answers.
+    /// The fields for what the model writes as JSON: calls and answers.
     fn structure(&mut self, ui: &mut Ui, settings: &mut Settings, places: &mut Places) {
         let used = !settings.tools.is_empty() || !settings.schema.is_empty();
-        let header = CollapsingHeader::new("Functions and structured answers").default_open(used).show(ui, |ui| {
+        let header = CollapsingHeader::new("Functions and structured output").default_open(used).show(ui, |ui| {
             let check = |text: &str| structure::tools(text).err().map(|error| format!("{error}."));
             self.tools.show(ui, ("Functions", structure::TOOL), &mut settings.tools, check, places);
             ui.add_space(10.0);
@@ -185,7 +186,7 @@ impl Panel {
     }
 }
 
-/// Shows a number that can be absent.
+/// Shows a number that need not be set.
 fn optional<T: egui::emath::Numeric>(ui: &mut Ui, name: &str, value: &mut Option<T>, usual: T) {
     let mut there = value.is_some();
     if ui.checkbox(&mut there, name).changed() {

@@ -1,4 +1,4 @@
-//! The models on this machine, as a list in which a click opens one.
+//! The list of models on this machine, in which a click opens one.
 
 use crate::protocol::Source;
 use crate::status::Places;
@@ -29,7 +29,7 @@ impl Shelf {
         Self { gpu, context: None, look: None, models: None }
     }
 
-    /// Looks for models, and judges them for a context, on a thread: those that fit come first. What was found before is
+    /// Looks for models on a thread, judges them for a context, and lists those that fit first. The previous list is
     /// shown until then.
     pub fn look(&mut self, window: &Context, context: Option<usize>) {
         self.context = context;
@@ -44,7 +44,7 @@ impl Shelf {
         }));
     }
 
-    /// Takes what was found meanwhile.
+    /// Takes the models once they are found.
     pub fn receive(&mut self) {
         if let Some(found) = self.look.as_ref().and_then(Task::result) {
             self.look = None;
@@ -62,14 +62,14 @@ impl Shelf {
         Some(self.models.as_ref()?.iter().any(|local| local.judged.may_fit()))
     }
 
-    /// The repositories of which downloads are unfinished.
+    /// The repositories with unfinished downloads.
     pub fn unfinished(&self) -> Vec<String> {
         let models = self.models.iter().flatten().map(|local| &local.model);
         let unfinished = models.filter(|model| is_unfinished(model));
         unfinished.map(|model| model.name.split(':').next().unwrap_or_default().to_owned()).collect()
     }
 
-    /// The models that are listed. Unfinished downloads are shown with what can be fetched.
+    /// The models that are listed. Unfinished downloads are shown among those that can be downloaded.
     fn listed(&self) -> impl Iterator<Item = &Local> {
         self.models.iter().flatten().filter(|local| !is_unfinished(&local.model))
     }
@@ -93,7 +93,7 @@ impl Shelf {
                 opened = Some(Source::Model(model.name.clone(), model.path.clone()));
             }
         }
-        // What is looked for again changes nothing until it is known, so that nothing moves below a user's finger.
+        // A second search shows nothing until it is done, so that no button moves while the user is about to press it.
         if self.models.is_none() {
             ui.horizontal(|ui| {
                 ui.spinner();
@@ -106,7 +106,7 @@ impl Shelf {
     }
 }
 
-/// Whether it is a part of a file of the hub.
+/// Whether it is an unfinished download from the hub.
 fn is_unfinished(model: &LocalModel) -> bool {
     !model.whole && model.source == Folder::HuggingFace
 }

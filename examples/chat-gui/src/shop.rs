@@ -1,28 +1,28 @@
-//! The models that can be fetched from the hub, and the download of one of them.
+//! The models that can be downloaded from the hub, and the download of one of them.
 
 use crate::fetch::{End, Fetch, How};
 use crate::listing::{self, Listing};
 use crate::protocol::Source;
 use crate::status::Places;
 use crate::task::Task;
-use crate::{access, fetch_row, look, shop_row};
-use eframe::egui::{Button, Context, Key, TextEdit, Ui};
+use crate::{access, fetch_row, look, row, shop_row};
+use eframe::egui::{Button, Context, Key, TextEdit, Ui, vec2};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use wglm::{Gpu, HubOptions, ModelName, Recommended, recommended};
 
-/// The longest time that the window's end waits for that of a download. Nothing is lost if it takes longer.
+/// The longest time that a closing window waits for a download to end. Nothing is lost if it takes longer.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// The models that can be fetched.
+/// The models that can be downloaded.
 pub struct Shop {
     gpu: Gpu,
-    /// The hub, as users know it.
+    /// The host name of the hub.
     host: String,
     rows: Vec<Row>,
     fetch: Option<Fetch>,
-    /// The name of a repository that the user types, and what is wrong with it.
+    /// The name of a repository that the user types, and the error in it.
     typed: String,
     wrong: Option<String>,
 }
@@ -35,13 +35,13 @@ pub struct Row {
     /// Whether none of its models is likely to fit.
     large: bool,
     pub state: State,
-    /// What became of the last download, or why it failed.
+    /// How the last download ended, or why it failed.
     pub told: Option<Result<&'static str, String>>,
 }
 
 /// What is known of a repository.
 pub enum State {
-    /// Nobody has asked yet.
+    /// The hub was not asked yet.
     Unknown,
     Asked(Task<Result<Listing, String>>),
     Failed(String),
@@ -51,12 +51,12 @@ pub enum State {
 /// An action of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Ask what the repository holds.
+    /// Ask which models the repository has.
     Ask,
     /// Download the model that is shown, or open it if it is here.
     Get,
     Pause,
-    /// End the download, and delete what has come of it.
+    /// End the download, and delete its bytes.
     Cancel,
 }
 
@@ -84,7 +84,7 @@ impl Shop {
         Self { gpu, host, rows, fetch: None, typed: String::new(), wrong: None }
     }
 
-    /// Adds repositories of which downloads are unfinished, and asks what they hold.
+    /// Adds repositories that have an unfinished download, and asks which models they have.
     pub fn add_unfinished(&mut self, window: &Context, names: Vec<String>) {
         for name in names {
             let place = self.place(&name).or_else(|| {
@@ -97,13 +97,13 @@ impl Shop {
         }
     }
 
-    /// Asks what the repositories hold of which that is not known, and of which something may fit.
+    /// Asks which models the other repositories have, except those that are too large for this machine.
     pub fn ask(&mut self, window: &Context) {
         let worth_it = |row: &&mut Row| row.is_unknown() && !row.large;
         self.rows.iter_mut().filter(worth_it).for_each(|row| row.ask(window, &self.gpu));
     }
 
-    /// Takes what became known meanwhile. Returns a model that has come.
+    /// Takes results that have arrived. Returns a model that was downloaded.
     pub fn receive(&mut self) -> Option<Source> {
         self.rows.iter_mut().for_each(Row::receive);
         let end = self.fetch.as_ref()?.end()?;
@@ -117,7 +117,7 @@ impl Shop {
         self.fetch.as_ref()
     }
 
-    /// Ends a download that is under way, and waits a moment for that. What has come stays in any case.
+    /// Pauses a download that is under way, and waits a moment for its end.
     pub fn end(&mut self) {
         let Some(fetch) = self.fetch.take() else { return };
         fetch.pause();
@@ -127,7 +127,7 @@ impl Shop {
         }
     }
 
-    /// What is told of the repositories, and the download, for tests.
+    /// The repositories and the download, in words for tests.
     pub fn words(&self) -> (Vec<String>, Option<Fetching>) {
         let fetching = self.fetch.as_ref().map(|fetch| {
             let known = fetch.known();
@@ -142,7 +142,7 @@ impl Shop {
         ui.horizontal_wrapped(|ui| {
             ui.label(format!("To download from {}", self.host));
             if self.rows.iter().any(|row| row.is_unknown() && !row.large) {
-                let ask = ui.small_button("Find what fits this machine");
+                let ask = ui.add(look::small("Find what fits this machine"));
                 places.note("browse", ask.rect);
                 if ask.clicked() {
                     self.ask(ui.ctx());
@@ -173,7 +173,7 @@ impl Shop {
             Action::Pause => self.fetch.iter().for_each(Fetch::pause),
             Action::Cancel => match &self.fetch {
                 Some(fetch) if row.is(&fetch.repo) => fetch.cancel(),
-                // What an earlier download has left is deleted by one that is cancelled before it begins.
+                // The remains of an earlier download are deleted by a new one that is cancelled before it begins.
                 _ => self.fetch = self.fetch.take().or_else(|| row.fetch(window).inspect(Fetch::cancel)),
             },
         }
@@ -182,7 +182,7 @@ impl Shop {
     /// Shows the field for other repositories.
     fn another(&mut self, ui: &mut Ui, places: &mut Places) {
         ui.horizontal(|ui| {
-            let width = (ui.available_width() - 90.0).min(look::LINE);
+            let width = ui.available_width() - row::BUTTON - ui.spacing().item_spacing.x;
             let hint = "Another repository: OWNER/REPO or OWNER/REPO:QUANT";
             let edit = TextEdit::singleline(&mut self.typed).desired_width(width).hint_text(hint);
             let edit = ui.add(edit);
@@ -190,7 +190,7 @@ impl Shop {
             places.note("repository", edit.rect);
             let enter = edit.lost_focus() && ui.input(|input| input.key_pressed(Key::Enter));
             let ready = !self.typed.trim().is_empty();
-            let button = ui.add_enabled(ready, Button::new("Browse"));
+            let button = ui.add_enabled(ready, Button::new("Browse").min_size(vec2(row::BUTTON, 0.0)));
             if ready && (button.clicked() || enter) {
                 self.add(ui.ctx());
             }
@@ -223,7 +223,7 @@ impl Shop {
 }
 
 impl Row {
-    /// The row of a repository whose name is one.
+    /// The row of a repository, if its name is valid.
     fn new(name: &str, about: String) -> Option<Self> {
         Some(Self { name: name.parse().ok()?, about, large: false, state: State::Unknown, told: None })
     }

@@ -4,10 +4,10 @@ use crate::listing::Listing;
 use crate::shop::{Action, Row, State};
 use crate::status::Places;
 use crate::{look, row, verdict};
-use eframe::egui::{Button, ComboBox, RichText, Ui, vec2};
+use eframe::egui::{ComboBox, RichText, Ui};
 
-/// Shows a repository: what of it to fetch, and the button that does. `can_open` and `can_fetch` say whether a model can
-/// be opened, and whether another download can begin.
+/// Shows a repository: the model to download, and the button that does. `can_open` and `can_fetch` say whether a model
+/// can be opened, and whether another download can begin.
 pub fn show(ui: &mut Ui, row: &mut Row, can_open: bool, can_fetch: bool, places: &mut Places) -> Option<Action> {
     let name = row.name.repo.to_string();
     let Row { state, told, about, .. } = row;
@@ -60,7 +60,7 @@ fn button(state: &State, can_open: bool, can_fetch: bool) -> (&'static str, bool
     }
 }
 
-/// Shows what is known of a repository. True if the user deletes what is here of an unfinished download.
+/// Shows the models of a repository. True if the user deletes an unfinished download.
 fn known(ui: &mut Ui, name: &str, listing: &mut Listing, can_fetch: bool, places: &mut Places) -> bool {
     listing.trouble.iter().for_each(|trouble| fail(ui, trouble));
     if listing.models.is_empty() {
@@ -85,7 +85,7 @@ fn known(ui: &mut Ui, name: &str, listing: &mut Listing, can_fetch: bool, places
     unfinished(ui, name, listing, can_fetch, places)
 }
 
-/// Shows what is here of an unfinished download. True if the user deletes it.
+/// Shows an unfinished download. True if the user deletes it.
 fn unfinished(ui: &mut Ui, name: &str, listing: &Listing, can_fetch: bool, places: &mut Places) -> bool {
     let (here, whole) = (listing.here(), listing.offer().map_or(0, |offer| offer.bytes));
     if here == 0 || here >= whole {
@@ -94,7 +94,7 @@ fn unfinished(ui: &mut Ui, name: &str, listing: &Listing, can_fetch: bool, place
     let cancel = ui.horizontal_wrapped(|ui| {
         let text = format!("{} of {} downloaded.", look::bytes(here), look::bytes(whole));
         ui.label(RichText::new(text).small());
-        let cancel = ui.add_enabled(can_fetch, Button::new("Cancel").small().min_size(vec2(60.0, 0.0)));
+        let cancel = ui.add_enabled(can_fetch, look::small("Cancel"));
         ui.label(RichText::new("deletes what was downloaded.").small().weak());
         cancel
     });
@@ -106,7 +106,7 @@ fn fail(ui: &mut Ui, text: &str) {
     ui.label(RichText::new(text).small().color(ui.visuals().error_fg_color));
 }
 
-/// What is told of a repository, for tests.
+/// A repository in words, for tests.
 pub fn words(row: &Row) -> String {
     let name = &row.name.repo;
     let told = row

@@ -15,7 +15,7 @@ const EVERY: Duration = Duration::from_millis(50);
 /// The positions of buttons and fields: their middle, in pixels from the corner of the window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Places {
-    /// Whether anybody asks for them.
+    /// Whether they are recorded.
     #[serde(skip)]
     wanted: bool,
     #[serde(skip)]
@@ -30,7 +30,7 @@ impl Places {
         Self { wanted, ..Self::default() }
     }
 
-    /// Whether anybody asks for them.
+    /// Whether they are recorded.
     pub fn are_wanted(&self) -> bool {
         self.wanted
     }
@@ -55,7 +55,7 @@ impl Places {
 pub struct Status {
     /// The name of the loaded model.
     pub model: Option<String>,
-    /// The models on this machine, the verdict on the file that is named, and what is told of repositories.
+    /// The models on this machine, the verdict on the file that is named, and the repositories, in words.
     pub local: Vec<String>,
     pub file: Option<String>,
     pub offered: Vec<String>,
@@ -71,11 +71,11 @@ pub struct Status {
     pub messages: Vec<String>,
     /// Which version of each message is shown, counted from 0, and how many there are.
     pub versions: Vec<(usize, usize)>,
-    /// The preset of the open conversation, all presets, and what is wrong about the settings.
+    /// The preset of the open conversation, all presets, and the errors in the settings.
     pub preset: Option<String>,
     pub presets: Vec<String>,
     pub errors: Vec<String>,
-    /// Whether the cursor is in the field of the search, and the messages that it found.
+    /// Whether the cursor is in the search field, and the messages that were found.
     pub seeking: bool,
     pub found: Vec<String>,
     /// The bytes of models and sessions on the GPU.
@@ -101,6 +101,8 @@ pub struct Status {
     pub stop: Option<String>,
     /// Errors and notices.
     pub notices: Vec<String>,
+    /// How often wglm was held back while the window changed its size.
+    pub met: u64,
     pub frames: usize,
     pub dispatches: Dispatches,
     pub between_ms: Times,
@@ -122,8 +124,9 @@ impl StatusFile {
         Self { path, written: None, before: None }
     }
 
-    /// Writes the file if anything changed. The new file replaces the old one at once, so that nobody reads half of it.
-    /// Returns true if it has to be written again: the file was written too recently, or something still moves.
+    /// Writes the file if anything changed. The new file replaces the old one in one step, so that no reader gets half
+    /// of it. Returns true if it has to be written again, because the last time was too recent or something still
+    /// moves.
     pub fn write(&mut self, mut status: Status) -> bool {
         let moves = self.settle(&mut status);
         match &self.written {
@@ -140,8 +143,8 @@ impl StatusFile {
         moves
     }
 
-    /// Leaves out places that may be others in the next frame, as they are after every change: parts of the window learn
-    /// of it one after the other. Returns true if any was left out.
+    /// Leaves out places that may be different in the next frame, as after every change, which reaches the parts of the
+    /// window one by one. Returns true if any was left out.
     fn settle(&mut self, status: &mut Status) -> bool {
         let places = std::mem::take(&mut status.places);
         let (dispatches, times) = (Dispatches::default(), Times::default());
@@ -180,7 +183,7 @@ mod tests {
         };
         assert!(!told("", 0.0));
         assert!(told("", 0.0));
-        assert!(!told("owl", 0.0), "what follows from the change may come later");
+        assert!(!told("owl", 0.0), "the effects of the change may appear later");
         assert!(!told("owl", 9.0), "it moved");
         assert!(told("owl", 9.0));
     }

@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
 /// The folder.
+#[derive(Debug, Clone)]
 pub struct Store {
     folder: PathBuf,
 }
@@ -64,9 +65,9 @@ impl Store {
         Ok(())
     }
 
-    /// The paths of a conversation and its session.
+    /// A conversation, and the path of its snapshot.
     pub fn place(&self, id: &str) -> Place {
-        Place { conversation: self.file(id, "json"), snapshot: self.file(id, "session") }
+        Place { id: id.to_owned(), snapshot: self.file(id, "session") }
     }
 
     fn file(&self, id: &str, extension: &str) -> PathBuf {
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_files_are_told_and_skipped() {
+    fn damaged_files_are_reported_and_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path().to_owned()).unwrap();
         store.write(&conversation("good")).unwrap();

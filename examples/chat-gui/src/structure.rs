@@ -1,4 +1,4 @@
-//! What the settings have as JSON: the functions that the model may call, and the schema of its answer.
+//! The settings that are JSON: the functions that the model may call, and the schema of its answer.
 
 use serde_json::Value;
 use wglm::{Constraint, Error, Result};
@@ -11,7 +11,7 @@ pub const SCHEMA: &str = r#"{"type": "object", "properties": {"name": {"type": "
 /// The functions that a text describes, as a list or as a single one; none if it is blank.
 ///
 /// # Errors
-/// [`Error::Argument`], which says where the text is no JSON, or which entry describes no function.
+/// [`Error::Argument`], which says where the text is not JSON, or which entry does not describe a function.
 pub fn tools(text: &str) -> Result<Vec<Value>> {
     let tools = match json("functions", text)? {
         None => Vec::new(),
@@ -20,7 +20,7 @@ pub fn tools(text: &str) -> Result<Vec<Value>> {
     };
     let odd = tools.iter().position(|tool| !is_function(tool));
     odd.map_or(Ok(tools), |odd| {
-        let found = format!("entry {}, which is none", odd + 1);
+        let found = format!("entry {}, which is not a function", odd + 1);
         Err(Error::Argument { argument: "functions", expected: format!("functions like {TOOL}"), found })
     })
 }
@@ -28,7 +28,7 @@ pub fn tools(text: &str) -> Result<Vec<Value>> {
 /// The constraint by a schema; none if the text is blank.
 ///
 /// # Errors
-/// Those of [`Constraint::json_schema`], and [`Error::Argument`], which says where the text is no JSON.
+/// Those of [`Constraint::json_schema`], and [`Error::Argument`], which says where the text is not JSON.
 pub fn schema(text: &str) -> Result<Option<Constraint>> {
     json("schema of the answer", text)?.map(Constraint::json_schema).transpose()
 }
@@ -40,12 +40,12 @@ fn json(argument: &'static str, text: &str) -> Result<Option<Value>> {
     let wrong = |error: serde_json::Error| Error::Argument {
         argument,
         expected: "JSON".into(),
-        found: format!("other text: {error}"),
+        found: format!("text that is not JSON: {error}"),
     };
     serde_json::from_str(text).map(Some).map_err(wrong)
 }
 
-/// Whether a value has what wglm asks of the description of a function.
+/// Whether a value describes a function as wglm expects it.
 fn is_function(tool: &Value) -> bool {
     let function = tool.get("function").unwrap_or(tool);
     let named = function.get("name").and_then(Value::as_str).is_some_and(|name| !name.is_empty());

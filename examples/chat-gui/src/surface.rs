@@ -1,19 +1,20 @@
 //! Pauses wglm while eframe configures the window's surface.
 //!
-//! wgpu configures a surface only while nothing is submitted to the device, and otherwise fails, by default with a panic.
-//! wglm submits to the same device from other threads, so it is [paused](Gpu::pause) meanwhile. eframe configures:
+//! wgpu fails to configure a surface, by default with a panic, if something is submitted to the device meanwhile. wglm
+//! submits from other threads, so it is [paused](Gpu::pause) for that time. eframe configures:
 //!
-//! - when the window has a new size or another scale, while it handles that event or, on macOS, the one that follows:
-//!   [`Guarded`] pauses around these. Other events, such as each move of the mouse, do not wait for a submission;
+//! - when the window has a new size or scale, while it handles that event or, on macOS, the one that follows.
+//!   [`Guarded`] pauses during these, but not during other events, such as mouse moves, which need not wait for a
+//!   submission;
 //! - in a frame, when the surface turns out to be outdated or lost. eframe asks [`on_status`](Surface::on_status) first;
-//! - in the frame after one whose surface was merely suboptimal, of which eframe tells nobody. If wglm submits at that very
-//!   moment, configuring fails, [`on_error`](Surface::on_error) keeps that from being a panic, and pauses in the next frame,
+//! - in the frame after one whose surface was only suboptimal, which eframe does not report. If wglm submits at that
+//!   very moment, configuring fails. [`on_error`](Surface::on_error) then prevents a panic, and pauses in the next frame,
 //!   in which eframe tries again.
 
 use crate::turns::Turns;
 use eframe::egui_wgpu::{SurfaceErrorAction, WgpuConfiguration};
 use eframe::{EframeWinitApplication, UserEvent};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wglm::wgpu::{CurrentSurfaceTexture, Error};
 use wglm::{Gpu, Pause};
@@ -22,7 +23,7 @@ use winit::event::{DeviceEvent, DeviceId, StartCause, WindowEvent};
 use winit::event_loop::ActiveEventLoop;
 use winit::window::WindowId;
 
-/// What wgpu says of an error about configuring.
+/// The words by which an error of configuring is recognised.
 const CONFIGURING: &str = "Surface::configure";
 
 /// The pauses for the window's surface. Clones share them.
@@ -35,12 +36,14 @@ pub struct Surface {
 struct Shared {
     /// The device, once eframe has opened it.
     gpu: OnceLock<(Gpu, Turns)>,
-    /// Lives until the event that is being handled is over. eframe may draw a frame in any of them.
+    /// Lives until the current event is handled. eframe may draw a frame in any event.
     pause: Mutex<Option<Pause>>,
     /// Whether the next frame will configure the surface.
     next: AtomicBool,
     /// Whether the event before this one was a new size.
     sized: AtomicBool,
+    /// See [`Surface::met`].
+    met: AtomicU64,
 }
 
 impl Surface {
@@ -49,7 +52,7 @@ impl Surface {
         let _ = self.shared.gpu.set((gpu.clone(), turns.clone())); // the window has one device
     }
 
-    /// Pauses until the event that is being handled is over.
+    /// Pauses until the current event is handled.
     pub fn pause(&self) {
         let Some((gpu, _)) = self.shared.gpu.get() else { return };
         let mut pause = self.shared.pause.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,6 +71,16 @@ impl Surface {
         }
     }
 
+    /// How often wglm was about to submit while the window handled a new size, and was held back.
+    pub fn met(&self) -> u64 {
+        self.shared.met.load(Ordering::Relaxed)
+    }
+
+    /// The number of submissions that pauses have held back.
+    fn held_back(&self) -> u64 {
+        self.shared.gpu.get().map_or(0, |(gpu, _)| gpu.work().held_back)
+    }
+
     /// Ends the pause.
     pub fn resume(&self) {
         if let Some((_, turns)) = self.shared.gpu.get() {
@@ -76,7 +89,7 @@ impl Surface {
         self.shared.pause.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    /// What eframe should do about a surface that gave no texture: what it does anyway, in a pause.
+    /// What eframe should do about a surface that gave no texture: the same as usual, but in a pause.
     fn on_status(&self, status: &CurrentSurfaceTexture, usual: &WgpuConfiguration) -> SurfaceErrorAction {
         let action = (usual.on_surface_status)(status);
         match action {
@@ -87,7 +100,8 @@ impl Surface {
         action
     }
 
-    /// Reports an error of the window's own work on the device, and configures again in the next frame if that has failed.
+    /// Reports an error of the window's own work on the device, and configures again in the next frame if that has
+    /// failed.
     #[allow(clippy::print_stderr)] // where wgpu's own handler would write it
     pub fn on_error(&self, error: &Error) {
         let again = error.to_string().contains(CONFIGURING);
@@ -113,7 +127,11 @@ impl ApplicationHandler<UserEvent> for Guarded<'_> {
         if self.surface.pauses(&event) {
             self.surface.pause();
         }
+        let (sizes, before) = (matches!(event, WindowEvent::Resized(_)), self.surface.held_back());
         self.app.window_event(event_loop, id, event);
+        if sizes && self.surface.held_back() > before {
+            self.surface.shared.met.fetch_add(1, Ordering::Relaxed);
+        }
         self.surface.resume();
     }
 

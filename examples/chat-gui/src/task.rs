@@ -1,17 +1,17 @@
-//! Work on threads of its own, so that the window waits for nothing.
+//! Runs work on threads of its own, so that the window does not wait for it.
 
 use eframe::egui::Context;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use wglm::Cancel;
 
-/// Work on a thread, which is told to stop when this is dropped.
+/// Work on a thread. It is asked to stop when this is dropped.
 pub struct Task<T> {
     result: Receiver<T>,
     stop: Cancel,
 }
 
 impl<T: Send + 'static> Task<T> {
-    /// Starts the work. The window draws itself again when it is done.
+    /// Starts the work. When it is done, the window draws a frame.
     pub fn start(window: &Context, job: impl FnOnce(&Cancel) -> T + Send + 'static) -> Self {
         let (sender, result) = channel();
         let task = Self { result, stop: Cancel::default() };
@@ -25,7 +25,7 @@ impl<T: Send + 'static> Task<T> {
         task
     }
 
-    /// The result, once there is one; `Some(None)` if there will be none because the thread died or never ran.
+    /// The result, once there is one; `Some(None)` if there will be none because the thread panicked or never ran.
     pub fn result(&self) -> Option<Option<T>> {
         match self.result.try_recv() {
             Ok(result) => Some(Some(result)),
@@ -47,8 +47,8 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn a_dropped_task_is_told() {
-        let (sender, told) = channel();
+    fn a_dropped_task_is_stopped() {
+        let (sender, stopped) = channel();
         let task = Task::start(&Context::default(), move |stop| {
             while !stop.is_cancelled() {
                 std::thread::yield_now();
@@ -57,12 +57,12 @@ mod tests {
         });
         assert!(task.result().is_none());
         drop(task);
-        assert!(told.recv().is_ok());
+        assert!(stopped.recv().is_ok());
     }
 
     #[test]
-    fn a_task_that_dies_has_no_result() {
-        let task = Task::<()>::start(&Context::default(), |_| std::panic::resume_unwind(Box::new("told to")));
+    fn a_task_that_panics_has_no_result() {
+        let task = Task::<()>::start(&Context::default(), |_| std::panic::resume_unwind(Box::new("on purpose")));
         while task.result().is_none() {
             std::thread::yield_now();
         }

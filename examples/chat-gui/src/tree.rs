@@ -1,11 +1,11 @@
-//! The messages of a conversation as a tree: whatever was asked or replied otherwise is kept as another version.
+//! The messages of a conversation as a tree: when a message is replaced, the old one is kept as another version.
 //!
-//! A [`Turn`] is a message with the one that it follows. Turns that follow the same one are versions of each other, and
-//! each turn remembers which version was shown last after it. The conversation that the user sees is the path from the
-//! first turn along those. Positions are those on this path.
+//! A [`Turn`] is a message and a reference to the one that it follows. Turns that follow the same one are versions of
+//! each other, and each turn remembers which of the versions after it was shown last. The conversation that the user
+//! sees is the path from the first turn along these. Positions are positions on this path.
 //!
-//! A reply that is generated again, and a message that is edited and sent again, need no operation of their own: the path
-//! [ends](Tree::end_at) before the message, and what is [pushed](Tree::push) then is another version of it.
+//! Regenerating a reply and sending an edited message need no operation of their own: the path [ends](Tree::end_at)
+//! before the message, and what is [pushed](Tree::push) then is another version of it.
 
 use serde::{Deserialize, Serialize};
 use wglm::{Message, Stop};
@@ -31,7 +31,7 @@ impl Turn {
     }
 }
 
-/// The messages of a conversation. A turn stands after the one that it follows, which keeps cycles out.
+/// The messages of a conversation. A turn comes after the one that it follows, so there are no cycles.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Stored")]
 pub struct Tree {
@@ -51,8 +51,8 @@ struct Stored {
 impl TryFrom<Stored> for Tree {
     type Error = String;
 
-    /// Checks that every turn follows one before it. Where nothing is shown after a turn, as in the file of a program
-    /// that was killed during a reply, it is the newest version from now on: otherwise nobody would reach it.
+    /// Checks that every turn follows an earlier one. If no version is shown after a turn, as in the file of a program
+    /// that was killed during a reply, the newest is shown from now on, because the user could not reach it otherwise.
     fn try_from(Stored { turns, first }: Stored) -> Result<Self, String> {
         let mut tree = Self { turns, first };
         if let Some(at) = (0..tree.turns.len()).find(|at| tree.turns[*at].after.is_some_and(|after| after >= *at)) {
@@ -88,7 +88,7 @@ impl Tree {
         self.shown().map(|turn| &turn.message)
     }
 
-    /// All turns, those of other versions too, with the number by which [`Tree::show`] shows them.
+    /// All turns, including those that are not shown, with their numbers for [`Tree::show`].
     pub fn all(&self) -> impl Iterator<Item = (usize, &Turn)> {
         self.turns.iter().enumerate()
     }
@@ -125,7 +125,8 @@ impl Tree {
         self.show_after(after, Some(id));
     }
 
-    /// Ends what is shown before a position. Nothing is lost: what stood there is a version of what is pushed next.
+    /// Ends the path before a position. Nothing is lost: the message there becomes another version of the one that is
+    /// pushed next.
     pub fn end_at(&mut self, position: usize) {
         match position.checked_sub(1) {
             None => self.first = None,
@@ -137,7 +138,7 @@ impl Tree {
         }
     }
 
-    /// Which version stands at a position, counted from 0, and how many there are.
+    /// Which version is shown at a position, counted from 0, and how many there are.
     pub fn version(&self, position: usize) -> (usize, usize) {
         let Some(id) = self.id(position) else { return (0, 0) };
         let versions = self.following(self.turns[id].after);
@@ -163,8 +164,8 @@ impl Tree {
         self.path().position(|shown| shown == id)
     }
 
-    /// Removes the message at a position, in this version only, and with it the results of the calls in it, which mean
-    /// nothing without them. What followed stays, in all versions. If nothing did, another version is shown.
+    /// Removes the shown version of the message at a position, with the results of its calls, which would be meaningless
+    /// alone. All that followed it stays. If nothing did, another version is shown.
     pub fn remove(&mut self, position: usize) {
         let Some(id) = self.id(position) else { return };
         if !self.turns[id].is_result() {
@@ -175,7 +176,7 @@ impl Tree {
 
     /// Removes the results that follow a turn.
     fn remove_results(&mut self, id: usize) {
-        // Whatever goes stands after `id`, whose number therefore stays.
+        // All results come after `id`, so its number does not change.
         while let Some(result) = self.following(Some(id)).into_iter().find(|next| self.turns[*next].is_result()) {
             self.cut_out(result);
         }

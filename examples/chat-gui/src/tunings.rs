@@ -29,7 +29,7 @@ impl Tunings {
         self.first.map_or_else(|| first_tuning(model), asked)
     }
 
-    /// Keeps a tuning. One in which nothing was chosen is kept only after a `first` tuning, which is not repeated.
+    /// Keeps a tuning. One without any choices is kept only after a `first` tuning, so that it is not repeated.
     ///
     /// # Errors
     /// Those of the file system.
@@ -42,7 +42,7 @@ impl Tunings {
     }
 }
 
-/// What came of tuning, in words.
+/// The result of tuning in words.
 pub fn told(tuning: &Tuning) -> String {
     let tried = format!("{} candidates were tried", tuning.trials.len());
     let gains: Vec<String> =

@@ -1,12 +1,12 @@
 //! Makes frames and tokens take turns if both are computed on the CPU.
 //!
-//! A software driver does all work of a submission in the very call that submits it, while wgpu holds its locks. A
-//! frame takes such locks several times, to fill buffers, to submit and to present, and would each time wait for a part
-//! of a token that came in between. So with such a driver wglm is paused from the beginning of a frame until the frame is
-//! presented (`surface.rs`), and a frame waits for at most one submission. A GPU works in parallel, and nothing has to
-//! wait.
+//! A software driver does all work of a submission in the call that submits it, while wgpu holds its locks. A frame
+//! takes these locks several times, to fill buffers, to submit and to present, and could wait for a part of a token
+//! each time. So with such a driver wglm is paused from the beginning of a frame until it is presented (`surface.rs`),
+//! and a frame waits for at most one submission. A GPU works in parallel, and nothing has to wait.
 //!
-//! With a software driver frames follow each other at once, and each begins with a rest that is the worker's time.
+//! With a software driver frames follow each other immediately, and each begins with a rest that leaves time for the
+//! worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Whether a model fits this machine, in words, with a table of what it needs its memory for.
+//! Whether a model fits this machine, in words, with a table of the memory that it needs.
 
 use crate::look;
 use eframe::egui::{Grid, RichText, Ui};
@@ -16,7 +16,7 @@ pub fn words(judged: &Judged) -> String {
     }
 }
 
-/// Shows size, needs and verdict of a model in a line, after what else there is to say of it.
+/// Shows the size of a model, its source, the memory that it needs and the verdict, on one line.
 pub fn show(ui: &mut Ui, bytes: u64, judged: &Judged, source: Option<&str>) {
     let needs = judged.needs.map(|bytes| format!("needs {} of memory", look::bytes(bytes)));
     let parts = [Some(look::bytes(bytes)), source.map(str::to_owned), needs, Some(words(judged))];
@@ -56,8 +56,8 @@ mod tests {
         assert_eq!(words(&judged), "not known whether it fits");
         judged.fits = Some(true);
         assert_eq!(words(&judged), "fits");
-        judged.why_not = Some("with a context of 4096 tokens at most".into());
-        assert_eq!(words(&judged), "fits with a context of 4096 tokens at most");
+        judged.why_not = Some("with a context of at most 4096 tokens".into());
+        assert_eq!(words(&judged), "fits with a context of at most 4096 tokens");
         assert_eq!(words(&Judged::unfit("not a GGUF file")), "does not run here: not a GGUF file");
     }
 }

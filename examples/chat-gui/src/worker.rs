@@ -1,9 +1,9 @@
-//! The thread on which wglm runs, as the window sees it: commands go in and messages come out, and the window never
-//! waits.
+//! The thread on which wglm runs, as the window sees it: commands go in, messages come out, and the window never waits.
 
 use crate::engine::Engine;
 use crate::protocol::{Command, WorkerMessage};
 use crate::restart::Restart;
+use crate::saver::Jobs;
 use crate::tunings::Tunings;
 use crate::turns::Turns;
 use eframe::egui::Context;
@@ -13,12 +13,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use wglm::{Cancel, Gpu};
 
-/// The longest time until the window shows a message. Messages that come faster than frames share a frame.
+/// The longest time until the window shows a message. Messages that arrive within it share a frame.
 const SOON: Duration = Duration::from_millis(16);
 
 /// The window's end of the thread.
 pub struct Worker {
-    /// `None` once the thread was told to end.
+    /// `None` once the thread has been asked to end.
     commands: Option<Sender<(Command, Cancel)>>,
     messages: Receiver<WorkerMessage>,
     /// The handles that stop the requested loads, tunings and replies that have not ended, oldest first.
@@ -50,12 +50,12 @@ impl Worker {
     ///
     /// # Errors
     /// The error of the operating system if it refuses the thread.
-    pub fn start(gpu: Gpu, window: Context, tunings: Tunings, restart: Restart) -> std::io::Result<Self> {
+    pub fn start(gpu: Gpu, window: Context, tunings: Tunings, restart: Restart, saves: Jobs) -> std::io::Result<Self> {
         let ((commands, received), (sender, messages)) = (channel::<(Command, Cancel)>(), channel());
         let window = WindowSender { messages: sender, window };
         let turns = Turns::new(&gpu);
         let run = move || {
-            let mut engine = Engine::new(gpu, window, tunings, restart);
+            let mut engine = Engine::new(gpu, window, tunings, restart, saves);
             received.into_iter().for_each(|(command, cancel)| engine.obey(command, &cancel));
             engine.leave();
         };

@@ -1,4 +1,4 @@
-//! Arguments for what an answer has to match: text as llama.cpp's options of the same names take it, or files.
+//! Arguments for the schema or grammar of answers: text, as for llama.cpp's options of the same names, or files.
 
 use crate::cli::input;
 use crate::cli::reply::Form;
@@ -11,29 +11,31 @@ use wglm::{Constraint, SchemaOptions};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Constraints (the thinking before the answer is free)")]
 pub struct ConstraintArgs {
-    /// Have answers be JSON that is valid against this JSON schema: the schema itself or the name of its file; - reads stdin
+    /// Make answers JSON that is valid against this JSON schema: the schema itself or the name of its file; - reads
+    /// stdin
     #[arg(short, long, value_name = "SCHEMA|FILE", value_parser = NonEmptyStringValueParser::new(),
         group = "schema", conflicts_with_all = ["json_schema_file", "grammar", "grammar_file"])]
     pub json_schema: Option<String>,
     /// The same, with the name of a file (also -jf)
     #[arg(long, value_name = "FILE", group = "schema", conflicts_with_all = ["grammar", "grammar_file"])]
     pub json_schema_file: Option<PathBuf>,
-    /// Have answers match this grammar in Lark's syntax: the grammar itself or the name of its file; - reads stdin
+    /// Make answers match this grammar in Lark's syntax: the grammar itself or the name of its file; - reads stdin
     #[arg(long, value_name = "GRAMMAR|FILE", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "grammar_file")]
     pub grammar: Option<String>,
     /// The same, with the name of a file
     #[arg(long, value_name = "FILE")]
     pub grammar_file: Option<PathBuf>,
-    /// Let blanks and line ends stand between the parts of the JSON of --json-schema, instead of none
+    /// Allow whitespace between the parts of the JSON of --json-schema
     #[arg(long, requires = "schema")]
     pub json_whitespace: bool,
-    /// Leave out the parts of --json-schema that cannot be enforced, instead of refusing it: answers may then be invalid against it
+    /// Ignore the parts of --json-schema that cannot be enforced, instead of refusing it: answers may then be invalid
+    /// against it
     #[arg(long, requires = "schema")]
     pub json_lenient: bool,
 }
 
 impl ConstraintArgs {
-    /// What an answer has to be.
+    /// The form that an answer must have.
     pub fn form(&self) -> Form {
         match self {
             Self { json_schema: None, json_schema_file: None, grammar: None, grammar_file: None, .. } => Form::Free,
@@ -42,7 +44,7 @@ impl ConstraintArgs {
         }
     }
 
-    /// Reads and checks the constraint that is asked for, if one is.
+    /// Reads and checks the constraint, if one is given.
     pub fn read(&self) -> anyhow::Result<Option<Constraint>> {
         let schema = given(self.json_schema.as_deref(), self.json_schema_file.as_deref(), is_schema, "--json-schema")?;
         if let Some((text, name)) = schema {
@@ -57,7 +59,7 @@ impl ConstraintArgs {
     }
 }
 
-/// The text that is given, itself or by the name of a file, and what errors call it.
+/// The given text, itself or from the named file, and its name in errors.
 fn given(
     text: Option<&str>,
     file: Option<&Path>,
@@ -74,12 +76,13 @@ fn given(
     }
 }
 
-/// Whether a text is a schema and not the name of a file: schemas are objects, or true or false.
+/// Whether a text is a schema rather than the name of a file: schemas are objects, or true or false.
 fn is_schema(text: &str) -> bool {
     text.trim_start().starts_with(['{', '[', '"']) || ["true", "false"].contains(&text.trim())
 }
 
-/// Whether a text is a grammar and not the name of a file: it has several lines, or the rule that every grammar has.
+/// Whether a text is a grammar rather than the name of a file: it has several lines, or the rule `start` of every
+/// grammar.
 fn is_grammar(text: &str) -> bool {
     let begins =
         |line: &str| line.trim_start().strip_prefix("start").is_some_and(|rest| rest.trim_start().starts_with(':'));
@@ -95,8 +98,8 @@ fn is_gbnf(text: &str) -> bool {
     text.lines().any(named)
 }
 
-/// What to change in such a grammar.
-const GBNF: &str = "this is a GBNF grammar as llama.cpp has them, and wglm takes grammars in Lark's syntax. Write \
+/// The remedy for such a grammar.
+const GBNF: &str = "this is a grammar in llama.cpp's GBNF syntax; wglm accepts Lark's syntax. Write \
                     `start: …` for `root ::= …` and `name: …` for `name ::= …`, with names of small letters and _, \
                     regular expressions /[a-z]+/ for [a-z]+, and // before comments";
 

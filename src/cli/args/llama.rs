@@ -1,7 +1,7 @@
-//! Accepts options in the form that llama.cpp has them: long names with one dash, and options that have no effect here.
+//! Accepts options as llama.cpp spells them: long names with one dash, and options that have no effect here.
 //!
-//! clap would parse `-ngl 99` as `-n gl`, and `-fa` as a file named `a`. Such words are therefore replaced or removed
-//! before clap reads the arguments, but never after `--`, and never where they are the value of an option.
+//! clap would parse `-ngl 99` as `-n gl`, and `-fa` as a file named `a`. So such words are replaced or removed before
+//! clap reads the arguments, but never after `--`, and never if they are the value of an option.
 
 use super::Arguments;
 use clap::error::ErrorKind;
@@ -64,7 +64,7 @@ const LLAMA_OPTIONS: [LlamaOption; 14] = [
         &["-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-mu", "--model-url"],
         "`wglm pull OWNER/REPO:QUANT` downloads a model, and -m takes the same name",
     ),
-    refused(&["--lora"], "wglm runs one model file, as it is; leave this out"),
+    refused(&["--lora"], "wglm runs one unmodified model file; omit this option"),
 ];
 
 const fn no_effect(names: &'static [&'static str], takes: fn(&str) -> bool, why: &'static str) -> LlamaOption {
@@ -82,7 +82,7 @@ pub struct TranslatedArguments {
     pub notes: Vec<String>,
 }
 
-/// Replaces llama.cpp's names by wglm's, and removes options that have no effect.
+/// Replaces llama.cpp's names with wglm's, and removes options that have no effect.
 pub fn translated(args: impl IntoIterator<Item = OsString>) -> Result<TranslatedArguments, clap::Error> {
     let mut root = Arguments::command();
     root.build();
@@ -133,8 +133,8 @@ fn spelled(command: &Command, word: &str) -> Option<String> {
     Some(word.replacen(name(word), long, 1))
 }
 
-/// The option of llama.cpp that a word stands for, if the command has none of that name, and whether its value is
-/// attached. Only commands that load a model accept such options.
+/// The llama.cpp option that a word means, if the command has none of that name, and whether its value is attached.
+/// Only commands that load a model accept such options.
 fn llama_option(command: &Command, word: &str) -> Option<(&'static LlamaOption, bool)> {
     option(command, "--ubatch-size").filter(|_| option(command, name(word)).is_none())?;
     let found = LLAMA_OPTIONS.iter().find(|llama_option| llama_option.names.contains(&name(word)))?;

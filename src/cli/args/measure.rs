@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use wglm::{DraftKind, Speculation};
 
 #[derive(Debug, Args)]
-#[command(mut_arg("context", |arg| arg.help("Context size in tokens [default: what each test needs]")))]
+#[command(mut_arg("context", |arg| arg.help("Context size in tokens [default: the need of each test]")))]
 pub struct BenchArgs {
     #[command(flatten)]
     pub model: ModelArgs,
@@ -20,7 +20,7 @@ pub struct BenchArgs {
     /// Numbers of tokens in the KV cache before a test
     #[arg(short = 'd', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<usize>, default_value = "0", action = ArgAction::Set)]
     pub n_depth: Vec<usize>,
-    /// Numbers of conversations that generate tokens side by side, in one step each time; more than one without guesses
+    /// Numbers of conversations that generate tokens side by side, in the same steps; without guesses if more than one
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = positive::<u32>, default_value = "1", action = ArgAction::Set)]
     pub sessions: Vec<u32>,
     /// Repetitions of each test
@@ -28,26 +28,26 @@ pub struct BenchArgs {
     pub repetitions: u32,
     #[command(flatten)]
     pub output: MeasuredOutputArgs,
-    /// Draw results that were saved with -o json, side by side, instead of measuring; with -o svg
+    /// Draw results saved with -o json or -o csv, side by side, instead of measuring; with -o svg
     #[arg(long, value_name = "FILES", value_delimiter = ',', action = ArgAction::Set)]
     pub from: Vec<PathBuf>,
     /// Skip the warmup run before each test
     #[arg(long)]
     pub no_warmup: bool,
-    /// Draw tokens at this temperature, with the seed 1, in place of the likeliest ones
+    /// Sample tokens at this temperature, with the seed 1, instead of taking the likeliest ones
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = from_zero)]
     pub temp: Option<f32>,
     /// Guess tokens ahead while generating [default: off, or mtp with --assume-acceptance]
     #[arg(long, value_name = "KIND")]
     pub speculate: Option<SpeculateArg>,
-    /// Accept drafts by lot: the parts of steps in which the first, the first two, … drafts are right, such as
-    /// 0.83,0.65,0.49. Measures what steps cost on a model whose weights are random
+    /// Accept drafts at random: the fractions of steps in which the first, the first two, … drafts are right, such as
+    /// 0.83,0.65,0.49. Measures the cost of steps on a model with random weights
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = probability, action = ArgAction::Set)]
     pub assume_acceptance: Vec<f32>,
 }
 
 impl BenchArgs {
-    /// What the options demand together.
+    /// Checks combinations of options.
     ///
     /// # Errors
     /// What is wrong.
@@ -57,14 +57,12 @@ impl BenchArgs {
             return Err("-p 0 -n 0 leaves nothing to measure; give one of them a length".into());
         }
         if !self.from.is_empty() && self.output.format() != MeasuredFormat::Svg {
-            return Err("--from: expected -o svg beside it".into());
+            return Err("--from: requires -o svg".into());
         }
         if !self.assume_acceptance.is_sorted_by(|before, after| before >= after) {
-            return Err(
-                "--assume-acceptance: expected parts of which none is larger than the one before it, because the \
-                        first two drafts are right in no more steps than the first one"
-                    .into(),
-            );
+            return Err("--assume-acceptance: expected fractions in descending order, because the \
+                        first two drafts cannot be right more often than the first one"
+                .into());
         }
         Ok(())
     }
@@ -75,7 +73,7 @@ impl BenchArgs {
         Speculation { kind: self.speculate.map_or(usual, SpeculateArg::kind), most: None }
     }
 
-    /// What the name of a test that generates says of how it does.
+    /// The part of a generating test's name that says how it generates.
     pub fn generation_name(&self) -> String {
         let drawn = self.temp.map_or(String::new(), |temperature| format!(" at temperature {temperature}"));
         let name = match self.speculation().kind {
@@ -95,7 +93,7 @@ impl BenchArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(mut_arg("context", |arg| arg.help("Context size in tokens [default: as many as are needed]")))]
+#[command(mut_arg("context", |arg| arg.help("Context size in tokens [default: as many as needed]")))]
 pub struct ProfileArgs {
     #[command(flatten)]
     pub model: ModelArgs,
@@ -105,7 +103,7 @@ pub struct ProfileArgs {
     /// Profile a step that verifies N drafts of the multi-token-prediction block, and makes as many
     #[arg(long, value_name = "N", conflicts_with = "n_prompt", allow_negative_numbers = true, value_parser = positive::<u32>)]
     pub drafts: Option<u32>,
-    /// Tokens in the KV cache before that
+    /// Tokens in the KV cache before it
     #[arg(short = 'd', long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub depth: usize,
     /// Repetitions; the medians are shown
@@ -119,11 +117,11 @@ pub struct ProfileArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(mut_arg("tuning", |arg| arg.help("Write what is found to FILE; off to write nothing [default: where all commands find it]")))]
+#[command(mut_arg("tuning", |arg| arg.help("Write the result to FILE; off to write nothing [default: the file that all commands read]")))]
 pub struct TuneArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Seconds that it may take [default: 60 on a fast GPU, up to 300 on a slow one]
+    /// Time limit in seconds [default: 60 on a fast GPU, up to 300 on a slow one]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = above_zero)]
     pub budget: Option<f32>,
     #[command(flatten)]
@@ -139,7 +137,7 @@ pub struct SelftestArgs {
     pub kernel: Option<String>,
     #[command(flatten)]
     pub output: OutputArgs,
-    /// What the bounds are multiplied by: with 0 every rounding is an error, which shows that errors are seen
+    /// The factor of the bounds: with 0 every rounding is an error, which shows that errors are detected
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, hide = true)]
     pub bounds: f64,
 }
@@ -155,11 +153,10 @@ pub struct PerplexityArgs {
     /// Maximum number of windows; -1 for all
     #[arg(long, value_name = "N", default_value = "-1", allow_negative_numbers = true, value_parser = some)]
     pub chunks: OrNone<usize>,
-    /// Start a window every N tokens and score its last N; 0 for windows side by side, of which the second half is
-    /// scored
+    /// Start a window every N tokens and score its last N; 0 for adjacent windows whose second half is scored
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub ppl_stride: usize,
-    /// Also compute with a KV cache of this type, and report how far the predictions are from those: their KL divergence
+    /// Also compute with a KV cache of this type, and report the KL divergence from its predictions
     #[arg(long, value_name = "TYPE")]
     pub kl_divergence: Option<CacheTypeArg>,
     #[command(flatten)]

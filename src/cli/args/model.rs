@@ -65,7 +65,7 @@ pub enum ArithmeticArg {
 pub enum CacheTypeArg {
     F16,
     F32,
-    /// Bytes with a scale for 32 of them
+    /// 8-bit integers in blocks of 32 with a scale
     #[value(name = "q8_0")]
     Q8_0,
 }
@@ -80,7 +80,7 @@ impl CacheTypeArg {
     }
 }
 
-/// What the memory that a model needs depends on.
+/// The arguments that a model's memory depends on.
 #[derive(Debug, Clone, Args)]
 pub struct NeedsArgs {
     /// Context size in tokens that memory is counted for; 0 for the model's maximum [default: the model's maximum, at most 8192]
@@ -94,14 +94,14 @@ pub struct NeedsArgs {
 }
 
 impl NeedsArgs {
-    /// The options by which a model is judged.
+    /// The options for judging a model.
     pub fn options(&self) -> LoadOptions {
         let cache = self.cache_type.map(CacheTypeArg::cache_type);
         LoadOptions { context: self.context, cache, ..LoadOptions::default() }
     }
 }
 
-/// The heading in the help for options that few people need.
+/// The heading in the help for rarely needed options.
 const TUNING: &str = "Performance and debugging";
 
 #[derive(Debug, Clone, Args)]
@@ -109,7 +109,7 @@ pub struct FileArgs {
     /// Model file (GGUF), or a name that `wglm models` lists [default: the demonstration model]
     #[arg(short, long, value_name = "FILE", help_heading = "Model")]
     pub model: Option<PathBuf>,
-    /// File of the model's multi-token-prediction block, where it comes by itself (also -md)
+    /// File of the model's multi-token-prediction block, if it is separate (also -md)
     #[arg(long, alias = "spec-draft-model", value_name = "FILE", help_heading = "Model")]
     pub model_draft: Option<PathBuf>,
     /// Context size in tokens; 0 for the model's maximum [default: the model's maximum, at most 8192]
@@ -118,7 +118,8 @@ pub struct FileArgs {
     /// KV cache type (also -ctk) [default: f32 if that takes at most 64 MiB, otherwise f16]
     #[arg(long, alias = "cache-type-k", value_name = "TYPE", help_heading = "Model")]
     pub cache_type: Option<CacheTypeArg>,
-    /// Prompt batch size in tokens, up to 4096; 1 computes them one by one (also -ub) [default: what `wglm tune` found, or 512 and more where memory allows]
+    /// Prompt batch size in tokens, up to 4096; 1 computes them one by one (also -ub) [default: the result of `wglm
+    /// tune`, or 512, or more if memory allows]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = together, help_heading = TUNING)]
     pub ubatch_size: Option<usize>,
     /// Target GPU time per submission of a prompt, in ms
@@ -135,7 +136,7 @@ pub struct FileArgs {
     /// directly instead of staging them in workgroup memory
     #[arg(long, env = "WGLM_TILING", hide_env_values = true, value_name = "LIST", value_parser = tilings, help_heading = TUNING)]
     pub tiling: Option<TilingList>,
-    /// Table of kernel tilings (benchmarking) [default: the one for the GPU]
+    /// Table of kernel tilings (benchmarking) [default: the GPU's own]
     #[arg(long, value_name = "TABLE", help_heading = TUNING)]
     pub tiling_table: Option<TableArg>,
     /// Disable these fusions (debugging): all, or a list of norm, latent, cache, absorb, merge, round, experts, route
@@ -164,7 +165,7 @@ fn tilings(list: &str) -> Result<TilingList, String> {
 pub enum TableArg {
     /// Measured on an NVIDIA H100
     Nvidia,
-    /// Of llama.cpp's Metal kernels
+    /// From llama.cpp's Metal kernels
     Apple,
 }
 
@@ -172,7 +173,7 @@ fn fusions(list: &str) -> Result<Fusions, String> {
     Fusions::without(list).map_err(accepted)
 }
 
-/// The expectation in an error. clap adds the name of the argument and the value that was found.
+/// The expectation in an error. clap adds the argument's name and the value.
 fn accepted(error: wglm::Error) -> String {
     match error {
         wglm::Error::Argument { expected, .. } => format!("expected {expected}"),
@@ -180,7 +181,7 @@ fn accepted(error: wglm::Error) -> String {
     }
 }
 
-/// Parses a prompt batch size, which is limited to the sizes that plans exist for.
+/// Parses a prompt batch size, which is limited to the sizes of plans.
 fn together(text: &str) -> Result<usize, String> {
     let range = 1..=PromptOptions::MOST;
     let count = text.parse().ok().filter(|count| range.contains(count));
@@ -214,19 +215,20 @@ pub struct ModelArgs {
     pub file: FileArgs,
     #[command(flatten)]
     pub gpu: GpuArgs,
-    /// Use the choices in FILE, which `wglm tune` wrote; off for none [default: what `wglm tune` found for this GPU and model]
+    /// Use the choices in FILE, which `wglm tune` wrote; off for none [default: the result of `wglm tune` for this GPU
+    /// and model]
     #[arg(long, value_name = "FILE|off", help_heading = TUNING)]
     pub tuning: Option<TuningArg>,
-    /// Tune at the first start as on a GPU that nobody has measured, for this many seconds; for tests, which run without a GPU
+    /// Tune at the first start as on an unmeasured GPU, for this many seconds; for tests, which run without a GPU
     #[arg(long, value_name = "SECONDS", hide = true, value_parser = above_zero)]
     pub first_tuning: Option<f32>,
-    /// Check GPU results against the CPU at load, and avoid kernels that are wrong
+    /// Check GPU results against the CPU at load, and avoid wrong kernels
     #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = TUNING)]
     pub check: CheckArg,
 }
 
 impl ModelArgs {
-    /// Whether no option changes what a tuning would choose, or what it would be measured with.
+    /// Whether no option affects the choices of a tuning or its measurements.
     pub fn is_usual(&self) -> bool {
         let FileArgs { ubatch_size, arithmetic, tiling, tiling_table, unfuse, .. } = &self.file;
         let usual = ubatch_size.is_none() && tiling_table.is_none() && unfuse.is_none();
@@ -235,7 +237,7 @@ impl ModelArgs {
     }
 }
 
-/// A tuning that is named.
+/// The value of `--tuning`.
 #[derive(Debug, Clone)]
 pub enum TuningArg {
     Off,

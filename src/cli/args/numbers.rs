@@ -15,7 +15,7 @@ pub fn positive<T: FromStr<Err = ParseIntError> + PartialEq + From<u8>>(text: &s
     if number == T::from(0) { Err(format!("expected {expected}")) } else { Ok(number) }
 }
 
-/// Parses a number of connections that a hub is asked for at most.
+/// Parses a number of connections, which is limited to spare the hub.
 #[cfg(feature = "download")]
 pub fn connections(text: &str) -> Result<u32, String> {
     let number: u32 = positive(text)?;

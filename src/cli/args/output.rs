@@ -13,7 +13,7 @@ pub enum OutputFormat {
     Json,
 }
 
-/// The form in which measurements are written that can also be drawn.
+/// The form in which measurements are written or drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum MeasuredFormat {
     /// A Markdown table
@@ -43,7 +43,7 @@ impl OutputArgs {
     }
 }
 
-/// The same for what can be drawn.
+/// The same for results that can be drawn.
 #[derive(Debug, Args)]
 pub struct MeasuredOutputArgs {
     /// Output format

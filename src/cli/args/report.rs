@@ -10,24 +10,24 @@ pub struct ReportArgs {
     /// A model to measure as well: a GGUF file, or a name that `wglm models` lists
     #[arg(short, long, value_name = "FILE")]
     pub model: Option<PathBuf>,
-    /// The file to write [default: wglm-report.txt, or with a number if that exists]
+    /// The file to write [default: wglm-report.txt, with a number if that exists]
     #[arg(short, long = "output", value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Run only these stages
     #[arg(long, value_name = "LIST", value_delimiter = ',', action = ArgAction::Set)]
     pub only: Vec<StageName>,
-    /// Write the text of every shader that is compiled, in Metal's language, to a folder
+    /// Write the text of every compiled shader, in Metal's language, to a folder
     #[arg(long, value_name = "DIR")]
     pub shaders: Option<PathBuf>,
-    /// The most seconds of a stage; it leaves out what there is no time for [default: 30 to 200, and 600 to measure -m]
+    /// The most seconds of a stage, which skips what there is no time for [default: 30 to 200, and 600 to measure -m]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = from_zero)]
     pub seconds: Option<f32>,
     #[command(flatten)]
     pub gpu: GpuArgs,
-    /// The most seconds for which a stage may write nothing, for tests
+    /// The most seconds of silence of a stage, for tests
     #[arg(long, hide = true)]
     pub silence: Option<f32>,
-    /// The stage that runs in this process, and from which of its items on
+    /// The stage that runs in this process, and its first item
     #[arg(long, hide = true)]
     pub stage: Option<StageName>,
     #[arg(long, hide = true, default_value_t = 0)]
@@ -47,16 +47,16 @@ pub enum StageName {
     Profile,
     Pairs,
     Bench,
-    /// For tests of what a crash leaves
+    /// For tests of crashes
     #[value(hide = true)]
     Crash,
-    /// For tests of what a hang leaves
+    /// For tests of hangs
     #[value(hide = true)]
     Hang,
 }
 
 impl StageName {
-    /// Whether it runs only if it is asked for.
+    /// Whether it runs only on request.
     pub fn is_for_tests(self) -> bool {
         matches!(self, Self::Crash | Self::Hang)
     }

@@ -22,12 +22,14 @@ impl FromStr for Bias {
             Some(Self { token: token.parse().ok()?, amount: amount.parse().ok()? })
         };
         let possible = |bias: &Self| bias.amount.is_finite() || bias.amount == f32::NEG_INFINITY;
-        read(text).filter(possible).ok_or_else(|| "expected a token id and a bias, as 1234+2.5 or 1234-inf".to_owned())
+        read(text)
+            .filter(possible)
+            .ok_or_else(|| "expected a token id and a bias, such as 1234+2.5 or 1234-inf".to_owned())
     }
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Sampling (what the model file recommends takes precedence over these defaults)")]
+#[command(next_help_heading = "Sampling (recommendations in the model file take precedence over these defaults)")]
 pub struct SamplingArgs {
     /// Temperature; 0 always picks the most likely token [default: 1]
     #[arg(long = "temp", alias = "temperature", value_name = "T", allow_negative_numbers = true, value_parser = from_zero)]
@@ -45,7 +47,7 @@ pub struct SamplingArgs {
     /// [default: 1]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = above_zero)]
     pub repeat_penalty: Option<f32>,
-    /// How many recent tokens the penalties look at; 0 for none, -1 for all [default: 64]
+    /// How many recent tokens the penalties consider; 0 for none, -1 for all [default: 64]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub repeat_last_n: Option<OrNone<usize>>,
     /// Presence penalty: subtracted from the logits of recent tokens [default: 0]
@@ -60,10 +62,10 @@ pub struct SamplingArgs {
     /// Stop before this text; can be repeated
     #[arg(short = 'r', long = "reverse-prompt", alias = "stop", value_name = "TEXT", allow_hyphen_values = true, value_parser = NonEmptyStringValueParser::new())]
     pub stop: Vec<String>,
-    /// End a reply that repeats itself without end: the same tokens at least five times in a row, and 512 of them
+    /// End a reply that repeats itself endlessly: the same tokens at least five times in a row, 512 tokens in total
     #[arg(long)]
     pub stop_loops: bool,
-    /// Random seed; -1 for a new one each time, below 2^53, so that all readers of JSON can repeat it
+    /// Random seed; -1 for a new one each time, below 2^53 so that all JSON readers can represent it
     #[arg(short, long, value_name = "N", default_value = "-1", allow_negative_numbers = true)]
     pub seed: OrNone<u64>,
     /// Maximum number of tokens to generate; -1 for no limit
@@ -77,7 +79,7 @@ pub struct SamplingArgs {
         value_parser = some
     )]
     pub predict: OrNone<usize>,
-    /// Guess tokens ahead, to compute several in one step; the text stays the same
+    /// Guess tokens ahead to compute several in one step; the text stays the same
     #[arg(long, value_name = "KIND", default_value = "auto")]
     pub speculate: SpeculateArg,
     /// Maximum number of tokens to guess at a time [default: as many as pay]
@@ -88,7 +90,7 @@ pub struct SamplingArgs {
 /// What guesses tokens ahead.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum SpeculateArg {
-    /// Whatever pays, measured meanwhile; often nothing
+    /// Whatever pays, as measured during generation; often nothing
     Auto,
     /// Nothing
     Off,
@@ -110,7 +112,7 @@ impl SpeculateArg {
 }
 
 impl SamplingArgs {
-    /// The parameters that the model file recommends, replaced by those that were given.
+    /// The model file's recommended parameters, overridden by the given ones.
     pub fn over(&self, model: SamplerParams) -> SamplerParams {
         SamplerParams {
             temperature: self.temperature.unwrap_or(model.temperature),

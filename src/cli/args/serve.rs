@@ -5,33 +5,34 @@ use super::{ModelArgs, SamplingArgs, Switch};
 use clap::Args;
 use std::path::PathBuf;
 
-/// The heading in the help for whom the server answers.
+/// The heading in the help for access to the server.
 const ACCESS: &str = "Access";
 
-/// The heading in the help for what one client can ask of the server.
+/// The heading in the help for limits on clients.
 const LIMITS: &str = "Limits";
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
-    /// Address to listen at; other machines can reach the server at any but a loopback address
+    /// Address to listen on; other machines can reach the server unless it is a loopback address
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", help_heading = ACCESS)]
     pub host: String,
-    /// Port to listen at; 0 for any that is free
+    /// Port to listen on; 0 for any free one
     #[arg(long, value_name = "N", default_value_t = 8080, help_heading = ACCESS)]
     pub port: u16,
-    /// Key that clients have to send; can be repeated
+    /// Key that clients must send; can be repeated
     #[arg(long, env = "WGLM_API_KEY", hide_env_values = true, value_name = "KEY", help_heading = ACCESS)]
     pub api_key: Vec<String>,
     /// File of such keys, one per line
     #[arg(long, value_name = "FILE", help_heading = ACCESS)]
     pub api_key_file: Option<PathBuf>,
-    /// Let requests with different keys use each other's KV cache; their clients can then find out what others sent
+    /// Let requests with different keys share KV caches; clients can then find out what others sent
     #[arg(long, help_heading = ACCESS)]
     pub share_cache: bool,
-    /// Let pages of this origin call the server, as https://example.org; * for all; can be repeated
+    /// Let pages of this origin call the server, such as https://example.org; * for all; can be repeated
     #[arg(long, value_name = "ORIGIN", help_heading = ACCESS)]
     pub cors: Vec<String>,
-    /// Another name by which clients call the server; at any address it then answers to no unknown one; can be repeated
+    /// Another host name of the server; with this, requests for unknown names are refused at every address; can be
+    /// repeated
     #[arg(long, value_name = "NAME", help_heading = ACCESS)]
     pub allow_host: Vec<String>,
     /// Do not serve the page for browsers
@@ -40,31 +41,32 @@ pub struct ServeArgs {
     /// Name of the model in replies [default: the name of its file]
     #[arg(short, long, value_name = "NAME", help_heading = "Model")]
     pub alias: Option<String>,
-    /// Conversations that are answered side by side (also -np)
+    /// Conversations that are answered at the same time (also -np)
     #[arg(long, value_name = "N", default_value_t = 4, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub parallel: usize,
-    /// Requests that may wait for one of them; more are refused with status 429
+    /// Requests that may wait for their turn; more are refused with status 429
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = number, help_heading = LIMITS)]
     pub queue: usize,
-    /// Tokens of all conversations together in the KV cache [default: as many as the conversations can have, if memory allows]
+    /// Total tokens of all conversations in the KV cache [default: as many as the conversations can have, if memory
+    /// allows]
     #[arg(long, value_name = "N", value_parser = count, help_heading = LIMITS)]
     pub kv_tokens: Option<usize>,
     /// What to do with a conversation that outgrows the context
     #[arg(long, value_name = "POLICY", default_value = "refuse", help_heading = LIMITS)]
     pub overflow: OverflowArg,
-    /// Most seconds from a request to the end of its reply; the reply then ends with what there is
+    /// Most seconds from a request to the end of its reply, which is cut off then
     #[arg(long, value_name = "S", default_value_t = 600, allow_negative_numbers = true, value_parser = seconds, help_heading = LIMITS)]
     pub timeout: u64,
-    /// Most seconds that a client may take to send a request, or to take what is sent to it
+    /// Most seconds that a client may take to send a request, or to receive data
     #[arg(long, value_name = "S", default_value_t = 30, allow_negative_numbers = true, value_parser = seconds, help_heading = LIMITS)]
     pub io_timeout: u64,
-    /// Most seconds that running replies have left after Ctrl-C or SIGTERM
+    /// Most seconds that running replies may take after Ctrl-C or SIGTERM
     #[arg(long, value_name = "S", default_value_t = 20, value_parser = whole::<u32>, help_heading = LIMITS)]
     pub grace: u32,
-    /// Largest body of a request in KiB
+    /// Largest request body in KiB
     #[arg(long, value_name = "KIB", default_value_t = 8192, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_body: usize,
-    /// Memory in MiB that requests may take beyond what the server takes at rest; more is refused with status 413 or 503
+    /// Memory in MiB that requests may take in addition to the idle server; more is refused with status 413 or 503
     #[arg(long, value_name = "MIB", default_value_t = 512, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_memory: usize,
     /// Most messages in a conversation
@@ -76,11 +78,11 @@ pub struct ServeArgs {
     /// Most connections at a time
     #[arg(long, value_name = "N", default_value_t = 512, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_connections: usize,
-    /// Most connections of one address, and most requests at a time of one key; 0 for no such limit, as for a server that
-    /// a proxy connects to [default: half of --max-connections]
+    /// Most connections from one address, and most simultaneous requests with one key; 0 for no limit, such as behind a
+    /// proxy [default: half of --max-connections]
     #[arg(long, value_name = "N", value_parser = number, help_heading = LIMITS)]
     pub max_per_client: Option<usize>,
-    /// Let the model think before it answers, where a request does not say
+    /// Let the model think before it answers, unless a request says otherwise
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     pub reasoning: Switch,
     #[command(flatten)]
@@ -94,7 +96,7 @@ pub struct ServeArgs {
 pub enum OverflowArg {
     /// The request is refused
     Refuse,
-    /// The oldest turns are left out, whole
+    /// The oldest turns are left out
     DropOldest,
 }
 
@@ -110,7 +112,7 @@ fn number(text: &str) -> Result<usize, String> {
     usize::try_from(number).map_err(|error| error.to_string())
 }
 
-/// Parses a time of at least a second, which no clock is too short for.
+/// Parses a time of at least a second that clocks can represent.
 fn seconds(text: &str) -> Result<u64, String> {
     positive::<u32>(text).map(u64::from)
 }

@@ -1,5 +1,5 @@
-//! Says which command may have been meant. clap suggests one only if most letters stand where they should, which `rnu`
-//! fails for `run`, and a prompt without a command resembles none.
+//! Suggests the command that may have been meant. clap suggests one only if most letters are in the right position,
+//! which does not hold for `rnu` and `run`, and none for a prompt without a command.
 
 use super::Arguments;
 use crate::cli::output;
@@ -8,7 +8,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use strsim::damerau_levenshtein;
 
-/// The most letters that are wrong, missing, too many or swapped in a name that is still recognised.
+/// The most wrong, missing, extra or swapped letters in a name that is still recognised.
 const WRONG: usize = 2;
 
 /// Adds a suggestion to the error about an unknown command.
@@ -23,7 +23,7 @@ pub fn with_command(mut error: Error) -> Error {
         return error;
     }
     error.remove(ContextKind::SuggestedSubcommand);
-    // Such a word asks for help, and is no prompt.
+    // Such a word asks for help and is not a prompt.
     if std::env::args_os().nth(1).is_some_and(|first| first == "help") {
         return error;
     }
@@ -34,13 +34,13 @@ pub fn with_command(mut error: Error) -> Error {
     error
 }
 
-/// The command whose name is most like a word; none for what is no single word, or is like none.
+/// The command whose name is closest to a word; none if it is not a single word, or not close to any.
 fn alike(word: &str) -> Option<String> {
     let lower = word.to_lowercase();
     let root = Arguments::command();
     let names = root.get_subcommands().map(clap::Command::get_name);
     let nearest = names.map(|name| (damerau_levenshtein(&lower, name), name)).min()?;
-    // In a short word fewer letters make another one.
+    // In short words, fewer changes make another word.
     (nearest.0 <= WRONG.min(word.chars().count() / 3)).then(|| nearest.1.to_owned())
 }
 

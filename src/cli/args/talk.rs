@@ -15,7 +15,7 @@ pub struct ReplyArgs {
     pub system_prompt: Option<String>,
 }
 
-/// What it takes to talk with a model.
+/// The arguments for talking with a model.
 #[derive(Debug, Args)]
 pub struct TalkArgs {
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub struct RunArgs {
     /// Continue the prompt as plain text, without the chat template
     #[arg(long, conflicts_with_all = ["reasoning", "system_prompt"])]
     pub raw: bool,
-    /// Print one JSON object: text, thinking, tool calls, statistics and the error, null where there is none
+    /// Print one JSON object: text, thinking, tool calls, statistics and the error; absent values are null
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub struct ShowArgs {
 }
 
 impl RunArgs {
-    /// What the options demand together.
+    /// Checks combinations of options.
     ///
     /// # Errors
     /// What is wrong.
@@ -133,19 +133,19 @@ pub struct HistoryArgs {
 pub const RUN_STATUS: &str = "\
 Exit status: 0 with an answer, 1 after an error, 2 for wrong usage, 3 if the reply ended without an answer (-n or the \
 context ran out while the model was thinking, or the reply began with a stop string) or was cut off inside one that \
---json-schema or --grammar asks for (with a grammar even if it is a match so far), 130 after Ctrl-C. An answer without \
-those is one at any length.
+--json-schema or --grammar constrains, 130 after Ctrl-C. An answer without a constraint counts at any length, and so does one \
+that matches the grammar already, even if it could continue.
 
-With --json stdout gets one object, whatever happens after the options were read, always with the same fields: text, \
+With --json stdout gets one object once the options are valid, whatever happens, always with the same fields: text, \
 thinking, tool_calls, prompt, generated, seed, stop, prompt_seconds, generate_seconds, drafts, error, hint. Figures \
-that are not known, because the reply did not get so far, are null; text, thinking and tool_calls are then empty. After Ctrl-C stop is \"cancelled\".";
+that are unknown, because the reply did not get that far, are null; text, thinking and tool_calls are then empty. After Ctrl-C stop is \"cancelled\".";
 
 /// The text after the help of `chat`.
 pub const CHAT_STATUS: &str = "\
 Messages are read from the terminal, or from a file or pipe, one per line. A line that begins with / is a command: \
 /help lists them. A line that ends in \\ continues on the next one; \"\"\" begins and ends a message of several lines, \
-and Ctrl-D sends one that is not yet ended.
+and Ctrl-D sends an unfinished one.
 
 Exit status: 0; with messages from a file or pipe 1 if a message or a command failed, 3 if a reply ended without an \
-answer, or inside one that --json-schema or --grammar asks for; 130 if Ctrl-C ended the program (twice at the prompt, once there under TERM=dumb), 143 after SIGTERM, 129 after \
+answer, or inside one that --json-schema or --grammar constrains; 130 if Ctrl-C ended the program (twice at the prompt, once there under TERM=dumb), 143 after SIGTERM, 129 after \
 SIGHUP.";

@@ -1,23 +1,23 @@
-//! Places words so that they do not overlap, by how wide letters are about: a picture does not know its fonts.
+//! Places texts so that they do not overlap, by the approximate width of letters: a picture does not know its fonts.
 
 use unicode_width::UnicodeWidthStr;
 
 /// Left, top, right and bottom.
 pub type Box2 = [i32; 4];
 
-/// How wide a text is, in pixels. plotters writes a size of 1.24 as a font size of 1, and letters of usual fonts are 0.62
-/// of that wide in the mean at most.
+/// The width of a text in pixels. plotters writes a size of 1.24 as a font size of 1, and the average letter of common
+/// fonts is at most 0.62 of that wide.
 pub fn width(words: &str, size: i32) -> i32 {
     words.width() as i32 * size / 2
 }
 
-/// How many letters a width holds.
+/// How many letters fit into a width.
 pub fn columns(pixels: i32, size: i32) -> usize {
     usize::try_from(pixels * 2 / size).unwrap_or(0).max(8)
 }
 
-/// Which marks of an axis are named, so that no names overlap: the last one, and of the others from the first on those
-/// for which there is space.
+/// The marks of an axis that get names, so that none overlap: the last one, and from the first on all others with
+/// enough space.
 pub fn spaced(values: &[usize], across: &dyn Fn(usize) -> i32, size: i32) -> Vec<usize> {
     let extent = |value: usize| {
         let half = width(&value.to_string(), size) / 2 + 4;
@@ -37,7 +37,7 @@ pub fn spaced(values: &[usize], across: &dyn Fn(usize) -> i32, size: i32) -> Vec
     named
 }
 
-/// The words in a plot so far, and the points and lines that they should not cover.
+/// The texts in a plot so far, and the points and lines that they should not cover.
 pub struct Labels {
     plot: Box2,
     placed: Vec<Box2>,
@@ -45,10 +45,10 @@ pub struct Labels {
     pieces: Vec<[(i32, i32); 2]>,
 }
 
-/// How far words are from their point.
+/// The distance of a text from its point.
 const GAP: i32 = 6;
-/// How bad it is to cover a point, or a line: words that would cover a point or two lines are left out. Covering other
-/// words is out of the question.
+/// The penalties for covering a point and a line: a text that would cover a point or two lines is left out. Texts never
+/// cover other texts.
 const POINT: i32 = 100;
 const PIECE: i32 = 50;
 
@@ -57,13 +57,13 @@ impl Labels {
         Self { plot, placed: Vec::new(), points: Vec::new(), pieces: Vec::new() }
     }
 
-    /// Keeps words off a line.
+    /// Keeps texts off a line.
     pub fn avoid(&mut self, line: &[(i32, i32)]) {
         self.points.extend(line);
         self.pieces.extend(line.windows(2).map(|ends| [ends[0], ends[1]]));
     }
 
-    /// Where to write a value beside its point; `None` if there is no space.
+    /// The position for a value beside its point; `None` if there is no space.
     pub fn place(&mut self, (x, y): (i32, i32), words: &str, size: i32) -> Option<(i32, i32)> {
         let (wide, high) = (width(words, size), size - 1);
         let (right, left, middle) = (x + GAP, x - GAP - wide, x - wide / 2);

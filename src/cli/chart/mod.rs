@@ -1,7 +1,6 @@
 //! Draws results as SVG: lines over some quantity, and bars.
 //!
-//! Nothing that is written overlaps anything else that is written: values and marks of an axis for which there is no space
-//! are left out, and names and titles are broken into lines.
+//! Texts never overlap: values and axis marks without space are left out, and names and titles are broken into lines.
 
 mod labels;
 mod scale;
@@ -16,10 +15,10 @@ pub use scale::Scale;
 use scale::steps;
 use std::fmt::Display;
 
-/// Values over a quantity of which a few were measured.
+/// Values over a quantity, measured at a few points.
 pub struct Panel {
     pub title: String,
-    /// What the quantity is, and what the values are.
+    /// The names of the quantity and of the values.
     pub axes: [&'static str; 2],
     pub scale: Scale,
     pub lines: Vec<Line>,
@@ -27,13 +26,13 @@ pub struct Panel {
 
 /// Values of one name.
 pub struct Line {
-    /// What tells the line from others; it may be empty.
+    /// The name that distinguishes the line; may be empty.
     pub name: String,
-    /// Of each the quantity, the value and its standard deviation.
+    /// For each point the quantity, the value and its standard deviation.
     pub points: Vec<(usize, f64, f64)>,
 }
 
-/// A value with a part of it that stands out.
+/// A value with a highlighted part.
 pub struct Bar {
     pub name: String,
     pub value: f64,
@@ -43,7 +42,7 @@ pub struct Bar {
 const WIDTH: i32 = 960;
 /// The space around everything.
 const MARGIN: i32 = 14;
-/// The plot inside a panel: where it begins, and how high it is.
+/// The plot inside a panel: its left edge, and its height.
 const LEFT: i32 = 78;
 const PLOT_HEIGHT: i32 = 240;
 /// The heights of a panel's title, and of its axis with marks and words.
@@ -51,11 +50,11 @@ const TITLE: i32 = 42;
 const AXIS: i32 = 52;
 /// A line of text, and a bar.
 const LINE: i32 = 18;
-/// The font sizes as plotters counts them.
+/// The font sizes in the units of plotters.
 const LARGE: i32 = 18;
 const NORMAL: i32 = 13;
 const SMALL: i32 = 12;
-/// Colours that people who do not see some of them can tell apart too (Okabe and Ito).
+/// Colours that colour-blind people can distinguish too (Okabe and Ito).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -95,7 +94,7 @@ pub fn panels(heading: &str, panels: &[Panel]) -> anyhow::Result<String> {
     })
 }
 
-/// A picture of the usual width, in which `draw` draws.
+/// A picture of the default width, in which `draw` draws.
 fn picture(height: i32, draw: impl for<'a> FnOnce(&Area<'a>) -> Drawn<'a>) -> anyhow::Result<String> {
     let mut svg = String::new();
     {
@@ -216,8 +215,8 @@ fn draw_legend<'a>(area: &Area<'a>, legend: &[(usize, Vec<String>)], mut top: i3
     Ok(())
 }
 
-/// Draws bars below each other, the largest first, each with its value, and the part that stands out darker, under a title
-/// and a line that says what was measured. `unit` is that of the values; `what` says what the darker part is.
+/// Draws bars below each other, the largest first, each with its value and its highlighted part darker, under a title
+/// and a line that says what was measured. `unit` is that of the values; `what` describes the darker part.
 pub fn bars([title, about]: [&str; 2], [unit, what]: [&str; 2], bars: &[Bar]) -> anyhow::Result<String> {
     let mut bars: Vec<&Bar> = bars.iter().filter(|bar| bar.value > 0.0).collect();
     bars.sort_by(|a, b| b.value.total_cmp(&a.value));

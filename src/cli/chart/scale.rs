@@ -1,16 +1,16 @@
-//! Where values stand along an axis.
+//! The positions of values along an axis.
 
-/// How a quantity is laid out.
+/// The scale of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// Equal differences are equally far apart.
+    /// Equal differences have equal distances.
     Linear,
-    /// Equal ratios are; for quantities above zero.
+    /// Equal ratios have equal distances; for quantities above zero.
     Logarithmic,
 }
 
 impl Scale {
-    /// What the name of an axis adds.
+    /// The suffix of the axis name.
     pub fn words(self) -> &'static str {
         match self {
             Self::Linear => "",
@@ -18,7 +18,7 @@ impl Scale {
         }
     }
 
-    /// Where each of the values between the first and the last stands, in pixels; a lone one stands in the middle.
+    /// The position in pixels of each value between the first and the last; a single value is in the middle.
     pub fn over(self, values: &[usize], (left, right): (i32, i32)) -> impl Fn(usize) -> i32 + use<> {
         let along = move |value: usize| match self {
             Self::Linear => value as f64,

@@ -1,4 +1,4 @@
-//! Tests what a picture says, and that it says all of it.
+//! Tests that a picture contains all texts and values.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,10 +9,10 @@ fn line(name: &str, points: &[(usize, f64, f64)]) -> Line {
 }
 
 fn panel(title: &str, scale: Scale, lines: Vec<Line>) -> Panel {
-    Panel { title: title.into(), axes: ["tokens in the cache", "tokens a second"], scale, lines }
+    Panel { title: title.into(), axes: ["tokens in the cache", "tokens per second"], scale, lines }
 }
 
-/// The texts of a picture with where they begin and how large they are.
+/// The texts of a picture, with their positions and sizes.
 fn texts(svg: &str) -> Vec<(f64, f64, f64, String)> {
     let attribute = |tag: &str, name: &str| {
         let rest = tag.split_once(&format!(" {name}=\"")).unwrap().1;
@@ -41,12 +41,12 @@ fn panels_show_every_value() {
     assert!(!panels("", &[nothing]).unwrap().contains("unmeasured"));
 }
 
-/// Four depths are not equally far apart, and an axis that is not to scale says so.
+/// Depths are not equally spaced, and an axis that is not linear says so.
 #[test]
 fn the_axis_is_to_scale() {
     let points: Vec<(usize, f64, f64)> = [0, 4096, 16384, 32768].map(|depth| (depth, 300.0, 0.0)).to_vec();
     let svg = panels("", &[panel("decode", Scale::Linear, vec![line("", &points)])]).unwrap();
-    // There is a 0 at the other axis too, which is further left.
+    // The other axis has a 0 too, further left.
     let at =
         |words: &str| texts(&svg).into_iter().filter(|text| text.3 == words).map(|text| text.0).fold(0.0, f64::max);
     let part = |words: &str| (at(words) - at("0")) / (at("32768") - at("0"));
@@ -56,7 +56,7 @@ fn the_axis_is_to_scale() {
     assert!(svg.contains("(logarithmic)"));
 }
 
-/// Names that are too long for a line are there as a whole, inside the picture, and so are those of many lines.
+/// Names that are too long for a line are complete and inside the picture, and so are those of many lines.
 #[test]
 fn legends_are_whole() {
     let long = |index: usize| format!("series {index} of a GPU whose name goes on: {}", "word ".repeat(60));

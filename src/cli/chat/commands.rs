@@ -15,7 +15,7 @@ const USAGES: [Usage; 9] = [
     Usage { name: "clear", takes: "", does: "start over; the system prompt stays" },
     Usage { name: "regen", takes: "", does: "answer the last message again" },
     Usage { name: "system", takes: "[TEXT]", does: "set the system prompt; without TEXT remove it" },
-    Usage { name: "reasoning", takes: "on|off", does: "think before answering, or do not" },
+    Usage { name: "reasoning", takes: "on|off", does: "turn thinking before the answer on or off" },
     Usage { name: "save", takes: "FILE", does: "write the conversation as JSON messages" },
     Usage { name: "load", takes: "FILE", does: "continue a saved conversation" },
     Usage { name: "copy", takes: "", does: "copy the last answer to the clipboard" },
@@ -24,8 +24,8 @@ const USAGES: [Usage; 9] = [
 ];
 
 const BEYOND: &str = "\
-A line that ends in \\ continues on the next one; \"\"\" begins and ends a message of several lines, and Ctrl-D sends one
-that is not yet ended. //TEXT sends /TEXT. Ctrl-C stops a reply or drops what is typed; pressed twice at an empty line
+A line that ends in \\ continues on the next one; \"\"\" begins and ends a message of several lines, and Ctrl-D sends an
+unfinished one. //TEXT sends /TEXT. Ctrl-C stops a reply or discards the typed text; pressed twice at an empty line
 it quits.";
 
 /// A parsed command.
@@ -56,7 +56,7 @@ impl<'a> SlashCommand<'a> {
             ("system", text) => Self::System(text),
             ("reasoning", "on") => Self::Reasoning(true),
             ("reasoning", "off") => Self::Reasoning(false),
-            ("save" | "load", "-") => anyhow::bail!("/{name} needs the name of a file; - does not name one here"),
+            ("save" | "load", "-") => anyhow::bail!("/{name} needs the name of a file; - is not one here"),
             ("save", file) if !unquoted(file).is_empty() => Self::Save(unquoted(file)),
             ("load", file) if !unquoted(file).is_empty() => Self::Load(unquoted(file)),
             ("copy", "") => Self::Copy,
@@ -71,7 +71,7 @@ impl<'a> SlashCommand<'a> {
     }
 }
 
-/// The name of a file without the quotes around it. A name with blanks needs none, but who knows shells writes them.
+/// The name of a file without quotes around it. Names with blanks need none, but users of shells type them.
 fn unquoted(name: &str) -> &str {
     let inside = |quote| name.strip_prefix(quote)?.strip_suffix(quote);
     inside('"').or_else(|| inside('\'')).unwrap_or(name)
@@ -83,7 +83,7 @@ const NAMES: usize = 19;
 /// The text of `/help`, in lines of at most `width` columns.
 pub fn help(width: usize) -> String {
     let mut help = String::new();
-    // What a command does stands beside its name, or below it where there is no space for two columns.
+    // The description of a command is beside its name, or below it if there is no space for two columns.
     let (names, between, indent) = if width < 2 * NAMES { (0, "\n    ", 4) } else { (NAMES, "", NAMES) };
     for Usage { name, takes, does } in &USAGES {
         let does = filled(does, width.saturating_sub(indent)).join(&format!("\n{:indent$}", ""));
@@ -92,7 +92,7 @@ pub fn help(width: usize) -> String {
     help + &filled(BEYOND, width).join("\n")
 }
 
-/// Whether the text typed so far is a command that takes a file name, followed by a blank and possibly by a part of the
+/// Whether the typed text is a command with a file argument, followed by a blank and possibly a part of the file's
 /// name.
 pub fn takes_file(typed: &str) -> bool {
     let mut files = USAGES.iter().filter(|usage| usage.takes == "FILE");
@@ -101,7 +101,7 @@ pub fn takes_file(typed: &str) -> bool {
     })
 }
 
-/// All commands that begin with the text typed so far.
+/// All commands that begin with the typed text.
 pub fn beginning_with(typed: &str) -> impl Iterator<Item = String> {
     let whole = USAGES.iter().flat_map(|Usage { name, takes, .. }| match *takes {
         "" => vec![format!("/{name}")],

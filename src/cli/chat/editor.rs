@@ -1,6 +1,6 @@
 //! A line editor on the terminal, with a history and completion.
 //!
-//! Only answers are written to stdout. If stdout is not a terminal, the line is therefore drawn on the terminal itself.
+//! Only answers are written to stdout, so if stdout is not a terminal, the line is drawn on the terminal itself.
 
 use super::{Typed, commands, entry, history};
 use crate::cli::output;
@@ -84,7 +84,7 @@ impl Editor {
                     }
                 }
                 Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
-                    output::complain(format_args!("error: invalid UTF-8 in what was typed; it is not sent"));
+                    output::complain(format_args!("error: the typed text is invalid UTF-8 and is not sent"));
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -98,7 +98,7 @@ impl Editor {
         }
         let Some(file) = &self.history else { return };
         if let Err(error) = history::keep(text, file) {
-            output::note(format_args!("note: what is typed is not kept in {}: {error:#}", file.display()));
+            output::note(format_args!("note: typed messages are not saved in {}: {error:#}", file.display()));
             self.history = None;
         }
     }
@@ -131,8 +131,9 @@ impl Completer for Completion {
 }
 
 impl Completion {
-    /// Completes a file name after a command. The name extends to the end of the line, blanks included, so nothing in
-    /// it is escaped as in a shell, and a quote may stand before it. The completer only knows escaped names, so the name is escaped for it.
+    /// Completes a file name after a command. The name extends to the end of the line, including blanks, so nothing in
+    /// it is escaped as in a shell, and a quote may precede it. The completer needs escaped names, so the name is
+    /// escaped for it.
     fn file(&self, before: &str) -> rustyline::Result<(usize, Vec<Pair>)> {
         let mut start = before.find(' ').map_or(before.len(), |blank| blank + 1);
         start += before[start..].starts_with(['"', '\'']) as usize;
@@ -141,7 +142,7 @@ impl Completion {
         let (skipped, mut found) = self.0.complete_path(&name, name.len())?;
         let plain = |pair: &mut Pair| pair.replacement = unescape(&pair.replacement, ESCAPE).into_owned();
         found.iter_mut().for_each(plain);
-        found.retain(|pair| !pair.replacement.contains(is_obeyed)); // the editor would draw it as it is
+        found.retain(|pair| !pair.replacement.contains(is_obeyed)); // the editor would draw it unchanged
         Ok((start + skipped, found))
     }
 }
@@ -151,7 +152,7 @@ impl Hinter for Completion {
 }
 
 impl Highlighter for Completion {
-    /// Shows what is pasted as everything else is shown.
+    /// Shows control characters in pasted text like everywhere else.
     fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
         visible(line)
     }

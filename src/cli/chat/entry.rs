@@ -1,4 +1,4 @@
-//! Tells messages from commands, and finds out whether a message continues on the next line.
+//! Distinguishes messages from commands, and determines whether a message continues on the next line.
 
 /// The quotes that begin and end a message of several lines.
 const QUOTES: &str = "\"\"\"";
@@ -12,8 +12,8 @@ pub enum Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Parses a text. A message keeps its blanks, as a prompt of `run` does, because code may begin with them. Text in
-    /// quotes is a message; `//` begins a message that begins with `/`.
+    /// Parses a text. Blanks around a message are kept, like those of a prompt of `run`, because code may begin with
+    /// them. Text in quotes is a message; `//` begins a message that begins with `/`.
     pub fn of(text: &'a str) -> Self {
         let trimmed = text.trim();
         if let Some(inside) = trimmed.strip_prefix(QUOTES) {

@@ -1,5 +1,5 @@
-//! The history of typed messages, in a file that conversations share. Each message is added to what the file holds at that
-//! time, and the file is replaced as a whole, so that a full disk costs no message that was there before.
+//! The history of typed messages, in a file that conversations share. Each message is added to the current contents,
+//! and the file is replaced atomically, so that a full disk loses no earlier message.
 
 use directories::ProjectDirs;
 use rustyline::history::{FileHistory, History};
@@ -11,7 +11,7 @@ use wglm::files::{Readers, replace};
 /// The number of messages that the history keeps.
 pub const KEPT: usize = 1000;
 
-/// The first line of the file, by which rustyline knows that line feeds are escaped.
+/// The first line of the file, which tells rustyline that line feeds are escaped.
 const VERSION: &str = "#V2\n";
 
 /// The file of the history: in the user's state folder, or in the data folder on systems without one.
@@ -24,7 +24,7 @@ pub fn file() -> Option<PathBuf> {
 pub fn keep(text: &str, file: &Path) -> anyhow::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
-    // Other conversations wait meanwhile, where the system can lock a folder. rustyline locks the file itself.
+    // Other conversations wait meanwhile, if the system can lock a folder. rustyline locks the file itself.
     let _locked = locked(folder);
     let mut history = FileHistory::default();
     history.set_max_len(KEPT)?;

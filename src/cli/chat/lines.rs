@@ -1,5 +1,5 @@
 //! Reads messages from a pipe, a file, or a terminal without an editor, one per line. A message that is not UTF-8 is
-//! refused, as `run` refuses such a prompt, and the conversation continues with the next one.
+//! refused, like such a prompt of `run`, and the conversation continues with the next one.
 
 use super::{Typed, entry};
 use crate::cli::{input, output, terminal};
@@ -11,7 +11,7 @@ pub struct StdinLines {
     /// The number of lines that were read.
     count: usize,
     prompts: bool,
-    /// What is wrong with the message that is being read.
+    /// The error in the message that is being read.
     wrong: Option<anyhow::Error>,
 }
 

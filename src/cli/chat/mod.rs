@@ -31,7 +31,7 @@ enum MessageSource {
 /// The next item from the source.
 enum Typed {
     Text(String),
-    /// A text that cannot be sent, for this reason.
+    /// A text that cannot be sent, and the reason.
     Refused(anyhow::Error),
     End,
     /// The end of the conversation by Ctrl-C.
@@ -99,8 +99,8 @@ impl MessageSource {
     fn next(&mut self) -> anyhow::Result<Typed> {
         loop {
             let typed = match self {
-                // The editor receives Ctrl-C as a key. A press meant for the reply before, but too late for it, ends
-                // nothing here.
+                // The editor receives Ctrl-C as a key. A press that was meant for the previous reply, but came too
+                // late, has no effect here.
                 Self::Editor(editor) => {
                     interrupts::begin(OnInterrupt::CancelWork);
                     editor.next()?

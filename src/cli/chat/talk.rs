@@ -21,20 +21,20 @@ pub struct Talk {
     chat: Chat,
     view: View,
     form: Form,
-    /// Whether the last message of the user was typed here, and not loaded from a file.
+    /// Whether the last message of the user was typed here, rather than loaded from a file.
     typed: bool,
-    /// What it takes to continue after a loss of the GPU.
+    /// Reloads the model after a loss of the GPU.
     reloader: Reloader,
-    /// What to say after the first answer.
+    /// The lines to print after the first answer.
     hint: Vec<String>,
     /// Whether a message or a command failed.
     failed: bool,
-    /// The exit status of the last reply without an answer, or with one that is cut.
+    /// The exit status of the last reply whose answer is missing or cut off.
     without_answer: Option<ExitCode>,
 }
 
 impl Talk {
-    /// A conversation after whose first answer `hint` is said, unless statistics are hidden.
+    /// A conversation that prints `hint` after the first answer, unless statistics are hidden.
     pub fn new(mut chat: Chat, view: View, form: Form, hint: Vec<String>, reloader: Reloader) -> Self {
         chat.overflow = Overflow::DROP_OLDEST;
         Self { chat, view, form, typed: false, reloader, hint, failed: false, without_answer: None }
@@ -81,13 +81,13 @@ impl Talk {
         self.answer()
     }
 
-    /// Drops a typed message that got no answer, because the user now asks something else and the model should not see
+    /// Drops a typed message that got no answer, because the user now sends another one and the model should not see
     /// both. A message from a file stays.
     fn take_back(&mut self) {
         let messages = self.chat.messages();
         if self.typed && messages.last().is_some_and(|message| message.role == "user") {
             self.chat.truncate(messages.len() - 1);
-            output::note(format_args!("note: the message before this one got no answer and was dropped"));
+            output::note(format_args!("note: the previous message got no answer and was dropped"));
         }
     }
 
@@ -95,6 +95,7 @@ impl Talk {
     fn answer(&mut self) -> anyhow::Result<()> {
         let cancel = interrupts::begin(OnInterrupt::CancelWork);
         let mut reply = CollectedReply::new(self.form);
+        reply.constrain(self.chat.options.constraint.as_ref());
         let model = self.chat.session().model().clone();
         let events = self.reloader.keep_going(self.chat.reply()?.with_cancel(&cancel), model);
         reply.show(events, self.view)?;
@@ -137,14 +138,14 @@ impl Talk {
         self.chat.set_messages(message.into_iter().chain(rest).collect());
     }
 
-    /// Generates another answer to the last message of the user. The previous answer stays if no other is generated.
+    /// Generates another answer to the last message of the user. The previous answer stays if no new one is generated.
     fn answer_anew(&mut self) -> anyhow::Result<()> {
         let asked = self.chat.messages().iter().rposition(|message| message.role == "user");
         let asked = asked.context("there is no message yet to answer")? + 1;
         let before = self.chat.messages()[asked..].to_vec();
         self.chat.truncate(asked);
         let sampling = &mut self.chat.options.sampling;
-        sampling.seed = sampling.seed.map(|seed| seed.wrapping_add(1)); // the same one would draw the same answer
+        sampling.seed = sampling.seed.map(|seed| seed.wrapping_add(1)); // the same seed would give the same answer
         let answered = self.answer();
         if !self.chat.unanswered().is_empty() {
             before.into_iter().for_each(|message| self.chat.push(message));

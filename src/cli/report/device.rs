@@ -1,4 +1,4 @@
-//! The stages that measure the device by itself.
+//! The stages that measure the device alone.
 
 use super::stages::{Here, say, sum_up};
 use crate::cli::{bandwidth as copies, figures::median, output};
@@ -15,11 +15,11 @@ pub fn bandwidth(here: &Here<'_>) -> anyhow::Result<()> {
     ))
 }
 
-/// The numbers of dispatches in a pass. Costs are taken from the first and the last, as the slope.
+/// The numbers of dispatches in a pass. The cost is the slope between the first and the last.
 const CHAINS: [usize; 4] = [1, 100, 400, 1600];
 const REPETITIONS: usize = 7;
 
-/// Chains of dispatches that copy a few bytes: each waits for the one before, because both write the same buffer.
+/// Chains of dispatches that copy a few bytes: each waits for the previous one, because both write the same buffer.
 pub fn dispatches(here: &Here<'_>) -> anyhow::Result<()> {
     let gpu = here.gpu()?;
     let mut builder = Builder::new(&Target::default(), 1);
@@ -41,5 +41,7 @@ pub fn dispatches(here: &Here<'_>) -> anyhow::Result<()> {
     }
     let [first, .., last] = medians.as_slice() else { return Ok(()) };
     let each = (last - first) / (CHAINS[CHAINS.len() - 1] - CHAINS[0]) as f64;
-    sum_up(format_args!("{each:.2} us a dispatch that waits for the one before; {first:.0} us a submission with one"))
+    sum_up(format_args!(
+        "{each:.2} us per dispatch that waits for the previous one; {first:.0} us per submission with one"
+    ))
 }

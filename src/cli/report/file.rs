@@ -1,5 +1,5 @@
-//! The file of a report, which loses nothing if the program or the machine ends. A file that was there before is replaced
-//! once the first line of the new one is on the disk.
+//! The file of a report, which loses nothing if the program or the machine crashes. An existing file is replaced once
+//! the first line of the new one is on the disk.
 
 use super::private::Private;
 use anyhow::Context;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use wglm::files::{Readers, Replacement};
 
-/// How often the file is written through to the disk: a driver may freeze the machine.
+/// How often the file is synced to the disk: a driver may freeze the machine.
 const THROUGH: Duration = Duration::from_secs(1);
 
 /// The file, which is only appended to.
@@ -21,7 +21,7 @@ pub struct ReportFile {
 }
 
 impl ReportFile {
-    /// Creates the file that is named, or else one in this folder that is not there yet.
+    /// Creates the named file, or else a new one in this folder.
     pub fn create(named: Option<&Path>, private: Private) -> anyhow::Result<Self> {
         let path = named.map_or_else(unused, |path| Ok(path.to_owned()));
         let created = path.and_then(|path| Ok((Replacement::begin(&path, Readers::Usual)?, path)));
@@ -33,7 +33,7 @@ impl ReportFile {
     /// Appends a line, without what is private.
     pub fn line(&mut self, line: &str) -> anyhow::Result<()> {
         let written = self.file.write_all(format!("{}\n", self.private.hidden(line)).as_bytes());
-        let written = written.and_then(|()| self.file.commit()); // of the first line; the others are appended
+        let written = written.and_then(|()| self.file.commit()); // for the first line; the others are appended
         written.with_context(|| format!("cannot write {}", self.path.display()))?;
         if self.synced.elapsed() > THROUGH {
             self.sync();
@@ -41,14 +41,14 @@ impl ReportFile {
         Ok(())
     }
 
-    /// Writes the file through to the disk, where the system can.
+    /// Syncs the file to the disk, if the system can.
     pub fn sync(&mut self) {
         let _ = self.file.sync();
         self.synced = Instant::now();
     }
 }
 
-/// Creates `wglm-report.txt`, or the first `wglm-report-N.txt` that is not there.
+/// Creates `wglm-report.txt`, or the first `wglm-report-N.txt` that does not exist.
 fn unused() -> std::io::Result<PathBuf> {
     let mut number = 1;
     loop {

@@ -1,4 +1,4 @@
-//! The stages that do what other commands do, and sum it up.
+//! The stages that run other commands and summarize them.
 
 use super::models::load;
 use super::shape;
@@ -18,21 +18,21 @@ use wglm::{Check, Gguf, Gpu};
 /// The most failed rows that the summary names.
 const NAMED: usize = 8;
 
-/// Tests the kernels one after the other, so that a crash has a name. What fails is in the summary at once, for the stage
-/// may not come to its end.
+/// Tests the kernels one by one, to name one that crashes. Failures are in the summary at once, since the stage may not
+/// reach its end.
 pub fn selftest(here: &Here<'_>) -> anyhow::Result<()> {
     let gpu = here.gpu()?;
     output::lines(head(&selftest_report::COLUMNS))?;
     let mut rows = Vec::new();
     for (index, kernel) in KERNELS.iter().enumerate().skip(here.args.from) {
         if here.left() == 0.0 {
-            sum_up(format_args!("{} kernels left out, for lack of time", KERNELS.len() - index))?;
+            sum_up(format_args!("{} kernels skipped for lack of time", KERNELS.len() - index))?;
             break;
         }
         say(format_args!("[{index}] {}", kernel.name))?;
         test_one(kernel, &gpu, &mut |tested| {
             output::lines([row(&selftest_report::COLUMNS, &selftest_report::cells(&tested))])?;
-            output::lines(selftest_report::told(&tested))?;
+            output::lines(selftest_report::remarks_on(&tested))?;
             if tested.result == TestStatus::Fail {
                 failed(&tested, rows.iter().filter(|row: &&SelftestRow| row.result == TestStatus::Fail).count())?;
             }
@@ -40,7 +40,7 @@ pub fn selftest(here: &Here<'_>) -> anyhow::Result<()> {
             if here.left() > 0.0 {
                 return Ok(ControlFlow::Continue(()));
             }
-            say(format_args!("more rows of {} may be left out, for lack of time", kernel.name))?;
+            say(format_args!("more rows of {} may be skipped for lack of time", kernel.name))?;
             Ok(ControlFlow::Break(()))
         })?;
     }
@@ -67,7 +67,7 @@ fn sum_up_rows(rows: &[SelftestRow], from: usize) -> anyhow::Result<()> {
         worst.map_or_else(String::new, |(share, row)| format!("; worst error {share:.2} of its bound: {}", name(row)));
     let part = if from > 0 { format!("from kernel {from} on: ") } else { String::new() };
     sum_up(format_args!(
-        "{part}{passed} passed, {failed} failed ({wider} of them pass with four times their bounds), {skipped} skipped{worst}"
+        "{part}{passed} passed, {failed} failed ({wider} of them pass with four times their bound), {skipped} skipped{worst}"
     ))
 }
 
@@ -75,7 +75,7 @@ fn name(row: &SelftestRow) -> String {
     format!("{} {} {}", row.kernel, row.format, row.arithmetic)
 }
 
-/// Profiles a token of the demonstration model, and one of the model that was named or of GLM-4.7-Flash's shape.
+/// Profiles a token of the demonstration model, and one of the model given with -m or of GLM-4.7-Flash's shape.
 pub fn profile(here: &Here<'_>) -> anyhow::Result<()> {
     let gpu = here.gpu()?;
     if !gpu.report().timestamps {
@@ -115,10 +115,10 @@ fn profiled(here: &Here<'_>, gpu: &Gpu, name: &str, file: &Gguf) -> anyhow::Resu
     ))
 }
 
-/// Measures the model that was named, empty and deep.
+/// Measures the model given with -m, with an empty and with a deep cache.
 pub fn bench(here: &Here<'_>) -> anyhow::Result<()> {
     let Some(path) = &here.args.model else {
-        return sum_up(format_args!("left out: no model was named (-m FILE)"));
+        return sum_up(format_args!("skipped: no model was given (-m FILE)"));
     };
     let mut line: Vec<OsString> =
         ["bench", "--tuning", "off", "-p", "512", "-n", "32", "-d", "0,4096,32768", "-r", "3", "-m"]
@@ -127,11 +127,11 @@ pub fn bench(here: &Here<'_>) -> anyhow::Result<()> {
     line.push(path.into());
     let Command::Bench(args) = parsed(here, line)? else { bail!("`bench` was parsed as another command") };
     benches::measured(args, &mut |row| {
-        sum_up(format_args!("{}: {:.1} tokens a second", row.test, row.avg_ts))?;
+        sum_up(format_args!("{}: {:.1} tokens per second", row.test, row.avg_ts))?;
         if here.left() > 0.0 {
             return Ok(ControlFlow::Continue(()));
         }
-        sum_up(format_args!("what came after it is left out, for lack of time"))?;
+        sum_up(format_args!("the tests after it are skipped for lack of time"))?;
         Ok(ControlFlow::Break(()))
     })
 }

@@ -1,10 +1,10 @@
-//! The command `report`: everything that the owner of a GPU can find out about wglm on it, in one file.
+//! The command `report`: everything that wglm can find out about itself on a GPU, in one file.
 //!
-//! Nobody who writes wglm may have that GPU, and its owner runs the command once. So whatever goes wrong must not cost what
-//! else there is to learn: each stage runs in a process of its own (this command with `--stage`), with a limit for its time
-//! and for its silence, and all that it writes is appended to the file as it comes. After a crash or a hang the later stages
-//! still run. A stage that is a list of items goes on with the item after the one that failed. The file ends with a summary
-//! for an issue. People publish it, so home folders and user names are taken out ([`private`]).
+//! wglm's authors may not have that GPU, and its owner runs the command once. So a failure must not lose other results:
+//! each stage runs in its own process (this command with `--stage`), with limits for its time and its silence, and its
+//! output is appended to the file as it arrives. After a crash or a hang the later stages still run. A stage with a
+//! list of items continues after the one that failed. The file ends with a summary for an issue. It is meant to be
+//! published, so home folders and user names are removed ([`private`]).
 
 mod device;
 mod file;
@@ -31,10 +31,10 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-/// What a line of a stage begins with if it belongs to the summary.
+/// The prefix of a stage's lines that belong to the summary.
 const SUMMARY: &str = "summary: ";
 
-/// How often a stage goes on after an item that crashed or hung.
+/// How often a stage continues after an item that crashed or hung.
 const MOST_FAILED_ITEMS: usize = 8;
 
 pub fn report(args: ReportArgs) -> anyhow::Result<ExitCode> {
@@ -42,7 +42,7 @@ pub fn report(args: ReportArgs) -> anyhow::Result<ExitCode> {
         return stages::run_here(name, &args).map(|()| ExitCode::SUCCESS);
     }
     if let Some(path) = &args.model {
-        model::open(Some(path))?; // before anything runs, for an error about the name
+        model::open(Some(path))?; // before anything runs, to report a wrong name
     }
     if let Some(folder) = &args.shaders {
         std::fs::create_dir_all(folder)?;
@@ -80,7 +80,7 @@ impl Report<'_> {
         Ok(if interrupts::asked() { interrupts::INTERRUPTED.into() } else { ExitCode::SUCCESS })
     }
 
-    /// Runs a stage. What becomes of it is a line on stderr.
+    /// Runs a stage, and writes a line about its outcome to stderr.
     fn stage(&mut self, stage: &Stage) -> anyhow::Result<()> {
         let (name, limits, start) = (stage.name, stage.limits(self.args), Instant::now());
         self.file.line(&format!("\n## {name}: {}\n", stage.title))?;
@@ -112,7 +112,7 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// Runs a stage's process, from an item on. It gets the silence on top of its time, to end by itself.
+    /// Runs a stage's process from an item on. It gets the silence in addition to its time, to end on its own.
     fn run(&mut self, stage: &Stage, Limits { whole, silence }: Limits, seen: &mut Seen) -> anyhow::Result<Ended> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["report", "--stage", stage.name, "--from", &seen.from.to_string()]);
@@ -169,12 +169,12 @@ fn passed_on(args: &ReportArgs) -> Vec<OsString> {
     passed
 }
 
-/// What the lines of a stage's process told.
+/// What the lines of a stage's process have reported.
 #[derive(Default)]
 struct Seen {
-    /// The item that the process began with.
+    /// The first item of the process.
     from: usize,
-    /// The item that it was at last.
+    /// The last item that it began.
     item: Option<usize>,
     /// Its last line, and the error it reported.
     last: String,
@@ -182,7 +182,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Takes a line. That of an item begins with its index in brackets.
+    /// Takes a line. The line of an item begins with its index in brackets.
     fn line(&mut self, line: &str) {
         let index =
             line.strip_prefix('[').and_then(|rest| rest.split_once(']')).and_then(|(index, _)| index.parse().ok());

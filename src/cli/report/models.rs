@@ -6,17 +6,17 @@ use crate::cli::model::{demonstration, open, title};
 use std::time::{Duration, Instant};
 use wglm::{CacheType, Cancel, Chat, Check, DraftKind, Event, Gguf, Gpu, LoadOptions, Model, Progress};
 
-/// How often a load writes how far it is. A longer silence means that it hangs.
+/// How often a load writes its progress. A longer silence means that it hangs.
 const SIGN: Duration = Duration::from_secs(5);
 
-/// What the demonstration model is asked, and a word of the answer.
+/// The question for the demonstration model, and a word of the answer.
 const QUESTION: &str = "What is seven plus five?";
 const ANSWER: &str = "twelve";
 const MOST_TOKENS: usize = 100;
 
-/// Loads a model, without what was tuned or checked before, and writes how far it is now and then.
+/// Loads a model without saved tunings and verdicts, and writes its progress from time to time.
 pub fn load(gpu: &Gpu, file: &Gguf, check: Check) -> anyhow::Result<Model> {
-    // The whole GLM-4.7-Flash has a cache of f16, two layers of it alone would have one of f32.
+    // The full GLM-4.7-Flash has a cache of f16; two layers of it would get one of f32.
     let cache = shape::is(file).then_some(CacheType::F16);
     let options = LoadOptions { check, cache, speculation: DraftKind::Off, ..LoadOptions::default() };
     let mut signed = Instant::now();
@@ -53,19 +53,19 @@ pub fn answer(here: &Here<'_>) -> anyhow::Result<()> {
     sum_up(format_args!("{right}: {:?}", text.trim()))
 }
 
-/// Loads the demonstration model, GLM-4.7-Flash's shape and the model that was named, each with the check of its kernels.
+/// Loads the demonstration model, GLM-4.7-Flash's shape and the model given with -m, each with the kernel check.
 pub fn verdict(here: &Here<'_>) -> anyhow::Result<()> {
     let gpu = here.gpu()?;
-    // A software driver compiles for minutes what a prompt of the large shape takes.
+    // A software driver takes minutes to compile the kernels for a prompt of the large shape.
     let check = if gpu.report().is_software() { Check::Auto } else { Check::Always };
     loaded(&gpu, "the demonstration model", &demonstration()?, check)?;
     if here.left() == 0.0 {
-        return sum_up(format_args!("other models: left out, for lack of time"));
+        return sum_up(format_args!("other models: skipped for lack of time"));
     }
     loaded(&gpu, shape::NAME, &shape::model(&gpu)?, check)?;
     match &here.args.model {
         None => Ok(()),
-        Some(_) if here.left() == 0.0 => sum_up(format_args!("the model that was named: left out, for lack of time")),
+        Some(_) if here.left() == 0.0 => sum_up(format_args!("the model given with -m: skipped for lack of time")),
         Some(path) => {
             let file = open(Some(path))?;
             loaded(&gpu, &title(&file), &file, check)
@@ -73,7 +73,7 @@ pub fn verdict(here: &Here<'_>) -> anyhow::Result<()> {
     }
 }
 
-/// Loads a model and writes its verdict. One that cannot be loaded is a line as well.
+/// Loads a model and writes its verdict, or a line about the failure.
 fn loaded(gpu: &Gpu, name: &str, file: &Gguf, check: Check) -> anyhow::Result<()> {
     let start = Instant::now();
     match load(gpu, file, check) {

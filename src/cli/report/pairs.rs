@@ -1,5 +1,5 @@
-//! The stage that compares two ways to compute the same, by turns, on GLM-4.7-Flash's shape: what wglm chose for Macs
-//! without one at hand.
+//! The stage that compares two ways to compute the same, in turns, on GLM-4.7-Flash's shape: choices that wglm made for
+//! Macs without measuring them.
 
 use super::models::load;
 use super::shape;
@@ -12,10 +12,10 @@ use wglm::{CacheShape, Check, Choices, Model, Session};
 /// Two ways to compute the same.
 struct Pair {
     name: &'static str,
-    /// The names of the two, and what is chosen for them.
+    /// The names of the two ways, and their choices.
     ways: [(&'static str, Choices); 2],
     works: &'static [Compared],
-    /// Why it is left out, if it is.
+    /// The reason why it is skipped, if it is.
     without: Option<&'static str>,
 }
 
@@ -23,7 +23,7 @@ const TOKEN: Compared = Compared::Token(0);
 const DEEP: Compared = Compared::Token(4096);
 const PROMPT: Compared = Compared::Rows(512);
 
-/// The pairs on a device. Another one is another entry.
+/// The pairs to compare on a device.
 fn pairs(model: &Model) -> wglm::Result<Vec<Pair>> {
     let steps = steps(model)?;
     let products = |tiling| products(&steps, tiling);
@@ -31,7 +31,7 @@ fn pairs(model: &Model) -> wglm::Result<Vec<Pair>> {
     let software = model.gpu().report().is_software();
     let none = Choices::default;
     let no_matrices = (!matrices).then_some("this GPU has no matrices");
-    let slow = software.then_some("prompts take a software driver too long");
+    let slow = software.then_some("prompts take too long with a software driver");
     let direct = products("32x4x64d");
     let staged = direct.is_err().then_some("this wglm stages the inputs of all products");
     Ok(vec![
@@ -68,7 +68,7 @@ fn pairs(model: &Model) -> wglm::Result<Vec<Pair>> {
     ])
 }
 
-/// A tiling for all products of a row alone. Steps that are no products ask for none.
+/// A tiling for all products of a single row. Other steps have no tiling.
 fn products(steps: &[String], tiling: &str) -> wglm::Result<Choices> {
     let tilings = steps.iter().map(|step| format!("{step}@1={tiling}").parse::<StepChoice<Tiling>>());
     Ok(Choices { tilings: tilings.collect::<wglm::Result<_>>()?, ..Choices::default() })
@@ -92,11 +92,11 @@ pub fn run(here: &Here<'_>) -> anyhow::Result<()> {
             continue;
         }
         if let Some(why) = pair.without {
-            say(format_args!("[{done}] {}: left out: {why}", pair.name))?;
+            say(format_args!("[{done}] {}: skipped: {why}", pair.name))?;
             continue;
         }
         if here.left() == 0.0 {
-            sum_up(format_args!("{}: left out, for lack of time", pair.name))?;
+            sum_up(format_args!("{}: skipped for lack of time", pair.name))?;
             continue;
         }
         say(format_args!("[{done}] {}", pair.name))?;

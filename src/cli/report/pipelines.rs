@@ -1,4 +1,4 @@
-//! The stage that compiles every pipeline by itself, so that one that a compiler refuses, or that takes long, has a name.
+//! The stage that compiles every pipeline separately, to name those that a compiler refuses or that take long.
 
 use super::shape;
 use super::stages::{Here, say, sum_up};
@@ -17,7 +17,7 @@ use wglm::{Config, DraftKind, Gguf, Gpu, LoadOptions};
 /// The most refused pipelines that the summary names.
 const NAMED: usize = 8;
 
-/// What compiling came to.
+/// The results of compiling.
 #[derive(Default)]
 struct Totals {
     compiled: usize,
@@ -32,7 +32,7 @@ pub fn run(here: &Here<'_>) -> anyhow::Result<()> {
     let mut totals = Totals::default();
     for (index, variant) in variants.iter().enumerate().skip(here.args.from) {
         if here.left() == 0.0 {
-            say(format_args!("left out, for lack of time: {} pipelines", variants.len() - index))?;
+            say(format_args!("skipped for lack of time: {} pipelines", variants.len() - index))?;
             break;
         }
         output::say(&format!("[{index}] {}: ", variant.label))?;
@@ -44,7 +44,7 @@ pub fn run(here: &Here<'_>) -> anyhow::Result<()> {
     totals.tell(variants.len(), here.args.from)
 }
 
-/// Those of a conversation with the demonstration model, then those that one with GLM-4.7-Flash's shape takes besides.
+/// The variants of a conversation with the demonstration model, then the additional ones for GLM-4.7-Flash's shape.
 fn variants(gpu: &Gpu) -> anyhow::Result<Vec<Variant>> {
     let shape = LoadOptions { cache: Some(CacheType::F16), ..LoadOptions::default() };
     let all = [of(gpu, &demonstration()?, &LoadOptions::default())?, of(gpu, &shape::header()?, &shape)?].concat();
@@ -89,14 +89,14 @@ impl Totals {
         let Self { compiled, seconds, slowest, refused } = self;
         let part = if from > 0 { format!(" from number {from} on") } else { String::new() };
         sum_up(format_args!(
-            "{compiled} of {all}{part} compiled, {refused} refused, in {seconds:.1} s one after the other; slowest {} in {:.0} ms",
+            "{compiled} of {all}{part} compiled, {refused} refused, in {seconds:.1} s, one by one; slowest {} in {:.0} ms",
             slowest.1,
             slowest.0 * 1e3
         ))
     }
 }
 
-/// The text of a variant, and how its file's name ends: what Metal would compile, or else WGSL.
+/// The text of a variant, and the extension of its file: what Metal would compile, or else WGSL.
 fn text(variant: &Variant) -> (&'static str, String) {
     metal_text(variant).map_or_else(|_| ("wgsl", variant.compose()), |text| ("metal", text))
 }

@@ -1,16 +1,16 @@
-//! Takes out of a report what its owner would not publish: home folders, user names, where models lie.
+//! Removes private data from a report: home folders, user names, and the paths of models.
 
 use std::path::Path;
 
 /// Folders that hold the home folders of users.
 const HOMES: [&str; 3] = ["/Users/", "/home/", "\\Users\\"];
-/// What stands in the place of a name.
+/// The replacement of a name.
 const USER: &str = "USER";
 
 /// What is private on this machine.
 #[derive(Debug, Default)]
 pub struct Private {
-    /// Texts, longest first, and what takes their place.
+    /// Texts, longest first, and their replacements.
     replaced: Vec<(String, &'static str)>,
     user: Option<String>,
 }
@@ -37,7 +37,7 @@ impl Private {
         Self { replaced, user: user.filter(|user| user != "root") }
     }
 
-    /// A line without it.
+    /// A line without private data.
     pub fn hidden(&self, line: &str) -> String {
         let mut line = line.to_owned();
         for (text, by) in &self.replaced {
@@ -53,7 +53,7 @@ impl Private {
     }
 }
 
-/// A line in which whatever follows `homes`, up to the end of that part of the path, is no name.
+/// A line in which the path component after `homes` is replaced.
 fn without_names(line: &str, homes: &str) -> String {
     let mut parts = line.split(homes);
     let mut hidden = parts.next().unwrap_or_default().to_owned();
@@ -66,7 +66,7 @@ fn without_names(line: &str, homes: &str) -> String {
     hidden
 }
 
-/// A line in which a word does not stand by itself.
+/// A line in which a standalone word is replaced.
 fn without_word(line: &str, word: &str) -> String {
     let in_word = |c: char| c.is_alphanumeric() || c == '_';
     let (mut hidden, mut rest) = (String::new(), line);

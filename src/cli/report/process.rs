@@ -1,4 +1,4 @@
-//! Runs a process under limits, and passes on what it writes, line by line, as it comes.
+//! Runs a process under limits, and passes on its output line by line as it arrives.
 
 use std::fmt;
 use std::io::Read;
@@ -10,31 +10,31 @@ use std::time::{Duration, Instant};
 /// How long a process may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// For everything.
+    /// In total.
     pub whole: Duration,
-    /// Without writing anything.
+    /// Without output.
     pub silence: Duration,
 }
 
 /// How a process ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// With success.
+    /// Successfully.
     Well,
     /// With this exit status.
     Failed(i32),
-    /// By this signal; 0 if the system does not tell.
+    /// By this signal; 0 if the system does not report it.
     Crashed(i32),
-    /// Ended here, because it wrote nothing for this many seconds.
+    /// Killed, because it wrote nothing for this many seconds.
     Silent(u64),
-    /// Ended here, because it took this many seconds.
+    /// Killed, because it took this many seconds.
     TooLong(u64),
-    /// Ended here, because the user asked for it.
+    /// Killed, because the user pressed Ctrl-C.
     Interrupted,
 }
 
 impl Ended {
-    /// Whether what is left may be tried in another process.
+    /// Whether the remaining items may be tried in another process.
     pub fn may_go_on(&self) -> bool {
         matches!(self, Self::Crashed(_) | Self::Silent(_) | Self::Failed(PANICKED))
     }
@@ -47,23 +47,23 @@ impl fmt::Display for Ended {
             Self::Failed(code) => write!(f, "failed with exit status {code}"),
             Self::Crashed(0) => f.write_str("CRASHED"),
             Self::Crashed(signal) => write!(f, "CRASHED (signal {signal})"),
-            Self::Silent(seconds) => write!(f, "HUNG: it was ended after {seconds} s without a sign of life"),
-            Self::TooLong(seconds) => write!(f, "took too long: it was ended after {seconds} s"),
+            Self::Silent(seconds) => write!(f, "HUNG: killed after {seconds} s without output"),
+            Self::TooLong(seconds) => write!(f, "took too long: killed after {seconds} s"),
             Self::Interrupted => f.write_str("was stopped by Ctrl-C"),
         }
     }
 }
 
-/// The exit status of a program of Rust's that panicked.
+/// The exit status of a Rust program that panicked.
 const PANICKED: i32 = 101;
-/// How often limits and the user's wish are looked at.
+/// How often limits and interrupts are checked.
 const TICK: Duration = Duration::from_millis(50);
-/// After this time without more, the beginning of a line is passed on as a line: the machine may be about to freeze.
+/// An incomplete line is passed on after this time without more output: the machine may be about to freeze.
 const UNFINISHED: Duration = Duration::from_secs(1);
-/// How long a killed process may take to be gone. One that a driver holds in the kernel is left behind.
+/// How long a killed process may take to end. A process that a driver holds in the kernel is abandoned.
 const DYING: Duration = Duration::from_secs(5);
 
-/// Runs a process to its end. `line` gets what it writes to stdout and stderr.
+/// Runs a process to its end. `line` receives the lines of stdout and stderr.
 pub fn run(
     mut command: Command,
     limits: Limits,
@@ -107,14 +107,14 @@ fn follow(
     interrupted: &dyn Fn() -> bool,
     line: &mut dyn FnMut(&str) -> anyhow::Result<()>,
 ) -> anyhow::Result<Ended> {
-    let (start, mut heard, mut lines) = (Instant::now(), Instant::now(), [Lines::default(), Lines::default()]);
+    let (start, mut last_output, mut lines) = (Instant::now(), Instant::now(), [Lines::default(), Lines::default()]);
     let mut ended = None;
     loop {
         match receiver.recv_timeout(TICK) {
             Ok((number, bytes)) => {
-                heard = Instant::now();
+                last_output = Instant::now();
                 lines[number].take(&bytes, line)?;
-                // A process that writes without end is looked at all the same.
+                // Check the limits even if a process writes without end.
                 if start.elapsed() <= limits.whole && !interrupted() {
                     continue;
                 }
@@ -122,20 +122,20 @@ fn follow(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if heard.elapsed() > UNFINISHED {
+        if last_output.elapsed() > UNFINISHED {
             lines.iter_mut().try_for_each(|lines| lines.end(line))?;
         }
         ended = if interrupted() {
             Some(Ended::Interrupted)
         } else if start.elapsed() > limits.whole {
             Some(Ended::TooLong(start.elapsed().as_secs()))
-        } else if heard.elapsed() > limits.silence {
-            Some(Ended::Silent(heard.elapsed().as_secs()))
+        } else if last_output.elapsed() > limits.silence {
+            Some(Ended::Silent(last_output.elapsed().as_secs()))
         } else {
             None
         };
-        // A process may be over although something else holds its streams open.
-        if ended.is_some() || heard.elapsed() > UNFINISHED && child.try_wait()?.is_some() {
+        // A process may have ended although something else holds its streams open.
+        if ended.is_some() || last_output.elapsed() > UNFINISHED && child.try_wait()?.is_some() {
             break;
         }
     }
@@ -149,7 +149,7 @@ fn follow(
     }
     lines.iter_mut().try_for_each(|lines| lines.end(line))?;
     let ended = wait(child, limits.silence)?.map_or(Ended::Silent(limits.silence.as_secs()), how);
-    // Ctrl-C ends the process itself too, perhaps before it was noticed here.
+    // Ctrl-C also ends the process itself, perhaps before this noticed.
     let by_user = interrupted() && ended != Ended::Well;
     Ok(if by_user { Ended::Interrupted } else { ended })
 }
@@ -170,7 +170,7 @@ fn wait(child: &mut Child, most: Duration) -> std::io::Result<Option<ExitStatus>
 fn how(status: ExitStatus) -> Ended {
     match status.code() {
         Some(0) => Ended::Well,
-        // What Windows ends a process with after a fault is no exit status of a program.
+        // After a fault Windows reports a status that is not a program's exit status.
         Some(code) if (0..256).contains(&code) => Ended::Failed(code),
         Some(_) => Ended::Crashed(0),
         None => Ended::Crashed(signal(status)),
@@ -209,7 +209,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Passes on what there is of a line.
+    /// Passes on an incomplete line.
     fn end(&mut self, line: &mut dyn FnMut(&str) -> anyhow::Result<()>) -> anyhow::Result<()> {
         if self.0.is_empty() { Ok(()) } else { line(&String::from_utf8_lossy(&std::mem::take(&mut self.0))) }
     }

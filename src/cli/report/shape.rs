@@ -1,8 +1,8 @@
 //! GLM-4.7-Flash's shape without its weights: a model of two of its 47 layers, the dense one and one of experts.
 //!
-//! Kernels depend on shapes and formats alone, so these two layers have every kernel of the whole model. Its 0.9 GB fit
-//! where the file of 17 GB does not. The header was written by `examples/synth`, whose shape `tests/it/synth.rs` holds it
-//! against; weights are noise.
+//! Kernels depend only on shapes and formats, so these two layers use every kernel of the whole model. Its 0.9 GB fit
+//! where the file of 17 GB does not. `examples/synth` wrote the header, and `tests/it/synth.rs` compares the two;
+//! weights are noise.
 
 use std::path::Path;
 use wglm::quant;
@@ -15,13 +15,13 @@ static FEWER_TOKENS: &[u8] = include_bytes!("../../../models/glm-4.7-flash-2-lay
 /// The name in reports.
 pub const NAME: &str = "GLM-4.7-Flash's shape";
 
-/// The header, which suffices for plans.
+/// The header, which is enough for plans.
 pub fn header() -> wglm::Result<Gguf> {
     read(WHOLE)
 }
 
 fn read(header: &[u8]) -> wglm::Result<Gguf> {
-    let (name, bytes) = (Path::new(NAME), 4 << 30); // more than there would be
+    let (name, bytes) = (Path::new(NAME), 4 << 30); // more than the weights would take
     Gguf::of_headers(&[(name, bytes)], &mut |_, at, into| {
         let there = header.get(at..).unwrap_or_default();
         let count = there.len().min(into.len());
@@ -50,7 +50,7 @@ pub fn model(gpu: &Gpu) -> anyhow::Result<Gguf> {
         let noise = quant::by_id(tensor.ty.id).filter(|_| tensor.dims.len() > 1);
         match noise {
             Some(quant) => quant.fill(bytes, 1.0 / (tensor.dims[0] as f32).sqrt(), seed as u64),
-            // The weights of norms; the bias of the router may be the same for all.
+            // The weights of norms; a constant bias of the router is fine.
             None => bytes.chunks_exact_mut(4).for_each(|value| value.copy_from_slice(&1f32.to_le_bytes())),
         }
     }

@@ -1,4 +1,4 @@
-//! The stages of a report, in the order in which they run: what needs least comes first.
+//! The stages of a report, in the order in which they run: the least demanding first.
 
 use super::super::args::{ReportArgs, StageName};
 use super::process::Limits;
@@ -29,17 +29,17 @@ const fn stage(
     Stage { name, id, title, limits, run }
 }
 
-/// The stages, each with the seconds for all it does and for its silence. A stage looks at the clock itself and leaves out
-/// what there is no time for; it is ended only if it does not.
+/// The stages, each with the seconds in total and without output. A stage checks the clock itself and skips what there
+/// is no time for; it is killed only if it does not.
 static STAGES: &[Stage] = &[
     stage(StageName::System, "system", "the machine, its GPUs, features and limits", [30, 30], system::run),
     stage(StageName::Bandwidth, "bandwidth", "how fast a kernel copies memory", [30, 30], device::bandwidth),
-    stage(StageName::Dispatches, "dispatches", "what a dispatch costs that does nothing", [30, 30], device::dispatches),
+    stage(StageName::Dispatches, "dispatches", "the cost of an empty dispatch", [30, 30], device::dispatches),
     stage(StageName::Answer, "answer", "the demonstration model's answer", [60, 60], models::answer),
     stage(
         StageName::Pipelines,
         "pipelines",
-        "every kernel of two models, compiled by itself",
+        "every kernel of two models, compiled separately",
         [90, 60],
         pipelines::run,
     ),
@@ -52,13 +52,13 @@ static STAGES: &[Stage] = &[
     ),
     stage(StageName::Verdict, "verdict", "loads, with the check of their kernels", [120, 90], models::verdict),
     stage(StageName::Profile, "profile", "how a token's time is divided", [90, 90], measured::profile),
-    stage(StageName::Pairs, "pairs", "two ways to compute the same, by turns", [120, 90], pairs::run),
-    stage(StageName::Bench, "bench", "the speed of the model that was named", [600, 300], measured::bench),
+    stage(StageName::Pairs, "pairs", "two ways to compute the same, in turns", [120, 90], pairs::run),
+    stage(StageName::Bench, "bench", "the speed of the model given with -m", [600, 300], measured::bench),
     stage(StageName::Crash, "crash", "a crash, for tests", [20, 20], crash),
     stage(StageName::Hang, "hang", "a hang, for tests", [600, 300], hang),
 ];
 
-/// The stages that the arguments ask for, in their order.
+/// The stages that the arguments select, in their order.
 pub fn chosen(args: &ReportArgs) -> Vec<&'static Stage> {
     match args.only.as_slice() {
         [] => STAGES.iter().filter(|stage| !stage.id.is_for_tests()).collect(),
@@ -76,7 +76,7 @@ impl Stage {
     }
 }
 
-/// A stage in its own process.
+/// A stage that runs in this process.
 pub struct Here<'a> {
     pub args: &'a ReportArgs,
     /// When it should end.
@@ -84,17 +84,17 @@ pub struct Here<'a> {
 }
 
 impl Here<'_> {
-    /// The seconds that are left.
+    /// The remaining seconds.
     pub fn left(&self) -> f64 {
         self.until.saturating_duration_since(Instant::now()).as_secs_f64()
     }
 
-    /// The device of the arguments. Shaders check no index, as in builds for use.
+    /// The options of the device in the arguments. Shaders do not check indices, as in release builds.
     pub fn options(&self) -> wglm::Result<GpuOptions> {
         self.args.gpu.options()
     }
 
-    /// Opens it.
+    /// Opens the device.
     pub fn gpu(&self) -> anyhow::Result<Gpu> {
         Ok(Gpu::open(&self.options()?)?)
     }
@@ -116,7 +116,7 @@ pub fn sum_up(line: Arguments<'_>) -> anyhow::Result<()> {
     output::lines([format!("{SUMMARY}{line}")])
 }
 
-/// Ends as a fault in a driver does, at its second item.
+/// Crashes at its second item, like a fault in a driver.
 fn crash(here: &Here<'_>) -> anyhow::Result<()> {
     for item in here.args.from..3 {
         output::say(&format!("[{item}] an item: "))?;
@@ -128,7 +128,7 @@ fn crash(here: &Here<'_>) -> anyhow::Result<()> {
     sum_up(format_args!("good from item {} on", here.args.from))
 }
 
-/// Ends no more.
+/// Never ends.
 fn hang(_: &Here<'_>) -> anyhow::Result<()> {
     output::say("the beginning of a line")?;
     loop {

@@ -1,4 +1,4 @@
-//! The stage that tells of the machine.
+//! The stage that describes the machine.
 
 use super::stages::{Here, say, sum_up};
 use crate::cli::devices;
@@ -7,7 +7,7 @@ use crate::cli::selftest::system;
 use std::process::Command;
 use wglm::gpu::adapter_details;
 
-/// Programs that know the machine; each is there on some system. None of them tells a serial number or a name.
+/// Programs that describe the machine; each exists on some systems. None of them prints a serial number or a name.
 const PROGRAMS: [&[&str]; 6] = [
     &["sw_vers"],
     &["sysctl", "hw.model", "machdep.cpu.brand_string", "hw.memsize", "hw.ncpu", "hw.perflevel0.physicalcpu"],
@@ -16,7 +16,7 @@ const PROGRAMS: [&[&str]; 6] = [
     &["pmset", "-g"], // a Mac that saves power is slower
     &["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit", "--format=csv"],
 ];
-/// Files of Linux, and the beginnings of the lines that tell something.
+/// Files of Linux, and the prefixes of their useful lines.
 const FILES: [(&str, &[&str]); 3] = [
     ("/etc/os-release", &["PRETTY_NAME"]),
     ("/proc/meminfo", &["MemTotal", "MemAvailable"]),
@@ -26,7 +26,7 @@ const FILES: [(&str, &[&str]); 3] = [
 pub fn run(here: &Here<'_>) -> anyhow::Result<()> {
     let cores = std::thread::available_parallelism().map_or(0, |n| n.get());
     say(format_args!("{}, {cores} threads at once", system()))?;
-    for line in PROGRAMS.into_iter().flat_map(told).chain(FILES.into_iter().flat_map(read)) {
+    for line in PROGRAMS.into_iter().flat_map(output_of).chain(FILES.into_iter().flat_map(read)) {
         say(format_args!("{line}"))?;
     }
     say(format_args!(""))?;
@@ -49,15 +49,15 @@ pub fn run(here: &Here<'_>) -> anyhow::Result<()> {
     ))
 }
 
-/// What a program says; nothing if it is not there.
-fn told(command: &[&str]) -> Vec<String> {
+/// The output of a program; nothing if it does not exist.
+fn output_of(command: &[&str]) -> Vec<String> {
     let [program, args @ ..] = command else { return Vec::new() };
     let output = Command::new(program).args(args).output().ok();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
 }
 
-/// The first line with each of the beginnings.
+/// The first line with each prefix.
 fn read((path, beginnings): (&str, &[&str])) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let first = |beginning: &&str| text.lines().find(|line| line.starts_with(beginning)).map(str::to_owned);

@@ -55,6 +55,7 @@ impl Conversation {
             template_kwargs,
             options,
             overflow,
+            ..ChatState::default()
         })
     }
 

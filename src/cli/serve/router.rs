@@ -60,11 +60,9 @@ pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
         .route("/apply-template", post(llama::apply_template))
         .route("/metrics", get(metrics::metrics));
     let paths = if with_page { paths.route("/", get(page::page)) } else { paths };
-    paths
-        .fallback(any(unknown))
-        .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state((server.clone(), Arc::new(access)), around))
-        .with_state(server)
+    let paths = paths.fallback(any(unknown)).method_not_allowed_fallback(wrong_method).with_state(server.clone());
+    // Around the router and not in it, so that the methods that a path allows are known there.
+    Router::new().fallback_service(paths).layer(from_fn_with_state((server, Arc::new(access)), around))
 }
 
 async fn unknown(request: Request) -> Failure {

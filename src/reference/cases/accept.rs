@@ -6,8 +6,8 @@ use crate::plan::{BufferRef, Plan, RowHeader, Target};
 use crate::reference::sampling::accepted;
 use crate::reference::{Case, CaseBuilder, OutputType};
 
-/// The tokens that were sampled after each row, and the drafts in the rows behind the first: none, none accepted, some, all,
-/// one that is right behind one that is wrong, and as many as there may be.
+/// The tokens that were sampled after each row, and the drafts in the rows after the first: none, none accepted, some,
+/// all, a correct one after a wrong one, and as many as possible.
 const SHAPES: [(&[u32], &[u32]); 6] = [
     (&[5], &[]),
     (&[5, 6, 7], &[4, 6]),
@@ -22,7 +22,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
 }
 
 fn case(target: &Target, sampled: &[u32], drafts: &[u32]) -> Result<Case> {
-    // The second of two sequences is verified. The places of its rows follow those of the sequences.
+    // The second of two sequences is verified. The entries of its rows follow those of the sequences.
     const SEQUENCES: usize = 2;
     let mut case = CaseBuilder::for_tokens(target, 1, VERIFIED_ROWS);
     case.plan.room_for_sequences(SEQUENCES + VERIFIED_ROWS + 1);

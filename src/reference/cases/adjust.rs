@@ -6,7 +6,8 @@ use crate::plan::{BufferRef, Plan, RowHeader, Target};
 use crate::reference::sampling::adjusted_logits;
 use crate::reference::{Case, CaseBuilder, OutputType};
 
-/// Logits, adjustments, and the newest token if the GPU sampled it: one that is listed, one that is not, the last.
+/// The numbers of logits and of adjustments, and the newest token if the GPU sampled it: one that is listed, one that
+/// is not, the last.
 const SHAPES: [(usize, usize, Option<u32>); 8] = [
     (1, 0, None),
     (1, 1, Some(0)),
@@ -24,7 +25,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     alone.chain(others).map(|(shape, banned, rows)| case(target, shape, banned, rows)).collect()
 }
 
-/// Adjusts logits of so many rows, of one row more than there are.
+/// Adjusts the logits of `rows` rows, in a buffer for one more.
 fn case(
     target: &Target,
     (count, listed, newest): (usize, usize, Option<u32>),

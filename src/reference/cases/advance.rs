@@ -7,12 +7,12 @@ use crate::kernels::slice_max::SLICE;
 use crate::plan::{BatchHeader, BufferRef, Plan, RowHeader, Target};
 use crate::reference::{Case, CaseBuilder, OutputType};
 
-/// Sequences whose places come before those of verified rows.
+/// The number of sequences, whose entries come before those of verified rows.
 const SEQUENCES: usize = 2;
-/// The word behind the places of verified rows.
+/// The word after the entries of verified rows.
 const DRAFTING: usize = (SEQUENCES + VERIFIED_ROWS) * Plan::SAMPLED_WORDS;
 
-/// What stands in the sampled tokens: how many drafts were accepted, and how many were made since.
+/// Sets the buffer of sampled tokens: how many drafts were accepted, and how many were made since.
 fn sampled(case: &mut CaseBuilder, accepted: u32, made: u32) {
     let words: Vec<u32> = (0..DRAFTING as u32).chain([accepted, made]).collect();
     case.plan.room_for_sequences(SEQUENCES + 2 * VERIFIED_ROWS);

@@ -10,9 +10,9 @@ use crate::plan::{BufferRef, Target};
 use crate::quant::{QUANTS, Quant};
 use crate::reference::{Case, CaseBuilder, Expected, OutputType};
 
-/// KV rows of a segment.
+/// The number of KV rows of a segment.
 const SEGMENT: usize = 128;
-/// Matrices take weights rounded to f16, which is within 2^-11, and latents in blocks rounded so.
+/// Matrices multiply weights and, with a cache in blocks, latents rounded to f16, which is within 2^-11.
 const BY_MATRICES: f64 = 2.0 / 2048.0 + SUM;
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
@@ -23,7 +23,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     cases_on(target)?.into_iter().map(Ok).chain(ragged).collect()
 }
 
-/// Those of shapes that any kernel can do.
+/// The cases with shapes that any kernel supports.
 pub(super) fn cases_on(target: &Target) -> Result<Vec<Case>> {
     let types = [CacheType::F16, CacheType::Q8_0].into_iter().cycle();
     pairs(1)
@@ -34,7 +34,7 @@ pub(super) fn cases_on(target: &Target) -> Result<Vec<Case>> {
         .collect()
 }
 
-/// So many heads, nope, rank and value width, of segment `index` of `tokens` KV rows.
+/// A case with these numbers of heads, nope, rank and value width, for segment `index` of `tokens` KV rows.
 fn case(
     target: &Target,
     (k, v): (&'static Quant, &'static Quant),

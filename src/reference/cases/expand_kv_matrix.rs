@@ -6,7 +6,7 @@ use crate::gpu::Matrices;
 use crate::plan::{Target, Team};
 use crate::reference::Case;
 
-/// A target whose matrices of 16 x 16 can do this.
+/// The target with matrices of 16 x 16.
 pub(super) fn able(target: &Target) -> Target {
     Target {
         matrices: Matrices::Sixteen,

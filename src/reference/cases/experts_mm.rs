@@ -10,12 +10,12 @@ use crate::reference::experts::routed_experts;
 use crate::reference::product::{dot, gated};
 use crate::reference::{Case, CaseBuilder};
 
-/// Which experts tokens choose.
+/// Which experts tokens select.
 #[derive(Debug, Clone, Copy)]
 enum Load {
     /// Any.
     Spread,
-    /// One is chosen by all, another by none.
+    /// All tokens select one expert, and none selects another.
     Uneven,
 }
 

@@ -10,7 +10,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     shapes.into_iter().map(|(experts, top_k, tokens, places)| case(target, experts, top_k, tokens, places)).collect()
 }
 
-/// Every fourth token chooses as the one before, and no one the second expert.
+/// Every fourth token selects the same experts as the previous one, and no token selects the second expert.
 fn chosen(experts: usize, top_k: usize, tokens: usize) -> Vec<u32> {
     let expert = |slot: usize| {
         let (token, rank) = (slot / top_k, slot % top_k);

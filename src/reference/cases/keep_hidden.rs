@@ -9,7 +9,7 @@ use crate::reference::{Case, CaseBuilder};
 
 const EPSILON: f32 = 1e-5;
 
-/// A ring, and its first content.
+/// A ring buffer, and its initial content.
 fn ring(case: &mut CaseBuilder, width: usize) -> (Kept, Vec<f32>) {
     let values = case.noise(width * KEPT_ROWS);
     let buffer = BufferRef::Local(case.plan.setting("kept", 4 * values.len() as u64));
@@ -17,7 +17,7 @@ fn ring(case: &mut CaseBuilder, width: usize) -> (Kept, Vec<f32>) {
     (Kept { buffer, width }, values)
 }
 
-/// The first value of the place of a position.
+/// The index of the first value of a position's entry.
 fn place(position: usize, width: usize) -> usize {
     position % KEPT_ROWS * width
 }
@@ -28,7 +28,7 @@ fn expect(case: &mut CaseBuilder, buffer: BufferRef, first: usize, want: Vec<f64
 }
 
 pub(super) fn keep(target: &Target) -> Result<Vec<Case>> {
-    // Widths, rows, the room for rows, the first position, and how far ahead of it they are kept.
+    // Width, rows, capacity in rows, first position, and how far ahead of their positions rows are stored.
     let shapes = [(2048, 1, 1, 31, 1), (70, 5, 8, 30, 0), (33, 40, 64, 7, 1)];
     let case = |(width, count, room, position, ahead): (usize, usize, usize, usize, usize)| {
         let mut case = CaseBuilder::for_tokens(target, 1, room);

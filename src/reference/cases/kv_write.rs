@@ -16,7 +16,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
             cases.push(KvRowCase { ty, rank, rotary, position, tokens, room }.case(target)?);
         }
     }
-    // Latents of one block, of some in an odd number, of a model's own; a rotary key of whole pieces and one that is not.
+    // Latents of one block, of an odd number of blocks, of a real model; rotary keys with and without padding.
     for (rank, rotary, position, tokens, room) in
         [(512, 64, 2, 1, 1), (32, 2, 0, 1, 1), (96, 10, 3, 1, 1), (160, 34, 17, 3, 5)]
     {
@@ -30,7 +30,7 @@ fn kv_row(kv: &[f32], weights: &[f32], rotations: &[[f32; 2]]) -> Vec<f64> {
     let (latent, key) = kv.split_at(weights.len());
     let mut kv_row = rms_normed(latent, weights, 1e-5);
     kv_row.extend(key.chunks(2).zip(rotations).flat_map(|(p, &t)| rotated(p[0], p[1], t)));
-    kv_row.resize(kv_row.len().next_multiple_of(4), 0.0); // whole chunks are written
+    kv_row.resize(kv_row.len().next_multiple_of(4), 0.0); // writes are in whole chunks
     kv_row
 }
 
@@ -42,7 +42,7 @@ fn expect_kv_row(case: &mut CaseBuilder, cache: &Cache, place: usize, kv_row: Ve
     case.expect_at(cache.buffer, kind, Cache::row_values(cache.rank, cache.rotary) * place, kv_row, WRITTEN);
 }
 
-/// The same of a KV row in blocks.
+/// Expects a KV row in blocks.
 fn expect_blocks(case: &mut CaseBuilder, cache: &Cache, place: usize, mut kv_row: Vec<f64>) {
     let Cache { buffer, rank, rotary, .. } = *cache;
     let (row, key) = (BlockRow { rank, rotary }, kv_row.split_off(rank));
@@ -54,19 +54,19 @@ fn expect_blocks(case: &mut CaseBuilder, cache: &Cache, place: usize, mut kv_row
     case.expect_values(Expected { local, kind, places, values: kv_row, magnitudes, bound: WRITTEN });
 }
 
-/// A KV row of the cache in a case of whichever kernel writes it.
+/// A case's KV rows of the cache, for any kernel that writes them.
 pub(super) struct KvRowCase {
     pub ty: CacheType,
     pub rank: usize,
     pub rotary: usize,
     pub position: usize,
-    /// Tokens of the case: KV rows from the position on.
+    /// The number of tokens of the case, whose KV rows begin at the position.
     pub tokens: usize,
-    /// Tokens there is room for.
+    /// The most tokens of a batch.
     pub room: usize,
 }
 
-/// What KV rows are made of.
+/// The inputs of KV rows.
 pub(super) struct KvRowInputs {
     pub kv: Tensor,
     pub norm: Norm,
@@ -75,7 +75,7 @@ pub(super) struct KvRowInputs {
 }
 
 impl KvRowCase {
-    /// The KV rows, written by themselves: of tokens that are not there none is.
+    /// A case that only writes the KV rows: none for absent tokens.
     fn case(&self, target: &Target) -> Result<Case> {
         let Self { ty, rank, rotary, position, tokens, room } = *self;
         let mut case = self.start(target);
@@ -91,12 +91,12 @@ impl KvRowCase {
         CaseBuilder::rotated(target, self.rotary / 2, self.position as u32, (self.room, self.tokens)).0
     }
 
-    /// Tokens that the cache has room for.
+    /// The capacity of the cache in tokens.
     fn cached(&self) -> usize {
         self.position + self.room + 1
     }
 
-    /// Noise for KV rows, and what they should be.
+    /// Noise for KV rows, and the expected KV rows.
     pub fn inputs(&self, case: &mut CaseBuilder) -> Result<KvRowInputs> {
         let Self { ty, rank, rotary, tokens, room, .. } = *self;
         let (kv, kvs) = case.input("kv", [rank + rotary, room]);
@@ -107,10 +107,10 @@ impl KvRowCase {
         Ok(KvRowInputs { kv, norm: Norm { weight, epsilon: 1e-5 }, cache, want })
     }
 
-    /// Expects the KV rows, and nothing else of the cache touched.
+    /// Expects the KV rows, and the rest of the cache unchanged.
     pub fn expect(&self, case: &mut CaseBuilder, inputs: &KvRowInputs) {
         for (token, kv_row) in inputs.want.iter().enumerate() {
-            let place = CaseBuilder::kv_place(self.position + token, self.cached());
+            let place = CaseBuilder::kv_index(self.position + token, self.cached());
             expect_kv_row(case, &inputs.cache, place, kv_row.clone());
         }
     }

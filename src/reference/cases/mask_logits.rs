@@ -5,7 +5,7 @@ use crate::kernels::mask_words;
 use crate::plan::{BufferRef, Target};
 use crate::reference::{Case, CaseBuilder, OutputType};
 
-/// Logits, and how many rows.
+/// The numbers of logits and of rows.
 const SHAPES: [(usize, usize); 6] = [(1, 1), (31, 1), (33, 3), (1024, 1), (5003, 2), (154_880, 1)];
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {

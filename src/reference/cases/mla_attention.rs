@@ -18,12 +18,12 @@ pub(super) struct AttentionExample {
     pub ty: CacheType,
 }
 
-/// On the scores of the examples.
+/// The factor on the scores of the examples.
 pub(super) const SCALE: f32 = 0.125;
 
 impl AttentionExample {
-    /// Fills a cache and the queries of its last tokens, as many as the case has, with noise: the queries, the cache,
-    /// and both as values.
+    /// Fills a cache and the queries of its last tokens, as many as the case has, with noise. Returns the queries, the
+    /// cache, and the values of both.
     pub(super) fn inputs(&self, case: &mut CaseBuilder) -> (Tensor, Cache, Vec<f32>, Vec<f32>) {
         let kv_row = Cache::row_values(self.rank, self.rotary);
         let count = case.plan.rows();
@@ -55,9 +55,9 @@ impl AttentionExample {
             return (cache, self.blocks(case, &cache, &noise));
         }
         let latents: Vec<f16> = noise.into_iter().map(f16::from_f32).collect();
-        let mut kv_rows = vec![f16::ZERO; kv_row * (CaseBuilder::kv_place(0, self.tokens) + PAGE)];
+        let mut kv_rows = vec![f16::ZERO; kv_row * (CaseBuilder::kv_index(0, self.tokens) + PAGE)];
         for (t, from) in latents.chunks_exact(width).enumerate() {
-            kv_rows[kv_row * CaseBuilder::kv_place(t, self.tokens)..][..width].copy_from_slice(from);
+            kv_rows[kv_row * CaseBuilder::kv_index(t, self.tokens)..][..width].copy_from_slice(from);
         }
         let latents: Vec<f32> = latents.into_iter().map(f16::to_f32).collect();
         case.fill_bytes(
@@ -70,14 +70,14 @@ impl AttentionExample {
         (cache, latents)
     }
 
-    /// Fills a cache with noise in blocks; what it then holds.
+    /// Fills a cache with noise in blocks, and returns its rounded values.
     fn blocks(&self, case: &mut CaseBuilder, cache: &Cache, noise: &[f32]) -> Vec<f32> {
         let row = BlockRow { rank: self.rank, rotary: self.rotary };
-        let mut bytes = vec![0; row.bytes() * (CaseBuilder::kv_place(0, self.tokens) + PAGE)];
+        let mut bytes = vec![0; row.bytes() * (CaseBuilder::kv_index(0, self.tokens) + PAGE)];
         let mut latents = Vec::with_capacity(noise.len());
         for (t, values) in noise.chunks_exact(self.rank + self.rotary).enumerate() {
             let packed = row.packed(values);
-            bytes[row.bytes() * CaseBuilder::kv_place(t, self.tokens)..][..packed.len()].copy_from_slice(&packed);
+            bytes[row.bytes() * CaseBuilder::kv_index(t, self.tokens)..][..packed.len()].copy_from_slice(&packed);
             latents.extend(row.unpacked(&packed).into_iter().map(|v| v as f32));
         }
         case.fill_bytes(cache.buffer, bytes);
@@ -107,15 +107,16 @@ impl AttentionExample {
         self.weighted(&weights, latents, 0)
     }
 
-    /// Σ weight · latent over tokens from `from` on.
+    /// Σ weight · latent over the tokens that begin at `from`.
     pub(super) fn weighted(&self, weights: &[f64], latents: &[f32], from: usize) -> Vec<f64> {
         let width = self.rank + self.rotary;
         let value = |c: usize| weights.iter().zip(from..).map(|(w, t)| w * latents[t * width + c] as f64).sum();
         (0..self.rank).map(value).collect()
     }
 
-    /// The case of attention over splits, appended by `attend`, and of their merge, for the last `count` tokens: right
-    /// within `bound` of values of about 1. What lies in between is relative to scores that depend on the kernel's tiles.
+    /// The case of attention over splits, appended by `attend`, and of their merge, for the last `count` tokens, within
+    /// `bound` for values of about 1. The splits themselves are not compared, because they are relative to scores that
+    /// depend on the kernel's tiles.
     pub(super) fn joined_case(
         &self,
         target: &Target,
@@ -136,8 +137,8 @@ impl AttentionExample {
         Ok(case.finish(format!("{:?}, {heads} heads, {count} of {tokens} tokens, {shape}", self.ty)))
     }
 
-    /// The case of attention of the last `count` tokens, in a batch with room for `room`, appended by `attend`: right
-    /// within `bound` of values of about 1.
+    /// The case of attention of the last `count` tokens in a batch of up to `room`, appended by `attend`, within
+    /// `bound` for values of about 1.
     pub(super) fn batch_case(
         &self,
         target: &Target,
@@ -163,7 +164,7 @@ impl AttentionExample {
     }
 }
 
-/// Of several shapes: one head, heads that do not fill their last group, idle splits, the model's own.
+/// Examples of several shapes: one head, heads that do not fill their last group, idle splits, the model's shape.
 pub(super) fn examples() -> Vec<AttentionExample> {
     use CacheType::{F16, F32, Q8_0};
     let shapes = [
@@ -200,7 +201,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     alone.chain(batches.into_iter().map(batch)).collect()
 }
 
-/// The outputs of attention of a batch that leaves splits, joined.
+/// The merged outputs of attention of a batch with splits.
 pub(super) fn joined(
     plan: &mut Builder,
     attention: &BatchAttention<'_>,

@@ -34,8 +34,8 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     Ok(over_latents.into_iter().chain(over_segments).collect())
 }
 
-/// The cases of attention over a cache, appended by `attend` for so many splits, of batches of these shapes: heads, tokens
-/// before those of the batch, these, the rows that the batch has room for, rank, rotary and splits.
+/// The cases of attention over a cache, appended by `attend`, for batches of these shapes: heads, tokens before the
+/// batch, tokens of the batch, its capacity in rows, rank, rotary and splits.
 pub(super) fn batch_cases(
     target: &Target,
     ty: CacheType,

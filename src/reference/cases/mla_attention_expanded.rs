@@ -1,4 +1,4 @@
-//! The cases of `mla_attention_expanded`, with the writing out of what it attends to.
+//! The cases of `mla_attention_expanded`, including the expansion of the keys and values.
 
 use super::columns_for;
 use super::expand_kv_matrix::able;
@@ -22,7 +22,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         .collect()
 }
 
-/// Heads, tokens before those of the batch, these, nope, rotary, value width, KV rows of a segment.
+/// Heads, tokens before the batch, tokens of the batch, nope, rotary, value width, KV rows of a segment.
 const SHAPES: [[usize; 7]; 4] = [
     [2, 0, 40, 32, 32, 64, 128],
     [1, 0, 200, 192, 64, 256, 256],
@@ -30,7 +30,7 @@ const SHAPES: [[usize; 7]; 4] = [
     [2, 125, 150, 192, 64, 256, 128],
 ];
 
-/// Cases of another form, of these shapes and of more.
+/// The cases of another form, with these shapes and `more`.
 pub(super) fn cases_on(target: &Target, more: &[[usize; 7]], form: Form) -> Result<Vec<Case>> {
     let types = [CacheType::F16, CacheType::F16, CacheType::Q8_0].into_iter().cycle();
     let shapes = SHAPES.iter().chain(more).zip(types);

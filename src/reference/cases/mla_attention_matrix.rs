@@ -9,8 +9,9 @@ use crate::kernels::mla_attention_matrix::bound;
 use crate::plan::{Target, Team};
 use crate::reference::Case;
 
-/// With the merge behind it, against softmax over the whole cache: of the model's own shape and of others, with idle
-/// splits and with several tiles in one. What lies in between is relative to scores that depend on the tiles.
+/// Attention and merge, compared with softmax over the whole cache: for the model's shape and others, with idle splits
+/// and with several tiles in one. The splits are not compared, because they are relative to scores that depend on the
+/// tiles.
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let target = &Target { matrices: Matrices::Sixteen, team: Team::Subgroup, subgroup: 32, ..target.clone() };
     let bound = bound(target.arithmetic);
@@ -23,7 +24,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         example
             .joined_case(target, 1, bound, |b, q, cache| b.mla_attention_matrix("attention", q, cache, SCALE, splits))
     });
-    // Rows of which the last attend to a tile, a page or a split more than the first do.
+    // Rows of which the last attend to one more tile, page or split than the first.
     let batches = [
         [20, 61, 3, 4, 512, 64, 4],
         [16, 0, 2, 2, 128, 64, 64],

@@ -13,7 +13,7 @@ use crate::reference::Case;
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let target = &Target { matrices: Matrices::Eight, team: Team::Subgroup, subgroup: 32, ..target.clone() };
-    // Heads, tokens, rank, rotary, splits: of models' own shapes and others, idle splits, several tiles in one.
+    // Heads, tokens, rank, rotary, splits: models' shapes and others, idle splits, several tiles in one.
     let alone = [
         (16, 1, 128, 64, 2),
         (20, 33, 512, 64, 64),

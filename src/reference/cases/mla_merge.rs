@@ -6,7 +6,7 @@ use crate::kernels::mla_attention::BOUND;
 use crate::plan::Target;
 use crate::reference::Case;
 
-/// Attention and merge together, against softmax over the whole cache.
+/// Attention and merge together, compared with softmax over the whole cache.
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |example: AttentionExample, count| {
         example.joined_case(target, count, BOUND, |b, q, cache| {

@@ -1,4 +1,4 @@
-//! The cases of every kernel, a file each of the same stem as the kernel's, and the registry [`CASES`].
+//! The cases of every kernel, one file each with the same stem as the kernel's, and the registry [`CASES`].
 
 mod absorb_query;
 mod accept;
@@ -101,9 +101,9 @@ pub(super) fn wide(x: &[f32]) -> Vec<f64> {
     x.iter().map(|&v| v as f64).collect()
 }
 
-/// Formats for cases of two weights: each format beside the one that follows it `apart` places later in `QUANTS`, so that
-/// it has either role once, and formats of two families beside themselves, because the names of the two copies in the shader
-/// must not clash. All combinations are not needed: kernels only pass formats through.
+/// Formats for cases of two weights: each format with the one that is `apart` entries later in `QUANTS`, so that it has
+/// each role once, and formats of two families with themselves, because the names of the two copies in the shader must
+/// not clash. Not all combinations are needed: kernels only pass formats through.
 pub(super) fn pairs(apart: usize) -> Vec<(&'static Quant, &'static Quant)> {
     let beside = |i: usize| (QUANTS[i], QUANTS[(i + apart) % QUANTS.len()]);
     let affine = QUANTS.iter().find(|quant| quant.family == Family::Affine);
@@ -112,8 +112,8 @@ pub(super) fn pairs(apart: usize) -> Vec<(&'static Quant, &'static Quant)> {
     (0..QUANTS.len()).map(beside).chain(itself).collect()
 }
 
-/// Every format with some of the shapes that a kernel is to meet: by turns those at odd places of the list and those at
-/// even ones. Formats whose rows may end inside a block have all of them.
+/// Every format with some of a kernel's shapes: alternately those at odd and at even indices of the list. Formats whose
+/// rows may end inside a block have all shapes.
 pub(super) fn in_turn<T: Copy>(shapes: &[T]) -> Vec<(&'static Quant, T)> {
     let chosen = |(i, quant): (usize, &&'static Quant)| {
         let (quant, all) = (*quant, quant.ragged);
@@ -123,7 +123,7 @@ pub(super) fn in_turn<T: Copy>(shapes: &[T]) -> Vec<(&'static Quant, T)> {
     QUANTS.iter().enumerate().flat_map(chosen).collect()
 }
 
-/// The columns of a format's shortest whole rows of at least `columns` values.
+/// The smallest number of columns, at least `columns`, of whole rows of a format.
 pub(super) fn columns_for(quant: &Quant, columns: usize) -> usize {
     if quant.ragged { columns } else { columns.next_multiple_of(quant.values) }
 }

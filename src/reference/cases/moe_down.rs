@@ -34,7 +34,7 @@ fn case(
     let width = columns.max(shared_columns);
     let mut hidden = case.noise(width * 4 * tokens);
     for (slot, values) in hidden.chunks_mut(width).enumerate() {
-        values[if slot % 4 == 3 { shared_columns } else { columns }..].fill(0.0); // as the first half leaves it
+        values[if slot % 4 == 3 { shared_columns } else { columns }..].fill(0.0); // as the first half writes it
     }
     let y = case.plan.tensor("hidden", [width, 4 * tokens]);
     let y = case.rounded_input(&y, "hidden", &hidden);

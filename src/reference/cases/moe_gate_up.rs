@@ -10,14 +10,14 @@ use crate::reference::operand::seen;
 use crate::reference::product::{dot, gated};
 use crate::reference::{Case, CaseBuilder, OutputType};
 
-/// Who selects the experts in a case.
+/// Where a case selects the experts.
 #[derive(Debug, Clone, Copy)]
 enum By {
     Workgroups,
     Route,
 }
 
-/// Workgroups select in every format, and the step `route` does for some batches.
+/// Workgroups select the experts for every format, and the step `route` for some batches.
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let formats = pairs(1).into_iter().zip(pairs(2)).map(|((first, second), (_, third))| [first, first, second, third]);
     let formats: Vec<_> = formats.collect();

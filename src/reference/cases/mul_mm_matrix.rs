@@ -11,8 +11,8 @@ use crate::quant::{QUANTS, Quant};
 use crate::reference::product::products;
 use crate::reference::{Case, CaseBuilder};
 
-/// What errors of a product with weights of these formats are bounded by, as parts of the sum of its terms'
-/// magnitudes. Each operand is within 2^-11 of what f16 holds; their errors hardly ever point the same way.
+/// The bound on errors of a product with weights of these formats, relative to the sum of its terms' magnitudes. Each
+/// operand is rounded to f16, within 2^-11; the errors rarely have the same sign.
 pub(super) fn bound(target: &Target, formats: &[&Quant]) -> f64 {
     let half = target.matrices != Matrices::None
         && target.team == Team::Subgroup
@@ -20,7 +20,7 @@ pub(super) fn bound(target: &Target, formats: &[&Quant]) -> f64 {
     if half { 4e-4 } else { SUMS }
 }
 
-/// The same as by registers, but for those that none of this has a part in.
+/// The cases of `mul_mm`, except those that use no matrices.
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let matrices = if target.matrices == Matrices::Eight { Matrices::Eight } else { Matrices::Sixteen };
     let target = Target { matrices, team: Team::Subgroup, subgroup: 32, ..target.clone() };
@@ -32,7 +32,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// TileVectors with values that f16 cannot hold, which count as the largest that it can.
+/// Vectors with values beyond the range of f16, which are clamped to its largest.
 fn beyond_half(target: &Target, quant: &'static Quant) -> Result<Case> {
     let (most, tokens) = (LARGEST_HALF, 18);
     let shape = [columns_for(quant, 64), 32, 1];
@@ -51,8 +51,9 @@ fn beyond_half(target: &Target, quant: &'static Quant) -> Result<Case> {
     Ok(case.finish(format!("{} {}x32x1 {tokens} tokens, values beyond f16", quant.name, shape[0])))
 }
 
-/// Two matrices of whole tiles of rows, for one whole tile of vectors and a part of another: the sums of the first are stored
-/// directly. Every second vector is so small that f16 has fewer bits of it if it is divided by the unit of the weights.
+/// Two matrices of whole tiles of rows, for one whole tile of vectors and a part of another: the sums of the first are
+/// stored directly. Every second vector is so small that f16 loses bits of it if it is divided by the unit of the
+/// weights.
 fn stored_directly(target: &Target, quant: &'static Quant) -> Result<Case> {
     let (tokens, rows, stacks) = (67, 128, 2);
     let shape = [columns_for(quant, 96), rows, stacks];

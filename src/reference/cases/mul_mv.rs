@@ -11,7 +11,7 @@ use crate::reference::operand::seen;
 use crate::reference::product::{dot, products};
 use crate::reference::{Case, CaseBuilder};
 
-/// A product in a case: the weight's shape, how many vectors for each matrix, and what is done to them.
+/// A product in a case: the weight's shape, the number of vectors for each matrix, and what is done to them.
 #[derive(Clone, Copy)]
 struct ProductExample {
     shape: [usize; 3],
@@ -43,7 +43,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         let tokens = [1, 2, 4, 8][i % 4];
         cases.push(stream_case(&by_turns(target, i, tokens), quant, [64, [32, 64, 96][i % 3], 1], tokens)?);
     }
-    // More rows than one dimension of the grid has workgroups for, and a row of several tiles.
+    // More rows than workgroups in one dimension of the grid, and a row of several tiles.
     let plain = |shape, tokens| ProductExample { shape, tokens, write: Replace, normed: false };
     if target.arithmetic == Arithmetic::Float {
         cases.push(case(target, &crate::quant::Q4_0, plain([32, 32 * 65535 + 13, 1], 1))?);
@@ -81,7 +81,7 @@ fn case(target: &Target, quant: &'static Quant, example: ProductExample) -> Resu
     Ok(case.finish(format!("{} {columns}x{rows}x{matrices}{how}, {tokens} tokens", quant.name)))
 }
 
-/// A product onto the residual stream, and what it leaves for the product that follows.
+/// A product that is added to the residual stream, and what it writes for the following product.
 fn stream_case(target: &Target, quant: &'static Quant, shape: [usize; 3], tokens: usize) -> Result<Case> {
     let shape = [columns_for(quant, shape[0]), shape[1], 1];
     let mut case = CaseBuilder::for_tokens(target, 1, tokens);

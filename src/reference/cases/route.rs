@@ -26,7 +26,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Of `room` tokens the first `count`.
+/// The first `count` of `room` tokens.
 fn case(target: &Target, experts: usize, routing: Routing, (room, count): (usize, usize)) -> Result<Case> {
     let mut case = CaseBuilder::for_tokens(target, 1, room);
     if room > 1 {
@@ -47,7 +47,7 @@ fn case(target: &Target, experts: usize, routing: Routing, (room, count): (usize
     Ok(case.finish(format!("{experts} experts, {count} of {room} tokens, {routing:?}")))
 }
 
-/// Scores that are all zero: the bias alone chooses, and the weights stay numbers.
+/// All scores are zero: only the bias selects, and the weights are not NaN.
 fn hopeless(target: &Target) -> Result<Case> {
     let mut case = CaseBuilder::new(target, 1);
     let logits = case.plan.tensor("logits", [4, 1]);

@@ -7,7 +7,7 @@ use crate::plan::{BufferRef, Plan, RowHeader, Target};
 use crate::reference::sampling::choice;
 use crate::reference::{Case, CaseBuilder, OutputType};
 
-/// Ways to choose: temperature, `top_k`, `top_p`, `min_p`.
+/// Sampling parameters: temperature, `top_k`, `top_p`, `min_p`.
 const WAYS: [(f32, usize, f32, f32); 12] = [
     (1.0, 0, 1.0, 0.0),
     (1.0, 0, 0.95, 0.0),
@@ -23,7 +23,7 @@ const WAYS: [(f32, usize, f32, f32); 12] = [
     (f32::MIN_POSITIVE, 0, 1.0, 0.0),
 ];
 
-/// What logits look like, how many there are, and how noise becomes them.
+/// A name for the logits, their number, and how they are made from noise.
 const SHAPES: [(&str, usize, Edit); 8] = [
     ("spread", 3000, |v| v.iter_mut().for_each(|v| *v *= 10.0)),
     ("peaked", 2000, |v| v.iter_mut().for_each(|v| *v = 40.0 * v.powi(5))),
@@ -53,8 +53,8 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     alone.chain(several).collect()
 }
 
-/// The steps for rows, of each its position and its sequence, and what is expected of them. `ways` are those of the
-/// sequences.
+/// The steps for rows, given the position and the sequence of each, and their expected outputs. `ways` are the
+/// sequences' sampling parameters.
 fn steps(
     case: &mut CaseBuilder,
     (_, count, edit): (&str, usize, Edit),

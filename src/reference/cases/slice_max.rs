@@ -7,16 +7,16 @@ use crate::plan::{Target, Tensor};
 use crate::reference::sampling::slice_words;
 use crate::reference::{Case, CaseBuilder, OutputType};
 
-/// The words of the maxima.
+/// The expected words of the maxima.
 fn expected(logits: &[f32]) -> Vec<f64> {
     let slices = logits.chunks(SLICE).zip((0..).step_by(SLICE));
     slices.flat_map(|(slice, first)| slice_words(slice, first).map(f64::from)).collect()
 }
 
-/// Makes a case out of noise.
+/// Changes noise for a case.
 pub(super) type Edit = fn(&mut [f32]);
 
-/// What is special about the logits of a case, how many there are, and how noise becomes them.
+/// What is special about the logits of a case, their number, and how they are made from noise.
 pub(super) const EDGES: [(&str, usize, Edit); 9] = [
     ("one", 1, |_| {}),
     ("noise", 2048, |_| {}),
@@ -45,12 +45,12 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     in_rows().map(case).collect()
 }
 
-/// The edges of a row alone, and some in several rows.
+/// The edge cases with one row, and some with several rows.
 pub(super) fn in_rows() -> impl Iterator<Item = (usize, (&'static str, usize, Edit))> {
     EDGES.map(|edge| (1, edge)).into_iter().chain([(3, EDGES[1]), (2, EDGES[4])])
 }
 
-/// Logits of all rows of a case, made of noise up to `size`: the tensor, and its values.
+/// Logits of all rows of a case, made from noise up to `size`: the tensor, and its values.
 pub(super) fn logits(case: &mut CaseBuilder, (count, edit): (usize, Edit), size: f32) -> (Tensor, Vec<f32>) {
     let logits = case.plan.tensor("logits", [count, case.plan.rows()]);
     let mut values: Vec<f32> = case.noise(count * case.plan.rows()).into_iter().map(|v| size * v).collect();

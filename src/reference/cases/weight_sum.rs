@@ -5,7 +5,7 @@ use crate::kernels::weight_sum::{CHUNKS, MOST_WORKGROUPS, TILE, factors};
 use crate::plan::{BufferRef, Target};
 use crate::reference::{Case, CaseBuilder, OutputType};
 
-/// What a pair becomes, word by word.
+/// The expected pair.
 fn reference(pair: [u32; 2], words: &[u32], from: usize) -> Vec<f64> {
     let mut pair = pair;
     for (word, at) in words.iter().zip(from..) {
@@ -18,7 +18,7 @@ fn reference(pair: [u32; 2], words: &[u32], from: usize) -> Vec<f64> {
 }
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
-    // Words before the range, and in it.
+    // The numbers of words before the range and in it.
     let case = |(before, count): (usize, usize)| {
         let mut case = CaseBuilder::new(target, 1);
         let (words, values) = case.input("words", [before + count, 1]);

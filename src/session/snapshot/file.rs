@@ -1,6 +1,7 @@
 //! Snapshots in files: a file is there as a whole, or not at all.
 
 use super::Session;
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::files::{Readers, Replacement};
 use std::fs::File;
@@ -15,9 +16,17 @@ impl Session {
     /// # Errors
     /// [`Error::Io`]; as [`Session::snapshot`].
     pub fn save_snapshot(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        self.save_snapshot_with(path, &Cancel::default())
+    }
+
+    /// Like [`Session::save_snapshot`]. `cancel` stops it, after which the file is the one that was there.
+    ///
+    /// # Errors
+    /// As there, and [`Error::Cancelled`].
+    pub fn save_snapshot_with(&mut self, path: impl AsRef<Path>, cancel: &Cancel) -> Result<()> {
         let path = path.as_ref();
         let mut file = Replacement::begin(path, Readers::Usual).map_err(failed("create", path))?;
-        self.write_snapshot(&mut file, path)?;
+        self.write_snapshot(&mut file, path, cancel)?;
         file.commit().map_err(failed("write", path))
     }
 
@@ -28,9 +37,17 @@ impl Session {
     /// [`Error::Io`], after which the session is as it was or, if the second reading failed, empty; as
     /// [`Session::restore`].
     pub fn load_snapshot(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        self.load_snapshot_with(path, &Cancel::default())
+    }
+
+    /// Like [`Session::load_snapshot`]. `cancel` stops it.
+    ///
+    /// # Errors
+    /// As there, and [`Error::Cancelled`], after which the session is as it was or, if the cache was being filled, empty.
+    pub fn load_snapshot_with(&mut self, path: impl AsRef<Path>, cancel: &Cancel) -> Result<()> {
         let path = path.as_ref();
         let file = File::open(path).map_err(failed("open", path))?;
-        self.read_snapshot(BufReader::new(file), path)
+        self.read_snapshot(BufReader::new(file), path, cancel)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A snapshot as bytes: a header, the tokens, each layer's KV rows, the last token's logits if there were any, and a
 //! checksum of all that. Numbers are little-endian.
 
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crc32fast::Hasher;
 use std::io::{Read, Seek, Write};
@@ -57,15 +58,17 @@ impl Header {
 pub struct Writer<'a> {
     to: &'a mut dyn Write,
     path: &'a Path,
+    cancel: &'a Cancel,
     sum: Hasher,
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(to: &'a mut dyn Write, path: &'a Path) -> Self {
-        Self { to, path, sum: Hasher::new() }
+    pub fn new(to: &'a mut dyn Write, path: &'a Path, cancel: &'a Cancel) -> Self {
+        Self { to, path, cancel, sum: Hasher::new() }
     }
 
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.cancel.check()?;
         self.sum.update(bytes);
         self.to.write_all(bytes).map_err(|reason| Error::Io {
             action: "write",
@@ -84,6 +87,7 @@ impl<'a> Writer<'a> {
 pub struct Reader<'a, R> {
     from: R,
     path: &'a Path,
+    cancel: &'a Cancel,
     pub header: Header,
     /// The checksum of what was read since the reader was opened, the header included.
     sum: Hasher,
@@ -93,9 +97,9 @@ pub struct Reader<'a, R> {
 
 impl<'a, R: Read + Seek> Reader<'a, R> {
     /// Reads all of it once, so that nothing is made of one that is damaged.
-    pub fn open(from: R, path: &'a Path) -> Result<Self> {
+    pub fn open(from: R, path: &'a Path, cancel: &'a Cancel) -> Result<Self> {
         let header = bytemuck::Zeroable::zeroed();
-        let mut reader = Self { from, path, header, sum: Hasher::new(), expected: 0 };
+        let mut reader = Self { from, path, cancel, header, sum: Hasher::new(), expected: 0 };
         let length = reader.seek(std::io::SeekFrom::End(0))?;
         reader.seek(std::io::SeekFrom::Start(0))?;
         if length < size_of::<Header>() as u64 + CHECKSUM {
@@ -142,6 +146,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
     }
 
     pub fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
+        self.cancel.check()?;
         self.from.read_exact(bytes).map_err(|reason| self.io(reason))?;
         self.sum.update(bytes);
         Ok(())

@@ -2,18 +2,20 @@
 //!
 //! A snapshot holds the tokens, what the cache holds of them, and the logits of the last one, so that a session goes on
 //! from it bit by bit as the one it was taken of would. It is good for sessions of the same file and the same type of
-//! cache, with room for its tokens, on any device, with its multi-token-prediction block or without: where the block was not
-//! there, drafts are worse until it has seen enough. What tells a file or a block from others is the file's header and the
-//! sums of the weights as the GPU has them, which are alike on every device; a version of wglm that lays weights out
-//! otherwise would refuse what older ones wrote.
+//! cache, whose context its tokens fit, on any device, with its multi-token-prediction block, another one or none: where the
+//! block is not the one that was there, drafts are worse until it has seen enough. What tells a file or a block from others
+//! is the file's header and the sums of the weights as the GPU has them, which are alike on every device; a version of wglm
+//! that lays weights out otherwise would refuse what older ones wrote.
 
 mod file;
 mod format;
 
+use super::device::Device;
+use super::owners::{Output, Values};
 use super::pages::runs;
-use super::pool::Runner;
-use super::run::Next;
-use super::{LastOutput, Session};
+use super::sequence::Sequence;
+use super::{Session, heeding};
+use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::gpu::{Fetch, Results, StagedCopy};
 use crate::kernels::CacheType;
@@ -24,27 +26,44 @@ use std::io::{Cursor, Read, Seek, Write};
 use std::path::Path;
 
 impl Session {
-    /// The session as bytes: what the cache holds of its tokens, and not the room for more.
+    /// The session as bytes: what the cache holds of its tokens, and not the memory for more.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if there is no room to read the cache; [`Error::NoResult`] if it never came; what the
+    /// [`Error::OutOfMemory`] if there is no memory to read the cache into; [`Error::NoResult`] if it never came; what the
     /// device reports.
     pub fn snapshot(&mut self) -> Result<Vec<u8>> {
+        self.snapshot_with(&Cancel::default())
+    }
+
+    /// Like [`Session::snapshot`]. `cancel` stops it.
+    ///
+    /// # Errors
+    /// As there, and [`Error::Cancelled`].
+    pub fn snapshot_with(&mut self, cancel: &Cancel) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        self.write_snapshot(&mut bytes, in_memory())?;
+        self.write_snapshot(&mut bytes, in_memory(), cancel)?;
         Ok(bytes)
     }
 
     /// Makes the session what it was when a snapshot was taken, of this session or of another. How tokens are chosen
-    /// stays as it is.
+    /// stays as it is. What the snapshot holds for another multi-token-prediction block is left out: no text depends on
+    /// it, but drafts are worse until the block has seen enough.
     ///
     /// # Errors
     /// [`Error::Snapshot`] for bytes that are damaged, or are of another file or another type of cache,
-    /// [`Error::ContextFull`] for more tokens than the session has room for, [`Error::TokenOutOfRange`] for one that is
+    /// [`Error::ContextFull`] for more tokens than the session's context holds, [`Error::TokenOutOfRange`] for one that is
     /// none: after these the session is as it was. [`Error::NoResult`] if the cache never took what it was given, and
     /// what the device reports: after that it is empty.
     pub fn restore(&mut self, snapshot: &[u8]) -> Result<()> {
-        self.read_snapshot(Cursor::new(snapshot), in_memory())
+        self.restore_with(snapshot, &Cancel::default())
+    }
+
+    /// Like [`Session::restore`]. `cancel` stops it.
+    ///
+    /// # Errors
+    /// As there, and [`Error::Cancelled`], after which the session is as it was or, if the cache was being filled, empty.
+    pub fn restore_with(&mut self, snapshot: &[u8], cancel: &Cancel) -> Result<()> {
+        self.read_snapshot(Cursor::new(snapshot), in_memory(), cancel)
     }
 
     /// The header of a snapshot of `tokens` tokens with `logits` logits.
@@ -59,71 +78,66 @@ impl Session {
         CacheShape { context: 1, ..self.pool.cache() }.layer_bytes(self.model().config()) / PAGE as u64
     }
 
-    /// Where in each layer's cache the KV rows of `tokens` tokens lie: pieces, of each the first byte and the bytes.
-    fn pieces(&self, tokens: usize) -> Vec<(u64, u64)> {
-        let (kv_row, mut left, mut pieces) = (self.kv_row_bytes(), tokens, Vec::new());
-        for (page, count) in runs(&self.pages) {
-            let rows = left.min(count * PAGE);
-            let (start, bytes) = (u64::from(page) * PAGE as u64 * kv_row, rows as u64 * kv_row);
-            let cut = (0..bytes).step_by(PIECE);
-            pieces.extend(cut.map(|from| (start + from, (bytes - from).min(PIECE as u64))));
-            left -= rows;
+    fn write_snapshot(&mut self, to: &mut dyn Write, path: &Path, cancel: &Cancel) -> Result<()> {
+        cancel.check()?;
+        heeding(cancel, || self.write_with(Writer::new(to, path, cancel)))
+    }
+
+    fn write_with(&mut self, mut writer: Writer<'_>) -> Result<()> {
+        let (tokens, output) = (self.tokens().len(), self.sequence.has_output());
+        let header = self.header(tokens, if output { self.model().config().vocab } else { 0 });
+        let (mut device, sequence) = self.device()?;
+        if device.uses_block(sequence) && output {
+            device.claim_states(sequence);
+            device.catch_up(sequence, None)?;
         }
-        pieces
+        let logits = if output { device.logits(sequence)? } else { Vec::new() };
+        device.newest(sequence)?; // no work that the cache depends on was lost
+        writer.write(bytemuck::bytes_of(&header))?;
+        writer.write(bytemuck::cast_slice(&sequence.tokens))?;
+        let pieces = pieces(sequence, header.kv_row.into(), tokens);
+        let mut fetch = Fetch::new(device.model.gpu(), header.layer_bytes().min(PIECE as u64))?;
+        for cache in &device.plans.shared.caches {
+            for (offset, bytes) in &pieces {
+                writer.write(&fetch.read(cache, *offset, *bytes)?)?;
+            }
+        }
+        writer.write(bytemuck::cast_slice(&logits))?;
+        writer.finish()
     }
 
-    fn write_snapshot(&mut self, to: &mut dyn Write, path: &Path) -> Result<()> {
-        self.with_runner(|session, runner| {
-            if session.uses_block(runner) && session.output.is_some() {
-                session.claim_rings(runner);
-                session.catch_up(runner, None)?;
-            }
-            let logits = if session.output.is_some() { session.logits_in(runner)? } else { Vec::new() };
-            session.take(runner, runner.submissions.place)?; // no work that the cache depends on was lost
-            let header = session.header(session.tokens.len(), logits.len());
-            let mut writer = Writer::new(to, path);
-            writer.write(bytemuck::bytes_of(&header))?;
-            writer.write(bytemuck::cast_slice(&session.tokens))?;
-            let pieces = session.pieces(session.tokens.len());
-            let mut fetch = Fetch::new(session.model().gpu(), header.layer_bytes().min(PIECE as u64))?;
-            for cache in &runner.plans.shared.caches {
-                for (offset, bytes) in &pieces {
-                    writer.write(&fetch.read(cache, *offset, *bytes)?)?;
-                }
-            }
-            writer.write(bytemuck::cast_slice(&logits))?;
-            writer.finish()
-        })
-    }
-
-    fn read_snapshot(&mut self, from: impl Read + Seek, path: &Path) -> Result<()> {
-        let mut reader = Reader::open(from, path)?;
+    fn read_snapshot(&mut self, from: impl Read + Seek, path: &Path, cancel: &Cancel) -> Result<()> {
+        self.model().gpu().check_process()?; // before any token is forgotten
+        let mut reader = Reader::open(from, path, cancel)?;
         let header = reader.header;
         self.expect(&header)?;
         let tokens = reader.words(header.tokens)?;
         self.check(0, &tokens)?;
         self.rewind(0);
-        let restored = self.with_runner(|session, runner| {
-            session.reach(runner, tokens.len())?;
-            session.fill_caches(runner, &mut reader)?;
-            let logits: Vec<u32> = reader.words(header.logits)?;
-            reader.finish()?;
-            (session.confirmed, session.tokens) = (tokens.len(), tokens);
-            let has_block = header.layers as usize > session.model().config().layers;
-            session.drafter.block.computed_to(if has_block { session.tokens.len() } else { 0 });
-            session.drafter.block.forget_states(session.tokens.len());
-            if logits.is_empty() {
-                return Ok(());
-            }
-            session.output = Some(LastOutput::Logits);
-            let local = session.planned.head()?.logits.buffer.local()?;
-            session.model().gpu().write(runner.plans.alone.executor.local(local), 0, bytemuck::cast_slice(&logits))?;
-            session.run(runner, Next::Sampling)
-        });
-        restored.inspect_err(|_| {
-            let pool = self.pool.clone();
-            self.truncate(&mut pool.runner(), 0);
-        })
+        let restored = heeding(cancel, || self.read_rest(&mut reader, tokens));
+        restored.inspect_err(|_| self.pool.device().cut(&mut self.sequence, 0)) // with pages that it reached for
+    }
+
+    /// Takes over what follows the tokens in a snapshot.
+    fn read_rest(&mut self, reader: &mut Reader<'_, impl Read + Seek>, tokens: Vec<u32>) -> Result<()> {
+        let (mut device, sequence) = self.device()?;
+        let device = &mut *device;
+        device.reach(sequence, tokens.len())?;
+        let filled = fill_caches(device, sequence, reader)?;
+        let logits: Vec<u32> = reader.words(reader.header.logits)?;
+        reader.finish()?;
+        (sequence.confirmed, sequence.tokens) = (tokens.len(), tokens);
+        let has_block = filled > device.model.config().layers;
+        sequence.block.computed_to(if has_block { sequence.tokens.len() } else { 0 });
+        sequence.block.forget_states(sequence.tokens.len());
+        if logits.is_empty() {
+            return Ok(());
+        }
+        let run = device.owners.take_alone();
+        sequence.output = Some(Output { run, values: Values::Logits, sampled: false });
+        let to = device.plans.alone.executor.local(device.plans.alone.head()?.logits.buffer.local()?);
+        device.model.gpu().write(to, 0, bytemuck::cast_slice(&logits))?;
+        device.sample_if_left(sequence)
     }
 
     /// Whether a snapshot's header is that of one of this session's.
@@ -139,10 +153,6 @@ impl Session {
             let shape = |h: &Header| format!("model {:016x}, {} layers, {} bytes a token", h.model, h.layers, h.kv_row);
             return Err(damaged("its model", shape(&own), shape(header)));
         }
-        if header.block != 0 && own.block != 0 && header.block != own.block {
-            let named = |block: u64| format!("block {block:016x}");
-            return Err(damaged("its multi-token-prediction block", named(own.block), named(header.block)));
-        }
         if header.tokens as usize > self.context() {
             return Err(Error::ContextFull { needed: header.tokens as usize, context: self.context() });
         }
@@ -151,30 +161,47 @@ impl Session {
         }
         Ok(())
     }
+}
 
-    fn fill_caches(&self, runner: &Runner, reader: &mut Reader<'_, impl Read + Seek>) -> Result<()> {
-        let (gpu, layer) = (self.model().gpu(), reader.header.layer_bytes());
-        let (caches, pieces) = (&runner.plans.shared.caches, self.pieces(reader.header.tokens as usize));
-        let mut bytes = vec![0; layer.min(PIECE as u64) as usize];
-        let mut staging = gpu.staging(bytes.len() as u64)?;
-        let mut fetch = Fetch::with_room(gpu, 0, Results::ROOM)?;
-        for cache in caches.iter().take(reader.header.layers as usize) {
-            for &(offset, count) in &pieces {
-                let piece = &mut bytes[..count as usize];
-                reader.read(piece)?;
-                let copy = StagedCopy { from: 0, to: cache, offset, bytes: count };
-                fetch
-                    .submit(&[], |numbers| staging.send_with(gpu, &[copy], numbers, |mapped| mapped.write(0, piece)))?;
-            }
-        }
-        staging.finish(gpu)?;
-        for _ in caches.len()..reader.header.layers as usize {
-            for &(_, count) in &pieces {
-                reader.read(&mut bytes[..count as usize])?; // of a block that is not loaded
-            }
-        }
-        fetch.check()
+/// Where in each layer's cache the KV rows of `tokens` tokens lie: pieces, of each the first byte and the bytes.
+fn pieces(sequence: &Sequence, kv_row: u64, tokens: usize) -> Vec<(u64, u64)> {
+    let (mut left, mut pieces) = (tokens, Vec::new());
+    for (page, count) in runs(&sequence.pages) {
+        let rows = left.min(count * PAGE);
+        let (start, bytes) = (u64::from(page) * PAGE as u64 * kv_row, rows as u64 * kv_row);
+        let cut = (0..bytes).step_by(PIECE);
+        pieces.extend(cut.map(|from| (start + from, (bytes - from).min(PIECE as u64))));
+        left -= rows;
     }
+    pieces
+}
+
+/// Fills the caches of the layers and of the multi-token-prediction block, if it is the one of the snapshot. Returns how many
+/// they are.
+fn fill_caches(device: &Device, sequence: &Sequence, reader: &mut Reader<'_, impl Read + Seek>) -> Result<usize> {
+    let (gpu, header, caches) = (device.model.gpu(), reader.header, &device.plans.shared.caches);
+    let (stored, layers) = (header.layers as usize, device.model.config().layers);
+    let taken = if header.block == device.model.block_fingerprint() { stored } else { layers };
+    let pieces = pieces(sequence, header.kv_row.into(), header.tokens as usize);
+    let mut bytes = vec![0; header.layer_bytes().min(PIECE as u64) as usize];
+    let mut staging = gpu.staging(bytes.len() as u64)?;
+    let mut fetch = Fetch::with_room(gpu, 0, Results::ROOM)?;
+    for cache in caches.iter().take(taken) {
+        for &(offset, count) in &pieces {
+            let piece = &mut bytes[..count as usize];
+            reader.read(piece)?;
+            let copy = StagedCopy { from: 0, to: cache, offset, bytes: count };
+            fetch.submit(&[], |numbers| staging.send_with(gpu, &[copy], numbers, |mapped| mapped.write(0, piece)))?;
+        }
+    }
+    staging.finish(gpu)?;
+    let filled = taken.min(caches.len());
+    for _ in filled..stored {
+        for &(_, count) in &pieces {
+            reader.read(&mut bytes[..count as usize])?; // of a block that is not loaded
+        }
+    }
+    fetch.check().map(|()| filled)
 }
 
 /// What stands for a path where there is none.

@@ -7,8 +7,8 @@ use crate::text::schema::{is_of_type, types};
 use serde_json::{Map, Value};
 
 impl KeyedCall {
-    /// The call with its arguments converted to the types in the schemas of `tools`. The function need not be among
-    /// them.
+    /// The call with its arguments converted to the types in the schemas of `tools`. It may be a call of another
+    /// function.
     pub(super) fn understood(&self, tools: &[Value]) -> ToolCall {
         let whole = parameters(tools, self.name());
         let argument = |(key, text): &(String, String)| {
@@ -19,8 +19,8 @@ impl KeyedCall {
     }
 }
 
-/// The schema of the parameters of function `name`, described either in OpenAI's form or as the inner object of that form
-/// alone.
+/// The schema of the parameters of function `name`, described either in OpenAI's form or as only the inner object of
+/// that form.
 fn parameters<'a>(tools: &'a [Value], name: &str) -> Option<&'a Value> {
     let function = |tool: &'a Value| tool.get("function").unwrap_or(tool);
     let named = tools.iter().map(function).find(|function| function.get("name").is_some_and(|n| n == name))?;
@@ -28,8 +28,8 @@ fn parameters<'a>(tools: &'a [Value], name: &str) -> Option<&'a Value> {
 }
 
 /// The value that an argument's text stands for: a string if the schema says so or the text is not JSON, and otherwise
-/// JSON. If the schema allows a string among other types, JSON of one of the other types wins. The schema is a part of
-/// another one, into which its references lead.
+/// JSON. If the schema allows a string among other types, JSON of one of the other types wins. The schema is part of
+/// another one, which its references point into.
 fn meaning(text: &str, schema: Option<(&Value, &Value)>) -> Value {
     let types = schema.map(|(part, whole)| types(part, whole)).unwrap_or_default();
     let read = serde_json::from_str::<Value>(text).ok();

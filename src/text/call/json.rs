@@ -1,19 +1,19 @@
 //! Calls with arguments in JSON: an object with a name and arguments, `{"name": "…", "arguments": {…}}`, or an id that
 //! holds the name, `functions.NAME:0`, then a tag and the object of arguments.
 //!
-//! An object is certain to be a call once its name is read, which models write first, or else at its end; an id is, once
-//! the tag behind it appears. The end of the JSON ends a call for which the family has no closing tag. A closing tag that
-//! is missing at the end of a reply, or before the next call, does no harm.
+//! An object is certain to be a call once its name is read, which models write first, or else at its end; an id is,
+//! once the tag after it appears. The end of the JSON ends a call if the family has no closing tag. A closing tag may
+//! be missing at the end of a reply or before the next call.
 //!
 //! A string may contain the letters of any tag. A closing tag that is a token ends a call within a string as well:
-//! otherwise all that follows a string whose end is missing would be part of it.
+//! otherwise an unterminated string would swallow the rest of the reply.
 
 use super::{CallProgress, Word};
 use crate::text::ToolCall;
 use crate::text::tag::{ReplyPart, Tag};
 use serde_json::{Map, Value};
 
-/// Where a name has to end to be known before the object is complete.
+/// A name that ends within this many bytes is known before the object is complete.
 const MOST_TO_NAME: usize = 1024;
 
 /// A call that may still be incomplete.
@@ -24,14 +24,14 @@ pub(super) struct JsonCall {
     closes: bool,
     /// The tags that are recognized by their tokens.
     tokens: Vec<Tag>,
-    /// What names the function and stands before the arguments, if it does.
+    /// The id before the arguments that names the function, if there is one.
     id: Option<Word>,
     name: String,
     state: JsonState,
     /// The JSON so far.
     body: String,
     scan: Scan,
-    /// What was read behind the name.
+    /// The unreported text after the name.
     pub piece: String,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct JsonCall {
 enum JsonState {
     /// Within the id.
     Id,
-    /// Within the JSON, or behind it.
+    /// Within the JSON, or after it.
     Json,
     /// After an error.
     Wrong,
@@ -85,7 +85,7 @@ impl JsonCall {
         self.state == JsonState::Json && self.scan.in_string && !ends
     }
 
-    /// The reply ends with this text. Returns whether the call is complete, which then has a name.
+    /// The reply ends with this text. Returns whether the call is complete; it then has a name.
     pub(super) fn end(&mut self, text: &str) -> bool {
         if self.state == JsonState::Json && !self.scan.complete {
             self.add(text);
@@ -143,7 +143,7 @@ impl JsonCall {
         }
     }
 
-    /// What a call is that ends behind so many bytes of a part.
+    /// The outcome of a call that ends after `bytes` bytes of a part.
     fn complete(&mut self, bytes: usize) -> CallProgress {
         match self.parsed().filter(|_| self.state == JsonState::Json) {
             Some((name, _)) => {
@@ -155,7 +155,7 @@ impl JsonCall {
         }
     }
 
-    /// What a call is that ends before a part.
+    /// The outcome of a call that ends before a part.
     fn before(&mut self) -> CallProgress {
         match self.complete(0) {
             CallProgress::Whole(_) => CallProgress::WholeBefore,
@@ -164,7 +164,7 @@ impl JsonCall {
         }
     }
 
-    /// Adds to the JSON, up to its end. Returns how many bytes that are.
+    /// Adds text to the JSON, up to its end. Returns the number of bytes added.
     fn add(&mut self, text: &str) -> usize {
         let bytes = self.scan.read(text);
         self.body += &text[..bytes];
@@ -213,8 +213,8 @@ fn name_in(id: &str) -> &str {
     }
 }
 
-/// The name with which a call begins that is an object, and where it ends; `None` as long as it is incomplete or if
-/// something else comes first.
+/// The name at the beginning of a call that is an object, and where it ends; `None` if it is incomplete or not the
+/// first member.
 fn leading_name(body: &str) -> Option<(String, usize)> {
     let after = |text: &'_ str, start: &str| text.trim_start().strip_prefix(start).map(str::len);
     let rest = &body[body.len() - after(body, "{")?..];
@@ -225,12 +225,12 @@ fn leading_name(body: &str) -> Option<(String, usize)> {
     Some((name, body.len() - rest.len() + strings.byte_offset()))
 }
 
-/// Finds the end of an object of JSON. Whether it is JSON otherwise is not its concern.
+/// Finds the end of an object of JSON, without checking that it is valid.
 #[derive(Debug, Clone, Default)]
 struct Scan {
     depth: usize,
     in_string: bool,
-    /// Whether the character before was a backslash that escapes the next one.
+    /// Whether the previous character was a backslash that escapes the next one.
     escaped: bool,
     complete: bool,
     /// Whether it does not begin with a brace.
@@ -238,7 +238,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// Reads on, up to the end of the object. Returns how many bytes belong to it.
+    /// Reads text up to the end of the object. Returns how many bytes belong to it.
     fn read(&mut self, text: &str) -> usize {
         for (at, char) in text.char_indices() {
             if self.in_string {

@@ -15,7 +15,7 @@ pub(super) struct KeyedCall {
     key: String,
     value: String,
     state: CallState,
-    /// What was read behind the name.
+    /// The unreported text after the name.
     pub piece: String,
 }
 

@@ -1,6 +1,6 @@
 //! A call of a function while the model writes it, in the form of its family.
 //!
-//! Text after the opening tag is certain to be a call once it has a name that the form allows there. An error after that
+//! Text after the opening tag is certain to be a call once it has a name that the form allows. An error after that
 //! makes it a failed call, which extends to its closing tag or to the beginning of the next call.
 
 mod arguments;
@@ -21,8 +21,7 @@ pub(super) struct Call {
     raw: String,
     /// The length of those blanks in bytes.
     blanks: usize,
-    /// Whether something other than blanks was read behind what opens the call.
-    #[cfg(feature = "constrain")]
+    /// Whether something other than blanks was read after the call's opening.
     goes_on: bool,
     pub in_thinking: bool,
     body: CallBody,
@@ -41,9 +40,9 @@ pub(super) enum CallProgress {
     More,
     /// This is not a call after all. The part is not consumed.
     NoCall,
-    /// The part completes the call, or so many bytes of it.
+    /// This many bytes of the part complete the call.
     Whole(usize),
-    /// The part, or so many bytes of it, ends a failed call.
+    /// A failed call ends after this many bytes of the part.
     Failed(usize),
     /// A complete call ends before the part, which is not consumed.
     WholeBefore,
@@ -76,7 +75,7 @@ impl Word {
 }
 
 impl Call {
-    /// A call of which only what opens it was read, behind `blanks`. The tags `tokens` are recognized by their tokens.
+    /// A call of which only the opening was read, after `blanks`. The tags `tokens` are recognized by their tokens.
     pub(super) fn new(family: &Family, blanks: &str, opening: &str, in_thinking: bool, tokens: Vec<Tag>) -> Self {
         let (raw, blanks) = (format!("{blanks}{opening}"), blanks.len());
         let closes = !family.text(Tag::CallEnd).is_empty();
@@ -85,14 +84,7 @@ impl Call {
             CallForm::Object => CallBody::Json(JsonCall::object(in_thinking, closes, tokens)),
             CallForm::Named => CallBody::Json(JsonCall::named(in_thinking, tokens)),
         };
-        Self {
-            raw,
-            blanks,
-            #[cfg(feature = "constrain")]
-            goes_on: false,
-            in_thinking,
-            body,
-        }
+        Self { raw, blanks, goes_on: false, in_thinking, body }
     }
 
     /// The function's name, as far as it is known.
@@ -111,8 +103,7 @@ impl Call {
         }
     }
 
-    /// Whether nothing was read behind what opens it but blanks, which a token with the end of the tag may have as well.
-    #[cfg(feature = "constrain")]
+    /// Whether only blanks were read after the opening; the token that ends the opening tag may contain some.
     pub(super) fn has_begun(&self) -> bool {
         !self.goes_on
     }
@@ -140,10 +131,7 @@ impl Call {
             CallProgress::NoCall | CallProgress::WholeBefore | CallProgress::FailedBefore => "",
         };
         self.raw += read;
-        #[cfg(feature = "constrain")]
-        {
-            self.goes_on |= !read.trim_start().is_empty();
-        }
+        self.goes_on |= !read.trim_start().is_empty();
         progress
     }
 
@@ -156,7 +144,7 @@ impl Call {
         }
     }
 
-    /// Takes what was read behind the name since the last time.
+    /// Takes the text after the name that was read since the last call.
     pub(super) fn take_piece(&mut self) -> String {
         match &mut self.body {
             CallBody::Keyed(call) => std::mem::take(&mut call.piece),

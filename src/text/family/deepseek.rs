@@ -7,7 +7,7 @@ use super::{CallForm, Family};
 
 pub(super) static FAMILY: Family = Family {
     name: "deepseek",
-    told_by: &[&["User: "], &["Assistant:"]],
+    requires: &[&["User: "], &["Assistant:"]],
     unless: &["<think>", "<tool", "<｜tool"],
     tags: &[],
     calls: CallForm::Object,

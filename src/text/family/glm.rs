@@ -5,7 +5,7 @@ use crate::text::tag::Tag;
 
 pub(super) static FAMILY: Family = Family {
     name: "glm",
-    told_by: &[&["<arg_key>"]],
+    requires: &[&["<arg_key>"]],
     unless: &[],
     tags: &[
         THINK,

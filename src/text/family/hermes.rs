@@ -1,11 +1,11 @@
-//! Hermes, whose form of calls Youtu-LLM, Kanana-2 and others took over: JSON between two tags.
+//! Hermes, whose form of calls Youtu-LLM, Kanana-2 and others adopted: JSON between two tags.
 
 use super::{CallForm, Family, THINK, THINK_END};
 use crate::text::tag::Tag;
 
 pub(super) static FAMILY: Family = Family {
     name: "hermes",
-    told_by: &[&["<tool_call>"]],
+    requires: &[&["<tool_call>"]],
     unless: &["<function="], // a form of calls without JSON
     tags: &[THINK, THINK_END, (Tag::Call, "<tool_call>"), (Tag::CallEnd, "</tool_call>")],
     calls: CallForm::Object,

@@ -1,12 +1,12 @@
-//! Kimi K2 and Moonlight: a section of calls, each with an id that names the function. Moonlight's template knows no calls,
-//! and models that do not think have templates without thinking.
+//! Kimi K2 and Moonlight: a section of calls, each with an id that names the function. Moonlight's template has no
+//! calls, and the templates of models that do not think have no thinking.
 
 use super::{CallForm, Family, THINK, THINK_END};
 use crate::text::tag::Tag;
 
 pub(super) static FAMILY: Family = Family {
     name: "kimi",
-    told_by: &[&["<|im_middle|>"]],
+    requires: &[&["<|im_middle|>"]],
     unless: &[],
     tags: &[
         THINK,

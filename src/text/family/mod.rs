@@ -1,5 +1,5 @@
-//! The families of chat templates: with which tags a model thinks and calls functions. A template tells its family by what
-//! its source contains; the model's name plays no part.
+//! The families of chat templates: the tags with which a model thinks and calls functions. The source of a template
+//! determines its family; the model's name does not matter.
 //!
 //! A new family is a file with a `Family`, and an entry in `FAMILIES`.
 
@@ -16,8 +16,8 @@ use super::tag::Tag;
 pub struct Family {
     /// Its name.
     pub name: &'static str,
-    /// What the source of a template has to contain: one of the texts of each group.
-    told_by: &'static [&'static [&'static str]],
+    /// What the source of a template must contain: one of the texts of each group.
+    requires: &'static [&'static [&'static str]],
     /// What it must not contain.
     unless: &'static [&'static str],
     /// The tags, and how they are written.
@@ -26,7 +26,7 @@ pub struct Family {
     pub(crate) calls: CallForm,
     /// The role of messages that are calls, where calls are messages of their own.
     pub(crate) caller: Option<&'static str>,
-    /// What the template writes between the beginning of a reply and its text, and leaves to the model in a prompt.
+    /// What the template writes between the beginning of a reply and its text, but leaves to the model in a prompt.
     pub(crate) lead: &'static str,
 }
 
@@ -37,41 +37,41 @@ pub(crate) enum CallForm {
     Keyed,
     /// An object of JSON with a `name` and `arguments`.
     Object,
-    /// The name within an id, a tag, and the arguments as JSON.
+    /// An id that contains the name, a tag, and the arguments as JSON.
     Named,
 }
 
-/// All families. The first whose texts a template contains is its family.
+/// All families. The first that matches a template is its family.
 static FAMILIES: [&Family; 6] =
     [&glm::FAMILY, &kimi::FAMILY, &gigachat::FAMILY, &gigachat::BY_MESSAGES, &hermes::FAMILY, &deepseek::FAMILY];
 
-/// The tags of thinking, which all families share that think.
+/// The tags of thinking, which all families with thinking share.
 const THINK: (Tag, &str) = (Tag::Think, "<think>");
 const THINK_END: (Tag, &str) = (Tag::ThinkEnd, "</think>");
 
 impl Family {
-    /// The family of a template, by its source; GLM's if it is that of none.
+    /// The family of a template, by its source; GLM's if none matches.
     pub fn of(template: &str) -> &'static Self {
         Self::known(template).unwrap_or_default()
     }
 
-    /// The family of a template, by its source; `None` if it is that of none.
+    /// The family of a template, by its source; `None` if none matches.
     pub fn known(template: &str) -> Option<&'static Self> {
         let contains = |text: &&str| template.contains(*text);
         let is = |family: &&&Self| {
-            family.told_by.iter().all(|group| group.iter().any(contains)) && !family.unless.iter().any(contains)
+            family.requires.iter().all(|group| group.iter().any(contains)) && !family.unless.iter().any(contains)
         };
         FAMILIES.iter().find(is).copied()
     }
 
-    /// A sentence about calls that will not be found, if a template has functions in a form that no family has.
+    /// A notice that calls will not be found, if a template has functions in a form that no family has.
     pub(crate) fn notice(template: &str) -> Option<String> {
         let unknown = template.contains("tool_calls") && Self::known(template).is_none();
         let names = FAMILIES.map(|family| family.name).join(", ");
         unknown.then(|| {
             format!(
-                "calls of functions are not found in replies and stay text: the form of the chat template's calls is not \
-                 known (known are those of {names})"
+                "function calls in replies are not recognized and stay text: the chat template writes calls in an unknown \
+                 form (known: {names})"
             )
         })
     }

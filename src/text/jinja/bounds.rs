@@ -1,8 +1,8 @@
 //! Bounds of a template's source, checked before it is parsed.
 //!
-//! The engine's parser, compiler and the drop of its syntax tree recurse once for each operator of an expression and each
-//! `elif` of a chain, and only brackets and blocks are counted there. It also computes expressions of literals while it
-//! compiles, so `'x' * 100000000` is made before anything could count it.
+//! The engine's parser, compiler and the drop of its syntax tree recurse once for each operator of an expression and
+//! each `elif` of a chain, but limit only brackets and blocks. The compiler also evaluates expressions of literals, so
+//! `'x' * 100000000` is allocated before anything can count it.
 
 use super::syntax;
 use minijinja::machinery::{Span, Token, tokenize};
@@ -14,18 +14,18 @@ pub const SOURCE: usize = 128 << 10;
 /// The most tokens in one tag. The longest tags of published templates have about 200.
 pub const TAG: usize = 2000;
 
-/// The longest name in bytes. Names are copied and hashed as often as they are looked up.
+/// The longest name in bytes. Names are copied and hashed on every lookup.
 pub const NAME: usize = 256;
 
-/// The most `elif` of all the chains that are open at one point of the source.
+/// The most `elif` in all chains that are open at one point of the source.
 pub const ELIFS: usize = 500;
 
-/// The most bytes that products of literals may take in all, times the number of tokens beside each, because the engine
+/// The most bytes of all products of literals, each multiplied by the number of tokens around it, because the engine
 /// computes a product again for each operator around it.
 const PRODUCTS: u64 = 64 << 20;
 
-/// Checks a source of at most [`SOURCE`] bytes. What cannot be cut into tokens is left to the parser, which reports it
-/// and reads no further.
+/// Checks a source of at most [`SOURCE`] bytes. A source that cannot be tokenized is left to the parser, which reports
+/// the error and stops there.
 pub fn check(source: &str) -> Result<(), Error> {
     let mut scan = Scan::default();
     for token in tokenize(source, false, syntax()?) {
@@ -47,11 +47,11 @@ struct Scan {
     products: u64,
 }
 
-/// What was seen of a tag.
+/// What has been read of a tag.
 #[derive(Default)]
 struct Tag {
     tokens: usize,
-    /// Whether the token before may end an expression of literals, and whether a `*` follows it.
+    /// Whether the previous token may end an expression of literals, and whether a `*` follows it.
     literal: bool,
     times: bool,
     /// Whether literals are multiplied.
@@ -82,7 +82,7 @@ impl Scan {
                 }
                 self.tag.add(token);
                 if self.tag.tokens > TAG {
-                    return Err(format!("a tag has more than {TAG} words, signs and literals"));
+                    return Err(format!("a tag has more than {TAG} tokens"));
                 }
             }
         }
@@ -112,7 +112,7 @@ impl Scan {
             let made = if powers { u64::MAX } else { bytes.saturating_mul(numbers) };
             self.products = self.products.saturating_add(made.saturating_mul(tokens as u64));
             if self.products > PRODUCTS {
-                return Err("literals are multiplied to too many bytes".into());
+                return Err("products of literals take too many bytes".into());
             }
         }
         Ok(())

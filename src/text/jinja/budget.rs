@@ -1,8 +1,9 @@
-//! What a rendering may still do: how much text and how many lists it may make, and how much work they may be.
+//! What a rendering may still do: how many bytes of text and lists it may make, and how much work it may cost.
 //!
-//! The engine counts its steps but not what a step costs, and a single `~` can double a string. So everything that makes
-//! or reads values asks here first. Each rendering runs on a thread of its own ([`thread`](super::thread)), so its budget
-//! is a variable of that thread: the engine has no other place that filters, methods and the formatter all reach.
+//! The engine counts its steps but not what a step costs, and a single `~` can double a string. So everything that
+//! makes or reads values pays here first. Each rendering runs on a thread of its own ([`thread`](super::thread)), and
+//! its budget is a variable of that thread, because the engine has no other state that filters, methods and the
+//! formatter can all reach.
 
 use minijinja::{Error, ErrorKind};
 use std::cell::Cell;
@@ -10,11 +11,11 @@ use std::cell::Cell;
 /// The most bytes that a rendering may make: all text and lists, whether they are still in use or not, and the output.
 pub const MADE: u64 = 64 << 20;
 
-/// How many further bytes it may make for each byte of the conversation. Templates copy a message a few times; those that
-/// gather messages in a list copy the list once for each.
+/// How many further bytes it may make for each byte of the conversation. Templates copy a message a few times; those
+/// that collect messages in a list copy the list for each.
 pub const MADE_OF_INPUT: u64 = 64;
 
-/// The most work of a rendering. A unit is what a byte of text costs to be read or copied once: up to some nanoseconds.
+/// The most work of a rendering. A unit is the cost of reading or copying one byte of text: up to a few nanoseconds.
 pub const WORK: u64 = 1 << 28;
 
 /// How much further work it may do for each byte of the conversation.
@@ -37,17 +38,17 @@ pub fn start(input: u64) {
     LEFT.set(Left { made, work });
 }
 
-/// Takes `units` of work.
+/// Pays for `units` of work.
 pub fn work(units: u64) -> Result<(), Error> {
     let left = LEFT.get();
     let Some(work) = left.work.checked_sub(units) else {
-        return Err(error("the template works for too long: it reads the same text or lists again and again"));
+        return Err(error("the template takes too long: it reads the same text or lists again and again"));
     };
     LEFT.set(Left { work, ..left });
     Ok(())
 }
 
-/// Takes `bytes` that were or will be made.
+/// Pays for `bytes` that were or will be made.
 pub fn make(bytes: u64) -> Result<(), Error> {
     let left = LEFT.get();
     let made = left.made.checked_sub(bytes).ok_or_else(exceeded)?;
@@ -55,7 +56,7 @@ pub fn make(bytes: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that `bytes` could be made, before what makes at most as many does so.
+/// Checks that `bytes` could be made, before an operation that makes at most as many.
 pub fn afford(bytes: u64) -> Result<(), Error> {
     if bytes <= left() { Ok(()) } else { Err(exceeded()) }
 }

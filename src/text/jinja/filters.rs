@@ -1,7 +1,7 @@
-//! The filters, tests, functions and methods that a template may use, each with what it costs.
+//! The filters, tests, functions and methods that a template may use, each with its cost.
 //!
-//! The engine's own are called as they are, after a check of what they will read and the most that they can make. What is
-//! not in these tables does not exist: a new version of the engine adds nothing that is not counted.
+//! The engine's own are called unchanged, after a check of what they will read and the most that they can make. Only
+//! those in these tables exist, so a new version of the engine adds nothing uncounted.
 
 use super::budget::{afford, work};
 use super::held::{self, ESCAPED};
@@ -10,25 +10,25 @@ use crate::text::{json, python, strftime};
 use minijinja::value::{Rest, ValueOrKwargs};
 use minijinja::{Environment, Error, State, Value, filters, functions, tests};
 
-/// What is read of the arguments.
+/// How much of the arguments is read.
 #[derive(Clone, Copy)]
 pub enum Reads {
-    /// Strings, and of containers nothing but the first or last item.
+    /// Strings, and only the first or last item of containers.
     Top,
-    /// Strings and the items of containers, but not what is in those.
+    /// Strings and the items of containers, but not the items' contents.
     Items,
     /// Everything.
     All,
-    /// Everything, as often as sorting compares it.
+    /// Everything, once for each comparison of a sort.
     Sorted,
     /// Everything, once for each item.
     Squared,
 }
 
-/// The most bytes that are made of the arguments.
+/// The most bytes that a filter makes from its arguments.
 type Makes = fn(&[Value]) -> Result<u64, Error>;
 
-/// How a filter is counted.
+/// The cost of a filter.
 pub type Cost = (Reads, Makes);
 
 const TOP: Cost = (Reads::Top, |_| Ok(0));
@@ -38,7 +38,7 @@ const TEXT: Cost = (Reads::All, escaped);
 const SORT: Cost = (Reads::Sorted, parts);
 const SPLIT: Cost = (Reads::All, parts);
 
-/// Calls `call` if the cost can be paid, and keeps what it returns.
+/// Calls `call` if the budget covers the cost, and converts its result to [`held`].
 pub fn counted(
     (reads, makes): Cost,
     args: &[Value],
@@ -60,21 +60,21 @@ fn read(reads: Reads, args: &[Value]) -> Result<(), Error> {
         });
     }
     let items = args.first().map_or(0, held::items);
-    // The names of attributes are taken apart for each item.
+    // The names of attributes are split for each item.
     let names = match reads {
         Reads::Items | Reads::Sorted => args.iter().skip(1).map(names).fold(0u64, u64::saturating_add),
         _ => 0,
     };
     work(names.saturating_mul(items))?;
     work(match reads {
-        // Where strings are compared without regard to case, each comparison copies both.
+        // A comparison that ignores case copies both strings.
         Reads::Sorted => units.saturating_mul(4 * u64::from(items.max(1).ilog2() + 1)),
         Reads::Squared => units.saturating_mul(items.max(1)),
         _ => units,
     })
 }
 
-/// The bytes of a string, or of all that are given by name.
+/// The bytes of a string, or of all strings among keyword arguments.
 fn names(value: &Value) -> u64 {
     let len = |value: &Value| value.as_str().map_or(0, |text| text.len() as u64);
     match value.is_kwargs() {
@@ -86,7 +86,7 @@ fn names(value: &Value) -> u64 {
     }
 }
 
-/// Text with everything escaped, or with longer characters.
+/// Text with everything escaped, or converted to longer characters.
 fn escaped(args: &[Value]) -> Result<u64, Error> {
     args.iter().try_fold(0u64, |sum, value| Ok(sum.saturating_add(held::size(value)?.bytes.saturating_mul(ESCAPED))))
 }
@@ -100,12 +100,12 @@ fn parts(args: &[Value]) -> Result<u64, Error> {
     Ok(args.iter().map(part).sum())
 }
 
-/// The same, and a list for each of as many as the largest number in the arguments.
+/// The same, and as many lists as the largest number in the arguments.
 fn rows(args: &[Value]) -> Result<u64, Error> {
     Ok(parts(args)?.saturating_add(largest(args).saturating_mul(4 * ITEM)))
 }
 
-/// The largest number among arguments, with and without names.
+/// The largest number among positional and keyword arguments.
 fn largest(args: &[Value]) -> u64 {
     let of = |value: &Value| value.as_i64().and_then(|number| u64::try_from(number).ok()).unwrap_or(0);
     let named = |value: &Value| match value.is_kwargs() {
@@ -118,7 +118,7 @@ fn largest(args: &[Value]) -> u64 {
     args.iter().map(named).max().unwrap_or(0)
 }
 
-/// `replace` of text, what is replaced, and with what.
+/// `replace`: the text, the pattern and the replacement.
 fn replaced(args: &[Value]) -> Result<u64, Error> {
     let [value, from, to, ..] = args else { return Ok(0) };
     let (value, to) = (text(value)?, text(to)?);
@@ -126,7 +126,7 @@ fn replaced(args: &[Value]) -> Result<u64, Error> {
     Ok(value.saturating_add((value / from.max(1) + 1).saturating_mul(to)))
 }
 
-/// `join` of items with what stands between them.
+/// `join`: the items and the separator.
 fn joined(args: &[Value]) -> Result<u64, Error> {
     let Some((list, others)) = args.split_first() else { return Ok(0) };
     let count = list.as_str().map_or(held::items(list), |text| text.len() as u64);
@@ -134,14 +134,14 @@ fn joined(args: &[Value]) -> Result<u64, Error> {
     Ok(text(list)?.saturating_mul(ESCAPED / 2).saturating_add(count.saturating_mul(between)))
 }
 
-/// `indent` of all lines.
+/// `indent`, of all lines.
 fn indented(args: &[Value]) -> Result<u64, Error> {
     let Some(value) = args.first() else { return Ok(0) };
     let lines = value.as_str().map_or(text(value)?, |text| text.matches('\n').count() as u64 + 1);
     Ok(text(value)?.saturating_add((lines + 1).saturating_mul(largest(args))))
 }
 
-/// A format with its arguments: each place can have any argument, in the width that the format or an argument says.
+/// `format`: each placeholder can take any argument, at the width given by the format or an argument.
 fn formatted(args: &[Value]) -> Result<u64, Error> {
     let Some((Some(format), others)) = args.split_first().map(|(format, others)| (format.as_str(), others)) else {
         return Ok(0);
@@ -152,11 +152,11 @@ fn formatted(args: &[Value]) -> Result<u64, Error> {
     let width = if format.contains('*') { width.max(largest(others)) } else { width };
     let longest = others.iter().map(|value| Ok::<_, Error>(held::size(value)?.bytes.saturating_mul(ESCAPED)));
     let longest = longest.collect::<Result<Vec<_>, _>>()?.into_iter().max().unwrap_or(0);
-    // A number can have a separator after every digit, and a character of filling has up to four bytes.
+    // A number can have a separator after every digit, and a fill character has up to four bytes.
     Ok((format.len() as u64).saturating_add(places.saturating_mul(longest.saturating_add(width.saturating_mul(4)))))
 }
 
-/// `pprint`, which indents each line by four blanks a level.
+/// `pprint`, which indents each line by four blanks per level.
 fn printed(args: &[Value]) -> Result<u64, Error> {
     Ok(escaped(args)?.saturating_mul(4 * held::DEPTH as u64 / 16))
 }
@@ -253,7 +253,7 @@ pub fn add_to(environment: &mut Environment<'_>) {
     add!(filter, filters, (Reads::All, indented), "indent" = indent);
     add!(filter, filters, (Reads::All, formatted), "format" = format);
     add!(filter, filters, (Reads::All, printed), "pprint" = pprint);
-    // It stops by itself at what may be made.
+    // It stops by itself when the budget is used up.
     add!(filter, json, (Reads::All, |_| Ok(0)), "tojson" = tojson);
 
     add!(
@@ -325,7 +325,7 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.set_unknown_method_callback(method);
 }
 
-/// `namespace(..)` of names, or of a mapping.
+/// `namespace(..)` of keyword arguments, or of a mapping.
 fn namespace(state: &mut State<'_, '_>, args: &[Value], inner: &Value) -> Result<Value, Error> {
     let mut kept = Vec::with_capacity(args.len());
     for value in args {
@@ -336,7 +336,7 @@ fn namespace(state: &mut State<'_, '_>, args: &[Value], inner: &Value) -> Result
         kept.push(Value::from_pairs(pairs.collect::<Result<Vec<_>, Error>>()?));
     }
     if kept.len() > 1 {
-        return Err(error("namespace takes names, or one mapping"));
+        return Err(error("namespace takes keyword arguments, or one mapping"));
     }
     inner.call(state, &kept)
 }
@@ -350,7 +350,7 @@ fn method(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) 
         "split" | "rsplit" | "splitlines" => SPLIT,
         "replace" => (Reads::All, replaced),
         "format" => (Reads::All, formatted),
-        // The string is what stands between the items.
+        // The string is the separator.
         "join" => (Reads::All, |args| joined(&args.iter().rev().cloned().collect::<Vec<_>>())),
         _ => TEXT,
     };

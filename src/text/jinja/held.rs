@@ -1,8 +1,8 @@
-//! Values that a template keeps, whose size and depth are known.
+//! Values that a template stores, whose size and depth are known.
 //!
-//! The engine's containers do not know how deep they nest, and dropping, comparing or printing them recurses once a level.
-//! Some of them are lazy: each item is computed through all the containers that they were made of. So a value is brought
-//! into the form of [`Held`] before a variable, a loop or a filter's caller gets it: a container whose items exist, whose
+//! The engine's containers do not record how deeply they nest, and dropping, comparing or printing them recurses once
+//! per level. Some are lazy: each item is computed through all the containers they were made of. So a value is
+//! converted to [`Held`] before a variable, a loop or a filter's caller gets it: a container whose items exist, whose
 //! depth is at most [`DEPTH`] and whose size was counted once.
 
 use super::budget;
@@ -14,41 +14,41 @@ use std::sync::Arc;
 /// The deepest nesting of containers in a variable.
 pub const DEPTH: usize = 200;
 
-/// What a container takes, and what each of its items does, in bytes.
+/// The bytes of a container, and of each of its items.
 const CONTAINER: u64 = 64;
 const ITEM: u64 = 24;
 
-/// The work to look at a value.
+/// The work of visiting a value.
 const LOOK: u64 = 16;
 
-/// The longest text of a number: an integer's sign and 39 digits, and the digits of the smallest floats.
+/// The longest text of an integer, a sign and 39 digits, and of a float, the digits of the smallest ones.
 const INTEGER: u64 = 40;
 const FLOAT: u64 = 340;
 
-/// What is in a value.
+/// The contents of a value.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// The bytes of all its strings and numbers as text, and some for each container. As text in a container they can
-    /// take [`ESCAPED`] times as many.
+    /// The bytes of all its strings and numbers as text, plus an overhead for each container. Printed within a
+    /// container they can take [`ESCAPED`] times as many.
     pub bytes: u64,
     depth: usize,
     /// Whether it contains a namespace or the variable of a loop, which can change later.
     pub changes: bool,
 }
 
-/// How many bytes a byte of a string can become where it is escaped.
+/// How many bytes a byte of a string can become when it is escaped.
 pub const ESCAPED: u64 = 8;
 
 /// A container whose items exist.
 pub struct Held {
     inner: DynObject,
     repr: ObjectRepr,
-    /// Unknown where it can change.
+    /// `None` if it can change.
     size: Option<Size>,
 }
 
 impl Held {
-    /// The place that a key names in a list: iterables can be indexed as lists are.
+    /// The index that a key names in a list; iterables can be indexed like lists.
     fn place(&self, key: &Value) -> Option<Value> {
         let place = key.as_i64()?;
         let len = i64::try_from(self.inner.enumerator_len()?).ok()?;
@@ -92,14 +92,14 @@ impl Object for Held {
     }
 }
 
-/// Brings a value into the form in which a template may keep it.
+/// Converts a value to the form in which a template may store it.
 pub fn keep(value: Value) -> Result<Value, Error> {
     let Some(object) = value.as_object() else { return Ok(value) };
     let of_engine = changes(object) || object.repr() == ObjectRepr::Plain || object.type_name().ends_with("::Macro");
     if of_engine || object.downcast_ref::<Held>().is_some() {
         return Ok(value);
     }
-    // These are more than lists and mappings: tuples print as such, and the items of `groupby` have names.
+    // These are more than lists and mappings: tuples print differently, and the items of `groupby` have names.
     if value.is_tuple() || value.is_kwargs() || object.type_name().ends_with("GroupTuple") {
         size(&value)?;
         return Ok(value);
@@ -115,7 +115,7 @@ pub fn keep(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// The same for what an operation made: text counts as well.
+/// The same for the result of an operation, whose text counts as well.
 pub fn made(value: Value) -> Result<Value, Error> {
     match value.as_str() {
         Some(text) => {
@@ -126,7 +126,7 @@ pub fn made(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// Keeps a value in a namespace, which lives longer than a loop and could come to contain itself.
+/// Stores a value in a namespace, which outlives a loop and could contain itself.
 pub fn keep_in_namespace(value: Value) -> Result<Value, Error> {
     let value = keep(value)?;
     if size(&value)?.changes {
@@ -162,7 +162,7 @@ fn hold(inner: DynObject, repr: ObjectRepr) -> Result<Value, Error> {
     Ok(Value::from_object(Held { inner, repr, size }))
 }
 
-/// What is in a value. Containers that are not [`Held`] are counted as made.
+/// The size of a value. Containers that are not [`Held`] are counted as newly made.
 pub fn size(value: &Value) -> Result<Size, Error> {
     sized(value, 0)
 }
@@ -216,7 +216,7 @@ fn container(object: &DynObject, level: usize) -> Result<Size, Error> {
     Ok(sum)
 }
 
-/// Whether an object is one of those that change: the engine has two, and keeps their types to itself.
+/// Whether an object is mutable: the engine has two such types, both private.
 fn changes(object: &DynObject) -> bool {
     is_loop(object) || object.type_name().ends_with("::Namespace")
 }
@@ -231,7 +231,7 @@ pub fn items(value: &Value) -> u64 {
     value.as_object().and_then(DynObject::enumerator_len).unwrap_or(0) as u64
 }
 
-/// The value of JSON, which nests less deep than [`DEPTH`], and the number of bytes that it takes.
+/// Converts JSON, which nests less deeply than [`DEPTH`], and adds the bytes that it takes.
 pub fn from_json(json: serde_json::Value, bytes: &mut u64) -> Result<Value, Error> {
     *bytes += CONTAINER;
     let inner = match json {

@@ -1,18 +1,18 @@
-//! The filters that [`program`](super::program) puts before the engine's instructions. Templates cannot write their names
-//! where a filter stands; `map` can call them by name, and they count there too.
+//! The filters that [`program`](super::program) inserts before the engine's instructions. Their names are not valid in
+//! template syntax; `map` can call them by name, and they count there too.
 
 use super::budget::{afford, work};
 use super::held::{self, ESCAPED};
 use minijinja::value::{ObjectRepr, Tuple};
 use minijinja::{Environment, Error, ErrorKind, Value};
 
-/// What an item of a list costs to be copied or visited, in work and in bytes.
+/// The cost of copying or visiting an item of a list, in work and in bytes.
 pub const ITEM: u64 = 24;
 
-/// What a variable that macros use takes, in bytes: a node of a map.
+/// The bytes of a variable that macros use: a node of a map.
 const CLOSURE: u64 = 1024;
 
-/// How many bytes of text are compared or searched for each unit of work.
+/// How many bytes of text are compared or searched per unit of work.
 const COMPARED: u64 = 32;
 
 pub fn add_to(environment: &mut Environment<'_>) {
@@ -29,7 +29,7 @@ pub fn add_to(environment: &mut Environment<'_>) {
     });
     environment.add_filter("check-read", |operands: Value| check(operands, read));
     environment.add_filter("refuse-macro", |_: Value| refuse("a macro has more than 100 arguments"));
-    environment.add_filter("refuse-cycle", |_: Value| refuse("loop.cycle() has no arguments"));
+    environment.add_filter("refuse-cycle", |_: Value| refuse("loop.cycle() needs arguments"));
     environment.add_filter("~", concat);
     environment.add_filter("check+", |operands: Value| check(operands, add));
     environment.add_filter("check*", |operands: Value| check(operands, multiply));
@@ -42,7 +42,7 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("check-changed", |operands: Value| check(operands, changed));
 }
 
-/// Checks operands, and returns them in the order that unpacking turns around.
+/// Checks operands, and returns them reversed, because unpacking reverses them again.
 fn check(operands: Value, check: fn(&[Value]) -> Result<(), Error>) -> Result<Value, Error> {
     let Some(tuple) = operands.downcast_object_ref::<Tuple>() else { return Ok(operands) };
     check(tuple)?;
@@ -53,18 +53,18 @@ fn refuse(why: &'static str) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, why))
 }
 
-/// A loop that calls itself goes through its operands, and begins after the check that others begin with.
+/// A recursive loop iterates over its operands without the check at the start of other loops.
 fn read(operands: &[Value]) -> Result<(), Error> {
     work(operands.iter().map(len).sum::<u64>() / COMPARED)
 }
 
-/// The most bytes that a value takes as text. Looking at a container is work.
+/// The most bytes that a value takes as text. Visiting a container costs work.
 pub fn text(value: &Value) -> Result<u64, Error> {
     let bytes = held::size(value)?.bytes;
     Ok(if value.as_object().is_some() { bytes.saturating_mul(ESCAPED) } else { bytes })
 }
 
-/// The work of going once through all of a value.
+/// The work of visiting all of a value once.
 fn whole(value: &Value) -> Result<(), Error> {
     work(held::size(value)?.bytes)
 }
@@ -105,14 +105,14 @@ fn slice(operands: &[Value]) -> Result<(), Error> {
     afford(bytes)
 }
 
-/// Characters of a string are counted from its beginning. What a mapping is asked for is hashed.
+/// Characters of a string are counted from its beginning. A mapping's key is hashed.
 pub fn index(operands: &[Value]) -> Result<(), Error> {
     let [container, key, ..] = operands else { return Ok(()) };
     work(len(container))?;
     whole(key)
 }
 
-/// The keys of a mapping, each before its value, are hashed.
+/// The keys of a mapping, each followed by its value, are hashed.
 fn keys(operands: &[Value]) -> Result<(), Error> {
     operands.iter().step_by(2).try_for_each(whole)
 }
@@ -128,7 +128,7 @@ pub fn compare(operands: &[Value]) -> Result<(), Error> {
     }
 }
 
-/// `left in right`, or a comparison in a chain of them, which can be this one.
+/// `left in right`, or any comparison in a chain, since it can be this one.
 pub fn contains(operands: &[Value]) -> Result<(), Error> {
     let [left, right] = operands else { return Ok(()) };
     let (size, container) = (held::size(left)?.bytes, right.as_object());
@@ -138,7 +138,7 @@ pub fn contains(operands: &[Value]) -> Result<(), Error> {
         return work(most.saturating_add((len(left) + len(right)) / COMPARED));
     }
     match container {
-        // Each item is compared with the value. Of strings that differ only as much as both have is read.
+        // Each item is compared with the value. Of two strings only the length of the shorter is read.
         Some(_) if left.as_object().is_some() => {
             whole(right)?;
             work(size.saturating_mul(held::items(right).max(1)))
@@ -155,11 +155,11 @@ fn merge(operands: &[Value]) -> Result<(), Error> {
     super::budget::make(bytes)
 }
 
-/// `loop.changed(..)`, which keeps its arguments and compares them with those before.
+/// `loop.changed(..)`, which stores its arguments and compares them with the previous ones.
 fn changed(operands: &[Value]) -> Result<(), Error> {
     for value in operands.iter().skip(1) {
         if held::size(value)?.changes {
-            return Err(error("`changed` takes no namespace and no variable of a loop"));
+            return Err(error("`changed` accepts neither a namespace nor the variable of a loop"));
         }
         whole(value)?;
     }
@@ -171,7 +171,7 @@ fn begin_loop(value: Value) -> Result<Value, Error> {
     held::keep(value)
 }
 
-/// Arguments from a list can be any number, and no published template has them.
+/// A list can hold any number of arguments, and no published template unpacks one.
 fn refuse_splat(_: Value) -> Result<Value, Error> {
     Err(error("arguments from a list, as in `f(*list)`, are not supported"))
 }

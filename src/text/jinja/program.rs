@@ -1,9 +1,8 @@
-//! Compiles a template to instructions that count what they make.
+//! Compiles a template to instructions that count their costs.
 //!
-//! The engine offers filters and functions by name, but not its operators, its loops and its variables. So the
-//! instructions that it compiles are rewritten: those whose cost depends on their operands get a filter of
-//! [`operators`](super::operators) before them, which counts. The instructions that the engine runs are the same as before,
-//! at the same lines.
+//! The engine lets us replace filters and functions, but not operators, loops and variables. So the instructions that
+//! it compiles are rewritten: a counting filter of [`operators`](super::operators) is inserted before each instruction
+//! whose cost depends on its operands. The engine's own instructions stay the same, at the same lines.
 //!
 //! This uses the engine's unstable interface, which is why its version is pinned.
 
@@ -16,7 +15,7 @@ use std::sync::Arc;
 /// The name of the template, which errors mention.
 const NAME: &str = "chat_template";
 
-/// The flag of a loop that calls itself.
+/// The flag of a recursive loop.
 const RECURSIVE: u8 = 2;
 
 /// The largest constant that costs nothing to compare with, in bytes.
@@ -34,7 +33,7 @@ pub fn compile(source: &str) -> Result<CompiledTemplate<'_>, Error> {
     Ok(compiled)
 }
 
-/// The same instructions, with those that count among them.
+/// The same instructions, with the counting ones inserted.
 fn counted<'s>(old: &Instructions<'s>) -> Instructions<'s> {
     let all: Vec<&I<'s>> = (0..).map_while(|index| old.get(index)).collect();
     let targets: HashSet<u32> =
@@ -42,7 +41,7 @@ fn counted<'s>(old: &Instructions<'s>) -> Instructions<'s> {
     let (mut starts, mut new) = (Vec::with_capacity(all.len() + 1), Vec::with_capacity(2 * all.len()));
     for (index, instruction) in all.iter().enumerate() {
         starts.push(new.len() as u32);
-        // Where a jump ends, the instruction before need not have run.
+        // At the target of a jump the previous instruction need not have run.
         let before =
             (!targets.contains(&(index as u32))).then(|| index.checked_sub(1)).flatten().map(|before| all[before]);
         let item = index >= 2
@@ -67,7 +66,7 @@ fn counted<'s>(old: &Instructions<'s>) -> Instructions<'s> {
     instructions
 }
 
-/// The instruction that another one leads to.
+/// The target of a jump.
 fn target<'a>(instruction: &'a mut I<'_>) -> Option<&'a mut u32> {
     match instruction {
         I::Iterate(target)
@@ -80,10 +79,10 @@ fn target<'a>(instruction: &'a mut I<'_>) -> Option<&'a mut u32> {
     }
 }
 
-/// The most arguments of a macro, a list of which is made whenever it is asked for them.
+/// The most arguments of a macro, which are collected in a list at every request.
 const MACRO: usize = 100;
 
-/// What an instruction becomes. `before` is the one that ran before it, if that is certain.
+/// What an instruction is replaced with. `before` is the one that ran before it, if that is certain.
 fn parts<'s>(instruction: &I<'s>, before: Option<&I<'s>>) -> Vec<I<'s>> {
     let same = instruction.clone();
     let constant = match before {
@@ -99,7 +98,7 @@ fn parts<'s>(instruction: &I<'s>, before: Option<&I<'s>>) -> Vec<I<'s>> {
         I::Mul => [checked("check*", 2), vec![same, filter("made", 1)]].concat(),
         I::Slice => [checked("check[:]", 4), vec![same, filter("made", 1)]].concat(),
         I::Eq | I::Ne | I::Gt | I::Gte | I::Lt | I::Lte if short => vec![same],
-        // What is looked for in a string becomes one.
+        // The needle of a search in a string is converted to a string.
         I::In if short && constant.is_some_and(|value| value.as_str().is_none()) => vec![same],
         I::Eq | I::Ne | I::Gt | I::Gte | I::Lt | I::Lte => [checked("check==", 2), vec![same]].concat(),
         I::In | I::CompareAndPreserve(_) => [checked("check-in", 2), vec![same]].concat(),
@@ -125,12 +124,12 @@ fn parts<'s>(instruction: &I<'s>, before: Option<&I<'s>>) -> Vec<I<'s>> {
 }
 
 fn filter<'s>(name: &'static str, count: u16) -> I<'s> {
-    // Filters with this number are not remembered by number, of which there are few.
+    // Filters with this number are not cached by number; there are few numbers.
     I::ApplyFilter(name, Some(count), !0)
 }
 
-/// Instructions that show the last `count` values to a filter and leave them as they are: the filter gets them as a
-/// tuple and returns it turned around, because unpacking turns it again.
+/// Instructions that pass the last `count` values through a filter unchanged: the filter gets them as a tuple and
+/// returns it reversed, because unpacking reverses it again.
 fn checked<'s>(name: &'static str, count: usize) -> Vec<I<'s>> {
     vec![I::BuildTuple(Some(count)), filter(name, 1), I::UnpackList(count)]
 }

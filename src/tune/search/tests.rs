@@ -1,4 +1,4 @@
-//! The search with made-up times: nothing here looks at a clock.
+//! The search with made-up times, without a clock.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,11 +10,11 @@ const TOKEN: Work = Work::Token { depth: 0 };
 const DEEP: Work = Work::Token { depth: 4096 };
 const PROMPT: Work = Work::Rows { rows: 512, depth: 0 };
 
-/// A machine that takes as long as a table says, with noise, and whose clock is the sum of all that.
+/// A machine with tabulated times plus noise, whose clock is their sum.
 struct MadeUp {
     /// The seconds of work with some choices.
     seconds: fn(&Choices, Work) -> f64,
-    /// The part of the time by which measurements are off at most.
+    /// The largest relative error of a measurement.
     noise: f64,
     wrong: fn(&Choices) -> bool,
     fails: fn(&Choices) -> bool,
@@ -39,7 +39,7 @@ impl Bench for MadeUp {
     }
 
     fn identity(&mut self, choices: &Choices, _: Work) -> Result<u64> {
-        // One row divides the cache into so many splits whether that was chosen or not.
+        // One row uses 64 splits whether that was chosen or not.
         let splits = choices.splits(1).unwrap_or(64) as u64;
         Ok(splits + 1000 * choices.chunk.unwrap_or(512) as u64 + 1_000_000 * choices.few_rows.unwrap_or(32) as u64)
     }
@@ -79,7 +79,7 @@ fn search(bench: &mut MadeUp, budget: f64, questions: &[Question]) -> Found {
     Search::new(bench, Choices::default(), budget, &|| false, &mut |_| {}).run(questions).unwrap()
 }
 
-/// 16 splits are best by a tenth; others lose the more the further away they are.
+/// 16 splits are best by a tenth; others lose more the further away they are.
 fn sixteen(choices: &Choices, _: Work) -> f64 {
     let splits = choices.splits(1).unwrap_or(64) as f64;
     1e-3 * (1.0 + 0.05 * (splits / 16.0).log2().abs())
@@ -98,7 +98,7 @@ fn the_best_is_found() {
         assert!((found.comparison[0].gain - 0.09).abs() < 0.02, "{found:#?}");
         let kept: Vec<_> = outcomes(&found).into_iter().filter(|(_, outcome)| **outcome == Outcome::Kept).collect();
         assert_eq!(kept, [("16 splits", &Outcome::Kept)]);
-        assert_eq!(found.trials.len(), 7, "all but what runs anyway: {found:#?}");
+        assert_eq!(found.trials.len(), 7, "all except the default: {found:#?}");
     }
 }
 
@@ -127,7 +127,7 @@ fn what_is_wrong_or_fails_is_not_chosen() {
     assert!(matches!(failed.1, Outcome::Failed(reason) if reason.contains("out of GPU memory")), "{failed:?}");
 }
 
-/// What one work gains may not cost another one much.
+/// A gain for one work must not slow down another one much.
 #[test]
 fn no_work_is_given_up_for_another() {
     let uneven = |choices: &Choices, work: Work| match (choices.splits(1), work) {
@@ -173,7 +173,7 @@ fn a_request_to_stop_keeps_what_was_found() {
     assert_eq!(found, Found::default());
 }
 
-/// Where the budget is a limit, a request to stop is heeded in the last comparison too, and nothing is left chosen.
+/// If the budget is a limit, a request to stop also ends the last comparison, and nothing is chosen.
 #[test]
 fn a_limit_ends_the_last_comparison_too() {
     for stops in [true, false] {
@@ -182,7 +182,7 @@ fn a_limit_ends_the_last_comparison_too() {
         let mut limits = Vec::new();
         let mut tell = |progress: &TuneProgress| {
             limits.push(limit.get());
-            stop.set(stops && progress.doing.starts_with("comparing the whole"));
+            stop.set(stops && progress.doing.starts_with("comparing all choices"));
         };
         let stopped = || stop.get();
         let search = Search::new(&mut bench, Choices::default(), 100.0, &stopped, &mut tell).within(Some(&limit));
@@ -195,7 +195,7 @@ fn a_limit_ends_the_last_comparison_too() {
     }
 }
 
-/// Each gain was there when it was measured, but together they are slower: then nothing is left of the slower part.
+/// Each gain was real when it was measured, but together they are slower: then the slower part is dropped.
 #[test]
 fn the_whole_decides() {
     let jealous = |choices: &Choices, work: Work| match (choices.splits(1), choices.chunk, work) {

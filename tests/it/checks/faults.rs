@@ -9,7 +9,10 @@ use wglm::gpu::Matrices;
 use wglm::model::{LoadOverrides, Patience};
 use wglm::shader::{Constant, SourcePart, Variant};
 use wglm::wgsl::Source;
-use wglm::{Cancel, Error, KernelFault, LoadOptions, Model, Stage, Verdict};
+use wglm::{
+    Cancel, Error, Event, GenerateOptions, KernelFault, LoadOptions, Model, SamplerParams, Scheduler, SchedulerOptions,
+    Stage, Verdict,
+};
 
 /// A bound for what ends, also where many programs share the processor.
 const LONG: Duration = Duration::from_secs(300);
@@ -220,4 +223,59 @@ fn a_kernel_without_another_form_ends_the_load() {
     assert!(kernel == "mul_mv_pair" && remedy.contains("nothing can take its place"), "{error}");
     assert_eq!(replaced(error.verdict().unwrap()), [("mul_mv_pair", KernelFault::Wrong)], "{error}");
     assert_eq!(FAILED.lock().unwrap().len(), 2, "{:?}", FAILED.lock().unwrap());
+}
+
+static LATE: AtomicBool = AtomicBool::new(false);
+
+/// Refuses what is compiled of a kernel after the load.
+fn refused_late(variant: &Variant) -> Variant {
+    match is(variant, "mul_mv_pair") && LATE.load(Ordering::Relaxed) {
+        true => with_matrix(variant),
+        false => variant.clone(),
+    }
+}
+
+/// What several conversations say side by side, with everything compiled before.
+fn side_by_side(model: &Model) -> (Scheduler, Vec<Vec<u32>>) {
+    let options = SchedulerOptions { sessions: 2, compile_all: Some(true), ..SchedulerOptions::default() };
+    let scheduler = Scheduler::new(model, &options).unwrap();
+    let tokens = &crate::common::goldens::goldens()[0].tokens;
+    let options = GenerateOptions {
+        sampling: SamplerParams::greedy(),
+        max_tokens: Some(6),
+        logprobs: Some(0),
+        ..GenerateOptions::default()
+    };
+    let said = std::thread::scope(|scope| {
+        let replies = [6, 12].map(|count| scheduler.generate(tokens[..count].to_vec(), options.clone()).unwrap());
+        let told = replies.map(|reply| {
+            scope.spawn(|| {
+                let tokens = reply.filter_map(|event| match event.unwrap() {
+                    Event::Token(token) => Some(token.chosen.token),
+                    _ => None,
+                });
+                tokens.collect()
+            })
+        });
+        told.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    (scheduler, said)
+}
+
+/// A kernel that is refused when the steps of several conversations are compiled is replaced there.
+#[test]
+fn a_kernel_that_is_refused_after_the_load_is_replaced() {
+    let right = side_by_side(&load(gpu(), &alone()).unwrap()).1;
+    let model = load(gpu(), &options(refused_late)).unwrap();
+    LATE.store(true, Ordering::Relaxed);
+    let (scheduler, said) = side_by_side(&model);
+    let found = super::verdict(scheduler.model());
+    assert_eq!(replaced(&found), [("mul_mv_pair", KernelFault::Refused)], "{found}");
+    assert_eq!(said, right);
+    assert!(said.iter().all(|tokens| tokens.len() == 6), "{said:?}");
+    // The model itself goes on with what it was loaded with, and the next load avoids the kernel.
+    assert!(super::verdict(&model).replaced().is_empty());
+    assert_eq!(answer(&model), answer(&load(gpu(), &alone()).unwrap()));
+    let next = load(&open(true), &LoadOptions { verdicts: vec![found], ..options(refused_late) }).unwrap();
+    assert_eq!(replaced(&super::verdict(&next)), [("mul_mv_pair", KernelFault::Refused)]);
 }

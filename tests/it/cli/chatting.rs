@@ -48,7 +48,7 @@ fn a_conversation_survives_a_full_context() {
     assert_eq!((done.out.as_str(), done.code), (ANSWER, Some(1)), "{done:?}");
     assert!(done.err.contains("error: the context is full"), "{done:?}");
     assert_eq!(done.err.matches("hint: ").count(), 1, "one remedy: {done:?}");
-    assert!(done.err.contains("note: the message before this one got no answer and was dropped"), "{done:?}");
+    assert!(done.err.contains("note: the previous message got no answer and was dropped"), "{done:?}");
     let cut = try_chat("--temp 0 -n 3", QUESTION.as_bytes());
     assert!(cut.code == Some(3) && cut.err.contains("no answer"), "{cut:?}");
     let full = try_chat("--temp 0 -c 20", QUESTION.as_bytes());

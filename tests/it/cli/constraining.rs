@@ -65,6 +65,15 @@ fn an_answer_that_is_cut_is_no_success() {
         (Some(3), "the answer is cut off: a stop string (-r) reached\n"),
         "{stop:?}"
     );
+    // So is one that matches its grammar as it stands, and one that does not yet is cut.
+    for (grammar, err, code) in
+        [("start: /[a-z ]+/", "", 0), ("start: /[a-z ]{200}/", "the answer is cut off: -n reached\n", 3)]
+    {
+        let run =
+            command(["run", QUESTION, "--reasoning", "off", "--temp", "0", "-q", "-n", "5", "--grammar", grammar]);
+        let open = outcome(run);
+        assert_eq!((open.code, open.err.as_str()), (Some(code), err), "{grammar}: {open:?}");
+    }
     // An answer that nothing constrains is one at any length, if the length was asked for.
     let free = try_prompt(QUESTION, "--reasoning off --temp 0 -q -n 2");
     assert_eq!((free.code, free.err.as_str()), (Some(0), ""), "{free:?}");
@@ -107,7 +116,7 @@ fn text_is_given_itself_or_by_its_file() {
         assert_eq!(answer(option, text), "twelve\n", "{option} {text}");
     }
     for (option, text, words) in [
-        ("--grammar", "root ::= \"a\"", "error: --grammar: this is a GBNF grammar as llama.cpp has them"),
+        ("--grammar", "root ::= \"a\"", "error: --grammar: this is a grammar in llama.cpp's GBNF syntax"),
         ("--grammar", "start: nosuch", "error: --grammar: grammar: at 1(8): unknown name: \"nosuch\""),
         ("-j", "{\"type\": ", "error: --json-schema: JSON schema: it is not JSON: EOF"),
         ("-j", "[]", "error: --json-schema: JSON schema, #: expected an object"),
@@ -118,10 +127,7 @@ fn text_is_given_itself_or_by_its_file() {
         assert!(done.code == Some(1) && done.err.contains(words), "{option} {text}: {done:?}");
     }
     let gbnf = written(&dir, "list.gbnf", b"# items\nroot ::= item+\nitem ::= \"- \" [a-z]+\n").display().to_string();
-    refuses(
-        &format!("chat --grammar {gbnf}"),
-        "list.gbnf: this is a GBNF grammar as llama.cpp has them, and wglm takes",
-    );
+    refuses(&format!("chat --grammar {gbnf}"), "list.gbnf: this is a grammar in llama.cpp's GBNF syntax; wglm accepts");
     for args in [["run", "-", "-j", "-"], ["run", "-", "--grammar-file", "-"]] {
         let both = outcome(command(args));
         assert!(both.code == Some(2) && both.err.contains("cannot both be read from stdin"), "{both:?}");

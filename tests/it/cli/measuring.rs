@@ -2,6 +2,7 @@
 
 use super::{json, refuses, succeed, wglm};
 use serde_json::{Map, Value};
+use std::path::Path;
 
 /// The fields of the rows of JSON.
 fn rows(text: &str) -> Vec<Map<String, Value>> {
@@ -142,7 +143,7 @@ fn results_are_drawn() {
     let empty = folder.path().join("empty.json");
     std::fs::write(&empty, "[]").unwrap();
     for (rest, words) in [
-        (format!("--from {}", file.display()), "--from: expected -o svg"),
+        (format!("--from {}", file.display()), "--from: requires -o svg"),
         (format!("-o svg --from {0},{1}", file.display(), empty.display()), "--from: `empty` has no results to draw"),
         ("-o svg --from ,".to_owned(), "a value is required for '--from <FILES>'"),
     ] {
@@ -189,4 +190,20 @@ fn a_context_that_is_too_small_is_refused() {
     refuses("profile -c 64 -d 100", "needs a context of 101 tokens, but -c gives 64");
     refuses("profile -p 600", "expected at most the prompt batch size of 512 tokens (-ub), found 600");
     assert_eq!(rows(&succeed("bench -c 64 -p 4 -n 0 -r 1 --json").out).len(), 1);
+}
+
+/// The picture of the recorded results is of the last run among them, as `bench` draws it, and shows nothing else.
+#[test]
+fn the_picture_shows_recorded_results() {
+    const ROWS: usize = 11;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let recorded = std::fs::read_to_string(root.join("benches/results/h100-vulkan-linux.csv")).unwrap();
+    let lines: Vec<&str> = recorded.lines().collect();
+    let last = [&lines[..1], &lines[lines.len() - ROWS..]].concat().join("\n");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("last.csv");
+    std::fs::write(&file, last).unwrap();
+    let drawn = succeed(&format!("bench --from {} -o svg", file.display())).out;
+    let picture = std::fs::read_to_string(root.join("docs/pictures/bench.svg")).unwrap();
+    assert!(drawn == picture, "draw docs/pictures/bench.svg again");
 }

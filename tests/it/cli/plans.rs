@@ -56,7 +56,7 @@ fn a_plan_tells_its_largest_step() {
     assert!(ms(&long) > ms(&short) && ms(&short) > ms(&alone), "{long}, {short}, {alone}");
     let told = succeed("plan -c 4000 -ub 512").out;
     let label = long["label"].as_str().unwrap();
-    assert!(told.contains(&format!("largest step: {label} of 512 tokens with 4000 in the cache")), "{told}");
+    assert!(told.contains(&format!("largest step: {label} for 512 tokens with 4000 in the cache")), "{told}");
 }
 
 /// Names fit their columns, and the columns fit a terminal; longer names are at the end of the line.

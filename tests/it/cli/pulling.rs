@@ -72,7 +72,7 @@ fn a_pulled_model_answers_by_its_name() {
     }
     let shown = desk.succeed(&["inspect", "--json", NAME]);
     assert_eq!(json(&shown.out)["metadata"]["general.architecture"], "deepseek2");
-    assert!(done.err.contains("is here, and its SHA-256 is right"), "{}", done.err);
+    assert!(done.err.contains("is downloaded, and its SHA-256 is right"), "{}", done.err);
     // A second time nothing is downloaded, and no hash compared.
     let again = json(&desk.succeed(&["pull", "--json", &named]).out);
     assert_eq!((&again["received"], &again["verified"]), (&0.into(), &false.into()));
@@ -108,7 +108,7 @@ fn what_suits_is_chosen() {
     assert!(done.out.ends_with("demo-Q4_0.gguf\n") && done.err.contains(":Q4_0 suits this machine"), "{done:?}");
     let files = Files::of(&[("x-Q8_0.gguf", &noise(1000))]);
     let desk = Desk::new(move |request, _| files.answer(request));
-    refused("nothing fits", &desk.run(&["pull", NAME]), "nothing of owner/some-GGUF fits");
+    refused("nothing fits", &desk.run(&["pull", NAME]), "no model of owner/some-GGUF fits");
 }
 
 /// Where a header cannot be fetched nothing else is chosen in its place, and the list says that it is not known.
@@ -131,7 +131,7 @@ fn trouble_with_a_header_is_no_verdict() {
     desk.succeed(&["pull", &format!("{NAME}:Q2_K")]);
     let files = Files::of(&[("demo-Q4_0.gguf", b"<html>please log in</html>")]);
     let desk = Desk::new(move |request, _| files.answer(request).with("content-type", "text/html"));
-    refused("a page", &desk.run(&["pull", NAME]), "the server sent a page in place of the file");
+    refused("a page", &desk.run(&["pull", NAME]), "the server sent a web page instead of the file");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn mistakes_are_told() {
     refused("a file", &desk.run(&["run", "-m", "nosuch.gguf", "hi"]), "cannot open nosuch.gguf");
     let mut nowhere = desk.command(&["pull", NAME]);
     nowhere.env("HF_ENDPOINT", "huggingface.co");
-    refused("an endpoint", &outcome(nowhere), "expected one like https://huggingface.co");
+    refused("an endpoint", &outcome(nowhere), "expected an address such as https://huggingface.co");
 }
 
 /// What is here can be compared with its hashes, with the hub and without it.
@@ -164,7 +164,11 @@ fn mistakes_are_told() {
 fn what_is_here_is_compared() {
     let desk = Desk::usual();
     let named = format!("{NAME}:Q4_0");
-    refused("nothing is here", &desk.run(&["pull", "--verify", NAME]), "no model of owner/some-GGUF is here");
+    refused(
+        "nothing is here",
+        &desk.run(&["pull", "--verify", NAME]),
+        "no model of owner/some-GGUF is on this machine",
+    );
     let missing = desk.run(&["pull", "--verify", &named]);
     assert!(missing.code == Some(1) && missing.out.starts_with(&format!("missing  {named}  ")), "{missing:?}");
     desk.succeed(&["pull", &named]);
@@ -187,7 +191,7 @@ fn what_is_here_is_compared() {
     for args in both {
         let done = desk.run(args);
         assert!(done.code == Some(1) && done.out.starts_with(&format!("wrong    {named}  ")), "{done:?}");
-        assert!(done.err.contains("delete what is wrong, and `wglm pull` downloads it again"), "{done:?}");
+        assert!(done.err.contains("delete the wrong files, and `wglm pull` downloads them again"), "{done:?}");
     }
     let told = desk.run(&["pull", "--verify", "--json", &named]);
     let told = (told.code, json(&told.out)[0].clone());
@@ -228,7 +232,7 @@ fn an_interrupted_pull_goes_on() {
     tell.store(true, Ordering::Relaxed);
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(130), "{err}");
-    assert!(err.contains("the same command goes on from here") && output.stdout.is_empty(), "{err}");
+    assert!(err.contains("the same command resumes the download") && output.stdout.is_empty(), "{err}");
     let there = contents(&part).unwrap();
     assert!(there.len() >= 500_000 && there == wglm::DEMO_MODEL[..there.len()], "{} bytes", there.len());
     let listed = json(&desk.succeed(&["models", "--json"]).out);
@@ -313,7 +317,7 @@ fn models_of_other_programs_are_found() {
     );
     assert_eq!((&listed[0]["architecture"], &listed[0]["format"]), (&"deepseek2".into(), &"q4_0".into()));
     let table = run(&["models"]);
-    assert!(table.out.contains("\n    not a GGUF file") && table.err.contains("-m takes these names"), "{table:?}");
+    assert!(table.out.contains("\n    not a GGUF file") && table.err.contains("-m accepts these names"), "{table:?}");
     assert!(run(&["models", "--verbose"]).out.contains("deepseek2"));
     for name in ["glm-4.7-flash:latest", "glm-4.7-flash", "publisher/demo-GGUF", "someone_demo-GGUF_demo-Q4_0"] {
         let reply = run(&["run", "--temp", "0", "-q", "-m", name, QUESTION]);
@@ -374,14 +378,16 @@ fn a_model_is_removed() {
     assert!(unasked.code == Some(2) && unasked.err.contains("--yes deletes owner/some-GGUF:Q4_0"), "{unasked:?}");
     assert!(blob.exists());
     refused("no such model", &desk.run(&["models", "rm", "owner/other", "--yes"]), "no model `owner/other`");
-    let done = json(&desk.succeed(&["models", "rm", "--yes", "--json", &named.to_uppercase()]).out);
+    let before = desk.run(&["models", "--json", "rm", &named]);
+    assert!(before.out.is_empty() && before.err.contains("--yes deletes"), "{before:?}");
+    let done = json(&desk.succeed(&["models", "--json", "rm", "--yes", &named.to_uppercase()]).out);
     assert_eq!((&done["freed"], &done["name"]), (&wglm::DEMO_MODEL.len().into(), &named.as_str().into()));
     assert!(!root.exists() && desk.succeed(&["models"]).err.contains("no models in"));
     desk.succeed(&["pull", &named]);
     let part = root.join("blobs").join(format!("{}.part", "0".repeat(64)));
     std::fs::write(&part, "unfinished").unwrap();
     let done = desk.succeed(&["models", "rm", "-y", NAME]).out;
-    assert!(done.contains("which is not whole, and freed 10 bytes") && !part.exists() && blob.exists(), "{done}");
+    assert!(done.contains("which is incomplete, and freed 10 bytes") && !part.exists() && blob.exists(), "{done}");
     let done = desk.succeed(&["models", "rm", "-y", NAME]).out;
     assert_eq!(done, format!("deleted {named} and freed 5.9 MiB\n"));
 }
@@ -402,7 +408,7 @@ fn offline_what_is_here_is_used() {
     assert!(done.code == Some(0) && done.err.contains("offline (HF_HUB_OFFLINE)"), "{done:?}");
     assert!(done.out.ends_with("demo-Q4_0.gguf\n"), "{done:?}");
     assert_eq!(json(&offline(&["pull", "--json", NAME]).out)["received"], 0);
-    refused("a list", &offline(&["pull", "--list", NAME]), "`wglm models` lists what is here");
+    refused("a list", &offline(&["pull", "--list", NAME]), "`wglm models` lists the models on this machine");
     assert_eq!(offline(&["run", "--temp", "0", "-q", "-m", NAME, QUESTION]).out, ANSWER);
     assert_eq!(desk.server.requests().len(), asked, "no server is asked");
 }

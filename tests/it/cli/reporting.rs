@@ -50,7 +50,7 @@ fn a_report_has_its_stages_and_a_summary() {
     }
     let loaded = lines.iter().find(|line| line.starts_with("verdict: the demonstration model: loaded in ")).unwrap();
     assert!(loaded.contains("gives correct results"), "{loaded}");
-    assert!(lines.iter().any(|line| line.contains("left out, for lack of time")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("skipped for lack of time")), "{lines:?}");
     for words in ["max_buffer_size: ", "features: ", "SHADER_F16", "7 plus 5 is 12."] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -73,7 +73,7 @@ fn a_crash_or_a_hang_loses_nothing_else() {
     let lines = summary(&done, &text);
     assert_eq!(lines[0], "crash: CRASHED (signal 6), after the line `[1] an item:`");
     assert_eq!(lines[1], "crash: good from item 2 on");
-    assert!(lines[2].starts_with("hang: HUNG: it was ended after ") && lines[2].ends_with("`the beginning of a line`"));
+    assert!(lines[2].starts_with("hang: HUNG: killed after ") && lines[2].ends_with("`the beginning of a line`"));
     assert!(lines[3].starts_with("dispatches: ") && lines.len() == 4, "{lines:?}");
     let items = ["\n[0] an item: good\n", "\n[1] an item: \n", "\n[2] an item: good\n", "\nthe beginning of a line\n"];
     let places = items.map(|item| text.find(item).unwrap_or_else(|| panic!("{item:?}: {text}")));
@@ -113,10 +113,10 @@ fn stages_leave_out_what_there_is_no_time_for() {
     assert_eq!(done.code, Some(0), "{done:?}");
     let text = read(dir.path(), "wglm-report.txt");
     let lines = summary(&done, &text);
-    assert!(text.contains("left out, for lack of time: ") && lines[0].contains(" compiled, 0 refused, in "), "{text}");
-    assert!(lines.iter().any(|line| line.contains("kernels left out, for lack of time")), "{lines:?}");
+    assert!(text.contains("skipped for lack of time: ") && lines[0].contains(" compiled, 0 refused, in "), "{text}");
+    assert!(lines.iter().any(|line| line.contains("kernels skipped for lack of time")), "{lines:?}");
     assert!(lines.iter().any(|line| line.contains(" passed, 0 failed (")), "{lines:?}");
-    assert_eq!(lines.last(), Some(&"bench: left out: no model was named (-m FILE)"));
+    assert_eq!(lines.last(), Some(&"bench: skipped: no model was given (-m FILE)"));
     let written = std::fs::read_dir(dir.path().join("shaders")).unwrap().map(|entry| entry.unwrap().path());
     let written: Vec<PathBuf> = written.collect();
     assert!(!written.is_empty(), "{text}");

@@ -78,7 +78,7 @@ fn a_reply_ends_before_a_stop_string() {
     }
     let nothing = try_prompt(QUESTION, "--temp 0 -r Seven");
     assert_eq!((nothing.code, nothing.out.as_str()), (Some(3), ""), "{nothing:?}");
-    assert!(nothing.err.contains(", a stop string (-r) began it: no answer"), "{nothing:?}");
+    assert!(nothing.err.contains(", the reply began with a stop string (-r): no answer"), "{nothing:?}");
 }
 
 #[test]

@@ -281,7 +281,7 @@ fn a_full_disk_leaves_the_history() {
     let mut session = at_prompt(with_full_disk(plain));
     type_in(&mut session, "/reasoning off\r");
     let file = if cfg!(target_os = "linux") { file } else { return };
-    session.exp_string("note: what is typed is not kept in ").unwrap();
+    session.exp_string("note: typed messages are not saved in ").unwrap();
     session.exp_string(PROMPT).unwrap();
     type_in(&mut session, "/exit\r");
     assert_eq!(ended(session).1, 0);
@@ -463,6 +463,20 @@ fn a_list_of_models_fits() {
     let at = lines.iter().position(|line| line.contains("UD-Q4_K_XL")).unwrap();
     assert!(lines[at].contains("…") && lines[at].chars().count() <= 80, "{drawn:?}");
     assert!(lines[at + 1].starts_with("    not a GGUF file") && lines[at + 1].chars().count() <= 80, "{drawn:?}");
+}
+
+/// What is read from stdin before a conversation is asked for on a terminal, with the key that ends it.
+#[test]
+fn a_schema_is_typed() {
+    let mut session = on_terminal(command(["chat", "--temp", "0", "--reasoning", "off", "-j", "-"]));
+    session.exp_string("reading stdin from the terminal; Ctrl-D at the beginning of a line ends it").unwrap();
+    type_in(&mut session, "{\"type\": \"boolean\"}\n\u{4}");
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, "Is it so?\r");
+    session.exp_regex("true|false").unwrap();
+    session.exp_string(PROMPT).unwrap();
+    type_in(&mut session, "\u{4}");
+    assert_eq!(ended(session).1, 0);
 }
 
 /// On a terminal a deletion is asked about, with what would be deleted; only a yes deletes.

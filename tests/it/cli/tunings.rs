@@ -113,7 +113,7 @@ fn tune_reports_and_keeps() {
     let path = dir.path().join("wglm/tunings").join(found.subject.file_name());
     assert_eq!(path.exists(), !found.choices.is_empty(), "{done:?}");
     if path.exists() {
-        assert!(done.err.contains(&format!("kept in {}", path.display())), "{done:?}");
+        assert!(done.err.contains(&format!("saved in {}", path.display())), "{done:?}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), done.out);
         assert!(!profile(dir.path(), &[]).err.contains("note:"));
     } else {
@@ -128,7 +128,7 @@ fn tune_reports_and_keeps() {
     let file = dir.path().join("mine.json");
     let done = tune(&["-o", "csv", "--tuning", file.to_str().unwrap()]);
     assert!(done.out.is_empty() || done.out.starts_with("step,candidate,work,before_seconds,"), "{done:?}");
-    assert_eq!(file.exists(), done.err.contains("kept in "), "{done:?}");
+    assert_eq!(file.exists(), done.err.contains("saved in "), "{done:?}");
 }
 
 /// A first start on a GPU that nobody has measured says that it tunes, keeps what comes of it, and answers. The next start
@@ -145,7 +145,7 @@ fn a_first_start_tunes_once() {
         assert!(done.code == Some(0) && done.out == ANSWER, "{done:?}");
         done
     };
-    let begins = |done: &Outcome| done.err.contains(": measuring that now, once, for at most 1 s; Ctrl-C skips it");
+    let begins = |done: &Outcome| done.err.contains(": measuring it now, once, for at most 1 s; Ctrl-C skips it");
     for off in [["--tuning", "off"].as_slice(), &["-q", "--tiling", "moe.down=8x1x64"]] {
         assert!(!begins(&run(off)) && !path.exists(), "{off:?}");
     }

@@ -63,7 +63,7 @@ fn lost_connections_are_made_again() {
         reply.stops = (number % 3 == 1).then_some(0);
         reply
     });
-    fails("none is of use after some", "try again later, which goes on from here", true, |mut reply, number| {
+    fails("none is of use after some", "try again later; the download will resume", true, |mut reply, number| {
         reply.stops = (number > 3).then_some(0);
         reply
     });
@@ -109,7 +109,7 @@ fn passing_trouble_is_waited_out() {
 #[test]
 fn refusals_are_told() {
     use ErrorKind::{AccessDenied, Network, NotFound};
-    let licence = "accept the licence at PAGE with an account there, and set HF_TOKEN to a token of that account";
+    let licence = "accept the licence at PAGE with an account there, and set HF_TOKEN to one of its tokens";
     for (status, code, kind, words) in [
         (401, None, AccessDenied, "check the name; if it is right, the repository is private or gated: ask for access"),
         (403, None, AccessDenied, licence),
@@ -161,7 +161,7 @@ fn redirections_end() {
     assert!(error.contains("more than 10 redirections"), "{error}");
     let server = Server::start(|_, _| Reply::new(302).with("location", "ftp://elsewhere"));
     let error = list(&hub(&server, cache.path())).unwrap_err().to_string();
-    assert!(error.contains("a redirection to nowhere"), "{error}");
+    assert!(error.contains("a redirection without a valid address"), "{error}");
 }
 
 /// What a repository was called before leads to it, and addresses of files that are no longer valid are asked for again.
@@ -196,7 +196,7 @@ fn redirections_are_followed() {
 fn a_refusal_behind_a_redirection_is_told() {
     for (status, words) in [
         (404, "answers 404: not found; check the name"),
-        (401, "answers 401: not without a token; the token is not sent there"),
+        (401, "answers 401: a token is required; the token is not sent there"),
     ] {
         let hub_itself = Server::start(move |_, _| Reply::new(status));
         let elsewhere = hub_itself.address.clone();

@@ -46,7 +46,7 @@ fn a_header_tells_what_a_file_needs() {
         assert_eq!(header.file_bytes() > 6_000_000, local.file_bytes() > 6_000_000);
         let tensor = header.tensor("token_embd.weight").unwrap();
         let error = header.read_all(tensor).unwrap_err().to_string();
-        assert!(error.contains("download it first"), "{error}");
+        assert!(error.contains("download the whole file first"), "{error}");
     }
     let error = headers[2].as_ref().unwrap_err().to_string();
     assert!(error.contains("owner/some-GGUF/broken-Q8_0.gguf: not a GGUF file: it is a web page"), "{error}");

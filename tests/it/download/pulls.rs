@@ -321,7 +321,7 @@ fn the_token_is_for_the_hub_alone() {
     });
     let cache = tempdir().unwrap();
     let error = pull(&hub(&server, cache.path())).unwrap_err().to_string();
-    assert!(error.contains("401: Access is restricted; ask for access or accept the licence at http"), "{error}");
+    assert!(error.contains("401: Access is restricted; request access or accept the licence at http"), "{error}");
     let mut known = options(&server, cache.path());
     known.token = Some("hf_secret".into());
     assert!(!format!("{known:?}").contains("secret"));
@@ -398,7 +398,8 @@ fn a_gated_file_leads_to_the_page() {
     let mut known = options(&server, cache.path());
     known.token = Some("hf_secret".into());
     let error = pull(&Hub::new(known).unwrap()).unwrap_err().to_string();
-    let page = format!("accept the licence at {}/owner/some-GGUF with the account of HF_TOKEN", server.address);
+    let page =
+        format!("accept the licence at {}/owner/some-GGUF with the account that HF_TOKEN belongs to", server.address);
     assert!(error.ends_with(&page), "{error}");
 }
 

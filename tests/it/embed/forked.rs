@@ -2,7 +2,11 @@
 
 use crate::common::gpu::open;
 use std::time::Duration;
-use wglm::{Error, ErrorKind, Gguf, Gpu, LoadOptions, Model, Scheduler, SchedulerOptions, Session};
+use wglm::{
+    AskError, Cancel, Chat, ChatState, Error, ErrorKind, Event, GenerateOptions, Generation, Gguf, Gpu, LoadOptions,
+    Message, Model, OwnedReply, Pool, SamplerParams, ScheduledReply, Scheduler, SchedulerOptions, Session, SharedChat,
+    TuneOptions, tune,
+};
 
 const NO_WAIT: i32 = 1;
 const KILL: i32 = 9;
@@ -48,6 +52,24 @@ struct Parent {
     file: Gguf,
     model: Model,
     session: Session,
+    pool: Pool,
+    pair: [Session; 2],
+    chat: Chat,
+    scheduler: Scheduler,
+    /// Two replies that are under way.
+    scheduled: ScheduledReply,
+    owned: OwnedReply,
+    shared: SharedChat,
+}
+
+/// A request whose reply goes on until somebody stops it.
+fn endless(model: &Model) -> ChatState {
+    let tokenizer = model.tokenizer().unwrap();
+    let ends = (0..model.config().vocab as u32).filter(|token| tokenizer.is_end(*token));
+    let sampling =
+        SamplerParams { logit_bias: ends.map(|token| (token, f32::NEG_INFINITY)).collect(), ..Default::default() };
+    let options = GenerateOptions { sampling, ..GenerateOptions::default() };
+    ChatState { messages: vec![Message::user("A story.")], options, ..ChatState::default() }
 }
 
 impl Parent {
@@ -56,23 +78,99 @@ impl Parent {
         let model = Model::load(&file, &gpu, &LoadOptions { context: Some(256), ..LoadOptions::default() })?;
         let mut session = Session::new(&model)?;
         session.feed(&[7])?;
-        Ok(Self { gpu, file, model, session })
-    }
-
-    /// The number of the first call that does not say that the process was forked; 0 if all do.
-    fn first_that_works(&mut self) -> i32 {
-        let Self { gpu, file, model, session } = self;
-        let called = [
-            is_forked(gpu.check()),
-            is_forked(gpu.reopen()),
-            is_forked(Model::load(file, gpu, &LoadOptions::default())),
-            is_forked(Session::new(model)),
-            is_forked(Scheduler::new(model, &SchedulerOptions::default())),
-            is_forked(session.feed(&[8])),
-        ];
-        called.iter().position(|forked| !forked).map_or(0, |index| index as i32 + 1)
+        let pool = Pool::new(&model, 3, model.cache(), 768)?;
+        let mut pair = [pool.session()?, pool.session()?];
+        pair.iter_mut().try_for_each(|session| session.feed(&[7]))?;
+        let scheduler = Scheduler::new(&model, &SchedulerOptions { sessions: 1, ..SchedulerOptions::default() })?;
+        let mut scheduled = scheduler.chat(endless(&model))?;
+        while scheduled.try_next().is_pending() {
+            std::thread::yield_now();
+        }
+        let mut talk = Chat::new(&model)?;
+        talk.restore(endless(&model));
+        let shared = SharedChat::new(talk);
+        let mut owned = shared.reply();
+        while owned.try_next().is_pending() {
+            std::thread::yield_now();
+        }
+        let mut chat = Chat::new(&model)?;
+        chat.options.max_tokens = Some(1);
+        Ok(Self { gpu, file, model, session, pool, pair, chat, scheduler, scheduled, owned, shared })
     }
 }
+
+/// A call in a forked process, and whether it says so.
+type Call = (&'static str, fn(&mut Parent) -> bool);
+
+fn nothing(_: usize, _: &[f32]) -> wglm::Result<()> {
+    Ok(())
+}
+
+/// What a reply says when it is waited for.
+fn first(mut events: impl Iterator<Item = wglm::Result<Event>>) -> wglm::Result<Option<Event>> {
+    events.next().transpose()
+}
+
+const CALLS: &[Call] = &[
+    ("Gpu::check", |p| is_forked(p.gpu.check())),
+    ("Gpu::reopen", |p| is_forked(p.gpu.reopen())),
+    ("Model::load", |p| is_forked(Model::load(&p.file, &p.gpu, &LoadOptions::default()))),
+    ("tune", |p| is_forked(tune(&p.model, &TuneOptions::default(), &Cancel::default(), &mut |_| ()))),
+    ("Session::new", |p| is_forked(Session::new(&p.model))),
+    ("Session::move_to", |p| is_forked(p.session.move_to(&p.model))),
+    ("Session::logits", |p| is_forked(p.session.logits())),
+    ("Session::hidden", |p| is_forked(p.session.hidden())),
+    ("Session::most_likely", |p| is_forked(p.session.most_likely())),
+    ("Session::sampled_token", |p| is_forked(p.session.sampled_token())),
+    ("Session::sample_masked", |p| is_forked(p.session.sample_masked(&vec![u32::MAX; p.model.config().vocab / 32]))),
+    ("Session::set_sampling", |p| is_forked(p.session.set_sampling(&SamplerParams::default()))),
+    ("Session::wait", |p| is_forked(p.session.wait())),
+    ("Session::snapshot", |p| is_forked(p.session.snapshot())),
+    ("Session::restore", |p| is_forked(p.session.restore(&[]))),
+    ("Session::save_snapshot", |p| is_forked(p.session.save_snapshot(std::env::temp_dir().join("wglm-forked")))),
+    ("Session::next_token", |p| is_forked(p.session.next_token())),
+    ("Session::next_tokens", |p| is_forked(p.session.next_tokens(2))),
+    ("Session::verify", |p| is_forked(p.session.verify(&[8]))),
+    ("Session::feed", |p| is_forked(p.session.feed(&[8]))),
+    ("Session::feed_with", |p| is_forked(p.session.feed_with(&[8], &Cancel::default(), &mut |_| ()))),
+    ("Session::feed_all", |p| is_forked(p.session.feed_all(&[8], &mut nothing))),
+    ("Session::feed_hidden", |p| is_forked(p.session.feed_hidden(&[8], &mut nothing))),
+    ("Session::embed", |p| is_forked(p.session.embed("An owl."))),
+    ("Session::sync, of what is there", |p| is_forked(p.session.sync(&[7]))),
+    ("Session::sync", |p| is_forked(p.session.sync(&[7, 8]))),
+    ("Generation", |p| {
+        is_forked(Generation::new(&mut p.session, vec![7, 8], None, GenerateOptions::default()).and_then(first))
+    }),
+    ("Pool::new", |p| is_forked(Pool::new(&p.model, 1, p.model.cache(), 256))),
+    ("Pool::session", |p| is_forked(p.pool.session())),
+    ("Pool::next_tokens", |p| is_forked(p.pool.next_tokens(&mut p.pair.each_mut()))),
+    ("Chat::new", |p| is_forked(Chat::new(&p.model))),
+    ("Chat::send", |p| is_forked(p.chat.send("Hi.").and_then(first))),
+    ("Chat::ask", |p| {
+        let asked = p.chat.ask_value("Hi.", &true.into(), &Cancel::default());
+        asked.is_err_and(|error| matches!(error, AskError::Failed(Error::Forked)))
+    }),
+    ("SharedChat::reply", |p| is_forked(first(p.shared.reply()))),
+    ("OwnedReply::next, begun before", |p| is_forked(first(&mut p.owned)) && p.owned.next().is_none()),
+    ("Scheduler::new", |p| is_forked(Scheduler::new(&p.model, &SchedulerOptions::default()))),
+    ("Scheduler::chat", |p| is_forked(p.scheduler.chat(ChatState::default()))),
+    ("Scheduler::generate", |p| is_forked(p.scheduler.generate(vec![7], GenerateOptions::default()))),
+    ("ScheduledReply::next, begun before", |p| is_forked(first(&mut p.scheduled)) && p.scheduled.next().is_none()),
+    // These return no error, and must not wait for a thread that only the parent has.
+    ("Gpu::memory", |p| p.gpu.memory().reserved.is_none()),
+    ("Gpu::pause", |p| {
+        drop(p.gpu.pause());
+        true
+    }),
+    ("Session::rewind", |p| {
+        p.session.rewind(0);
+        true
+    }),
+    ("Gpu::close", |p| {
+        p.gpu.close(); // leaves the parent's device alone
+        true
+    }),
+];
 
 /// In the child every call says so instead of hanging in the driver, and the parent goes on.
 #[test]
@@ -81,13 +179,14 @@ fn a_forked_process_is_told() {
     // SAFETY: the child calls nothing but this thread's code and leaves without running destructors.
     let child = unsafe { fork() };
     if child == 0 {
-        let first = parent.first_that_works();
-        parent.gpu.close(); // leaves the parent's device alone
+        let first = CALLS.iter().position(|(_, call)| !call(&mut parent)).map_or(0, |index| index as i32 + 1);
         // SAFETY: as above.
         unsafe { _exit(first) }
     }
     let status = ended(child);
-    assert_eq!(status, 0, "exit status {}: the number of the first call that did not find out", status >> 8);
+    let first = (status >> 8).checked_sub(1).and_then(|index| CALLS.get(index as usize));
+    assert_eq!(status, 0, "the first call that did not find out is {:?}", first.map(|(name, _)| name));
+    drop((parent.scheduled, parent.owned));
     assert!(parent.gpu.check().is_ok() && parent.session.feed(&[8]).is_ok());
     assert!(Model::load(&parent.file, &parent.gpu, &LoadOptions::default()).is_ok());
 }

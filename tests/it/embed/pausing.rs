@@ -41,6 +41,12 @@ fn until(so: impl Fn() -> bool) {
     }
 }
 
+/// Waits until a thread has found the GPU paused, from now on.
+fn until_held_back(gpu: &Gpu) {
+    let before = gpu.work().held_back;
+    until(|| gpu.work().held_back > before);
+}
+
 /// Whether the queue is idle once everything is done that was submitted before: what `Surface::configure` demands.
 fn idles(owner: &Owner) -> bool {
     owner.device.poll(PollType::wait_indefinitely()).unwrap() == PollStatus::QueueEmpty
@@ -56,6 +62,7 @@ fn pauses() {
     pauses_nest(&gpu, &model);
     a_thread_does_not_wait_for_its_own_pause(&gpu, &model);
     a_cancel_is_heard_during_a_pause(&gpu, &model);
+    a_snapshot_is_cancelled_during_a_pause(&gpu, &model);
 }
 
 /// What `configure` does succeeds during every pause, however the pauses fall. Without a pause it fails now and then.
@@ -79,9 +86,10 @@ fn pauses_nest(gpu: &Gpu, model: &Model) {
     let mut session = Session::new(model).unwrap();
     while_generating(&mut session, |_| {
         let (outer, inner) = (gpu.pause(), gpu.clone().pause());
+        until_held_back(gpu);
         let before = gpu.work().submissions;
         drop(outer);
-        std::thread::sleep(Duration::from_millis(60));
+        until_held_back(gpu);
         assert_eq!(gpu.work().submissions, before);
         drop(inner);
         until(|| gpu.work().submissions > before);
@@ -127,7 +135,7 @@ fn a_cancel_is_heard_during_a_pause(gpu: &Gpu, model: &Model) {
             until(|| !begun || events.load(Ordering::Relaxed) > 2);
             let pause = gpu.pause();
             let before = gpu.work().submissions;
-            std::thread::sleep(Duration::from_millis(30)); // it comes to wait
+            until_held_back(gpu);
             cancel.cancel();
             worker.join().unwrap(); // during the pause
             assert_eq!(gpu.work().submissions, before);
@@ -136,6 +144,30 @@ fn a_cancel_is_heard_during_a_pause(gpu: &Gpu, model: &Model) {
         session.set_sampling(&SamplerParams::greedy()).unwrap();
         assert_eq!(generate(&mut session, 4).unwrap(), super::expected(4), "begun: {begun}");
     }
+}
+
+/// So can what takes a `Cancel` of its own.
+fn a_snapshot_is_cancelled_during_a_pause(gpu: &Gpu, model: &Model) {
+    let mut session = Session::new(model).unwrap();
+    session.feed(PROMPT).unwrap();
+    type Act = fn(&mut Session, &Cancel) -> wglm::Result<()>;
+    let acts: [Act; 3] = [
+        |session, cancel| session.snapshot_with(cancel).map(drop),
+        |session, cancel| session.embed_with("An owl.", cancel).map(drop),
+        |session, cancel| session.feed_with(PROMPT, cancel, &mut |_| ()),
+    ];
+    for act in acts {
+        let cancel = Cancel::default();
+        std::thread::scope(|scope| {
+            let pause = gpu.pause();
+            let worker = scope.spawn(|| act(&mut session, &cancel));
+            until_held_back(gpu);
+            cancel.cancel();
+            assert!(matches!(worker.join().unwrap(), Err(Error::Cancelled)));
+            drop(pause);
+        });
+    }
+    assert_eq!(generate(&mut session, 4).unwrap(), super::expected(4));
 }
 
 /// A load that waits for the end of a pause can be stopped, and asks whether it should all the time.
@@ -162,7 +194,7 @@ fn a_loss_is_reported_during_a_pause() {
     let _pause = gpu.pause();
     let lost = std::thread::scope(|scope| {
         let worker = scope.spawn(|| gpu.zero(&[]).map(drop));
-        std::thread::sleep(Duration::from_millis(30)); // it comes to wait
+        until_held_back(&gpu);
         gpu.close();
         worker.join().unwrap()
     });

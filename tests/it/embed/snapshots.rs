@@ -2,9 +2,12 @@
 
 use super::owner::Owner;
 use super::{load_on, model};
-use crate::common::gpu::{dropping, open};
+use crate::common::gpu::{cancelling, dropping, open};
 use crate::common::models::{fable_file, load, read_u32};
-use wglm::{CacheShape, CacheType, Check, DraftKind, Error, Gguf, Gpu, LoadOptions, Model, SamplerParams, Session};
+use wglm::{
+    CacheShape, CacheType, Cancel, Check, DraftKind, Error, Gguf, Gpu, LoadOptions, Model, SamplerParams, Session,
+    Speculation,
+};
 
 /// The number of bytes before the tokens, and after everything.
 const HEADER: usize = 48;
@@ -137,9 +140,7 @@ fn a_forged_header_is_refused() {
     let snapshot = session.snapshot().unwrap();
     session.restore(&forged(&snapshot, HEADER, 1)).unwrap(); // unchanged
     session.restore(&snapshot).unwrap();
-    let words = [(8, "its version"), (12, "its type of cache"), (16, "its model"), (20, "its model")];
-    let words = words.into_iter().chain([24, 28].map(|at| (at, "its multi-token-prediction block")));
-    for (at, expected) in words {
+    for (at, expected) in [(8, "its version"), (12, "its type of cache"), (16, "its model"), (20, "its model")] {
         let error = refused(&mut session, &forged(&snapshot, at, 0xffff_fff0));
         assert!(matches!(error, Error::Snapshot { what, .. } if what == expected), "{at}: {error}");
     }
@@ -153,32 +154,92 @@ fn a_forged_header_is_refused() {
     assert!(matches!(error, Error::TokenOutOfRange { token: u32::MAX, .. }), "{error}");
 }
 
-/// Files with the same header, in which a few weights in the middle of one tensor differ: of the model, and of its
-/// multi-token-prediction block.
+/// A file with the same header, in which a few weights in the middle of one tensor differ.
+fn with_other_weights(tensor: &str) -> Gguf {
+    let mut bytes = std::fs::read(fable_file("q4_0")).unwrap();
+    let file = Gguf::from_vec(bytes.clone()).unwrap();
+    let tensor = file.tensor(tensor).unwrap();
+    let middle = tensor.offset + tensor.bytes / 2 / 18 * 18; // 32 weights, their scale first
+    bytes[middle + 2..middle + 18].fill(0x5a);
+    Gguf::from_vec(bytes).unwrap()
+}
+
+fn session_of(file: &Gguf, speculation: DraftKind) -> Session {
+    let options = LoadOptions { check: Check::Never, speculation, ..LoadOptions::default() };
+    let model = Model::load(file, model().gpu(), &options).unwrap();
+    let mut session = Session::with_cache(&model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
+    session.set_speculation(&Speculation { kind: speculation, most: Some(3) }).unwrap();
+    session
+}
+
 #[test]
 fn a_file_with_other_weights_is_another() {
     let snapshot = small().snapshot().unwrap();
+    let file = with_other_weights("blk.2.ffn_down_exps.weight");
+    let error = refused(&mut session_of(&file, DraftKind::Mtp), &snapshot);
+    assert!(matches!(error, Error::Snapshot { what: "its model", .. }), "{error}");
+}
+
+/// A text does not depend on the multi-token-prediction block. What a snapshot holds for another block is left out, so that
+/// the session is as if the snapshot had been taken without a block.
+#[test]
+fn what_is_of_another_block_is_left_out() {
     let layers = model().config().layers;
-    let block = format!("blk.{layers}.ffn_down_exps.weight");
-    for (name, what) in
-        [("blk.2.ffn_down_exps.weight", "its model"), (block.as_str(), "its multi-token-prediction block")]
-    {
-        let mut bytes = std::fs::read(fable_file("q4_0")).unwrap();
-        let file = Gguf::from_vec(bytes.clone()).unwrap();
-        let tensor = file.tensor(name).unwrap();
-        let middle = tensor.offset + tensor.bytes / 2 / 18 * 18; // 32 weights, their scale first
-        bytes[middle + 2..middle + 18].fill(0x5a);
-        let file = Gguf::from_vec(bytes).unwrap();
-        let on = |options: &LoadOptions| {
-            let model = Model::load(&file, model().gpu(), options).unwrap();
-            Session::with_cache(&model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap()
+    let other = with_other_weights(&format!("blk.{layers}.ffn_down_exps.weight"));
+    let taken = |kind| {
+        let mut session = session_of(&super::file(), kind);
+        session.feed(&[1, 300, 17, 42, 256]).unwrap();
+        session.snapshot().unwrap()
+    };
+    let (with, without) = (taken(DraftKind::Mtp), taken(DraftKind::Off));
+    let mut own = session_of(&super::file(), DraftKind::Mtp);
+    own.restore(&with).unwrap();
+    let [mut restored, mut expected] = [DraftKind::Mtp; 2].map(|kind| session_of(&other, kind));
+    restored.restore(&with).unwrap();
+    expected.restore(&without).unwrap();
+    assert!(bits(&mut restored) == bits(&mut own) && restored.tokens() == own.tokens());
+    let drafts = |session: &mut Session| {
+        let _ = session.next_tokens(4).unwrap();
+        session.draft_logits(99, 2).unwrap()
+    };
+    assert!(drafts(&mut restored) == drafts(&mut expected), "rows of the other block are in use");
+    assert!(drafts(&mut own) != drafts(&mut expected), "the blocks do not differ");
+    session_of(&other, DraftKind::Off).restore(&with).unwrap();
+}
+
+/// A cancellation is heard during each of a snapshot's submissions, and before the first. The session can be used afterwards,
+/// and a file is the one that was there.
+#[test]
+fn snapshots_can_be_cancelled() {
+    let gpu = open(true);
+    let model = load_on(&gpu).unwrap();
+    let mut session = Session::with_cache(&model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
+    session.feed(&[1, 300, 17, 42, 256]).unwrap();
+    let (snapshot, expected) = (session.snapshot().unwrap(), bits(&mut session));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("session");
+    std::fs::write(&path, "before").unwrap();
+    let layers = model.config().layers as u64 + 1;
+    for after in 0..=layers {
+        let cancelled = |act: &mut dyn FnMut(&Cancel) -> wglm::Result<()>| {
+            let error = cancelling(&gpu, after, act).unwrap_err();
+            assert!(matches!(error, Error::Cancelled), "after {after} submissions: {error}");
         };
-        let unchecked = LoadOptions { check: Check::Never, ..LoadOptions::default() };
-        let error = refused(&mut on(&unchecked), &snapshot);
-        assert!(matches!(error, Error::Snapshot { what: found, .. } if found == what), "{error}");
-        let alone = on(&LoadOptions { speculation: DraftKind::Off, ..unchecked }).restore(&snapshot);
-        assert_eq!(alone.is_ok(), name == block, "a text does not depend on the block");
+        cancelled(&mut |cancel| session.snapshot_with(cancel).map(drop));
+        cancelled(&mut |cancel| session.save_snapshot_with(&path, cancel));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "before");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(bits(&mut session) == expected, "after {after} submissions");
+        cancelled(&mut |cancel| session.restore_with(&snapshot, cancel));
+        assert_eq!(session.tokens().is_empty(), after > 0, "after {after} submissions");
+        session.restore(&snapshot).unwrap();
+        assert!(bits(&mut session) == expected, "after {after} submissions");
     }
+    session.save_snapshot(&path).unwrap();
+    let error = cancelling(&gpu, 1, |cancel| session.load_snapshot_with(&path, cancel)).unwrap_err();
+    assert!(matches!(error, Error::Cancelled) && session.tokens().is_empty(), "{error}");
+    session.load_snapshot_with(&path, &Cancel::default()).unwrap();
+    assert!(bits(&mut session) == expected);
 }
 
 /// Whichever part of the cache gets lost on its way to the device, it is noticed, and the session is empty.

@@ -69,7 +69,7 @@ fn a_file_that_is_written_to() {
     let mut file = written(&bytes);
     let gguf = Gguf::open(file.path()).unwrap();
     file.write_all(b"more").unwrap();
-    says(&gguf.unchanged().unwrap_err(), &["cannot read", "written to"]);
+    says(&gguf.unchanged().unwrap_err(), &["cannot read", "it changed after it was opened"]);
     // A new file of the same name does not affect the open one.
     let gguf = Gguf::open(file.path()).unwrap();
     let new = written(&[]);
@@ -89,7 +89,7 @@ fn what_is_no_gguf_file() {
         (&tensors, "safetensors"),
         (b"PK\x03\x04 and so on", "zip"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00", "git lfs pull"),
-        (b"tjgg\x03\0\0\0", "before GGUF"),
+        (b"tjgg\x03\0\0\0", "a format older than GGUF"),
         (b"Some text, of someone's own.", "it begins with `Some text, of s"),
     ];
     for (bytes, expected) in cases {

@@ -54,7 +54,7 @@ fn a_value_per_layer_where_one_is_asked_for() {
     assert_eq!(gguf.u32s("same").unwrap(), [8, 8, 8]);
     assert_eq!(gguf.f32("floats").unwrap(), 0.5);
     assert!(gguf.bool("bools").unwrap());
-    says(&gguf.u32("differ").unwrap_err(), &["`differ`", "array of 3 i32", "first i32 8, at 2 i32 1"]);
+    says(&gguf.u32("differ").unwrap_err(), &["`differ`", "array of 3 i32", "i32 8 at index 0, i32 1 at index 2"]);
     says(&gguf.u32("negative").unwrap_err(), &["`negative`", "array of 2 i32"]);
     says(&gguf.u32("empty").unwrap_err(), &["`empty`", "an integer", "an empty array"]);
     says(&gguf.u32("nested").unwrap_err(), &["`nested`", "array of 1 array"]);
@@ -104,8 +104,11 @@ fn arrays() {
     assert_eq!(gguf.opt_u32s("counts").unwrap().unwrap(), [1, 2]);
     assert_eq!(gguf.f32s("floats").unwrap(), [1.0, -0.5]);
     assert_eq!(gguf.opt_f32s("floats").unwrap().unwrap(), [1.0, -0.5]);
-    says(&gguf.u32s("types").unwrap_err(), &["`types`", "an array of integers", "array of 3 i32 with i32 -3 at 1"]);
-    says(&gguf.f32s("nan").unwrap_err(), &["`nan`", "an array of finite floats", "f32 NaN at 1"]);
+    says(
+        &gguf.u32s("types").unwrap_err(),
+        &["`types`", "an array of integers", "array of 3 i32 with i32 -3 at index 1"],
+    );
+    says(&gguf.f32s("nan").unwrap_err(), &["`nan`", "an array of finite floats", "f32 NaN at index 1"]);
     says(&gguf.strings("one").unwrap_err(), &["`one`", "an array of strings", "u32 1"]);
     says(&gguf.i32s("strings").unwrap_err(), &["`strings`", "string `a` at 0"]);
 }

@@ -70,7 +70,7 @@ fn a_key_of_absurd_length() {
 
 #[test]
 fn a_key_twice() {
-    refused(with_value(1u8).meta("k", 1u8).finish(), &["metadata key `k`", "each key once", "a second time"]);
+    refused(with_value(1u8).meta("k", 1u8).finish(), &["metadata key `k`", "each key once", "the key twice"]);
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn counts_that_differ_are_refused() {
 #[test]
 fn a_tensor_in_two_files_is_refused() {
     let (_folder, first) = with_other(2, &[3, 4, 5], Said { number: 2, count: 3, tensors: 7 });
-    refused(&first, &name(2, 3), &["`t3`", "a second time"]);
+    refused(&first, &name(2, 3), &["`t3`", "in two files"]);
 }
 
 #[test]
@@ -138,5 +138,5 @@ fn in_memory_there_are_no_others() {
     let bytes = std::fs::read(&split(&model, 3, folder.path())[0]).unwrap();
     let error = Gguf::from_vec(bytes).unwrap_err();
     assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    says(&error, &["part 1 of 3", "open it by its path"]);
+    says(&error, &["part 1 of 3", "open the file by its path"]);
 }

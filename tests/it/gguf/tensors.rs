@@ -8,7 +8,7 @@ use crate::common::gguf_writer::GgufWriter;
 #[test]
 fn a_name_twice() {
     let bytes = with_tensor(&[1], F32, 4).tensor("w", &[1], F32, &[0; 4]).finish();
-    refused(bytes, &["tensor `w`", "each tensor once", "a second time"]);
+    refused(bytes, &["tensor `w`", "each tensor once", "the tensor twice"]);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn data_between_the_steps_of_the_alignment() {
 fn data_of_two_tensors_at_once() {
     let writer = GgufWriter::new().tensor("first", &[16], F32, &[0; 64]);
     let bytes = writer.tensor("second", &[1], F32, &[0; 4]).offset(32).finish();
-    refused(bytes, &["tensor `second`", "where tensor `first` ends", "found data from byte"]);
+    refused(bytes, &["tensor `second`", "where tensor `first` ends", "found data at byte"]);
     let same = GgufWriter::new().tensor("a", &[1], F32, &[0; 4]).tensor("b", &[1], F32, &[0; 4]).offset(0);
     refused(same.finish(), &["tensor `", "where tensor `"]);
 }

@@ -4,7 +4,7 @@ use super::code::{File, files, names};
 use wglm::quant::QUANTS;
 
 /// The modules from the ground up: each may use those before it. Those of one line may not use each other.
-const ORDER: [&[&str]; 22] = [
+const ORDER: [&[&str]; 23] = [
     &["error"],
     &["cancel", "wgsl", "threads", "memory", "files", "visible"],
     &["quant", "gguf", "catalog"],
@@ -24,6 +24,7 @@ const ORDER: [&[&str]; 22] = [
     &["chat"],
     &["owned"],
     &["scheduler"],
+    &["asking"],
     &["stream"],
     &["lib"],
     &["cli", "main"],

@@ -1,9 +1,10 @@
 //! Compares hidden states with the logits that are computed from them.
 
 use super::{alone, bits, dialogue};
+use crate::common::gpu::{cancelling, open};
 use crate::common::models::{fable_file, relative_l2};
 use wglm::kernels::CacheType;
-use wglm::{Arithmetic, CacheShape, Error, Gguf, LoadOptions, Model, PromptOptions, Session};
+use wglm::{Arithmetic, CacheShape, Cancel, Error, Gguf, LoadOptions, Model, PromptOptions, Session};
 
 fn exact() -> (Gguf, Model) {
     let file = Gguf::open(fable_file("f16")).unwrap();
@@ -131,4 +132,37 @@ fn a_snapshot_has_none() {
     session.rewind(8);
     session.feed(&dialogue(9)[8..]).unwrap();
     assert!(session.hidden().unwrap() == hidden);
+}
+
+/// What returns something of every token can be cancelled, before it begins and at any submission, and keeps what it has
+/// computed until then: a session that goes on from there has the same logits.
+#[test]
+fn what_is_returned_of_every_token_can_be_cancelled() {
+    let gpu = open(true);
+    let model = Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), &gpu, &LoadOptions::default()).unwrap();
+    let prompt = PromptOptions { chunk: Some(8), ..PromptOptions::default() };
+    let (tokens, text) = (dialogue(40), "Once upon a time an owl lived in a tall tree by the river.".repeat(3));
+    let mut plain = session(&model, prompt);
+    plain.feed(&tokens).unwrap();
+    let expected = plain.logits().unwrap();
+    let embedded = plain.embed(&text).unwrap();
+    for after in [0, 1, 3] {
+        let mut stopped = session(&model, prompt);
+        let mut none = |_: usize, _: &[f32]| Ok(());
+        for all in [true, false] {
+            stopped.rewind(0);
+            let fed = cancelling(&gpu, after, |cancel| match all {
+                true => stopped.feed_all_with(&tokens, cancel, &mut none),
+                false => stopped.feed_hidden_with(&tokens, cancel, &mut none),
+            });
+            assert!(matches!(fed, Err(Error::Cancelled)), "{after}: {fed:?}");
+            let held = stopped.tokens().len();
+            assert!(held < 24 && tokens.starts_with(stopped.tokens()), "it held {held} tokens after {after}");
+            stopped.feed(&tokens[held..]).unwrap();
+            assert!(relative_l2(&stopped.logits().unwrap(), &expected) < 2e-5, "after {after}");
+        }
+        let stop = cancelling(&gpu, after, |cancel| stopped.embed_with(&text, cancel)).unwrap_err();
+        assert!(matches!(stop, Error::Cancelled), "{after}: {stop}");
+        assert_eq!(stopped.embed_with(&text, &Cancel::default()).unwrap(), embedded);
+    }
 }

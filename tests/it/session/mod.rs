@@ -3,6 +3,7 @@
 
 mod chatting;
 mod choosing;
+mod counting;
 mod feeding;
 mod fitting;
 mod generating;

@@ -79,6 +79,24 @@ fn drafts_do_not_change_what_is_sampled() {
     }
 }
 
+/// A bias holds after the last of several drafts, too, though the host does not know the token before them.
+#[test]
+fn a_bias_holds_after_the_last_draft() {
+    let prompt = dialogue(13);
+    let plain = one_by_one(&mut fed(model(), &prompt), 4);
+    let banned = SamplerParams { logit_bias: vec![(plain[3], f32::NEG_INFINITY)], ..SamplerParams::greedy() };
+    let biased = || {
+        let mut session = fed(model(), &prompt);
+        session.set_sampling(&banned).unwrap();
+        session
+    };
+    let wanted = one_by_one(&mut biased(), 4);
+    assert!(wanted[..3] == plain[..3] && wanted[3] != plain[3], "{wanted:?}, without a bias {plain:?}");
+    let mut session = biased();
+    assert_eq!(session.verify(&wanted[1..3]).unwrap(), wanted[..3]);
+    assert_eq!(session.sampled_token().unwrap(), wanted[3]);
+}
+
 /// The reply to a prompt of tokens, and its figures.
 fn reply(model: &Model, prompt: &[u32], options: &GenerateOptions) -> (String, Vec<u32>, wglm::Stats) {
     let mut session = Session::new(model).unwrap();

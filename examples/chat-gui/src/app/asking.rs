@@ -1,5 +1,5 @@
-//! How the user asks for a reply: by a new or an edited message, by results of functions, or with a button for another
-//! reply or the rest of one.
+//! How the user asks for a reply: by sending a new or edited message or the results of functions, or with a button for
+//! another reply or the rest of one.
 
 use super::{App, Edit};
 use crate::conversation::Asked;
@@ -26,8 +26,8 @@ impl App {
         }
     }
 
-    /// Asks for a reply. What was said until now is kept until there is one, and so is the file of the conversation if
-    /// nothing new was typed.
+    /// Asks for a reply. The messages before this are remembered until there is one. The conversation's file is written
+    /// now only if the user has typed something new.
     pub(super) fn ask(&mut self, asked: Asked) {
         let conversation = self.chats.open_mut();
         let (said, id, settings) = (conversation.said(), conversation.id.clone(), conversation.settings.clone());
@@ -48,8 +48,8 @@ impl App {
         }
     }
 
-    /// Ends a reply: with its message, as far as it came, or with what was said before it and what the user typed, if
-    /// nothing was replied.
+    /// Ends a reply: adds its message, which may be incomplete, or, if there is none, brings back the messages before
+    /// it and what the user typed.
     pub(super) fn replied(&mut self, message: Option<Box<Message>>, held: usize, error: Option<String>) {
         (self.held, self.replies) = (held, self.replies + 1);
         self.notices.extend(error);
@@ -75,13 +75,13 @@ impl App {
         }
     }
 
-    /// Ends a reply that will not come, because the worker died.
+    /// Ends a reply that will never arrive, because the worker has ended.
     pub(super) fn not_replied(&mut self) {
         self.replied(None, 0, None);
     }
 
-    /// Keeps what was asked and is not replied to yet, whatever comes of the reply: there will be no field to put it back
-    /// into.
+    /// Keeps the unanswered message in the conversation, even if the reply fails: the window closes, so the message
+    /// cannot return to its field.
     pub(super) fn keep_asked(&mut self) {
         let typed = |pending: &&mut Pending| !matches!(pending.asked, Asked::Again(_) | Asked::Rest);
         let Some(pending) = self.pending.as_mut().filter(typed) else { return };
@@ -90,8 +90,8 @@ impl App {
         }
     }
 
-    /// Puts what was typed back where it was typed, to be changed and sent again. False if the user types something else
-    /// there: then it stays in the conversation.
+    /// Puts what was typed back into its field, to be changed and sent again. False if the user is already typing
+    /// something else there: then the message stays in the conversation.
     fn gives_back(&mut self, asked: &Asked, is_open: bool) -> bool {
         let free = is_open && self.editing.is_none();
         match asked {

@@ -1,4 +1,4 @@
-//! What the user changes of what was said: messages are edited and deleted, and other versions of them shown.
+//! How the user changes messages: by editing and deleting them, and by switching between their versions.
 
 use super::{App, Edit, Undo};
 use crate::conversation::{Asked, Conversation};
@@ -27,7 +27,7 @@ impl App {
         let last = position + 1 == conversation.tree.len();
         let is_reply = turn.message.role == "assistant";
         let can_ask = free && self.loaded.is_some();
-        // A reply is generated again at its own position, the answer to a last message after it.
+        // A reply is regenerated at its own position; the answer to the last message is generated after it.
         let again = if is_reply { position } else { position + 1 };
         let unanswered = last && conversation.open_calls().is_empty();
         let can_reply = (is_reply || unanswered) && conversation.can_reply(again);

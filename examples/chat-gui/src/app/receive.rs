@@ -5,15 +5,16 @@ use crate::conversation::Asked;
 use crate::count::Counter;
 use crate::export_row::ExportRow;
 use crate::last_model::LastModel;
-use crate::protocol::{Source, WorkerMessage};
+use crate::protocol::{Command, Source, WorkerMessage};
 use crate::{list, picker};
 use wglm::TuneOptions;
 
 impl App {
     /// Handles all messages from the worker since the last frame.
     pub(super) fn receive(&mut self) {
-        let come = self.picker.receive(&self.window);
-        come.into_iter().for_each(|model| self.come(model));
+        self.notices.extend(self.chats.failures());
+        let downloaded = self.picker.receive(&self.window);
+        downloaded.into_iter().for_each(|model| self.downloaded(model));
         self.worker.received().into_iter().for_each(|message| self.take(message));
         if self.moves() && !self.worker.lives() {
             (self.picker.loading, self.loaded, self.tuning) = (None, None, None);
@@ -32,7 +33,7 @@ impl App {
                 if open.is_empty() && open.settings.preset.is_none() {
                     open.settings.sampling = loaded.sampling.clone();
                 }
-                // A first tuning is part of the load: if the program dies in it, the next start must not repeat it.
+                // A first tuning is part of the load: if the program crashes in it, the next start must not repeat it.
                 let first_tuning = loaded.first_tuning.take();
                 if first_tuning.is_none() || self.again.is_some() {
                     self.note_last_model(LastModel::loaded);
@@ -79,7 +80,7 @@ impl App {
     }
 
     /// Opens a model that was downloaded, if the user is still waiting for one.
-    fn come(&mut self, model: Source) {
+    fn downloaded(&mut self, model: Source) {
         if self.picker.open && !self.moves() {
             let context = self.picker.context();
             self.load(model, context);
@@ -97,7 +98,7 @@ impl App {
         self.tune(options);
     }
 
-    /// Shows what came of tuning, and loads the model again if it is faster now.
+    /// Shows the result of tuning, and reloads the model if it will be faster.
     fn tuned(&mut self, told: String, faster: bool) {
         self.tuning = None;
         self.notices.push(told);
@@ -111,6 +112,9 @@ impl App {
         let before = self.chats.open().id.clone();
         if !matches!(action, list::Action::Rename(..)) {
             self.leave_edit();
+        }
+        if !matches!(action, list::Action::Rename(..) | list::Action::Delete(_)) {
+            self.list_toggled &= !self.narrow; // the conversation takes the place of the list
         }
         match action {
             list::Action::New => self.chats.begin(),
@@ -134,7 +138,7 @@ impl App {
         }
     }
 
-    /// Opens a conversation at a message, which may be of another version than the one that is shown.
+    /// Opens a conversation at a message, which may belong to a version that is not shown.
     fn show_turn(&mut self, place: usize, turn: usize) {
         self.chats.go_to(place);
         let id = self.chats.open().id.clone();
@@ -157,6 +161,7 @@ impl App {
         if self.pending.as_ref().is_some_and(|pending| pending.conversation == id) {
             self.worker.stop();
         }
+        self.worker.ask(Command::Forget(id));
     }
 
     pub(super) fn on_picker_action(&mut self, action: picker::Action) {

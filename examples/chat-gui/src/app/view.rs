@@ -33,24 +33,33 @@ impl eframe::App for App {
         self.frames.begin(Instant::now(), self.moves(), frame.info().cpu_usage);
         self.places.clear(ui.ctx());
         let bare = || Frame::new().inner_margin(look::MARGIN);
-        // In a narrow window the list is shown only when the user wants it, and never beside the settings.
-        let narrow = ui.available_width() < look::NARROW;
-        self.keys(ui, narrow);
-        self.list_shown = narrow == self.list_toggled && !(narrow && self.settings_shown);
-        if self.list_shown {
+        // In a narrow window the list and the settings are shown only when the user wants them, in place of the
+        // conversation.
+        self.narrow = ui.available_width() < look::NARROW;
+        self.keys(ui);
+        self.list_shown = self.narrow == self.list_toggled && !(self.narrow && self.settings_shown);
+        if self.list_shown && !self.narrow {
             Panel::left("conversations").frame(bare()).default_size(220.0).show(ui, |ui| self.conversations(ui));
         }
-        if self.settings_shown {
-            let width = 300.0_f32.min(ui.available_width() * 0.6);
-            let panel = Panel::right("settings").frame(bare()).default_size(width);
-            panel.show(ui, |ui| ScrollArea::vertical().auto_shrink(false).show(ui, |ui| self.settings(ui)));
+        if self.settings_shown && !self.narrow {
+            let panel = Panel::right("settings").frame(bare()).default_size(350.0);
+            panel.show(ui, |ui| self.settings(ui));
         }
         Panel::top("model").frame(bare()).show(ui, |ui| self.top(ui));
         Panel::bottom("bar").frame(bare()).show(ui, |ui| self.bar(ui));
-        if !self.picker.open {
-            Panel::bottom("composer").frame(bare()).show_separator_line(false).show(ui, |ui| self.composer(ui));
+        let page = self.narrow && (self.list_shown || self.settings_shown);
+        if !self.picker.open && !page {
+            let panel = Panel::bottom("composer").frame(bare()).show_separator_line(false);
+            panel.show(ui, |ui| look::column(ui, |ui| self.composer(ui)));
         }
-        CentralPanel::default().frame(bare()).show(ui, |ui| self.center(ui));
+        CentralPanel::default().frame(bare()).show(ui, |ui| {
+            self.notices(ui);
+            match page {
+                true if self.settings_shown => self.settings(ui),
+                true => self.conversations(ui),
+                false => self.center(ui),
+            }
+        });
         markdown::keep_links(ui.ctx());
         self.count(ui.ctx());
         let later = self.write_status(ui.ctx());
@@ -61,12 +70,13 @@ impl eframe::App for App {
         }
     }
 
-    /// The background of everything. Panels paint none, because that would touch every pixel in every frame, whereas
-    /// clearing the frame with this colour costs nothing.
+    /// The background of everything. Panels paint none, because that would write every pixel in every frame, whereas
+    /// clearing the frame with this colour is free.
     fn clear_color(&self, visuals: &Visuals) -> [f32; 4] {
         visuals.panel_fill.to_normalized_gamma_f32()
     }
 
+    #[allow(clippy::print_stderr)] // the window is closed
     fn on_exit(&mut self) {
         self.surface.resume(); // or the worker could not end
         self.save_settings(Duration::ZERO);
@@ -74,17 +84,19 @@ impl eframe::App for App {
         self.keep_asked();
         let prepares = self.picker.loading.is_some() || self.tuning.is_some();
         self.worker.end();
-        self.receive(); // a reply that was stopped by that is kept as far as it came
+        self.receive(); // a reply that this has stopped is kept as far as it was generated
         if prepares {
-            // A load that ends with the window did not fail. One that hangs does not get here.
+            // A load that the closing window has stopped did not fail. One that hangs does not get here.
             self.note_last_model(LastModel::loaded);
         }
+        self.chats.jobs().wait();
+        self.chats.failures().iter().for_each(|error| eprintln!("{error}"));
     }
 }
 
 impl App {
-    /// Obeys keys that do the same wherever the cursor is.
-    fn keys(&mut self, ui: &mut Ui, narrow: bool) {
+    /// Handles keys that do the same wherever the cursor is.
+    fn keys(&mut self, ui: &mut Ui) {
         let pressed = |key| ui.input_mut(|input| input.consume_key(Modifiers::COMMAND, key));
         if pressed(Key::Q) {
             ui.ctx().send_viewport_cmd(ViewportCommand::Close);
@@ -93,8 +105,8 @@ impl App {
             self.on_list_action(list::Action::New);
         }
         if pressed(Key::F) {
-            self.list_toggled = narrow;
-            self.settings_shown &= !narrow;
+            self.list_toggled = self.narrow;
+            self.settings_shown &= !self.narrow;
             self.list.seek();
         }
         if pressed(Key::R) {
@@ -110,6 +122,13 @@ impl App {
     }
 
     fn settings(&mut self, ui: &mut Ui) {
+        ScrollArea::vertical().auto_shrink(false).show(ui, |ui| {
+            ui.set_max_width(ui.available_width() - look::SCROLL_BAR);
+            self.all_settings(ui);
+        });
+    }
+
+    fn all_settings(&mut self, ui: &mut Ui) {
         ui.add_space(6.0);
         let recommended = self.loaded.as_ref().map(|loaded| &loaded.sampling);
         let settings = &mut self.chats.open_mut().settings;
@@ -127,7 +146,7 @@ impl App {
         self.note_failure(saved);
     }
 
-    /// Has the tokens counted of what would be sent now.
+    /// Has the tokens counted that would be sent now.
     fn count(&mut self, window: &Context) {
         let Some(loaded) = self.loaded.as_ref().filter(|_| !self.moves()) else { return };
         let (conversation, (sent, typed)) = (self.chats.open(), self.unsent());
@@ -146,8 +165,8 @@ impl App {
         Request { place: self.chats.place(), messages, settings: conversation.settings.clone(), rest: false }
     }
 
-    /// How many messages would be sent, and the text after them. An edited message of the user takes the place of what
-    /// follows it, too; one of the model is not sent.
+    /// How many messages would be sent, and the text after them. An edited message of the user also replaces what follows
+    /// it; an edited reply is not sent.
     fn unsent(&self) -> (usize, &str) {
         let (all, typed) = (self.chats.open().tree.len(), self.text.trim());
         match &self.editing {
@@ -167,7 +186,7 @@ impl App {
             }
             ui.strong(self.loaded.as_ref().map_or("No model", |loaded| &loaded.name));
             let busy = self.moves();
-            let model = ui.add_enabled(!busy, Button::selectable(self.picker.open, "Model …"));
+            let model = ui.add_enabled(!busy, Button::new("Model …").selected(self.picker.open));
             self.places.note("model", model.rect);
             if model.clicked() {
                 self.picker.turn(ui.ctx(), !self.picker.open || self.loaded.is_none());
@@ -184,12 +203,14 @@ impl App {
             }
             let tune = ui.add_enabled(can_tune, Button::new("Tune"));
             self.places.note("tune", tune.rect);
-            let hint = "Measures which settings make this model fastest on this GPU. Takes about a minute, on a slow GPU five.";
+            let hint =
+                "Measures which settings make this model fastest on this GPU. Takes a minute, or five on a slow GPU.";
             if tune.on_hover_text(hint).clicked() {
                 self.tune(TuneOptions::default());
             }
-            let settings = ui.toggle_value(&mut self.settings_shown, "Settings");
+            let settings = ui.add(Button::new("Settings").selected(self.settings_shown));
             self.places.note("settings", settings.rect);
+            self.settings_shown ^= settings.clicked();
         });
         ui.add_space(2.0);
     }
@@ -237,7 +258,6 @@ impl App {
     }
 
     fn center(&mut self, ui: &mut Ui) {
-        self.notices(ui);
         self.undo_row(ui);
         self.export_row(ui);
         if self.picker.open {
@@ -253,16 +273,16 @@ impl App {
         action.into_iter().for_each(|action| self.on_message_action(action));
     }
 
-    /// Says what was changed last, and offers to undo it, while the conversation may be changed: a message that is edited
-    /// could have another position afterwards.
+    /// Names the last change and offers to undo it, unless a message is being edited: undoing could move it to another
+    /// position.
     fn undo_row(&mut self, ui: &mut Ui) {
         let open = &self.chats.open().id;
         let Some(undo) = self.undo.as_ref().filter(|undo| undo.conversation == *open && self.is_free()) else { return };
         let row = ui.horizontal(|ui| {
             ui.weak(undo.done);
-            let undo = ui.small_button("Undo");
+            let undo = ui.add(look::small("Undo"));
             self.places.note("undo", undo.rect);
-            (undo.clicked(), ui.small_button("Dismiss").clicked())
+            (undo.clicked(), ui.add(look::small("Dismiss")).clicked())
         });
         match row.inner {
             (true, _) => self.undo(),
@@ -286,7 +306,7 @@ impl App {
             Frame::new().fill(look::error(ui)).corner_radius(6.0).inner_margin(look::MARGIN).show(ui, |ui| {
                 ui.set_width(ui.available_width());
                 ui.label(notice);
-                let dismiss = ui.small_button("Dismiss");
+                let dismiss = ui.add(look::small("Dismiss"));
                 self.places.note("dismiss", dismiss.rect);
                 if dismiss.clicked() {
                     seen = Some(index);
@@ -334,6 +354,7 @@ impl App {
             generated: stats.map(|stats| stats.generated),
             stop: stats.map(|stats| format!("{:?}", stats.stop)),
             notices: self.notices.clone(),
+            met: self.surface.met(),
             frames: self.frames.count(),
             dispatches: self.frames.dispatches(),
             between_ms: self.frames.between(),

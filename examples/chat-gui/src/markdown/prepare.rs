@@ -1,19 +1,19 @@
-//! Makes of a text, as models and people write it, what the viewer of Markdown draws as they meant it.
+//! Rewrites a text so that the viewer of Markdown draws what its author, a model or a person, meant.
 //!
-//! - Addresses without brackets become links. A link leads only where a browser or a mail program takes it: models
-//!   repeat what they have read, and a click must not open a file or start a program. Other links, and pictures, which
-//!   would be loaded from anywhere, are shown with their address.
-//! - Mathematics, between any of the delimiters that models use, is taken out, and its number stands in its place: most
-//!   of what LaTeX consists of means something else in Markdown.
+//! - Bare addresses become links. Only links that open a browser or a mail program can be clicked: models repeat what
+//!   they have read, and a click must not open a file or start a program. Other links are shown with their address, and
+//!   so are pictures, which could be loaded from anywhere.
+//! - Formulas, between any of the delimiters that models use, are replaced by their numbers, because most characters of
+//!   LaTeX mean something else in Markdown. All other dollar signs are escaped.
 //! - In messages of the user, lines end where the user ended them.
 //!
-//! Everything works on the source of the text, at the positions that the parser reports, so that code stays as it is.
+//! All edits are made to the source, at the positions that the parser reports, so code stays as it is.
 
 use super::math;
 use pulldown_cmark::{Event, LinkType, Options, Parser, Tag, TagEnd};
 use std::ops::Range;
 
-/// What the viewer of Markdown understands, besides mathematics.
+/// The extensions that the viewer of Markdown enables, besides mathematics.
 pub const OPTIONS: Options = Options::ENABLE_TABLES
     .union(Options::ENABLE_TASKLISTS)
     .union(Options::ENABLE_STRIKETHROUGH)
@@ -23,14 +23,14 @@ pub const OPTIONS: Options = Options::ENABLE_TABLES
 /// The beginnings of addresses that links may lead to.
 const SCHEMES: [&str; 3] = ["https://", "http://", "mailto:"];
 
-/// The Markdown for the viewer, and the formulas whose numbers stand between dollars in it.
+/// The Markdown for the viewer, and the formulas whose numbers it has between dollar signs.
 #[derive(Debug, Default, PartialEq)]
 pub struct Prepared {
     pub text: String,
     pub formulas: Vec<String>,
 }
 
-/// Prepares a text. `keep_lines` keeps the ends of lines, which Markdown otherwise takes for blanks.
+/// Prepares a text. `keep_lines` keeps line breaks, which are spaces in Markdown.
 pub fn prepare(text: &str, keep_lines: bool) -> Prepared {
     let mut scan = Scan { text, keep_lines, ..Scan::default() };
     for (event, range) in Parser::new_ext(text, OPTIONS).into_offset_iter() {
@@ -44,14 +44,7 @@ pub fn leads(address: &str) -> bool {
     scheme(address).is_some()
 }
 
-/// The definitions of links in a text.
-pub fn definitions(text: &str) -> String {
-    let parser = Parser::new_ext(text, OPTIONS);
-    let definitions = parser.reference_definitions().iter();
-    definitions.map(|(_, definition)| format!("\n\n{}", &text[definition.span.clone()])).collect()
-}
-
-/// The beginning of an address, in the case in which it is written.
+/// The scheme of an address, as it is written there.
 fn scheme(text: &str) -> Option<&str> {
     let same = |scheme: &&str| text.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
     SCHEMES.into_iter().find(same).and_then(|scheme| text.get(..scheme.len()))
@@ -66,14 +59,16 @@ struct Open {
     inner: Option<Range<usize>>,
     /// Its text, without marks.
     name: String,
+    /// The parts of its source in which there may be formulas.
+    words: Vec<Range<usize>>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Link,
-    /// A link to an address of mail.
+    /// A link to a mail address.
     Mail,
-    /// A link that may not lead anywhere.
+    /// A link that must not be followed.
     Dead,
     Picture,
 }
@@ -86,9 +81,14 @@ struct Scan<'a> {
     formulas: Vec<String>,
     open: Vec<Open>,
     in_code: bool,
-    /// The number of lists, quotations and tables around the text.
+    in_table: bool,
+    /// The number of quotations around the text.
+    quotes: usize,
+    /// The number of blocks around the text that are [nested](is_nested).
     depth: usize,
-    /// Where the text begins that is not yet read: an address or a formula may reach over several events.
+    /// The ends of the blocks around the text.
+    ends: Vec<usize>,
+    /// Where the unread text begins: an address or a formula may extend over several events.
     next: usize,
 }
 
@@ -104,11 +104,8 @@ impl Scan<'_> {
             Event::SoftBreak | Event::HardBreak => self.open.iter_mut().for_each(|open| open.name.push(' ')),
             _ => {}
         }
+        self.note_block(&event, &range);
         match event {
-            Event::Start(Tag::CodeBlock(_)) => self.in_code = true,
-            Event::End(TagEnd::CodeBlock) => self.in_code = false,
-            Event::Start(Tag::List(_) | Tag::BlockQuote(_) | Tag::Table(_)) => self.depth += 1,
-            Event::End(TagEnd::List(_) | TagEnd::BlockQuote(_) | TagEnd::Table) => self.depth -= 1,
             Event::Start(Tag::Link { link_type, dest_url, .. }) => {
                 let kind = match link_type {
                     LinkType::Email => Kind::Mail,
@@ -121,7 +118,10 @@ impl Scan<'_> {
                 self.open(range, Kind::Picture, dest_url.into_string());
             }
             Event::End(TagEnd::Link | TagEnd::Image) => self.close(),
-            Event::Text(_) if !self.in_code && self.open.is_empty() => self.words(range),
+            Event::Text(_) if !self.in_code => match self.open.last_mut() {
+                Some(open) => open.words.push(range),
+                None => self.words(range, self.ends.last().copied().unwrap_or(self.text.len()), false),
+            },
             Event::SoftBreak if self.keep_lines && range.start >= self.next => {
                 self.edits.push((range.start..range.start, "\\".into()));
             }
@@ -129,18 +129,47 @@ impl Scan<'_> {
         }
     }
 
-    /// Begins a link or a picture.
-    fn open(&mut self, range: Range<usize>, kind: Kind, address: String) {
-        self.open.push(Open { range, kind, address, inner: None, name: String::new() });
+    /// Notes where a block begins or ends.
+    fn note_block(&mut self, event: &Event<'_>, range: &Range<usize>) {
+        use {Tag as Is, TagEnd as End};
+        match event {
+            Event::Start(Is::CodeBlock(_)) => self.in_code = true,
+            Event::End(End::CodeBlock) => self.in_code = false,
+            Event::Start(tag) => {
+                self.in_table |= matches!(tag, Is::Table(_));
+                self.quotes += usize::from(matches!(tag, Is::BlockQuote(_)));
+                self.depth += usize::from(is_nested(&tag.to_end()));
+                if is_block(&tag.to_end()) {
+                    self.ends.push(range.end);
+                }
+            }
+            Event::End(tag) => {
+                self.in_table &= !matches!(tag, End::Table);
+                self.quotes -= usize::from(matches!(tag, End::BlockQuote(_)));
+                self.depth -= usize::from(is_nested(tag));
+                if is_block(tag) {
+                    self.ends.pop();
+                }
+            }
+            _ => {}
+        }
     }
 
-    /// Ends a link or a picture. What it becomes must not be read as another link: texts are escaped, and so is the
-    /// beginning of one that stays, which would otherwise be taken for the address of brackets before it.
+    /// Begins a link or a picture.
+    fn open(&mut self, range: Range<usize>, kind: Kind, address: String) {
+        self.open.push(Open { range, kind, address, inner: None, name: String::new(), words: Vec::new() });
+    }
+
+    /// Ends a link or a picture. The result must not be read as another link: texts are escaped, and so is the first
+    /// character of a text that stays, which could otherwise become the address of brackets before it.
     fn close(&mut self) {
         let Some(open) = self.open.pop() else { return };
-        let Open { range, kind, address, inner, name } = open;
+        let Open { range, kind, address, inner, name, words } = open;
         let inner = inner.unwrap_or(range.end..range.end);
         let text = &self.text[inner.clone()];
+        if !self.text[range.clone()].starts_with('<') {
+            words.into_iter().for_each(|words| self.words(words, inner.end, true));
+        }
         match kind {
             Kind::Link => {}
             Kind::Mail => self.edits.push((range, format!("[{}](<mailto:{}>)", escaped(&name), destination(&address)))),
@@ -161,8 +190,9 @@ impl Scan<'_> {
         }
     }
 
-    /// Looks for addresses and formulas in a text.
-    fn words(&mut self, range: Range<usize>) {
+    /// Looks for formulas and, outside links, for addresses. Formulas within a line end before `end`.
+    fn words(&mut self, range: Range<usize>, end: usize, in_link: bool) {
+        let all = if in_link || self.in_table { end } else { self.text.len() };
         self.next = self.next.max(range.start);
         while self.next < range.end {
             let at = self.next;
@@ -170,29 +200,34 @@ impl Scan<'_> {
             let rest = &self.text[at..];
             let letter = rest.chars().next().map_or(1, char::len_utf8);
             let taken = match rest.as_bytes()[0] {
-                b'(' | b'[' if escaped => self.formula(at - 1),
-                b'$' if escaped => None,
-                b'$' => {
-                    let taken = self.formula(at);
-                    if taken.is_none() {
-                        self.edits.push((at..at, "\\".into()));
-                    }
-                    taken
-                }
-                b'h' | b'H' | b'm' | b'M' => self.address(at),
+                b'(' | b'[' if escaped => self.formula(at - 1, end, all),
+                b'$' if !escaped => self.formula(at, end, all).or_else(|| Some(self.dollars(at))),
+                b'h' | b'H' | b'm' | b'M' if !in_link => self.address(at),
                 _ => None,
             };
             self.next = taken.unwrap_or(at + letter);
         }
     }
 
-    /// Takes out the formula that begins here. Returns its end.
-    fn formula(&mut self, at: usize) -> Option<usize> {
-        let found = math::find(&self.text[at..])?;
+    /// Escapes the dollar signs that begin here. Returns their end.
+    fn dollars(&mut self, at: usize) -> usize {
+        let rest = &self.text[at..];
+        let end = at + rest.len() - rest.trim_start_matches('$').len();
+        self.edits.extend((at..end).map(|at| (at..at, "\\".to_owned())));
+        end
+    }
+
+    /// Takes out the formula that begins here, if it ends before `inline`, or before `all` if it is displayed on lines of
+    /// its own. Returns its end.
+    fn formula(&mut self, at: usize, inline: usize, all: usize) -> Option<usize> {
+        let found = math::find(self.text.get(at..all)?, inline - at, self.text[..at].chars().next_back())?;
+        if self.in_table && found.tex.contains(" | ") {
+            return None; // that is the end of a cell
+        }
         let end = at + found.end;
         let number = self.formulas.len();
-        self.formulas.push(found.tex.to_owned());
-        // By itself on its lines, a formula is a paragraph.
+        self.formulas.push(self.without_quotes(found.tex));
+        // A displayed formula that is alone on its lines is a paragraph.
         let before = &self.text.as_bytes()[at.saturating_sub(4)..at];
         let line = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
         let alone = found.display && self.depth == 0 && line.len() < 4 && line.iter().all(u8::is_ascii_whitespace);
@@ -205,7 +240,16 @@ impl Scan<'_> {
         Some(end)
     }
 
-    /// Makes a link of the address that begins here. Returns its end.
+    /// A formula without the marks of the quotations around it, which begin its lines.
+    fn without_quotes(&self, tex: &str) -> String {
+        let strip = |line: &str| {
+            let unquoted = |line: &str| line.trim_start().strip_prefix('>').map(str::to_owned);
+            (0..self.quotes).fold(line.to_owned(), |line, _| unquoted(&line).unwrap_or(line))
+        };
+        tex.lines().map(strip).collect::<Vec<_>>().join("\n").trim().to_owned()
+    }
+
+    /// Makes the address that begins here a link. Returns its end.
     fn address(&mut self, at: usize) -> Option<usize> {
         if self.text[..at].ends_with(|letter: char| letter.is_alphanumeric() && !is_wide(letter)) {
             return None;
@@ -222,7 +266,7 @@ impl Scan<'_> {
         let (mut text, mut done) = (String::with_capacity(self.text.len() + 64), 0);
         for (range, new) in self.edits {
             if range.start < done {
-                continue; // inside of what is replaced already
+                continue; // inside a part that was replaced already
             }
             text.push_str(&self.text[done..range.start]);
             text.push_str(&new);
@@ -233,6 +277,22 @@ impl Scan<'_> {
     }
 }
 
+/// Whether a paragraph inside this needs more than blank lines around it, such as an indentation.
+fn is_nested(tag: &TagEnd) -> bool {
+    use TagEnd as Is;
+    matches!(tag, Is::List(_) | Is::BlockQuote(_) | Is::Table | Is::FootnoteDefinition | Is::DefinitionList)
+}
+
+/// Whether a formula within a line must end in the same one of these.
+fn is_block(tag: &TagEnd) -> bool {
+    use TagEnd as Is;
+    let row = matches!(tag, Is::TableHead | Is::TableRow);
+    row || matches!(
+        tag,
+        Is::Paragraph | Is::Heading(_) | Is::Item | Is::DefinitionListTitle | Is::DefinitionListDefinition
+    )
+}
+
 /// The length of the address at the beginning of a text.
 fn address(text: &str) -> Option<usize> {
     let scheme = scheme(text)?.len();
@@ -240,7 +300,7 @@ fn address(text: &str) -> Option<usize> {
         letter.is_whitespace() || letter.is_control() || is_wide(letter) || "<>\"`|\\^{}".contains(letter)
     };
     let mut end = text.find(ends).unwrap_or(text.len());
-    // How many more brackets are closed than opened.
+    // The number of brackets that are closed but not opened.
     let excess = |open, close| text[..end].matches(close).count().saturating_sub(text[..end].matches(open).count());
     let (mut round, mut square) = (excess('(', ')'), excess('[', ']'));
     // Punctuation at the end belongs to the sentence, and so does a bracket that the address does not open.
@@ -249,7 +309,7 @@ fn address(text: &str) -> Option<usize> {
         match last {
             ')' if round > 0 => round -= 1,
             ']' if square > 0 => square -= 1,
-            last if ".,:;!?'*_~…".contains(last) => {}
+            last if ".,:;!?'*_~…([".contains(last) => {}
             _ => break,
         }
         end -= last.len_utf8();
@@ -258,13 +318,13 @@ fn address(text: &str) -> Option<usize> {
     name.starts_with(|letter: char| letter.is_alphanumeric() || letter == '[').then_some(end)
 }
 
-/// Whether a letter is one of those scripts that use no blanks: Chinese, Japanese and Korean, with their punctuation.
+/// Whether a letter or punctuation mark is Chinese, Japanese or Korean: these scripts put no spaces around an address.
 fn is_wide(letter: char) -> bool {
     matches!(letter, '\u{1100}'..='\u{11ff}' | '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}'
         | '\u{fe30}'..='\u{fe4f}' | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// What to put before a text that loses its brackets.
+/// What has to precede a text that loses its brackets.
 fn guard(text: &str) -> &'static str {
     if text.starts_with(['(', '[', ':']) { "\\" } else { "" }
 }
@@ -281,13 +341,13 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// An address as it stands between `<` and `>`.
+/// An address as it is written between `<` and `>`.
 fn destination(address: &str) -> String {
     let fine = address.chars().filter(|letter| !letter.is_control() && !['<', '>'].contains(letter));
     fine.collect::<String>().replace('\\', "\\\\").replace('&', "&amp;")
 }
 
-/// A letter, or a blank for what controls: an end of a line would end what it stands in.
+/// A letter, or a space for a control character: a line break would end the element that the letter is part of.
 fn plain(letter: char) -> char {
     if letter.is_control() { ' ' } else { letter }
 }
@@ -314,6 +374,7 @@ mod tests {
         is("(http://a.org/x)", "(<http://a.org/x>)");
         is("**HTTPS://a.org**", "**<HTTPS://a.org>**");
         is("mail mailto:a@b.de!", "mail <mailto:a@b.de>!");
+        is("see https://a.org/b[^1]\n\n[^1]: c", "see <https://a.org/b>[^1]\n\n[^1]: c");
         is("请看https://a.org。谢谢", "请看<https://a.org>。谢谢");
         is("| a | https://a.org/|\n|-|-|\n| b | c |", "| a | <https://a.org/>|\n|-|-|\n| b | c |");
         for same in [
@@ -373,7 +434,7 @@ mod tests {
         assert_eq!(addresses("[a](<https://a.org?x=1&amp;y=2>)"), ["https://a.org?x=1&y=2"]);
     }
 
-    /// Both would take minutes if the rest of the text were read for each.
+    /// Both would take minutes if the rest of the text were read for each mark.
     #[test]
     fn long_texts_of_marks_are_prepared_in_linear_time() {
         let money = "$a ".repeat(20_000);
@@ -396,6 +457,17 @@ mod tests {
         found("| $|x|$ |\n|-|\n| b |", "| $0$ |\n|-|\n| b |", &["|x|"]);
         found("it costs $5, not $10", "it costs \\$5, not \\$10", &[]);
         found("it costs \\$5", "it costs \\$5", &[]);
+        found("[$5/$7](https://a.org) $a^2$", "[\\$5/\\$7](https://a.org) $0$", &["a^2"]);
+        found("[see $a^2$](https://a.org/$b)", "[see $0$](https://a.org/$b)", &["a^2"]);
+        found("[a $x](https://a.org/$b)", "[a \\$x](https://a.org/$b)", &[]);
+        found("[![$5/$7](o.png)](https://a.org)", "[\\$5/\\$7](https://a.org)", &[]);
+        found("<https://a.org/$a$>", "<https://a.org/$a$>", &[]);
+        found("costs $5 [a/b](https://a.org/$y)", "costs \\$5 [a/b](https://a.org/$y)", &[]);
+        found("$$ to $$$", "\\$\\$ to \\$\\$\\$", &[]);
+        found("- $x=1\n- y$", "- \\$x=1\n- y\\$", &[]);
+        found("| a | b |\n|-|-|\n| $5 | x=3$ |", "| a | b |\n|-|-|\n| \\$5 | x=3\\$ |", &[]);
+        found("> $$\n> x\n> $$", "> $$0$$", &["x"]);
+        found("[^1]\n\n[^1]: $$x$$", "[^1]\n\n[^1]: $$0$$", &["x"]);
         found("`$a$` and\n```\n$b$\n```", "`$a$` and\n```\n$b$\n```", &[]);
         found(r"a (b) and \[c", r"a (b) and \[c", &[]);
     }

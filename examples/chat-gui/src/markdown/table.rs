@@ -1,5 +1,4 @@
-//! Tables whose columns share the width of the window: their texts wrap, and stand left, right or in the middle as the
-//! table says.
+//! Tables whose columns share the available width. Their texts wrap, and are aligned as the table says.
 
 use super::{math, prepare};
 use eframe::egui::text::LayoutJob;
@@ -7,12 +6,12 @@ use eframe::egui::{
     Align, FontSelection, Hyperlink, Label, Layout, Rect, RichText, Role, ScrollArea, TextStyle, Ui, UiBuilder, pos2,
     vec2,
 };
-use pulldown_cmark::{Alignment, Event, Parser, Tag, TagEnd};
+use pulldown_cmark::{Alignment, Event, Options, Parser, Tag, TagEnd};
 use std::ops::Range;
 
 /// The space around the text of a cell.
 const PAD: [f32; 2] = [8.0, 4.0];
-/// The narrowest column. Where there is no space for that, the table scrolls.
+/// The narrowest column. Where there is no space for all columns at this width, the table scrolls.
 const NARROWEST: f32 = 56.0;
 
 /// A table.
@@ -34,16 +33,31 @@ struct Piece {
     emphasis: bool,
     struck: bool,
     code: bool,
+    /// Whether it is the number of a footnote.
+    note: bool,
     link: Option<String>,
 }
 
+/// The tables in a text, wherever they are, and where.
+pub fn find(text: &str, formulas: &[String]) -> Vec<(Range<usize>, Table)> {
+    let mut events = Parser::new_ext(text, prepare::OPTIONS | Options::ENABLE_MATH).into_offset_iter();
+    let mut tables = Vec::new();
+    while let Some((event, range)) = events.next() {
+        if let Event::Start(Tag::Table(alignments)) = event {
+            let events = events.by_ref().map(|(event, _)| event);
+            let inside = events.take_while(|event| !matches!(event, Event::End(TagEnd::Table)));
+            tables.push((range, Table::read(alignments, inside, formulas)));
+        }
+    }
+    tables
+}
+
 impl Table {
-    /// Reads a table from the source of it.
-    pub fn read(source: &str, formulas: &[String]) -> Self {
-        let (mut table, mut cell, mut style) = (Self::default(), Cell::new(), Piece::default());
-        for event in Parser::new_ext(source, prepare::OPTIONS | pulldown_cmark::Options::ENABLE_MATH) {
+    /// Reads a table from the events of the parser.
+    fn read<'a>(alignments: Vec<Alignment>, events: impl Iterator<Item = Event<'a>>, formulas: &[String]) -> Self {
+        let (mut table, mut cell, mut style) = (Self { alignments, rows: Vec::new() }, Cell::new(), Piece::default());
+        for event in events {
             match event {
-                Event::Start(Tag::Table(alignments)) => table.alignments = alignments,
                 Event::Start(Tag::TableHead | Tag::TableRow) => table.rows.push(Vec::new()),
                 Event::End(TagEnd::TableCell) => {
                     table.rows.last_mut().into_iter().for_each(|row| row.push(std::mem::take(&mut cell)));
@@ -55,20 +69,20 @@ impl Table {
                     let text = tex.map_or_else(|| number.to_string(), |tex| math::line(tex));
                     cell.push(Piece { text, emphasis: true, ..style.clone() });
                 }
+                Event::FootnoteReference(name) => {
+                    cell.push(Piece { text: name.to_string(), note: true, ..style.clone() })
+                }
                 event => style.note(&event),
             }
         }
         table
     }
 
-    /// Shows the table.
-    pub fn show(&self, ui: &mut Ui) {
+    /// Shows the table. `id` is unique in the text.
+    pub fn show(&self, ui: &mut Ui, id: usize) {
         let columns = self.alignments.len();
-        if columns == 0 {
-            return;
-        }
         let space = ui.available_width().max(NARROWEST * columns as f32) - 1.0;
-        ScrollArea::horizontal().show(ui, |ui| {
+        ScrollArea::horizontal().id_salt(("table", id)).show(ui, |ui| {
             let mut widths = self.widths(ui, space - 2.0 * PAD[0] * columns as f32);
             widths.iter_mut().for_each(|width| *width += 2.0 * PAD[0]);
             let frame = UiBuilder::new().accessibility_role(Role::Table);
@@ -81,8 +95,8 @@ impl Table {
         });
     }
 
-    /// The widths of the columns' texts. Where all fit, each has what it needs. Otherwise each has its longest word, as far
-    /// as there is space for that, and a part of what is left.
+    /// The widths of the columns' texts. If all fit, each has the width it needs. Otherwise each has the width of its
+    /// longest word, as far as there is space for that, and a share of the remaining space.
     fn widths(&self, ui: &Ui, space: f32) -> Vec<f32> {
         let (mut needs, mut words) = (vec![0.0_f32; self.alignments.len()], vec![0.0_f32; self.alignments.len()]);
         for (number, row) in self.rows.iter().enumerate() {
@@ -148,6 +162,7 @@ impl Piece {
         let text = if self.strong || header { text.strong() } else { text };
         let text = if self.emphasis { text.italics() } else { text };
         let text = if self.struck { text.strikethrough() } else { text };
+        let text = if self.note { text.raised().strong().small() } else { text };
         if self.code { text.code() } else { text }
     }
 }
@@ -188,7 +203,7 @@ fn align(alignment: Alignment) -> Align {
     }
 }
 
-/// Divides a space among columns, of which the needs and the longest words are known.
+/// Divides a space among columns whose full widths and longest words are known.
 fn share(needs: &[f32], words: &[f32], space: f32) -> Vec<f32> {
     if needs.iter().sum::<f32>() <= space {
         return needs.to_vec();
@@ -201,49 +216,39 @@ fn share(needs: &[f32], words: &[f32], space: f32) -> Vec<f32> {
     least.iter().zip(wants).map(|(least, want)| least + want / wanted * left).collect()
 }
 
-/// Where the tables stand that are not inside of anything else.
-pub fn find(text: &str) -> Vec<Range<usize>> {
-    let (mut depth, mut tables) = (0_usize, Vec::new());
-    for (event, range) in Parser::new_ext(text, prepare::OPTIONS).into_offset_iter() {
-        match event {
-            Event::Start(tag) => {
-                if depth == 0 && matches!(tag, Tag::Table(_)) {
-                    tables.push(range);
-                }
-                depth += 1;
-            }
-            Event::End(_) => depth -= 1,
-            _ => {}
-        }
-    }
-    tables
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Alignment, Piece, Table, find, job, share};
+    use super::{Alignment, Piece, find, job, share};
     use eframe::egui::{Context, RawInput};
 
     const TEXT: &str = "An *owl*:\n\n| a | b |\n|:-:|--:|\n| **x** `y` | $0$ |\n| [l](https://a.org) | |\n\nend";
 
     #[test]
     fn tables_are_found_and_read() {
-        let found = find(TEXT);
+        let found = find(TEXT, &["\\alpha".into()]);
         assert_eq!(found.len(), 1);
-        let table = Table::read(&TEXT[found[0].clone()], &["\\alpha".into()]);
+        let (range, table) = &found[0];
+        assert_eq!(&TEXT[range.clone()], "| a | b |\n|:-:|--:|\n| **x** `y` | $0$ |\n| [l](https://a.org) | |\n");
         assert_eq!(table.alignments, [Alignment::Center, Alignment::Right]);
         let piece = |text: &str| Piece { text: text.into(), ..Piece::default() };
         assert_eq!(table.rows[0], [vec![piece("a")], vec![piece("b")]]);
         let first = vec![Piece { strong: true, ..piece("x") }, piece(" "), Piece { code: true, ..piece("y") }];
         assert_eq!(table.rows[1], [first, vec![Piece { emphasis: true, ..piece("α") }]]);
         assert_eq!(table.rows[2], [vec![Piece { link: Some("https://a.org".into()), ..piece("l") }], vec![]]);
-        assert!(find("- x\n\n  | a |\n  |-|\n").is_empty(), "inside of a list the viewer draws it");
+        for nested in
+            ["- x\n\n  | a |\n  |-|\n  | b[^1] |", "> | a |\n> |-|\n> | b[^1] |", "x\n: | a |\n  |-|\n  | b[^1] |"]
+        {
+            let found = find(&format!("{nested}\n\n[^1]: A note."), &[]);
+            let note = Piece { note: true, ..piece("1") };
+            assert_eq!(found[0].1.rows, [[vec![piece("a")]], [vec![piece("b"), note]]], "of {nested:?}");
+        }
     }
 
     #[test]
     fn words_stay_whole_beside_a_long_text() {
         let long = "many words ".repeat(40);
-        let table = Table::read(&format!("| Name | b |\n|-|-|\n| owl | {long} |"), &[]);
+        let found = find(&format!("| Name | b |\n|-|-|\n| owl | {long} |"), &[]);
+        let table = &found[0].1;
         let context = Context::default();
         let output = context.run_ui(RawInput::default(), |ui| {
             let word = job(ui, &vec![Piece { text: "Name".into(), ..Piece::default() }], true, f32::INFINITY);
@@ -258,7 +263,7 @@ mod tests {
     fn columns_share_the_space() {
         assert_eq!(share(&[50.0, 30.0], &[50.0, 30.0], 100.0), [50.0, 30.0], "all fit");
         let long = share(&[400.0, 30.0], &[60.0, 30.0], 200.0);
-        assert_eq!(long, [170.0, 30.0], "what is short keeps its line");
+        assert_eq!(long, [170.0, 30.0], "a short text stays on its line");
         let words = share(&[900.0, 900.0], &[500.0, 500.0], 200.0);
         assert_eq!(words, [100.0, 100.0]);
         let three = share(&[300.0, 600.0, 20.0], &[40.0, 40.0, 20.0], 400.0);

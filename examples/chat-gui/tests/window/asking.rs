@@ -1,11 +1,11 @@
-//! What was said is copied, asked again and edited.
+//! Messages are copied, edited and sent again, and replies regenerated.
 
 use super::desk::{Display, Window};
 use super::{json, texts};
 use serde_json::Value;
 use std::fs;
 
-/// Waits for the end of a reply, whose number this is.
+/// Waits for the end of the reply with this number.
 fn replied(window: &Window<'_>, number: u64) -> Value {
     window.wait("a reply", |status| status["replies"] == number && status["replying"] == false)
 }
@@ -23,7 +23,7 @@ fn pasted(window: &Window<'_>) -> String {
 
 #[test]
 #[ignore = "drives a window: needs Xvfb and xdotool"]
-fn a_reply_is_copied_had_again_and_asked_for_otherwise() {
+fn a_reply_is_copied_and_regenerated_and_its_message_edited() {
     let folder = tempfile::tempdir().unwrap();
     let display = Display::open();
     let window = Window::open(&display, folder.path(), &["--demo", "--temperature", "0"]);
@@ -36,7 +36,7 @@ fn a_reply_is_copied_had_again_and_asked_for_otherwise() {
     window.click("copy question");
     assert_eq!(pasted(&window), texts(&first)[0]);
 
-    // Again: the same at a temperature of 0, and nothing of the question is computed anew.
+    // At a temperature of 0 the new reply is the same, and the question is not computed again.
     window.click("again");
     let again = replied(&window, 2);
     assert_eq!(texts(&again), texts(&first));
@@ -52,7 +52,7 @@ fn a_reply_is_copied_had_again_and_asked_for_otherwise() {
     let edited = replied(&window, 4);
     assert_eq!(edited["messages"][2], "What is one plus two?");
     assert_eq!((&edited["typed"], &edited["editing"]), (&"a draft".into(), &false.into()));
-    assert_eq!(texts(&edited)[..2], texts(&first)[..], "what was said before stays");
+    assert_eq!(texts(&edited)[..2], texts(&first)[..], "the messages before it stay");
     assert!(tokens(&edited, "cached") > 10, "{edited}");
     window.close();
 
@@ -64,7 +64,7 @@ fn a_reply_is_copied_had_again_and_asked_for_otherwise() {
     window.close();
 }
 
-/// The last message is edited, which is left once with Escape; then it is sent.
+/// The editing of the last message is cancelled with Escape once. Then the message is edited and sent.
 fn edit(window: &Window<'_>, before: &Value) {
     window.click("input");
     window.press("Up");
@@ -83,7 +83,7 @@ fn edit(window: &Window<'_>, before: &Value) {
     window.press("Return");
 }
 
-/// A conversation with a block of code and an unanswered message, as a window leaves it that is closed too early.
+/// A conversation with a block of code and an unanswered message, as a window leaves it if it is closed too early.
 #[test]
 #[ignore = "drives a window: needs Xvfb and xdotool"]
 fn code_is_copied_and_an_unanswered_message_answered() {

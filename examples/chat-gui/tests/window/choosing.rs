@@ -19,7 +19,7 @@ pub fn has(status: &Value, list: &str, begins: &str, ends: &str) -> bool {
     entries.into_iter().any(|entry| entry.starts_with(begins) && entry.ends_with(ends))
 }
 
-/// Has the window ask what a repository holds, which it does by itself on machines with enough memory.
+/// Has the window ask which models a repository has, which it does by itself on machines with enough memory.
 pub fn look(window: &Window<'_>, repo: &str) {
     let button = format!("browse {repo}");
     let status = window.wait("the page", |status| status["offered"].to_string().contains(repo));
@@ -28,7 +28,7 @@ pub fn look(window: &Window<'_>, repo: &str) {
     }
 }
 
-/// A click opens a model that is here. Nobody asks the hub as long as one fits.
+/// A click opens a model on this machine. The hub is not asked if one fits.
 #[test]
 #[ignore = "drives a window: needs Xvfb and xdotool"]
 fn a_model_on_this_machine_is_opened() {
@@ -50,7 +50,7 @@ fn a_model_on_this_machine_is_opened() {
     window.write("Hello.");
     window.wait("the reply", |status| status["messages"].as_array().unwrap().len() == 2);
 
-    // The page is there again when it is asked for, and a file can be named by its path.
+    // A button shows the page again, and a file can be named by its path.
     window.click("model");
     window.click("path");
     let broken = folder.path().join("broken.gguf");
@@ -67,7 +67,7 @@ fn a_model_on_this_machine_is_opened() {
     window.close();
 }
 
-/// Without a hub, and in a small window, the page says what is wrong and still offers what is here.
+/// Without a hub, and in a small window, the page shows the error and still offers the models on this machine.
 #[test]
 #[ignore = "drives a window: needs Xvfb and xdotool"]
 fn without_a_hub_the_demonstration_model_is_left() {

@@ -61,13 +61,13 @@ pub struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// Starts the program, which knows no hub, and waits for its window.
+    /// Starts the program without a hub that it can reach, and waits for its window.
     pub fn open(display: &'a Display, data: &Path, arguments: &[&str]) -> Self {
         Self::open_with_hub(display, data, "http://127.0.0.1:1", arguments)
     }
 
-    /// Starts the program with the address of a hub, and waits for its window. What it downloads is below `data`, and
-    /// so is all that it finds of other programs' models, as far as they tell by variables where these are.
+    /// Starts the program with the address of a hub, and waits for its window. It downloads to folders in `data`, and
+    /// finds other programs' models only there, as far as environment variables say where these are.
     pub fn open_with_hub(display: &'a Display, data: &Path, hub: &str, arguments: &[&str]) -> Self {
         let status = data.join("status");
         let _ = fs::remove_file(&status);
@@ -140,7 +140,7 @@ impl<'a> Window<'a> {
         self.xdotool(&["key", key]);
     }
 
-    /// Makes the window as large as this.
+    /// Changes the size of the window.
     pub fn resize(&self, width: u32, height: u32) {
         self.xdotool(&["windowsize", "--sync", &self.id, &width.to_string(), &height.to_string()]);
     }

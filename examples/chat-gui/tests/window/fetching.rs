@@ -1,4 +1,4 @@
-//! A model is downloaded from a hub of our own: paused, gone on with, cancelled, closed in the middle, failed.
+//! A model is downloaded from a hub that runs here. The download is paused, resumed, cancelled, interrupted and refused.
 
 use super::choosing::{has, look};
 use super::desk::{Display, Window, cache};
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One of the repositories that the window offers.
 const REPO: &str = "tencent/Youtu-LLM-2B-GGUF";
-/// How many bytes come before the hub holds the rest back.
+/// The number of bytes that the hub sends before it holds the rest back.
 const FIRST: usize = 700_000;
 
-/// A hub that has a model in one repository, and holds its contents back until told.
+/// A hub that has a model in one repository, and holds its contents back until they are let go.
 struct Hub {
     server: Server,
     go_on: Arc<AtomicBool>,
@@ -48,7 +48,7 @@ impl Hub {
     }
 }
 
-/// What a download leaves until it is whole.
+/// The file of an unfinished download.
 fn part(data: &Path) -> PathBuf {
     let folder = format!("models--{}", REPO.replace('/', "--"));
     cache(data).join(folder).join("blobs").join(format!("{}.part", hash(wglm::DEMO_MODEL)))
@@ -67,7 +67,7 @@ fn begin<'a>(display: &'a Display, data: &Path, hub: &Hub) -> Window<'a> {
     window
 }
 
-/// Waits until as much has come as the hub lets go.
+/// Waits until all bytes have arrived that the hub does not hold back.
 fn begun(window: &Window<'_>) -> Value {
     window.wait("the beginning", |status| status["fetching"]["done"].as_u64().is_some_and(|done| done >= FIRST as u64))
 }
@@ -79,7 +79,7 @@ fn ended(window: &Window<'_>) -> Value {
 
 #[test]
 #[ignore = "drives a window: needs Xvfb and xdotool"]
-fn a_download_is_paused_and_gone_on_with_until_it_opens() {
+fn a_download_is_paused_and_resumed_until_the_model_opens() {
     let (folder, hub) = (tempfile::tempdir().unwrap(), Hub::start());
     let display = Display::open();
     let window = begin(&display, folder.path(), &hub);
@@ -91,7 +91,7 @@ fn a_download_is_paused_and_gone_on_with_until_it_opens() {
     assert!(has(&paused, "offered", &format!("{REPO}: Q4_0, {there} of "), "here, fits"), "{paused}");
     window.picture("paused");
 
-    // Closed and opened again, the window knows of it, and goes on where it was.
+    // A new window knows of the download, and resumes it where it was paused.
     window.close();
     let window = Window::open_with_hub(&display, folder.path(), &hub.server.address, &[]);
     window.wait("the offer", |status| has(status, "offered", &format!("{REPO}: Q4_0, {there} of "), ""));
@@ -123,7 +123,7 @@ fn a_cancelled_download_leaves_nothing() {
     assert!(has(&told, "offered", &format!("{REPO}: Q4_0, 0 of "), "The partial download was deleted."), "{told}");
     assert!(!part(folder.path()).exists());
 
-    // A paused one is cancelled too.
+    // A paused download can be cancelled, too.
     window.click(&format!("download {REPO}"));
     begun(&window);
     window.click("pause");
@@ -135,7 +135,8 @@ fn a_cancelled_download_leaves_nothing() {
     window.close();
 }
 
-/// A window that is closed in the middle leaves what has come, and one whose hub refuses says so and tries again.
+/// A window that is closed during a download keeps the bytes that have arrived. One whose hub refuses to send says so,
+/// and can try again.
 #[test]
 #[ignore = "drives a window: needs Xvfb and xdotool"]
 fn a_download_outlives_its_window_and_a_refusal() {
@@ -152,7 +153,8 @@ fn a_download_outlives_its_window_and_a_refusal() {
     assert!(has(&refused, "offered", &format!("{REPO}: Q4_0, {} of ", there.len()), "."), "{refused}");
     window.picture("refused");
     hub.refuse.store(false, Ordering::Relaxed);
-    // While the download goes on, the demonstration model talks; what has come is told, and does not take its place.
+    // During the download the demonstration model replies. The end of the download is reported, and the new model is not
+    // opened.
     window.click("demo");
     window.wait("the model", |status| status["model"] == "demonstration model");
     window.click("model");

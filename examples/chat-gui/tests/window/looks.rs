@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Letters that no font of the window has, and that all are in `marks.ttf`: a font of triangles, which is all that
-/// `fontTools.fontBuilder` was asked for.
+/// Letters that the window's own fonts lack, and that are all in `marks.ttf`, a font of triangles made with
+/// `fontTools.fontBuilder`.
 const LETTERS: &str = "中文日本語한국어مرحباनमस्ते";
 
 const REPLY: &str = "# 中文 and *others*\n\n日本語, 한국어, مرحبا, नमस्ते, 😀 → ⇒ ✔\n\n\
@@ -17,7 +17,7 @@ const REPLY: &str = "# 中文 and *others*\n\n日本語, 한국어, مرحبا, 
     | owl | sleeps by day and flies by night over the fields behind the mill, where it looks for mice of all kinds \
     and listens to the wind in the old trees | $3 |\n| `fox` | **runs** | 12.50 |\n\n```rust\nfn main() {}\n```\n";
 
-/// A conversation with all of these, and what the system has of fonts: the folder of this file, or none.
+/// Writes a conversation with all of these, and a configuration in which the system has the fonts of a folder, or none.
 fn prepare(data: &Path, fonts: Option<&Path>) {
     let messages = serde_json::json!([
         { "role": "user", "content": "Greet me in many scripts:\n- with a *list*\n- on its own lines\n\nand in\ntwo lines." },
@@ -57,6 +57,7 @@ fn letters_of_all_scripts_come_from_fonts_of_the_system() {
             assert_eq!(boxes.contains(letter), missing, "{letter} of {boxes}");
         }
         assert!(!boxes.contains(['→', '⇒', '😀', '✔']), "{boxes}");
+        assert!(!window.errors().contains("panicked"), "{}", window.errors());
         window.close();
     }
 }
@@ -106,7 +107,7 @@ fn tokens_are_counted_before_the_first_message_is_sent() {
     window.click("input");
     window.type_in("What is two");
     let some = tokens(&window.wait("the count", |status| tokens(status) > 0 && status["typed"] == "What is two"));
-    // Typed as fast as it can be: the second line is begun, not sent.
+    // However fast this is typed, it begins a second line and sends nothing.
     window.press("shift+Return");
     window.type_in("plus three?");
     let typed = "What is two\nplus three?";

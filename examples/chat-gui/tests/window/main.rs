@@ -1,6 +1,5 @@
-//! A real window, on a display of its own, receives messages, is watched and stopped, closed and opened again, given a
-//! broken file, and stopped while it loads; its conversations are renamed, deleted, copied from, asked again, changed,
-//! found and exported; and it finds models here and downloads others.
+//! Tests that use a real window, on a display of its own, as a user would: they write messages, stop replies, close the
+//! window and open it again, load broken files, change, find and export conversations, and download models.
 //!
 //! Needs Xvfb and xdotool, so it only runs on request: `cargo test -p chat-gui -- --ignored`. With `WGLM_PICTURES` set
 //! to a folder it also saves pictures of the window there, for the documentation; that needs ImageMagick's `import`.
@@ -24,9 +23,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// The fewest frames in which a reply is watched.
+/// The fewest frames that have to be drawn during a reply.
 const FRAMES: u64 = 40;
-/// The number of dispatches that a frame may wait for with a software driver: the one that is under way when it begins.
+/// The most dispatches that a frame may wait for with a software driver: the one that is under way when it begins.
 const DISPATCHES: u64 = 1;
 
 const QUESTION: &str = "Tell me a story about an owl.";
@@ -77,7 +76,7 @@ fn ask_and_stop(window: &Window<'_>) {
     window.click("stop");
     let done = window.wait("the stop", |status| status["replying"] == false);
     assert_eq!(done["stop"], "Cancelled");
-    assert_eq!(done["messages"].as_array().unwrap().len(), 4, "as far as it came, it is kept");
+    assert_eq!(done["messages"].as_array().unwrap().len(), 4, "the part that was generated is kept");
     assert!(done["cached"].as_u64().unwrap() > 0, "the first turn is in the cache: {done}");
 }
 
@@ -97,7 +96,7 @@ fn open_again(display: &Display, folder: &Path) -> Value {
     done
 }
 
-/// A file that ends too early is reported, and the next load can be stopped; the one after it works.
+/// A truncated file is reported. The next load can be stopped, and the one after that succeeds.
 #[test]
 #[ignore = "drives a window: needs Xvfb and xdotool"]
 fn loads_that_fail_or_are_stopped_leave_a_window_that_loads() {
@@ -119,7 +118,7 @@ fn loads_that_fail_or_are_stopped_leave_a_window_that_loads() {
     window.close();
 }
 
-/// Names and settings are saved, and deleted conversations are gone.
+/// Names and settings are saved, and deleted conversations leave no files.
 #[test]
 #[ignore = "drives a window: needs Xvfb and xdotool"]
 fn conversations_are_renamed_and_deleted() {
@@ -153,7 +152,7 @@ fn conversations_are_renamed_and_deleted() {
     assert_eq!(left, ["status", "window"], "nothing else is written");
 }
 
-/// Tuning shows its progress and stops when asked to. Whatever it found, a reply follows.
+/// Tuning shows its progress and can be stopped. The model replies afterwards.
 #[test]
 #[ignore = "drives a window: needs Xvfb and xdotool"]
 fn a_model_is_tuned_and_that_is_stopped() {
@@ -173,7 +172,8 @@ fn a_model_is_tuned_and_that_is_stopped() {
     window.close();
 }
 
-/// A first start on a GPU that nobody has measured tunes, says so, and can be stopped; the next start finds what came of it.
+/// The first start on a GPU that wglm has no measurements of announces that it tunes, and that can be stopped. The next
+/// start uses the result.
 #[test]
 #[ignore = "drives a window: needs Xvfb and xdotool"]
 fn a_first_start_tunes_once() {

@@ -3,9 +3,10 @@
 use super::super::{chat, model, text, told};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::task::Poll;
 use wglm::generate::Stop;
 use wglm::serde_json::{self, json};
-use wglm::{AskError, Cancel, Constraint, Error, Message, SharedChat};
+use wglm::{AskError, Asking, Cancel, ChatState, Constraint, Error, Message, Scheduler, SchedulerOptions, SharedChat};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -178,6 +179,34 @@ fn a_value_in_pieces() {
     assert!(serde_json::from_str::<serde_json::Value>(&text(&events)).is_err());
 }
 
+/// The schema of a value that is cut is saved with the conversation, and its rest is by it: as events and as a value, with the
+/// tokens in a session and without. What was changed meanwhile is free.
+#[test]
+fn a_saved_value_goes_on() {
+    let mut cut = chat();
+    cut.options.max_tokens = Some(8);
+    assert!(matches!(cut.ask::<Fable>("Tell me a story about an owl."), Err(AskError::Unfinished { .. })));
+    let saved = serde_json::to_string(&cut.save()).unwrap();
+    let restored = || {
+        let mut again = chat();
+        again.restore(serde_json::from_str(&saved).unwrap());
+        again.options.max_tokens = Some(400);
+        assert_eq!(again.options.constraint, None::<Constraint>);
+        again
+    };
+    let mut again = restored();
+    let (_, stats) = told(again.resume().unwrap());
+    let answer = again.messages()[1].text().into_owned();
+    assert_eq!(stats.stop, Stop::End, "{answer}");
+    serde_json::from_str::<Fable>(&answer).unwrap_or_else(|error| panic!("{answer}: {error}"));
+    restored().resume_ask::<Fable>().unwrap();
+    let mut changed = restored();
+    changed.set_messages(vec![Message::user("What is seven plus five?"), Message::assistant("The answer")]);
+    assert_eq!(changed.save().unfinished, None);
+    let whole = serde_json::to_string(&changed.save()).unwrap();
+    assert!(!whole.contains("unfinished"), "{whole}");
+}
+
 /// The schema of an unfinished value is that of its reply alone, and holds there whatever constraint the app has.
 #[test]
 fn the_schema_of_a_value_that_is_cut() {
@@ -334,11 +363,6 @@ fn a_value_of_a_schema_in_pieces() {
 /// A conversation that is shared is asked as well, but not while a reply is on its way.
 #[test]
 fn a_shared_conversation_is_asked() {
-    #[derive(Debug, Deserialize, JsonSchema)]
-    struct Sum {
-        #[schemars(range(min = 0, max = 99))]
-        sum: u32,
-    }
     let (shared, go_on) = (SharedChat::new(chat()), Cancel::default());
     let Sum { sum } = shared.ask("What is seven plus five?", &go_on).unwrap();
     assert!(sum <= 99 && shared.messages().len() == 2);
@@ -346,4 +370,70 @@ fn a_shared_conversation_is_asked() {
     assert!(reply.next().is_some());
     let busy = shared.ask::<Sum>("And?", &go_on);
     assert!(matches!(&busy, Err(AskError::Failed(Error::Argument { argument: "chat", .. }))), "{busy:?}");
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Sum {
+    #[schemars(range(min = 0, max = 99))]
+    sum: u32,
+}
+
+/// A value that is polled, awaited or waited for, of a conversation and of a scheduler.
+#[test]
+fn a_value_without_waiting() {
+    let question = "What is seven plus five?";
+    let shared = SharedChat::new(chat());
+    let mut asking = shared.begin_ask::<Sum>(question).unwrap();
+    assert_eq!(shared.messages().len(), 0, "nothing is computed before it is polled");
+    let Sum { sum } = polled(&mut asking).unwrap();
+    assert!(sum <= 99 && asking.text() == shared.messages()[1].text(), "{asking:?}");
+    let again = polled(&mut asking).unwrap_err();
+    assert!(matches!(again, AskError::Failed(Error::Argument { argument: "asking", .. })), "{again}");
+    assert!(pollster::block_on(shared.begin_ask::<Sum>(question).unwrap()).unwrap().sum <= 99);
+    let schema = json!({"type": "integer", "minimum": 10, "maximum": 99});
+    let value = shared.begin_ask_value(question, &schema).unwrap().wait().unwrap();
+    assert!((10..=99).contains(&value.as_u64().unwrap()), "{value}");
+    assert_eq!(shared.messages().len(), 6);
+
+    let scheduler = Scheduler::new(model(), &SchedulerOptions { sessions: 2, ..Default::default() }).unwrap();
+    let request =
+        || ChatState { messages: vec![Message::user(question)], reasoning: Some(false), ..ChatState::default() };
+    let mut two = [(); 2].map(|()| scheduler.begin_ask::<Sum>(request()).unwrap());
+    assert!(two.iter_mut().all(|asking| polled(asking).unwrap().sum <= 99));
+    assert!(pollster::block_on(scheduler.begin_ask_value(request(), &schema).unwrap()).unwrap().is_u64());
+}
+
+fn polled<T: serde::de::DeserializeOwned>(asking: &mut Asking<T>) -> Result<T, AskError> {
+    loop {
+        match asking.try_value() {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::yield_now(),
+        }
+    }
+}
+
+/// One that is stopped, cut or dropped is part of the conversation, and goes on by its schema. What cannot be asked for says so
+/// at once, and what the conversation refuses comes with the value.
+#[test]
+fn a_value_that_is_not_waited_for_to_its_end() {
+    let shared = SharedChat::new(chat());
+    shared.with(|chat| chat.options.max_tokens = Some(8)).unwrap();
+    let cut = shared.begin_ask::<Fable>("Tell me a story about an owl.").unwrap().wait();
+    assert!(matches!(&cut, Err(AskError::Unfinished { stop: Stop::Length, text }) if text.starts_with('{')), "{cut:?}");
+    shared.with(|chat| chat.options.max_tokens = Some(400)).unwrap();
+    let rest: Vec<_> = shared.resume().map(Result::unwrap).collect();
+    let answer = shared.messages()[1].text().into_owned();
+    serde_json::from_str::<Fable>(&answer).unwrap_or_else(|error| panic!("{answer}: {error}"));
+    assert!(answer.ends_with(&text(&rest)));
+
+    let (cancel, before) = (Cancel::default(), shared.messages());
+    cancel.cancel();
+    let stopped = shared.begin_ask::<Fable>("And one about a fox.").unwrap().with_cancel(&cancel).wait();
+    assert!(matches!(stopped, Err(AskError::Unfinished { stop: Stop::Cancelled, .. })), "{stopped:?}");
+    let mut dropped = shared.begin_ask::<Fable>("And one about a hen.").unwrap();
+    let _ = dropped.try_value();
+    drop(dropped);
+    assert!(shared.messages().starts_with(&before) && shared.with(|_| ()).is_ok());
+    let refused = shared.begin_ask_value("Which?", &json!({"type": "string", "minLength": "3"})).map(drop);
+    assert!(matches!(refused, Err(Error::Constraint { .. })), "{refused:?}");
 }

@@ -1,17 +1,16 @@
-//! Room in the KV cache that all conversations share, where it is smaller than all of their contexts.
+//! The memory of the KV cache that all conversations share, where it is smaller than all of their contexts.
 //!
 //! Caches of replies that have ended go first. Then replies give theirs up that are on their way: those whose events
-//! nobody takes, and then the newest. They are computed again once there is room beside older ones: the oldest one always
+//! nobody takes, and then the newest. They are computed again once they fit beside older ones: the oldest one always
 //! goes on.
 
-use super::engine::{Cached, Engine, Slot, Work};
+use super::engine::{Engine, Slot, Work};
 use crate::error::Result;
-use crate::generate::Phase;
 use crate::plan::PAGE;
 
 impl Engine {
-    /// Makes room for the reply of a slot, or has it wait for room. Returns false if nothing can be done.
-    pub(super) fn make_room(&mut self, index: usize) -> bool {
+    /// Frees memory for the reply of a slot, or has it wait for memory. Returns false if nothing can be done.
+    pub(super) fn free_memory(&mut self, index: usize) -> bool {
         let Some(id) = self.slots[index].work.as_ref().map(|work| work.id) else { return false };
         if self.forget_idle() {
             return true;
@@ -31,7 +30,7 @@ impl Engine {
         slots.filter_map(|(place, slot)| Some((place, slot.work.as_ref()?)))
     }
 
-    /// The slot of the reply that goes first where the one with this number needs room: the newest of those whose events
+    /// The slot of the reply that goes first where the one with this number needs memory: the newest of those whose events
     /// nobody takes, or else the newest of those that came later.
     fn first_to_go(&self, id: u64) -> Option<usize> {
         let others = || self.holders().filter(|(_, work)| work.id != id);
@@ -48,34 +47,29 @@ impl Engine {
         oldest.map(|slot| slot.session.rewind(0)).is_some()
     }
 
-    /// Has a reply give up its cache until there is room again.
+    /// Has a reply give up its cache until there is memory again.
     fn give_up(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         if let Some(work) = &mut slot.work {
-            let tokens = match std::mem::replace(&mut work.cache, Cached::Held) {
-                Cached::Held if work.task.phase() == Phase::Prompt => work.task.prompt().to_vec(),
-                Cached::Held => slot.session.tokens().to_vec(),
-                Cached::Again(tokens) | Cached::Dropped(tokens) => tokens,
-            };
-            work.cache = Cached::Dropped(tokens);
+            work.given_up.get_or_insert_with(|| work.task.needed_tokens(&slot.session));
             self.outcome.given_up += slot.session.tokens().len();
         }
         slot.session.rewind(0);
     }
 
-    /// Begins to compute the cache again of the oldest reply that gave it up, if there is room beside the replies that are
+    /// Begins to compute the cache again of the oldest reply that gave it up, if it fits beside the replies that are
     /// older. Caches of newer ones go for it, so that it does not wait for ever while others come and go.
     pub(super) fn compute_again(&mut self) {
         let waits = self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let work = slot.work.as_ref().filter(|work| !work.paused)?;
-            if let Cached::Dropped(tokens) = &work.cache { Some((work.id, index, tokens.len())) } else { None }
+            Some((work.id, index, work.given_up.as_ref()?.len()))
         });
         let Some((id, index, length)) = waits.min() else { return };
         let stays = |slot: &&Slot| slot.work.as_ref().is_some_and(|work| work.id < id && work.is_active());
         let older = || self.slots.iter().filter(stays);
         let needed = length + PAGE * (1 + older().count()); // a page for each, so that it does not have to go again at once
-        let room = self.pool.room_beside(older().map(|slot| &slot.session));
-        if room < needed && older().next().is_some() {
+        let most = self.pool.tokens_beside(older().map(|slot| &slot.session));
+        if most < needed && older().next().is_some() {
             return;
         }
         while self.pool.free() < needed && self.forget_idle() {}
@@ -94,11 +88,9 @@ impl Engine {
     fn begin_again(&mut self, index: usize) -> Result<()> {
         let slot = &mut self.slots[index];
         let Some(work) = &mut slot.work else { return Ok(()) };
-        if let Cached::Dropped(tokens) = std::mem::replace(&mut work.cache, Cached::Held) {
+        if let Some(tokens) = work.given_up.take() {
             slot.session.keep_common(&tokens)?;
-            if work.task.phase() == Phase::Tokens {
-                work.cache = Cached::Again(tokens);
-            }
+            work.task.compute_again(tokens);
         }
         Ok(())
     }

@@ -1,22 +1,22 @@
-//! Serializes numbers so that all of them can be read back. JSON has no NaN and no infinities: serde_json writes null for
-//! them, which is no number when it is read. Formats for people get them as text, and those for programs as they are.
+//! Serializes numbers so that all of them can be read back. JSON has no NaN and no infinities: serde_json writes null
+//! for them, which does not read back as a number. Human-readable formats get them as text, binary formats as they are.
 //!
-//! Parameters that are not finite are refused when they are used, and not when they are saved: a conversation whose
-//! temperature is NaN can be saved, read, and mended.
+//! Parameters that are not finite are refused when they are used, not when they are saved: a conversation whose
+//! temperature is NaN can be saved, read, and corrected.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A number in a format for people.
+/// A number in a human-readable format.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a number")]
 enum Kept {
     Finite(f32),
     Other(Other),
-    /// What older versions wrote for any [`Other`].
+    /// What older versions wrote for every [`Other`].
     Null(()),
 }
 
-/// What is no finite number.
+/// A number that is not finite.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 enum Other {
     #[serde(rename = "NaN")]
@@ -39,7 +39,7 @@ impl From<f32> for Kept {
 }
 
 impl Kept {
-    /// The number; `null` is what a null stands for.
+    /// The number; a null stands for `null`.
     fn number(self, null: f32) -> f32 {
         match self {
             Self::Finite(number) => number,
@@ -67,7 +67,7 @@ pub mod number {
     }
 }
 
-/// For logit biases, of which minus infinity is an ordinary one: a ban, which is written as null.
+/// For logit biases, among which minus infinity is normal: it bans a token, and is written as null.
 pub mod biases {
     use super::{Deserialize, Deserializer, Kept, Serialize, Serializer};
 

@@ -1,0 +1,92 @@
+//! The seam for what restricts the tokens of a reply: a constraint of the answer, or the schemas of the functions that it
+//! may call. Without the feature `constrain` nothing does.
+
+use super::GenerateOptions;
+use super::choose::Turn;
+use super::chooser::Steering;
+use super::event_builder::EventBuilder;
+use crate::error::Result;
+use crate::model::Model;
+use crate::session::Session;
+use crate::text::ReplyPlace;
+use std::collections::VecDeque;
+
+/// Says which tokens may come next, and feeds them: what it forces is fed together, and what it allows of guesses.
+pub trait Rule: Send {
+    /// Before a token at a place: the rule may hold from here on, or not any more. `pending` are tokens that the session holds
+    /// already and that were not reported yet.
+    fn begin(&mut self, session: &mut Session, place: ReplyPlace, pending: &mut VecDeque<u32>) -> Result<()>;
+
+    /// Whether it holds at a place, or begins to.
+    fn holds_at(&self, place: ReplyPlace) -> bool;
+
+    /// Whether the reply is complete.
+    fn is_over(&self) -> bool;
+
+    /// Whether the reply may not end yet.
+    fn awaits_answer(&self) -> bool;
+
+    /// Whether the session does not hold the last token of the reply yet.
+    fn lacks_token(&self) -> bool;
+
+    /// Feeds the tokens that can only come next, if there are any, and returns them.
+    fn feed_forced(&mut self, session: &mut Session, turn: &Turn<'_>) -> Result<Vec<u32>>;
+
+    /// Chooses the next token, if it holds.
+    fn choose(
+        &mut self,
+        session: &mut Session,
+        turn: &Turn<'_>,
+        steering: Option<&mut Steering<'_>>,
+    ) -> Result<Option<u32>>;
+
+    /// Chooses another token in the place of one that would end the reply, after `before` tokens.
+    fn choose_no_end(
+        &mut self,
+        session: &mut Session,
+        before: usize,
+        turn: &Turn<'_>,
+        steering: Option<&mut Steering<'_>>,
+    ) -> Result<u32>;
+
+    /// Feeds a token that was chosen, and with it others that are certain, or guesses that turn out to be right: these become
+    /// `pending`. Where the token does not fit, it is fed before the next choice.
+    fn feed(&mut self, session: &mut Session, token: u32, turn: &Turn<'_>, pending: &mut VecDeque<u32>) -> Result<()>;
+
+    /// Follows the beginning of a reply that is to be continued: its tokens, and the place before each.
+    fn replay(&mut self, begun: &[(u32, ReplyPlace)]) -> Result<()>;
+}
+
+/// The rule for a reply to a prompt, if anything restricts it. Where no calls are wanted, the options come to ban the
+/// tokens that open them.
+#[cfg(feature = "constrain")]
+pub fn rule_for(
+    model: &Model,
+    prompt: &[u32],
+    events: &mut EventBuilder,
+    options: &mut GenerateOptions,
+) -> Result<Option<Box<dyn Rule>>> {
+    if options.calls == crate::constrain::Calls::None {
+        events.forbid_calls(&mut options.sampling.logit_bias);
+    }
+    let constraining = super::constraining::Constraining::new(model, events.parser(), prompt, options)?;
+    Ok(constraining.map(|constraining| Box::new(constraining) as Box<dyn Rule>))
+}
+
+#[cfg(not(feature = "constrain"))]
+pub fn rule_for(_: &Model, _: &[u32], _: &mut EventBuilder, _: &mut GenerateOptions) -> Result<Option<Box<dyn Rule>>> {
+    Ok(None)
+}
+
+/// Options under which a beginning of the reply is allowed that these refuse: blanks in JSON that was given are, and then
+/// also in what follows, even where the constraint is of compact JSON.
+#[cfg(feature = "constrain")]
+pub fn relaxed(options: &GenerateOptions) -> Option<GenerateOptions> {
+    let constraint = options.constraint.as_ref().and_then(crate::constrain::Constraint::with_blanks)?;
+    Some(GenerateOptions { constraint: Some(constraint), ..options.clone() })
+}
+
+#[cfg(not(feature = "constrain"))]
+pub fn relaxed(_: &GenerateOptions) -> Option<GenerateOptions> {
+    None
+}

@@ -1,0 +1,217 @@
+//! What the sessions of a pool share on the device: the pages of the cache, the plans, and the work under way.
+
+use super::owners::Owners;
+use super::pages::Pages;
+use super::plans::Plans;
+use super::sequence::Sequence;
+use super::submissions::Submissions;
+use crate::error::{Error, Result};
+use crate::gpu::{BufferCopy, BufferRange, BufferUse, Fetch};
+use crate::kernels::Sampling;
+use crate::model::{BatchWriter, CacheShape, Model};
+use crate::plan::PAGE;
+
+/// The shared part of a pool. Its steps are in `session/step.rs`.
+pub(super) struct Device {
+    pub model: Model,
+    /// The cache of each session.
+    pub cache: CacheShape,
+    pub pages: Pages,
+    pub plans: Plans,
+    pub submissions: Submissions,
+    /// Reads logits and hidden states.
+    pub fetch: Fetch,
+    pub owners: Owners,
+    /// Which sequences belong to a session.
+    sequences: Vec<bool>,
+    /// How often work was lost.
+    losses: u64,
+}
+
+impl Device {
+    /// For up to `sessions` sessions with a cache as given, which together hold up to `pages` pages.
+    pub fn new(model: &Model, cache: CacheShape, pages: usize, sessions: usize) -> Result<Self> {
+        let (gpu, config) = (model.gpu(), model.config());
+        let plans = Plans::new(model, cache, pages, sessions)?;
+        Ok(Self {
+            model: model.clone(),
+            cache,
+            pages: Pages::new(pages),
+            submissions: Submissions::new(gpu, BatchWriter::new(config), plans.shared.sampled.clone())?,
+            plans,
+            fetch: Fetch::new(gpu, 4 * config.vocab.max(config.width) as u64)?,
+            owners: Owners::default(),
+            sequences: vec![false; sessions],
+            losses: 0,
+        })
+    }
+
+    /// How many sessions there can be.
+    pub fn sessions(&self) -> usize {
+        self.sequences.len()
+    }
+
+    /// A new sequence.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if there are as many as there can be; what the device reports.
+    pub fn join(&mut self) -> Result<Sequence> {
+        let Some(index) = self.sequences.iter().position(|taken| !taken) else {
+            let most = self.sessions();
+            let (expected, found) = (format!("at most {most} sessions at a time"), format!("{}", most + 1));
+            return Err(Error::Argument { argument: "sessions", expected, found });
+        };
+        self.write_sampling(index, &Sampling::GREEDY)?;
+        self.sequences[index] = true;
+        // The list of the only session of a pool is that of a row alone, which comes first.
+        let list = if self.sessions() == 1 { 0 } else { 1 + index };
+        Ok(Sequence::new(index, list * self.cache.context.div_ceil(PAGE), self.losses))
+    }
+
+    /// Ends a sequence.
+    pub fn leave(&mut self, sequence: &mut Sequence) {
+        self.pages.release(sequence.pages.drain(..));
+        self.sequences[sequence.index] = false;
+        self.owners.forget(sequence.index);
+    }
+
+    /// Tells the device how tokens of a sequence are sampled.
+    pub fn write_sampling(&self, sequence: usize, sampling: &Sampling) -> Result<()> {
+        let at = (sequence * size_of::<Sampling>()) as u64;
+        self.model.gpu().write(&self.plans.shared.sampling, at, bytemuck::bytes_of(sampling))
+    }
+
+    /// Removes all tokens of a sequence but the first `length`.
+    pub fn rewind(&mut self, sequence: &mut Sequence, length: usize) {
+        if length >= sequence.tokens.len() {
+            return;
+        }
+        let is_alone = self.sequences.iter().filter(|taken| **taken).count() == 1;
+        if length <= sequence.confirmed && is_alone {
+            self.submissions.forget(); // what they computed is not needed any more
+        }
+        self.cut(sequence, length);
+    }
+
+    /// Removes all tokens of a sequence but the first `length`, and gives their pages back.
+    pub fn cut(&mut self, sequence: &mut Sequence, length: usize) {
+        sequence.cut(length);
+        let pages = length.div_ceil(PAGE).min(sequence.pages.len());
+        self.pages.release(sequence.pages.drain(pages..));
+        sequence.offered = sequence.offered.min(length / PAGE);
+    }
+
+    /// Takes notice that work was lost, whatever it was: nobody knows what the cache holds of tokens that no result has
+    /// confirmed. Each sequence [settles](Self::settle) that when it is used next.
+    pub fn lose(&mut self) {
+        self.submissions.forget();
+        self.pages.forget_all();
+        self.losses += 1;
+    }
+
+    /// Has a sequence take notice of work that was lost since it was used last.
+    ///
+    /// # Errors
+    /// [`Error::NoResult`] if it may have been its own. Then it keeps the tokens that a result has confirmed.
+    pub fn settle(&mut self, sequence: &mut Sequence) -> Result<()> {
+        if sequence.losses == self.losses {
+            return Ok(());
+        }
+        (sequence.losses, sequence.offered) = (self.losses, 0);
+        if sequence.confirmed == sequence.tokens.len() {
+            return Ok(());
+        }
+        self.cut(sequence, sequence.confirmed);
+        Err(Error::NoResult)
+    }
+
+    /// All tokens of a sequence are confirmed, and other sequences can find its full pages.
+    pub fn confirm(&mut self, sequence: &mut Sequence) {
+        sequence.confirmed = sequence.tokens.len();
+        for index in sequence.offered..sequence.confirmed / PAGE {
+            let tokens = &sequence.tokens[index * PAGE..(index + 1) * PAGE];
+            self.pages.offer(sequence.pages[index], sequence.before(index), tokens);
+            sequence.offered = index + 1;
+        }
+    }
+
+    /// Has a sequence hold full pages that others hold of `tokens`, which begin with its own. The last token is left to be
+    /// computed, so that there will be logits of it.
+    pub fn share(&mut self, sequence: &mut Sequence, tokens: &[u32]) -> Result<()> {
+        let (first, most) = (sequence.tokens.len() / PAGE, tokens.len().saturating_sub(1) / PAGE);
+        let mut shared = Vec::new();
+        let mut before = sequence.before(first);
+        for page in tokens.chunks_exact(PAGE).take(most).skip(first) {
+            let Some(found) = self.pages.find(before, page) else { break };
+            shared.push(found);
+            before = super::pages::Before::Page(found);
+        }
+        if shared.is_empty() {
+            return Ok(());
+        }
+        self.pages.release(sequence.pages.drain(first..));
+        sequence.pages.extend(shared);
+        sequence.tokens = tokens[..sequence.pages.len() * PAGE].to_vec();
+        (sequence.confirmed, sequence.offered) = (sequence.tokens.len(), sequence.pages.len());
+        sequence.output = None;
+        sequence.block.computed_to(sequence.tokens.len());
+        sequence.block.forget_states(sequence.tokens.len());
+        self.list_pages(sequence, first)
+    }
+
+    /// Has a sequence hold the pages for `count` tokens more, pages that no other one reads.
+    ///
+    /// # Errors
+    /// [`Error::PoolFull`]; what the device reports.
+    pub fn reach(&mut self, sequence: &mut Sequence, count: usize) -> Result<()> {
+        let (length, last) = (sequence.tokens.len(), (sequence.tokens.len() + count).div_ceil(PAGE));
+        let first = length / PAGE;
+        let more = last.saturating_sub(sequence.pages.len());
+        let shared = sequence.pages.get(first).copied().filter(|page| self.pages.is_shared(*page));
+        // All that are needed, or none: the device has to know every page that the sequence holds.
+        let mut taken = self.pages.take(more + usize::from(shared.is_some()))?.into_iter();
+        match (shared, sequence.pages.get_mut(first)) {
+            (Some(shared), Some(page)) => {
+                *page = taken.next().unwrap_or(shared);
+                let own = *page;
+                self.pages.release([shared]);
+                self.copy_page(shared, own, length % PAGE)?;
+            }
+            (None, Some(page)) => self.pages.forget(*page),
+            (_, None) => {}
+        }
+        sequence.pages.extend(taken);
+        if more > 0 || shared.is_some() { self.list_pages(sequence, first) } else { Ok(()) }
+    }
+
+    /// Copies the first KV rows of a page to another one.
+    fn copy_page(&mut self, from: u32, to: u32, rows: usize) -> Result<()> {
+        let Some(first) = self.plans.shared.caches.first() else { return Ok(()) };
+        let (gpu, page) = (self.model.gpu(), first.bytes() / self.pages.count().max(1) as u64);
+        let bytes = page / PAGE as u64 * rows as u64;
+        let between = gpu.buffer("page", bytes, BufferUse::Storage)?;
+        let mut copies = Vec::new();
+        for cache in &self.plans.shared.caches {
+            let range = BufferRange { from: cache, offset: page * u64::from(from), bytes };
+            copies.push(BufferCopy { range, to: &between, at: 0 });
+            let range = BufferRange { from: &between, offset: 0, bytes };
+            copies.push(BufferCopy { range, to: cache, at: page * u64::from(to) });
+        }
+        gpu.copy(&copies).map(drop)
+    }
+
+    /// Writes the list of a sequence's pages to the device, from one page on.
+    fn list_pages(&mut self, sequence: &Sequence, first: usize) -> Result<()> {
+        self.owners.drop_list(sequence.index);
+        let at = 4 * (sequence.first_page + first) as u64;
+        self.model.gpu().write(&self.plans.shared.lists, at, bytemuck::cast_slice(&sequence.pages[first..]))
+    }
+
+    /// Writes the list of a sequence's pages to where the plan of a row alone looks for it, unless it is there.
+    pub fn list_alone(&mut self, sequence: &Sequence) -> Result<()> {
+        if self.sessions() == 1 || !self.owners.take_list(sequence.index) {
+            return Ok(());
+        }
+        self.model.gpu().write(&self.plans.shared.lists, 0, bytemuck::cast_slice(&sequence.pages))
+    }
+}

@@ -1,0 +1,129 @@
+//! Feeds tokens that the caller knows: a prompt in parts of several tokens, where they pay, or token by token.
+
+use super::step::{Part, Row, StepRequest, Token, Want};
+use super::{Session, heeding};
+use crate::cancel::Cancel;
+use crate::error::Result;
+use crate::model::{BatchShape, Outputs};
+
+impl Session {
+    /// Feeds tokens after those already there.
+    ///
+    /// # Errors
+    /// [`Error::TokenOutOfRange`], [`Error::ContextFull`], [`Error::PoolFull`], or what the device reports. After an error the
+    /// session holds the tokens that were fed before it, and after [`Error::NoResult`] those that an earlier result has
+    /// confirmed.
+    ///
+    /// [`Error::TokenOutOfRange`]: crate::Error::TokenOutOfRange
+    /// [`Error::ContextFull`]: crate::Error::ContextFull
+    /// [`Error::PoolFull`]: crate::Error::PoolFull
+    /// [`Error::NoResult`]: crate::Error::NoResult
+    pub fn feed(&mut self, tokens: &[u32]) -> Result<()> {
+        self.feed_while(tokens, &mut |_| Ok(()))
+    }
+
+    /// Feeds tokens like [`Session::feed`] and calls `progress` with the number of these tokens that the session holds:
+    /// before each submission, and again and again while kernels compile. After each call it looks at `cancel`. `progress`
+    /// must not use another session of the same pool.
+    ///
+    /// # Errors
+    /// As [`Session::feed`], and [`Error::Cancelled`](crate::Error::Cancelled), after which the session keeps the tokens that
+    /// it holds.
+    pub fn feed_with(&mut self, tokens: &[u32], cancel: &Cancel, progress: &mut dyn FnMut(usize)) -> Result<()> {
+        heeding(cancel, || {
+            self.feed_while(tokens, &mut |held| {
+                progress(held);
+                cancel.check()
+            })
+        })
+    }
+
+    /// Feeds tokens like [`Session::feed_with`], until `go_on` returns an error.
+    ///
+    /// # Errors
+    /// As there, and that of `go_on`.
+    pub(crate) fn feed_while(&mut self, tokens: &[u32], go_on: &mut dyn FnMut(usize) -> Result<()>) -> Result<()> {
+        let before = self.tokens().len();
+        self.begin_prompt(tokens)?;
+        let mut fed = 0;
+        while fed < tokens.len() {
+            let (rest, held) = (&tokens[fed..], self.tokens().len());
+            let count = self.parts.next(held, rest.len());
+            let follows = rest.get(count).map_or(Token::Sampled, |next| Token::Known(*next));
+            let shape = self.part_shape(rest.len());
+            let wanted = if rest.len() == count { self.sequence.sampling.want() } else { Want::Nothing };
+            let go_on_part = &mut |held: usize| go_on(held - before);
+            if self.feed_part(&rest[..count], (shape, wanted), (fed == 0, Some(follows)), go_on_part)? {
+                fed += count;
+                go_on(fed)?;
+            } // otherwise in smaller parts
+        }
+        if self.end_prompt(tokens)? { go_on(fed) } else { Ok(()) }
+    }
+
+    /// Begins a prompt: the session then holds the pages for its tokens.
+    pub(super) fn begin_prompt(&mut self, tokens: &[u32]) -> Result<()> {
+        self.check(self.tokens().len(), tokens)?;
+        if tokens.is_empty() {
+            return Ok(());
+        }
+        let (mut device, sequence) = self.device()?;
+        device.reach(sequence, tokens.len())?;
+        drop(device);
+        self.parts.begin(self.sequence.tokens.len());
+        Ok(())
+    }
+
+    /// Ends a prompt. Returns whether the head had to be computed of its last token.
+    pub(super) fn end_prompt(&mut self, tokens: &[u32]) -> Result<bool> {
+        self.parts.end();
+        if tokens.is_empty() || self.sequence.has_output() {
+            return Ok(false);
+        }
+        let (mut device, sequence) = self.device()?;
+        let want = sequence.sampling.want();
+        device.run(&mut [sequence], StepRequest::row(Token::Last, want)).map(|_| true)
+    }
+
+    /// Feeds a part of a prompt by the plan of a shape, or a single token of which something is wanted. `idle` says that the
+    /// GPU has nothing to do before, and `then` which token follows, if the block is to follow. `go_on` is called with the
+    /// number of tokens that the session holds. Returns false if the part was given up.
+    pub(super) fn feed_part(
+        &mut self,
+        tokens: &[u32],
+        (shape, wanted): (BatchShape, Want<'static>),
+        (idle, then): (bool, Option<Token>),
+        go_on: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<bool> {
+        let (limit, parts) = (self.options.limit, &mut self.parts);
+        let device = &mut *self.pool.enter()?;
+        device.settle(&mut self.sequence)?;
+        let request = match *tokens {
+            [token] => StepRequest::row(Token::Known(token), wanted),
+            _ => {
+                let row = |token: &u32| Row { of: 0, token: Token::Known(*token), want: Want::Nothing };
+                let part = Some(Part { shape, limit, idle, parts, then, go_on });
+                StepRequest { part, ..StepRequest::new(tokens.iter().map(row).collect()) }
+            }
+        };
+        Ok(!device.run(&mut [&mut self.sequence], request)?.given_up)
+    }
+
+    /// The shape of the plan for the next part of a prompt, of which `rest` tokens are still to be computed: that of the
+    /// block that the part belongs to.
+    pub(super) fn part_shape(&self, rest: usize) -> BatchShape {
+        let block = self.parts.block(self.tokens().len(), rest);
+        BatchShape::of(self.options.room_for(block.len()), Outputs::Last, block.start, self.context())
+    }
+
+    /// The shape of the plan for `count` tokens after those that are there.
+    pub(super) fn shape(&self, count: usize, outputs: Outputs) -> BatchShape {
+        BatchShape::of(self.options.room_for(count), outputs, self.tokens().len(), self.context())
+    }
+
+    /// Whether others wait for the end of each part of a prompt from here on: see
+    /// [`Parts::set_others_waiting`](super::parts::Parts::set_others_waiting).
+    pub(crate) fn set_others_waiting(&mut self, waiting: bool) {
+        self.parts.set_others_waiting(waiting);
+    }
+}

@@ -1,0 +1,190 @@
+//! The batch of a step: the plan that computes it, its rows as the device reads them, and what has to be there before.
+
+use super::{Row, StepRequest, Token, Want, known};
+use crate::error::Result;
+use crate::kernels::Adjustment;
+use crate::model::{BatchShape, Outputs};
+use crate::plan::RowHeader;
+use crate::session::device::Device;
+use crate::session::owners::Values;
+use crate::session::plans::{PlanKey, Ready};
+use crate::session::sequence::Sequence;
+use std::ops::Range;
+
+/// A batch that the device has.
+pub struct Batch {
+    pub plan: PlanKey,
+    /// The steps of the plan that compute what is wanted.
+    pub steps: Range<usize>,
+    /// The number of the run.
+    pub run: u64,
+    pub headers: Vec<RowHeader>,
+    /// The adjustments of logits, if there may be any.
+    pub adjustments: Option<Vec<Adjustment>>,
+    /// Whether tokens are sampled.
+    pub samples: bool,
+    /// The token that was sampled before rows that verify drafts, if the host knows it.
+    pub first: Option<u32>,
+    /// What the plan of a row alone has of the row afterwards.
+    pub values: Values,
+}
+
+impl Device {
+    /// Makes everything ready for a step, and writes its batch. What the buffers that it takes held before is gone from then
+    /// on.
+    pub fn write(&mut self, sequences: &mut [&mut Sequence], request: &mut StepRequest<'_>) -> Result<Batch> {
+        let plan = self.plan_for(sequences, request);
+        for (of, sequence) in sequences.iter_mut().enumerate() {
+            self.make_ready(sequence, of, request)?;
+        }
+        let first = self.first_known(sequences, request, plan)?;
+        let samples = plan.outputs() == Some(Outputs::Sequences)
+            || request.rows.iter().any(|row| matches!(row.want, Want::Sample(_)));
+        let adjusts = samples && sequences.iter().any(|sequence| sequence.sampling.adjusts());
+        let (headers, adjustments) = self.headers(sequences, request, (plan, first, adjusts));
+        let before = sequences[0].output.map_or(Values::Gone, |output| output.values);
+        let held = sequences[0].tokens.len();
+        let run = self.owners.begin(plan);
+        let Self { plans, submissions, model, .. } = self;
+        let ready = match &mut request.part {
+            Some(part) => plans.get(model, plan, &mut || (part.go_on)(held))?,
+            None => plans.get(model, plan, &mut || Ok(()))?,
+        };
+        if adjusts || request.mask().is_some() {
+            // With capacity to spare where lists grow with every token, and a longer one needs another plan.
+            let most = adjustments.len();
+            let most = if plan == PlanKey::Alone { most } else { most.next_power_of_two() };
+            ready.sample_with(model, most, request.mask().is_some())?;
+        }
+        submissions.write(ready, &headers)?;
+        let (steps, values) = steps_of(ready, request, before);
+        let adjustments = adjusts.then_some(adjustments);
+        Ok(Batch { plan, steps, run, headers, adjustments, samples, first, values })
+    }
+
+    /// The plan that computes the rows of a request. It has rows of several sequences, or drafts of one.
+    fn plan_for(&self, sequences: &[&mut Sequence], request: &StepRequest<'_>) -> PlanKey {
+        let (rows, drafted) = (request.rows.len(), request.drafted());
+        match &request.part {
+            Some(part) => PlanKey::Shape(part.shape),
+            None if rows == 1 => PlanKey::Alone,
+            None => {
+                let outputs = if drafted > 0 { Outputs::Verified } else { Outputs::Sequences };
+                let deepest = sequences.iter().map(|sequence| sequence.tokens.len()).max().unwrap_or_default();
+                PlanKey::Shape(BatchShape::of(rows.next_power_of_two(), outputs, deepest, self.cache.context))
+            }
+        }
+    }
+
+    /// Has a sequence hold the pages that its rows need, what was sampled before them, and the hidden states that the
+    /// block has not seen.
+    fn make_ready(&mut self, sequence: &mut Sequence, of: usize, request: &mut StepRequest<'_>) -> Result<()> {
+        let (alone, drafted) = (request.rows.len() == 1 && request.part.is_none(), request.drafted() > 0);
+        let Some(row) = request.rows.iter_mut().find(|row| row.of == of) else { return Ok(()) };
+        match row.token {
+            Token::Last => row.token = self.bring_last(sequence)?,
+            Token::Sampled => self.sample_if_left(sequence)?,
+            Token::Known(_) | Token::Draft(_) => {}
+        }
+        let first = row.token;
+        let (length, follows) = (sequence.tokens.len(), request.part.as_ref().is_some_and(|part| part.then.is_some()));
+        let follows = follows && self.uses_block(sequence);
+        let count = request.rows.iter().filter(|row| row.of == of && row.token != Token::Last).count();
+        if alone || drafted || follows {
+            self.claim_states(sequence);
+        }
+        // What the block makes has to fit the context, too.
+        request.drafts = request.drafts.min(self.cache.context.saturating_sub(length + count));
+        self.reach(sequence, count + request.drafts)?;
+        let known = if let Token::Known(token) = first { Some(token) } else { None };
+        if known.is_some() || first == Token::Last {
+            sequence.forget_sampled();
+            sequence.block.reopen_last(length);
+        }
+        if alone {
+            sequence.forget_sampled();
+        }
+        if follows {
+            self.catch_up(sequence, known)?;
+        } else if (alone || drafted) && count > 0 && request.drafts == 0 {
+            self.reserve_states(sequence, count, known)?;
+        }
+        if alone { self.list_alone(sequence) } else { Ok(()) }
+    }
+
+    /// The token that was sampled before rows that verify drafts, if the host knows it. Penalties on these rows depend on
+    /// it, so then the host waits for it.
+    fn first_known(
+        &mut self,
+        sequences: &mut [&mut Sequence],
+        request: &StepRequest<'_>,
+        plan: PlanKey,
+    ) -> Result<Option<u32>> {
+        let is_first = request.rows.first().is_some_and(|row| row.token == Token::Sampled);
+        if plan.outputs() != Some(Outputs::Verified) || !is_first {
+            return Ok(None);
+        }
+        let sequence = &mut *sequences[0];
+        if sequence.sampled.is_none() && sequence.sampling.penalises() {
+            let [sampled, ..] = self.newest(sequence)?;
+            sequence.sampled = Some(known(sampled).inspect_err(|_| sequence.output = None)?);
+        }
+        Ok(sequence.sampled)
+    }
+
+    /// The headers of a request's rows, and the adjustments of their logits.
+    fn headers(
+        &self,
+        sequences: &[&mut Sequence],
+        request: &StepRequest<'_>,
+        (plan, first, adjusts): (PlanKey, Option<u32>, bool),
+    ) -> (Vec<RowHeader>, Vec<Adjustment>) {
+        let (mut rows, mut adjustments) = (Vec::with_capacity(request.rows.len()), Vec::new());
+        let text = |sequence: &&mut Sequence| if adjusts { sequence.tokens.clone() } else { Vec::new() };
+        let mut texts: Vec<Vec<u32>> = sequences.iter().map(text).collect();
+        let mut fed = vec![0; sequences.len()];
+        for Row { of, token, .. } in &request.rows {
+            let (sequence, length) = (&sequences[*of], sequences[*of].tokens.len());
+            let known = match *token {
+                Token::Known(id) | Token::Draft(id) => Some(id),
+                Token::Sampled => first,
+                Token::Last => None,
+            };
+            let mut row = match token {
+                Token::Last => sequence.row(0, length.saturating_sub(1)),
+                _ => sequence.row(known.unwrap_or(RowHeader::sampled(sequence.index)), length + fed[*of]),
+            };
+            if plan == PlanKey::Alone {
+                row.first_page = 0;
+            } else if plan.outputs() == Some(Outputs::Verified) {
+                row.result = (self.sessions() + rows.len()) as u32;
+            }
+            if adjusts {
+                texts[*of].extend(known);
+                let ahead = *token == Token::Sampled && known.is_none();
+                let listed = sequence.sampling.adjustments(&texts[*of], ahead);
+                (row.first_adjustment, row.adjustments) = (adjustments.len() as u32, listed.len() as u32);
+                adjustments.extend(listed);
+            }
+            fed[*of] += 1;
+            rows.push(row);
+        }
+        (rows, adjustments)
+    }
+}
+
+/// The steps of a plan that compute what is wanted, and what the plan of a row alone has of the row afterwards, of which
+/// it has `before` if that is the last token's.
+fn steps_of(ready: &Ready, request: &StepRequest<'_>, before: Values) -> (Range<usize>, Values) {
+    let (head, end) = (ready.planned.plan.head, ready.planned.end());
+    match request.rows[..] {
+        _ if request.part.is_some() => (0..end, Values::State),
+        [Row { token: Token::Last, .. }] if before == Values::State => {
+            // The hidden state of the last token is kept just before the head.
+            (head - usize::from(ready.planned.kept.is_some())..end, Values::Whole)
+        }
+        [Row { token: Token::Last, .. }] => (end..end, before),
+        [Row { want: Want::Nothing, .. }] => (0..head, Values::Gone),
+        _ => (0..end, Values::Whole),
+    }
+}
