@@ -223,7 +223,7 @@ Environment:
   HTTPS_PROXY, ALL_PROXY, NO_PROXY      proxies";
 
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(subcommand_precedence_over_arg = true)]
 pub struct ModelsArgs {
     #[cfg(feature = "download")]
     #[command(subcommand)]

@@ -34,6 +34,9 @@ pub fn models(args: &ModelsArgs) -> anyhow::Result<ExitCode> {
     let found = local_models(&places);
     #[cfg(feature = "download")]
     if let Some(ModelsCommand::Rm(removed)) = &args.command {
+        if args.verify || args.name.is_some() {
+            return Err(failure::Usage("models rm takes neither --verify nor a name before `rm`".to_owned()).into());
+        }
         return remove::remove(removed, args.is_json(), &places, &found);
     }
     #[cfg(feature = "download")]

@@ -128,7 +128,13 @@ impl Device {
     /// [`Error::PoolFull`], [`Error::OutOfMemory`] for a plan that does not fit, and [`Error::Argument`] for a sequence that
     /// has no output: after these the sequences have the tokens and outputs that they had. What the device reports.
     pub fn run(&mut self, sequences: &mut [&mut Sequence], mut request: StepRequest<'_>) -> Result<Ticket> {
-        let batch = self.write(sequences, &mut request)?;
+        let batch = match self.write(sequences, &mut request) {
+            Err(error @ Error::DeviceLost { .. }) => {
+                sequences.iter_mut().for_each(|sequence| sequence.output = None);
+                return Err(error);
+            }
+            written => written?,
+        };
         sequences.iter_mut().for_each(|sequence| sequence.output = None); // until there is another
         let before = self.submissions.place;
         // The result before this one is read later, so this one has the other place.

@@ -206,7 +206,7 @@ fn defaults_stand_in_the_help() {
     let SamplerParams { temperature, top_k, top_p, min_p, repeat_penalty, repeat_last_n, .. } =
         SamplerParams::default();
     let help = succeed("run -h").out.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(help.contains("what the model file recommends takes precedence"), "{help}");
+    assert!(help.contains("recommendations in the model file take precedence"), "{help}");
     for (option, default) in [
         ("--temp <T>", temperature.to_string()),
         ("--top-k <K>", top_k.to_string()),

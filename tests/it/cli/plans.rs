@@ -183,5 +183,5 @@ fn products_are_divided_as_asked() {
         let done = wglm(&format!("plan --tiling {wrong}"));
         assert!(done.code == Some(2) && done.err.contains("STEP=LANESxROWSxWORKGROUP"), "{wrong}: {done:?}");
     }
-    refuses("plan --tiling nowhere=8x1x64", "tiling: expected a step of the plan");
+    refuses("plan --tiling nowhere=8x1x64", "tiling: expected the name of a step of the plan");
 }

@@ -43,9 +43,12 @@ fn a_report_has_its_stages_and_a_summary() {
     let lines = summary(&done, &text);
     let name =
         succeed("devices").out.lines().find_map(|line| line.strip_suffix(" (default)").map(str::to_owned)).unwrap();
-    for words in
-        [&format!("system: {name} ("), "bandwidth: ", " us a dispatch", "answer: right: \"Seven plus five is twelve.\""]
-    {
+    for words in [
+        &format!("system: {name} ("),
+        "bandwidth: ",
+        " us per dispatch",
+        "answer: right: \"Seven plus five is twelve.\"",
+    ] {
         assert!(lines.iter().filter(|line| line.contains(words)).count() == 1, "{words}: {lines:?}");
     }
     let loaded = lines.iter().find(|line| line.starts_with("verdict: the demonstration model: loaded in ")).unwrap();

@@ -83,7 +83,7 @@ fn lengths_that_are_lies_do_no_harm() {
         reply.body.extend([7; 5000]);
         reply
     });
-    fails("another part is sent", "another part than was asked for", false, |reply, _| {
+    fails("another part is sent", "a different part than requested", false, |reply, _| {
         reply.with("content-range", &format!("bytes 1-50000/{BYTES}"))
     });
 }
@@ -111,7 +111,7 @@ fn refusals_are_told() {
     use ErrorKind::{AccessDenied, Network, NotFound};
     let licence = "accept the licence at PAGE with an account there, and set HF_TOKEN to one of its tokens";
     for (status, code, kind, words) in [
-        (401, None, AccessDenied, "check the name; if it is right, the repository is private or gated: ask for access"),
+        (401, None, AccessDenied, "check the name; if it is right, the repository is private or gated: request access"),
         (403, None, AccessDenied, licence),
         (401, Some("GatedRepo"), AccessDenied, licence),
         (403, Some("GatedRepo"), AccessDenied, licence),
@@ -292,7 +292,7 @@ fn sizes_beyond_reason_are_refused() {
         });
         let cache = tempdir().unwrap();
         let error = list(&hub(&server, cache.path())).unwrap_err().to_string();
-        assert!(error.contains("not what a hub sends: Q4_0 has "), "{error}");
+        assert!(error.contains("the answer is not that of a hub: Q4_0 has "), "{error}");
     }
 }
 
