@@ -3,6 +3,7 @@
 #![allow(dead_code)] // no test binary uses all of it
 
 pub mod chats;
+pub mod covering;
 pub mod gguf_writer;
 pub mod goldens;
 pub mod gpu;

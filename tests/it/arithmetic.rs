@@ -69,7 +69,7 @@ fn logits_move_little() {
 
 /// The f16 file has no quantised weights, so its products do not change.
 #[test]
-fn plain_formats_are_not_rounded() {
+fn extended_plain_formats_are_not_rounded() {
     let rounded = in_bytes("f16");
     for golden in goldens() {
         golden.check_greedy(&rounded, "f16");
@@ -79,7 +79,7 @@ fn plain_formats_are_not_rounded() {
 }
 
 #[test]
-fn continuations_are_the_same() {
+fn extended_continuations_are_the_same() {
     goldens().iter().for_each(|golden| golden.check_greedy(q4_0()[1], "q4_0"));
 }
 
@@ -107,7 +107,7 @@ fn perplexity(model: &Model, dialogues: &[Vec<u32>]) -> (f64, usize) {
 
 /// The text is of the kind that models/training/train_demo.py generates.
 #[test]
-fn perplexity_is_the_same() {
+fn extended_perplexity_is_the_same() {
     let text = std::fs::read_to_string(fixture("fable/text.txt")).unwrap();
     let models = q4_0();
     let encode = |line: &str| models[0].tokenizer().unwrap().encode(line, true).unwrap();

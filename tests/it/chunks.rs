@@ -29,7 +29,7 @@ pub fn logits(model: &Model, tokens: &[u32], chunk: usize) -> Vec<f32> {
 
 /// The logits of every token agree with those of other programs.
 #[test]
-fn goldens_are_met_in_chunks_of_any_size() {
+fn extended_goldens_are_met_in_chunks_of_any_size() {
     for (precision, chunks) in [("q4_0", &CHUNKS[..]), ("f16", &CHUNKS[2..4])] {
         let model = fable(precision);
         for golden in goldens() {
@@ -58,7 +58,7 @@ fn goldens_are_met_in_chunks_of_any_size() {
 
 /// The logits after three thousand tokens agree with those of the reference program.
 #[test]
-fn a_long_prompt_meets_its_golden() {
+fn extended_a_long_prompt_meets_its_golden() {
     let Synthetic { file, tokens, positions, want, .. } = Synthetic::long();
     assert!(tokens.len() >= 3000);
     let model = load(&file);

@@ -1,8 +1,10 @@
 //! Compares every kernel in every format with its CPU reference, with subgroups and without.
 
+use crate::common::covering::{TIMES, Traits, covering, refresh, whole};
 use crate::common::gpu::{gpu, open_checked};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use wglm::gpu::Matrices;
 use wglm::kernels::{KERNELS, Kernel};
@@ -17,7 +19,9 @@ fn target(team: Team, arithmetic: Arithmetic) -> Target {
 }
 
 fn cases(kernel: &Kernel, target: &Target) -> Vec<Case> {
-    kernel.cases(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
+    let mut cases = kernel.cases(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
+    cases.iter_mut().for_each(refresh);
+    cases
 }
 
 /// The kernels, or those whose name contains the value of the variable `KERNEL`.
@@ -38,7 +42,10 @@ fn pipelines(team: Team) -> &'static Pipelines {
 }
 
 fn checks(kernel: &Kernel, team: Team) -> Vec<KernelCheck> {
-    kernel.checks(&target(team, Arithmetic::Float)).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
+    let checks = kernel.checks(&target(team, Arithmetic::Float));
+    let mut checks = checks.unwrap_or_else(|e| panic!("{}: {e}", kernel.name));
+    checks.iter_mut().flat_map(|check| &mut check.cases).for_each(refresh);
+    checks
 }
 
 /// The shaders of a check.
@@ -46,16 +53,18 @@ fn variants(check: &KernelCheck) -> Vec<&Variant> {
     check.cases.iter().flat_map(|case| &case.plan.variants).collect()
 }
 
-/// Runs every case for one kind of team in both arithmetics, and prints the worst error of each kernel and the time.
+/// A kernel and its checks for one kind of team.
+type Checked = (&'static Kernel, Vec<KernelCheck>);
+
+/// The whole product: every case for one kind of team in both arithmetics.
 ///
 /// Where `elsewhere` runs all cases for the other kind, shaders that are the same are left out, and of the others the
 /// formats take turns: how a format is decoded does not depend on the team, and how a team sums not on the format. With
 /// the variable `KERNEL`, none is left out.
-fn run(team: Team, elsewhere: Option<Team>) {
+fn product(team: Team, elsewhere: Option<Team>) -> impl Iterator<Item = Checked> {
     const TURNS: usize = 4;
-    let pipelines = pipelines(team);
-    let (mut failures, mut turn) = (Vec::new(), 0);
-    for kernel in kernels() {
+    let mut turn = 0;
+    kernels().map(move |kernel| {
         let theirs = elsewhere.map_or_else(Vec::new, |other| checks(kernel, other));
         let theirs: HashSet<_> = theirs.iter().map(variants).collect();
         let mut checks = checks(kernel, team);
@@ -65,6 +74,82 @@ fn run(team: Team, elsewhere: Option<Team>) {
             checks = checks.into_iter().skip(turn % turns).step_by(turns).collect();
             turn += 1;
         }
+        (*kernel, checks)
+    })
+}
+
+/// The kinds of teams that there are on this device.
+fn teams() -> Vec<Team> {
+    let subgroups = gpu().capabilities().subgroups.then_some(Team::Subgroup);
+    subgroups.into_iter().chain([Team::Workgroup]).collect()
+}
+
+/// What is known of a case once its data are dropped.
+struct Entry {
+    team: Team,
+    arithmetic: Arithmetic,
+    traits: Traits,
+    /// The labels of its shaders.
+    labels: Vec<String>,
+}
+
+/// A kernel's cases for all kinds of teams, in the order of [`checks`]. They are built once, for all tests here.
+fn entries(kernel: &'static Kernel) -> &'static [Entry] {
+    static ENTRIES: OnceLock<HashMap<&str, OnceLock<Vec<Entry>>>> = OnceLock::new();
+    let all = ENTRIES.get_or_init(|| KERNELS.iter().map(|kernel| (kernel.name, OnceLock::new())).collect());
+    let entry = |team, check: &KernelCheck, case: &Case| Entry {
+        team,
+        arithmetic: check.arithmetic,
+        traits: Traits::of(kernel.name, case),
+        labels: case.plan.variants.iter().map(|variant| variant.label.clone()).collect(),
+    };
+    let of_check =
+        |team, check: &KernelCheck| check.cases.iter().map(|case| entry(team, check, case)).collect::<Vec<_>>();
+    let of_team = |team| checks(kernel, team).iter().flat_map(|check| of_check(team, check)).collect::<Vec<Entry>>();
+    all[kernel.name].get_or_init(|| teams().into_iter().flat_map(of_team).collect())
+}
+
+/// The entries of some kernels, one kernel's after the other's.
+fn entries_of(kernels: &[&'static Kernel]) -> Vec<&'static Entry> {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let work =
+            || while kernels.get(next.fetch_add(1, Ordering::Relaxed)).map(|kernel| entries(kernel)).is_some() {};
+        (0..threads).for_each(|_| _ = scope.spawn(work));
+    });
+    kernels.iter().flat_map(|kernel| entries(kernel)).collect()
+}
+
+/// A covering set of all cases for all kinds of teams: those for this one.
+fn covering_set(team: Team) -> impl Iterator<Item = Checked> {
+    static CHOSEN: OnceLock<HashMap<(Team, &str), BTreeSet<usize>>> = OnceLock::new();
+    let chosen = CHOSEN.get_or_init(|| {
+        let entries = entries_of(&kernels().copied().collect::<Vec<_>>());
+        let chosen = covering(&entries.iter().map(|entry| entry.traits.clone()).collect::<Vec<_>>());
+        let (mut places, mut counts) = (HashMap::<_, BTreeSet<usize>>::new(), HashMap::new());
+        for (index, entry) in entries.iter().enumerate() {
+            let key = (entry.team, entry.traits.kernel);
+            let place = counts.entry(key).and_modify(|count| *count += 1).or_insert(0);
+            let places = places.entry(key).or_default();
+            let is_chosen = chosen.contains(&index);
+            is_chosen.then(|| places.insert(*place));
+        }
+        places
+    });
+    kernels().map(move |kernel| {
+        let mut checks = checks(kernel, team);
+        let (chosen, mut place) = (&chosen[&(team, kernel.name)], 0..);
+        let mut is_chosen = |_: &Case| place.next().is_some_and(|place| chosen.contains(&place));
+        checks.iter_mut().for_each(|check| check.cases.retain(&mut is_chosen));
+        (*kernel, checks)
+    })
+}
+
+/// Runs cases for one kind of team, and prints the worst error of each kernel and the time.
+fn run(team: Team, checked: impl Iterator<Item = Checked>) {
+    let (pipelines, mut failures) = (pipelines(team), Vec::new());
+    for (kernel, checks) in checked {
         for arithmetic in [Arithmetic::Float, Arithmetic::Int] {
             let checks = checks.iter().filter(|check| check.arithmetic == arithmetic);
             failures.extend(failures_of(kernel, &format!("{team:?}, {arithmetic:?}"), checks, pipelines));
@@ -100,16 +185,23 @@ fn failures_of<'a>(
 
 #[test]
 fn every_kernel_agrees_with_its_reference_by_subgroups() {
-    if gpu().capabilities().subgroups {
-        run(Team::Subgroup, None);
-    } else {
+    if !gpu().capabilities().subgroups {
         println!("skipped: `{}` has no subgroup operations", gpu().report().name);
+    } else if whole() {
+        run(Team::Subgroup, product(Team::Subgroup, None));
+    } else {
+        run(Team::Subgroup, covering_set(Team::Subgroup));
     }
 }
 
 #[test]
 fn every_kernel_agrees_with_its_reference_by_workgroups() {
-    run(Team::Workgroup, gpu().capabilities().subgroups.then_some(Team::Subgroup));
+    if whole() {
+        let elsewhere = gpu().capabilities().subgroups.then_some(Team::Subgroup);
+        run(Team::Workgroup, product(Team::Workgroup, elsewhere));
+    } else {
+        run(Team::Workgroup, covering_set(Team::Workgroup));
+    }
 }
 
 /// Kernels whose steps can be split into several dispatches compute the same if every workgroup is a dispatch of its
@@ -205,7 +297,8 @@ fn perturb(bytes: &mut [u8], expected: &Expected, place: usize) {
 
 #[test]
 fn parameters_are_laid_out_alike_in_rust_and_wgsl() {
-    for kernel in KERNELS {
+    let wanted = std::env::var("KERNEL").unwrap_or_default();
+    for kernel in KERNELS.iter().filter(|kernel| kernel.name.contains(&wanted)) {
         let case = cases(kernel, &target(Team::Workgroup, Arithmetic::Float)).remove(0);
         let step = case.plan.steps.iter().find(|s| s.kernel == kernel.name).expect("a step of the kernel");
         let fields = reflect(&case.plan.variants[step.variant]).unwrap().params;
@@ -235,10 +328,10 @@ fn shaders_of_matrices_are_valid() {
     }
 }
 
-/// The labels of the shader variants of a kernel's cases.
-fn labels(kernel: &Kernel, arithmetic: Arithmetic) -> Vec<String> {
-    let cases = cases(kernel, &Target { arithmetic, ..Target::default() });
-    cases.into_iter().flat_map(|case| case.plan.variants).map(|variant| variant.label).collect()
+/// The labels of the shaders of a kernel's cases. In products of bytes, only those that differ from the ones in floats.
+fn labels(kernel: &'static Kernel, arithmetic: Arithmetic) -> Vec<&'static str> {
+    let entries = entries(kernel).iter().filter(|entry| entry.arithmetic == arithmetic);
+    entries.flat_map(|entry| &entry.labels).map(String::as_str).collect()
 }
 
 #[test]
@@ -262,7 +355,7 @@ fn nothing_is_left_out_of_the_registries() {
         let labels = labels(kernel, Arithmetic::Float);
         assert!(!labels.is_empty(), "{} has no case", kernel.name);
         let quantised = labels.iter().any(|l| l.contains(".q4_0"));
-        let bytes: Vec<String> =
+        let bytes: Vec<&str> =
             self::labels(kernel, Arithmetic::Int).into_iter().filter(|l| l.contains(".i8.")).collect();
         for quant in QUANTS.iter().filter(|_| quantised) {
             let (name, tag) = (kernel.name, format!(".{}.", quant.name));
@@ -271,5 +364,48 @@ fn nothing_is_left_out_of_the_registries() {
                 bytes.is_empty() || quant.family == Family::Plain || bytes.iter().any(|l| l.contains(&tag));
             assert!(multiplied, "{name} has no case of bytes in {}", quant.name);
         }
+    }
+}
+
+/// The covering set leaves out no kernel, no format and no WGSL file that a kernel is made of: whatever there is of each
+/// in all cases, there is in the set.
+#[test]
+fn the_covering_set_covers_every_kernel_and_every_format() {
+    let all: Vec<Traits> = entries_of(KERNELS).into_iter().map(|entry| entry.traits.clone()).collect();
+    let chosen: Vec<Traits> = covering(&all).into_iter().map(|index| all[index].clone()).collect();
+    println!("{} of {} cases", chosen.len(), all.len());
+    let (had, has) = (Met::of(&all), Met::of(&chosen));
+    assert!(KERNELS.iter().all(|kernel| had.kernels.contains_key(kernel.name)), "{:?}", had.kernels.keys());
+    assert!(QUANTS.iter().all(|quant| had.formats.contains_key(quant.name)), "{:?}", had.formats.keys());
+    for (kernel, formats) in &had.kernels {
+        let met = has.kernels.get(kernel).unwrap_or_else(|| panic!("no case of {kernel}"));
+        assert!(met.len() >= formats.len().min(TIMES), "{kernel} in {met:?} of {formats:?}");
+    }
+    for (format, kernels) in &had.formats {
+        let met = has.formats.get(format).unwrap_or_else(|| panic!("no case in {format}"));
+        assert!(met.len() >= kernels.len().min(TIMES), "{format} in {met:?} of {kernels:?}");
+    }
+    let missing: Vec<_> = had.files.difference(&has.files).collect();
+    assert!(missing.is_empty(), "kernels without a case with these files: {missing:?}");
+    assert!(chosen.len() * 4 < all.len(), "{} of {} cases are no saving", chosen.len(), all.len());
+}
+
+/// The formats of each kernel, the kernels of each format, and the files of each kernel, in some cases.
+#[derive(Default)]
+struct Met<'a> {
+    kernels: BTreeMap<&'a str, BTreeSet<&'a str>>,
+    formats: BTreeMap<&'a str, BTreeSet<&'a str>>,
+    files: BTreeSet<(&'a str, &'a str)>,
+}
+
+impl<'a> Met<'a> {
+    fn of(cases: &'a [Traits]) -> Self {
+        let mut met = Self::default();
+        for case in cases {
+            met.kernels.entry(case.kernel).or_default().extend(&case.formats);
+            case.formats.iter().for_each(|format| _ = met.formats.entry(format).or_default().insert(case.kernel));
+            met.files.extend(case.files.iter().map(|file| (case.kernel, *file)));
+        }
+        met
     }
 }

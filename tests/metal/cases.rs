@@ -1,22 +1,27 @@
-//! Every kernel in every format, as Metal's text, against its reference on the CPU.
+//! Every kernel in every format, as Metal's text, against its reference on the CPU; or in the formats of a covering set.
 
 use crate::clang::{Build, Level, Workshop};
+use crate::common::covering::{Traits, covering, whole};
 use crate::emit::Shader;
 use crate::execute::Executor;
 use crate::injected::Fault;
 use crate::machine::{Errors, Liberties, Machine, lane_seed};
+use crate::rules::invocations;
 use crate::translate::Text;
 use crate::variants::{all, cases, shaders, targets};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use wglm::kernels::{KERNELS, Kernel};
-use wglm::plan::{Plan, Step};
+use wglm::plan::Step;
 use wglm::reference::{Case, SLACK};
 use wglm::shader::Variant;
 
 /// Kernels in one file of C++: many share the cost of reading the shim.
 const BATCH: usize = 24;
+
+/// The file of matrices of 16 x 16.
+const FOREIGN: &str = "lib/coop16.wgsl";
 
 /// Invocations of a case, at most: grids that fold because they are so large are left to tests on GPUs.
 const INVOCATIONS: u64 = 1 << 21;
@@ -27,18 +32,53 @@ fn kernels() -> Vec<&'static Kernel> {
     KERNELS.iter().copied().filter(|kernel| kernel.name.contains(&wanted)).collect()
 }
 
-/// The cases of a kernel for every target, those that a Mac is never given left out, and those whose shaders are all
-/// known from a target before.
+/// The cases of a kernel for every target, those that a Mac is never given and the largest left out, and those whose
+/// shaders are all known from a target before.
 fn distinct_cases(kernel: &Kernel) -> Vec<Case> {
     let mut known: HashSet<Variant> = HashSet::new();
     let mut distinct = Vec::new();
     for target in &targets() {
         let mut cases = cases(kernel, target);
-        cases.retain(|case| !case.plan.variants.iter().all(|variant| known.contains(variant)));
+        cases.retain(|case| !case.plan.variants.iter().all(|variant| known.contains(variant)) && runs_here(case));
         known.extend(cases.iter().flat_map(|case| case.plan.variants.clone()));
         distinct.extend(cases);
     }
     distinct
+}
+
+/// What threads make of each kernel, in the order of the kernels.
+fn of_each<T: Send>(kernels: &[&'static Kernel], make: impl Fn(usize, &'static Kernel) -> T + Sync) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut made = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(kernel) = kernels.get(index) else { return made };
+            made.push((index, make(index, kernel)));
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let mut made: Vec<(usize, T)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    });
+    made.sort_by_key(|(index, _)| *index);
+    made.into_iter().map(|(_, made)| made).collect()
+}
+
+/// Of the cases of each kernel, those of a covering set, by their indices.
+fn covering_sets(kernels: &[&'static Kernel]) -> Vec<BTreeSet<usize>> {
+    let traits = |_, kernel: &'static Kernel| -> Vec<Traits> {
+        distinct_cases(kernel).iter().map(|case| Traits::of(kernel.name, case)).collect()
+    };
+    let traits = of_each(kernels, traits);
+    let places = traits.iter().enumerate().flat_map(|(at, traits)| (0..traits.len()).map(move |index| (at, index)));
+    let places: Vec<(usize, usize)> = places.collect();
+    let mut sets = vec![BTreeSet::new(); kernels.len()];
+    for (at, index) in covering(&traits.concat()).into_iter().map(|chosen| places[chosen]) {
+        sets[at].insert(index);
+    }
+    sets
 }
 
 /// Cases that share a program, and its shaders.
@@ -50,29 +90,27 @@ struct Batch {
 fn batches(cases: Vec<Case>) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
     for case in cases {
-        let shaders = shaders([&case.plan]);
-        if foreign(&shaders) || invocations(&case.plan, &shaders) > INVOCATIONS {
-            continue;
-        }
         if batches.last().is_none_or(|batch| batch.shaders.len() >= BATCH) {
             batches.push(Batch { cases: Vec::new(), shaders: HashMap::new() });
         }
         let batch = batches.last_mut().unwrap();
-        batch.shaders.extend(shaders);
+        batch.shaders.extend(shaders([&case.plan]));
         batch.cases.push(case);
     }
     batches
 }
 
-/// True for cases with a kernel that no Mac is given.
-fn foreign(shaders: &HashMap<Variant, Shader>) -> bool {
-    shaders.values().any(Shader::foreign)
+/// True for cases with a kernel that no Mac is given, as Metal lacks its matrices.
+fn is_foreign(case: &Case) -> bool {
+    let foreign = |variant: &Variant| variant.parts.iter().any(|part| part.source.path == FOREIGN);
+    case.plan.variants.iter().any(foreign)
 }
 
-fn invocations(plan: &Plan, shaders: &HashMap<Variant, Shader>) -> u64 {
-    let size = |step: &Step| u64::from(shaders[&plan.variants[step.variant]].workgroup_size);
+/// False for foreign cases, and for the largest.
+fn runs_here(case: &Case) -> bool {
     let groups = |step: &Step| step.grid.iter().map(|n| u64::from(*n)).product::<u64>();
-    plan.steps.iter().map(|step| groups(step) * size(step)).sum()
+    let of_step = |step: &Step| groups(step) * u64::from(invocations(&case.plan.variants[step.variant]));
+    !is_foreign(case) && case.plan.steps.iter().map(of_step).sum::<u64>() <= INVOCATIONS
 }
 
 impl Batch {
@@ -209,14 +247,18 @@ const SHOWS: f64 = SLACK;
 /// Cases of a kernel that a fault is injected into, at most.
 const INJECTED: usize = 24;
 
-/// Compiles and runs all of a kernel's cases: failures.
-fn failures_of(kernel: &'static Kernel, shop: &Workshop) -> Vec<String> {
-    let (start, distinct) = (Instant::now(), distinct_cases(kernel));
-    let possible = distinct.iter().any(|case| !foreign(&shaders([&case.plan])));
-    let batches = batches(distinct);
-    let count: usize = batches.iter().map(|batch| batch.cases.len()).sum();
+/// Compiles and runs a kernel's cases, all or those with these indices: failures.
+fn failures_of(kernel: &'static Kernel, chosen: Option<&BTreeSet<usize>>, shop: &Workshop) -> Vec<String> {
+    let start = Instant::now();
+    let mut distinct = distinct_cases(kernel);
+    if let Some(chosen) = chosen {
+        let mut index = 0..;
+        distinct.retain(|_| index.next().is_some_and(|index| chosen.contains(&index)));
+    }
+    let (count, batches) = (distinct.len(), batches(distinct));
     let mut ran = Ran { kernel: kernel.name, failures: vec![], shares: BTreeMap::new(), injected: vec![] };
-    if count == 0 && possible {
+    let possible = || targets().iter().any(|target| cases(kernel, target).iter().any(|case| !is_foreign(case)));
+    if count == 0 && possible() {
         ran.failures.push(format!("{}: no case was run", kernel.name));
     }
     for batch in &batches {
@@ -242,19 +284,10 @@ fn failures_of(kernel: &'static Kernel, shop: &Workshop) -> Vec<String> {
 #[test]
 fn every_kernel_as_metal_text_agrees_with_its_reference() {
     let Some(shop) = Workshop::open() else { return };
-    let (kernels, next) = (kernels(), AtomicUsize::new(0));
-    let work = || {
-        let mut failures = Vec::new();
-        while let Some(kernel) = kernels.get(next.fetch_add(1, Ordering::Relaxed)) {
-            failures.extend(failures_of(kernel, &shop));
-        }
-        failures
-    };
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let failures: Vec<String> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
-    });
+    let kernels = kernels();
+    let sets = (!whole()).then(|| covering_sets(&kernels));
+    let chosen = |index: usize| sets.as_ref().map(|sets| &sets[index]);
+    let failures = of_each(&kernels, |index, kernel| failures_of(kernel, chosen(index), &shop)).concat();
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 

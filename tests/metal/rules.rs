@@ -201,7 +201,7 @@ fn waits(block: &Block) -> bool {
 }
 
 /// The invocations of a workgroup by the constant of a variant's header, which is what its entry says too.
-fn invocations(variant: &Variant) -> u32 {
+pub fn invocations(variant: &Variant) -> u32 {
     let size = variant.constants.iter().find_map(|(name, value)| match value {
         Constant::U32(size) if name == "WORKGROUP" => Some(*size),
         _ => None,

@@ -1,13 +1,14 @@
 //! The cases of `expand_kv`.
 
 use super::mla_attention::AttentionExample;
-use super::{columns_for, pairs};
+use super::{columns_for, pairs, wide};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::kernels::errors::SUM;
 use crate::kernels::{CacheType, LatentWeights};
 use crate::plan::{BufferRef, Target};
 use crate::quant::{QUANTS, Quant};
+use crate::reference::product::sum_and_size;
 use crate::reference::{Case, CaseBuilder, Expected, OutputType};
 
 /// The number of KV rows of a segment.
@@ -51,6 +52,7 @@ fn case(
     let by = LatentWeights { k_b: &k_b, v_b: &v_b };
     let expanded = case.plan.expanded("expanded", by, &cache, SEGMENT);
     case.plan.expand_kv("expand_kv", by, &cache, &expanded, index)?;
+    let by_key = transposed(&ks, rank, nope);
     let (mut places, mut values, mut magnitudes) = (Vec::new(), Vec::new(), Vec::new());
     let live = tokens.saturating_sub(index * SEGMENT).min(SEGMENT);
     let rows = live.next_multiple_of(16);
@@ -58,13 +60,10 @@ fn case(
         let latent = &latents[(index * SEGMENT + row.min(live - 1)) * (rank + rotary)..][..rank + rotary];
         let first = (head * SEGMENT + row) * (nope + rotary + width);
         places.extend(first..first + nope + rotary + width);
-        let dot = |weight: &dyn Fn(usize) -> f32| {
-            let terms = latent[..rank].iter().enumerate().map(|(r, l)| f64::from(weight(r)) * f64::from(*l));
-            terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
-        };
-        let keys = (0..nope).map(|n| dot(&|r| ks[(head * rank + r) * nope + n]));
+        let values_of = wide(&latent[..rank]);
+        let keys = (0..nope).map(|n| sum_and_size(&by_key[(head * nope + n) * rank..][..rank], &values_of));
         let rotary_key = latent[rank..].iter().map(|l| (f64::from(*l), f64::from(l.abs())));
-        let of_row = (0..width).map(|n| dot(&|r| vs[(head * width + n) * rank + r]));
+        let of_row = (0..width).map(|n| sum_and_size(&vs[(head * width + n) * rank..][..rank], &values_of));
         let (sums, sizes): (Vec<_>, Vec<_>) = keys.chain(rotary_key).chain(of_row).unzip();
         values.extend(sums);
         magnitudes.extend(sizes);
@@ -74,4 +73,13 @@ fn case(
     case.expect_values(Expected { local, kind: OutputType::F16, places, values, magnitudes, bound });
     let shape = format!("{heads} heads, nope {nope}, value {width}, rank {rank}");
     Ok(case.finish(format!("{} and {}, {ty:?}, {shape}, segment {index} of {tokens} tokens", k.name, v.name)))
+}
+
+/// Matrices of `rows` rows of `columns` values, a column after the other.
+fn transposed(values: &[f32], rows: usize, columns: usize) -> Vec<f32> {
+    let column = |matrix: &[f32], n: usize| (0..rows).map(|row| matrix[row * columns + n]).collect::<Vec<f32>>();
+    values
+        .chunks(rows * columns)
+        .flat_map(|matrix| (0..columns).flat_map(|n| column(matrix, n)).collect::<Vec<_>>())
+        .collect()
 }

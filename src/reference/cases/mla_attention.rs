@@ -5,7 +5,7 @@ use crate::kernels::kv_blocks::BlockRow;
 use crate::kernels::mla_attention::{BOUND, SPAN};
 use crate::kernels::{AttentionSplits, BatchAttention, Cache, CacheType};
 use crate::plan::{BufferRef, Builder, PAGE, Target, Tensor};
-use crate::reference::{Case, CaseBuilder};
+use crate::reference::{Case, CaseBuilder, product};
 use half::f16;
 
 /// Seeded latents, queries and the attention over them, for the cases of attention and merge.
@@ -88,7 +88,7 @@ impl AttentionExample {
     pub(super) fn scores(&self, q: &[f32], latents: &[f32], head: usize, from: usize, to: usize) -> Vec<f64> {
         let width = self.rank + self.rotary;
         let q = &q[head * width..][..width];
-        let dot = |t: usize| q.iter().zip(&latents[t * width..]).map(|(&a, &b)| a as f64 * b as f64).sum::<f64>();
+        let dot = |t: usize| product::sum_of_products(q, &latents[t * width..][..width]);
         (from..to).map(|t| dot(t) * SCALE as f64).collect()
     }
 
@@ -109,9 +109,11 @@ impl AttentionExample {
 
     /// Σ weight · latent over the tokens that begin at `from`.
     pub(super) fn weighted(&self, weights: &[f64], latents: &[f32], from: usize) -> Vec<f64> {
-        let width = self.rank + self.rotary;
-        let value = |c: usize| weights.iter().zip(from..).map(|(w, t)| w * latents[t * width + c] as f64).sum();
-        (0..self.rank).map(value).collect()
+        let mut sums = vec![0.0; self.rank];
+        for (weight, latent) in weights.iter().zip(latents.chunks_exact(self.rank + self.rotary).skip(from)) {
+            product::add_scaled(&mut sums, *weight, &latent[..self.rank]);
+        }
+        sums
     }
 
     /// The case of attention over splits, appended by `attend`, and of their merge, for the last `count` tokens, within

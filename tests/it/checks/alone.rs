@@ -60,13 +60,13 @@ fn each_alone(options: &LoadOptions, speculation: Speculation, least: usize) {
 
 /// In the plans of prompts, of tokens, of drafts by the model's own block, and of sampling with penalties.
 #[test]
-fn every_kernel_can_be_replaced_alone() {
+fn extended_every_kernel_can_be_replaced_alone() {
     let speculation = Speculation { kind: DraftKind::Mtp, most: Some(3) };
     each_alone(&options(Arithmetic::Float, 40), speculation, 10);
 }
 
 /// Products of bytes leave rounded vectors for one another in the plan of a token.
 #[test]
-fn every_kernel_of_products_of_bytes_can_be_replaced_alone() {
+fn extended_every_kernel_of_products_of_bytes_can_be_replaced_alone() {
     each_alone(&options(Arithmetic::Int, 1), Speculation::OFF, 8);
 }

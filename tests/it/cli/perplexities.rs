@@ -69,7 +69,7 @@ fn it_follows_from_the_logits() {
 
 /// With a stride every token after the first window is scored once, with more tokens before it.
 #[test]
-fn a_stride_judges_the_ends_of_windows() {
+fn extended_a_stride_judges_the_ends_of_windows() {
     let (whole, strided) = (measured("-c 64"), measured("-c 64 --ppl-stride 16"));
     assert_eq!(strided["count"].as_u64(), strided["windows"].as_u64().map(|windows| 16 * windows));
     assert!(strided["windows"].as_u64() > whole["windows"].as_u64(), "{whole} {strided}");
@@ -85,7 +85,7 @@ fn chunks_do_not_change_it() {
 
 /// With the same type of cache nothing diverges; with bytes a little does.
 #[test]
-fn types_of_cache_are_compared() {
+fn extended_types_of_cache_are_compared() {
     let same = measured("-c 64 --chunks 2 --cache-type f32 --kl-divergence f32");
     assert_eq!((number(&same, "kl_max"), number(&same, "same_top")), (0.0, 1.0), "{same}");
     assert_eq!(number(&same, "base_ppl"), number(&same, "ppl"));

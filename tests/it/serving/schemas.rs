@@ -113,7 +113,7 @@ fn patterns_that_hold_together() {
 
 /// The same schemas and functions are compiled once, whatever else a request says.
 #[test]
-fn what_was_compiled_is_known() {
+fn extended_what_was_compiled_is_known() {
     let serving = Serving::start(&[]);
     let schema = json!({"type": "object", "properties": {"a": {"type": "integer", "maximum": 9}}, "required": ["a"]});
     for (path, body) in

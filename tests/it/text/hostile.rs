@@ -324,8 +324,8 @@ fn accepted() -> Vec<(String, String)> {
 }
 
 #[test]
-fn no_template_aborts_or_takes_much() {
-    if in_a_child("text::hostile::no_template_aborts_or_takes_much") {
+fn extended_no_template_aborts_or_takes_much() {
+    if in_a_child("text::hostile::extended_no_template_aborts_or_takes_much") {
         return;
     }
     peak();

@@ -245,7 +245,7 @@ fn the_schema_of_a_value_that_is_cut() {
 /// Types of all kinds have schemas that are held, and whose answers serde accepts.
 #[test]
 #[allow(dead_code)]
-fn types_of_all_kinds() {
+fn extended_types_of_all_kinds() {
     use std::collections::{BTreeMap, BTreeSet, HashSet};
     #[derive(Debug, Deserialize, JsonSchema, PartialEq)]
     struct Empty {}

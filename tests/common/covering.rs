@@ -1,0 +1,147 @@
+//! Which of the kernels' cases run. The whole product of kernels, formats, shapes and modes takes a quarter of an hour
+//! on two cores; a covering set of it takes a minute and meets every kernel, every format and every WGSL file.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use wglm::quant::QUANTS;
+use wglm::reference::Case;
+
+/// In how many formats the covering set has each kernel, and in how many kernels each format, at least.
+pub const TIMES: usize = 2;
+
+/// Whether everything is asked for: `./test --all`, and CI.
+pub fn whole() -> bool {
+    std::env::var("WGLM_TESTS").is_ok_and(|asked| asked == "all")
+}
+
+/// Of some things that are alike, all where everything is asked for, and otherwise the first `most`.
+pub fn some<T>(mut all: Vec<T>, most: usize) -> Vec<T> {
+    if !whole() {
+        all.truncate(most);
+    }
+    all
+}
+
+/// What a case contributes to a covering set.
+#[derive(Debug, Clone)]
+pub struct Traits {
+    /// The kernel.
+    pub kernel: &'static str,
+    /// The formats of its matrices.
+    pub formats: Vec<&'static str>,
+    /// The WGSL files of its shaders, those of formats aside. Teams, arithmetics and the cache's types differ in these.
+    pub files: Vec<&'static str>,
+    /// The length of its shaders: nearly all of a case's time goes to compiling them.
+    pub cost: usize,
+}
+
+impl Traits {
+    /// Those of a kernel's case.
+    pub fn of(kernel: &'static str, case: &Case) -> Self {
+        let joined = case.formats();
+        let formats = QUANTS.iter().map(|quant| quant.name).filter(|name| joined.split('+').any(|it| it == *name));
+        let parts = case.plan.variants.iter().flat_map(|variant| &variant.parts);
+        let files: BTreeSet<&str> = parts.map(|part| part.source.path).filter(|path| !is_format(path)).collect();
+        let cost = case.plan.variants.iter().map(|variant| variant.length()).sum();
+        Self { kernel, formats: formats.collect(), files: files.into_iter().collect(), cost }
+    }
+}
+
+fn is_format(path: &str) -> bool {
+    let name = path.strip_prefix("quant/").and_then(|name| name.strip_suffix(".wgsl"));
+    name.is_some_and(|name| QUANTS.iter().any(|quant| quant.name == name))
+}
+
+/// What a covering set still lacks.
+struct Lacks<'a> {
+    /// Files of each kernel.
+    files: HashSet<(&'a str, &'a str)>,
+    /// Formats of each kernel, and kernels of each format: how many more.
+    kernels: HashMap<&'a str, usize>,
+    formats: HashMap<&'a str, usize>,
+    /// The formats that a kernel has already been chosen in.
+    met: HashSet<(&'a str, &'a str)>,
+}
+
+impl<'a> Lacks<'a> {
+    /// Everything that there is.
+    fn all(cases: &'a [Traits]) -> Self {
+        let (mut of_kernels, mut of_formats) = (BTreeMap::<_, BTreeSet<_>>::new(), BTreeMap::<_, BTreeSet<_>>::new());
+        for (kernel, format) in cases.iter().flat_map(pairs) {
+            of_kernels.entry(kernel).or_default().insert(format);
+            of_formats.entry(format).or_default().insert(kernel);
+        }
+        let times = |(name, others): (&'a str, BTreeSet<&str>)| (name, others.len().min(TIMES));
+        Self {
+            files: cases.iter().flat_map(files).collect(),
+            kernels: of_kernels.into_iter().map(times).collect(),
+            formats: of_formats.into_iter().map(times).collect(),
+            met: HashSet::new(),
+        }
+    }
+
+    /// How much of it a case brings.
+    fn gain(&self, case: &'a Traits) -> usize {
+        let open = |counts: &HashMap<&str, usize>, name| usize::from(counts.get(name).is_some_and(|left| *left > 0));
+        let fresh = pairs(case).filter(|pair| !self.met.contains(pair));
+        let of_formats: usize =
+            fresh.map(|(kernel, format)| open(&self.kernels, kernel) + open(&self.formats, format)).sum();
+        of_formats + files(case).filter(|file| self.files.contains(file)).count()
+    }
+
+    fn take(&mut self, case: &'a Traits) {
+        files(case).for_each(|file| _ = self.files.remove(&file));
+        for (kernel, format) in pairs(case).filter(|pair| self.met.insert(*pair)) {
+            [self.kernels.get_mut(kernel), self.formats.get_mut(format)]
+                .into_iter()
+                .flatten()
+                .for_each(|left| *left = left.saturating_sub(1));
+        }
+    }
+}
+
+fn pairs(case: &Traits) -> impl Iterator<Item = (&str, &str)> {
+    case.formats.iter().map(|format| (case.kernel, *format))
+}
+
+fn files(case: &Traits) -> impl Iterator<Item = (&str, &str)> {
+    case.files.iter().map(|file| (case.kernel, *file))
+}
+
+/// The indices of a set of cases in which every kernel has each of its files, and at least two of its formats if it has
+/// so many, and every format at least two of its kernels. The rule: again and again the case that brings most of what is
+/// lacking for the length of its shaders, of equals the first.
+pub fn covering(cases: &[Traits]) -> BTreeSet<usize> {
+    let (mut lacks, mut chosen) = (Lacks::all(cases), BTreeSet::new());
+    let worth = |gain: usize, case: &Traits| gain as f64 / case.cost.max(1) as f64;
+    loop {
+        let mut best: Option<(f64, usize)> = None;
+        for (index, case) in cases.iter().enumerate() {
+            let worth = worth(lacks.gain(case), case);
+            if worth > best.map_or(0.0, |best| best.0) {
+                best = Some((worth, index));
+            }
+        }
+        let Some((_, index)) = best else { return chosen };
+        lacks.take(&cases[index]);
+        chosen.insert(index);
+    }
+}
+
+/// Gives the shaders of a case the text that their files have now, so that a change of a WGSL file is tested by what was
+/// built before it.
+pub fn refresh(case: &mut Case) {
+    for part in case.plan.variants.iter_mut().flat_map(|variant| &mut variant.parts) {
+        part.source.text = on_disk(part.source.path);
+    }
+}
+
+/// The text of a file below `wgsl/`.
+fn on_disk(path: &'static str) -> &'static str {
+    static READ: OnceLock<Mutex<HashMap<&str, &str>>> = OnceLock::new();
+    let mut read = READ.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    read.entry(path).or_insert_with(|| {
+        let file = format!("{}/wgsl/{path}", env!("CARGO_MANIFEST_DIR"));
+        String::leak(std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}")))
+    })
+}
