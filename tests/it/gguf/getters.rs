@@ -110,7 +110,7 @@ fn arrays() {
     );
     says(&gguf.f32s("nan").unwrap_err(), &["`nan`", "an array of finite floats", "f32 NaN at index 1"]);
     says(&gguf.strings("one").unwrap_err(), &["`one`", "an array of strings", "u32 1"]);
-    says(&gguf.i32s("strings").unwrap_err(), &["`strings`", "string `a` at 0"]);
+    says(&gguf.i32s("strings").unwrap_err(), &["`strings`", "string `a` at index 0"]);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn strings_that_are_not_utf8_fail_the_getter_alone() {
     assert_eq!(gguf.u32("n").unwrap(), 1);
     assert_eq!(gguf.get("s"), Some(Value::String(b"a\xff\x1b[31m")), "the bytes are not lost");
     says(&gguf.string("s").unwrap_err(), &["`s`", "a string in UTF-8", "string `a\u{fffd}\\u{1b}[31m`"]);
-    says(&gguf.strings("tokens").unwrap_err(), &["`tokens`", "strings in UTF-8", "array of 2 string", "at 1"]);
+    says(&gguf.strings("tokens").unwrap_err(), &["`tokens`", "strings in UTF-8", "array of 2 string", "at index 1"]);
 }
 
 #[test]
