@@ -21,7 +21,7 @@ use crate::cancel::Cancel;
 use crate::chat::{CallIds, ChatState, PromptMaker, drop_before};
 use crate::error::{Error, Result};
 use crate::generate::{Chooser, Event, GenerateOptions, GenerationTask};
-use crate::gpu::Gpu;
+use crate::gpu::Process;
 use crate::kernels::CacheType;
 use crate::model::{CacheShape, Model};
 use crate::session::Pool;
@@ -221,7 +221,7 @@ pub struct ScheduledReply {
     cancel: Cancel,
     prompt_tokens: usize,
     opens_thinking: bool,
-    gpu: Gpu,
+    process: Process,
     /// It has ended because this process was forked.
     forked: bool,
 }
@@ -416,8 +416,8 @@ impl Scheduler {
         let cancel = task.cancel();
         let tenant = self.tenant;
         let id = self.shared.submit(|id| Request { id, tenant, task, ids })?;
-        let (shared, gpu) = (self.shared.clone(), self.model.gpu().clone());
-        Ok(ScheduledReply { shared, id, cancel, prompt_tokens, opens_thinking, gpu, forked: false })
+        let (shared, process) = (self.shared.clone(), self.model.gpu().process());
+        Ok(ScheduledReply { shared, id, cancel, prompt_tokens, opens_thinking, process, forked: false })
     }
 
     /// What it holds and does.
@@ -474,7 +474,7 @@ impl ScheduledReply {
         if self.forked {
             return Some(None);
         }
-        let error = self.gpu.check_process().err()?;
+        let error = self.process.check().err()?;
         self.forked = true;
         Some(Some(Err(error)))
     }

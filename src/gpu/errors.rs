@@ -10,8 +10,25 @@ pub(super) struct Failures {
     lost: Arc<Mutex<Option<String>>>,
     /// Whether wglm opened the device, and so set the callback that reports a loss.
     ours: bool,
-    /// The process that opened the device. Drivers do not work, and may hang, in a process that was forked from it.
-    process: u32,
+    process: Process,
+}
+
+/// The process that opened a device. Drivers do not work, and may hang, in a process that was forked from it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Process(u32);
+
+impl Process {
+    fn current() -> Self {
+        Self(std::process::id())
+    }
+
+    /// Checks that this is the process. That costs a system call of a tenth of a microsecond.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn check(self) -> Result<()> {
+        if self.0 == std::process::id() { Ok(()) } else { Err(Error::Forked) }
+    }
 }
 
 impl Failures {
@@ -19,7 +36,7 @@ impl Failures {
     /// error scopes. Other errors, for which wgpu would panic, are logged.
     pub(super) fn watch(device: &wgpu::Device) -> Self {
         device.on_uncaptured_error(Arc::new(|error| tracing::error!("the GPU reports: {error}")));
-        let failures = Self { lost: Arc::default(), ours: true, process: std::process::id() };
+        let failures = Self { lost: Arc::default(), ours: true, process: Process::current() };
         let on_loss = failures.clone();
         device.set_device_lost_callback(move |reason, message| {
             let message = if message.is_empty() { format!("{reason:?}") } else { message };
@@ -30,21 +47,16 @@ impl Failures {
 
     /// Sets no callbacks: a device has only one of each kind, and they belong to its owner.
     pub(super) fn found() -> Self {
-        Self { lost: Arc::default(), ours: false, process: std::process::id() }
+        Self { lost: Arc::default(), ours: false, process: Process::current() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<String>> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks that this is the process that opened the device. That costs a system call of a tenth of a microsecond.
-    pub(super) fn check_process(&self) -> Result<()> {
-        if self.process == std::process::id() { Ok(()) } else { Err(Error::Forked) }
-    }
-
     /// Whether the device is known to be lost, or belongs to another process.
     pub(super) fn check(&self) -> Result<()> {
-        self.check_process()?;
+        self.process.check()?;
         let lost = |reason: &String| Err(Error::DeviceLost { reason: reason.clone() });
         self.lock().as_ref().map_or(Ok(()), lost)
     }
@@ -109,7 +121,12 @@ impl Gpu {
     /// # Errors
     /// [`Error::Forked`] in one that was forked since.
     pub(crate) fn check_process(&self) -> Result<()> {
-        self.shared.failures.check_process()
+        self.process().check()
+    }
+
+    /// The process that opened the device.
+    pub(crate) fn process(&self) -> Process {
+        self.shared.failures.process
     }
 
     /// Whether the device can create a buffer. A lost device creates none and reports no error.

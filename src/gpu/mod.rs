@@ -24,6 +24,7 @@ mod work;
 
 pub use adapter::{AdapterKind, AdapterReport, Backend, Matrices, adapter_details, adapters};
 pub use dead::MISSING;
+pub(crate) use errors::Process;
 pub use memory::{Buffer, BufferUse, Readback};
 pub use meter::Memory;
 pub use pages::PAGE;

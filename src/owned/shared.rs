@@ -9,7 +9,7 @@ use crate::chat::{Chat, Reply};
 use crate::constrain::Constraint;
 use crate::error::{Error, Result};
 use crate::generate::Event;
-use crate::gpu::Gpu;
+use crate::gpu::Process;
 use crate::text::Message;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -43,8 +43,8 @@ pub struct SharedChat {
 impl SharedChat {
     /// Makes a conversation shareable.
     pub fn new(chat: Chat) -> Self {
-        let (gpu, messages) = (chat.session().model().gpu().clone(), chat.messages().to_vec());
-        Self { slot: Arc::new(ChatSlot { gpu, chat: Mutex::new(Some(chat)), messages: Mutex::new(messages) }) }
+        let (process, messages) = (chat.session().model().gpu().process(), chat.messages().to_vec());
+        Self { slot: Arc::new(ChatSlot { process, chat: Mutex::new(Some(chat)), messages: Mutex::new(messages) }) }
     }
 
     /// Like [`Chat::send`]. All errors arrive as events; the error is [`Error::Argument`] if another reply
@@ -115,8 +115,8 @@ impl SharedChat {
 /// The place that holds the conversation. A thread locks it while it generates.
 #[derive(Debug)]
 pub struct ChatSlot {
-    /// The device that the conversation was on when it was made shareable.
-    gpu: Gpu,
+    /// The process in which the conversation was made shareable.
+    process: Process,
     chat: Mutex<Option<Chat>>,
     /// A copy of the messages as they were when the last reply began or ended, which is readable while a thread
     /// generates.
@@ -133,7 +133,7 @@ impl ChatSlot {
     /// # Errors
     /// [`Error::Forked`] in a process that was forked since.
     pub fn check_process(&self) -> Result<()> {
-        self.gpu.check_process()
+        self.process.check()
     }
 
     fn chat(&self) -> Result<MutexGuard<'_, Option<Chat>>> {

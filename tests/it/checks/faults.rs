@@ -229,7 +229,7 @@ static LATE: AtomicBool = AtomicBool::new(false);
 
 /// Refuses what is compiled of a kernel after the load.
 fn refused_late(variant: &Variant) -> Variant {
-    match is(variant, "mul_mv_pair") && LATE.load(Ordering::Relaxed) {
+    match is(variant, "moe_gate_up") && LATE.load(Ordering::Relaxed) {
         true => with_matrix(variant),
         false => variant.clone(),
     }
@@ -270,12 +270,12 @@ fn a_kernel_that_is_refused_after_the_load_is_replaced() {
     LATE.store(true, Ordering::Relaxed);
     let (scheduler, said) = side_by_side(&model);
     let found = super::verdict(scheduler.model());
-    assert_eq!(replaced(&found), [("mul_mv_pair", KernelFault::Refused)], "{found}");
+    assert_eq!(replaced(&found), [("moe_gate_up", KernelFault::Refused)], "{found}");
     assert_eq!(said, right);
     assert!(said.iter().all(|tokens| tokens.len() == 6), "{said:?}");
     // The model itself goes on with what it was loaded with, and the next load avoids the kernel.
     assert!(super::verdict(&model).replaced().is_empty());
     assert_eq!(answer(&model), answer(&load(gpu(), &alone()).unwrap()));
     let next = load(&open(true), &LoadOptions { verdicts: vec![found], ..options(refused_late) }).unwrap();
-    assert_eq!(replaced(&super::verdict(&next)), [("mul_mv_pair", KernelFault::Refused)]);
+    assert_eq!(replaced(&super::verdict(&next)), [("moe_gate_up", KernelFault::Refused)]);
 }

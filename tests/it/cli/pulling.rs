@@ -379,7 +379,8 @@ fn a_model_is_removed() {
     assert!(blob.exists());
     refused("no such model", &desk.run(&["models", "rm", "owner/other", "--yes"]), "no model `owner/other`");
     let before = desk.run(&["models", "--json", "rm", &named]);
-    assert!(before.out.is_empty() && before.err.contains("--yes deletes"), "{before:?}");
+    let error = json(&before.out)["error"].as_str().unwrap_or_default().to_owned();
+    assert!(before.code == Some(2) && error.contains("--yes deletes") && before.err.contains(&error), "{before:?}");
     let done = json(&desk.succeed(&["models", "--json", "rm", "--yes", &named.to_uppercase()]).out);
     assert_eq!((&done["freed"], &done["name"]), (&wglm::DEMO_MODEL.len().into(), &named.as_str().into()));
     assert!(!root.exists() && desk.succeed(&["models"]).err.contains("no models in"));

@@ -138,7 +138,7 @@ fn refusals_are_told() {
         });
         let cache = tempdir().unwrap();
         let error = list(&hub(&server, cache.path())).unwrap_err().to_string();
-        assert!(error.contains("not what a hub sends"), "{what}: {error}");
+        assert!(error.contains("the answer is not that of a hub"), "{what}: {error}");
     }
 }
 
