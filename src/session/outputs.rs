@@ -86,9 +86,11 @@ impl Session {
         cancel: &Cancel,
         visit: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
     ) -> Result<()> {
-        let (norm, epsilon) = (self.output_norm()?, self.model().config().epsilon);
-        let mut normalise = |index, row: &[f32]| visit(index, &normalised(row, &norm, epsilon));
-        heeding(cancel, || self.feed_rows(tokens, Outputs::Last, cancel, &mut normalise))
+        heeding(cancel, || {
+            let (norm, epsilon) = (self.output_norm()?, self.model().config().epsilon);
+            let mut normalise = |index, row: &[f32]| visit(index, &normalised(row, &norm, epsilon));
+            self.feed_rows(tokens, Outputs::Last, cancel, &mut normalise)
+        })
     }
 
     /// The mean of the [hidden states](Session::hidden) {width} of a text's tokens. Two texts can be compared by the cosine

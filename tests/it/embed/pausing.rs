@@ -25,12 +25,28 @@ fn while_generating<T>(session: &mut Session, act: impl FnOnce(&AtomicUsize) -> 
                 session.rewind(PROMPT.len());
             }
         });
+        let stopping = Stopping(&stop);
         until(|| tokens.load(Ordering::Relaxed) > 0);
         let done = act(&tokens);
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
         worker.join().unwrap();
         done
     })
+}
+
+/// Stops a thread when it is dropped, so that a test that fails ends too.
+struct Stopping<'a>(&'a AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What a thread returns, which has to end during a pause. If it does not, the test fails and drops the pause.
+fn ended<T>(worker: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    until(|| worker.is_finished());
+    worker.join().unwrap()
 }
 
 fn until(so: impl Fn() -> bool) {
@@ -137,7 +153,7 @@ fn a_cancel_is_heard_during_a_pause(gpu: &Gpu, model: &Model) {
             let before = gpu.work().submissions;
             until_held_back(gpu);
             cancel.cancel();
-            worker.join().unwrap(); // during the pause
+            ended(worker);
             assert_eq!(gpu.work().submissions, before);
             drop(pause);
         });
@@ -163,7 +179,7 @@ fn a_snapshot_is_cancelled_during_a_pause(gpu: &Gpu, model: &Model) {
             let worker = scope.spawn(|| act(&mut session, &cancel));
             until_held_back(gpu);
             cancel.cancel();
-            assert!(matches!(worker.join().unwrap(), Err(Error::Cancelled)));
+            assert!(matches!(ended(worker), Err(Error::Cancelled)));
             drop(pause);
         });
     }
@@ -196,7 +212,7 @@ fn a_loss_is_reported_during_a_pause() {
         let worker = scope.spawn(|| gpu.zero(&[]).map(drop));
         until_held_back(&gpu);
         gpu.close();
-        worker.join().unwrap()
+        ended(worker)
     });
     assert!(matches!(lost, Err(Error::DeviceLost { .. })), "{lost:?}");
 }
