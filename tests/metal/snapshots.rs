@@ -23,8 +23,13 @@ fn representative(kernel: &Kernel) -> Option<Shader> {
     if own.iter().any(|v| v.label.contains(FORMAT)) {
         own.retain(|v| v.label.contains(FORMAT));
     }
-    let shortest = own.into_iter().min_by_key(|v| (v.compose().len(), v.label.clone()))?;
+    let shortest = own.into_iter().min_by_key(|v| (length(&v.compose()), v.label.clone()))?;
     Some(Shader::of(&shortest).unwrap()).filter(|shader| !shader.foreign())
+}
+
+/// The length of a shader without its comments, which are not what a Mac is given.
+fn length(wgsl: &str) -> usize {
+    wgsl.lines().map(|line| line.split("//").next().unwrap_or_default().trim().len()).sum()
 }
 
 fn folder() -> PathBuf {
