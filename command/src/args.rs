@@ -33,7 +33,7 @@ use numbers::connections;
 use numbers::whole;
 use std::path::{Path, PathBuf};
 #[cfg(feature = "download")]
-use wglm::ModelName;
+use wglm_engine::catalog::ModelName;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -2,9 +2,8 @@
 
 use super::figures::median;
 use std::time::Instant;
-use wglm::plan::{Builder, Executor, Plan, Target};
-use wglm::shader::Pipelines;
-use wglm::{Error, Gpu, Result};
+use wglm_engine::instruments::{Builder, Executor, Pipelines, Plan, Target};
+use wglm_engine::{Error, Gpu, Result};
 
 /// The measured bandwidth.
 pub struct Bandwidth {

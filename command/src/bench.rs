@@ -16,9 +16,8 @@ use super::tunings;
 use serde::Serialize;
 use std::ops::ControlFlow;
 use std::time::Instant;
-use wglm::model::CacheShape;
-use wglm::plan::PAGE;
-use wglm::{Gpu, Model, Pool, SamplerParams, Session};
+use wglm_engine::instruments::PAGE;
+use wglm_engine::{CacheShape, Gpu, Model, Pool, SamplerParams, Session};
 
 /// One row of the table: the numbers of tokens in the prompt, to generate, and in the cache before, and of sessions
 /// side by side.
@@ -219,7 +218,7 @@ fn measure(
         CacheShape { context, ..model.cache() },
         test.sessions * context.next_multiple_of(PAGE),
     )?;
-    let mut sessions = (0..test.sessions).map(|_| pool.session()).collect::<wglm::Result<Vec<Session>>>()?;
+    let mut sessions = (0..test.sessions).map(|_| pool.session()).collect::<wglm_engine::Result<Vec<Session>>>()?;
     for session in &mut sessions {
         session.set_synthetic_depth(test.depth)?;
         session.set_speculation(&args.speculation())?;

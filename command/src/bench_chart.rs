@@ -253,7 +253,7 @@ mod tests {
     /// The results in this repository are of that form too.
     #[test]
     fn recorded_results_are_read() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/results/h100-vulkan-linux.csv");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/results/h100-vulkan-linux.csv");
         let results = saved(&[path.into()]).unwrap();
         let row = &results[0].1[0];
         assert_eq!((results[0].0.as_str(), row.test.as_str(), row.n_gen), ("h100-vulkan-linux", "tg128", 128));

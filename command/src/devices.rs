@@ -3,9 +3,8 @@
 use super::args::DevicesArgs;
 use super::output;
 use serde_json::{Value, json};
-use wglm::gpu::{AdapterReport, Matrices, adapters};
-use wglm::model::usual_arithmetic;
-use wglm::{Gpu, GpuOptions};
+use wglm_engine::instruments::usual_arithmetic;
+use wglm_engine::{AdapterReport, Gpu, GpuOptions, Matrices, adapters};
 
 pub fn devices(args: &DevicesArgs) -> anyhow::Result<()> {
     let options = args.adapter.options()?;

@@ -3,7 +3,8 @@
 use super::output;
 use std::fmt;
 use std::process::ExitCode;
-use wglm::{Error, KernelFault, ModelName};
+use wglm_engine::catalog::ModelName;
+use wglm_engine::{Error, KernelFault};
 
 /// A mistake in the arguments that is found only in what they name, with the exit status of wrong usage.
 #[derive(Debug)]

@@ -5,14 +5,17 @@
 //! With `WGLM_COMPILE_FAULT`, the process that compiles a schema uses up `memory`, `time` or `stack`, or waits, as the
 //! schema's `$comment` says.
 
+#[cfg(all(debug_assertions, feature = "serve"))]
+pub use injected::while_compiling;
 #[cfg(debug_assertions)]
-pub use injected::{after_load, during_load, while_compiling};
+pub use injected::{after_load, during_load};
 
 #[cfg(debug_assertions)]
 mod injected {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-    use wglm::Gpu;
-    use wglm::serde_json::Value;
+    use wglm_engine::Gpu;
+    #[cfg(feature = "serve")]
+    use wglm_engine::serde_json::Value;
 
     /// Whether a device has had the fault.
     static SPENT: AtomicBool = AtomicBool::new(false);
@@ -22,6 +25,7 @@ mod injected {
     }
 
     /// For the process that compiles schemas.
+    #[cfg(feature = "serve")]
     pub fn while_compiling(schema: Option<&Value>) {
         if std::env::var_os("WGLM_COMPILE_FAULT").is_none() {
             return;
@@ -42,6 +46,7 @@ mod injected {
         }
     }
 
+    #[cfg(feature = "serve")]
     #[allow(unconditional_recursion, reason = "an overflow of the stack is the fault")]
     fn deeper(above: &[u8; 1024]) -> u8 {
         let here = std::hint::black_box(*above);
@@ -69,12 +74,12 @@ mod injected {
 
 /// Other builds have no faults.
 #[cfg(not(debug_assertions))]
-pub fn during_load(_: &wglm::Gpu) {}
+pub fn during_load(_: &wglm_engine::Gpu) {}
 
 /// As before.
-#[cfg(not(debug_assertions))]
+#[cfg(all(not(debug_assertions), feature = "serve"))]
 pub fn while_compiling(_: Option<&serde_json::Value>) {}
 
 /// As before.
 #[cfg(not(debug_assertions))]
-pub fn after_load(_: &wglm::Gpu) {}
+pub fn after_load(_: &wglm_engine::Gpu) {}

@@ -4,7 +4,8 @@
 
 use super::args::{FileArgs, GpuArgs};
 use super::output;
-use wglm::{DraftKind, Gguf, Gpu, Judged, LoadOptions};
+use wglm_engine::offers::Judged;
+use wglm_engine::{DraftKind, Gguf, Gpu, LoadOptions};
 
 /// Opens the GPU to judge by, if there is one.
 pub fn device(args: &GpuArgs) -> Option<Gpu> {

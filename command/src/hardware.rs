@@ -20,9 +20,8 @@
 //! (docs/performance.md), its bandwidth is that of NVIDIA's data sheet for the SXM5 board with 80 GB, and its
 //! arithmetic that of f16 matrices there.
 
-use wglm::gpu::Matrices;
-use wglm::plan::{Target, Tilings};
-use wglm::quant::Arithmetic;
+use wglm_engine::instruments::{Target, Tilings};
+use wglm_engine::{Arithmetic, Matrices};
 
 /// The published figures of a GPU.
 pub struct Hardware {

@@ -2,7 +2,9 @@
 
 use super::args::FileArgs;
 use super::output;
-use wglm::{Model, Places, local_models, recommended};
+use wglm_engine::Model;
+use wglm_engine::catalog::{Places, local_models};
+use wglm_engine::offers::recommended;
 
 /// Lines that explain how to get a real model that fits; none if the model is a real one, or none is known to fit.
 pub fn real_model(model: &Model, args: &FileArgs) -> Vec<String> {

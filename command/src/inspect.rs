@@ -6,10 +6,8 @@ use super::{failure, fits, model, output};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
-use wglm::gguf::{Gguf, Value};
-use wglm::kernels::CacheType;
-use wglm::model::{CacheShape, Config};
-use wglm::{DraftKind, Estimate, Judged, LoadOptions, Model};
+use wglm_engine::offers::Judged;
+use wglm_engine::{CacheShape, CacheType, Config, DraftKind, Estimate, Gguf, LoadOptions, MetadataValue, Model};
 
 pub fn inspect(args: InspectArgs) -> anyhow::Result<()> {
     let file = model::open(args.file.or(args.model).as_deref())?;
@@ -50,22 +48,22 @@ fn as_json(file: &Gguf, needs: Result<&MemoryNeeds, &anyhow::Error>) -> serde_js
     })
 }
 
-fn scalar(value: &Value<'_>) -> serde_json::Value {
+fn scalar(value: &MetadataValue<'_>) -> serde_json::Value {
     match *value {
-        Value::F32(v) => v.to_string().parse::<f64>().unwrap_or(f64::NAN).into(), // 0.1, and not 0.10000000149
-        Value::F64(v) => v.into(),
-        Value::Bool(v) => v.into(),
-        Value::String(v) => String::from_utf8_lossy(v).into(),
-        Value::Array(v) => json!({ "array_of": v.element_type().name(), "length": v.len() }),
+        MetadataValue::F32(v) => v.to_string().parse::<f64>().unwrap_or(f64::NAN).into(), // 0.1, and not 0.10000000149
+        MetadataValue::F64(v) => v.into(),
+        MetadataValue::Bool(v) => v.into(),
+        MetadataValue::String(v) => String::from_utf8_lossy(v).into(),
+        MetadataValue::Array(v) => json!({ "array_of": v.element_type().name(), "length": v.len() }),
         _ => json!(value.integer()),
     }
 }
 
 /// A value, cut to fit on one line.
-fn shortened(value: &Value<'_>) -> String {
+fn shortened(value: &MetadataValue<'_>) -> String {
     const MOST: usize = 72;
     let text = match value {
-        Value::String(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
+        MetadataValue::String(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
         other => other.to_string(),
     };
     match text.char_indices().nth(MOST) {

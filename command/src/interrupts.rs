@@ -13,7 +13,7 @@ use anyhow::Context;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use wglm::Cancel;
+use wglm_engine::Cancel;
 
 /// The exit status of a program ended by Ctrl-C, as shells report it.
 pub const INTERRUPTED: u8 = 130;

@@ -2,9 +2,8 @@
 
 use super::output;
 use serde_json::{Value, json};
-use wglm::Result;
-use wglm::model::{BatchPlan, BatchShape, Config, PromptOptions, plan_batch};
-use wglm::plan::{Plan, Step, StepLimit, Target};
+use wglm_engine::instruments::{BatchPlan, BatchShape, Plan, Step, StepLimit, Target, plan_batch};
+use wglm_engine::{Config, PromptOptions, Result};
 
 /// A step and the circumstances under which it takes longest.
 pub struct LargestStep {

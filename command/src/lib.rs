@@ -1,5 +1,5 @@
-//! The command line. It parses arguments, calls the library, and writes results to stdout and everything else to
-//! stderr.
+//! The command line of wglm. It parses arguments, calls the engine, and writes results to stdout and everything else to
+//! stderr. [`main`] is all that it provides: the crate `wglm` builds the program.
 
 mod args;
 mod bandwidth;
@@ -62,14 +62,16 @@ use args::Command;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-/// Parses the arguments, runs the command, and reports an error in one sentence.
-pub fn main() -> ExitCode {
+/// Parses the arguments of the process, runs the command, and reports an error in one sentence. Where no model is named,
+/// it uses `demonstration`, the bytes of a GGUF file, if there are any.
+pub fn main(demonstration: Option<&'static [u8]>) -> ExitCode {
     #[cfg(target_os = "macos")]
     relax_the_watchdog();
     #[cfg(feature = "serve")]
     if serve::compile_child::is_asked() {
         return serve::compile_child::run();
     }
+    demonstration.into_iter().for_each(model::set_demonstration);
     let (arguments, notes) = args::parse();
     if arguments.command.is_quiet() {
         output::be_quiet();
@@ -85,7 +87,7 @@ pub fn main() -> ExitCode {
     }
     let json = arguments.command.is_json();
     if json {
-        interrupts::set_last_words(|| output::last_line(failure::as_json(&wglm::Error::Cancelled.into())));
+        interrupts::set_last_words(|| output::last_line(failure::as_json(&wglm_engine::Error::Cancelled.into())));
         // Without this, Ctrl-C ends the process without last words.
         interrupts::listen(false).unwrap_or_else(|error| tracing::warn!("{error:#}"));
     }
@@ -97,7 +99,7 @@ pub fn main() -> ExitCode {
             if json {
                 let _ = interrupts::instead_of_last_words(|| tell_json(&error));
             }
-            if matches!(error.downcast_ref(), Some(wglm::Error::Cancelled)) {
+            if matches!(error.downcast_ref(), Some(wglm_engine::Error::Cancelled)) {
                 return interrupts::INTERRUPTED.into();
             }
             failure::tell(&error);

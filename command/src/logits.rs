@@ -6,9 +6,8 @@ use anyhow::{Context, anyhow, ensure};
 use std::collections::HashMap;
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
-use wglm::files::{Readers, Replacement};
-use wglm::model::CacheShape;
-use wglm::{DraftKind, Session};
+use wglm_engine::instruments::{Readers, Replacement};
+use wglm_engine::{CacheShape, DraftKind, Session};
 
 pub fn logits(args: LogitsArgs) -> anyhow::Result<()> {
     let onto_terminal = args.out == Path::new(STREAM) && io::stdout().is_terminal();
@@ -21,7 +20,7 @@ pub fn logits(args: LogitsArgs) -> anyhow::Result<()> {
     let mut session = session(&args, tokens.len())?;
     let vocab = session.model().config().vocab;
     if let Some(&token) = tokens.iter().find(|t| **t as usize >= vocab) {
-        return Err(wglm::Error::TokenOutOfRange { token, vocab }.into());
+        return Err(wglm_engine::Error::TokenOutOfRange { token, vocab }.into());
     }
     let mut out = Destination::open(&args.out, &args.tokens)?;
     if positions.is_sorted_by(|a, b| a < b) {
@@ -54,7 +53,7 @@ fn each_row(
         let mut failed = Ok(());
         let fed = session.feed_all(&tokens[first..=last], &mut |place, row| {
             failed = visit(first + place, row);
-            if failed.is_ok() { Ok(()) } else { Err(wglm::Error::Cancelled) }
+            if failed.is_ok() { Ok(()) } else { Err(wglm_engine::Error::Cancelled) }
         });
         failed?;
         fed?;

@@ -4,8 +4,11 @@ use super::args::{CheckArg, FileArgs, ModelArgs};
 use super::{faults, fits, interrupts, output, progress, tunings, verdicts};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
-use wglm::{Check, DraftKind, Gguf, Gpu, Judged, LoadOptions, Model, ModelName, Places, Progress};
-use wglm::{Stage, Tuning, Verdict, find_model};
+use std::sync::OnceLock;
+use wglm_engine::catalog::{ModelName, Places, find_model};
+use wglm_engine::offers::Judged;
+use wglm_engine::tune::Tuning;
+use wglm_engine::{Check, DraftKind, Gguf, Gpu, LoadOptions, LoadProgress, LoadStage, Model, Verdict};
 
 /// Opens a file by its path, or by the name of a model on this machine, or the demonstration model if neither is given.
 pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
@@ -16,7 +19,7 @@ pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
 }
 
 /// The file that a path or name means. If it neither exists nor is or looks like the name of a model, it is a file.
-fn located(path: &Path) -> wglm::Result<PathBuf> {
+fn located(path: &Path) -> wglm_engine::Result<PathBuf> {
     let Some(name) = path.to_str().filter(|_| !path.exists()) else { return Ok(path.into()) };
     // The label after the colon may be the name of a file.
     let labelled = name.parse::<ModelName>().is_ok_and(|name| name.label.is_some());
@@ -29,15 +32,20 @@ fn located(path: &Path) -> wglm::Result<PathBuf> {
     }
 }
 
-/// The demonstration model.
-#[cfg(feature = "demo-model")]
-pub fn demonstration() -> anyhow::Result<Gguf> {
-    Ok(Gguf::from_static(wglm::DEMO_MODEL)?)
+/// The bytes of the demonstration model, if the program has one.
+static DEMONSTRATION: OnceLock<&'static [u8]> = OnceLock::new();
+
+/// Makes these bytes the demonstration model of this process.
+pub fn set_demonstration(bytes: &'static [u8]) {
+    DEMONSTRATION.get_or_init(|| bytes);
 }
 
-#[cfg(not(feature = "demo-model"))]
+/// The demonstration model.
 pub fn demonstration() -> anyhow::Result<Gguf> {
-    anyhow::bail!("no model given; name a GGUF file with -m, or build with the feature `demo-model`")
+    match DEMONSTRATION.get() {
+        Some(bytes) => Ok(Gguf::from_static(bytes)?),
+        None => anyhow::bail!("no model given; name a GGUF file with -m, or build with the feature `demo-model`"),
+    }
 }
 
 /// The name of the file in messages.
@@ -73,7 +81,9 @@ pub fn load_again(lost: &Model, args: &ModelArgs, guesses: DraftKind) -> anyhow:
 
 /// Whether an error is that the GPU was lost.
 pub fn is_lost(error: &anyhow::Error) -> bool {
-    error.downcast_ref().is_some_and(|error: &wglm::Error| matches!(error.cause(), wglm::Error::DeviceLost { .. }))
+    error
+        .downcast_ref()
+        .is_some_and(|error: &wglm_engine::Error| matches!(error.cause(), wglm_engine::Error::DeviceLost { .. }))
 }
 
 /// Loads the model of a file onto a device, with the tuning that belongs to them.
@@ -90,8 +100,8 @@ pub fn load_tuned(
     tuning: Option<Tuning>,
 ) -> anyhow::Result<Model> {
     let bar = progress_bar();
-    let mut shown = Stage::Weights;
-    let mut tell = |progress: Progress| show(&bar, &mut shown, progress);
+    let mut shown = LoadStage::Weights;
+    let mut tell = |progress: LoadProgress| show(&bar, &mut shown, progress);
     let check = match args.check {
         CheckArg::Auto => Check::Auto,
         CheckArg::Always => Check::Always,
@@ -101,7 +111,7 @@ pub fn load_tuned(
     let verdicts = verdicts::kept();
     let options = LoadOptions { check, verdicts, speculation: guesses, draft_model, tuning, ..args.file.options() };
     let loaded = Model::load_with(file, gpu, &options, &interrupts::cancel(), &mut tell);
-    let found = loaded.as_ref().err().and_then(wglm::Error::verdict);
+    let found = loaded.as_ref().err().and_then(wglm_engine::Error::verdict);
     found.filter(|found| !found.replaced().is_empty()).into_iter().for_each(verdicts::keep);
     let model = loaded.map_err(|error| refused(error, || fits::judged(file, &args.file, guesses, gpu)))?;
     bar.finish_and_clear();
@@ -123,8 +133,8 @@ pub fn load_tuned(
 }
 
 /// The error of a load, with what the model needs if that was the reason.
-fn refused(error: wglm::Error, judged: impl FnOnce() -> Judged) -> anyhow::Error {
-    if !matches!(error.cause(), wglm::Error::OutOfMemory { .. }) {
+fn refused(error: wglm_engine::Error, judged: impl FnOnce() -> Judged) -> anyhow::Error {
+    if !matches!(error.cause(), wglm_engine::Error::OutOfMemory { .. }) {
         return error.into();
     }
     let judged = judged();
@@ -164,12 +174,12 @@ fn zero_copy(model: &Model) {
 }
 
 fn progress_bar() -> ProgressBar {
-    progress::bar(0).with_style(style(Stage::Weights))
+    progress::bar(0).with_style(style(LoadStage::Weights))
 }
 
 /// Shows the progress of a load. Length and position are set in one update, so that a stage is never drawn with the
 /// numbers of another.
-fn show(bar: &ProgressBar, shown: &mut Stage, Progress { stage, done, total, .. }: Progress) {
+fn show(bar: &ProgressBar, shown: &mut LoadStage, LoadProgress { stage, done, total, .. }: LoadProgress) {
     if std::mem::replace(shown, stage) != stage {
         bar.set_style(style(stage));
     }
@@ -179,10 +189,10 @@ fn show(bar: &ProgressBar, shown: &mut Stage, Progress { stage, done, total, .. 
     });
 }
 
-fn style(stage: Stage) -> ProgressStyle {
+fn style(stage: LoadStage) -> ProgressStyle {
     let template = match stage {
-        Stage::Weights => "loading {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
-        Stage::Kernels => "compiling {bar:30} {pos}/{len}",
+        LoadStage::Weights => "loading {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
+        LoadStage::Kernels => "compiling {bar:30} {pos}/{len}",
         _ => "checking {bar:30} {pos}/{len}",
     };
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())

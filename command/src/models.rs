@@ -16,9 +16,11 @@ use super::verify::Comparison;
 use super::{fits, output};
 use serde::Serialize;
 use std::process::ExitCode;
+use wglm_engine::Gguf;
+use wglm_engine::catalog::{LocalModel, Places, local_models};
 #[cfg(feature = "download")]
-use wglm::verify_local;
-use wglm::{Gguf, Judged, LocalModel, Places, local_models};
+use wglm_engine::download::verify_local;
+use wglm_engine::offers::Judged;
 
 /// A model, and what is known about it.
 #[derive(Serialize)]

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use wglm::visible::{is_obeyed, visible};
+use wglm_engine::instruments::{is_obeyed, visible};
 
 /// The most columns of help, as for the help of the arguments.
 const HELP_WIDTH: usize = 100;
@@ -225,7 +225,7 @@ pub fn count(count: usize, thing: &str) -> String {
 
 /// A number of bytes in readable units, as in the library's messages.
 pub fn bytes(count: u64) -> String {
-    wglm::Size(count).to_string()
+    wglm_engine::instruments::Size(count).to_string()
 }
 
 #[cfg(test)]

@@ -14,8 +14,7 @@ use super::table::{csv, record};
 use super::{input, model};
 use anyhow::ensure;
 use serde::Serialize;
-use wglm::model::CacheShape;
-use wglm::{CacheType, Config, DraftKind, Gguf, Model, Session};
+use wglm_engine::{CacheShape, CacheType, Config, DraftKind, Gguf, Model, Session};
 
 /// The default number of tokens in a window.
 const USUAL_WINDOW: usize = 512;

@@ -7,10 +7,8 @@ use super::largest_step::{self, LargestStep};
 use super::prediction::{Prediction, predictions};
 use super::{fits, hardware, model, output, prediction};
 use serde_json::json;
-use wglm::model::{CacheShape, Config, Shaders, plan_token};
-use wglm::plan::{Plan, Target, Team};
-use wglm::quant::Arithmetic;
-use wglm::{DraftKind, Estimate, Gguf, Model};
+use wglm_engine::instruments::{Plan, Shaders, Target, Team, plan_token};
+use wglm_engine::{Arithmetic, CacheShape, Config, DraftKind, Estimate, Gguf, Model};
 
 pub fn plan(args: PlanArgs) -> anyhow::Result<()> {
     let file = model::open(args.file.model.as_deref())?;
@@ -93,7 +91,7 @@ fn predicted<'a>(
 fn as_json(plan: &Plan, target: &Target, depth: u64, needs: &Estimate) -> serde_json::Value {
     let tokens = depth.saturating_add(1);
     let cost = plan.cost();
-    let step = |s: &wglm::plan::Step| {
+    let step = |s: &wglm_engine::instruments::Step| {
         json!({
             "label": s.label,
             "kernel": s.kernel,

@@ -14,7 +14,7 @@
 use super::hardware::Hardware;
 use super::table::{Column, head, row};
 use serde::Serialize;
-use wglm::plan::{Cost, Plan};
+use wglm_engine::instruments::{Cost, Plan};
 
 /// The share of a GPU's stated bandwidth that `wglm bench` measures for a kernel that copies a buffer: 2.90 of 3.35
 /// TB/s on an H100.

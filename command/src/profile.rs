@@ -15,10 +15,8 @@ use super::progress::ProgressLine;
 use super::setup::Setup;
 use serde::Serialize;
 use std::time::Instant;
-use wglm::model::CacheShape;
-use wglm::plan::Plan;
-use wglm::session::TokenProfile;
-use wglm::{DraftKind, Model, Session, Speculation};
+use wglm_engine::instruments::{Plan, TokenProfile};
+use wglm_engine::{CacheShape, DraftKind, Model, Session, Speculation};
 
 /// The steps of one name, in all layers together.
 #[derive(Serialize)]
@@ -181,7 +179,7 @@ fn draft_time(session: &mut Session, drafts: usize, repetitions: usize) -> anyho
 /// The kinds of steps in the plan, with the median time of each over the runs. At the end the cache holds `tokens`
 /// tokens. The plan runs `times` times, and its steps' names begin with `name`.
 fn by_kind(plan: &Plan, tokens: usize, runs: &[&TokenProfile], (name, times): (&str, usize)) -> Vec<KindProfile> {
-    let kind = |(index, kind): (usize, wglm::plan::StepKind<'_>)| {
+    let kind = |(index, kind): (usize, wglm_engine::instruments::StepKind<'_>)| {
         let steps = || kind.steps.iter().map(|step| &plan.steps[*step]);
         let count = times * kind.steps.len();
         let microseconds = median(runs.iter().map(|run| run.kinds[index])) * count as f64 / 1e3;

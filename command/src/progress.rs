@@ -2,7 +2,7 @@
 
 use super::output;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
-use wglm::visible::visible;
+use wglm_engine::instruments::visible;
 
 /// A progress bar that is drawn only on a terminal, and removed at the end.
 pub fn bar(total: u64) -> ProgressBar {

@@ -9,8 +9,10 @@ use super::{fits, output, progress, terminal};
 use anyhow::Context;
 use indicatif::ProgressStyle;
 use std::process::ExitCode;
-use wglm::{Error, Hub, HubOptions, Judged, ModelName, Offer, Offers, Places};
-use wglm::{PullProgress, PullStage, RemoteModel, Repository, find_model, offers};
+use wglm_engine::Error;
+use wglm_engine::catalog::{ModelName, Places, find_model};
+use wglm_engine::download::{Hub, HubOptions, PullProgress, PullStage, RemoteModel, Repository};
+use wglm_engine::offers::{Judged, Offer, Offers, offers};
 
 pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
     interrupts::begin(OnInterrupt::ExitAfterGrace);

@@ -3,7 +3,7 @@
 
 use super::args::ModelArgs;
 use super::{model, output};
-use wglm::{DraftKind, Event, Generation, Model, Reply};
+use wglm_engine::{DraftKind, Event, Generation, Model, Reply};
 
 /// How often the GPU may be lost during one reply. Each time costs a load of the model, and a GPU that is lost
 /// repeatedly will not finish the reply.
@@ -17,18 +17,18 @@ pub struct Reloader {
 }
 
 /// A reply that can continue with a model on another GPU.
-pub trait Movable: Iterator<Item = wglm::Result<Event>> {
-    fn move_to(&mut self, model: &Model) -> wglm::Result<()>;
+pub trait Movable: Iterator<Item = wglm_engine::Result<Event>> {
+    fn move_to(&mut self, model: &Model) -> wglm_engine::Result<()>;
 }
 
 impl Movable for Reply<'_> {
-    fn move_to(&mut self, model: &Model) -> wglm::Result<()> {
+    fn move_to(&mut self, model: &Model) -> wglm_engine::Result<()> {
         Self::move_to(self, model)
     }
 }
 
 impl Movable for Generation<'_> {
-    fn move_to(&mut self, model: &Model) -> wglm::Result<()> {
+    fn move_to(&mut self, model: &Model) -> wglm_engine::Result<()> {
         Self::move_to(self, model)
     }
 }

@@ -4,7 +4,9 @@ use super::args::RemoveArgs;
 use super::failure::Usage;
 use super::{output, terminal};
 use std::process::ExitCode;
-use wglm::{Error, LocalModel, Places, Removal, Source, find_model};
+use wglm_engine::Error;
+use wglm_engine::catalog::{LocalModel, Places, Source, find_model};
+use wglm_engine::download::Removal;
 
 pub fn remove(args: &RemoveArgs, json: bool, places: &Places, found: &[LocalModel]) -> anyhow::Result<ExitCode> {
     let model = meant(&args.name, places, found)?;

@@ -10,9 +10,9 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use wglm::text::ToolCall;
-use wglm::visible::visible;
-use wglm::{Constraint, DraftStats, Event, Reuse, Stats, Stop};
+use wglm_engine::instruments::visible;
+use wglm_engine::text::ToolCall;
+use wglm_engine::{Constraint, DraftStats, Event, Reuse, Stats, Stop};
 
 /// The exit status if the reply ended without an answer, or inside one that must have a form.
 const NO_ANSWER: u8 = 3;
@@ -207,7 +207,7 @@ impl CollectedReply {
     /// It cannot be represented in JSON, which does not happen.
     pub fn as_json(&self, error: Option<&anyhow::Error>) -> anyhow::Result<String> {
         let Parts { text, thinking, tool_calls, stats, .. } = &*self.parts();
-        let is_cancelled = |error: &&anyhow::Error| matches!(error.downcast_ref(), Some(wglm::Error::Cancelled));
+        let is_cancelled = |error: &&anyhow::Error| matches!(error.downcast_ref(), Some(wglm_engine::Error::Cancelled));
         let cancelled = error.is_some_and(|error| is_cancelled(&error)) || (error.is_none() && stats.is_none());
         let error = error.filter(|error| !is_cancelled(error));
         let object = ReplyObject {
@@ -367,7 +367,7 @@ impl ReplyDisplay {
 #[cfg(test)]
 mod tests {
     use super::{CollectedReply, View};
-    use wglm::{Error, Event};
+    use wglm_engine::{Error, Event};
 
     #[test]
     fn what_had_come_before_an_error_is_kept() {

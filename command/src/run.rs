@@ -10,10 +10,10 @@ use super::reply::{CollectedReply, View};
 use super::{input, model, tunings};
 use std::path::Path;
 use std::process::ExitCode;
-use wglm::model::recommended_sampling;
-use wglm::sample::Sampler;
-use wglm::text::{Message, Vocab};
-use wglm::{Cancel, Chat, Config, GenerateOptions, Generation, Gguf, Session};
+use wglm_engine::instruments::recommended_sampling;
+use wglm_engine::sample::Sampler;
+use wglm_engine::text::{Message, Vocab};
+use wglm_engine::{Cancel, Chat, Config, GenerateOptions, Generation, Gguf, Session};
 
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let cancel = interrupts::begin(OnInterrupt::ExitAfterGrace);
@@ -51,12 +51,12 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
         prepare(&mut chat, reply, options);
         into.show(reloader.keep_going(chat.send(&prompt)?.with_cancel(cancel), model.clone()), view)?;
         #[cfg(feature = "download")]
-        if view.figures && into.stop() != Some(wglm::Stop::Cancelled) {
+        if view.figures && into.stop() != Some(wglm_engine::Stop::Cancelled) {
             hint::tell(hint::real_model(&model, &model_args.file));
         }
     }
     // The user did not request that length, so it is reported even if only the answer is shown.
-    let cut = into.stop() == Some(wglm::Stop::Context) && into.without_answer().or(into.cut()).is_none();
+    let cut = into.stop() == Some(wglm_engine::Stop::Context) && into.without_answer().or(into.cut()).is_none();
     if cut && !view.figures {
         output::complain(format_args!("the answer is cut off: the context is full (-c)"));
     }

@@ -15,12 +15,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Instant;
-use wglm::kernels::{KERNELS, Kernel};
-use wglm::plan::Target;
-use wglm::quant::Arithmetic;
-use wglm::reference::KernelCheck;
-use wglm::shader::Pipelines;
-use wglm::{Error, Gpu, GpuOptions};
+use wglm_engine::instruments::{KERNELS, Kernel, KernelCheck, Pipelines, Target};
+use wglm_engine::{Arithmetic, Error, Gpu, GpuOptions};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 

@@ -4,7 +4,7 @@ use super::args::FileArgs;
 use super::bench_chart::About;
 use super::output;
 use serde::Serialize;
-use wglm::Model;
+use wglm_engine::Model;
 
 /// Fields have the names of llama-bench where it has them.
 #[derive(Debug, Clone, Serialize)]

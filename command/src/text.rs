@@ -4,7 +4,7 @@ use super::args::{Switch, TemplateArgs, TokenizeArgs};
 use super::{input, model, output};
 use anyhow::Context;
 use std::path::Path;
-use wglm::text::{ChatInput, ChatTemplate, Message, Tokenizer, Vocab};
+use wglm_engine::text::{ChatInput, ChatTemplate, Message, Tokenizer, Vocab};
 
 pub fn tokenize(args: TokenizeArgs) -> anyhow::Result<()> {
     let file = model::open(args.model.as_deref())?;

@@ -6,7 +6,8 @@ use super::tune_report::report;
 use super::{model, output, progress, tunings};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
-use wglm::{DraftKind, Gpu, TuneOptions, TuneProgress, Tuning};
+use wglm_engine::tune::{TuneOptions, TuneProgress, Tuning};
+use wglm_engine::{DraftKind, Gpu};
 
 /// The positions of the progress bar.
 const FINE: u64 = 1000;
@@ -21,7 +22,9 @@ pub fn tune(args: &TuneArgs) -> anyhow::Result<()> {
     interrupts::cancel_work_from_now_on();
     let options = TuneOptions { budget: args.budget.map(seconds), ..TuneOptions::default() };
     let bar = bar();
-    let tuning = wglm::tune(&model, &options, &cancel, &mut |progress| show(&bar, progress, cancel.is_cancelled()))?;
+    let tuning = wglm_engine::tune::tune(&model, &options, &cancel, &mut |progress| {
+        show(&bar, progress, cancel.is_cancelled())
+    })?;
     bar.finish_and_clear();
     report(args.output.format(), &tuning)?;
     let found = !tuning.choices.is_empty();

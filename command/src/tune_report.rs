@@ -4,7 +4,7 @@ use super::args::OutputFormat;
 use super::output;
 use super::table::{Column, Record, csv, head, row};
 use serde_json::json;
-use wglm::{Comparison, Figure, Outcome, Trial, Tuning};
+use wglm_engine::tune::{Comparison, Figure, Outcome, Trial, Tuning};
 
 const TRIALS: [Column; 6] = [
     Column { title: "step", width: 32, right: false },

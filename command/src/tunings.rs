@@ -8,8 +8,9 @@ use anyhow::Context;
 use directories::ProjectDirs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use wglm::files::{Readers, replace};
-use wglm::{Gguf, Gpu, Model, TuneOptions, Tuning, TuningSubject, first_tuning};
+use wglm_engine::instruments::{Readers, replace};
+use wglm_engine::tune::{TuneOptions, Tuning, TuningSubject, first_tuning};
+use wglm_engine::{Gguf, Gpu, Model};
 
 /// The tuning that a command should load a model with: the named one, or else the saved one, which is ignored with a
 /// note if it cannot be read.
@@ -103,10 +104,12 @@ pub fn at_first_start(model: &Model, args: &ModelArgs) {
 }
 
 /// Tunes until the time is over or Ctrl-C is pressed, and returns whether it was pressed.
-fn tuned(model: &Model, options: &TuneOptions) -> wglm::Result<(Tuning, bool)> {
+fn tuned(model: &Model, options: &TuneOptions) -> wglm_engine::Result<(Tuning, bool)> {
     let bar = bar();
     let tuning = interrupts::meanwhile(|cancel| {
-        let tuning = wglm::tune(model, options, cancel, &mut |progress| show(&bar, progress, cancel.is_cancelled()));
+        let tuning = wglm_engine::tune::tune(model, options, cancel, &mut |progress| {
+            show(&bar, progress, cancel.is_cancelled())
+        });
         tuning.map(|tuning| (tuning, cancel.is_cancelled()))
     });
     bar.finish_and_clear();

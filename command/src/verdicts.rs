@@ -2,8 +2,8 @@
 
 use directories::ProjectDirs;
 use std::path::{Path, PathBuf};
-use wglm::Verdict;
-use wglm::files::{Readers, replace};
+use wglm_engine::Verdict;
+use wglm_engine::instruments::{Readers, replace};
 
 /// The most saved verdicts: the newest, one for each model on each adapter.
 const KEPT: usize = 64;

@@ -4,7 +4,7 @@ use super::{output, progress};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::process::ExitCode;
-use wglm::{FileState, PullProgress, VerifiedFile};
+use wglm_engine::download::{FileState, PullProgress, VerifiedFile};
 
 /// The style of a progress bar while files are read for their hash.
 pub const CHECKING: &str = "checking {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}";
@@ -37,8 +37,8 @@ impl Comparison {
         &mut self,
         name: &str,
         bytes: u64,
-        verify: impl FnOnce(&mut dyn FnMut(PullProgress)) -> wglm::Result<Vec<VerifiedFile>>,
-    ) -> wglm::Result<()> {
+        verify: impl FnOnce(&mut dyn FnMut(PullProgress)) -> wglm_engine::Result<Vec<VerifiedFile>>,
+    ) -> wglm_engine::Result<()> {
         let files = verify(&mut |progress| {
             self.bar.set_position(self.before.saturating_add(progress.done));
         })?;

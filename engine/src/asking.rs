@@ -41,7 +41,6 @@ use std::task::{Context, Poll, Waker};
 ///     }
 /// }
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # #[cfg(feature = "demo-model")] {
 /// # use wglm::{Chat, Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
 /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -57,7 +56,6 @@ use std::task::{Context, Poll, Waker};
 /// #     std::thread::sleep(std::time::Duration::from_millis(1));
 /// # };
 /// # assert!(sum <= 99 && chat.messages().len() == 4);
-/// # }
 /// # Ok(())
 /// # }
 /// ```

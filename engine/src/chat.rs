@@ -54,7 +54,6 @@ use std::ops::Range;
 ///
 /// # fn look_up(arguments: &wglm::serde_json::Value) -> String { arguments.to_string() }
 /// # fn main() -> wglm::Result<()> {
-/// # #[cfg(feature = "demo-model")] {
 /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
 /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -77,7 +76,6 @@ use std::ops::Range;
 ///     }
 ///     events = chat.reply()?.collect::<Result<Vec<_>, _>>()?;
 /// }
-/// # }
 /// # Ok(())
 /// # }
 /// ```

@@ -61,7 +61,6 @@ use std::thread::JoinHandle;
 ///     }
 /// }
 /// # fn main() -> wglm::Result<()> {
-/// # #[cfg(feature = "demo-model")] {
 /// # use wglm::{Chat, Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
 /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -75,7 +74,6 @@ use std::thread::JoinHandle;
 /// #     std::thread::sleep(std::time::Duration::from_millis(1));
 /// # }
 /// # assert!(!view.text.is_empty() && view.chat.messages().len() == 2);
-/// # }
 /// # Ok(())
 /// # }
 /// ```

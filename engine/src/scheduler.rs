@@ -90,7 +90,6 @@ pub struct Tenant {
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
-/// # #[cfg(feature = "demo-model")] {
 /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
 /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -113,7 +112,6 @@ pub struct Tenant {
 ///     }
 /// });
 /// assert_eq!(scheduler.state().counts.requests, 3);
-/// # }
 /// # Ok(())
 /// # }
 /// ```
@@ -129,7 +127,6 @@ pub struct Scheduler {
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
-/// # #[cfg(feature = "demo-model")] {
 /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
 /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -144,7 +141,6 @@ pub struct Scheduler {
 ///     assert_eq!(reply.prompt_tokens(), prepared.prompt_tokens());
 ///     assert!(reply.count() > 0);
 /// }
-/// # }
 /// # Ok(())
 /// # }
 /// ```
@@ -193,7 +189,6 @@ impl std::fmt::Debug for PreparedChat {
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
-/// # #[cfg(feature = "demo-model")] {
 /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
 /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -211,7 +206,6 @@ impl std::fmt::Debug for PreparedChat {
 ///         Poll::Pending => std::thread::sleep(std::time::Duration::from_millis(1)), // an app draws a frame here
 ///     }
 /// }
-/// # }
 /// # Ok(())
 /// # }
 /// ```
@@ -275,7 +269,6 @@ impl Scheduler {
     ///
     /// ```
     /// # fn main() -> wglm::Result<()> {
-    /// # #[cfg(feature = "demo-model")] {
     /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model, Scheduler, SchedulerOptions};
     /// # let gpu = Gpu::open(&GpuOptions::default())?;
     /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -285,7 +278,6 @@ impl Scheduler {
     /// let anna = scheduler.for_tenant(Tenant { turns: 1, cache: 1, ..Tenant::default() });
     /// let ben = scheduler.for_tenant(Tenant { turns: 2, cache: 2, ..Tenant::default() });
     /// assert_eq!(anna.state(), ben.state());
-    /// # }
     /// # Ok(())
     /// # }
     /// ```

@@ -56,7 +56,6 @@ pub struct Reuse {
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
-/// # #[cfg(feature = "demo-model")] {
 /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
 /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -73,7 +72,6 @@ pub struct Reuse {
 /// let reuse = session.sync(&other)?;
 /// assert!(reuse.cached >= 1 && reuse.cached + reuse.new == other.len());
 /// assert_eq!(session.logits()?.len(), model.config().vocab);
-/// # }
 /// # Ok(())
 /// # }
 /// ```

@@ -30,7 +30,6 @@ use std::task::{Context, Poll};
 /// }
 /// # Ok(())
 /// # }
-/// # #[cfg(feature = "demo-model")]
 /// # fn main() -> wglm::Result<()> {
 /// # use wglm::{Chat, Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
@@ -39,8 +38,6 @@ use std::task::{Context, Poll};
 /// # chat.options.max_tokens = Some(8);
 /// # pollster::block_on(example(SharedChat::new(chat)))
 /// # }
-/// # #[cfg(not(feature = "demo-model"))]
-/// # fn main() {}
 /// ```
 #[derive(Debug)]
 pub struct ReplyStream<R = OwnedReply> {

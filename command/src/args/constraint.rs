@@ -1,12 +1,12 @@
 //! Arguments for the schema or grammar of answers: text, as for llama.cpp's options of the same names, or files.
 
-use crate::cli::input;
-use crate::cli::reply::Form;
+use crate::input;
+use crate::reply::Form;
 use anyhow::{Context, ensure};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use std::path::{Path, PathBuf};
-use wglm::{Constraint, SchemaOptions};
+use wglm_engine::{Constraint, SchemaOptions};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Constraints (the thinking before the answer is free)")]

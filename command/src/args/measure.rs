@@ -4,7 +4,7 @@ use super::numbers::{OrNone, above_zero, from_zero, positive, probability, some,
 use super::{CacheTypeArg, GpuArgs, MeasuredFormat, MeasuredOutputArgs, ModelArgs, OutputArgs, SpeculateArg};
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
-use wglm::{DraftKind, Speculation};
+use wglm_engine::{DraftKind, Speculation};
 
 #[derive(Debug, Args)]
 #[command(mut_arg("context", |arg| arg.help("Context size in tokens [default: the need of each test]")))]

@@ -6,11 +6,9 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use wglm::kernels::CacheType;
-use wglm::model::{LoadOverrides, PromptOptions};
-use wglm::plan::{Choices, Fusions, StepChoice, Tiling, Tilings};
-use wglm::quant::Arithmetic;
-use wglm::{Backend, GpuOptions, LoadOptions};
+use wglm_engine::instruments::{Fusions, LoadOverrides, StepChoice, Tiling, Tilings};
+use wglm_engine::tune::Choices;
+use wglm_engine::{Arithmetic, Backend, CacheType, GpuOptions, LoadOptions, PromptOptions};
 
 #[derive(Debug, Clone, Args)]
 pub struct AdapterArgs {
@@ -32,7 +30,7 @@ pub struct GpuArgs {
 }
 
 impl AdapterArgs {
-    pub fn options(&self) -> wglm::Result<GpuOptions> {
+    pub fn options(&self) -> wglm_engine::Result<GpuOptions> {
         let named = GpuOptions {
             adapter: self.gpu.clone(),
             backends: self.backend.as_deref().map(Backend::list).transpose()?,
@@ -44,7 +42,7 @@ impl AdapterArgs {
 }
 
 impl GpuArgs {
-    pub fn options(&self) -> wglm::Result<GpuOptions> {
+    pub fn options(&self) -> wglm_engine::Result<GpuOptions> {
         Ok(GpuOptions { subgroups: !self.no_subgroups, ..self.adapter.options()? })
     }
 }
@@ -156,7 +154,7 @@ const TILING: &str = "expected STEP=LANESxROWSxWORKGROUP or STEP=LANESx1xWORKGRO
 /// Parses a list of tilings. An empty list is valid, because the environment variable may be empty.
 fn tilings(list: &str) -> Result<TilingList, String> {
     let items = list.split(',').map(str::trim).filter(|item| !item.is_empty());
-    let tilings = items.map(str::parse).collect::<Result<_, wglm::Error>>();
+    let tilings = items.map(str::parse).collect::<Result<_, wglm_engine::Error>>();
     tilings.map(TilingList).map_err(|_| TILING.to_owned())
 }
 
@@ -174,9 +172,9 @@ fn fusions(list: &str) -> Result<Fusions, String> {
 }
 
 /// The expectation in an error. clap adds the argument's name and the value.
-fn accepted(error: wglm::Error) -> String {
+fn accepted(error: wglm_engine::Error) -> String {
     match error {
-        wglm::Error::Argument { expected, .. } => format!("expected {expected}"),
+        wglm_engine::Error::Argument { expected, .. } => format!("expected {expected}"),
         other => other.to_string(),
     }
 }

@@ -4,7 +4,7 @@ use super::numbers::{OrNone, above_zero, finite, from_zero, positive, probabilit
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use std::str::FromStr;
-use wglm::{DraftKind, SamplerParams, Speculation};
+use wglm_engine::{DraftKind, SamplerParams, Speculation};
 
 /// A logit bias for a token, such as `1234+2.5`.
 #[derive(Debug, Clone, Copy)]

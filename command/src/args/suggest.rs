@@ -2,7 +2,7 @@
 //! which does not hold for `rnu` and `run`, and none for a prompt without a command.
 
 use super::Arguments;
-use crate::cli::output;
+use crate::output;
 use clap::CommandFactory;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};

@@ -3,7 +3,7 @@
 //! The escape sequence OSC 52 asks the terminal to copy, which works over ssh too. Apple's Terminal does not support
 //! it, but every Mac has `pbcopy`. A terminal does not report whether it copied.
 
-use crate::cli::terminal;
+use crate::terminal;
 use anyhow::{Context, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

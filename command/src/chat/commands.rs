@@ -1,6 +1,6 @@
 //! The commands of a conversation, which begin with `/`: their names and arguments.
 
-use crate::cli::wrap::filled;
+use crate::wrap::filled;
 use std::fmt::Write;
 
 /// A command, as `/help` lists it.

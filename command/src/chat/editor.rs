@@ -3,7 +3,7 @@
 //! Only answers are written to stdout, so if stdout is not a terminal, the line is drawn on the terminal itself.
 
 use super::{Typed, commands, entry, history};
-use crate::cli::output;
+use crate::output;
 use rustyline::completion::{Completer, FilenameCompleter, Pair, Quote, escape, unescape};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -19,7 +19,7 @@ use std::io::{ErrorKind, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use wglm::visible::{is_obeyed, visible};
+use wglm_engine::instruments::{is_obeyed, visible};
 
 /// The character that escapes special characters in file names.
 const ESCAPE: Option<char> = if cfg!(windows) { None } else { Some('\\') };

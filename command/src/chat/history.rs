@@ -6,7 +6,7 @@ use rustyline::history::{FileHistory, History};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use wglm::files::{Readers, replace};
+use wglm_engine::instruments::{Readers, replace};
 
 /// The number of messages that the history keeps.
 pub const KEPT: usize = 1000;

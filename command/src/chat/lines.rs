@@ -2,7 +2,7 @@
 //! refused, like such a prompt of `run`, and the conversation continues with the next one.
 
 use super::{Typed, entry};
-use crate::cli::{input, output, terminal};
+use crate::{input, output, terminal};
 use anyhow::{Context, anyhow};
 use std::io::{BufRead, stdin};
 

@@ -18,7 +18,7 @@ use editor::Editor;
 use lines::StdinLines;
 use std::process::ExitCode;
 use talk::Talk;
-use wglm::{Chat, GenerateOptions};
+use wglm_engine::{Chat, GenerateOptions};
 
 /// The source of messages.
 enum MessageSource {

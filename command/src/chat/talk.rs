@@ -3,19 +3,19 @@
 use super::clipboard;
 use super::commands::{self, SlashCommand};
 use super::entry::Entry;
-use crate::cli::interrupts::{self, OnInterrupt};
-use crate::cli::output;
-use crate::cli::recovery::Reloader;
-use crate::cli::reply::{CollectedReply, Form, View};
-use crate::cli::{failure, input, is_broken_pipe};
+use crate::interrupts::{self, OnInterrupt};
+use crate::output;
+use crate::recovery::Reloader;
+use crate::reply::{CollectedReply, Form, View};
+use crate::{failure, input, is_broken_pipe};
 use anyhow::{Context, ensure};
 use directories::BaseDirs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use wglm::files::{Readers, replace};
-use wglm::text::Message;
-use wglm::{Chat, Overflow, Stop};
+use wglm_engine::instruments::{Readers, replace};
+use wglm_engine::text::Message;
+use wglm_engine::{Chat, Overflow, Stop};
 
 pub struct Talk {
     chat: Chat,

@@ -1,10 +1,9 @@
 //! The stages that measure the device alone.
 
 use super::stages::{Here, say, sum_up};
-use crate::cli::{bandwidth as copies, figures::median, output};
+use crate::{bandwidth as copies, figures::median, output};
 use std::time::Instant;
-use wglm::plan::{Builder, Executor, Target};
-use wglm::shader::Pipelines;
+use wglm_engine::instruments::{Builder, Executor, Pipelines, Target};
 
 pub fn bandwidth(here: &Here<'_>) -> anyhow::Result<()> {
     let measured = copies::measure(&here.gpu()?)?;

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use wglm::files::{Readers, Replacement};
+use wglm_engine::instruments::{Readers, Replacement};
 
 /// How often the file is synced to the disk: a driver may freeze the machine.
 const THROUGH: Duration = Duration::from_secs(1);

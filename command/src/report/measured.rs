@@ -3,17 +3,17 @@
 use super::models::load;
 use super::shape;
 use super::stages::{Here, say, sum_up};
-use crate::cli::args::{Arguments, Command};
-use crate::cli::selftest::{SelftestRow, TestStatus, test_one};
-use crate::cli::selftest_report::{self, share};
-use crate::cli::table::{head, row};
-use crate::cli::{bench as benches, model, output, profile as profiles, profile_report};
+use crate::args::{Arguments, Command};
+use crate::selftest::{SelftestRow, TestStatus, test_one};
+use crate::selftest_report::{self, share};
+use crate::table::{head, row};
+use crate::{bench as benches, model, output, profile as profiles, profile_report};
 use anyhow::bail;
 use clap::Parser;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
-use wglm::kernels::KERNELS;
-use wglm::{Check, Gguf, Gpu};
+use wglm_engine::instruments::KERNELS;
+use wglm_engine::{Check, Gguf, Gpu};
 
 /// The most failed rows that the summary names.
 const NAMED: usize = 8;

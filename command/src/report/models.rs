@@ -2,9 +2,9 @@
 
 use super::shape;
 use super::stages::{Here, say, sum_up};
-use crate::cli::model::{demonstration, open, title};
+use crate::model::{demonstration, open, title};
 use std::time::{Duration, Instant};
-use wglm::{CacheType, Cancel, Chat, Check, DraftKind, Event, Gguf, Gpu, LoadOptions, Model, Progress};
+use wglm_engine::{CacheType, Cancel, Chat, Check, DraftKind, Event, Gguf, Gpu, LoadOptions, LoadProgress, Model};
 
 /// How often a load writes its progress. A longer silence means that it hangs.
 const SIGN: Duration = Duration::from_secs(5);
@@ -20,7 +20,7 @@ pub fn load(gpu: &Gpu, file: &Gguf, check: Check) -> anyhow::Result<Model> {
     let cache = shape::is(file).then_some(CacheType::F16);
     let options = LoadOptions { check, cache, speculation: DraftKind::Off, ..LoadOptions::default() };
     let mut signed = Instant::now();
-    let mut tell = |Progress { stage, done, total, .. }: Progress| {
+    let mut tell = |LoadProgress { stage, done, total, .. }: LoadProgress| {
         if signed.elapsed() > SIGN {
             signed = Instant::now();
             let _ = say(format_args!("loading, {stage:?}: {done} of {total}"));

@@ -4,10 +4,9 @@
 use super::models::load;
 use super::shape;
 use super::stages::{Here, say, sum_up};
-use wglm::gpu::Matrices;
-use wglm::plan::{StepChoice, Tiling};
-use wglm::tune::{Compared, compare};
-use wglm::{CacheShape, Check, Choices, Model, Session};
+use wglm_engine::instruments::{Compared, StepChoice, Tiling, compare};
+use wglm_engine::tune::Choices;
+use wglm_engine::{CacheShape, Check, Matrices, Model, Session};
 
 /// Two ways to compute the same.
 struct Pair {
@@ -24,7 +23,7 @@ const DEEP: Compared = Compared::Token(4096);
 const PROMPT: Compared = Compared::Rows(512);
 
 /// The pairs to compare on a device.
-fn pairs(model: &Model) -> wglm::Result<Vec<Pair>> {
+fn pairs(model: &Model) -> wglm_engine::Result<Vec<Pair>> {
     let steps = steps(model)?;
     let products = |tiling| products(&steps, tiling);
     let matrices = model.target().matrices != Matrices::None;
@@ -69,13 +68,13 @@ fn pairs(model: &Model) -> wglm::Result<Vec<Pair>> {
 }
 
 /// A tiling for all products of a single row. Other steps have no tiling.
-fn products(steps: &[String], tiling: &str) -> wglm::Result<Choices> {
+fn products(steps: &[String], tiling: &str) -> wglm_engine::Result<Choices> {
     let tilings = steps.iter().map(|step| format!("{step}@1={tiling}").parse::<StepChoice<Tiling>>());
-    Ok(Choices { tilings: tilings.collect::<wglm::Result<_>>()?, ..Choices::default() })
+    Ok(Choices { tilings: tilings.collect::<wglm_engine::Result<_>>()?, ..Choices::default() })
 }
 
 /// The names of a token's steps.
-fn steps(model: &Model) -> wglm::Result<Vec<String>> {
+fn steps(model: &Model) -> wglm_engine::Result<Vec<String>> {
     let session = Session::with_cache(model, CacheShape { context: 512, ..model.cache() })?;
     Ok(session.plan().kinds().iter().map(|kind| kind.name.to_owned()).collect())
 }
@@ -117,7 +116,7 @@ fn compared(model: &Model, pair: &Pair, work: Compared, seconds: f64) -> anyhow:
             -100.0 * found.gain,
             100.0 * found.spread,
         )),
-        Err(error @ wglm::Error::DeviceLost { .. }) => Err(error.into()),
+        Err(error @ wglm_engine::Error::DeviceLost { .. }) => Err(error.into()),
         Err(error) => sum_up(format_args!("{}, {first} and {second}: FAILED: {error}", pair.name)),
     }
 }

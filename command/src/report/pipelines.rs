@@ -2,17 +2,15 @@
 
 use super::shape;
 use super::stages::{Here, say, sum_up};
-use crate::cli::model::demonstration;
-use crate::cli::output;
+use crate::model::demonstration;
+use crate::output;
 use std::collections::HashSet;
 use std::path::Path;
 use std::time::Instant;
-use wglm::files::{Readers, replace};
-use wglm::kernels::CacheType;
-use wglm::model::{Shaders, plan_token, usual_arithmetic};
-use wglm::plan::Target;
-use wglm::shader::{Pipelines, Variant, metal_text};
-use wglm::{Config, DraftKind, Gguf, Gpu, LoadOptions};
+use wglm_engine::instruments::{
+    Pipelines, Readers, Shaders, Target, Variant, metal_text, plan_token, replace, usual_arithmetic,
+};
+use wglm_engine::{CacheType, Config, DraftKind, Gguf, Gpu, LoadOptions};
 
 /// The most refused pipelines that the summary names.
 const NAMED: usize = 8;
@@ -73,7 +71,7 @@ impl Totals {
                 }
                 say(format_args!("{:.0} ms", seconds * 1e3))
             }
-            Err(error @ wglm::Error::DeviceLost { .. }) => Err(error.into()),
+            Err(error @ wglm_engine::Error::DeviceLost { .. }) => Err(error.into()),
             Err(error) => {
                 self.refused += 1;
                 if self.refused <= NAMED {

@@ -5,22 +5,22 @@
 //! weights are noise.
 
 use std::path::Path;
-use wglm::quant;
-use wglm::{Gguf, Gpu};
+use wglm_engine::instruments::quant_by_id;
+use wglm_engine::{Gguf, Gpu};
 
-static WHOLE: &[u8] = include_bytes!("../../../models/glm-4.7-flash-2-layers.header");
+static WHOLE: &[u8] = include_bytes!("../../models/glm-4.7-flash-2-layers.header");
 /// The same with 65536 tokens in place of 154880, for devices that cannot bind so large an embedding.
-static FEWER_TOKENS: &[u8] = include_bytes!("../../../models/glm-4.7-flash-2-layers-65536-tokens.header");
+static FEWER_TOKENS: &[u8] = include_bytes!("../../models/glm-4.7-flash-2-layers-65536-tokens.header");
 
 /// The name in reports.
 pub const NAME: &str = "GLM-4.7-Flash's shape";
 
 /// The header, which is enough for plans.
-pub fn header() -> wglm::Result<Gguf> {
+pub fn header() -> wglm_engine::Result<Gguf> {
     read(WHOLE)
 }
 
-fn read(header: &[u8]) -> wglm::Result<Gguf> {
+fn read(header: &[u8]) -> wglm_engine::Result<Gguf> {
     let (name, bytes) = (Path::new(NAME), 4 << 30); // more than the weights would take
     Gguf::of_headers(&[(name, bytes)], &mut |_, at, into| {
         let there = header.get(at..).unwrap_or_default();
@@ -47,7 +47,7 @@ pub fn model(gpu: &Gpu) -> anyhow::Result<Gguf> {
     file.resize(end, 0);
     for (seed, tensor) in header.tensors().enumerate() {
         let bytes = &mut file[tensor.offset..][..tensor.bytes];
-        let noise = quant::by_id(tensor.ty.id).filter(|_| tensor.dims.len() > 1);
+        let noise = quant_by_id(tensor.ty.id).filter(|_| tensor.dims.len() > 1);
         match noise {
             Some(quant) => quant.fill(bytes, 1.0 / (tensor.dims[0] as f32).sqrt(), seed as u64),
             // The weights of norms; a constant bias of the router is fine.

@@ -3,10 +3,10 @@
 use super::super::args::{ReportArgs, StageName};
 use super::process::Limits;
 use super::{SUMMARY, device, measured, models, pairs, pipelines, system};
-use crate::cli::output;
+use crate::output;
 use std::fmt::Arguments;
 use std::time::{Duration, Instant};
-use wglm::{Gpu, GpuOptions};
+use wglm_engine::{Gpu, GpuOptions};
 
 /// A stage.
 pub struct Stage {
@@ -90,7 +90,7 @@ impl Here<'_> {
     }
 
     /// The options of the device in the arguments. Shaders do not check indices, as in release builds.
-    pub fn options(&self) -> wglm::Result<GpuOptions> {
+    pub fn options(&self) -> wglm_engine::Result<GpuOptions> {
         self.args.gpu.options()
     }
 

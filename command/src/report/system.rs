@@ -1,11 +1,11 @@
 //! The stage that describes the machine.
 
 use super::stages::{Here, say, sum_up};
-use crate::cli::devices;
-use crate::cli::output;
-use crate::cli::selftest::system;
+use crate::devices;
+use crate::output;
+use crate::selftest::system;
 use std::process::Command;
-use wglm::gpu::adapter_details;
+use wglm_engine::instruments::adapter_details;
 
 /// Programs that describe the machine; each exists on some systems. None of them prints a serial number or a name.
 const PROGRAMS: [&[&str]; 6] = [

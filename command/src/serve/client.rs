@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
-use wglm::Tenant;
+use wglm_engine::Tenant;
 
 /// The part of an address that one client has to itself: an IPv4 address, or the first 64 bits of an IPv6 address,
 /// since whoever has one such network has all of its addresses.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::Read;
 use std::process::ExitCode;
-use wglm::Constraint;
+use wglm_engine::Constraint;
 
 /// The only argument of such a process. It is not a documented option, so help and completions do not show it.
 pub const ARGUMENT: &str = "--compile-schemas";
@@ -56,11 +56,11 @@ fn answer() -> anyhow::Result<()> {
     std::io::stdin().read_to_end(&mut text)?;
     let Question { schema, tools } = serde_json::from_slice(&text)?;
     drop(text);
-    crate::cli::faults::while_compiling(schema.as_ref());
+    crate::faults::while_compiling(schema.as_ref());
     let refused = schema.and_then(|schema| Constraint::json_schema(schema).err());
     let refused = refused.map(|error| error.to_string().chars().take(LONGEST).collect());
-    wglm::constrain::supported(&tools);
-    crate::cli::output::say(&serde_json::to_string(&Answer { refused })?)
+    wglm_engine::instruments::supported(&tools);
+    crate::output::say(&serde_json::to_string(&Answer { refused })?)
 }
 
 /// Sets the limits of the process.

@@ -17,8 +17,9 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::sync::Semaphore;
-use wglm::serde_json::{self, Value};
-use wglm::{Calls, ChatState, Constraint};
+use wglm_engine::serde_json;
+use wglm_engine::serde_json::Value;
+use wglm_engine::{Calls, ChatState, Constraint};
 
 /// How many processes compile at a time, and how many requests can wait for one.
 const PROCESSES: usize = 2;
@@ -261,7 +262,7 @@ impl Verdicts {
 #[cfg(test)]
 mod tests {
     use super::{CACHED, CACHED_BYTES, Failure, Verdicts};
-    use wglm::Constraint;
+    use wglm_engine::Constraint;
 
     #[test]
     fn the_cache_is_limited() {

@@ -4,7 +4,7 @@ use super::failure::{Failure, shown};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use wglm::{Calls, SchemaOptions};
+use wglm_engine::{Calls, SchemaOptions};
 
 /// The format of an answer.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -108,7 +108,7 @@ impl FormatField {
 mod tests {
     use super::choice;
     use serde_json::{Value, json};
-    use wglm::Calls;
+    use wglm_engine::Calls;
 
     fn functions() -> Vec<Value> {
         ["ring", "sleep"].map(|name| json!({"type": "function", "function": {"name": name}})).into()

@@ -8,8 +8,8 @@ use super::fields::{Fields, at_most, max_tokens};
 use super::memory::{Size, VALUE};
 use super::server::{Engine, Server};
 use serde_json::{Map, Value};
-use wglm::text::ChatInput;
-use wglm::{Calls, ChatState, Message, Overflow};
+use wglm_engine::text::ChatInput;
+use wglm_engine::{Calls, ChatState, Message, Overflow};
 
 /// The most variables of a template. Those that templates have are words, numbers and flags.
 const VARIABLES: Size = Size { values: 4096, text: 64 << 10 };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
-use wglm::Cancel;
+use wglm_engine::Cancel;
 
 /// The time that cancelled replies have to end, and their client to take what is left of them.
 const END: Duration = Duration::from_secs(10);
@@ -65,10 +65,10 @@ impl Drop for Deadline {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::{Deadline, FAILURE};
-    use crate::cli::serve::client::Caller;
+    use crate::serve::client::Caller;
     use std::time::Duration;
     use tokio::time::{sleep, timeout};
-    use wglm::Cancel;
+    use wglm_engine::Cancel;
 
     #[test]
     fn replies_are_cancelled_and_then_given_up() {

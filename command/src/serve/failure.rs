@@ -4,7 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::borrow::Cow;
-use wglm::Error;
+use wglm_engine::Error;
 
 /// The most characters of a message, which may repeat what was sent, and of a single value in it.
 const MESSAGE: usize = 1000;
@@ -176,7 +176,7 @@ impl From<&Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::{Dialect, Failure};
-    use wglm::Error;
+    use wglm_engine::Error;
 
     #[test]
     fn errors_of_the_library_have_a_status() {

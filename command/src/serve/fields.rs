@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
-use wglm::{Constraint, GenerateOptions, Overflow};
+use wglm_engine::{Constraint, GenerateOptions, Overflow};
 
 /// The most stop strings.
 const STOPS: usize = 64;

@@ -4,8 +4,8 @@ use super::reply::{Finish, TokenProbability};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
-use wglm::Stats;
-use wglm::text::ToolCall;
+use wglm_engine::Stats;
+use wglm_engine::text::ToolCall;
 
 /// The logarithm of a probability of 0, since JSON has no infinity.
 const NEVER: f32 = -9999.0;

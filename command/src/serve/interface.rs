@@ -16,7 +16,7 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
-use wglm::{ChatState, GenerateOptions, PreparedChat};
+use wglm_engine::{ChatState, GenerateOptions, PreparedChat};
 
 /// An interface. A value of it belongs to one request and writes the answer: either [`whole`](Self::whole) does, or the
 /// other methods do, with the events of a stream.

@@ -184,8 +184,8 @@ impl Drop for Entry {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::Door;
-    use crate::cli::serve::client::Network;
-    use crate::cli::serve::link::Phase;
+    use crate::serve::client::Network;
+    use crate::serve::link::Phase;
 
     #[test]
     fn connections_of_one_address_are_limited() {

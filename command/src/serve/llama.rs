@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use wglm::text::ChatInput;
-use wglm::{Message, Tokenizer};
+use wglm_engine::text::ChatInput;
+use wglm_engine::{Message, Tokenizer};
 
 /// The most tokens of a request to `/detokenize`.
 const TOKENS: usize = 1 << 20;
@@ -75,7 +75,7 @@ pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failur
 pub async fn slots(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
     let engine = server.engine()?;
     let state = engine.scheduler.state();
-    let slot = |(id, slot): (usize, &wglm::SlotState)| {
+    let slot = |(id, slot): (usize, &wglm_engine::SlotState)| {
         json!({
             "id": id,
             "n_ctx": slot.context,
@@ -196,7 +196,7 @@ pub async fn detokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Re
         at_most("tokens", tokens.len(), TOKENS, "tokens")?;
         let tokenizer = engine.model.tokenizer()?;
         let lengths = tokens.iter().map(|token| tokenizer.visible_bytes(*token, true).map(<[u8]>::len));
-        let bytes = lengths.sum::<wglm::Result<usize>>()?;
+        let bytes = lengths.sum::<wglm_engine::Result<usize>>()?;
         // The bytes, in a buffer that doubles; the text, in which an invalid byte becomes three; and its JSON.
         memory.resize(tokens.len() * 2 * size_of::<u32>() + bytes * (2 + 3 + ESCAPED))?;
         written("content", &tokenizer.decode(&tokens, true)?)

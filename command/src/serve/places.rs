@@ -7,7 +7,7 @@ use super::lock;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use wglm::Cancel;
+use wglm_engine::Cancel;
 
 /// A reply that is running or waiting.
 #[derive(Debug, Clone)]

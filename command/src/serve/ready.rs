@@ -10,7 +10,7 @@ use axum::response::Response;
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use wglm::SchedulerState;
+use wglm_engine::SchedulerState;
 
 /// A model is stuck if it has work and completes no step for this long.
 const STUCK: Duration = Duration::from_secs(30);
@@ -84,7 +84,7 @@ pub async fn ready(State(server): State<Arc<Server>>) -> Response {
 mod tests {
     use super::Progress;
     use std::time::{Duration, Instant};
-    use wglm::{SchedulerState, SlotState};
+    use wglm_engine::{SchedulerState, SlotState};
 
     #[test]
     fn a_model_with_work_that_completes_nothing_is_stuck() {

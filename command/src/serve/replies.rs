@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
-use wglm::{Error, Event, GenerateOptions, PreparedChat, ScheduledReply, Scheduler, Stats, Stop};
+use wglm_engine::{Error, Event, GenerateOptions, PreparedChat, ScheduledReply, Scheduler, Stats, Stop};
 
 /// How long an answer waits for the first token before it begins: what fails until then has a status of its own.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -274,7 +274,7 @@ fn generate(engine: &Engine, start: Start, place: &Place, send: impl Fn(Message)
     }
 }
 
-fn begin(scheduler: &Scheduler, start: Start) -> wglm::Result<ScheduledReply> {
+fn begin(scheduler: &Scheduler, start: Start) -> wglm_engine::Result<ScheduledReply> {
     match start {
         Start::Chat(prepared, seed) => scheduler.reply(&prepared, seed),
         Start::Tokens(tokens, options) => scheduler.generate(tokens, *options),

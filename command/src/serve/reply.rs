@@ -2,8 +2,8 @@
 //! log-probabilities of tokens stand beside the text that they made.
 
 use super::server::id;
-use wglm::text::{TokenType, ToolCall};
-use wglm::{Event, Stats, Stop, TokenLogprobs, Tokenizer};
+use wglm_engine::text::{TokenType, ToolCall};
+use wglm_engine::{Event, Stats, Stop, TokenLogprobs, Tokenizer};
 
 /// What is new of a reply.
 #[derive(Debug, Clone, PartialEq)]
@@ -202,8 +202,8 @@ mod tests {
     use super::{Delta, Finish, FinishReason, Fold, Reply};
     use serde_json::json;
     use std::time::Duration;
-    use wglm::text::ToolCall;
-    use wglm::{Event, Stats, Stop, TokenLogprobs};
+    use wglm_engine::text::ToolCall;
+    use wglm_engine::{Event, Stats, Stop, TokenLogprobs};
 
     fn stats(stop: Stop) -> Stats {
         let mut stats = Stats::new(stop);

@@ -14,9 +14,9 @@ use super::reload::Reloading;
 use super::router::router;
 use super::server::{Counts, Engine, Limits, Server};
 use super::unread::Budget;
-use crate::cli::args::{ModelArgs, OverflowArg, ServeArgs, Switch};
-use crate::cli::interrupts::{self, INTERRUPTED, OnInterrupt};
-use crate::cli::{failure, fits, model, output, terminal, tunings};
+use crate::args::{ModelArgs, OverflowArg, ServeArgs, Switch};
+use crate::interrupts::{self, INTERRUPTED, OnInterrupt};
+use crate::{failure, fits, model, output, terminal, tunings};
 use anyhow::Context;
 use std::net::IpAddr;
 use std::path::Path;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
-use wglm::{DraftKind, GenerateOptions, Gguf, Model, Overflow, Scheduler, SchedulerOptions};
+use wglm_engine::{DraftKind, GenerateOptions, Gguf, Model, Overflow, Scheduler, SchedulerOptions};
 
 /// How long cancelled replies may take to end.
 const END: Duration = Duration::from_secs(3);
@@ -41,7 +41,7 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     // Ctrl-C during the load ends it: `model::load` asks `interrupts::asked`.
     let cancel = interrupts::begin(OnInterrupt::CancelWork);
     let file = model::open(args.model.file.model.as_deref())?;
-    let defaults = crate::cli::run::options(&file, &args.sampling, true)?;
+    let defaults = crate::run::options(&file, &args.sampling, true)?;
     let mut access = access(&args)?;
     let body = args.max_body << 10;
     let memory = Budgets::new(args.max_memory, args.max_connections, body).map_err(anyhow::Error::msg)?;
@@ -220,7 +220,7 @@ impl Listened {
 }
 
 /// Forwards each Ctrl-C and each SIGTERM. The third one ends the process at once.
-async fn signals(presses: mpsc::Sender<()>, load: wglm::Cancel) {
+async fn signals(presses: mpsc::Sender<()>, load: wglm_engine::Cancel) {
     #[cfg(unix)]
     let [mut interrupt, mut term] = {
         use tokio::signal::unix::SignalKind;

@@ -12,7 +12,7 @@ use super::unread::Budget;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use wglm::{GenerateOptions, Model, Overflow, Scheduler};
+use wglm_engine::{GenerateOptions, Model, Overflow, Scheduler};
 
 /// A model that is ready to answer.
 pub struct Engine {

@@ -12,7 +12,7 @@ use std::mem::size_of;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
-use wglm::{Error, Event, Logprob};
+use wglm_engine::{Error, Event, Logprob};
 
 /// How many events wait as they are before text is joined.
 const SEPARATE: usize = 64;
@@ -182,7 +182,7 @@ impl Drop for Receiver {
 mod tests {
     use super::{Budget, MOST, Message, OWN, SEPARATE, channel};
     use std::sync::atomic::Ordering;
-    use wglm::Event;
+    use wglm_engine::Event;
 
     fn text(text: &str) -> Message {
         Message::Event(Event::Text(text.to_owned()))

@@ -96,7 +96,9 @@ impl LocalModel {
 /// terminal or make them look like other names.
 ///
 /// ```
-/// for model in wglm::local_models(&wglm::Places::default()) {
+/// use wglm::catalog::{Places, local_models};
+///
+/// for model in local_models(&Places::default()) {
 ///     println!("{} {} bytes, {}", model.name, model.bytes, model.source.name());
 /// }
 /// ```

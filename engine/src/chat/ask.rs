@@ -46,7 +46,6 @@ impl Chat {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # #[cfg(feature = "demo-model")] {
     /// # use wglm::{Chat, Gguf, Gpu, GpuOptions, LoadOptions, Model};
     /// # let gpu = Gpu::open(&GpuOptions::default())?;
     /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -60,7 +59,6 @@ impl Chat {
     /// chat.reasoning = Some(false);
     /// let Sum { sum } = chat.ask("What is seven plus five?")?;
     /// assert!(sum <= 99);
-    /// # }
     /// # Ok(())
     /// # }
     /// ```
@@ -87,7 +85,6 @@ impl Chat {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # #[cfg(feature = "demo-model")] {
     /// # use wglm::{Chat, Gguf, Gpu, GpuOptions, LoadOptions, Model};
     /// # let gpu = Gpu::open(&GpuOptions::default())?;
     /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -98,7 +95,6 @@ impl Chat {
     /// let schema = json!({"type": "integer", "minimum": 0, "maximum": 99});
     /// let sum = chat.ask_value("What is seven plus five?", &schema, &Cancel::default())?;
     /// assert!(sum.as_u64().is_some_and(|sum| sum <= 99));
-    /// # }
     /// # Ok(())
     /// # }
     /// ```

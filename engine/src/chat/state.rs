@@ -16,7 +16,6 @@ use serde_json::{Map, Value};
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # #[cfg(feature = "demo-model")] {
 /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
 /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -30,7 +29,6 @@ use serde_json::{Map, Value};
 /// let mut again = Chat::new(&model)?;
 /// again.restore(serde_json::from_str::<ChatState>(&kept)?);
 /// assert_eq!(again.prompt()?, chat.prompt()?);
-/// # }
 /// # Ok(())
 /// # }
 /// ```

@@ -124,7 +124,9 @@ impl Default for HubOptions {
 /// A hub to download models from. Proxies are those of `ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.
 ///
 /// ```no_run
-/// use wglm::{Cancel, Gguf, Hub, HubOptions, Model, ModelName};
+/// use wglm::catalog::ModelName;
+/// use wglm::download::{Hub, HubOptions};
+/// use wglm::{Cancel, Gguf, Model};
 ///
 /// # fn main() -> wglm::Result<()> {
 /// let cancel = Cancel::default(); // a clone of it in another thread stops the call

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 /// What can be deleted of a model on this machine.
 ///
 /// ```no_run
-/// use wglm::{Places, Removal, find_model};
+/// use wglm::catalog::{Places, find_model};
+/// use wglm::download::Removal;
 ///
 /// # fn main() -> wglm::Result<()> {
 /// let places = Places::default();

@@ -26,7 +26,6 @@ use crate::sample::{Sampler, SamplerParams};
 ///     }
 /// }
 /// # fn main() -> Result<()> {
-/// # #[cfg(feature = "demo-model")] {
 /// # use wglm::{Chat, Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
 /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -35,7 +34,6 @@ use crate::sample::{Sampler, SamplerParams};
 /// for event in chat.send("Tell me a story about an owl.")?.with_chooser(NoEcho(None)) {
 ///     println!("{:?}", event?);
 /// }
-/// # }
 /// # Ok(())
 /// # }
 /// ```

@@ -54,14 +54,12 @@ pub type FetchHeader<'a> = dyn FnMut(usize, usize, &mut [u8]) -> Result<()> + 'a
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
-/// # #[cfg(feature = "demo-model")] {
 /// use wglm::Gguf;
 ///
 /// let file = Gguf::from_static(wglm::DEMO_MODEL)?; // or Gguf::open("GLM-4.7-Flash-Q4_0.gguf")
 /// assert_eq!(file.string("general.architecture")?, "deepseek2");
 /// let embedding = file.tensor("token_embd.weight").expect("every model has one");
 /// println!("{} of {}: {:?} …", embedding.shape(), embedding.ty.name, &file.read_all(embedding)?[..18]);
-/// # }
 /// # Ok(())
 /// # }
 /// ```

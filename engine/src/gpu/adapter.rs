@@ -214,7 +214,7 @@ impl AdapterReport {
     }
 
     /// Whether this is one of the GPUs on which the built-in choices were measured: NVIDIA's H100 and H200. On others
-    /// [`tune`](crate::tune()) may find better ones.
+    /// [`tune`](crate::tune::tune()) may find better ones.
     pub fn is_measured(&self) -> bool {
         const NVIDIA: u32 = 0x10de;
         self.vendor == NVIDIA && ["H100", "H200"].iter().any(|name| self.name.contains(name))

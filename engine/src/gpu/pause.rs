@@ -52,7 +52,7 @@ impl Gpu {
     /// submissions wait until the last one is dropped.
     ///
     /// An app that shares its device with wglm holds a pause around `wgpu::Surface::configure`, which otherwise fails
-    /// if wglm submits meanwhile. [The guide](crate::guide#when-the-window-changes) shows this for eframe and winit.
+    /// if wglm submits meanwhile. [The guide](../wglm/guide/index.html#when-the-window-changes) shows this for eframe and winit.
     /// Keep a pause short, because it stops all replies.
     ///
     /// A reply, a load, or any other call that takes a [`Cancel`](crate::Cancel) can be cancelled during a pause, and

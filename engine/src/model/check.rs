@@ -9,7 +9,7 @@
 use super::batch_plan::plan_alone;
 use super::options::Patience;
 use super::planner::Planner;
-use super::progress::{Meter, Stage};
+use super::progress::{LoadStage, Meter};
 use super::rows::WeightRows;
 use super::settle::works;
 use super::weight_table::WeightTable;
@@ -135,8 +135,8 @@ impl Subject<'_> {
         let steps = plans().flat_map(|plan| self.steps(plan)).map(|steps| steps.len());
         let variants = plans().flat_map(|plan| plan.variants.clone()).collect::<Vec<_>>();
         let (meter, missing) = (self.meter, self.pipelines.missing(&variants).count());
-        meter.expect(Stage::Check, (steps.sum::<usize>() + missing) as u64);
-        let compiled = || meter.add(Stage::Check, 1);
+        meter.expect(LoadStage::Check, (steps.sum::<usize>() + missing) as u64);
+        let compiled = || meter.add(LoadStage::Check, 1);
         if let Some(refusal) = self.pipelines.try_prepare(&variants, &compiled, go_on)?.first() {
             return Ok(Some(refusal.into()));
         }
@@ -154,7 +154,7 @@ impl Subject<'_> {
         for position in 0..BEFORE {
             self.write(&token, position, &[self.pick(&mut random)])?;
             let steps = self.layers(&planned.plan);
-            self.meter.expect(Stage::Check, steps.iter().map(|steps| steps.len() as u64).sum());
+            self.meter.expect(LoadStage::Check, steps.iter().map(|steps| steps.len() as u64).sum());
             let fault = self.run(&token, steps, (position, 1), None, go_on)?;
             if fault.is_some() {
                 return Ok(fault);
@@ -200,7 +200,7 @@ impl Subject<'_> {
         let draw = Sampling::draw(1.0, 40, 0.95, 0.02, random.next_u64());
         made.executor.gpu().write(made.executor.local(Plan::SAMPLING), 0, bytemuck::bytes_of(&draw))?;
         let choice = planned.end()..made.plan.steps.len();
-        self.meter.expect(Stage::Check, choice.len() as u64);
+        self.meter.expect(LoadStage::Check, choice.len() as u64);
         self.run(made, vec![choice], (position, 1), Some(random), go_on)
     }
 
@@ -229,12 +229,12 @@ impl Subject<'_> {
                 self.looked.set(self.looked.get().with(samples));
                 if counted < steps.len() {
                     counted += 1;
-                    self.meter.add(Stage::Check, 1);
+                    self.meter.add(LoadStage::Check, 1);
                 }
                 go_on()
             };
             let ran = checker.run(steps.clone(), tokens, &compared, &mut look);
-            self.meter.add(Stage::Check, (steps.len() - counted) as u64); // those that were not compared
+            self.meter.add(LoadStage::Check, (steps.len() - counted) as u64); // those that were not compared
             match ran {
                 Ok(None) => {}
                 Ok(Some(wrong)) => {

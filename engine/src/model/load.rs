@@ -4,7 +4,7 @@ use super::batch_plan::plan_alone;
 use super::check::{self, CheckedBatch};
 use super::options::{LoadOptions, Patience, target};
 use super::planner::Planner;
-use super::progress::{Meter, Progress, Stage};
+use super::progress::{LoadProgress, LoadStage, Meter};
 use super::settle::{Settling, avoiding, nothing_left};
 use super::tuning::Tuning;
 use super::upload::{Uploaded, upload};
@@ -27,15 +27,15 @@ use std::mem::offset_of;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 const LOADING: &str = "loading the model";
-/// The first token, which [`Stage::Check`] counts as one step.
+/// The first token, which [`LoadStage::Check`] counts as one step.
 const WARM_UP: u64 = 1;
 
 /// A model on the GPU. Clones share it, and several threads can use it.
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
-/// # #[cfg(feature = "demo-model")] {
-/// use wglm::{Cancel, Fit, Gguf, Gpu, GpuOptions, LoadOptions, Model};
+/// use wglm::offers::Fit;
+/// use wglm::{Cancel, Gguf, Gpu, GpuOptions, LoadOptions, Model};
 ///
 /// let gpu = Gpu::open(&GpuOptions::default())?;
 /// let file = Gguf::from_static(wglm::DEMO_MODEL)?; // or Gguf::open("GLM-4.7-Flash-Q4_0.gguf")
@@ -47,7 +47,6 @@ const WARM_UP: u64 = 1;
 ///     println!("{:?}: {} of {}", progress.stage, progress.done, progress.total);
 /// })?;
 /// assert_eq!(gpu.memory().held, estimate.weights);
-/// # }
 /// # Ok(())
 /// # }
 /// ```
@@ -119,7 +118,7 @@ impl Model {
         gpu: &Gpu,
         options: &LoadOptions,
         cancel: &Cancel,
-        progress: &mut dyn FnMut(Progress),
+        progress: &mut dyn FnMut(LoadProgress),
     ) -> Result<Self> {
         let meter = Meter::default();
         let mut tell = || {
@@ -157,8 +156,8 @@ impl Model {
         let loading = Loading { file, pipelines: &pipelines, weights: &weights, zero_copy: options.zero_copy, meter };
         let (text, uploaded) = loading.run(&variants, tell)?;
         let one_token = plan_alone(&weights, &config, CacheShape { context: 1, ..cache }, &kernels.target())?;
-        meter.expect(Stage::Check, WARM_UP + pipelines.missing(&one_token.plan.variants).count() as u64);
-        meter.enter(Stage::Check);
+        meter.expect(LoadStage::Check, WARM_UP + pipelines.missing(&one_token.plan.variants).count() as u64);
+        meter.enter(LoadStage::Check);
         kernels.compile(&pipelines, tell)?;
         let patient = &pipelines.through(&gpu.patient(patience.run));
         if !kernels.is_checked() && options.check != Check::Never {
@@ -480,10 +479,10 @@ impl Loading<'_> {
     fn run(&self, variants: &[Variant], tell: &mut GoOn<'_>) -> Result<(Text, Uploaded)> {
         let Self { file, meter, .. } = *self;
         let mut text = None;
-        let compiled = || meter.add(Stage::Kernels, 1);
+        let compiled = || meter.add(LoadStage::Kernels, 1);
         let missing = self.pipelines.missing(variants);
-        meter.expect(Stage::Weights, self.weights.table.bytes());
-        meter.expect(Stage::Kernels, missing.count() as u64);
+        meter.expect(LoadStage::Weights, self.weights.table.bytes());
+        meter.expect(LoadStage::Kernels, missing.count() as u64);
         tell()?;
         let mut jobs = missing.jobs(&compiled);
         jobs.insert(
@@ -495,7 +494,7 @@ impl Loading<'_> {
         );
         let uploading = |go_on: &mut GoOn<'_>| {
             let uploaded = upload(self.pipelines, &self.weights.table, self.zero_copy, meter, go_on)?;
-            meter.enter(Stage::Kernels);
+            meter.enter(LoadStage::Kernels);
             Ok(uploaded)
         };
         let uploaded = work(LOADING, jobs, uploading, tell)?;
@@ -514,7 +513,7 @@ fn warm_up(
     go_on: &mut GoOn<'_>,
 ) -> Result<()> {
     let gpu = pipelines.gpu();
-    pipelines.prepare_counted(&planned.plan.variants, &|| meter.add(Stage::Check, 1), go_on)?;
+    pipelines.prepare_counted(&planned.plan.variants, &|| meter.add(LoadStage::Check, 1), go_on)?;
     let executor = Executor::new(pipelines, &planned.plan, weights)?;
     let (buffer, offset) = (executor.local(Plan::BATCH), offset_of!(BatchHeader, submission) as u64);
     let number = SubmissionNumber { value: 1, buffer, offset };
@@ -523,6 +522,6 @@ fn warm_up(
     let mut results = Results::new(gpu, 0, 1)?;
     results.submit(gpu, number, &[], |copies| executor.submit(0..planned.plan.steps.len(), copies))?;
     results.read(gpu, 0)?;
-    meter.complete(Stage::Check);
+    meter.complete(LoadStage::Check);
     Ok(())
 }

@@ -47,7 +47,7 @@ pub use draft_plan::{DraftInputs, DraftPlan, Drafting, plan_drafted_rows, plan_d
 pub use estimate::{Estimate, Fit};
 pub use load::{Model, recommended_sampling};
 pub use options::{Altered, LoadOptions, LoadOverrides, Patience};
-pub use progress::{Progress, Stage};
+pub use progress::{LoadProgress, LoadStage};
 pub use prompt::PromptOptions;
 pub use rope::{RopeScaling, Yarn};
 pub use sampling_plan::{SamplingPlan, SamplingSteps, plan_sampling};

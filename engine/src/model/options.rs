@@ -48,7 +48,7 @@ pub struct LoadOptions {
     /// A separate file with a multi-token-prediction block, as published beside some models. It replaces a block in the
     /// model's file, and uses the model's embeddings and output matrix unless it has its own under the block's name.
     pub draft_model: Option<Gguf>,
-    /// What [`tune`](crate::tune()) found for the GPU and the model. A tuning for another GPU, driver, version or model
+    /// What [`tune`](crate::tune::tune()) found for the GPU and the model. A tuning for another GPU, driver, version or model
     /// is not used, nor one for another arithmetic than is requested here; [`Config::notices`] says why. Its prompt
     /// chunk is used where [`LoadOptions::prompt`] has the default.
     pub tuning: Option<Tuning>,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum Stage {
+pub enum LoadStage {
     /// Weights are copied to the GPU; counted in bytes. At the end the GPU reads them once more to verify them.
     Weights,
     /// Kernels are compiled; counted one by one.
@@ -17,16 +17,16 @@ pub enum Stage {
     Check,
 }
 
-impl Stage {
+impl LoadStage {
     const ALL: [Self; 3] = [Self::Weights, Self::Kernels, Self::Check];
 }
 
 /// The progress of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Progress {
+pub struct LoadProgress {
     /// The stage. It never goes back to an earlier one.
-    pub stage: Stage,
+    pub stage: LoadStage,
     /// How much of the stage is done.
     pub done: u64,
     /// The size of the stage, 0 while it is not known. The size of the check may grow.
@@ -37,7 +37,7 @@ pub struct Progress {
 #[derive(Default)]
 pub(super) struct Meter {
     stage: AtomicUsize,
-    counts: [Count; Stage::ALL.len()],
+    counts: [Count; LoadStage::ALL.len()],
 }
 
 #[derive(Default)]
@@ -48,30 +48,30 @@ struct Count {
 
 impl Meter {
     /// Adds to the size of a stage.
-    pub fn expect(&self, stage: Stage, more: u64) {
+    pub fn expect(&self, stage: LoadStage, more: u64) {
         self.counts[stage as usize].total.fetch_add(more, Ordering::Relaxed);
     }
 
     /// Adds to what is done of a stage.
-    pub fn add(&self, stage: Stage, more: u64) {
+    pub fn add(&self, stage: LoadStage, more: u64) {
         self.counts[stage as usize].done.fetch_add(more, Ordering::Relaxed);
     }
 
     /// Counts all of a stage as done, including work that turned out to be unnecessary.
-    pub fn complete(&self, stage: Stage) {
+    pub fn complete(&self, stage: LoadStage) {
         let Count { done, total } = &self.counts[stage as usize];
         done.fetch_max(total.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Moves on to a stage.
-    pub fn enter(&self, stage: Stage) {
+    pub fn enter(&self, stage: LoadStage) {
         self.stage.store(stage as usize, Ordering::Relaxed);
     }
 
     /// The present progress.
-    pub fn now(&self) -> Progress {
-        let stage = Stage::ALL[self.stage.load(Ordering::Relaxed).min(Stage::ALL.len() - 1)];
+    pub fn now(&self) -> LoadProgress {
+        let stage = LoadStage::ALL[self.stage.load(Ordering::Relaxed).min(LoadStage::ALL.len() - 1)];
         let Count { done, total } = &self.counts[stage as usize];
-        Progress { stage, done: done.load(Ordering::Relaxed), total: total.load(Ordering::Relaxed) }
+        LoadProgress { stage, done: done.load(Ordering::Relaxed), total: total.load(Ordering::Relaxed) }
     }
 }

@@ -1,6 +1,6 @@
 //! What was measured and chosen for one GPU and one shape of model, and for which devices and models it is valid.
 //!
-//! [`tune`](crate::tune()) makes a tuning, an app saves it, and [`LoadOptions::tuning`] takes it. Its text is JSON with
+//! [`tune`](crate::tune::tune()) makes a tuning, an app saves it, and [`LoadOptions::tuning`] takes it. Its text is JSON with
 //! a line for each trial, so that people can read what was tried, and with which result.
 
 use super::options::LoadOptions;
@@ -19,7 +19,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
 
 /// What suits one GPU with one shape of model better than the built-in choices do, and the measurements that showed it.
-/// [`tune`](crate::tune()) makes it.
+/// [`tune`](crate::tune::tune()) makes it.
 ///
 /// Its [`Display`](fmt::Display) form is text for a file, which [`FromStr`] reads again. The format may change in any
 /// release; a tuning of another release cannot be used anyway.

@@ -7,7 +7,7 @@
 //! computes checksums of what it has (`verify.rs`).
 
 use super::in_place::{InPlace, Limits, Place};
-use super::progress::{Meter, Stage};
+use super::progress::{LoadStage, Meter};
 use super::rows::WeightRows;
 use super::sums::Sums;
 use super::upload_pieces::{Piece, PieceGroup, groups};
@@ -188,7 +188,7 @@ impl Upload<'_> {
             } else {
                 break;
             };
-            self.meter.add(Stage::Weights, group.pieces.iter().map(Piece::bytes).sum());
+            self.meter.add(LoadStage::Weights, group.pieces.iter().map(Piece::bytes).sum());
         }
         Ok(())
     }

@@ -35,7 +35,9 @@ impl Judged {
     /// everything that wglm holds on the GPU. Without a GPU it is unknown whether it fits.
     ///
     /// ```
-    /// use wglm::{Gguf, Judged, Places, local_models};
+    /// use wglm::Gguf;
+    /// use wglm::catalog::{Places, local_models};
+    /// use wglm::offers::Judged;
     ///
     /// for model in local_models(&Places::default()) {
     ///     println!("{}: {}", model.name, Judged::of(&Gguf::open(&model.path), &Default::default(), None));

@@ -6,6 +6,7 @@ mod repositories;
 #[cfg(feature = "download")]
 mod repository;
 
+pub use crate::model::Fit;
 pub use judged::Judged;
 pub use repositories::{Recommended, recommended};
 #[cfg(feature = "download")]

@@ -20,7 +20,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 /// use wglm::SharedChat;
 ///
 /// # fn main() -> wglm::Result<()> {
-/// # #[cfg(feature = "demo-model")] {
 /// # use wglm::{Chat, Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
 /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -31,7 +30,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 /// }
 /// drop(reply); // as a runtime drops a task that is aborted
 /// chat.with(|chat| assert_eq!(chat.messages()[0].text(), "Tell me a story about an owl."))?;
-/// # }
 /// # Ok(())
 /// # }
 /// ```

@@ -16,7 +16,6 @@ impl Scheduler {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # #[cfg(feature = "demo-model")] {
     /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
     /// # let gpu = Gpu::open(&GpuOptions::default())?;
     /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -33,7 +32,6 @@ impl Scheduler {
     /// let request = ChatState { messages, reasoning: Some(false), ..ChatState::default() };
     /// let Sum { sum } = scheduler.ask(request, &Cancel::default())?;
     /// assert!(sum <= 99);
-    /// # }
     /// # Ok(())
     /// # }
     /// ```

@@ -21,7 +21,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
-/// # #[cfg(feature = "demo-model")] {
 /// # use wglm::{CacheShape, Gguf, Gpu, GpuOptions, LoadOptions, Model, Pool};
 /// # let gpu = Gpu::open(&GpuOptions::default())?;
 /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
@@ -36,7 +35,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 ///         print!("{} ", token?);
 ///     }
 /// }
-/// # }
 /// # Ok(())
 /// # }
 /// ```

@@ -193,7 +193,7 @@ mod tests {
             text: String,
             words: std::collections::BTreeMap<String, Vec<String>>,
         }
-        let cases = include_str!("../../tests/fixtures/words.json");
+        let cases = include_str!("words.json");
         let cases: Vec<Case> = serde_json::from_str(cases).unwrap();
         let mut faults = Vec::new();
         for Case { text, words } in &cases {

@@ -375,7 +375,7 @@ fn identity(plan: &Plan) -> u64 {
     hasher.finish()
 }
 
-#[cfg(all(test, feature = "demo-model"))]
+#[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
@@ -384,7 +384,7 @@ mod tests {
     use crate::model::{Altered, LoadOptions, LoadOverrides};
     use crate::tune::question::Edit;
 
-    static DEMO: &[u8] = include_bytes!("../../models/fable-10m-q4_0.gguf");
+    const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/fable-10m-q4_0.gguf");
     const TOKEN: Work = Work::Token { depth: 0 };
     const FOUR: Work = Work::Rows { rows: 4, depth: 0 };
 
@@ -406,7 +406,7 @@ mod tests {
         let altered = alter.map(|alter| Altered { matrices, alter });
         let overrides = LoadOverrides { altered, ..LoadOverrides::default() };
         let options = LoadOptions { overrides, context: Some(1024), ..LoadOptions::default() };
-        Model::load(&Gguf::from_static(DEMO).unwrap(), &gpu, &options).unwrap()
+        Model::load(&Gguf::open(DEMO).unwrap(), &gpu, &options).unwrap()
     }
 
     fn bench(model: &Model) -> GpuBench<'_> {

@@ -4,24 +4,25 @@
 //! `candidates` lists the candidates, `search` decides between them, and `bench` measures and checks on the device.
 
 mod bench;
-mod candidates;
+pub(crate) mod candidates;
+pub(crate) mod compare;
 mod question;
 mod search;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::gpu::{AdapterReport, Gpu};
-use crate::model::{CacheShape, Comparison, Model, Tuning, TuningSubject};
-use crate::plan::Choices;
+use crate::model::{CacheShape, Model};
 use crate::threads::stoppable;
-pub use candidates::{FEW_CLASSES, tile_candidates, tiling_candidates};
-
 use bench::GpuBench;
 use candidates::{About, questions};
 use question::Work;
 use search::{Bench, Found, Search};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
+
+pub use crate::model::{Comparison, Figure, Outcome, Trial, Tuning, TuningSubject};
+pub use crate::plan::Choices;
 
 /// How to tune. Fields will be added, so construct it as `TuneOptions { …, ..TuneOptions::default() }`.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -106,11 +107,11 @@ const MOST: f64 = 300.0;
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
-/// # #[cfg(feature = "demo-model")] {
 /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
 /// # let (gpu, file) = (Gpu::open(&GpuOptions::default())?, Gguf::from_static(wglm::DEMO_MODEL)?);
 /// use std::time::Duration;
-/// use wglm::{Cancel, TuneOptions, Tuning, tune};
+/// use wglm::Cancel;
+/// use wglm::tune::{TuneOptions, Tuning, tune};
 ///
 /// let model = Model::load(&file, &gpu, &LoadOptions::default())?;
 /// let options = TuneOptions { budget: Some(Duration::from_millis(300)), ..TuneOptions::default() }; // or the default
@@ -121,7 +122,6 @@ const MOST: f64 = 300.0;
 /// let tuning: Tuning = kept.parse()?;
 /// let model = Model::load(&file, &gpu, &LoadOptions { tuning: Some(tuning), ..LoadOptions::default() })?;
 /// assert!(model.tuning().is_some());
-/// # }
 /// # Ok(())
 /// # }
 /// ```
@@ -190,39 +190,6 @@ fn search(
     let questions = questions(&mut bench, &about)?;
     Search::new(&mut bench, start, budget, stopped, progress).within(limit).run(&questions)
 }
-
-/// Work that [`compare`] measures.
-#[doc(hidden)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Compared {
-    /// A generated token, with this many tokens in the cache.
-    Token(usize),
-    /// A part of a prompt with this many tokens.
-    Rows(usize),
-}
-
-/// Compares two choices for a model in turns, as [`tune()`] does: some work with the first, then with the second, then
-/// in reverse order. Returns the median times, the gain of the second and the spread of the gains. The results of the
-/// kernels are not checked.
-///
-/// # Errors
-/// [`Error::Shader`] for choices that the device cannot compile; what the device reports.
-#[doc(hidden)]
-pub fn compare(model: &Model, choices: [&Choices; 2], work: Compared, seconds: f64) -> Result<Comparison> {
-    let (depth, rows, work) = match work {
-        Compared::Token(depth) => (depth, 1, Work::Token { depth }),
-        Compared::Rows(rows) => (0, rows, Work::Rows { rows, depth: 0 }),
-    };
-    let cache = CacheShape { context: (depth + rows + 1).max(LEAST_CONTEXT), ty: model.cache().ty };
-    let mut bench = GpuBench::new(model, cache, Instant::now(), (None, false))?;
-    let start = bench.start();
-    let [before, after] = choices.map(|choices| choices.or(&start));
-    let never = || false;
-    Search::new(&mut bench, start, seconds, &never, &mut |_| {}).by_turns([&before, &after], work)
-}
-
-/// The least context of a comparison, in tokens.
-const LEAST_CONTEXT: usize = 512;
 
 /// The bench, with a cache as deep as memory allows, and the number of tokens in it.
 fn bench<'a>(

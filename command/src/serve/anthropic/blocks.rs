@@ -1,14 +1,14 @@
 //! Writes replies as the blocks of a message. Each block begins, grows and ends.
 
 use super::Body;
-use crate::cli::serve::failure::{Dialect, Failure};
-use crate::cli::serve::figures::{Usage, add_figures, argument_pieces, arguments};
-use crate::cli::serve::interface::{Interface, Prompt, Request};
-use crate::cli::serve::reply::{Delta, Finish, FinishReason, Reply};
-use crate::cli::serve::server::{Engine, Server, id};
-use crate::cli::serve::stream::Events;
+use crate::serve::failure::{Dialect, Failure};
+use crate::serve::figures::{Usage, add_figures, argument_pieces, arguments};
+use crate::serve::interface::{Interface, Prompt, Request};
+use crate::serve::reply::{Delta, Finish, FinishReason, Reply};
+use crate::serve::server::{Engine, Server, id};
+use crate::serve::stream::Events;
 use serde_json::{Value, json};
-use wglm::text::ToolCall;
+use wglm_engine::text::ToolCall;
 
 /// The signature of thinking. Anthropic's servers sign it; this one does not check signatures.
 const SIGNATURE: &str = "unsigned";
@@ -200,11 +200,11 @@ impl Interface for Messages {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::Messages;
-    use crate::cli::serve::interface::Interface;
-    use crate::cli::serve::reply::{Delta, Reply};
-    use crate::cli::serve::stream::Events;
+    use crate::serve::interface::Interface;
+    use crate::serve::reply::{Delta, Reply};
+    use crate::serve::stream::Events;
     use serde_json::json;
-    use wglm::ToolCall;
+    use wglm_engine::ToolCall;
 
     #[test]
     fn blocks_begin_grow_and_end_one_after_another() {

@@ -1,10 +1,10 @@
 //! The blocks of a request as messages.
 
-use crate::cli::serve::conversation::{check_parts, joined_text, not_text};
-use crate::cli::serve::failure::{Failure, shown};
+use crate::serve::conversation::{check_parts, joined_text, not_text};
+use crate::serve::failure::{Failure, shown};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use wglm::text::{FunctionCall, Message, ToolCall};
+use wglm_engine::text::{FunctionCall, Message, ToolCall};
 
 /// The beginning of a line that Claude Code puts before the system prompt and changes with every request. The cache
 /// would be of no use after it.
@@ -174,7 +174,7 @@ mod tests {
     use super::{GivenMessage, System, conversation, functions};
     use serde_json::{Value, json};
 
-    fn read(system: Value, messages: Value) -> Vec<wglm::Message> {
+    fn read(system: Value, messages: Value) -> Vec<wglm_engine::Message> {
         let system: Option<System> = serde_json::from_value(system).unwrap();
         let messages: Vec<GivenMessage> = serde_json::from_value(messages).unwrap();
         conversation(system, messages).unwrap()

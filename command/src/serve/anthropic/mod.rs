@@ -18,7 +18,7 @@ use input::{GivenMessage, System, conversation, functions};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use wglm::Calls;
+use wglm_engine::Calls;
 
 pub use blocks::Messages;
 

@@ -2,19 +2,19 @@
 
 use super::frame::Frame;
 use super::messages::{functions, messages};
-use crate::cli::serve::constraints::{Format, FormatField, choice};
-use crate::cli::serve::conversation::{Conversation, check_messages, check_tools};
-use crate::cli::serve::failure::Failure;
-use crate::cli::serve::fields::{Fields, StreamOptions, choices, or_default, top_logprobs};
-use crate::cli::serve::figures::{ChatLogprobs, argument_pieces, arguments};
-use crate::cli::serve::interface::{Interface, Prompt, Request};
-use crate::cli::serve::reply::{Delta, FinishReason, Reply};
-use crate::cli::serve::server::{Engine, Server};
-use crate::cli::serve::stream::Events;
+use crate::serve::constraints::{Format, FormatField, choice};
+use crate::serve::conversation::{Conversation, check_messages, check_tools};
+use crate::serve::failure::Failure;
+use crate::serve::fields::{Fields, StreamOptions, choices, or_default, top_logprobs};
+use crate::serve::figures::{ChatLogprobs, argument_pieces, arguments};
+use crate::serve::interface::{Interface, Prompt, Request};
+use crate::serve::reply::{Delta, FinishReason, Reply};
+use crate::serve::server::{Engine, Server};
+use crate::serve::stream::Events;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use wglm::SchemaOptions;
-use wglm::text::{Message, ToolCall};
+use wglm_engine::SchemaOptions;
+use wglm_engine::text::{Message, ToolCall};
 
 /// The values of `object` in answers and chunks.
 const ANSWER: &str = "chat.completion";
@@ -196,11 +196,11 @@ impl Interface for Chat {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::{Chat, Frame};
-    use crate::cli::serve::interface::Interface;
-    use crate::cli::serve::reply::Delta;
-    use crate::cli::serve::stream::Events;
+    use crate::serve::interface::Interface;
+    use crate::serve::reply::Delta;
+    use crate::serve::stream::Events;
     use serde_json::{Value, json};
-    use wglm::ToolCall;
+    use wglm_engine::ToolCall;
 
     #[test]
     fn a_call_is_streamed_in_pieces_that_join() {

@@ -1,20 +1,20 @@
 //! `/v1/completions`: text that continues a text, without the chat template.
 
 use super::frame::Frame;
-use crate::cli::serve::body::JsonBody;
-use crate::cli::serve::constraints::{Format, FormatField};
-use crate::cli::serve::failure::Failure;
-use crate::cli::serve::fields::{Fields, StreamOptions, choices, max_tokens, or_default, top_logprobs};
-use crate::cli::serve::figures::CompletionLogprobs;
-use crate::cli::serve::interface::{Interface, Prompt, Request};
-use crate::cli::serve::reply::{Delta, FinishReason, Reply};
-use crate::cli::serve::server::{Engine, Server};
-use crate::cli::serve::stream::Events;
+use crate::serve::body::JsonBody;
+use crate::serve::constraints::{Format, FormatField};
+use crate::serve::failure::Failure;
+use crate::serve::fields::{Fields, StreamOptions, choices, max_tokens, or_default, top_logprobs};
+use crate::serve::figures::CompletionLogprobs;
+use crate::serve::interface::{Interface, Prompt, Request};
+use crate::serve::reply::{Delta, FinishReason, Reply};
+use crate::serve::server::{Engine, Server};
+use crate::serve::stream::Events;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::iter::repeat_n;
-use wglm::Error;
-use wglm::text::Tokenizer;
+use wglm_engine::Error;
+use wglm_engine::text::Tokenizer;
 
 /// The value of `object` in answers and chunks.
 const OBJECT: &str = "text_completion";

@@ -1,10 +1,10 @@
 //! What chat completions and completions have in common: the frame of an answer and of a stream's chunks.
 
-use crate::cli::serve::failure::{Dialect, Failure};
-use crate::cli::serve::figures::{Usage, add_figures, timings};
-use crate::cli::serve::reply::{Finish, Reply};
-use crate::cli::serve::server::{id, now};
-use crate::cli::serve::stream::Events;
+use crate::serve::failure::{Dialect, Failure};
+use crate::serve::figures::{Usage, add_figures, timings};
+use crate::serve::reply::{Finish, Reply};
+use crate::serve::server::{id, now};
+use crate::serve::stream::Events;
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! Messages and functions of chat completions, checked and in the form of the library.
 
-use crate::cli::serve::conversation::{check_parts, not_text};
-use crate::cli::serve::failure::{Failure, shown};
+use crate::serve::conversation::{check_parts, not_text};
+use crate::serve::failure::{Failure, shown};
 use serde_json::Value;
-use wglm::text::{Content, Message};
+use wglm_engine::text::{Content, Message};
 
 /// The messages as the model's template takes them.
 pub fn messages(messages: Vec<Message>) -> Result<Vec<Message>, Failure> {

@@ -1,9 +1,9 @@
 //! `/v1/models`, with the fields of OpenAI, Anthropic and llama.cpp together, and the refusal of `/v1/embeddings`.
 
-use crate::cli::serve::body::refuse;
-use crate::cli::serve::failure::Failure;
-use crate::cli::serve::router::json;
-use crate::cli::serve::server::{Server, seconds};
+use crate::serve::body::refuse;
+use crate::serve::failure::Failure;
+use crate::serve::router::json;
+use crate::serve::server::{Server, seconds};
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;

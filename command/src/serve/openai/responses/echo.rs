@@ -2,13 +2,13 @@
 //! constraint of the reply has as well, and what is short.
 
 use super::Body;
-use crate::cli::serve::constraints::Format;
-use crate::cli::serve::failure::{Failure, shown};
-use crate::cli::serve::fields::at_most;
-use crate::cli::serve::figures::decimal;
-use crate::cli::serve::memory::Size;
+use crate::serve::constraints::Format;
+use crate::serve::failure::{Failure, shown};
+use crate::serve::fields::at_most;
+use crate::serve::figures::decimal;
+use crate::serve::memory::Size;
 use serde_json::{Map, Value, json};
-use wglm::{Calls, ChatState, Constraint, Overflow};
+use wglm_engine::{Calls, ChatState, Constraint, Overflow};
 
 /// The most keys of metadata and the most characters of each, as in OpenAI's interface.
 const METADATA_KEYS: usize = 16;
@@ -122,7 +122,7 @@ pub fn bytes(fields: &Map<String, Value>) -> usize {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::{Format, format};
-    use crate::cli::serve::fields::read;
+    use crate::serve::fields::read;
     use axum::body::Bytes;
     use serde_json::Value;
 

@@ -1,12 +1,12 @@
 //! The items of a request to `/v1/responses` as messages.
 
-use crate::cli::serve::conversation::joined_text;
-use crate::cli::serve::failure::{Failure, shown};
+use crate::serve::conversation::joined_text;
+use crate::serve::failure::{Failure, shown};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::Value;
-use wglm::text::{FunctionCall, Message, ToolCall};
+use wglm_engine::text::{FunctionCall, Message, ToolCall};
 
 /// The prefix of thinking that a client sends back with the next request. It is not encrypted: the server has no key
 /// for it, and what its model thinks is not secret.
@@ -130,7 +130,7 @@ mod tests {
     use super::{Item, conversation, encoded_thinking};
     use serde_json::{Value, json};
 
-    fn read(items: Value) -> Vec<wglm::Message> {
+    fn read(items: Value) -> Vec<wglm_engine::Message> {
         conversation(serde_json::from_value::<Vec<Item>>(items).unwrap()).unwrap()
     }
 

@@ -2,14 +2,14 @@
 
 use super::Body;
 use super::input::encoded_thinking;
-use crate::cli::serve::failure::Failure;
-use crate::cli::serve::figures::{Usage, add_figures, argument_pieces, arguments};
-use crate::cli::serve::interface::{Interface, Prompt, Request};
-use crate::cli::serve::reply::{Delta, Finish, FinishReason, Reply};
-use crate::cli::serve::server::{Engine, Server, id, now};
-use crate::cli::serve::stream::Events;
+use crate::serve::failure::Failure;
+use crate::serve::figures::{Usage, add_figures, argument_pieces, arguments};
+use crate::serve::interface::{Interface, Prompt, Request};
+use crate::serve::reply::{Delta, Finish, FinishReason, Reply};
+use crate::serve::server::{Engine, Server, id, now};
+use crate::serve::stream::Events;
 use serde_json::{Map, Value, json};
-use wglm::text::ToolCall;
+use wglm_engine::text::ToolCall;
 
 /// The statuses of responses and of their items.
 const IN_PROGRESS: &str = "in_progress";
@@ -259,11 +259,11 @@ impl Interface for Responses {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::Responses;
-    use crate::cli::serve::interface::Interface;
-    use crate::cli::serve::reply::Delta;
-    use crate::cli::serve::stream::Events;
+    use crate::serve::interface::Interface;
+    use crate::serve::reply::Delta;
+    use crate::serve::stream::Events;
     use serde_json::{Value, json};
-    use wglm::ToolCall;
+    use wglm_engine::ToolCall;
 
     #[test]
     fn items_come_in_pieces_and_again_as_a_whole() {

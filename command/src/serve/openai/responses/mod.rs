@@ -5,17 +5,17 @@ mod input;
 mod items;
 
 use super::chat::thinks;
-use crate::cli::serve::constraints::{FormatField, choice};
-use crate::cli::serve::conversation::{Conversation, check_messages, check_tools};
-use crate::cli::serve::failure::Failure;
-use crate::cli::serve::fields::{Fields, or_default};
-use crate::cli::serve::interface::{Prompt, Request};
-use crate::cli::serve::server::{Engine, Server};
+use crate::serve::constraints::{FormatField, choice};
+use crate::serve::conversation::{Conversation, check_messages, check_tools};
+use crate::serve::failure::Failure;
+use crate::serve::fields::{Fields, or_default};
+use crate::serve::interface::{Prompt, Request};
+use crate::serve::server::{Engine, Server};
 use input::{Item, conversation};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use wglm::Overflow;
-use wglm::text::Message;
+use wglm_engine::Overflow;
+use wglm_engine::text::Message;
 
 pub use items::Responses;
 
