@@ -8,7 +8,7 @@
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
 use std::hint::black_box;
 use std::time::Duration;
-use wglm::quant::{QUANTS, Quant};
+use wglm_engine::quant::{QUANTS, Quant};
 
 /// Rows as long as GLM-4.7-Flash's, and as many as stay in a core's cache: loading repacks as much at a time.
 const COLUMNS: usize = 2048;

@@ -7,11 +7,11 @@
 
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime};
 use std::time::Duration;
-use wglm::gpu::{Gpu, GpuOptions};
-use wglm::kernels::Sampling;
-use wglm::plan::{BatchHeader, BufferRef, Builder, Executor, Plan, Target};
 use wglm::sample::{Sampler, SamplerParams};
-use wglm::shader::Pipelines;
+use wglm::{Gpu, GpuOptions};
+use wglm_engine::kernels::Sampling;
+use wglm_engine::plan::{BatchHeader, BufferRef, Builder, Executor, Plan, Target};
+use wglm_engine::shader::Pipelines;
 
 /// The size of GLM's vocabulary.
 const VOCAB: u32 = 154_880;

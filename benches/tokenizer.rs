@@ -18,7 +18,7 @@ fn tokenizer(c: &mut Criterion) {
     let vocab = full_size();
     group.bench_function("build", |b| b.iter(|| Tokenizer::new(vocab.clone())));
     let Ok(tokenizer) = Tokenizer::new(vocab) else { return };
-    let code = include_str!("../src/text/tokenizer.rs").repeat(100);
+    let code = include_str!("../engine/src/text/tokenizer.rs").repeat(100);
     let runs = [" ", "a", "!", "\n"].map(|letter| (format!("1 MiB of {letter:?}"), letter.repeat(1 << 20)));
     for (name, text) in [("code".to_owned(), code)].into_iter().chain(runs) {
         group.throughput(Throughput::Bytes(text.len() as u64));

@@ -6,8 +6,7 @@
 use std::io::Write;
 use std::sync::mpsc::{TryRecvError, channel};
 use std::time::{Duration, Instant};
-use wglm::wgpu;
-use wglm::{Chat, Event, Gguf, Gpu, GpuOptions, LoadOptions, Model, SamplerParams};
+use wglm::{Chat, Event, Gguf, Gpu, GpuOptions, LoadOptions, Model, SamplerParams, wgpu};
 
 /// The app's own work, in place of drawing a frame. It counts its frames on the GPU.
 const FRAME: &str = "

@@ -43,122 +43,41 @@
 //! What wglm returns (statistics, progress, estimates, reports, errors) is `#[non_exhaustive]`: read its fields, and match
 //! it with `..`.
 //!
-//! No call reads environment variables unless its documentation says so: [`GpuOptions::from_env`], [`Places::default`] and
-//! `HubOptions::default` do.
+//! No call reads environment variables unless its documentation says so: [`GpuOptions::from_env`], [`catalog::Places::default`]
+//! and `download::HubOptions::default` do.
 //!
-//! What an app needs stands at the root of the crate, in [`text`] and in [`sample`]. The other modules are the engine:
-//! public only for the crate's own command, tests and benches, hidden from this documentation, and free to change in any
-//! release.
-
-#[cfg(feature = "schema")]
-mod asking;
-mod cancel;
-#[doc(hidden)]
-pub mod catalog;
-#[doc(hidden)]
-pub mod chat;
-#[cfg(feature = "constrain")]
-#[doc(hidden)]
-pub mod constrain;
-#[cfg(feature = "download")]
-#[doc(hidden)]
-pub mod download;
-#[doc(hidden)]
-pub mod error;
-#[doc(hidden)]
-pub mod files;
-#[doc(hidden)]
-pub mod generate;
-#[doc(hidden)]
-pub mod gguf;
-#[doc(hidden)]
-pub mod gpu;
-#[doc(hidden)]
-pub mod kernels;
-mod memory;
-#[doc(hidden)]
-pub mod model;
-#[doc(hidden)]
-pub mod offers;
-mod owned;
-#[doc(hidden)]
-pub mod plan;
-#[doc(hidden)]
-pub mod quant;
-#[doc(hidden)]
-pub mod reference;
-pub mod sample;
-#[doc(hidden)]
-pub mod scheduler;
-#[doc(hidden)]
-pub mod session;
-#[doc(hidden)]
-pub mod shader;
-#[doc(hidden)]
-pub mod speculate;
-#[cfg(feature = "stream")]
-#[doc(hidden)]
-pub mod stream;
-pub mod text;
-mod threads;
-#[doc(hidden)]
-pub mod tune;
-#[doc(hidden)]
-pub mod visible;
-#[doc(hidden)]
-pub mod wgsl;
+//! What most apps need stands at the root of the crate. Further modules have what belongs to one purpose: [`tune`],
+//! which finds what suits the GPU at hand, [`catalog`], the models on this machine, [`offers`], which models suit it,
+//! `download`, models from a hub (feature `download`), and [`text`] and [`sample`], the parts that a reply is made with.
 
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("../docs/embedding.md")]
 pub mod guide {}
 
+#[cfg(feature = "download")]
+pub use wglm_engine::download;
+pub use wglm_engine::{
+    AdapterKind, AdapterReport, Arithmetic, Backend, CacheShape, CacheType, Cancel, Capabilities, Chat, ChatState,
+    ChatTemplate, Check, Chooser, Config, Content, DraftKind, DraftStats, Error, ErrorKind, Estimate, Event, Experts,
+    FunctionCall, Gating, GenerateOptions, Generation, Gguf, Gpu, GpuOptions, KernelFault, KernelFinding, LoadOptions,
+    LoadProgress, LoadStage, Logprob, Matrices, Memory, Message, MetadataArray, MetadataType, MetadataValue, Model,
+    Overflow, OwnedReply, Pause, Pool, PreparedChat, PromptOptions, Reply, Result, Reuse, RopeScaling, Routing,
+    Sampler, SamplerParams, ScheduledReply, Scheduler, SchedulerCounts, SchedulerOptions, SchedulerState, Session,
+    SharedChat, SlotState, Speculation, Stats, Stop, Tenant, TokenLogprobs, Tokenizer, ToolCall, Verdict, Yarn,
+    adapters, catalog, offers, sample, serde_json, text, tune,
+};
 #[cfg(feature = "schema")]
-pub use asking::Asking;
-pub use cancel::Cancel;
-pub use catalog::{LocalModel, ModelName, Places, RepoName, Source, find_model, local_models};
-#[cfg(feature = "schema")]
-pub use chat::AskError;
-pub use chat::{Chat, ChatState, Overflow, Reply};
+pub use wglm_engine::{AskError, Asking};
 #[cfg(feature = "constrain")]
-pub use constrain::{Calls, Constraint, SchemaOptions};
-#[cfg(feature = "download")]
-pub use download::{
-    FileState, Hub, HubOptions, PullProgress, PullStage, Pulled, RemoteFile, RemoteModel, Removal, Repository,
-    VerifiedFile, verify_local,
-};
-#[doc(hidden)]
-pub use error::Size;
-pub use error::{Error, ErrorKind, KernelFault, KernelFinding, Result, Verdict};
-pub use generate::{Chooser, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
-pub use gguf::{Array as MetadataArray, Gguf, Value as MetadataValue, ValueType as MetadataType};
-pub use gpu::{AdapterKind, AdapterReport, Backend, Capabilities, Gpu, GpuOptions, Matrices, Memory, Pause, adapters};
-pub use kernels::{CacheType, Gating, Routing};
-pub use model::{
-    CacheShape, Check, Comparison, Config, Estimate, Experts, Figure, Fit, LoadOptions, Model, Outcome, Progress,
-    PromptOptions, RopeScaling, Stage, Trial, Tuning, TuningSubject, Yarn,
-};
-pub use offers::{Judged, Recommended, recommended};
-#[cfg(feature = "download")]
-pub use offers::{Offer, Offers, offers};
-pub use owned::{OwnedReply, SharedChat};
-pub use plan::Choices;
-pub use quant::Arithmetic;
-pub use sample::{Logprob, Sampler, SamplerParams};
-pub use scheduler::{
-    PreparedChat, ScheduledReply, Scheduler, SchedulerCounts, SchedulerOptions, SchedulerState, SlotState, Tenant,
-};
+pub use wglm_engine::{Calls, Constraint, SchemaOptions};
+#[cfg(feature = "stream")]
+pub use wglm_engine::{ReplyStream, Stream};
+
 /// The version of schemars whose `JsonSchema` [`Chat::ask`] takes types of (feature `schema`).
 #[cfg(feature = "schema")]
-pub use schemars;
-pub use serde_json;
-pub use session::{Pool, Reuse, Session};
-pub use speculate::{DraftKind, DraftStats, Speculation};
-#[cfg(feature = "stream")]
-pub use stream::{ReplyStream, Stream};
-pub use text::{ChatTemplate, Content, FunctionCall, Message, Tokenizer, ToolCall};
-pub use tune::{TuneOptions, TuneProgress, first_tuning, tune};
+pub use wglm_engine::schemars;
 /// The version of wgpu that [`Gpu::from_wgpu`] takes devices of, for apps that open a device themselves.
-pub use wgpu;
+pub use wglm_engine::wgpu;
 
 /// The demonstration model: a GGUF file of 6 MB with the architecture of GLM-4.7-Flash, trained to tell fables and to
 /// add small numbers.

@@ -1,7 +1,13 @@
 //! The `wglm` command: run `wglm --help`.
 
-mod cli;
-
 fn main() -> std::process::ExitCode {
-    cli::main()
+    wglm_command::main(demonstration())
+}
+
+/// The demonstration model, where it is built in.
+fn demonstration() -> Option<&'static [u8]> {
+    #[cfg(feature = "demo-model")]
+    return Some(wglm::DEMO_MODEL);
+    #[cfg(not(feature = "demo-model"))]
+    return None;
 }

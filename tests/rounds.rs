@@ -4,8 +4,10 @@
 #![cfg(feature = "demo-model")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 
-use wglm::generate::{Event, GenerateOptions, Generation, Stop};
-use wglm::{CacheShape, CacheType, Cancel, Gguf, Gpu, GpuOptions, LoadOptions, Model, SamplerParams, Session};
+use wglm::{
+    CacheShape, CacheType, Cancel, Event, GenerateOptions, Generation, Gguf, Gpu, GpuOptions, LoadOptions, Model,
+    SamplerParams, Session, Stop,
+};
 
 /// The number of sessions that come and go, after a hundred that let allocators reach their size.
 const ROUNDS: usize = 300;

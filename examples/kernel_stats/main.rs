@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use vulkan::{Device, Statistic};
-use wglm::model::{BatchShape, CacheShape, Config, Outputs, plan_batch, plan_token};
-use wglm::plan::{Plan, Target, Tilings};
-use wglm::shader::Variant;
-use wglm::{Arithmetic, Gguf, Gpu, GpuOptions, LoadOptions};
+use wglm::{Arithmetic, CacheShape, Config, Gguf, Gpu, GpuOptions, LoadOptions};
+use wglm_engine::model::{BatchShape, Outputs, plan_batch, plan_token};
+use wglm_engine::plan::{Plan, Target, Tilings};
+use wglm_engine::shader::Variant;
 
 /// Tells what a Vulkan driver made of the kernels of a token
 #[derive(Parser)]

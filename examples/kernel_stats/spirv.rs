@@ -3,8 +3,8 @@
 use naga::back::spv;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
-use wglm::gpu::Access;
-use wglm::shader::{Variant, reflect};
+use wglm_engine::gpu::Access;
+use wglm_engine::shader::{Variant, reflect};
 
 /// A kernel for a driver.
 pub struct Kernel {

@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use ash::khr::pipeline_executable_properties as executable;
 use ash::vk;
 use std::ffi::CStr;
-use wglm::gpu::Access;
+use wglm_engine::gpu::Access;
 
 /// A device with everything turned on that it can.
 pub struct Device {

@@ -12,7 +12,8 @@ use clap::Parser;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
-use wglm::quant::{self, Quant};
+use wglm_engine::quant;
+use wglm_engine::quant::Quant;
 
 /// Writes a GGUF file of GLM-4.7-Flash's shape with random weights.
 #[derive(Parser)]

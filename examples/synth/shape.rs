@@ -2,7 +2,7 @@
 //! choice.
 
 use crate::gguf_writer::GgufWriter;
-use wglm::quant::{F32, Q4_0, Q5_K, Q6_K, Q8_0, Quant};
+use wglm_engine::quant::{F32, Q4_0, Q5_K, Q6_K, Q8_0, Quant};
 
 /// The hyper-parameters that determine all shapes.
 #[derive(Debug, Clone)]

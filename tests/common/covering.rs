@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, OnceLock, PoisonError};
-use wglm::quant::QUANTS;
-use wglm::reference::Case;
+use wglm_engine::quant::QUANTS;
+use wglm_engine::reference::Case;
 
 /// In how many formats the covering set has each kernel, and in how many kernels each format, at least.
 pub const TIMES: usize = 2;
@@ -141,7 +141,7 @@ fn on_disk(path: &'static str) -> &'static str {
     static READ: OnceLock<Mutex<HashMap<&str, &str>>> = OnceLock::new();
     let mut read = READ.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     read.entry(path).or_insert_with(|| {
-        let file = format!("{}/wgsl/{path}", env!("CARGO_MANIFEST_DIR"));
+        let file = format!("{}/engine/wgsl/{path}", env!("CARGO_MANIFEST_DIR"));
         String::leak(std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}")))
     })
 }

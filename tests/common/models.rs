@@ -4,10 +4,9 @@ use super::gpu::gpu;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use wglm::kernels::CacheType;
-use wglm::model::{CacheShape, LoadOverrides};
-use wglm::plan::Fusions;
-use wglm::{Arithmetic, Gguf, Gpu, LoadOptions, Model, Session};
+use wglm::{Arithmetic, CacheShape, CacheType, Gguf, Gpu, LoadOptions, Model, Session};
+use wglm_engine::model::LoadOverrides;
+use wglm_engine::plan::Fusions;
 
 /// A file below tests/fixtures.
 pub fn fixture(path: &str) -> PathBuf {

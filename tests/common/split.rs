@@ -2,7 +2,8 @@
 
 use super::gguf_writer::{GgufWriter, Meta};
 use std::path::{Path, PathBuf};
-use wglm::gguf::{Gguf, TensorInfo, Value};
+use wglm::Gguf;
+use wglm_engine::gguf::{TensorInfo, Value};
 
 /// The split metadata of one file.
 #[derive(Clone, Copy)]

@@ -5,8 +5,8 @@ use crate::common::goldens::goldens;
 use crate::common::gpu::gpu;
 use crate::common::models::{fable, fable_file, fixture, load_with, relative_l2};
 use std::sync::OnceLock;
-use wglm::plan::Fusions;
 use wglm::{Arithmetic, CacheShape, CacheType, Model, Session};
+use wglm_engine::plan::Fusions;
 
 /// The bound on the relative L2 distance between the logits: a rounded activation is off by up to half a 127th of the
 /// largest of its sixteen.

@@ -4,8 +4,9 @@ use crate::common::goldens::goldens;
 use crate::common::gpu::gpu_without_subgroups;
 use crate::common::models::{Synthetic, fable, fable_file, load, load_on, relative_l2};
 use std::time::Duration;
-use wglm::kernels::CacheType;
-use wglm::{CacheShape, Cancel, Error, Event, GenerateOptions, Generation, Model, PromptOptions, Session, Stop};
+use wglm::{
+    CacheShape, CacheType, Cancel, Error, Event, GenerateOptions, Generation, Model, PromptOptions, Session, Stop,
+};
 
 /// The bound on the relative L2 distance of logits: f32 sums in another order.
 pub const EXACT: f64 = 2e-5;

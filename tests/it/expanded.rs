@@ -6,11 +6,13 @@ use crate::common::goldens::goldens;
 use crate::common::gpu::{gpu, gpu_without_subgroups, open};
 use crate::common::models::{Synthetic, fable, fable_file, load, relative_l2};
 use std::path::Path;
-use wglm::gpu::Matrices;
-use wglm::kernels::CacheType;
-use wglm::model::{BatchShape, LoadOverrides, Outputs, plan_batch, plan_token};
-use wglm::plan::{Choices, Target, Team};
-use wglm::{Arithmetic, CacheShape, Config, DraftKind, Gguf, Gpu, LoadOptions, Model, PromptOptions, Session};
+use wglm::tune::Choices;
+use wglm::{
+    Arithmetic, CacheShape, CacheType, Config, DraftKind, Gguf, Gpu, LoadOptions, Matrices, Model, PromptOptions,
+    Session,
+};
+use wglm_engine::model::{BatchShape, LoadOverrides, Outputs, plan_batch, plan_token};
+use wglm_engine::plan::{Target, Team};
 
 /// Rows from which on keys and values are written out here.
 const ROWS: usize = 64;

@@ -3,9 +3,8 @@
 use crate::common::goldens::{Golden, goldens};
 use crate::common::gpu::{gpu, gpu_without_subgroups};
 use crate::common::models::{fable, fable_file, fixture, load_on, load_with, read_f32, relative_l2, worst_error_with};
-use wglm::kernels::CacheType;
-use wglm::plan::Fusions;
-use wglm::{Arithmetic, CacheShape, DraftKind, Model, PromptOptions, Session, Speculation};
+use wglm::{Arithmetic, CacheShape, CacheType, DraftKind, Model, PromptOptions, Session, Speculation};
+use wglm_engine::plan::Fusions;
 
 /// The bound with an f32 cache, where only the order of f32 sums differs.
 const EXACT: f64 = 2e-5;

@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use wglm::gpu::Matrices;
-use wglm::kernels::{KERNELS, Kernel};
-use wglm::plan::{Sample, Step, StepLimit, Target, Team};
-use wglm::quant::{Arithmetic, Family, QUANTS};
-use wglm::reference::{CASES, Case, Expected, KernelCheck, OutputType};
-use wglm::shader::{Pipelines, Variant, reflect};
+use wglm::{Arithmetic, Matrices};
+use wglm_engine::kernels::{KERNELS, Kernel};
+use wglm_engine::plan::{Sample, Step, StepLimit, Target, Team};
+use wglm_engine::quant::{Family, QUANTS};
+use wglm_engine::reference::{CASES, Case, Expected, KernelCheck, OutputType};
+use wglm_engine::shader::{Pipelines, Variant, reflect};
 
 /// The target for the kernels on this device with these teams and this arithmetic.
 fn target(team: Team, arithmetic: Arithmetic) -> Target {
@@ -337,7 +337,7 @@ fn labels(kernel: &'static Kernel, arithmetic: Arithmetic) -> Vec<&'static str> 
 #[test]
 fn nothing_is_left_out_of_the_registries() {
     let stems = |folder: &str| -> BTreeSet<String> {
-        let entries = std::fs::read_dir(format!("{}/{folder}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let entries = std::fs::read_dir(format!("{}/engine/{folder}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         entries.map(|e| e.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect()
     };
     let kernels: BTreeSet<String> = KERNELS.iter().map(|k| k.name.to_owned()).collect();

@@ -3,7 +3,7 @@
 use half::f16;
 use serde_json::Value;
 use wglm::Error;
-use wglm::quant::{GROUP, QUANTS, Quant, by_id, by_name};
+use wglm_engine::quant::{GROUP, QUANTS, Quant, by_id, by_name};
 
 fn fixture(file: &str) -> Vec<u8> {
     let path = format!("{}/tests/fixtures/quant/{file}", env!("CARGO_MANIFEST_DIR"));
@@ -195,7 +195,7 @@ fn wrong_lengths_are_errors() {
     }
 }
 
-/// Reads single values from the GPU layout, by its description in `wglm::quant` only: the arithmetic of the formats
+/// Reads single values from the GPU layout, by its description in `wglm_engine::quant` only: the arithmetic of the formats
 /// written a second time, value by value.
 struct Reader<'a> {
     quant: &'a Quant,

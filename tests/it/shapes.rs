@@ -6,9 +6,9 @@ use crate::common::gpu::gpu;
 use crate::common::models::{
     Synthetic, fixture, load, load_with, read_f32, read_u32, relative_l2, worst_error, worst_error_with,
 };
-use wglm::model::{BatchShape, Outputs, plan_batch, plan_token};
-use wglm::plan::{Fusions, Plan};
 use wglm::{Arithmetic, CacheShape, CacheType, DraftKind, Model, Session, Speculation};
+use wglm_engine::model::{BatchShape, Outputs, plan_batch, plan_token};
+use wglm_engine::plan::{Fusions, Plan};
 
 /// In f32, for every shape and format, the logits token by token are those of the reference, and the whole prompt in
 /// one chunk and in chunks with a remainder gives the same logits.

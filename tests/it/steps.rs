@@ -7,10 +7,9 @@ use crate::shape::Shape;
 use std::collections::HashSet;
 use std::time::Duration;
 use tempfile::TempDir;
-use wglm::gpu::Matrices;
-use wglm::model::{BatchShape, LoadOverrides, Outputs, plan_batch, plan_token};
-use wglm::plan::{Plan, StepLimit, Target, Team};
-use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf, LoadOptions, Model, PromptOptions, Session};
+use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf, LoadOptions, Matrices, Model, PromptOptions, Session};
+use wglm_engine::model::{BatchShape, LoadOverrides, Outputs, plan_batch, plan_token};
+use wglm_engine::plan::{Plan, StepLimit, Target, Team};
 
 /// The longest context of the full shape.
 const CONTEXT: usize = 202_752;

@@ -7,12 +7,14 @@ use crate::shape::{Content, Shape, Tensor, metadata, tensors};
 use std::collections::HashSet;
 use std::path::PathBuf;
 use tempfile::TempDir;
-use wglm::gpu::Matrices;
-use wglm::model::{BatchShape, Outputs, PromptOptions, Shaders, plan_batch, plan_token};
-use wglm::plan::{Choices, Purpose, Target, Team, Tilings};
-use wglm::quant::{IQ2_XS, Q4_K, Q6_K, QUANTS};
-use wglm::shader::{Access, Variant, reflect};
-use wglm::{Arithmetic, CacheShape, CacheType, Config, DraftKind, Gguf, LoadOptions, Model, Session};
+use wglm::tune::Choices;
+use wglm::{
+    Arithmetic, CacheShape, CacheType, Config, DraftKind, Gguf, LoadOptions, Matrices, Model, PromptOptions, Session,
+};
+use wglm_engine::model::{BatchShape, Outputs, Shaders, plan_batch, plan_token};
+use wglm_engine::plan::{Purpose, Target, Team, Tilings};
+use wglm_engine::quant::{IQ2_XS, Q4_K, Q6_K, QUANTS};
+use wglm_engine::shader::{Access, Variant, reflect};
 
 /// The most pipelines of a token.
 const DISPATCHES: usize = 430;
@@ -58,7 +60,7 @@ fn written(dir: &TempDir, shape: &Shape) -> PathBuf {
 fn the_report_has_this_shape() {
     let whole = Shape::glm(2);
     for (name, shape) in [("", whole.clone()), ("-65536-tokens", Shape { vocab: 65536, ..whole })] {
-        let path = format!("{}/models/glm-4.7-flash-2-layers{name}.header", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/command/models/glm-4.7-flash-2-layers{name}.header", env!("CARGO_MANIFEST_DIR"));
         let reserve = |w: GgufWriter, t: &Tensor| w.reserve(&t.name, &t.dims, t.quant.id, t.bytes());
         let header = tensors(&shape).iter().fold(metadata(&shape), reserve).header();
         if std::env::var_os("WGLM_WRITE_SHAPE").is_some() {

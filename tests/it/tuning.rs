@@ -4,11 +4,9 @@
 use crate::common::gpu::gpu;
 use crate::common::models::relative_l2;
 use std::time::Duration;
-use wglm::plan::Tilings;
-use wglm::{
-    Arithmetic, Cancel, Choices, Gguf, LoadOptions, Model, Outcome, PromptOptions, Session, TuneOptions, Tuning,
-    TuningSubject, tune,
-};
+use wglm::tune::{Choices, Outcome, TuneOptions, Tuning, TuningSubject, tune};
+use wglm::{Arithmetic, Cancel, Gguf, LoadOptions, Model, PromptOptions, Session};
+use wglm_engine::plan::Tilings;
 
 fn demo() -> Gguf {
     Gguf::from_static(wglm::DEMO_MODEL).unwrap()
@@ -171,5 +169,5 @@ fn a_strict_tuning_ends_at_once() {
     let tuning = tuning.unwrap();
     sound(&tuning);
     assert!(told <= 2 && tuning.choices.is_empty(), "{told}: {tuning:?}");
-    assert_eq!(wglm::first_tuning(&model), None, "a small model, and a software driver");
+    assert_eq!(wglm::tune::first_tuning(&model), None, "a small model, and a software driver");
 }

@@ -10,11 +10,10 @@ use crate::variants::{apple, fable, full_with_block};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
-use wglm::gpu::Matrices;
-use wglm::model::{BatchShape, Outputs, PromptOptions, Shaders, plan_batch, plan_sampling, plan_token};
-use wglm::plan::{Target, Team};
-use wglm::shader::Variant;
-use wglm::{Arithmetic, CacheShape, CacheType, Config, DraftKind, Gguf};
+use wglm::{Arithmetic, CacheShape, CacheType, Config, DraftKind, Gguf, Matrices, PromptOptions};
+use wglm_engine::model::{BatchShape, Outputs, Shaders, plan_batch, plan_sampling, plan_token};
+use wglm_engine::plan::{Target, Team};
+use wglm_engine::shader::Variant;
 
 /// Kernels in one file of C++: many share the cost of reading the shim.
 const BATCH: usize = 16;

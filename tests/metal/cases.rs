@@ -12,10 +12,10 @@ use crate::variants::{all, cases, shaders, targets};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-use wglm::kernels::{KERNELS, Kernel};
-use wglm::plan::Step;
-use wglm::reference::{Case, SLACK};
-use wglm::shader::Variant;
+use wglm_engine::kernels::{KERNELS, Kernel};
+use wglm_engine::plan::Step;
+use wglm_engine::reference::{Case, SLACK};
+use wglm_engine::shader::Variant;
 
 /// Kernels in one file of C++: many share the cost of reading the shim.
 const BATCH: usize = 24;

@@ -9,14 +9,12 @@ use crate::translate::Text;
 use crate::variants::{apple, fable, shaders};
 use std::collections::HashMap;
 use std::time::Instant;
-use wglm::gguf::Gguf;
-use wglm::gpu::Matrices;
-use wglm::kernels::Sampling;
-use wglm::model::{BatchPlan, BatchWriter, plan_token};
-use wglm::plan::{Plan, RowHeader, Target, Weight};
-use wglm::quant;
-use wglm::shader::Variant;
-use wglm::{CacheShape, CacheType, Config};
+use wglm::{CacheShape, CacheType, Config, Gguf, Matrices};
+use wglm_engine::kernels::Sampling;
+use wglm_engine::model::{BatchPlan, BatchWriter, plan_token};
+use wglm_engine::plan::{Plan, RowHeader, Target, Weight};
+use wglm_engine::quant;
+use wglm_engine::shader::Variant;
 
 /// Bounds as for the shaders that a GPU runs (tests/it/goldens.rs): f32 arithmetic in another order is all that differs,
 /// and the rounding of the cache.

@@ -6,11 +6,10 @@ use crate::variants::{apple, fable, full};
 use naga::{AddressSpace, Block, Expression, Function, GlobalVariable, Handle, Literal, Module, Statement};
 use std::collections::{BTreeMap, BTreeSet};
 use tempfile::TempDir;
-use wglm::gguf::Gguf;
-use wglm::model::plan_token;
-use wglm::plan::{Plan, Target};
-use wglm::shader::Variant;
-use wglm::{CacheShape, CacheType, Config};
+use wglm::{CacheShape, CacheType, Config, Gguf};
+use wglm_engine::model::plan_token;
+use wglm_engine::plan::{Plan, Target};
+use wglm_engine::shader::Variant;
 
 /// The products, and the one whose workgroups share something beside the vectors: the sum of a KV row's squares.
 const PRODUCTS: [&str; 7] =
@@ -131,7 +130,7 @@ fn other_gpus_stage_unless_asked() {
     };
     let mut target = Target::default();
     assert_eq!(direct(&target), BTreeSet::from(["moe.router".to_owned()]));
-    let choices = wglm::plan::Choices {
+    let choices = wglm::tune::Choices {
         tilings: ["moe.down=32x4x64d", "moe.router=64x1x64"].map(|tiling| tiling.parse().unwrap()).to_vec(),
         ..Default::default()
     };

@@ -6,8 +6,8 @@ use naga::compact::{KeepUnused, compact};
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 use naga::{Module, ShaderStage};
-use wglm::shader::{Access, BindingInfo, SourcePart, Variant, reflect};
-use wglm::wgsl::Source;
+use wglm_engine::shader::{Access, BindingInfo, SourcePart, Variant, reflect};
+use wglm_engine::wgsl::Source;
 
 /// Versions of the language, by the systems that bring them: macOS 13, 14, 15 and 26.
 pub const LANGUAGES: [(u8, u8); 4] = [(3, 0), (3, 1), (3, 2), (4, 0)];

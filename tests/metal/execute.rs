@@ -5,8 +5,8 @@ use crate::machine::{Buffer, Liberties, Machine};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
-use wglm::plan::{BufferRef, LocalId, Plan, Step};
-use wglm::shader::{Access, Variant};
+use wglm_engine::plan::{BufferRef, LocalId, Plan, Step};
+use wglm_engine::shader::{Access, Variant};
 
 pub struct Executor {
     machine: Machine,

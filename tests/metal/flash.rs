@@ -12,11 +12,11 @@ use crate::translate::Text;
 use crate::variants::{apple, header, shaders};
 use std::collections::HashMap;
 use tempfile::TempDir;
-use wglm::kernels::Sampling;
-use wglm::model::{BatchPlan, BatchWriter, plan_token};
-use wglm::plan::{Plan, RowHeader, Weight};
-use wglm::shader::Variant;
 use wglm::{CacheShape, CacheType, Config};
+use wglm_engine::kernels::Sampling;
+use wglm_engine::model::{BatchPlan, BatchWriter, plan_token};
+use wglm_engine::plan::{Plan, RowHeader, Weight};
+use wglm_engine::shader::Variant;
 
 /// The experts that every token is given to, by their bias.
 const CHOSEN: [usize; 4] = [0, 17, 40, 63];

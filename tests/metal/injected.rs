@@ -2,8 +2,8 @@
 //! beyond its bound a kernel's output lies then, and that none stays within it.
 
 use std::ops::Range;
-use wglm::plan::{BufferRef, Plan, Purpose, Weight};
-use wglm::reference::Case;
+use wglm_engine::plan::{BufferRef, Plan, Purpose, Weight};
+use wglm_engine::reference::Case;
 
 /// What is wrong with a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ const CHUNK: usize = 16;
 /// What a case's buffers hold where nobody wrote (`reference::builder`).
 const UNTOUCHED: u32 = 0x7fc1_7fc1;
 /// Rows of a page of the cache, and bytes of the guard band behind it.
-const PAGE: usize = wglm::plan::PAGE;
+const PAGE: usize = wglm_engine::plan::PAGE;
 const GUARD: usize = 256;
 
 impl Fault {

@@ -11,11 +11,11 @@ use crate::translate::Text;
 use crate::variants::{apple, header};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-use wglm::model::plan_token;
-use wglm::quant::{GROUP, Q2_K, Q3_K, Q4_0, Q4_K, Q5_K, Q6_K, QUANTS, Quant};
-use wglm::shader::{Constant, SourcePart, Variant};
-use wglm::wgsl::Source;
 use wglm::{CacheShape, CacheType, Config};
+use wglm_engine::model::plan_token;
+use wglm_engine::quant::{GROUP, Q2_K, Q3_K, Q4_0, Q4_K, Q5_K, Q6_K, QUANTS, Quant};
+use wglm_engine::shader::{Constant, SourcePart, Variant};
+use wglm_engine::wgsl::Source;
 
 /// Where the table begins and where it ends.
 const MARKS: (&str, &str) = ("<!-- operations: begin -->\n", "<!-- operations: end -->\n");
@@ -72,9 +72,9 @@ fn constant(variant: &Variant, name: &str) -> usize {
 fn decoding(quant: &'static Quant) -> Row {
     let library = |path, text| Source { path, text };
     let mut files = vec![
-        library("lib/word_selected.wgsl", include_str!("../../wgsl/lib/word_selected.wgsl")),
-        library("lib/bits.wgsl", include_str!("../../wgsl/lib/bits.wgsl")),
-        library("lib/halves.wgsl", include_str!("../../wgsl/lib/halves.wgsl")),
+        library("lib/word_selected.wgsl", include_str!("../../engine/wgsl/lib/word_selected.wgsl")),
+        library("lib/bits.wgsl", include_str!("../../engine/wgsl/lib/bits.wgsl")),
+        library("lib/halves.wgsl", include_str!("../../engine/wgsl/lib/halves.wgsl")),
     ];
     files.extend(quant.table_files().into_iter().chain(quant.half_files()));
     files.push(library("test", DECODE));

@@ -11,11 +11,11 @@ use crate::execute::{Executor, local_buffers};
 use crate::translate::Text;
 use crate::variants::{apple, fable, shaders};
 use std::collections::HashMap;
-use wglm::gpu::Matrices;
-use wglm::model::{BatchPlan, BatchShape, BatchWriter, Outputs, plan_batch, plan_token};
-use wglm::plan::{Choices, Plan, RowHeader, Target};
-use wglm::shader::Variant;
-use wglm::{CacheShape, CacheType, Config};
+use wglm::tune::Choices;
+use wglm::{CacheShape, CacheType, Config, Matrices};
+use wglm_engine::model::{BatchPlan, BatchShape, BatchWriter, Outputs, plan_batch, plan_token};
+use wglm_engine::plan::{Plan, RowHeader, Target};
+use wglm_engine::shader::Variant;
 
 /// Bounds, as where a GPU runs the same: of f32 arithmetic in another order, of the rounding of the cache, and of f16
 /// operands.

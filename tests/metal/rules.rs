@@ -9,9 +9,9 @@ use naga::{
     Statement, Type, TypeInner,
 };
 use std::time::Instant;
-use wglm::plan::{ALIGNMENT, Plan, ProductTile, RowRange, Tiling};
-use wglm::shader::{Access, Constant, Variant};
-use wglm::tune::{FEW_CLASSES, tile_candidates, tiling_candidates};
+use wglm_engine::instruments::{FEW_CLASSES, tile_candidates, tiling_candidates};
+use wglm_engine::plan::{ALIGNMENT, Plan, ProductTile, RowRange, Tiling};
+use wglm_engine::shader::{Access, Constant, Variant};
 
 /// Storage buffers of a kernel, as wgpu reports it for Metal, and buffers altogether: parameters and sizes too.
 const STORAGE_BUFFERS: usize = 29;

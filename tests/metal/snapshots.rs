@@ -7,9 +7,9 @@ use crate::emit::{Checks, Shader, USUAL};
 use crate::variants::{apple, cases};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use wglm::gpu::Matrices;
-use wglm::kernels::{KERNELS, Kernel};
-use wglm::plan::Target;
+use wglm::Matrices;
+use wglm_engine::kernels::{KERNELS, Kernel};
+use wglm_engine::plan::Target;
 
 /// The format that stands for all: GLM-4.7-Flash in Q4_0 is what the project is for.
 const FORMAT: &str = ".q4_0.";

@@ -6,14 +6,14 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::OnceLock;
 use tempfile::TempDir;
-use wglm::gpu::Matrices;
-use wglm::kernels::{KERNELS, Kernel};
-use wglm::model::{BatchPlan, BatchShape, Outputs, PromptOptions, Shaders, plan_batch, plan_sampling, plan_token};
-use wglm::plan::{Choices, Fusions, Plan, ProductTile, RowRange, Step, StepChoice, Target, Team, Tiling, Tilings};
-use wglm::reference::Case;
-use wglm::shader::Variant;
-use wglm::tune::{FEW_CLASSES, tile_candidates, tiling_candidates};
-use wglm::{Arithmetic, CacheShape, CacheType, Config, DraftKind, Gguf};
+use wglm::tune::Choices;
+use wglm::{Arithmetic, CacheShape, CacheType, Config, DraftKind, Gguf, Matrices, PromptOptions};
+use wglm_engine::instruments::{FEW_CLASSES, tile_candidates, tiling_candidates};
+use wglm_engine::kernels::{KERNELS, Kernel};
+use wglm_engine::model::{BatchPlan, BatchShape, Outputs, Shaders, plan_batch, plan_sampling, plan_token};
+use wglm_engine::plan::{Fusions, Plan, ProductTile, RowRange, Step, StepChoice, Target, Team, Tiling, Tilings};
+use wglm_engine::reference::Case;
+use wglm_engine::shader::Variant;
 
 /// What plans are made for on Apple's GPUs: simdgroups of 32, f32 throughout. Products of bytes may be asked for, and
 /// adapters without subgroup operations get teams of whole workgroups. Those of 8 x 8 matrices multiply chunks by them.

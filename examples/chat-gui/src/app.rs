@@ -32,7 +32,8 @@ use anyhow::Context as _;
 use eframe::CreationContext;
 use eframe::egui::Context;
 use std::time::{Duration, Instant};
-use wglm::{Stats, TuneOptions, TuneProgress};
+use wglm::Stats;
+use wglm::tune::{TuneOptions, TuneProgress};
 
 /// How long the settings have to stay unchanged before they are saved, since a slider changes them in every frame.
 const REST: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use eframe::egui::{
     Button, Event, Frame, Id, ImeEvent, Key, KeyboardShortcut, Margin, Modifiers, ProgressBar, Rect, Response,
     ScrollArea, TextEdit, Ui,
 };
-use wglm::TuneProgress;
+use wglm::tune::TuneProgress;
 
 /// An action of the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,10 +10,8 @@ use crate::restart::Restart;
 use crate::saver::Jobs;
 use crate::tunings::{self, Tunings};
 use crate::worker::WindowSender;
-use wglm::{
-    Cancel, Chat, Error, Event, Gguf, Gpu, LoadOptions, Message, Model, Overflow, PromptOptions, Result, TuneOptions,
-    Tuning,
-};
+use wglm::tune::{TuneOptions, Tuning};
+use wglm::{Cancel, Chat, Error, Event, Gguf, Gpu, LoadOptions, Message, Model, Overflow, PromptOptions, Result};
 
 /// The model, and the conversation that its session is at.
 pub struct Engine {
@@ -108,7 +106,7 @@ impl Engine {
 
     fn tuned(&self, options: &TuneOptions, cancel: &Cancel) -> anyhow::Result<Option<Tuning>> {
         let Some(chat) = &self.chat else { return Ok(None) };
-        let tuning = wglm::tune(chat.session().model(), options, cancel, &mut |progress| {
+        let tuning = wglm::tune::tune(chat.session().model(), options, cancel, &mut |progress| {
             self.window.send(WorkerMessage::Tuning(progress.clone()));
         })?;
         self.tunings.keep(&tuning, options.strict)?;

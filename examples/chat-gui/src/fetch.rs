@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use wglm::{Cancel, Error, Hub, HubOptions, PullProgress, PullStage, RemoteModel, Repository};
+use wglm::download::{Hub, HubOptions, PullProgress, PullStage, RemoteModel, Repository};
+use wglm::{Cancel, Error};
 
 /// How often progress is drawn.
 const EVERY: Duration = Duration::from_millis(100);

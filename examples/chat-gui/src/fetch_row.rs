@@ -5,7 +5,7 @@ use crate::shop::Action;
 use crate::status::Places;
 use crate::{look, rate, row};
 use eframe::egui::{Button, ProgressBar, RichText, Ui, vec2};
-use wglm::PullStage;
+use wglm::download::PullStage;
 
 /// Shows the progress of a download, with the buttons that end it.
 pub fn show(ui: &mut Ui, fetch: &Fetch, places: &mut Places) -> Option<Action> {

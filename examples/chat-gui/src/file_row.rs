@@ -7,7 +7,8 @@ use crate::task::Task;
 use crate::{access, row, verdict};
 use eframe::egui::{Button, Context, Key, TextEdit, Ui, vec2};
 use std::path::PathBuf;
-use wglm::{Gpu, Judged};
+use wglm::Gpu;
+use wglm::offers::Judged;
 
 /// The row.
 pub struct FileRow {

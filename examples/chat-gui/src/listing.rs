@@ -4,7 +4,10 @@ use crate::engine;
 use crate::fetch::sentence;
 use crate::task::Task;
 use eframe::egui::Context;
-use wglm::{Cancel, Error, Gpu, Hub, HubOptions, ModelName, Offer, Repository, offers};
+use wglm::catalog::ModelName;
+use wglm::download::{Hub, HubOptions, Repository};
+use wglm::offers::{Offer, offers};
+use wglm::{Cancel, Error, Gpu};
 
 /// A repository whose models are known.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::shop::Shop;
 use crate::status::Places;
 use crate::{look, row};
 use eframe::egui::{Context, DragValue, ProgressBar, RichText, ScrollArea, Ui};
-use wglm::{Gpu, Progress, Stage};
+use wglm::{Gpu, LoadProgress, LoadStage};
 
 /// An action of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub struct Picker {
     pub file: FileRow,
     context: Option<usize>,
     /// The progress of the load, while there is one.
-    pub loading: Option<Option<Progress>>,
+    pub loading: Option<Option<LoadProgress>>,
 }
 
 impl Picker {
@@ -151,13 +151,13 @@ impl Picker {
     }
 }
 
-fn bar(ui: &mut Ui, progress: Option<Progress>, places: &mut Places) -> Option<Action> {
+fn bar(ui: &mut Ui, progress: Option<LoadProgress>, places: &mut Places) -> Option<Action> {
     let (done, total) = progress.map_or((0, 0), |progress| (progress.done, progress.total));
     let text = match progress.map(|progress| progress.stage) {
         None => "Reading the file".into(),
-        Some(Stage::Weights) if done == total => "Checking the weights on the GPU".into(),
-        Some(Stage::Weights) => format!("{} of {} loaded", look::bytes(done), look::bytes(total)),
-        Some(Stage::Kernels) => format!("{done} of {total} kernels compiled"),
+        Some(LoadStage::Weights) if done == total => "Checking the weights on the GPU".into(),
+        Some(LoadStage::Weights) => format!("{} of {} loaded", look::bytes(done), look::bytes(total)),
+        Some(LoadStage::Kernels) => format!("{done} of {total} kernels compiled"),
         Some(_) => "Checking the kernels".into(),
     };
     ui.add(ProgressBar::new(done as f32 / total.max(1) as f32).text(text).animate(true));

@@ -3,7 +3,8 @@
 use crate::settings::Settings;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use wglm::{Event, Message, Progress, SamplerParams, TuneOptions, TuneProgress};
+use wglm::tune::{TuneOptions, TuneProgress};
+use wglm::{Event, LoadProgress, Message, SamplerParams};
 
 /// The source of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +70,7 @@ pub struct Request {
 #[derive(Debug)]
 pub enum WorkerMessage {
     /// The progress of a load.
-    Loading(Progress),
+    Loading(LoadProgress),
     /// A model was loaded.
     Loaded(Loaded),
     /// A load failed or was cancelled.

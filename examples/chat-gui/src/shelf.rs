@@ -6,7 +6,9 @@ use crate::task::Task;
 use crate::{engine, row, verdict};
 use eframe::egui::{Context, Ui};
 use std::path::Path;
-use wglm::{Gguf, Gpu, Judged, LocalModel, Source as Folder, local_models};
+use wglm::catalog::{LocalModel, Source as Folder, local_models};
+use wglm::offers::Judged;
+use wglm::{Gguf, Gpu};
 
 /// The list.
 pub struct Shelf {
@@ -35,7 +37,7 @@ impl Shelf {
         self.context = context;
         let gpu = self.gpu.clone();
         self.look = Some(Task::start(window, move |stop| {
-            let found = local_models(&wglm::Places::default()).into_iter();
+            let found = local_models(&wglm::catalog::Places::default()).into_iter();
             let going = found.take_while(|_| !stop.is_cancelled());
             let judged = going.map(|model| Local { judged: judge(&model, &gpu, context), model });
             let mut models: Vec<Local> = judged.collect();

@@ -10,7 +10,10 @@ use eframe::egui::{Button, Context, Key, TextEdit, Ui, vec2};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use wglm::{Gpu, HubOptions, ModelName, Recommended, recommended};
+use wglm::Gpu;
+use wglm::catalog::ModelName;
+use wglm::download::HubOptions;
+use wglm::offers::{Recommended, recommended};
 
 /// The longest time that a closing window waits for a download to end. Nothing is lost if it takes longer.
 const LONGEST: Duration = Duration::from_secs(2);

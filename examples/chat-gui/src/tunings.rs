@@ -4,7 +4,8 @@ use crate::files;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
-use wglm::{Gguf, Gpu, Model, TuneOptions, Tuning, TuningSubject, first_tuning};
+use wglm::tune::{TuneOptions, Tuning, TuningSubject, first_tuning};
+use wglm::{Gguf, Gpu, Model};
 
 /// The folder.
 pub struct Tunings {

@@ -2,7 +2,8 @@
 
 use crate::look;
 use eframe::egui::{Grid, RichText, Ui};
-use wglm::{Estimate, Judged};
+use wglm::Estimate;
+use wglm::offers::Judged;
 
 /// The verdict in words.
 pub fn words(judged: &Judged) -> String {

@@ -5,11 +5,11 @@ use super::{demo, load, verdict};
 use crate::common::goldens::goldens;
 use crate::common::gpu::gpu;
 use std::collections::BTreeSet;
-use wglm::model::{Shaders, plan_token};
 use wglm::{
     Arithmetic, Config, DraftKind, Event, GenerateOptions, Generation, LoadOptions, Model, PromptOptions,
     SamplerParams, Session, Speculation, Verdict, serde_json,
 };
+use wglm_engine::model::{Shaders, plan_token};
 
 /// Options of a load. On a driver in software it compiles the kernels of a token alone, and a reply the others that it needs.
 fn options(arithmetic: Arithmetic, chunk: usize) -> LoadOptions {

@@ -5,14 +5,13 @@ use crate::common::gpu::{gpu, open};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use wglm::gpu::Matrices;
-use wglm::model::{LoadOverrides, Patience};
-use wglm::shader::{Constant, SourcePart, Variant};
-use wglm::wgsl::Source;
 use wglm::{
-    Cancel, Error, Event, GenerateOptions, KernelFault, LoadOptions, Model, SamplerParams, Scheduler, SchedulerOptions,
-    Stage, Verdict,
+    Cancel, Error, Event, GenerateOptions, KernelFault, LoadOptions, LoadStage, Matrices, Model, SamplerParams,
+    Scheduler, SchedulerOptions, Verdict,
 };
+use wglm_engine::model::{LoadOverrides, Patience};
+use wglm_engine::shader::{Constant, SourcePart, Variant};
+use wglm_engine::wgsl::Source;
 
 /// A bound for what ends, also where many programs share the processor.
 const LONG: Duration = Duration::from_secs(300);
@@ -190,7 +189,7 @@ fn a_device_that_dies_in_the_check_leaves_a_verdict() {
         dying.drop_work(count >= 6); // after some steps, and looks whether each has ended
     });
     let failed = Model::load_with(&demo(), &device, &alone(), &Cancel::default(), &mut |progress| {
-        checking.fetch_or(progress.stage >= Stage::Kernels, Ordering::Relaxed);
+        checking.fetch_or(progress.stage >= LoadStage::Kernels, Ordering::Relaxed);
     });
     let error = failed.map(|_| ()).unwrap_err();
     let Error::WrongKernel { kernel, .. } = &error else { panic!("{error:?}") };

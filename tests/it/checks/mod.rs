@@ -6,14 +6,14 @@ mod plans;
 
 use crate::common::gpu::{gpu, open};
 use std::time::Instant;
-use wglm::gpu::Matrices;
-use wglm::model::{Altered, LoadOverrides};
-use wglm::plan::Fusions;
-use wglm::shader::{SourcePart, Variant};
-use wglm::wgsl::Source;
 use wglm::{
-    Arithmetic, Check, Error, Gguf, Gpu, KernelFault, LoadOptions, Model, PromptOptions, Session, Verdict, serde_json,
+    Arithmetic, Check, Error, Gguf, Gpu, KernelFault, LoadOptions, Matrices, Model, PromptOptions, Session, Verdict,
+    serde_json,
 };
+use wglm_engine::model::{Altered, LoadOverrides};
+use wglm_engine::plan::Fusions;
+use wglm_engine::shader::{SourcePart, Variant};
+use wglm_engine::wgsl::Source;
 
 fn demo() -> Gguf {
     Gguf::from_static(wglm::DEMO_MODEL).unwrap()

@@ -3,12 +3,10 @@
 
 use crate::house::plans::models;
 use std::collections::{BTreeSet, HashSet};
-use wglm::gpu::Matrices;
-use wglm::kernels::CacheType;
-use wglm::model::{CacheShape, Shaders, plan_token};
-use wglm::plan::{Plan, Target};
-use wglm::shader::{Variant, reflect};
-use wglm::{Arithmetic, Config, DraftKind, Gguf, PromptOptions};
+use wglm::{Arithmetic, CacheShape, CacheType, Config, DraftKind, Gguf, Matrices, PromptOptions};
+use wglm_engine::model::{Shaders, plan_token};
+use wglm_engine::plan::{Plan, Target};
+use wglm_engine::shader::{Variant, reflect};
 
 const CACHE: CacheShape = CacheShape { context: 4096, ty: CacheType::F16 };
 
@@ -107,7 +105,7 @@ fn other_steps_stay_as_they_are() {
     for kernel in replaceable(&before.variants) {
         let after = plan(&without(&target, &kernel));
         let steps = |plan: &Plan| -> Vec<String> {
-            let step = |step: &wglm::plan::Step| {
+            let step = |step: &wglm_engine::plan::Step| {
                 let own = step.kernel == kernel;
                 let label = if own { String::new() } else { plan.variants[step.variant].label.clone() };
                 let grid = if own { [0; 3] } else { step.grid };

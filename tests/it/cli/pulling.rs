@@ -358,7 +358,7 @@ fn all_commands_tell_the_same_memory() {
         assert_eq!(json(&of(&["pull", "--list", "--json", NAME]))[0]["needs"], needs);
         assert_eq!(json(&of(&["inspect", "--json", &name]))["needs"]["total"], needs);
         assert_eq!(json(&of(&["plan", "--json", "-m", &name]))["memory"]["total"], needs);
-        let told = wglm::Size(needs.as_u64().unwrap()).to_string();
+        let told = wglm_engine::instruments::Size(needs.as_u64().unwrap()).to_string();
         for args in [&["models"][..], &["pull", "--list", NAME], &["inspect", &name], &["plan", "-m", &name]] {
             assert!(of(args).contains(&told), "{args:?}: {told}");
         }

@@ -1,8 +1,8 @@
 //! Tests the command `selftest`, which users of other GPUs run.
 
 use super::{json, refuses, succeed, wglm};
-use wglm::kernels::KERNELS;
-use wglm::quant::QUANTS;
+use wglm_engine::kernels::KERNELS;
+use wglm_engine::quant::QUANTS;
 
 /// Every kernel is tested, in every format if it has weights, and a summary names the adapter.
 #[test]

@@ -60,5 +60,5 @@ fn logs_go_to_stderr() {
     let mut command = command(["run", "-p", QUESTION, "--temp", "0"]);
     command.env("RUST_LOG", "wglm=debug").env("NO_COLOR", "1");
     let done = outcome(command);
-    assert!(done.out == ANSWER && done.err.contains("wglm::gpu") && !done.err.contains('\x1b'), "{done:?}");
+    assert!(done.out == ANSWER && done.err.contains("wglm_engine::gpu") && !done.err.contains('\x1b'), "{done:?}");
 }

@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
-use wglm::{Choices, Gguf, Gpu, GpuOptions, Tuning, TuningSubject};
+use wglm::tune::{Choices, Tuning, TuningSubject};
+use wglm::{Gguf, Gpu, GpuOptions};
 
 /// A tuning for the demonstration model on this GPU by which a step has a tiling that the tables do not have.
 fn tuning() -> Tuning {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::tempdir;
-use wglm::{Error, ErrorKind, Hub};
+use wglm::download::Hub;
+use wglm::{Error, ErrorKind};
 
 pub(super) const BYTES: usize = 400_000;
 

@@ -14,7 +14,9 @@ use crate::common::hub::{Files, Server};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
-use wglm::{Cancel, Hub, HubOptions, ModelName, PullProgress, Pulled, RepoName, Repository};
+use wglm::Cancel;
+use wglm::catalog::{ModelName, RepoName};
+use wglm::download::{Hub, HubOptions, PullProgress, Pulled, Repository};
 
 const FILE: &str = "some-Q4_0.gguf";
 

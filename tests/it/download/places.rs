@@ -6,7 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use tempfile::tempdir;
-use wglm::{Error, Places, local_models};
+use wglm::Error;
+use wglm::catalog::{Places, local_models};
 
 const BYTES: usize = 100_000;
 

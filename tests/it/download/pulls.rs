@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tempfile::tempdir;
-use wglm::{Cancel, Error, ErrorKind, Gguf, Hub, HubOptions, Places, PullStage, Source, find_model, local_models};
+use wglm::catalog::{Places, Source, find_model, local_models};
+use wglm::download::{Hub, HubOptions, PullStage};
+use wglm::{Cancel, Error, ErrorKind, Gguf};
 
 fn places(cache: &Path) -> Places {
     Places { hub: Some(cache.into()), lm_studio: Vec::new(), llama_cpp: Vec::new(), ollama: Vec::new() }

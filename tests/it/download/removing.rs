@@ -6,7 +6,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use tempfile::{TempDir, tempdir};
-use wglm::{Error, LocalModel, Places, Removal, find_model, local_models};
+use wglm::Error;
+use wglm::catalog::{LocalModel, Places, find_model, local_models};
+use wglm::download::Removal;
 
 const BYTES: usize = 10_000;
 const NAME: &str = "owner/some-GGUF:Q4_0";

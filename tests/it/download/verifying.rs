@@ -4,7 +4,9 @@ use super::{FILE, git_id, hub, list, noisy, pull};
 use crate::common::hub::{COMMIT, Files, Server, folder, hash, noise};
 use std::path::{Path, PathBuf};
 use tempfile::{TempDir, tempdir};
-use wglm::{Cancel, Error, FileState, Hub, Places, PullStage, VerifiedFile, local_models, verify_local};
+use wglm::catalog::{Places, local_models};
+use wglm::download::{FileState, Hub, PullStage, VerifiedFile, verify_local};
+use wglm::{Cancel, Error};
 
 /// More than is read at a time.
 const BYTES: usize = 2_500_000;

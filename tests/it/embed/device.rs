@@ -4,11 +4,9 @@ use super::owner::Owner;
 use super::{expected, file, generate, load_on, model};
 use crate::common::models::fixture;
 use crate::hostile_models::small::{Numbers, Small};
-use wglm::model::LoadOverrides;
-use wglm::plan::Fusions;
-use wglm::quant::Arithmetic;
-use wglm::wgpu;
-use wglm::{Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, PromptOptions, Session};
+use wglm::{Arithmetic, Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, PromptOptions, Session, wgpu};
+use wglm_engine::model::LoadOverrides;
+use wglm_engine::plan::Fusions;
 
 /// Its shaders check every index, as in debug builds, and those of the other device check none.
 #[test]
@@ -122,7 +120,7 @@ fn our_mistakes_stay_ours() {
     let owner = Owner::new();
     let errors = owner.errors();
     let gpu = owner.lend().unwrap();
-    let buffer = gpu.buffer("ours", 16, wglm::gpu::BufferUse::Storage).unwrap();
+    let buffer = gpu.buffer("ours", 16, wglm_engine::gpu::BufferUse::Storage).unwrap();
     assert!(matches!(gpu.write(&buffer, 12, &[0; 8]), Err(Error::Gpu { .. })));
     assert_eq!(errors.try_iter().count(), 0);
     gpu.write(&buffer, 8, &[0; 8]).unwrap();

@@ -4,10 +4,11 @@ use super::file;
 use super::owner::Owner;
 use crate::common::gpu::open;
 use crate::common::models::fixture;
+use wglm::offers::Fit;
 use wglm::{
-    CacheShape, CacheType, Cancel, DraftKind, Error, Fit, Gguf, Gpu, GpuOptions, LoadOptions, Model, PromptOptions,
+    CacheShape, CacheType, Cancel, DraftKind, Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, PromptOptions, Session,
+    Speculation,
 };
-use wglm::{Session, Speculation};
 
 fn with_limit(limit: u64) -> Gpu {
     Gpu::open(&GpuOptions { memory_limit: Some(limit), checks: false, ..GpuOptions::from_env().unwrap() }).unwrap()

@@ -4,7 +4,7 @@ use super::model;
 use crate::common::models::fable_file;
 use crate::common::split::split;
 use std::path::PathBuf;
-use wglm::{CacheShape, CacheType, Cancel, Error, Gguf, LoadOptions, Model, Progress, Session};
+use wglm::{CacheShape, CacheType, Cancel, Error, Gguf, LoadOptions, LoadProgress, Model, Session};
 
 /// A copy of the model's file that the test may damage.
 fn copied() -> (tempfile::TempDir, PathBuf) {
@@ -18,7 +18,7 @@ fn copied() -> (tempfile::TempDir, PathBuf) {
 fn load_while(path: &PathBuf, happens: impl Fn()) -> Error {
     let file = Gguf::open(path).unwrap();
     let mut told = 0;
-    let mut progress = |_: Progress| {
+    let mut progress = |_: LoadProgress| {
         told += 1;
         if told == 1 {
             happens();

@@ -2,10 +2,10 @@
 
 use crate::common::gpu::open;
 use std::time::Duration;
+use wglm::tune::{TuneOptions, tune};
 use wglm::{
     AskError, Cancel, Chat, ChatState, Error, ErrorKind, Event, GenerateOptions, Generation, Gguf, Gpu, LoadOptions,
     Message, Model, OwnedReply, Pool, SamplerParams, ScheduledReply, Scheduler, SchedulerOptions, Session, SharedChat,
-    TuneOptions, tune,
 };
 
 const NO_WAIT: i32 = 1;

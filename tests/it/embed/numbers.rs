@@ -4,13 +4,13 @@
 use super::{PROMPT, file, load_on, model};
 use crate::common::gpu::open;
 use std::time::Duration;
-use wglm::gpu::BufferUse;
-use wglm::serde_json;
+use wglm::tune::{TuneOptions, tune};
 use wglm::{
     CacheShape, CacheType, Cancel, Chat, Check, Error, Event, GenerateOptions, Generation, GpuOptions, LoadOptions,
     Message, Model, Overflow, Pool, PromptOptions, Result, Sampler, SamplerParams, Scheduler, SchedulerOptions,
-    Session, Speculation, Stop, TuneOptions, tune,
+    Session, Speculation, Stop, serde_json,
 };
+use wglm_engine::gpu::BufferUse;
 
 const COUNTS: [usize; 6] = [0, 1, 2, u32::MAX as usize, usize::MAX - 1, usize::MAX];
 const FLOATS: [f32; 10] =

@@ -1,8 +1,7 @@
 //! An app with a device of its own.
 
 use std::sync::mpsc::{Receiver, channel};
-use wglm::wgpu;
-use wglm::{Gpu, GpuOptions};
+use wglm::{Gpu, GpuOptions, wgpu};
 
 pub struct Owner {
     pub adapter: wgpu::Adapter,

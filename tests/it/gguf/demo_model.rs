@@ -1,6 +1,6 @@
 //! Compares the demonstration model with what Python's `gguf` package reads from it.
 
-use wglm::gguf::Gguf;
+use wglm::Gguf;
 
 fn demo() -> Gguf {
     Gguf::open(concat!(env!("CARGO_MANIFEST_DIR"), "/models/fable-10m-q4_0.gguf")).unwrap()

@@ -2,8 +2,7 @@
 
 use std::io::Write;
 
-use wglm::Error;
-use wglm::gguf::Gguf;
+use wglm::{Error, Gguf};
 
 use super::{F32, says, with_value};
 #[cfg(target_os = "linux")]

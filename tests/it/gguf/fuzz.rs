@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use wglm::gguf::{Array, Gguf, Value};
+use wglm::Gguf;
+use wglm_engine::gguf::{Array, Value};
 
 use crate::common::gguf_writer::{GgufWriter, Meta};
 use crate::watched::largest_allocation;

@@ -1,7 +1,7 @@
 //! Tests the getters of metadata by type and of tensors by shape: which values convert, and the errors for the others.
 
 use wglm::Error;
-use wglm::gguf::{Shape, Value};
+use wglm_engine::gguf::{Shape, Value};
 
 use super::{F32, Q4_0, open, says, with_tensor, with_value};
 use crate::common::gguf_writer::{GgufWriter, Meta};

@@ -1,7 +1,6 @@
 //! Tests files that are broken before their tensors. Every error names the field or key and what was found.
 
-use wglm::Error;
-use wglm::gguf::Gguf;
+use wglm::{Error, Gguf};
 
 use super::{F32, overwrite, refused, says, with_value};
 use crate::common::gguf_writer::{GgufWriter, Meta};

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use tempfile::tempdir;
 use wglm::Gguf;
-use wglm::gguf::Value;
+use wglm_engine::gguf::Value;
 
 /// The size of the files, most of which is a hole: as large as those of models.
 const BYTES: u64 = 40 << 30;

@@ -14,8 +14,7 @@ mod truncated;
 mod types;
 
 use crate::common::gguf_writer::{GgufWriter, Meta};
-use wglm::Error;
-use wglm::gguf::Gguf;
+use wglm::{Error, Gguf};
 
 /// GGML's numbers of two types.
 const F32: u32 = 0;

@@ -1,6 +1,7 @@
 //! Tests valid files: every version, value type, shape and alignment.
 
-use wglm::gguf::{Gguf, Value, ValueType};
+use wglm::Gguf;
+use wglm_engine::gguf::{Value, ValueType};
 
 use super::{F32, Q4_0, open, with_tensor, with_value};
 use crate::common::gguf_writer::{GgufWriter, Meta};

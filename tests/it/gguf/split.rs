@@ -4,8 +4,8 @@ use super::{F32, says, with_value};
 use crate::common::gguf_writer::GgufWriter;
 use crate::common::split::{Said, file, name, split};
 use std::path::Path;
-use wglm::Error;
-use wglm::gguf::{Gguf, TensorInfo};
+use wglm::{Error, Gguf};
+use wglm_engine::gguf::TensorInfo;
 
 /// A model of six tensors.
 fn small() -> Gguf {

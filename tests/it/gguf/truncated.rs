@@ -1,6 +1,6 @@
 //! Tests files that end too early.
 
-use wglm::gguf::Gguf;
+use wglm::Gguf;
 
 use super::{F32, Q4_0, overwrite, refused, with_value};
 use crate::common::gguf_writer::{GgufWriter, Meta};

@@ -1,6 +1,6 @@
 //! Tests the table of tensor types.
 
-use wglm::gguf::{TYPES, TensorType};
+use wglm_engine::gguf::{TYPES, TensorType};
 
 use super::{open, refused, with_tensor};
 
@@ -62,7 +62,7 @@ const PYTHON: [(u32, &str, usize, usize); 34] = [
 /// Compares the table with that of the weight formats, which was written independently.
 #[test]
 fn the_weight_formats_agree() {
-    for quant in wglm::quant::QUANTS {
+    for quant in wglm_engine::quant::QUANTS {
         let ty = TensorType::from_id(quant.id).unwrap();
         assert_eq!((ty.name, ty.bytes * quant.values), (quant.name, quant.bytes * ty.values));
         assert!(quant.ragged || ty.values == quant.values, "{}", ty.name);

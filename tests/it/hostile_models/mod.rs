@@ -13,7 +13,7 @@ mod text;
 use crate::common::gpu::gpu;
 use refused::{load, plan};
 use small::{Numbers, Small, key};
-use wglm::{Cancel, Error, LoadOptions, Model, Session, Stage};
+use wglm::{Cancel, Error, LoadOptions, LoadStage, Model, Session};
 
 /// The unbroken model loads and computes, so files that the tests refuse are refused for what was broken in them.
 #[test]
@@ -39,13 +39,13 @@ fn progress_ends_at_the_total() {
         Model::load_with(&file, gpu(), &LoadOptions::default(), &Cancel::default(), &mut progress).unwrap();
         for stage in told.chunk_by(|a, b| a.stage == b.stage) {
             let last = stage[stage.len() - 1];
-            assert!(last.stage == Stage::Kernels || last.done == last.total, "{stage:?}");
+            assert!(last.stage == LoadStage::Kernels || last.done == last.total, "{stage:?}");
             assert!(stage.windows(2).all(|pair| pair[0].done <= pair[1].done), "{stage:?}");
             assert!(stage.iter().all(|told| told.done <= told.total), "{stage:?}");
         }
         assert_eq!(
             told.first().zip(told.last()).map(|(a, b)| (a.stage, b.stage)),
-            Some((Stage::Weights, Stage::Check))
+            Some((LoadStage::Weights, LoadStage::Check))
         );
     }
 }

@@ -2,8 +2,7 @@
 
 use super::refused::load;
 use super::small::{F32, Small};
-use wglm::quant::Arithmetic;
-use wglm::{Error, Event, GenerateOptions, Generation, LoadOptions, Result, SamplerParams, Session};
+use wglm::{Arithmetic, Error, Event, GenerateOptions, Generation, LoadOptions, Result, SamplerParams, Session};
 
 /// The tensor that is damaged, and the value that is put into it.
 const POISONED: [(&str, f32); 14] = [

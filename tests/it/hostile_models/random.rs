@@ -6,9 +6,8 @@ use crate::common::gguf_writer::Meta;
 use crate::watched::largest_allocation;
 use proptest::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use wglm::gguf::TYPES;
-use wglm::quant::Arithmetic;
-use wglm::{LoadOptions, Session};
+use wglm::{Arithmetic, LoadOptions, Session};
+use wglm_engine::gguf::TYPES;
 
 /// An allocation that is larger than any in a plan of a file of a few mebibytes.
 const LITTLE: usize = 1 << 20;

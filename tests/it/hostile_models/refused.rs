@@ -4,10 +4,10 @@ use super::small::Small;
 use crate::common::gpu::gpu;
 use crate::watched::largest_allocation;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use wglm::model::{BatchPlan, plan_token};
-use wglm::plan::Target;
 use wglm::text::{ChatTemplate, Tokenizer, Vocab};
 use wglm::{Config, Error, Gguf, LoadOptions, Model, Result};
+use wglm_engine::model::{BatchPlan, plan_token};
+use wglm_engine::plan::Target;
 
 /// An allocation that is larger than any in a plan of the small model.
 const LITTLE: usize = 1 << 20;

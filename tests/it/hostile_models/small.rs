@@ -2,8 +2,8 @@
 //! broken.
 
 use crate::common::gguf_writer::{GgufWriter, Meta};
-use wglm::gguf::TensorType;
 use wglm::{Gguf, Result};
+use wglm_engine::gguf::TensorType;
 
 pub const F32: u32 = 0;
 pub const Q4_0: u32 = 2;

@@ -2,8 +2,8 @@
 
 use super::refused::{Broken, all_refused, plan, plan_file};
 use super::small::{F32, Q4_0, Small, Tensor};
-use wglm::gguf::TYPES;
-use wglm::quant;
+use wglm_engine::gguf::TYPES;
+use wglm_engine::quant;
 
 /// Tensors that may be absent.
 const OPTIONAL: [&str; 2] = ["output.weight", "blk.1.exp_probs_b.bias"];

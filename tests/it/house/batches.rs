@@ -3,12 +3,10 @@
 
 use super::plans::{buffers, grids, mismatch, models, planned, repeated, targets};
 use std::sync::Arc;
-use wglm::gpu::Matrices;
-use wglm::kernels::CacheType;
-use wglm::model::{BatchPlan, BatchShape, Outputs, PromptOptions, plan_batch};
-use wglm::plan::{LocalId, Purpose, Target, Team};
-use wglm::shader::reflect;
-use wglm::{Config, Gguf};
+use wglm::{CacheType, Config, Gguf, Matrices, PromptOptions};
+use wglm_engine::model::{BatchPlan, BatchShape, Outputs, plan_batch};
+use wglm_engine::plan::{LocalId, Purpose, Target, Team};
+use wglm_engine::shader::reflect;
 
 const SHAPES: [BatchShape; 5] = [
     BatchShape { rows: 8, outputs: Outputs::Sequences, depth: 0 },

@@ -1,10 +1,10 @@
 //! The plan of a choice with bias and penalties: it fits every model's plan of a token.
 
 use super::plans::{buffers, grids, mismatch, models, planned, repeated, targets};
-use wglm::Config;
-use wglm::kernels::{CacheType, mask_words};
-use wglm::model::{SamplingPlan, plan_sampling};
-use wglm::shader::reflect;
+use wglm::{CacheType, Config};
+use wglm_engine::kernels::mask_words;
+use wglm_engine::model::{SamplingPlan, plan_sampling};
+use wglm_engine::shader::reflect;
 
 #[test]
 fn every_step_of_a_choice_fits() {

@@ -32,9 +32,9 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 impl File {
-    /// The module below the crate's root that the file belongs to: `gpu` for `src/gpu/memory.rs`.
+    /// The module below its crate's root that the file belongs to: `gpu` for `engine/src/gpu/memory.rs`.
     pub fn module(&self) -> &str {
-        let inside = self.path.strip_prefix("src/").unwrap();
+        let (_, inside) = self.path.split_once("src/").unwrap();
         inside.split('/').next().unwrap().trim_end_matches(".rs")
     }
 
@@ -47,6 +47,18 @@ impl File {
     pub fn names_after(&self, prefix: &str) -> Vec<&str> {
         self.code().flat_map(|line| names_after(line, prefix)).collect()
     }
+
+    /// The same, with the names in braces that follow the prefix.
+    pub fn names_from(&self, prefix: &str) -> Vec<&str> {
+        let brace = format!("{prefix}{{");
+        let groups = self.text.split(brace.as_str()).skip(1).filter_map(|rest| rest.split('}').next());
+        self.names_after(prefix).into_iter().chain(groups.flat_map(names)).collect()
+    }
+}
+
+/// The sources of all crates.
+pub fn sources() -> Vec<File> {
+    ["engine/src", "command/src", "src"].into_iter().flat_map(|folder| files(folder, "rs")).collect()
 }
 
 fn in_name(letter: char) -> bool {
@@ -72,5 +84,6 @@ fn names_are_found() {
     let text = "use crate::a::{b, c};\n// crate::d\n    /// crate::e\ncrate::g::h() $crate::i mycrate::j ::crate::k";
     let file = File { path: "src/a.rs".into(), text: text.into() };
     assert_eq!(file.names_after("crate::"), ["a", "g", "i"]);
+    assert_eq!(file.names_from("crate::a::"), ["", "b", "c"]);
     assert_eq!(names("use crate::quant::{F16, Quant};").collect::<Vec<_>>(), ["use", "crate", "quant", "F16", "Quant"]);
 }

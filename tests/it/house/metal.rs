@@ -3,12 +3,10 @@
 use super::code::{files, names};
 use super::plans::{accessed, models, plans};
 use std::collections::HashMap;
-use wglm::kernels::CacheType;
-use wglm::model::plan_token;
-use wglm::plan::{BufferRef, Plan, Step, Target};
-use wglm::quant::Arithmetic;
-use wglm::shader::{Access, Reflected};
-use wglm::{CacheShape, Config};
+use wglm::{Arithmetic, CacheShape, CacheType, Config};
+use wglm_engine::model::plan_token;
+use wglm_engine::plan::{BufferRef, Plan, Step, Target};
+use wglm_engine::shader::{Access, Reflected};
 
 /// Pipelines of a token, at most. Metal compiles each from source at every start, and wgpu keeps no cache of them there.
 const PIPELINES: usize = 32;
@@ -44,7 +42,8 @@ fn no_buffer_that_a_step_writes_is_bound_twice() {
         let plan = &planned.plan;
         for step in &plan.steps {
             let variant = &plan.variants[step.variant];
-            let reflected = known.entry(variant.clone()).or_insert_with(|| wglm::shader::reflect(variant).unwrap());
+            let reflected =
+                known.entry(variant.clone()).or_insert_with(|| wglm_engine::shader::reflect(variant).unwrap());
             complaints.extend(shared(plan, step, reflected).iter().map(|c| format!("{name} {}: {c}", step.label)));
             steps += 1;
         }
@@ -58,7 +57,7 @@ fn no_buffer_that_a_step_writes_is_bound_twice() {
 fn a_buffer_read_and_written_at_once_is_noticed() {
     let (_, mut planned) = plans().swap_remove(0);
     let index = planned.plan.steps.iter().position(|step| step.kernel == "mul_mv").unwrap();
-    let reflected = wglm::shader::reflect(&planned.plan.variants[planned.plan.steps[index].variant]).unwrap();
+    let reflected = wglm_engine::shader::reflect(&planned.plan.variants[planned.plan.steps[index].variant]).unwrap();
     assert_eq!(shared(&planned.plan, &planned.plan.steps[index], &reflected), [""; 0]);
     let bindings = &mut planned.plan.steps[index].bindings;
     let place = |access| bindings.iter().position(|b| accessed(&reflected, &b.name) == Some(access)).unwrap();
@@ -86,7 +85,7 @@ fn every_model_takes_few_pipelines() {
 /// Where a word of the code stands, by file, as often as it does.
 fn places(word: &str) -> Vec<String> {
     let mut places = Vec::new();
-    for file in files("src", "rs") {
+    for file in files("engine/src", "rs") {
         let count = file.code().flat_map(names).filter(|name| *name == word).count();
         places.extend(std::iter::repeat_n(file.path, count));
     }
@@ -97,7 +96,7 @@ fn places(word: &str) -> Vec<String> {
 #[test]
 fn encoders_and_passes_are_made_in_one_place() {
     for word in ["create_command_encoder", "begin_compute_pass"] {
-        assert_eq!(places(word), ["src/gpu/work.rs"], "{word}");
+        assert_eq!(places(word), ["engine/src/gpu/work.rs"], "{word}");
     }
 }
 
@@ -107,5 +106,5 @@ fn timestamps_stand_at_the_ends_of_passes_only() {
     for word in ["write_timestamp", "TIMESTAMP_QUERY_INSIDE_PASSES", "TIMESTAMP_QUERY_INSIDE_ENCODERS"] {
         assert_eq!(places(word), [""; 0], "{word}");
     }
-    assert!(places("TIMESTAMP_QUERY").contains(&"src/gpu/device.rs".to_owned()), "is the search broken?");
+    assert!(places("TIMESTAMP_QUERY").contains(&"engine/src/gpu/device.rs".to_owned()), "is the search broken?");
 }

@@ -5,14 +5,13 @@ use crate::hostile_models::small::{Numbers, Small};
 use std::collections::HashSet;
 use std::mem::offset_of;
 use std::path::PathBuf;
-use wglm::kernels::{CacheType, KERNELS};
-use wglm::model::{BatchPlan, BatchShape, CacheShape, Outputs, plan_batch, plan_token};
-use wglm::plan::{
+use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf};
+use wglm_engine::kernels::KERNELS;
+use wglm_engine::model::{BatchPlan, BatchShape, Outputs, plan_batch, plan_token};
+use wglm_engine::plan::{
     ALIGNMENT, BatchHeader, Bound, BufferRef, MAX_GRID, PAGE, Plan, Purpose, RowHeader, Step, Target, Team, row_bytes,
 };
-use wglm::quant::Arithmetic;
-use wglm::shader::{Access, Reflected, reflect};
-use wglm::{Config, Gguf};
+use wglm_engine::shader::{Access, Reflected, reflect};
 
 /// Dispatches of a token, at most: what every layer takes, and what surrounds them.
 const DENSE_LAYER: usize = 15;

@@ -1,9 +1,9 @@
 //! Which module may name what, and where things belong.
 
-use super::code::{File, files, names};
-use wglm::quant::QUANTS;
+use super::code::{File, files, names, sources};
+use wglm_engine::quant::QUANTS;
 
-/// The modules from the ground up: each may use those before it. Those of one line may not use each other.
+/// The engine's modules from the ground up: each may use those before it. Those of one line may not use each other.
 const ORDER: [&[&str]; 23] = [
     &["error"],
     &["cancel", "wgsl", "threads", "memory", "files", "visible"],
@@ -26,9 +26,12 @@ const ORDER: [&[&str]; 23] = [
     &["scheduler"],
     &["asking"],
     &["stream"],
+    &["instruments"],
     &["lib"],
-    &["cli", "main"],
 ];
+
+/// The modules of the engine that the command may name: those that apps see, and its instruments.
+const OPEN: [&str; 7] = ["catalog", "download", "instruments", "offers", "sample", "text", "tune"];
 
 /// Modules that stand beside the order and use only these.
 const ASIDE: [(&str, &[&str]); 5] = [
@@ -61,14 +64,12 @@ fn is_module(name: &str) -> bool {
 fn imports_point_one_way() {
     let mut complaints = Vec::new();
     let mut seen = 0;
-    for file in files("src", "rs") {
+    for file in files("engine/src", "rs") {
         let module = file.module().to_owned();
-        // The command is a crate of its own, for which `crate` is itself.
-        let own = ["cli", "main"].contains(&module.as_str());
         let used = file.names_after("crate::");
         seen += used.len();
         for other in used.iter().filter(|name| is_module(name)) {
-            if !own && !may_use(&module, other) {
+            if !may_use(&module, other) {
                 complaints.push(format!("{}: {module} uses {other}", file.path));
             }
         }
@@ -83,11 +84,24 @@ fn imports_point_one_way() {
     none(complaints);
 }
 
+#[test]
+fn the_command_keeps_to_what_is_open_of_the_engine() {
+    let (mut complaints, mut seen) = (Vec::new(), 0);
+    for file in files("command/src", "rs") {
+        let named = file.names_from("wglm_engine::");
+        seen += named.len();
+        let closed = named.iter().filter(|name| is_module(name) && !OPEN.contains(name));
+        complaints.extend(closed.map(|name| format!("{}: wglm_engine::{name}", file.path)));
+    }
+    assert!(seen > 300, "only {seen} names found: is the search broken?");
+    none(complaints);
+}
+
 /// `crate::Error` for `crate::error::Error` would hide who uses whom.
 #[test]
 fn modules_name_each_other_rather_than_the_surface() {
     let mut complaints = Vec::new();
-    for file in files("src", "rs").iter().filter(|f| !["lib", "cli", "main"].contains(&f.module())) {
+    for file in files("engine/src", "rs").iter().filter(|f| f.module() != "lib") {
         for name in file.names_after("crate::").into_iter().filter(|name| name.starts_with(char::is_uppercase)) {
             if name != "Error" && name != "Result" {
                 complaints.push(format!("{}: crate::{name}", file.path));
@@ -97,45 +111,45 @@ fn modules_name_each_other_rather_than_the_surface() {
     none(complaints);
 }
 
-/// Crates, and a module of the standard library, that belong to some modules only.
+/// Crates, and a module of the standard library, that belong to some modules of the engine only.
+const ENGINE_PLACES: [(&str, &[&str]); 16] = [
+    ("wgpu", &["gpu", "shader"]),
+    ("objc2_metal", &["gpu"]),
+    ("block2", &["gpu"]),
+    ("naga", &["shader"]),
+    ("pollster", &["gpu"]),
+    ("memmap2", &["gguf"]),
+    ("rustix", &["gguf", "files"]),
+    ("crc32fast", &["gguf", "session"]),
+    ("minijinja", &["text"]),
+    ("tokenizers", &["text"]),
+    ("futures_core", &["stream"]),
+    ("std::env", &["catalog", "gpu"]),
+    ("rustls", &["download"]),
+    ("sha1", &["download"]),
+    ("sha2", &["download"]),
+    ("ureq", &["download"]),
+];
+
+/// The same of the command.
+const COMMAND_PLACES: [(&str, &[&str]); 6] = [
+    ("axum", &["serve"]),
+    ("hyper", &["serve"]),
+    ("hyper_util", &["serve"]),
+    ("libc", &["serve"]),
+    ("subtle", &["serve"]),
+    ("tokio", &["serve"]),
+];
+
 #[test]
 fn every_dependency_has_its_place() {
-    let places: [(&str, &[&str]); 29] = [
-        ("wgpu", &["gpu", "shader"]),
-        ("objc2_metal", &["gpu"]),
-        ("block2", &["gpu"]),
-        ("naga", &["shader"]),
-        ("pollster", &["gpu"]),
-        ("libc", &["cli"]),
-        ("memmap2", &["gguf"]),
-        ("rustix", &["gguf", "files"]),
-        ("crc32fast", &["gguf", "session"]),
-        ("minijinja", &["text"]),
-        ("tokenizers", &["text"]),
-        ("futures_core", &["stream"]),
-        ("anyhow", &["cli", "main"]),
-        ("clap", &["cli", "main"]),
-        ("csv", &["cli", "main"]),
-        ("ctrlc", &["cli", "main"]),
-        ("indicatif", &["cli", "main"]),
-        ("plotters", &["cli"]),
-        ("rustyline", &["cli", "main"]),
-        ("axum", &["cli"]),
-        ("hyper", &["cli"]),
-        ("hyper_util", &["cli"]),
-        ("subtle", &["cli"]),
-        ("tokio", &["cli"]),
-        ("std::env", &["catalog", "gpu", "cli"]),
-        ("rustls", &["download"]),
-        ("sha1", &["download"]),
-        ("sha2", &["download"]),
-        ("ureq", &["download"]),
-    ];
     let mut complaints = Vec::new();
-    for file in files("src", "rs") {
-        for (name, allowed) in places {
-            if !file.names_after(&format!("{name}::")).is_empty() && !allowed.contains(&file.module()) {
-                complaints.push(format!("{} names `{name}`, which belongs to {allowed:?}", file.path));
+    for (folder, places) in [("engine/src", &ENGINE_PLACES[..]), ("command/src", &COMMAND_PLACES)] {
+        for file in files(folder, "rs") {
+            for (name, allowed) in places {
+                if !file.names_after(&format!("{name}::")).is_empty() && !allowed.contains(&file.module()) {
+                    complaints.push(format!("{} names `{name}`, which belongs to {allowed:?}", file.path));
+                }
             }
         }
     }
@@ -144,17 +158,17 @@ fn every_dependency_has_its_place() {
 
 /// Files of the command that may write to a terminal by themselves, and why.
 const WRITE: [(&str, &str); 4] = [
-    ("src/cli/output.rs", "the door: on a terminal it shows what others would have obeyed"),
-    ("src/cli/terminal.rs", "sequences of its own, which restore the terminal"),
-    ("src/cli/logits.rs", "numbers, and not to a terminal"),
-    ("src/cli/progress.rs", "bars of indicatif, whose messages it makes visible"),
+    ("command/src/output.rs", "the door: on a terminal it shows what others would have obeyed"),
+    ("command/src/terminal.rs", "sequences of its own, which restore the terminal"),
+    ("command/src/logits.rs", "numbers, and not to a terminal"),
+    ("command/src/progress.rs", "bars of indicatif, whose messages it makes visible"),
 ];
 
 #[test]
 fn the_command_writes_by_one_door() {
     let ways = ["stdout()", "stderr()", "::stdout", "::stderr", "print!(", "println!(", ".exit()"];
     let mut complaints = Vec::new();
-    for file in files("src/cli", "rs").iter().filter(|file| WRITE.iter().all(|(path, _)| *path != file.path)) {
+    for file in files("command/src", "rs").iter().filter(|file| WRITE.iter().all(|(path, _)| *path != file.path)) {
         // To ask whether it is a terminal is no way to write to it.
         let writes = |line: &&str| ways.iter().any(|way| line.contains(way)) && !line.contains("().is_terminal()");
         complaints.extend(file.code().filter(writes).map(|line| format!("{}: {}", file.path, line.trim())));
@@ -164,17 +178,17 @@ fn the_command_writes_by_one_door() {
 
 /// Files outside quant that may spell formats' names: which names, and why.
 const SPELL_FORMATS: [(&str, &[&str], &str); 4] = [
-    ("src/gguf/types.rs", &[], "the sizes of all of GGML's types, most of them unknown to quant"),
-    ("src/gguf/value.rs", &["f32"], "a type of metadata"),
-    ("src/kernels/kv_write.rs", &["f16", "f32", "q8_0"], "what the cache holds"),
-    ("src/cli/args/model.rs", &["q8_0"], "what the cache may hold"),
+    ("engine/src/gguf/types.rs", &[], "the sizes of all of GGML's types, most of them unknown to quant"),
+    ("engine/src/gguf/value.rs", &["f32"], "a type of metadata"),
+    ("engine/src/kernels/kv_write.rs", &["f16", "f32", "q8_0"], "what the cache holds"),
+    ("command/src/args/model.rs", &["q8_0"], "what the cache may hold"),
 ];
 
 #[test]
 fn formats_are_named_in_quant_alone() {
     let mut complaints = Vec::new();
     let mut needed = [false; SPELL_FORMATS.len()];
-    for file in files("src", "rs").iter().filter(|f| f.module() != "quant") {
+    for file in sources().iter().filter(|f| f.module() != "quant") {
         let spelt = |name: &str| file.code().any(|line| line.contains(&format!("\"{name}\"")));
         for name in QUANTS.iter().map(|quant| quant.name).filter(|name| spelt(name)) {
             let allows = |(path, names, _): &(&str, &[&str], &str)| {
@@ -196,7 +210,7 @@ fn formats_are_named_in_quant_alone() {
 fn no_one_else_singles_out_a_format() {
     let constants: Vec<String> = QUANTS.iter().map(|q| q.name.to_uppercase()).filter(|name| name != "F32").collect();
     let mut complaints = Vec::new();
-    for file in files("src", "rs").iter().filter(|f| !["quant", "reference"].contains(&f.module())) {
+    for file in sources().iter().filter(|f| !["quant", "reference"].contains(&f.module())) {
         let used = file.code().filter(|line| line.contains("quant::")).flat_map(names);
         let singled = used.filter(|name| constants.iter().any(|constant| constant == name));
         complaints.extend(singled.map(|name| format!("{}: quant::{name}", file.path)));
@@ -208,39 +222,39 @@ fn no_one_else_singles_out_a_format() {
 fn shaders_are_not_written_in_rust() {
     let marks = ["@compute", "@workgroup_size", "@builtin", "@group", "var<storage", "var<uniform", "var<workgroup"];
     let holds = |f: &File, mark: &str| f.text.contains(mark).then(|| format!("{}: `{mark}`", f.path));
-    none(files("src", "rs").iter().flat_map(|f| marks.iter().filter_map(move |mark| holds(f, mark))).collect());
+    none(sources().iter().flat_map(|f| marks.iter().filter_map(move |mark| holds(f, mark))).collect());
 }
 
 #[test]
 fn every_shader_file_is_used() {
-    let sources = files("src", "rs");
+    let sources = files("engine/src", "rs");
     let used = |path: &str| sources.iter().any(|f| f.text.contains(&format!("source!(\"{path}\")")));
     let unused = |f: &File| {
-        let path = f.path.strip_prefix("wgsl/").unwrap();
+        let path = f.path.strip_prefix("engine/wgsl/").unwrap();
         (!used(path)).then(|| format!("{}: no source!(\"{path}\")", f.path))
     };
-    none(files("wgsl", "wgsl").iter().filter_map(unused).collect());
+    none(files("engine/wgsl", "wgsl").iter().filter_map(unused).collect());
 }
 
 #[test]
 fn every_file_says_what_it_is() {
     let mute = |f: &File| (!f.text.starts_with("//! ")).then(|| f.path.clone());
-    none(files("src", "rs").iter().chain(&files("tests", "rs")).filter_map(mute).collect());
+    none(sources().iter().chain(&files("tests", "rs")).filter_map(mute).collect());
 }
 
 /// A fragment opens with a comment too: what it is and how it is used.
 #[test]
 fn every_shader_file_says_what_it_is() {
-    none(files("wgsl", "wgsl").iter().filter(|f| !f.text.starts_with("// ")).map(|f| f.path.clone()).collect());
+    none(files("engine/wgsl", "wgsl").iter().filter(|f| !f.text.starts_with("// ")).map(|f| f.path.clone()).collect());
 }
 
-/// `wgsl/README.md` names every shader file, and of those that kernels share every function and buffer.
+/// `engine/wgsl/README.md` names every shader file, and of those that kernels share every function and buffer.
 #[test]
 fn shader_files_are_described() {
-    let readme = &files("wgsl", "md")[0].text;
+    let readme = &files("engine/wgsl", "md")[0].text;
     let mut complaints = Vec::new();
-    for file in files("wgsl", "wgsl") {
-        let mut path = file.path.split('/').skip(1);
+    for file in files("engine/wgsl", "wgsl") {
+        let mut path = file.path.split('/').skip(2);
         let (folder, name) = (path.next().unwrap(), path.next().unwrap());
         let section = readme.split("\n## ").find(|section| section.starts_with(&format!("{folder}: ")));
         let entry = section.and_then(|section| section.split("\n- **").find(|e| e.starts_with(&format!("`{name}`**"))));

@@ -3,13 +3,35 @@
 use super::code::{File, files, names};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The names of a `pub use …;` after its module, as it re-exports them, and as the module calls them.
-fn exports(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+/// The modules of the engine that apps see as a whole.
+const MODULES: [&str; 6] = ["catalog", "download", "offers", "sample", "text", "tune"];
+
+/// What follows each `pub use ` of a text: the last module of its path, or nothing, and the names, with ` as ` where one
+/// is another here.
+fn exports(text: &str) -> impl Iterator<Item = (&str, Vec<&str>)> {
+    text.split("\npub use ").skip(1).map(|used| {
+        let used = &used[..used.find(';').unwrap()];
+        let (path, rest) = used.rsplit_once("::").unwrap_or(("", used));
+        let listed = rest.trim_matches(['{', '}']).split(',').map(str::trim).filter(|name| !name.is_empty());
+        (path.rsplit("::").next().unwrap_or(""), listed.collect())
+    })
+}
+
+/// The public names by the module that declares them, as it calls them.
+fn public(sources: &[File]) -> BTreeMap<String, BTreeSet<String>> {
+    let file = |path: &str| sources.iter().find(|file| file.path == path).unwrap();
+    let original = |name: &&str| name.split_whitespace().next().map(str::to_owned);
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for used in text.split("\npub use ").skip(1) {
-        let Some((module, rest)) = used[..used.find(';').unwrap()].split_once("::") else { continue };
-        let originals = rest.trim_matches(['{', '}']).split(',').filter_map(|name| name.split_whitespace().next());
-        found.entry(module.to_owned()).or_default().extend(originals.map(str::to_owned));
+    for (module, names) in exports(&file("engine/src/lib.rs").text) {
+        found.entry(module.to_owned()).or_default().extend(names.iter().filter_map(original));
+    }
+    for name in MODULES {
+        let file = file(&format!("engine/src/{name}/mod.rs"));
+        for (module, names) in exports(&file.text) {
+            found.entry(module.to_owned()).or_default().extend(names.iter().filter_map(original));
+            found.entry(name.to_owned()).or_default().extend(names.iter().filter_map(original));
+        }
+        found.entry(name.to_owned()).or_default().extend(declared(file).map(str::to_owned));
     }
     found
 }
@@ -56,14 +78,8 @@ fn signatures(file: &File, types: &BTreeSet<String>) -> Vec<(usize, String)> {
 
 #[test]
 fn every_type_of_the_surface_has_a_name_there() {
-    let sources: Vec<File> =
-        files("src", "rs").into_iter().filter(|file| !["cli", "main"].contains(&file.module())).collect();
-    let text = |path: &str| sources.iter().find(|file| file.path == path).unwrap().text.clone();
-    let mut public = exports(&text("src/lib.rs"));
-    for (module, path) in [("text", "src/text/mod.rs"), ("sample", "src/sample/mod.rs")] {
-        let inner: Vec<String> = exports(&text(path)).into_values().flatten().collect();
-        public.entry(module.to_owned()).or_default().extend(inner);
-    }
+    let sources = files("engine/src", "rs");
+    let public = public(&sources);
     let all: BTreeSet<&String> = public.values().flatten().collect();
     let known: BTreeSet<&str> = sources.iter().flat_map(declared).collect();
     let (mut complaints, mut seen) = (Vec::new(), 0);
@@ -82,4 +98,18 @@ fn every_type_of_the_surface_has_a_name_there() {
     }
     assert!(seen > 200, "only {seen} signatures found: is the search broken?");
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
+}
+
+/// The library has every name of the engine's root, and no module but those that apps see.
+#[test]
+fn the_library_has_the_names_of_the_engine() {
+    let named = |path: &str| -> BTreeSet<String> {
+        let file = files(path, "rs").into_iter().find(|file| file.module() == "lib").unwrap();
+        let all = exports(&file.text).flat_map(|(_, names)| names);
+        all.filter_map(|name| name.split_whitespace().last()).map(str::to_owned).collect()
+    };
+    let mut engine = named("engine/src");
+    assert!(engine.len() > 80, "only {} names found: is the search broken?", engine.len());
+    engine.extend(MODULES.map(str::to_owned));
+    assert_eq!(named("src"), engine);
 }

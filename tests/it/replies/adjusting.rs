@@ -1,9 +1,7 @@
 //! Compares logit bias and penalties on the GPU with the sampler on the host.
 
 use super::model;
-use wglm::kernels::CacheType;
-use wglm::model::CacheShape;
-use wglm::{Error, PromptOptions, Sampler, SamplerParams, Session};
+use wglm::{CacheShape, CacheType, Error, PromptOptions, Sampler, SamplerParams, Session};
 
 /// A session that computes prompts token by token, so that bits can be compared.
 fn session(prompt: &[u32], params: &SamplerParams) -> Session {

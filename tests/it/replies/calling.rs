@@ -2,10 +2,9 @@
 
 use super::script::script;
 use super::{chat, text, told};
-use wglm::generate::Stop;
 use wglm::serde_json::{Map, json};
 use wglm::text::Content;
-use wglm::{Chat, Error, Event, Message, ToolCall};
+use wglm::{Chat, Error, Event, Message, Stop, ToolCall};
 
 const ASKED: &str = "Does it rain in Rome?";
 const CALL: &str = "<tool_call>weather<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call>";

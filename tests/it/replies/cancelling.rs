@@ -5,8 +5,7 @@ use crate::common::gpu::open;
 use crate::common::models::fable_file;
 use std::sync::mpsc;
 use std::time::Duration;
-use wglm::generate::Stop;
-use wglm::{Cancel, Chat, Event, Gguf, Gpu, LoadOptions, Model, PromptOptions, SamplerParams};
+use wglm::{Cancel, Chat, Event, Gguf, Gpu, LoadOptions, Model, PromptOptions, SamplerParams, Stop};
 
 /// A conversation on a device of its own, whose submissions are counted.
 fn chat(gpu: &Gpu) -> Chat {

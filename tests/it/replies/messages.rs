@@ -4,10 +4,9 @@ use super::told;
 use crate::common::gguf_writer::Meta;
 use crate::common::gpu::gpu;
 use crate::hostile_models::small::{Numbers, Small};
-use wglm::generate::{GenerateOptions, Generation, Stop};
 use wglm::serde_json::json;
 use wglm::text::{Family, ReplyParser};
-use wglm::{Event, LoadOptions, Model, SamplerParams, Session};
+use wglm::{Event, GenerateOptions, Generation, LoadOptions, Model, SamplerParams, Session, Stop};
 
 /// Tokens behind those of single bytes, and the types of them.
 const TOKENS: [(&str, i32); 7] = [

@@ -2,9 +2,8 @@
 
 use super::script::script;
 use super::{chat, model, text, told};
-use wglm::generate::Stop;
 use wglm::serde_json::json;
-use wglm::{Chat, Error, Event, Message, SamplerParams, ToolCall};
+use wglm::{Chat, Error, Event, Message, SamplerParams, Stop, ToolCall};
 
 const OWL: &str = "Tell me a story about an owl.";
 const SUM: &str = "What is seven plus five?";

@@ -2,9 +2,8 @@
 
 use super::{chat, model, text, told};
 use std::collections::HashSet;
-use wglm::generate::Stop;
 use wglm::serde_json::json;
-use wglm::{Chooser, Error, Event, Result, Sampler, SamplerParams};
+use wglm::{Chooser, Error, Event, Result, Sampler, SamplerParams, Stop};
 
 const OWL: &str = "Tell me a story about an owl.";
 

@@ -1,8 +1,7 @@
 //! Tests replies that end at a stop string, and log-probabilities of tokens.
 
 use super::{chat, model, text, told};
-use wglm::generate::{GenerateOptions, Generation, Stop};
-use wglm::{Error, Event, SamplerParams, Session, TokenLogprobs};
+use wglm::{Error, Event, GenerateOptions, Generation, SamplerParams, Session, Stop, TokenLogprobs};
 
 const OWL: &str = "Tell me a story about an owl.";
 

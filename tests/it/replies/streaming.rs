@@ -9,9 +9,8 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
-use wglm::generate::Stop;
 use wglm::serde_json::json;
-use wglm::{Cancel, Chat, Error, Event, Message, OwnedReply, ReplyStream, Result, SharedChat, Stream};
+use wglm::{Cancel, Chat, Error, Event, Message, OwnedReply, ReplyStream, Result, SharedChat, Stop, Stream};
 
 const OWL: &str = "Tell me a story about an owl.";
 

@@ -4,11 +4,12 @@
 use super::{draws, logits, open};
 use crate::common::gpu::gpu;
 use std::collections::BTreeSet;
-use wglm::gpu::{Gpu, Readback, ReadbackCopy};
-use wglm::kernels::Sampling;
-use wglm::plan::{BatchHeader, BufferRef, Builder, Executor, Plan, RowHeader, Target};
+use wglm::Gpu;
 use wglm::sample::SamplerParams;
-use wglm::shader::Pipelines;
+use wglm_engine::gpu::{Readback, ReadbackCopy};
+use wglm_engine::kernels::Sampling;
+use wglm_engine::plan::{BatchHeader, BufferRef, Builder, Executor, Plan, RowHeader, Target};
+use wglm_engine::shader::Pipelines;
 
 /// The steps that sample a token, with logits to sample from.
 struct Chooser {

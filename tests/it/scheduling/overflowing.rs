@@ -1,12 +1,10 @@
 //! Conversations that outgrow their context.
 
 use super::{alone, greedy, model, request, rest, said, scheduler_with};
-use wglm::{CacheShape, Chat, ChatState, Error, Event, Message, Overflow, SchedulerOptions, Session, Stop};
 #[cfg(feature = "constrain")]
-use wglm::{
-    ToolCall,
-    serde_json::{Map, json},
-};
+use wglm::ToolCall;
+use wglm::serde_json::{Map, json};
+use wglm::{CacheShape, Chat, ChatState, Error, Event, Message, Overflow, SchedulerOptions, Session, Stop};
 
 const CONTEXT: usize = 128;
 

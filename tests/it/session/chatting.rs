@@ -2,10 +2,9 @@
 
 use super::{load, model};
 use crate::common::chats;
-use wglm::generate::{Event, Stats, Stop};
 use wglm::serde_json::{Value, json};
 use wglm::text::{Content, Message, ToolCall};
-use wglm::{Cancel, Chat, Error, LoadOptions, SamplerParams};
+use wglm::{Cancel, Chat, Error, Event, LoadOptions, SamplerParams, Stats, Stop};
 
 /// A greedy conversation without thinking.
 fn chat() -> Chat {

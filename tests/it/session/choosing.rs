@@ -1,8 +1,7 @@
 //! Tests tokens that are sampled on the GPU, which continues with them before the host knows them.
 
 use super::{bits, dialogue, fresh, holds, model, session_of};
-use wglm::generate::{GenerateOptions, Generation, Stop};
-use wglm::{Error, Event, SamplerParams, Session};
+use wglm::{Error, Event, GenerateOptions, Generation, SamplerParams, Session, Stop};
 
 /// Two sessions with the same tokens: one in which the GPU runs ahead, and one to compare with.
 fn pair(length: usize) -> [Session; 2] {

@@ -3,11 +3,9 @@
 use super::{model, session, session_of};
 use std::sync::mpsc;
 use std::time::Duration;
-use wglm::Cancel;
-use wglm::generate::{Event, GenerateOptions, Generation, Stats, Stop};
 use wglm::sample::Sampler;
 use wglm::text::{ChatInput, Message, ReplyParser};
-use wglm::{Error, Result, SamplerParams, Session};
+use wglm::{Cancel, Error, Event, GenerateOptions, Generation, Result, SamplerParams, Session, Stats, Stop};
 
 const OWL: &str = "Tell me a story about an owl.";
 

@@ -5,8 +5,8 @@ use crate::common::gpu::{drop_submissions, dropping, open};
 use crate::common::models::{fable_file, fixture, load_on};
 use std::path::Path;
 use std::time::Duration;
-use wglm::gpu::Work;
 use wglm::{CacheShape, Cancel, Error, Gguf, Gpu, LoadOptions, Model, Pool, PromptOptions, SamplerParams, Session};
+use wglm_engine::gpu::Work;
 
 /// A model on a device that nothing else uses, so that its work can be counted.
 fn alone() -> Model {

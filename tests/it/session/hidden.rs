@@ -3,8 +3,7 @@
 use super::{alone, bits, dialogue};
 use crate::common::gpu::{cancelling, open};
 use crate::common::models::{fable_file, relative_l2};
-use wglm::kernels::CacheType;
-use wglm::{Arithmetic, CacheShape, Cancel, Error, Gguf, LoadOptions, Model, PromptOptions, Session};
+use wglm::{Arithmetic, CacheShape, CacheType, Cancel, Error, Gguf, LoadOptions, Model, PromptOptions, Session};
 
 fn exact() -> (Gguf, Model) {
     let file = Gguf::open(fable_file("f16")).unwrap();

@@ -21,7 +21,7 @@ fn loaded(path: &Path, zero_copy: bool) -> (Model, Vec<u32>) {
 
 /// The size of the model's tensors of these types in bytes.
 fn bytes_of(model: &Model, types: &[&str]) -> u64 {
-    let of = |t: &&wglm::gguf::TensorInfo| types.contains(&t.ty.name);
+    let of = |t: &&wglm_engine::gguf::TensorInfo| types.contains(&t.ty.name);
     model.file().tensors().filter(of).map(|t| t.bytes as u64).sum()
 }
 

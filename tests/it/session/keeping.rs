@@ -3,10 +3,12 @@
 use super::model;
 use crate::common::chats;
 use std::time::Duration;
-use wglm::generate::{GenerateOptions, Stats, Stop};
-use wglm::serde_json::{self, Value, json};
+use wglm::serde_json;
+use wglm::serde_json::{Value, json};
 use wglm::text::Content;
-use wglm::{Chat, ChatState, Error, Event, LoadOptions, Message, Model, SamplerParams, ToolCall};
+use wglm::{
+    Chat, ChatState, Error, Event, GenerateOptions, LoadOptions, Message, Model, SamplerParams, Stats, Stop, ToolCall,
+};
 
 /// Reasoning, functions, template variables and options are restored together with the messages: the prompt is the
 /// same.

@@ -4,10 +4,12 @@ use super::{alone, dialogue, holds, load, model, session_of};
 use crate::common::gpu::{gpu, open};
 use crate::common::models::fable_file;
 use std::time::{Duration, Instant};
-use wglm::kernels::CacheType;
-use wglm::model::{CacheShape, LoadOverrides};
-use wglm::plan::Fusions;
-use wglm::{Backend, Cancel, Error, Gguf, Gpu, GpuOptions, LoadOptions, Model, Progress, Session, Stage};
+use wglm::{
+    Backend, CacheShape, CacheType, Cancel, Error, Gguf, Gpu, GpuOptions, LoadOptions, LoadProgress, LoadStage, Model,
+    Session,
+};
+use wglm_engine::model::LoadOverrides;
+use wglm_engine::plan::Fusions;
 
 fn file() -> Gguf {
     Gguf::open(fable_file("q4_0")).unwrap()
@@ -16,7 +18,7 @@ fn file() -> Gguf {
 /// Every stage is reported in order, from its beginning to its end, and never goes back.
 #[test]
 fn progress_rises_to_the_total() {
-    let mut told: Vec<Progress> = Vec::new();
+    let mut told: Vec<LoadProgress> = Vec::new();
     let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
     let mut progress = |p| {
         told.push(p);
@@ -27,24 +29,24 @@ fn progress_rises_to_the_total() {
     println!("at most {longest:?} lie between two calls");
     assert!(longest < Duration::from_secs(5), "{longest:?}"); // a twentieth of a second, on a machine that is not busy
     let known = told.iter().position(|p| p.total > 0).unwrap(); // it plans first
-    assert!(told.drain(..known).all(|p| (p.stage, p.done) == (Stage::Weights, 0)));
+    assert!(told.drain(..known).all(|p| (p.stage, p.done) == (LoadStage::Weights, 0)));
     let (first, last) = (told[0], *told.last().unwrap());
     println!("told {} times, the last time {last:?}", told.len());
-    assert_eq!((first.stage, first.done), (Stage::Weights, 0));
+    assert_eq!((first.stage, first.done), (LoadStage::Weights, 0));
     assert!(first.total > 4_000_000 && told.len() > 10, "{first:?}");
-    assert_eq!((last.stage, last.done), (Stage::Check, last.total));
+    assert_eq!((last.stage, last.done), (LoadStage::Check, last.total));
     assert!(last.total > 10, "{last:?}");
     // A cold check compiles before it runs steps. Each of these counts, so the share is never long the same.
-    let check: Vec<u64> = told.iter().filter(|p| p.stage == Stage::Check).map(|p| p.done).collect();
+    let check: Vec<u64> = told.iter().filter(|p| p.stage == LoadStage::Check).map(|p| p.done).collect();
     let shares = check.chunk_by(|a, b| a == b).count();
     assert!(shares > 10, "the check shows {shares} shares: {check:?}");
-    let stages: Vec<&[Progress]> = told.chunk_by(|a, b| a.stage == b.stage).collect();
+    let stages: Vec<&[LoadProgress]> = told.chunk_by(|a, b| a.stage == b.stage).collect();
     assert!(stages.windows(2).all(|pair| pair[0][0].stage < pair[1][0].stage), "{stages:?}");
     for stage in stages {
         let (first, last) = (stage[0], stage[stage.len() - 1]);
         assert!(stage.windows(2).all(|pair| pair[0].done <= pair[1].done), "it falls back: {stage:?}");
-        assert!(first.stage == Stage::Check || stage.iter().all(|p| p.total == first.total), "{stage:?}");
-        assert!(last.stage != Stage::Kernels || last.done <= last.total, "{last:?}");
+        assert!(first.stage == LoadStage::Check || stage.iter().all(|p| p.total == first.total), "{stage:?}");
+        assert!(last.stage != LoadStage::Kernels || last.done <= last.total, "{last:?}");
     }
 }
 
@@ -67,15 +69,15 @@ fn cancelled_the_next_load_is_whole() {
     // A load can be stopped in any stage, also at the last moment: even the end of the check is reported.
     let overrides = LoadOverrides { fusions: Fusions::none(), ..LoadOverrides::default() }; // without fusions there are many kernels
     let fused_less = LoadOptions { overrides, ..LoadOptions::default() };
-    type Stops = fn(Progress) -> bool;
+    type Stops = fn(LoadProgress) -> bool;
     let moments: [(&str, Stops); 3] = [
-        ("compiling", |now| now.stage == Stage::Kernels && now.done > 0),
-        ("checking", |now| now.stage == Stage::Check && now.done > 0),
-        ("at the end", |now| now.stage == Stage::Check && now.done == now.total),
+        ("compiling", |now| now.stage == LoadStage::Kernels && now.done > 0),
+        ("checking", |now| now.stage == LoadStage::Check && now.done > 0),
+        ("at the end", |now| now.stage == LoadStage::Check && now.done == now.total),
     ];
     for (moment, stops) in moments {
         let (mut stopped, cancel) = (0, Cancel::default());
-        let mut progress = |now: Progress| {
+        let mut progress = |now: LoadProgress| {
             stopped += u32::from(stops(now));
             if stopped > 0 {
                 cancel.cancel();

@@ -3,11 +3,11 @@
 use super::{dialogue, nothing_came};
 use crate::common::gpu::{dropping, open};
 use crate::common::models::{fable_file, load_on};
-use wglm::gpu::MISSING;
 use wglm::{
     CacheShape, CacheType, Error, GenerateOptions, Gguf, LoadOptions, Model, SamplerParams, Scheduler,
     SchedulerOptions, Session,
 };
+use wglm_engine::gpu::MISSING;
 
 /// All submissions from one on.
 const FOR_EVER: u64 = u64::MAX;

@@ -23,9 +23,7 @@ mod threads;
 use crate::common::gpu::gpu;
 use crate::common::models::{fable_file, fixture, read_u32};
 use std::sync::OnceLock;
-use wglm::kernels::CacheType;
-use wglm::model::CacheShape;
-use wglm::{Error, Gguf, LoadOptions, Model, PromptOptions, Result, Session};
+use wglm::{CacheShape, CacheType, Error, Gguf, LoadOptions, Model, PromptOptions, Result, Session};
 
 /// A context that suffices for every conversation here.
 const CONTEXT: usize = 384;

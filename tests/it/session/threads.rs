@@ -65,8 +65,7 @@ fn a_session_moves_to_another_thread() {
 #[test]
 fn a_session_outlives_the_callers_model() {
     let copy: Model = model().clone();
-    let mut session =
-        wglm::Session::with_cache(&copy, wglm::model::CacheShape { context: 64, ..copy.cache() }).unwrap();
+    let mut session = wglm::Session::with_cache(&copy, wglm::CacheShape { context: 64, ..copy.cache() }).unwrap();
     drop(copy);
     session.feed(&dialogue(3)).unwrap();
     assert_eq!(session.model().config(), model().config());

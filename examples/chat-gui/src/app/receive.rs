@@ -7,7 +7,7 @@ use crate::export_row::ExportRow;
 use crate::last_model::LastModel;
 use crate::protocol::{Command, Source, WorkerMessage};
 use crate::{list, picker};
-use wglm::TuneOptions;
+use wglm::tune::TuneOptions;
 
 impl App {
     /// Handles all messages from the worker since the last frame.

@@ -15,7 +15,8 @@ use eframe::egui::{
     Button, CentralPanel, Context, Frame, Key, Modifiers, Panel, ScrollArea, Ui, ViewportCommand, Visuals,
 };
 use std::time::{Duration, Instant};
-use wglm::{Message, TuneOptions};
+use wglm::Message;
+use wglm::tune::TuneOptions;
 
 impl eframe::App for App {
     fn logic(&mut self, _: &Context, _: &mut eframe::Frame) {

@@ -4,9 +4,11 @@ use super::super::{chat, model, text, told};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::task::Poll;
-use wglm::generate::Stop;
-use wglm::serde_json::{self, json};
-use wglm::{AskError, Asking, Cancel, ChatState, Constraint, Error, Message, Scheduler, SchedulerOptions, SharedChat};
+use wglm::serde_json;
+use wglm::serde_json::json;
+use wglm::{
+    AskError, Asking, Cancel, ChatState, Constraint, Error, Message, Scheduler, SchedulerOptions, SharedChat, Stop,
+};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

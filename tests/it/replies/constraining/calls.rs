@@ -2,11 +2,11 @@
 
 use super::super::script::script;
 use super::super::{CONTEXT, chat, model, text, told};
-use wglm::generate::Stop;
 use wglm::serde_json::{Map, Value, json};
 use wglm::text::ReplyParser;
 use wglm::{
-    CacheShape, Calls, Chat, Constraint, Event, GenerateOptions, Generation, SamplerParams, Session, Stats, ToolCall,
+    CacheShape, Calls, Chat, Constraint, Event, GenerateOptions, Generation, SamplerParams, Session, Stats, Stop,
+    ToolCall,
 };
 
 const ASKED: &str = "Does it rain in Rome?";

@@ -11,11 +11,10 @@ mod schemas;
 use super::script::script_tokens;
 use super::{CONTEXT, chat, model, text, told};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use wglm::generate::Stop;
 use wglm::serde_json::{Value, from_str, json, to_string};
 use wglm::{
     CacheShape, Chat, Chooser, Constraint, DraftKind, Event, GenerateOptions, Generation, Message, Pool, Result,
-    SchemaOptions, Session, Speculation,
+    SchemaOptions, Session, Speculation, Stop,
 };
 
 fn person() -> Value {

@@ -1,9 +1,8 @@
 //! Tests numbers in answers: a grammar of JSON alone lets them go on for ever.
 
 use super::{chat_by, model, text, told};
-use wglm::Constraint;
-use wglm::generate::Stop;
 use wglm::serde_json::{Value, from_str, json};
+use wglm::{Constraint, Stop};
 
 /// Numbers without bounds end, and are such that they can be read.
 #[test]

@@ -8,9 +8,8 @@ use crate::common::models::fable_file;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use wglm::generate::Stop;
 use wglm::serde_json::{Map, Value, from_str, json};
-use wglm::{Chat, Constraint, Gguf, LoadOptions, Model};
+use wglm::{Chat, Constraint, Gguf, LoadOptions, Model, Stop};
 
 /// Patterns, and what they mean.
 type Matches = fn(&str) -> bool;

@@ -1,0 +1,75 @@
+//! Suggests the command that may have been meant. clap suggests one only if most letters are in the right position,
+//! which does not hold for `rnu` and `run`, and none for a prompt without a command.
+
+use super::Arguments;
+use crate::output;
+use clap::CommandFactory;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use strsim::damerau_levenshtein;
+
+/// The most wrong, missing, extra or swapped letters in a name that is still recognised.
+const WRONG: usize = 2;
+
+/// Adds a suggestion to the error about an unknown command.
+pub fn with_command(mut error: Error) -> Error {
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return error;
+    }
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return error };
+    let word = word.clone();
+    if let Some(name) = alike(&word) {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::String(name));
+        return error;
+    }
+    error.remove(ContextKind::SuggestedSubcommand);
+    // Such a word asks for help and is not a prompt.
+    if std::env::args_os().nth(1).is_some_and(|first| first == "help") {
+        return error;
+    }
+    let command = output::command();
+    let tip =
+        format!("`{command} run \"{}\"` answers a prompt, `{command} --help` lists the commands", shortened(&word));
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
+    error
+}
+
+/// The command whose name is closest to a word; none if it is not a single word, or not close to any.
+fn alike(word: &str) -> Option<String> {
+    let lower = word.to_lowercase();
+    let root = Arguments::command();
+    let names = root.get_subcommands().map(clap::Command::get_name);
+    let nearest = names.map(|name| (damerau_levenshtein(&lower, name), name)).min()?;
+    // In short words, fewer changes make another word.
+    (nearest.0 <= WRONG.min(word.chars().count() / 3)).then(|| nearest.1.to_owned())
+}
+
+/// The beginning of a long prompt.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 40;
+    match text.char_indices().nth(MOST) {
+        Some((cut, _)) => format!("{}…", &text[..cut]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::alike;
+
+    #[test]
+    fn names_with_slips_are_recognised() {
+        for (word, name) in [
+            ("rnu", Some("run")),
+            ("Run", Some("run")),
+            ("cht", Some("chat")),
+            ("benhc", Some("bench")),
+            ("inpsectt", Some("inspect")),
+            ("hi", None),
+            ("hello", None),
+            ("Tell me a story", None),
+        ] {
+            assert_eq!(alike(word).as_deref(), name, "{word}");
+        }
+    }
+}

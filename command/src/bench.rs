@@ -1,0 +1,344 @@
+//! The command `bench`: measures speed and prints it in the table of llama-bench, followed by other times that users
+//! notice.
+
+use super::args::BenchArgs;
+use super::bandwidth;
+use super::bench_chart::{self, About, Measured};
+use super::bench_report::BenchReport;
+use super::context;
+use super::failure::Usage;
+use super::figures::{mean_and_deviation, median};
+use super::model;
+use super::output;
+use super::progress::ProgressLine;
+use super::setup::Setup;
+use super::tunings;
+use serde::Serialize;
+use std::ops::ControlFlow;
+use std::time::Instant;
+use wglm_engine::instruments::PAGE;
+use wglm_engine::{CacheShape, Gpu, Model, Pool, SamplerParams, Session};
+
+/// One row of the table: the numbers of tokens in the prompt, to generate, and in the cache before, and of sessions
+/// side by side.
+#[derive(Clone, Copy)]
+struct BenchTest {
+    prompt: usize,
+    generate: usize,
+    depth: usize,
+    sessions: usize,
+}
+
+impl BenchTest {
+    fn name(&self) -> String {
+        let kind = if self.generate > 0 { format!("tg{}", self.generate) } else { format!("pp{}", self.prompt) };
+        let kind = if self.sessions > 1 { format!("{kind} x{}", self.sessions) } else { kind };
+        if self.depth > 0 { format!("{kind} @ d{}", self.depth) } else { kind }
+    }
+
+    /// Tokens of a session.
+    fn tokens(&self) -> usize {
+        self.prompt + self.generate
+    }
+
+    /// The context in tokens that the test needs.
+    fn needed(&self) -> usize {
+        self.depth.saturating_add(self.tokens())
+    }
+}
+
+/// The columns that are the same in all rows. Fields have the names of llama-bench where it has them.
+#[derive(Serialize)]
+pub struct BenchConditions {
+    #[serde(flatten)]
+    pub setup: Setup,
+    /// Seconds to open the device.
+    pub device_seconds: f64,
+    /// Seconds to open the file and load the model.
+    pub load_seconds: f64,
+    /// Seconds to create a session with the default context.
+    pub session_seconds: f64,
+    /// Seconds until the result of the first token after the load, and the median for the tokens after it.
+    pub first_token_seconds: f64,
+    pub next_token_seconds: f64,
+    /// Bytes per second that a kernel reads and writes when it copies a buffer, and the size of each buffer in bytes.
+    pub copy_bandwidth: f64,
+    pub copy_bytes: u64,
+}
+
+/// The columns that differ between rows.
+#[derive(Serialize)]
+pub struct BenchRow {
+    pub test: String,
+    n_prompt: usize,
+    n_gen: usize,
+    n_depth: usize,
+    /// Conversations side by side; figures are totals.
+    n_sessions: usize,
+    avg_ns: f64,
+    stddev_ns: f64,
+    pub avg_ts: f64,
+    pub stddev_ts: f64,
+    samples_ns: Vec<f64>,
+    samples_ts: Vec<f64>,
+    /// Bytes that a generated token reads: of weights, and of the cache in the middle of the test.
+    weight_bytes: u64,
+    cache_bytes: u64,
+    /// The time to copy those bytes as a share of the time of a generated token.
+    pub floor_share: Option<f64>,
+    /// Bytes in buffers during the test, the highest such number so far, and the bytes that wgpu's allocator has
+    /// reserved at the driver.
+    gpu_memory: u64,
+    pub gpu_memory_peak: u64,
+    pub gpu_memory_reserved: Option<u64>,
+}
+
+impl BenchRow {
+    /// The part of it that a picture shows.
+    pub fn measured(&self, about: About) -> Measured {
+        let Self { n_prompt, n_gen, n_depth, avg_ts, stddev_ts, .. } = *self;
+        Measured { test: self.test.clone(), n_prompt, n_gen, n_depth, avg_ts, stddev_ts, about }
+    }
+}
+
+pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
+    measured(args, &mut |_| Ok(ControlFlow::Continue(())))
+}
+
+/// The same, until `tell`, which receives each row, refuses.
+pub fn measured(
+    args: BenchArgs,
+    tell: &mut dyn FnMut(&BenchRow) -> anyhow::Result<ControlFlow<()>>,
+) -> anyhow::Result<()> {
+    if !args.from.is_empty() {
+        let results = bench_chart::saved(&args.from)?;
+        if let Some((name, _)) = results.iter().find(|(_, rows)| rows.is_empty()) {
+            return Err(Usage(format!("--from: `{name}` has no results to draw")).into());
+        }
+        return output::lines([bench_chart::draw(&results)?]);
+    }
+    let (tests, given) = (tests(&args), args.model.file.context);
+    let fit = |given| tests.iter().try_for_each(|test| context::enough(&test.name(), test.needed(), given).map(drop));
+    fit(given.filter(|tokens| *tokens > 0))?; // 0 means the model's maximum, which is known after the load
+    let (model, conditions) = start(&args)?;
+    fit(given.map(|_| model.cache().context))?;
+    let mut report = BenchReport::new(args.output.format(), &conditions)?;
+    let progress = ProgressLine::new(tests.len());
+    for test in tests {
+        let row = measure(&model, &conditions, test, &args, &progress)?;
+        progress.advance();
+        let goes_on = tell(&row)?;
+        progress.aside(|| report.row(row))?;
+        if goes_on.is_break() {
+            break;
+        }
+    }
+    drop(progress);
+    report.end()
+}
+
+/// Loads the model, and times everything from opening the device to the first few tokens.
+fn start(args: &BenchArgs) -> anyhow::Result<(Model, BenchConditions)> {
+    let mut clock = LapTimer(Instant::now());
+    let gpu = Gpu::open(&args.model.gpu.options()?)?;
+    let device_seconds = clock.lap();
+    let model =
+        model::load_on(&gpu, &model::open(args.model.file.model.as_deref())?, &args.model, args.speculation().kind)?;
+    let load_seconds = clock.lap();
+    tunings::hint(&model, &args.model);
+    let context = model.cache().context.max(1 + NEXT);
+    let mut session = Session::with_cache(&model, CacheShape { context, ..model.cache() })?;
+    let session_seconds = clock.lap();
+    let mut token = || -> anyhow::Result<f64> {
+        session.feed(&[0])?;
+        session.most_likely()?;
+        Ok(clock.lap())
+    };
+    let first_token_seconds = token()?;
+    let next_token_seconds = median((0..NEXT).map(|_| token()).collect::<anyhow::Result<Vec<_>>>()?);
+    drop(session);
+    // The bandwidth is measured on a separate device, so that its buffers are not counted as the model's.
+    let bandwidth = bandwidth::measure(&Gpu::open(&args.model.gpu.options()?)?)?;
+    let conditions = BenchConditions {
+        setup: Setup::of(&model, &args.model.file),
+        device_seconds,
+        load_seconds,
+        session_seconds,
+        first_token_seconds,
+        next_token_seconds,
+        copy_bandwidth: bandwidth.per_second,
+        copy_bytes: bandwidth.bytes,
+    };
+    Ok((model, conditions))
+}
+
+/// The number of tokens that are timed after the first.
+const NEXT: usize = 5;
+
+/// Measures the seconds between calls.
+struct LapTimer(Instant);
+
+impl LapTimer {
+    fn lap(&mut self) -> f64 {
+        let now = Instant::now();
+        now.duration_since(std::mem::replace(&mut self.0, now)).as_secs_f64()
+    }
+}
+
+fn tests(args: &BenchArgs) -> Vec<BenchTest> {
+    let mut tests = Vec::new();
+    for &depth in &args.n_depth {
+        tests.extend(args.n_prompt.iter().map(|&prompt| BenchTest { prompt, generate: 0, depth, sessions: 1 }));
+        for &generate in &args.n_gen {
+            let with = |&sessions: &u32| BenchTest { prompt: 0, generate, depth, sessions: sessions as usize };
+            tests.extend(args.sessions.iter().map(with));
+        }
+    }
+    tests.retain(|test| test.tokens() > 0);
+    tests
+}
+
+/// Runs a test as often as requested. The cache is filled with synthetic values up to the depth, because computing it
+/// would take long and not affect times.
+fn measure(
+    model: &Model,
+    conditions: &BenchConditions,
+    test: BenchTest,
+    args: &BenchArgs,
+    progress: &ProgressLine,
+) -> anyhow::Result<BenchRow> {
+    let assumed = args.assume_acceptance.as_slice();
+    let guesses = test.generate > 0 && test.sessions == 1;
+    let name = test.name() + &if guesses { args.generation_name() } else { String::new() };
+    progress.doing(format!("{name}: warmup"));
+    let context = context::enough(&name, test.needed(), args.model.file.context.map(|_| model.cache().context))?;
+    let pool = Pool::new(
+        model,
+        test.sessions,
+        CacheShape { context, ..model.cache() },
+        test.sessions * context.next_multiple_of(PAGE),
+    )?;
+    let mut sessions = (0..test.sessions).map(|_| pool.session()).collect::<wglm_engine::Result<Vec<Session>>>()?;
+    for session in &mut sessions {
+        session.set_synthetic_depth(test.depth)?;
+        session.set_speculation(&args.speculation())?;
+        if let Some(temperature) = args.temp {
+            session.set_sampling(&SamplerParams { temperature, seed: Some(1), ..SamplerParams::default() })?;
+        }
+    }
+    let mut once = |test| match sessions.as_mut_slice() {
+        [session] => once(session, test, assumed),
+        sessions => together(&pool, sessions, test),
+    };
+    if !args.no_warmup {
+        // With drafts, warm up making and verifying them too.
+        let generate = test.generate.min(if args.speculation().is_off() { 2 } else { 16 });
+        once(BenchTest { generate, ..test })?;
+    }
+    let sample = |run| {
+        progress.doing(format!("{name}: run {run} of {}", args.repetitions));
+        once(test)
+    };
+    let samples_ns = (1..=args.repetitions).map(sample).collect::<anyhow::Result<Vec<f64>>>()?;
+    let all = test.sessions * test.tokens();
+    let samples_ts: Vec<f64> = samples_ns.iter().map(|ns| all as f64 * 1e9 / ns).collect();
+    let ((avg_ns, stddev_ns), (avg_ts, stddev_ts)) = (mean_and_deviation(&samples_ns), mean_and_deviation(&samples_ts));
+    let cost = sessions.first().map(|session| session.plan().cost()).unwrap_or_default();
+    let kv_rows = test.depth as u64 + (test.tokens() as u64).div_ceil(2);
+    let (weight_bytes, cache_bytes) = (cost.weights, cost.cache * kv_rows);
+    let floor_ns = (weight_bytes + cache_bytes) as f64 / conditions.copy_bandwidth * 1e9;
+    let memory = model.gpu().memory();
+    Ok(BenchRow {
+        test: name,
+        n_prompt: test.prompt,
+        n_gen: test.generate,
+        n_depth: test.depth,
+        avg_ns,
+        stddev_ns,
+        avg_ts,
+        stddev_ts,
+        samples_ns,
+        samples_ts,
+        weight_bytes,
+        cache_bytes,
+        n_sessions: test.sessions,
+        // A step of several sessions reads different experts for each.
+        floor_share: (test.generate > 0 && test.sessions == 1).then(|| floor_ns * test.generate as f64 / avg_ns),
+        gpu_memory: memory.held,
+        gpu_memory_peak: memory.most,
+        gpu_memory_reserved: memory.reserved,
+    })
+}
+
+/// Runs a test once and returns the nanoseconds. The session is restored afterwards.
+fn once(session: &mut Session, test: BenchTest, assumed: &[f32]) -> anyhow::Result<f64> {
+    let vocab = session.model().config().vocab;
+    let prompt = prompt_of(test.prompt, vocab);
+    let start = Instant::now();
+    if test.prompt > 0 {
+        session.feed(&prompt)?;
+        session.most_likely()?;
+    }
+    if test.generate > 0 {
+        session.feed(&[token(test.depth, vocab)])?;
+        generate(session, test.generate - 1, assumed)?;
+        session.sampled_token()?;
+    }
+    let elapsed = start.elapsed();
+    session.rewind(test.depth);
+    Ok(elapsed.as_secs_f64() * 1e9)
+}
+
+/// Generates tokens of several sessions, one of each per step, and returns the nanoseconds. The sessions are restored
+/// afterwards.
+fn together(pool: &Pool, sessions: &mut [Session], test: BenchTest) -> anyhow::Result<f64> {
+    let vocab = pool.model().config().vocab;
+    let start = Instant::now();
+    for (number, session) in sessions.iter_mut().enumerate() {
+        session.feed(&[token(test.depth + number, vocab)])?;
+    }
+    for _ in 1..test.generate {
+        pool.next_tokens(&mut sessions.iter_mut().collect::<Vec<_>>())?.into_iter().try_for_each(|it| it.map(drop))?;
+    }
+    sessions.iter_mut().try_for_each(|session| session.sampled_token().map(drop))?;
+    let elapsed = start.elapsed();
+    sessions.iter_mut().for_each(|session| session.rewind(test.depth));
+    Ok(elapsed.as_secs_f64() * 1e9)
+}
+
+/// Generates tokens. With assumed acceptance, drafts are accepted at random with these probabilities, so that the steps
+/// are those of a model with that acceptance.
+fn generate(session: &mut Session, count: usize, assumed: &[f32]) -> anyhow::Result<()> {
+    let end = session.tokens().len() + count;
+    let mut random = Uniform(1);
+    while session.tokens().len() < end {
+        let left = end - session.tokens().len();
+        if assumed.is_empty() || left <= assumed.len() {
+            session.next_tokens(left)?;
+        } else {
+            let drawn = random.next();
+            let accepted = assumed.iter().take_while(|part| drawn < f64::from(**part)).count();
+            session.predict_assumed(assumed.len(), accepted)?;
+        }
+    }
+    Ok(())
+}
+
+/// Random numbers from 0 to 1, the same in each run.
+struct Uniform(u64);
+
+impl Uniform {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// A fixed sequence of tokens from the whole vocabulary.
+pub fn prompt_of(length: usize, vocab: usize) -> Vec<u32> {
+    (0..length).map(|i| token(i, vocab)).collect()
+}
+
+fn token(i: usize, vocab: usize) -> u32 {
+    (i as u32).wrapping_mul(2_654_435_761) % vocab as u32
+}

@@ -1,0 +1,231 @@
+//! The blocks of a request as messages.
+
+use crate::serve::conversation::{check_parts, joined_text, not_text};
+use crate::serve::failure::{Failure, shown};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use wglm_engine::text::{FunctionCall, Message, ToolCall};
+
+/// The beginning of a line that Claude Code puts before the system prompt and changes with every request. The cache
+/// would be of no use after it.
+const BILLING: &str = "x-anthropic-billing-header:";
+
+/// The system message: text, or blocks of it.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum System {
+    Text(String),
+    Blocks(Vec<TextBlock>),
+}
+
+#[derive(Debug, Deserialize)]
+pub struct TextBlock {
+    text: String,
+}
+
+/// A message of the request.
+#[derive(Debug, Deserialize)]
+pub struct GivenMessage {
+    role: String,
+    content: Blocks,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Blocks {
+    Text(String),
+    Blocks(Vec<Block>),
+}
+
+/// A block of any type.
+#[derive(Debug, Deserialize)]
+struct Block {
+    #[serde(rename = "type")]
+    kind: String,
+    text: Option<String>,
+    thinking: Option<String>,
+    id: Option<String>,
+    name: Option<String>,
+    input: Option<Value>,
+    tool_use_id: Option<String>,
+    content: Option<Value>,
+    #[serde(default)]
+    is_error: Option<bool>,
+}
+
+/// The messages of a conversation.
+pub fn conversation(system: Option<System>, given: Vec<GivenMessage>) -> Result<Vec<Message>, Failure> {
+    let mut messages = Vec::new();
+    let mut texts: Vec<String> = match system {
+        None => Vec::new(),
+        Some(System::Text(text)) => vec![text],
+        Some(System::Blocks(blocks)) => blocks.into_iter().map(|block| block.text).collect(),
+    };
+    // The line is only looked for where it is sent, so a later text may quote it.
+    if let Some(first) = texts.first_mut() {
+        *first = without_billing(std::mem::take(first));
+    }
+    texts.retain(|text| !text.is_empty());
+    if !texts.is_empty() {
+        messages.push(Message::system(texts.join("\n\n")));
+    }
+    for (index, GivenMessage { role, content }) in given.into_iter().enumerate() {
+        let blocks = match content {
+            Blocks::Text(text) => {
+                messages.push(plain(index, &role, text)?);
+                continue;
+            }
+            Blocks::Blocks(blocks) => blocks,
+        };
+        check_parts(index, "blocks", blocks.len())?;
+        match role.as_str() {
+            "assistant" => messages.push(assistant(index, blocks)?),
+            "user" | "system" => user(index, &role, blocks, &mut messages)?,
+            _ => return Err(wrong_role(index, &role)),
+        }
+    }
+    Ok(messages)
+}
+
+/// The first text of the system prompt without the line that changes with every request. The line is a block of its
+/// own, or precedes the rest where a client joined the blocks.
+fn without_billing(text: String) -> String {
+    if !text.starts_with(BILLING) {
+        return text;
+    }
+    text.split_once('\n').map(|(_, rest)| rest.trim_start_matches(['\r', '\n']).to_owned()).unwrap_or_default()
+}
+
+fn plain(index: usize, role: &str, text: String) -> Result<Message, Failure> {
+    match role {
+        "user" => Ok(Message::user(text)),
+        "assistant" => Ok(Message::assistant(text)),
+        "system" => Ok(Message::system(text)),
+        _ => Err(wrong_role(index, role)),
+    }
+}
+
+fn wrong_role(index: usize, role: &str) -> Failure {
+    Failure::invalid(format!("messages.{index}: role {}: expected user or assistant", shown(role)))
+}
+
+/// A message of the model.
+fn assistant(index: usize, blocks: Vec<Block>) -> Result<Message, Failure> {
+    let (mut texts, mut thinking, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+    for block in blocks {
+        match block.kind.as_str() {
+            "text" => texts.extend(block.text),
+            "thinking" => thinking.extend(block.thinking),
+            "tool_use" => {
+                let arguments = block.input.unwrap_or_else(|| Value::Object(Map::new()));
+                let function = FunctionCall { name: block.name.unwrap_or_default(), arguments };
+                calls.push(ToolCall { id: block.id, kind: "function".into(), function });
+            }
+            // Encrypted thinking of other models, and what the servers of providers did.
+            "redacted_thinking" | "server_tool_use" | "web_search_tool_result" => {}
+            other => return Err(not_text(index, other)),
+        }
+    }
+    let mut message = Message { role: "assistant".into(), tool_calls: calls, ..Message::default() };
+    message.content = (!texts.is_empty()).then(|| texts.join("\n").into());
+    message.reasoning_content = (!thinking.is_empty()).then(|| thinking.join("\n"));
+    Ok(message)
+}
+
+/// The messages for one to the model: results of functions first, since they answer its calls.
+fn user(index: usize, role: &str, blocks: Vec<Block>, messages: &mut Vec<Message>) -> Result<(), Failure> {
+    let mut texts = Vec::new();
+    for block in blocks {
+        match block.kind.as_str() {
+            "text" => texts.extend(block.text),
+            "tool_result" => {
+                let text = joined_text(index, block.content.as_ref().unwrap_or(&Value::Null))?;
+                let text = if block.is_error == Some(true) { format!("Error: {text}") } else { text };
+                messages.push(Message::tool(block.tool_use_id.unwrap_or_default(), text));
+            }
+            other => return Err(not_text(index, other)),
+        }
+    }
+    if !texts.is_empty() {
+        messages.push(Message::new(role, texts.join("\n")));
+    }
+    Ok(())
+}
+
+/// The functions among the tools, in OpenAI's form. Tools of other types are done by Anthropic's servers.
+pub fn functions(tools: Vec<Value>) -> Vec<Value> {
+    let function = |tool: Value| {
+        let custom = tool.get("type").is_none_or(|kind| kind.is_null() || kind.as_str() == Some("custom"));
+        let name = tool.get("name").and_then(Value::as_str).filter(|_| custom)?;
+        let mut function = json!({"name": name});
+        for (field, called) in [("description", "description"), ("input_schema", "parameters")] {
+            if let Some(value) = tool.get(field).filter(|value| !value.is_null()) {
+                function[called] = value.clone();
+            }
+        }
+        Some(json!({"type": "function", "function": function}))
+    };
+    tools.into_iter().filter_map(function).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{GivenMessage, System, conversation, functions};
+    use serde_json::{Value, json};
+
+    fn read(system: Value, messages: Value) -> Vec<wglm_engine::Message> {
+        let system: Option<System> = serde_json::from_value(system).unwrap();
+        let messages: Vec<GivenMessage> = serde_json::from_value(messages).unwrap();
+        conversation(system, messages).unwrap()
+    }
+
+    #[test]
+    fn what_changes_with_each_request_is_dropped() {
+        let system = |billed: &str| {
+            json!([{"type": "text", "text": format!("x-anthropic-billing-header: cch={billed};")},
+                   {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}])
+        };
+        let messages = || json!([{"role": "user", "content": "Hi."}]);
+        assert_eq!(read(system("1"), messages()), read(system("2"), messages()));
+        assert_eq!(read(system("1"), messages())[0].text(), "Be brief.");
+        let joined = json!("x-anthropic-billing-header: cch=1;\n\nBe brief.\nBe kind.");
+        assert_eq!(read(joined, messages())[0].text(), "Be brief.\nBe kind.");
+        let quoted = "x-anthropic-billing-header: is a line that is dropped.";
+        let later = json!([{"type": "text", "text": "Be brief."}, {"type": "text", "text": quoted}]);
+        assert_eq!(read(later, messages())[0].text(), format!("Be brief.\n\n{quoted}"));
+    }
+
+    #[test]
+    fn results_of_functions_come_before_text() {
+        let messages = read(
+            Value::Null,
+            json!([
+                {"role": "user", "content": [{"type": "text", "text": "Look."}]},
+                {"role": "assistant", "content": [
+                    {"type": "thinking", "thinking": "hm", "signature": "s"},
+                    {"type": "text", "text": "Let me."},
+                    {"type": "tool_use", "id": "t1", "name": "ls", "input": {"path": "."}}]},
+                {"role": "user", "content": [
+                    {"type": "text", "text": "And now?"},
+                    {"type": "tool_result", "tool_use_id": "t1", "is_error": true,
+                     "content": [{"type": "text", "text": "gone"}]}]},
+            ]),
+        );
+        let roles: Vec<&str> = messages.iter().map(|message| message.role.as_str()).collect();
+        assert_eq!(roles, ["user", "assistant", "tool", "user"]);
+        assert_eq!(messages[1].reasoning_content.as_deref(), Some("hm"));
+        assert_eq!(messages[1].tool_calls[0].function.arguments, json!({"path": "."}));
+        assert_eq!((messages[2].text().as_ref(), messages[2].tool_call_id.as_deref()), ("Error: gone", Some("t1")));
+    }
+
+    #[test]
+    fn tools_of_anthropics_servers_are_left_out() {
+        let tools = vec![
+            json!({"type": "web_search_20250305", "name": "web_search"}),
+            json!({"name": "ls", "description": "Lists", "input_schema": {"type": "object"}}),
+        ];
+        let wanted = json!({"name": "ls", "description": "Lists", "parameters": {"type": "object"}});
+        assert_eq!(functions(tools), [json!({"type": "function", "function": wanted})]);
+    }
+}

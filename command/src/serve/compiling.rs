@@ -1,0 +1,289 @@
+//! Compiles the schemas of requests, first in a separate process, which can be stopped (`compile_child`), and then
+//! here. Agents send the same functions with each request, so the results are cached.
+
+use super::compile_child::{ARGUMENT, Answer, MEMORY, Question, SECONDS};
+use super::constraints::Format;
+use super::failure::Failure;
+use super::lock;
+use super::memory::Size;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::sync::Semaphore;
+use wglm_engine::serde_json;
+use wglm_engine::serde_json::Value;
+use wglm_engine::{Calls, ChatState, Constraint};
+
+/// How many processes compile at a time, and how many requests can wait for one.
+const PROCESSES: usize = 2;
+const WAITING: usize = 16;
+
+/// The most bytes of a request's schemas and functions, as JSON.
+const LONGEST: usize = 8 << 20;
+
+/// The time limit of a process. Where the system limits its processor time, this is for a very busy machine.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(unix) { 30 } else { 2 * SECONDS });
+
+/// The most verdicts in the cache, and the most bytes of their schemas as JSON.
+const CACHED: usize = 256;
+const CACHED_BYTES: usize = 4 << 20;
+
+/// Compiles schemas and caches the results.
+pub struct Compiling {
+    /// The path of this command; `None` if it cannot be found.
+    program: Option<PathBuf>,
+    waiting: Arc<Semaphore>,
+    processes: Semaphore,
+    /// Two hashes with random keys, so that nobody can construct two questions with the same hashes.
+    hashes: [RandomState; 2],
+    verdicts: Mutex<Verdicts>,
+    pub counts: CompileCounts,
+}
+
+#[derive(Debug, Default)]
+pub struct CompileCounts {
+    /// Processes that were started, those of them that reached a limit, and questions whose answer was in the cache.
+    pub started: AtomicU64,
+    pub ended: AtomicU64,
+    pub known: AtomicU64,
+}
+
+/// The result of a question: the constraint of the answer, or why the schema is refused.
+type Verdict = Result<Option<Constraint>, Failure>;
+
+/// The cache, with the most recently used verdict at the end.
+#[derive(Default)]
+struct Verdicts {
+    known: VecDeque<([u64; 2], Verdict, usize)>,
+    bytes: usize,
+}
+
+/// The constraints of a request.
+pub enum Demand {
+    /// They are in the options of the chat.
+    Met,
+    /// They are still to be compiled.
+    Open(Box<Open>),
+}
+
+pub struct Open {
+    key: [u64; 2],
+    question: Vec<u8>,
+    schema: Option<Value>,
+}
+
+impl Default for Compiling {
+    fn default() -> Self {
+        Self {
+            program: program(),
+            waiting: Arc::new(Semaphore::new(PROCESSES + WAITING)),
+            processes: Semaphore::new(PROCESSES),
+            hashes: [RandomState::new(), RandomState::new()],
+            verdicts: Mutex::default(),
+            counts: CompileCounts::default(),
+        }
+    }
+}
+
+/// The path of this executable. On Linux it is valid even after an update has replaced the file.
+fn program() -> Option<PathBuf> {
+    let running = PathBuf::from("/proc/self/exe");
+    if running.read_link().is_ok() { Some(running) } else { std::env::current_exe().ok() }
+}
+
+impl Compiling {
+    /// Adds the constraints of a request to its chat, as far as they need not be compiled.
+    pub fn demand(&self, chat: &mut ChatState, format: Format, calls: Calls) -> Result<Demand, Failure> {
+        chat.options.constraint = (format == Format::Object).then(Constraint::json_object);
+        let schema = if let Format::Schema(schema) = format { Some(schema) } else { None };
+        let tools = if calls == Calls::None { Vec::new() } else { chat.tools.clone() };
+        chat.options.calls = calls;
+        if schema.is_none() && tools.is_empty() {
+            return Ok(Demand::Met);
+        }
+        let question = Question { schema, tools };
+        let text = serde_json::to_vec(&question).map_err(|error| Failure::invalid(error.to_string()))?;
+        if text.len() > LONGEST {
+            let found = text.len();
+            return Err(Failure::invalid(format!(
+                "the schemas and tools have {found} bytes as JSON; at most {LONGEST} are allowed"
+            )));
+        }
+        let key = self.hashes.each_ref().map(|hash| hash.hash_one(&text));
+        match lock(&self.verdicts).get(key) {
+            Some(verdict) => {
+                self.counts.known.fetch_add(1, Ordering::Relaxed);
+                meet(chat, verdict?);
+                Ok(Demand::Met)
+            }
+            None => Ok(Demand::Open(Box::new(Open { key, question: text, schema: question.schema }))),
+        }
+    }
+
+    /// Compiles what is still to be compiled, and adds it to the chat. Dropping the future kills the process.
+    pub async fn settle(&self, chat: &mut ChatState, demand: Demand) -> Result<(), Failure> {
+        let Demand::Open(open) = demand else { return Ok(()) };
+        let Open { key, question, schema } = *open;
+        let bytes = question.len() + schema.as_ref().map_or(0, |schema| Size::of(schema).bytes());
+        let full = || {
+            Failure::unavailable("too many requests are waiting for their schemas to be compiled; try again later", 1)
+        };
+        let waiting = self.waiting.clone().try_acquire_owned().map_err(|_| full())?;
+        let process = self.processes.acquire().await.map_err(|_| full())?;
+        // Another request may have compiled the same meanwhile.
+        let known = lock(&self.verdicts).get(key);
+        let verdict = match known {
+            Some(verdict) => verdict,
+            None => {
+                let verdict = match self.compiled(question).await? {
+                    Ok(()) => Ok(schema.map(Constraint::of_checked_schema)),
+                    Err(refused) => Err(refused),
+                };
+                lock(&self.verdicts).insert(key, verdict.clone(), bytes);
+                verdict
+            }
+        };
+        drop((process, waiting));
+        meet(chat, verdict?);
+        Ok(())
+    }
+
+    /// Compiles a question in a process. The inner result is whether the schema is accepted. The outer errors are failures
+    /// that the schema may not have caused; they are not cached.
+    async fn compiled(&self, question: Vec<u8>) -> Result<Result<(), Failure>, Failure> {
+        let Some(program) = &self.program else { return here(question).await };
+        self.counts.started.fetch_add(1, Ordering::Relaxed);
+        let output = match tokio::time::timeout(PATIENCE, ask(program, &question)).await {
+            Ok(Ok(output)) => output,
+            Ok(Err(error)) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
+                tracing::warn!("schemas are compiled in the server itself because {} cannot be run", program.display());
+                return here(question).await;
+            }
+            Ok(Err(_)) => return Err(Failure::unavailable("cannot start the process that compiles schemas", 2)),
+            Err(_) => {
+                self.counts.ended.fetch_add(1, Ordering::Relaxed);
+                return Err(too_much());
+            }
+        };
+        let answer = output.status.success().then(|| serde_json::from_slice::<Answer>(&output.stdout).ok()).flatten();
+        Ok(match answer {
+            Some(Answer { refused: None }) => Ok(()),
+            Some(Answer { refused: Some(why) }) => Err(Failure::invalid(why)),
+            // Something else killed it, perhaps because the system ran out of memory: the schema may be fine.
+            None if was_killed(&output) => {
+                return Err(Failure::unavailable("the process that compiles schemas was killed", 2));
+            }
+            None => {
+                self.counts.ended.fetch_add(1, Ordering::Relaxed);
+                Err(too_much())
+            }
+        })
+    }
+}
+
+fn meet(chat: &mut ChatState, constraint: Option<Constraint>) {
+    chat.options.constraint = constraint.or(chat.options.constraint.take());
+}
+
+/// Whether a process was killed, and not at one of its limits.
+#[cfg(unix)]
+fn was_killed(output: &Output) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    output.status.signal() == Some(nix::sys::signal::Signal::SIGKILL as i32)
+}
+
+#[cfg(not(unix))]
+fn was_killed(_: &Output) -> bool {
+    false
+}
+
+fn too_much() -> Failure {
+    let memory = MEMORY >> 20;
+    Failure::invalid(format!(
+        "the schemas of the answer or of the tools are too complex: compiling them takes more than {SECONDS} s or {memory} MiB"
+    ))
+}
+
+/// Asks a process. Dropping the future kills it.
+async fn ask(program: &PathBuf, question: &[u8]) -> std::io::Result<Output> {
+    let mut command = Command::new(program);
+    command.arg(ARGUMENT).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    let mut child = command.spawn()?;
+    let stdin = child.stdin.take();
+    let send = async {
+        if let Some(mut stdin) = stdin {
+            // If the process has ended, its status says why.
+            let _ = stdin.write_all(question).await;
+        }
+    };
+    let ((), output) = tokio::join!(send, child.wait_with_output());
+    output
+}
+
+/// Compiles within the limits of the library where no process can be started.
+async fn here(question: Vec<u8>) -> Result<Result<(), Failure>, Failure> {
+    let compile = move || {
+        let Question { schema, .. } =
+            serde_json::from_slice(&question).map_err(|error| Failure::invalid(error.to_string()))?;
+        Ok(schema.map_or(Ok(()), |schema| Constraint::json_schema(schema).map(drop).map_err(Failure::from)))
+    };
+    let lost = |_| Failure::unavailable("the thread that compiles schemas failed", 2);
+    tokio::task::spawn_blocking(compile).await.map_err(lost)?
+}
+
+impl Verdicts {
+    fn get(&mut self, key: [u64; 2]) -> Option<Verdict> {
+        let place = self.known.iter().position(|(known, ..)| *known == key)?;
+        let found = self.known.remove(place)?;
+        let verdict = found.1.clone();
+        self.known.push_back(found);
+        Some(verdict)
+    }
+
+    fn insert(&mut self, key: [u64; 2], verdict: Verdict, bytes: usize) {
+        // A verdict without a constraint is short.
+        let bytes = if matches!(verdict, Ok(Some(_))) { bytes } else { 0 };
+        self.bytes += bytes;
+        self.known.push_back((key, verdict, bytes));
+        while self.known.len() > CACHED || self.bytes > CACHED_BYTES {
+            let Some((.., bytes)) = self.known.pop_front() else { break };
+            self.bytes -= bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CACHED, CACHED_BYTES, Failure, Verdicts};
+    use wglm_engine::Constraint;
+
+    #[test]
+    fn the_cache_is_limited() {
+        let mut verdicts = Verdicts::default();
+        let with = |at: u64| [at, 0];
+        for at in 0..2 * CACHED as u64 {
+            verdicts.insert(with(at), Err(Failure::invalid(at.to_string())), 1 << 20);
+        }
+        assert!(verdicts.get(with(0)).is_none() && verdicts.known.len() == CACHED);
+        let latest = with(2 * CACHED as u64 - 1);
+        assert!(matches!(verdicts.get(latest), Some(Err(failure)) if failure.message == "511"));
+        for at in 1000..1005 {
+            verdicts.insert(with(at), Ok(Some(Constraint::json_object())), CACHED_BYTES / 2);
+        }
+        assert!(verdicts.bytes <= CACHED_BYTES && verdicts.known.len() == 2);
+        // The most recently used verdict stays.
+        assert!(verdicts.get(with(1003)).is_some());
+        verdicts.insert(with(1), Ok(Some(Constraint::json_object())), 1);
+        assert!(verdicts.get(with(1003)).is_some() && verdicts.get(with(1004)).is_none());
+        // A verdict that is too large by itself is not cached.
+        verdicts.insert(with(2), Ok(Some(Constraint::json_object())), CACHED_BYTES + 1);
+        assert!(verdicts.known.is_empty() && verdicts.bytes == 0);
+    }
+}

@@ -1,0 +1,149 @@
+//! The fields of a request that constrain its reply: a schema, or calls of functions.
+
+use super::failure::{Failure, shown};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use wglm_engine::{Calls, SchemaOptions};
+
+/// The format of an answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum Format {
+    #[default]
+    Text,
+    /// Any JSON object.
+    Object,
+    /// JSON that is valid against a schema.
+    Schema(Value),
+}
+
+/// Keys of a body whose values can contain a schema: its numbers keep all of their digits.
+pub const SCHEMAS: [&str; 4] = ["json_schema", "output_config", "response_format", "text"];
+
+/// Reads `tool_choice` of OpenAI's interfaces: a word, the name of a function in one of two forms, or a list of the
+/// functions that may be called. The other functions are then removed from `functions`.
+pub fn choice(choice: Option<&Value>, functions: &mut Vec<Value>) -> Result<Calls, Failure> {
+    let choice = match choice {
+        None => return Ok(Calls::Auto),
+        Some(Value::String(word)) => return by_word(word),
+        Some(choice) => choice,
+    };
+    let wrong = || unknown(&choice.to_string());
+    match choice.get("type").and_then(Value::as_str) {
+        Some("allowed_tools") => {
+            let allowed = choice.get("allowed_tools").unwrap_or(choice);
+            let tools = allowed.get("tools").and_then(Value::as_array).ok_or_else(wrong)?;
+            let names: HashSet<&str> = tools.iter().filter_map(name).collect();
+            functions.retain(|function| name(function).is_some_and(|name| names.contains(name)));
+            allowed.get("mode").map_or(Ok(Calls::Auto), |mode| by_word(mode.as_str().unwrap_or_default()))
+        }
+        None | Some("function") => name(choice).map(|name| Calls::Function(name.to_owned())).ok_or_else(wrong),
+        // A tool of another type, which is not among the functions.
+        Some(_) => Ok(Calls::Auto),
+    }
+}
+
+fn by_word(word: &str) -> Result<Calls, Failure> {
+    match word {
+        "auto" => Ok(Calls::Auto),
+        "none" => Ok(Calls::None),
+        "required" | "any" => Ok(Calls::Required),
+        _ => Err(unknown(word)),
+    }
+}
+
+/// The name of a function, which is in the object itself or in its field `function`.
+fn name(tool: &Value) -> Option<&str> {
+    tool.get("function").unwrap_or(tool).get("name")?.as_str()
+}
+
+fn unknown(found: &str) -> Failure {
+    let expected = "expected auto, none, required or the name of a function";
+    Failure::invalid(format!("tool_choice: {}: {expected}", shown(found)))
+}
+
+/// `response_format` of chat completions, or `text.format` of responses, which has the schema one level higher.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct FormatField {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    json_schema: Option<SchemaField>,
+    schema: Option<Value>,
+    strict: Option<bool>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct SchemaField {
+    schema: Option<Value>,
+    strict: Option<bool>,
+}
+
+impl FormatField {
+    /// Reads it. `whitespace` says whether blanks may stand between the parts of JSON. Unsupported keywords of a schema
+    /// are ignored if `strict` is false, and refused if it is true or absent.
+    pub fn read(self, whitespace: bool) -> Result<Format, Failure> {
+        let (inner, strict) = self.json_schema.map_or((None, None), |field| (field.schema, field.strict));
+        let (schema, strict) = (inner.or(self.schema), strict.or(self.strict));
+        let options = SchemaOptions::default().with_whitespace(whitespace).with_lenient(strict == Some(false));
+        match (self.kind.as_deref(), schema) {
+            (None | Some("text"), _) => Ok(Format::Text),
+            (Some("json_object" | "json_schema"), Some(schema)) => Ok(Format::Schema(options.put_into(schema))),
+            (Some("json_object"), None) if whitespace => {
+                Ok(Format::Schema(options.put_into(json!({"type": "object"}))))
+            }
+            (Some("json_object"), None) => Ok(Format::Object),
+            (Some("json_schema"), None) => Err(Failure::invalid("response_format: json_schema.schema is missing")),
+            (Some(other), _) => Err(Failure::invalid(format!(
+                "response_format: {}: expected text, json_object or json_schema",
+                shown(other)
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::choice;
+    use serde_json::{Value, json};
+    use wglm_engine::Calls;
+
+    fn functions() -> Vec<Value> {
+        ["ring", "sleep"].map(|name| json!({"type": "function", "function": {"name": name}})).into()
+    }
+
+    #[test]
+    fn a_choice_is_a_word_or_a_function() {
+        for (given, wanted) in [
+            (json!("auto"), Calls::Auto),
+            (json!("none"), Calls::None),
+            (json!("required"), Calls::Required),
+            (json!({"type": "function", "function": {"name": "ring"}}), Calls::Function("ring".into())),
+            (json!({"type": "function", "name": "ring"}), Calls::Function("ring".into())),
+            (json!({"type": "web_search"}), Calls::Auto),
+        ] {
+            let mut left = functions();
+            assert_eq!(choice(Some(&given), &mut left).unwrap(), wanted, "{given}");
+            assert_eq!(left, functions(), "{given}");
+        }
+        for wrong in
+            [json!("perhaps"), json!(3), json!({}), json!({"type": "function"}), json!({"type": "allowed_tools"})]
+        {
+            assert_eq!(choice(Some(&wrong), &mut functions()).unwrap_err().status, 400, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn functions_that_are_not_allowed_are_left_out() {
+        let nested = json!({"mode": "required", "tools": [{"type": "function", "function": {"name": "sleep"}}]});
+        let flat =
+            json!({"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "sleep"}]});
+        for given in [json!({"type": "allowed_tools", "allowed_tools": nested}), flat] {
+            let mut left = functions();
+            assert_eq!(choice(Some(&given), &mut left).unwrap(), Calls::Required);
+            assert_eq!(left, functions()[1..], "{given}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Failures of requests, in the form of the interface of the request.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use wglm_engine::Error;
+
+/// The most characters of a message, which may repeat what was sent, and of a single value in it.
+const MESSAGE: usize = 1000;
+const VALUE: usize = 80;
+
+/// A text, cut to a number of characters.
+fn limited(text: &str, characters: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(characters) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// A value of a request as a message repeats it.
+pub fn shown(value: &str) -> Cow<'_, str> {
+    limited(value, VALUE)
+}
+
+/// The form of an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    OpenAi,
+    Anthropic,
+}
+
+impl Dialect {
+    /// The form for a path.
+    pub fn of(path: &str) -> Self {
+        if path == "/v1/messages" || path.starts_with("/v1/messages/") { Self::Anthropic } else { Self::OpenAi }
+    }
+}
+
+/// Why a request fails.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    pub status: StatusCode,
+    pub message: String,
+    /// A code by which programs distinguish failures with the same status, one of OpenAI's where there is one.
+    pub code: Option<&'static str>,
+    /// The number of seconds after which the client can try again.
+    pub retry_after: Option<u64>,
+}
+
+impl Failure {
+    pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self { status, message: message.into(), code: None, retry_after: None }
+    }
+
+    /// An invalid request.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// A request for something that the server does not support.
+    pub fn unsupported(message: impl Into<String>) -> Self {
+        Self { code: Some("unsupported"), ..Self::invalid(message) }
+    }
+
+    /// A request that may succeed later.
+    pub fn unavailable(message: impl Into<String>, retry_after: u64) -> Self {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self { retry_after: Some(retry_after), code: Some("unavailable"), ..Self::new(status, message) }
+    }
+
+    /// A request beyond a limit that is free again soon.
+    pub fn rate_limited(message: impl Into<String>) -> Self {
+        let (status, code) = (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded"));
+        Self { code, retry_after: Some(1), ..Self::new(status, message) }
+    }
+
+    /// A request for which the queue has no place.
+    pub fn queue_full(waiting: usize) -> Self {
+        Self::rate_limited(format!("the queue is full ({waiting} waiting); try again later"))
+    }
+
+    /// A request that was waiting and lost its place to another client.
+    pub fn displaced() -> Self {
+        Self::rate_limited("the queue is full, and this client had the most requests in it; try again later")
+    }
+
+    /// A request that came when the server was ending.
+    pub fn shutting_down() -> Self {
+        Self::unavailable("the server is shutting down", 5)
+    }
+
+    pub fn with_code(self, code: &'static str) -> Self {
+        Self { code: Some(code), ..self }
+    }
+
+    /// The type of the failure in an interface.
+    fn kind(&self, dialect: Dialect) -> &'static str {
+        let (openai, anthropic) = match self.status.as_u16() {
+            401 => ("authentication_error", "authentication_error"),
+            403 => ("permission_error", "permission_error"),
+            404 => ("not_found_error", "not_found_error"),
+            413 => ("invalid_request_error", "request_too_large"),
+            429 => ("rate_limit_error", "rate_limit_error"),
+            503 => ("unavailable_error", "overloaded_error"),
+            400..=499 => ("invalid_request_error", "invalid_request_error"),
+            _ => ("server_error", "api_error"),
+        };
+        if dialect == Dialect::OpenAi { openai } else { anthropic }
+    }
+
+    /// The body of the answer, and the last event of a stream.
+    pub fn body(&self, dialect: Dialect) -> Value {
+        let (message, kind) = (limited(&self.message, MESSAGE), self.kind(dialect));
+        match dialect {
+            Dialect::OpenAi => json!({"error": {"message": message, "type": kind, "param": null, "code": self.code}}),
+            Dialect::Anthropic => json!({"type": "error", "error": {"type": kind, "message": message}}),
+        }
+    }
+
+    /// The answer.
+    pub fn answer(&self, dialect: Dialect) -> Response {
+        let json = [(header::CONTENT_TYPE, "application/json")];
+        let mut response = (self.status, json, self.body(dialect).to_string()).into_response();
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+/// The answer in OpenAI's form. The failure is also in its extensions, for the router, which knows the form for the
+/// path.
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let mut response = self.answer(Dialect::OpenAi);
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::from(&error)
+    }
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
+        let message = error.to_string();
+        match error.cause() {
+            Error::Busy { waiting, .. } => Self::queue_full(*waiting),
+            // Programs for Anthropic's interface look for the words "prompt is too long".
+            Error::ContextFull { needed, context } => {
+                Self::invalid(format!("prompt is too long: {needed} tokens > {context} maximum"))
+                    .with_code("context_length_exceeded")
+            }
+            // The template renders other conversations, so its failure is the fault of this one.
+            Error::Message { .. }
+            | Error::Refused { .. }
+            | Error::Template { .. }
+            | Error::Tokenizer { .. }
+            | Error::Argument { .. }
+            | Error::Constraint { .. }
+            | Error::TokenOutOfRange { .. } => Self::invalid(message),
+            Error::DeviceLost { .. } => Self::unavailable(message, 5),
+            Error::OutOfMemory { .. } | Error::HostMemory { .. } | Error::NoResult | Error::PoolFull { .. } => {
+                Self::unavailable(message, 2)
+            }
+            Error::Cancelled => Self::shutting_down(),
+            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Dialect, Failure};
+    use wglm_engine::Error;
+
+    #[test]
+    fn errors_of_the_library_have_a_status() {
+        let full = Failure::from(Error::ContextFull { needed: 9000, context: 8192 });
+        assert_eq!((full.status.as_u16(), full.code), (400, Some("context_length_exceeded")));
+        let lost = Failure::from(Error::DeviceLost { reason: "unplugged".into() });
+        assert_eq!((lost.status.as_u16(), lost.retry_after), (503, Some(5)));
+        assert_eq!(Failure::from(Error::NotANumber).status.as_u16(), 500);
+    }
+
+    #[test]
+    fn messages_are_limited() {
+        let failure = Failure::invalid(format!("unknown variant {}", "€".repeat(1 << 20)));
+        assert!(failure.body(Dialect::OpenAi).to_string().len() < 4000);
+        assert!(failure.body(Dialect::Anthropic).to_string().len() < 4000);
+    }
+
+    #[test]
+    fn each_interface_has_its_form() {
+        let failure = Failure::queue_full(3);
+        assert_eq!(failure.body(Dialect::OpenAi)["error"]["type"], "rate_limit_error");
+        let body = failure.body(Dialect::Anthropic);
+        assert_eq!((&body["type"], &body["error"]["type"]), (&"error".into(), &"rate_limit_error".into()));
+        assert_eq!(Dialect::of("/v1/messages/count_tokens"), Dialect::Anthropic);
+        assert_eq!(Dialect::of("/v1/messagesx"), Dialect::OpenAi);
+    }
+}

@@ -1,0 +1,170 @@
+//! The one way from a request to its answer, for all interfaces that generate replies. An [`Interface`] says what the
+//! body of a request means and how replies are written; [`answer`] does everything else.
+
+use super::body::JsonBody;
+use super::compiling::Demand;
+use super::conversation::message_size;
+use super::failure::Failure;
+use super::fields::read;
+use super::memory::{ReplyMemory, Share};
+use super::replies::{Replies, Start};
+use super::reply::{Delta, Reply};
+use super::router::counted_json;
+use super::server::{Engine, Server};
+use super::stream::{self, Events};
+use axum::extract::State;
+use axum::response::Response;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use wglm_engine::{ChatState, GenerateOptions, PreparedChat};
+
+/// An interface. A value of it belongs to one request and writes the answer: either [`whole`](Self::whole) does, or the
+/// other methods do, with the events of a stream.
+pub trait Interface: Sized + Send + 'static {
+    /// The body of a request.
+    type Body: DeserializeOwned;
+
+    /// The memory that it takes to read a body and to make its prompts.
+    fn memory(body: &JsonBody) -> usize {
+        body.conversation()
+    }
+
+    /// Turns a body into a prompt and a request, or refuses it.
+    fn request(body: Self::Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure>;
+
+    /// Writes what comes before all replies. `prompt` is the number of tokens of all prompts.
+    fn begin(&mut self, _prompt: usize, _to: &mut Events) {}
+
+    /// Writes what is new of one of the replies.
+    fn delta(&mut self, reply: usize, delta: Delta, to: &mut Events);
+
+    /// Writes what comes after all replies.
+    fn end(&mut self, to: &mut Events);
+
+    /// Writes a failure, which ends the stream.
+    fn failed(&mut self, failure: &Failure, to: &mut Events);
+
+    /// Writes something that clients ignore, to keep the connection alive.
+    fn keep_alive(&mut self, to: &mut Events) {
+        to.comment("waiting");
+    }
+
+    /// The answer to a request without a stream, as JSON.
+    fn whole(self, replies: Vec<Reply>) -> String;
+}
+
+/// What a body asks for beside its prompt.
+pub struct Request<I> {
+    /// Replies to each prompt.
+    pub choices: usize,
+    pub stream: bool,
+    /// Whether a reply ends after its first call of a function.
+    pub one_call: bool,
+    /// The bytes of memory that the request holds until its replies end, beside what these take.
+    pub held: usize,
+    /// Writes the answer.
+    pub interface: I,
+}
+
+/// What is replied to.
+pub enum Prompt {
+    /// A conversation, and the schemas that are still to be compiled for it.
+    Chat(Box<ChatState>, Demand),
+    /// Prompts that are not a conversation.
+    Tokens(Vec<Vec<u32>>, Box<GenerateOptions>),
+}
+
+/// Prompts that are made.
+enum Prepared {
+    Chat(PreparedChat),
+    Tokens(Vec<Vec<u32>>, Box<GenerateOptions>),
+}
+
+/// Answers a request.
+pub async fn answer<I: Interface>(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
+    let engine = server.engine()?;
+    let (prompt, request, memory) = prepare::<I>(&server, &engine, body).await?;
+    let memory = prompt.memory(&engine, request.choices, request.held).reserve(memory)?;
+    let starts = prompt.starts(request.choices);
+    let replies = Replies::start(&server, engine, starts, request.one_call, memory.clone()).await?;
+    if request.stream {
+        return Ok(stream::response(replies, request.interface));
+    }
+    let replies = replies.collect().await?;
+    Ok(counted_json(request.interface.whole(replies), memory))
+}
+
+/// Reads a request, has its schemas compiled, and makes its prompts. No thread of the pool is held while a schema is
+/// compiled.
+async fn prepare<I: Interface>(
+    server: &Arc<Server>,
+    engine: &Arc<Engine>,
+    body: JsonBody,
+) -> Result<(Prepared, Request<I>, Share), Failure> {
+    server.check_queue()?;
+    let (of, with, needed) = (server.clone(), engine.clone(), I::memory(&body));
+    let read = move |_: &Share| {
+        let (prompt, request) = I::request(read(&body.bytes)?, &of, &with)?;
+        let prompt = match prompt {
+            Prompt::Tokens(prompts, options) => Ok(Prepared::Tokens(prompts, options)),
+            Prompt::Chat(chat, Demand::Met) => Ok(Prepared::Chat(with.scheduler.prepare(*chat)?)),
+            Prompt::Chat(chat, demand) => Err((chat, demand)),
+        };
+        Ok((prompt, request))
+    };
+    let ((prompt, request), memory) = server.work(&server.pools.prompts, needed, read).await?;
+    let (mut chat, demand) = match prompt {
+        Ok(prompt) => return Ok((prompt, request, memory)),
+        Err(open) => open,
+    };
+    server.compiling.settle(&mut chat, demand).await?;
+    let (with, turn) = (engine.clone(), server.pools.prompts.turn(server.limits.io).await?);
+    let (chat, memory) = turn.run(memory, move |_| Ok(with.scheduler.prepare(*chat)?)).await?;
+    Ok((Prepared::Chat(chat), request, memory))
+}
+
+impl Prepared {
+    fn options(&self) -> &GenerateOptions {
+        match self {
+            Self::Chat(chat) => chat.options(),
+            Self::Tokens(_, options) => options,
+        }
+    }
+
+    /// The memory that is held until the replies end: theirs, and `held` bytes beside.
+    fn memory(&self, engine: &Engine, choices: usize, held: usize) -> ReplyMemory {
+        let (replies, prompt, dropped) = match self {
+            Self::Chat(chat) => (choices, chat.prompt_tokens(), chat.dropped().iter().map(message_size).sum()),
+            Self::Tokens(prompts, _) => {
+                (choices * prompts.len(), prompts.iter().map(Vec::len).max().unwrap_or_default(), 0)
+            }
+        };
+        let (options, capacity) = (self.options(), engine.scheduler.context().saturating_sub(prompt));
+        let stops: usize = options.stop.iter().map(String::len).sum();
+        let each = stops + options.sampling.logit_bias.len() * 16 + dropped;
+        ReplyMemory {
+            replies,
+            prompt,
+            generated: options.max_tokens.map_or(capacity, |most| most.min(capacity)),
+            alternatives: options.logprobs,
+            other: held + dropped + replies * each,
+        }
+    }
+
+    /// What is to be generated: several replies to each prompt, each with a seed of its own.
+    fn starts(self, choices: usize) -> Vec<Start> {
+        let given = self.options().sampling.seed;
+        let seed = |index: usize| given.map(|seed| seed.wrapping_add(index as u64));
+        match self {
+            Self::Chat(chat) => (0..choices).map(|index| Start::Chat(chat.clone(), seed(index))).collect(),
+            Self::Tokens(prompts, options) => {
+                let start = |tokens: &Vec<u32>, index| {
+                    let mut options = options.clone();
+                    options.sampling.seed = seed(index);
+                    Start::Tokens(tokens.clone(), options)
+                };
+                prompts.iter().flat_map(|tokens| (0..choices).map(move |index| start(tokens, index))).collect()
+            }
+        }
+    }
+}

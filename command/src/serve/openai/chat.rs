@@ -1,0 +1,224 @@
+//! `/v1/chat/completions`.
+
+use super::frame::Frame;
+use super::messages::{functions, messages};
+use crate::serve::constraints::{Format, FormatField, choice};
+use crate::serve::conversation::{Conversation, check_messages, check_tools};
+use crate::serve::failure::Failure;
+use crate::serve::fields::{Fields, StreamOptions, choices, or_default, top_logprobs};
+use crate::serve::figures::{ChatLogprobs, argument_pieces, arguments};
+use crate::serve::interface::{Interface, Prompt, Request};
+use crate::serve::reply::{Delta, FinishReason, Reply};
+use crate::serve::server::{Engine, Server};
+use crate::serve::stream::Events;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use wglm_engine::SchemaOptions;
+use wglm_engine::text::{Message, ToolCall};
+
+/// The values of `object` in answers and chunks.
+const ANSWER: &str = "chat.completion";
+const CHUNK: &str = "chat.completion.chunk";
+
+#[derive(Debug, Deserialize)]
+pub struct Body {
+    messages: Vec<Message>,
+    #[serde(default, deserialize_with = "or_default")]
+    stream_options: StreamOptions,
+    #[serde(default, deserialize_with = "or_default")]
+    tools: Vec<Value>,
+    tool_choice: Option<Value>,
+    parallel_tool_calls: Option<bool>,
+    #[serde(default, deserialize_with = "or_default")]
+    response_format: FormatField,
+    json_schema: Option<Value>,
+    #[serde(default, deserialize_with = "or_default")]
+    logprobs: bool,
+    #[serde(default, deserialize_with = "or_default")]
+    top_logprobs: u64,
+    max_tokens: Option<i64>,
+    max_completion_tokens: Option<i64>,
+    n: Option<u64>,
+    reasoning_effort: Option<String>,
+    #[serde(flatten)]
+    fields: Fields,
+}
+
+/// Writes replies as chat completions.
+pub struct Chat {
+    frame: Frame,
+    /// How many calls each reply has made.
+    calls: Vec<usize>,
+}
+
+/// A reply in a whole answer.
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: usize,
+    message: AssistantMessage<'a>,
+    logprobs: Option<ChatLogprobs<'a>>,
+    finish_reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct AssistantMessage<'a> {
+    role: &'static str,
+    content: Option<&'a str>,
+    refusal: (),
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reasoning_content: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Value>,
+}
+
+/// Whether the model thinks with an effort.
+pub fn thinks(effort: &str) -> bool {
+    !["none", "minimal"].contains(&effort)
+}
+
+fn finish_reason(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Stop | FinishReason::StopString => "stop",
+        FinishReason::Calls => "tool_calls",
+        FinishReason::Length => "length",
+    }
+}
+
+fn message(reply: &Reply) -> AssistantMessage<'_> {
+    let call = |call: &ToolCall| {
+        let function = json!({"name": call.function.name, "arguments": arguments(call)});
+        json!({"id": call.id, "type": "function", "function": function})
+    };
+    let has_content = !reply.text.is_empty() || reply.calls.is_empty();
+    AssistantMessage {
+        role: "assistant",
+        content: has_content.then_some(&reply.text),
+        refusal: (),
+        reasoning_content: &reply.thinking,
+        tool_calls: reply.calls.iter().map(call).collect(),
+    }
+}
+
+impl Chat {
+    fn new(frame: Frame, choices: usize) -> Self {
+        Self { frame, calls: vec![0; choices] }
+    }
+
+    fn chunk(&self, index: usize, delta: Value, logprobs: Option<ChatLogprobs>, to: &mut Events) {
+        let choice = json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": null});
+        self.frame.chunk(CHUNK, choice, to);
+    }
+
+    fn call(&mut self, index: usize, call: &ToolCall, to: &mut Events) {
+        let number = self.calls[index];
+        self.calls[index] += 1;
+        let function = json!({"name": call.function.name, "arguments": ""});
+        let begin = json!({"index": number, "id": call.id, "type": "function", "function": function});
+        self.chunk(index, json!({"tool_calls": [begin]}), None, to);
+        for piece in argument_pieces(&arguments(call)) {
+            let more = json!({"index": number, "function": {"arguments": piece}});
+            self.chunk(index, json!({"tool_calls": [more]}), None, to);
+        }
+    }
+}
+
+impl Interface for Chat {
+    type Body = Body;
+
+    fn request(body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure> {
+        check_messages(body.messages.len(), server)?;
+        check_tools(&body.tools)?;
+        let whitespace = body.fields.json_whitespace;
+        let format = match body.json_schema {
+            Some(schema) => Format::Schema(SchemaOptions::default().with_whitespace(whitespace).put_into(schema)),
+            None => body.response_format.read(whitespace)?,
+        };
+        let mut tools = functions(body.tools);
+        let calls = choice(body.tool_choice.as_ref(), &mut tools)?;
+        let (stream, choices) = (body.fields.stream, choices(body.n, server)?);
+        let conversation = Conversation {
+            messages: messages(body.messages)?,
+            tools,
+            calls,
+            format,
+            max_tokens: body.max_completion_tokens.or(body.max_tokens),
+            thinking: body.reasoning_effort.as_deref().map_or(server.reasoning, thinks),
+            overflow: server.overflow,
+            fields: body.fields,
+        };
+        let (mut chat, demand, held) = conversation.chat(server, engine)?;
+        chat.options.logprobs = body.logprobs.then(|| top_logprobs(body.top_logprobs)).transpose()?;
+        let usage = body.stream_options.include_usage;
+        let frame = Frame::new("chatcmpl-", &server.name, body.logprobs, usage, choices);
+        let one_call = body.parallel_tool_calls == Some(false);
+        let request = Request { choices, stream, one_call, held, interface: Self::new(frame, choices) };
+        Ok((Prompt::Chat(Box::new(chat), demand), request))
+    }
+
+    fn delta(&mut self, index: usize, delta: Delta, to: &mut Events) {
+        match delta {
+            Delta::Prompt { .. } => self.chunk(index, json!({"role": "assistant", "content": ""}), None, to),
+            Delta::Thinking(text) => self.chunk(index, json!({"reasoning_content": text}), None, to),
+            Delta::Text { text, tokens } => {
+                let logprobs = self.frame.logprobs.then_some(ChatLogprobs(&tokens));
+                self.chunk(index, json!({"content": text}), logprobs, to);
+            }
+            Delta::Call(call) => self.call(index, &call, to),
+            Delta::End(finish) => {
+                let reason = finish_reason(finish.reason);
+                let choice = json!({"index": index, "delta": {}, "logprobs": null, "finish_reason": reason});
+                self.frame.end_reply(CHUNK, index, choice, &finish, to);
+            }
+        }
+    }
+
+    fn end(&mut self, to: &mut Events) {
+        self.frame.end(CHUNK, to);
+    }
+
+    fn failed(&mut self, failure: &Failure, to: &mut Events) {
+        Frame::failed(failure, to);
+    }
+
+    fn whole(self, replies: Vec<Reply>) -> String {
+        let choice = |(index, reply)| Choice {
+            index,
+            message: message(reply),
+            logprobs: self.frame.logprobs.then_some(ChatLogprobs(&reply.tokens)),
+            finish_reason: finish_reason(reply.finish.reason),
+        };
+        let choices: Vec<_> = replies.iter().enumerate().map(choice).collect();
+        self.frame.whole(ANSWER, &choices, &replies)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{Chat, Frame};
+    use crate::serve::interface::Interface;
+    use crate::serve::reply::Delta;
+    use crate::serve::stream::Events;
+    use serde_json::{Value, json};
+    use wglm_engine::ToolCall;
+
+    #[test]
+    fn a_call_is_streamed_in_pieces_that_join() {
+        let arguments = json!({"text": "ä".repeat(400), "count": 2});
+        let mut call = ToolCall::new("note", arguments.as_object().cloned().unwrap());
+        call.id = Some("c".into());
+        let (mut chat, mut events) = (Chat::new(Frame::new("", "m", false, false, 1), 1), Events::default());
+        chat.delta(0, Delta::Call(call.clone()), &mut events);
+        chat.delta(0, Delta::Call(call), &mut events);
+        let mut joined = [String::new(), String::new()];
+        let mut begun = Vec::new();
+        for data in events.values() {
+            let delta = data["choices"][0]["delta"]["tool_calls"][0].clone();
+            let index = delta["index"].as_u64().unwrap() as usize;
+            begun.extend(delta["function"]["name"].as_str().map(|name| (index, name.to_owned(), delta["id"].clone())));
+            joined[index] += delta["function"]["arguments"].as_str().unwrap();
+        }
+        assert_eq!(begun, [0, 1].map(|index| (index, "note".to_owned(), Value::from("c"))));
+        assert!(joined.iter().all(|text| serde_json::from_str::<Value>(text).unwrap() == arguments), "{joined:?}");
+    }
+}

@@ -1,0 +1,208 @@
+//! `/v1/completions`: text that continues a text, without the chat template.
+
+use super::frame::Frame;
+use crate::serve::body::JsonBody;
+use crate::serve::constraints::{Format, FormatField};
+use crate::serve::failure::Failure;
+use crate::serve::fields::{Fields, StreamOptions, choices, max_tokens, or_default, top_logprobs};
+use crate::serve::figures::CompletionLogprobs;
+use crate::serve::interface::{Interface, Prompt, Request};
+use crate::serve::reply::{Delta, FinishReason, Reply};
+use crate::serve::server::{Engine, Server};
+use crate::serve::stream::Events;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::iter::repeat_n;
+use wglm_engine::Error;
+use wglm_engine::text::Tokenizer;
+
+/// The value of `object` in answers and chunks.
+const OBJECT: &str = "text_completion";
+
+/// How many copies there are of a prompt that an answer repeats.
+const ECHO_COPIES: usize = 4;
+
+/// The most tokens where a request has no limit, as in OpenAI's interface.
+const MAX_TOKENS: usize = 16;
+
+#[derive(Debug, Deserialize)]
+pub struct Body {
+    prompt: Option<Prompts>,
+    #[serde(default, deserialize_with = "or_default")]
+    stream_options: StreamOptions,
+    max_tokens: Option<i64>,
+    n_predict: Option<i64>,
+    n: Option<u64>,
+    best_of: Option<u64>,
+    #[serde(default, deserialize_with = "or_default")]
+    echo: bool,
+    #[serde(default, deserialize_with = "or_default")]
+    suffix: String,
+    logprobs: Option<u64>,
+    #[serde(default, deserialize_with = "or_default")]
+    response_format: FormatField,
+    json_schema: Option<Value>,
+    #[serde(flatten)]
+    fields: Fields,
+}
+
+/// A prompt or several, as text or as tokens.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Prompts {
+    Text(String),
+    Tokens(Vec<u32>),
+    Texts(Vec<String>),
+    TokenLists(Vec<Vec<u32>>),
+}
+
+impl Prompts {
+    fn count(&self) -> usize {
+        match self {
+            Self::Text(_) | Self::Tokens(_) => 1,
+            Self::Texts(texts) => texts.len(),
+            Self::TokenLists(lists) => lists.len(),
+        }
+    }
+
+    /// The tokens of each prompt. More than the context holds are refused; a text that cannot have fewer is refused
+    /// before it is encoded.
+    fn tokens(self, engine: &Engine) -> Result<Vec<Vec<u32>>, Failure> {
+        let (tokenizer, context) = (engine.model.tokenizer()?, engine.scheduler.context());
+        let fits = |needed| match needed {
+            needed if needed > context => Err(Failure::from(Error::ContextFull { needed, context })),
+            _ => Ok(()),
+        };
+        let encode = |text: &String| {
+            if text.len() > Tokenizer::SHORT {
+                fits(text.len().div_ceil(tokenizer.longest_token()))?;
+            }
+            tokenizer.encode(text, true).map_err(Failure::from)
+        };
+        let prompts = match self {
+            Self::Text(text) => vec![encode(&text)?],
+            Self::Texts(texts) => texts.iter().map(encode).collect::<Result<_, _>>()?,
+            Self::Tokens(tokens) => vec![tokens],
+            Self::TokenLists(lists) => lists,
+        };
+        prompts.iter().try_for_each(|tokens| fits(tokens.len()))?;
+        Ok(prompts)
+    }
+}
+
+/// Writes replies as completions.
+pub struct Completions {
+    frame: Frame,
+    /// The text before each reply, if it is repeated.
+    echo: Vec<String>,
+    /// How many characters each reply has so far.
+    lengths: Vec<usize>,
+}
+
+/// A reply in a whole answer.
+#[derive(Serialize)]
+struct Choice<'a> {
+    index: usize,
+    text: String,
+    logprobs: Option<CompletionLogprobs<'a>>,
+    finish_reason: &'static str,
+}
+
+fn finish_reason(reason: FinishReason) -> &'static str {
+    if reason == FinishReason::Length { "length" } else { "stop" }
+}
+
+fn choice(index: usize, text: &str, logprobs: Option<CompletionLogprobs>, reason: Option<&str>) -> Value {
+    json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason})
+}
+
+/// Refuses what completions do not have. A client that got free text instead would take it for what it asked for.
+fn check_supported(body: &mut Body, choices: usize) -> Result<(), Failure> {
+    let format = std::mem::take(&mut body.response_format).read(false)?;
+    for (is_asked_for, message) in [
+        (!body.suffix.is_empty(), "suffix: this model does not fill gaps"),
+        (format != Format::Text, "response_format: not supported here; use /v1/chat/completions"),
+        (body.json_schema.is_some(), "json_schema: not supported here; use /v1/chat/completions"),
+        (body.best_of.is_some_and(|best| best != choices as u64), "best_of: only supported if it equals n"),
+        (body.echo && body.logprobs.is_some(), "echo: not supported together with logprobs"),
+    ] {
+        if is_asked_for {
+            return Err(Failure::unsupported(message));
+        }
+    }
+    Ok(())
+}
+
+impl Interface for Completions {
+    type Body = Body;
+
+    fn memory(body: &JsonBody) -> usize {
+        body.completion()
+    }
+
+    fn request(mut body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure> {
+        let choices = choices(body.n, server)?;
+        check_supported(&mut body, choices)?;
+        let given = body.prompt.ok_or_else(|| Failure::invalid("there is no prompt"))?;
+        let (count, most) = (given.count().saturating_mul(choices), server.limits.choices);
+        if !(1..=most).contains(&count) {
+            return Err(Failure::invalid(format!("the request asks for {count} replies; expected 1 to {most}")));
+        }
+        let (stream, prompts, mut options) = (body.fields.stream, given.tokens(engine)?, body.fields.options(engine)?);
+        let limit = body.max_tokens.or(body.n_predict);
+        let usual = limit.is_none().then_some(MAX_TOKENS);
+        options.max_tokens = max_tokens(limit)?.or(options.max_tokens).or(usual);
+        options.logprobs = body.logprobs.map(top_logprobs).transpose()?;
+        let mut echo = Vec::new();
+        for tokens in prompts.iter().filter(|_| body.echo) {
+            echo.extend(repeat_n(engine.model.tokenizer()?.decode(tokens, true)?, choices));
+        }
+        let held = ECHO_COPIES * echo.iter().map(String::len).sum::<usize>();
+        echo.resize(count, String::new());
+        let (logprobs, usage) = (body.logprobs.is_some(), body.stream_options.include_usage);
+        let frame = Frame::new("cmpl-", &server.name, logprobs, usage, choices);
+        let interface = Self { frame, echo, lengths: vec![0; count] };
+        let request = Request { choices, stream, one_call: false, held, interface };
+        Ok((Prompt::Tokens(prompts, Box::new(options)), request))
+    }
+
+    fn begin(&mut self, _: usize, to: &mut Events) {
+        for (index, text) in self.echo.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
+            self.frame.chunk(OBJECT, choice(index, text, None, None), to);
+        }
+    }
+
+    fn delta(&mut self, index: usize, delta: Delta, to: &mut Events) {
+        match delta {
+            Delta::Text { text, tokens } => {
+                let offset = self.lengths[index];
+                self.lengths[index] += text.chars().count();
+                let logprobs = self.frame.logprobs.then_some(CompletionLogprobs { tokens: &tokens, offset });
+                self.frame.chunk(OBJECT, choice(index, &text, logprobs, None), to);
+            }
+            Delta::End(finish) => {
+                let choice = choice(index, "", None, Some(finish_reason(finish.reason)));
+                self.frame.end_reply(OBJECT, index, choice, &finish, to);
+            }
+            Delta::Prompt { .. } | Delta::Thinking(_) | Delta::Call(_) => {}
+        }
+    }
+
+    fn end(&mut self, to: &mut Events) {
+        self.frame.end(OBJECT, to);
+    }
+
+    fn failed(&mut self, failure: &Failure, to: &mut Events) {
+        Frame::failed(failure, to);
+    }
+
+    fn whole(self, replies: Vec<Reply>) -> String {
+        let choice = |(index, (reply, echo)): (usize, (_, String))| {
+            let reply: &Reply = reply;
+            let logprobs = self.frame.logprobs.then_some(CompletionLogprobs { tokens: &reply.tokens, offset: 0 });
+            Choice { index, text: echo + &reply.text, logprobs, finish_reason: finish_reason(reply.finish.reason) }
+        };
+        let choices: Vec<_> = replies.iter().zip(self.echo).enumerate().map(choice).collect();
+        self.frame.whole(OBJECT, &choices, &replies)
+    }
+}

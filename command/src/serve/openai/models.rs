@@ -1,0 +1,55 @@
+//! `/v1/models`, with the fields of OpenAI, Anthropic and llama.cpp together, and the refusal of `/v1/embeddings`.
+
+use crate::serve::body::refuse;
+use crate::serve::failure::Failure;
+use crate::serve::router::json;
+use crate::serve::server::{Server, seconds};
+use axum::extract::{Path, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+fn model(server: &Server) -> Value {
+    let created = seconds(server.started);
+    let mut model = json!({
+        "id": server.name,
+        "object": "model",
+        "created": created,
+        "owned_by": "wglm",
+        "type": "model",
+        "display_name": server.name,
+    });
+    if let Ok(engine) = server.engine.peek() {
+        let config = engine.model.config();
+        model["meta"] = json!({
+            "n_ctx": engine.scheduler.context(),
+            "n_ctx_train": config.context,
+            "n_vocab": config.vocab,
+            "size": engine.model.file().file_bytes(),
+        });
+        model["max_model_len"] = engine.scheduler.context().into();
+    }
+    model
+}
+
+/// The list of models.
+pub async fn list(State(server): State<Arc<Server>>) -> Response {
+    let (model, id) = (model(&server), &server.name);
+    json(&json!({"object": "list", "data": [model], "has_more": false, "first_id": id, "last_id": id}))
+}
+
+/// The model with a name.
+pub async fn one(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Result<Response, Failure> {
+    if id == server.name {
+        return Ok(json(&model(&server)));
+    }
+    let message = format!("no such model; this server has {}", server.name);
+    Err(Failure::new(StatusCode::NOT_FOUND, message).with_code("model_not_found"))
+}
+
+/// Refuses embeddings. The status is not 501 because clients retry after any status from 500 on.
+pub async fn no_embeddings(request: Request) -> Failure {
+    refuse(request).await;
+    Failure::invalid("embeddings are not supported: the model of this server generates text").with_code("not_supported")
+}

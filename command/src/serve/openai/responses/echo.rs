@@ -1,0 +1,150 @@
+//! The fields of a response that repeat its request, as they were understood. They are what the prompt or the
+//! constraint of the reply has as well, and what is short.
+
+use super::Body;
+use crate::serve::constraints::Format;
+use crate::serve::failure::{Failure, shown};
+use crate::serve::fields::at_most;
+use crate::serve::figures::decimal;
+use crate::serve::memory::Size;
+use serde_json::{Map, Value, json};
+use wglm_engine::{Calls, ChatState, Constraint, Overflow};
+
+/// The most keys of metadata and the most characters of each, as in OpenAI's interface.
+const METADATA_KEYS: usize = 16;
+const METADATA_KEY: usize = 64;
+
+/// The most characters of a text that is in the answer and not in the prompt. For values of metadata it is the limit of
+/// OpenAI's interface.
+const SHORT: usize = 512;
+
+/// How many copies there are of the fields at most: each event with the whole response makes them as values and then as
+/// text.
+const COPIES: usize = 4;
+
+/// A text if it is short.
+fn short(text: Option<&str>) -> Option<&str> {
+    text.filter(|text| text.chars().count() <= SHORT)
+}
+
+/// Refuses metadata that OpenAI's interface would refuse.
+pub fn check_metadata(metadata: &Map<String, Value>) -> Result<(), Failure> {
+    at_most("metadata", metadata.len(), METADATA_KEYS, "keys")?;
+    for (key, value) in metadata {
+        at_most("metadata: a key", key.chars().count(), METADATA_KEY, "characters")?;
+        if short(value.as_str()).is_none() {
+            let expected = format!("expected a string of at most {SHORT} characters");
+            return Err(Failure::invalid(format!("metadata.{}: {expected}", shown(key))));
+        }
+    }
+    Ok(())
+}
+
+/// The format of the answer, with the short fields that were given beside a schema.
+pub fn format(format: &Format, given: &Value) -> Value {
+    let text = |name: &str| short(given.get(name).and_then(Value::as_str));
+    match format {
+        Format::Text => json!({"type": "text"}),
+        Format::Object => json!({"type": "json_object"}),
+        Format::Schema(_) => json!({
+            "type": "json_schema",
+            "name": text("name").unwrap_or_default(),
+            "description": text("description"),
+            "schema": given.get("schema").map(Constraint::repeated),
+            "strict": given.get("strict").and_then(Value::as_bool),
+        }),
+    }
+}
+
+/// `tool_choice`. `functions` are those that may be called.
+pub fn choice(given: Option<&Value>, calls: &Calls, functions: &[Value]) -> Value {
+    let mode = match calls {
+        Calls::Auto => "auto",
+        Calls::Required => "required",
+        Calls::None => return json!("none"),
+        Calls::Function(name) => return json!({"type": "function", "name": name}),
+    };
+    let kind = given.and_then(|given| given.get("type")).and_then(Value::as_str);
+    if kind != Some("allowed_tools") {
+        return json!(mode);
+    }
+    let tool = |function: &Value| json!({"type": "function", "name": function["function"]["name"]});
+    let tools: Vec<Value> = functions.iter().map(tool).collect();
+    json!({"type": "allowed_tools", "mode": mode, "tools": tools})
+}
+
+/// The functions that the model knows, in the form in which they came. Clients expect `strict`, which has no meaning
+/// here.
+fn tools(functions: &[Value]) -> Vec<Value> {
+    let tool = |function: &Value| {
+        let field = |name: &str| function["function"].get(name);
+        json!({
+            "type": "function",
+            "name": field("name"),
+            "description": field("description"),
+            "parameters": field("parameters"),
+            "strict": null,
+        })
+    };
+    functions.iter().map(tool).collect()
+}
+
+/// All the fields, for a chat that was made of the body.
+pub fn fields(body: Body, format: Value, choice: Value, chat: &ChatState) -> Map<String, Value> {
+    let (sampling, reasoning) = (&chat.options.sampling, &body.reasoning);
+    let verbosity = short(body.text.get("verbosity").and_then(Value::as_str));
+    let summary = short(reasoning.summary.as_ref().and_then(Value::as_str));
+    let truncation = if chat.overflow == Overflow::Refuse { "disabled" } else { "auto" };
+    let fields = [
+        ("instructions", json!(body.instructions)),
+        ("max_output_tokens", json!(body.max_output_tokens)),
+        ("metadata", Value::Object(body.metadata)),
+        ("parallel_tool_calls", json!(body.parallel_tool_calls.unwrap_or(true))),
+        ("previous_response_id", Value::Null),
+        ("reasoning", json!({"effort": short(reasoning.effort.as_deref()), "summary": summary})),
+        ("store", json!(false)),
+        ("temperature", decimal(sampling.temperature)),
+        ("top_p", decimal(sampling.top_p)),
+        ("text", json!({"format": format, "verbosity": verbosity})),
+        ("tool_choice", choice),
+        ("tools", Value::Array(tools(&chat.tools))),
+        ("truncation", json!(truncation)),
+    ];
+    fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+}
+
+/// The bytes of memory that the fields take until the reply ends.
+pub fn bytes(fields: &Map<String, Value>) -> usize {
+    COPIES * Size::of_map(fields).bytes()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{Format, format};
+    use crate::serve::fields::read;
+    use axum::body::Bytes;
+    use serde_json::Value;
+
+    /// A schema is repeated with its numbers as numbers.
+    #[test]
+    fn a_schema_with_long_numbers_is_repeated() {
+        let body = r#"{"text": {"format": {"schema": {"enum": [123456789012345678901, "a"]}}}}"#;
+        let read: Value = read(&Bytes::from_static(body.as_bytes())).unwrap();
+        let given = &read["text"]["format"];
+        assert!(given["schema"]["enum"][0].is_string(), "{given}");
+        let repeated = format(&Format::Schema(Value::Null), given);
+        let number = &repeated["schema"]["enum"][0];
+        assert!(number.as_f64().is_some_and(|number| (number - 1.2345678901234568e20).abs() < 1e6), "{repeated}");
+    }
+
+    /// Below the keys of schemas, too, and without a panic.
+    #[test]
+    fn numbers_that_are_not_json() {
+        for wrong in [r#"{"text": {"x": 1-2}}"#, r#"{"text": {"x": -}}"#, r#"{"x": 1e9999}"#] {
+            assert_eq!(read::<Value>(&Bytes::from_static(wrong.as_bytes())).unwrap_err().status, 400, "{wrong}");
+        }
+        let extreme = r#"{"text": {"x": [1.5e-9223372036854775808, 10e9223372036854775807]}}"#;
+        assert!(read::<Value>(&Bytes::from_static(extreme.as_bytes())).is_ok());
+    }
+}

@@ -1,0 +1,185 @@
+//! The items of a request to `/v1/responses` as messages.
+
+use crate::serve::conversation::joined_text;
+use crate::serve::failure::{Failure, shown};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde_json::Value;
+use wglm_engine::text::{FunctionCall, Message, ToolCall};
+
+/// The prefix of thinking that a client sends back with the next request. It is not encrypted: the server has no key
+/// for it, and what its model thinks is not secret.
+const THINKING: &str = "wglm1:";
+
+/// An item of a conversation.
+#[derive(Debug, Deserialize)]
+pub struct Item {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    role: Option<String>,
+    content: Option<Value>,
+    name: Option<String>,
+    arguments: Option<String>,
+    input: Option<String>,
+    call_id: Option<String>,
+    output: Option<Value>,
+    summary: Option<Value>,
+    encrypted_content: Option<String>,
+}
+
+/// Thinking in the form in which clients send it back.
+pub fn encoded_thinking(thinking: &str) -> String {
+    format!("{THINKING}{}", STANDARD.encode(thinking))
+}
+
+fn decoded_thinking(text: &str) -> Option<String> {
+    String::from_utf8(STANDARD.decode(text.strip_prefix(THINKING)?).ok()?).ok()
+}
+
+/// The messages so far. A message of the model consists of several items.
+#[derive(Default)]
+struct Messages {
+    done: Vec<Message>,
+    reasoning: Option<String>,
+}
+
+impl Messages {
+    /// The message that the next item of the model belongs to.
+    fn assistant(&mut self) -> &mut Message {
+        let last_is = self.done.last().is_some_and(|message| message.role == "assistant") && self.reasoning.is_none();
+        if !last_is {
+            let mut message = Message { role: "assistant".into(), ..Message::default() };
+            message.reasoning_content = self.reasoning.take();
+            self.done.push(message);
+        }
+        let last = self.done.len() - 1;
+        &mut self.done[last]
+    }
+
+    fn push(&mut self, message: Message) {
+        self.reasoning = None;
+        self.done.push(message);
+    }
+}
+
+/// The messages of a conversation. Items of types that the model does not know are left out.
+pub fn conversation(items: Vec<Item>) -> Result<Vec<Message>, Failure> {
+    let mut messages = Messages::default();
+    for (index, item) in items.into_iter().enumerate() {
+        let id = || item.call_id.clone().unwrap_or_default();
+        match item.kind.as_deref().unwrap_or("message") {
+            "message" => {
+                let text = joined_text(index, item.content.as_ref().unwrap_or(&Value::Null))?;
+                match item.role.as_deref() {
+                    Some("assistant") => {
+                        let message = messages.assistant();
+                        let before = message.text().into_owned();
+                        let text = if before.is_empty() { text } else { before + "\n" + &text };
+                        message.content = Some(text.into());
+                    }
+                    Some("system" | "developer") => messages.push(Message::system(text)),
+                    Some("user") => messages.push(Message::user(text)),
+                    other => {
+                        let (role, expected) =
+                            (other.unwrap_or("none"), "expected user, assistant, system or developer");
+                        return Err(Failure::invalid(format!("input {index}: role {}: {expected}", shown(role))));
+                    }
+                }
+            }
+            "reasoning" => {
+                let own = item.encrypted_content.as_deref().and_then(decoded_thinking);
+                // Clients of models that only return a summary send an empty list as content.
+                let whole = |content: &&Value| content.as_array().is_none_or(|parts| !parts.is_empty());
+                let content = item.content.as_ref().filter(whole);
+                let thinking = match own {
+                    Some(thinking) => thinking,
+                    None => joined_text(index, content.or(item.summary.as_ref()).unwrap_or(&Value::Null))?,
+                };
+                messages.reasoning = Some(thinking).filter(|thinking| !thinking.is_empty());
+            }
+            "function_call" | "custom_tool_call" => {
+                let arguments = match (item.arguments.as_deref(), item.input.as_deref()) {
+                    (Some(""), _) | (None, None) => Ok(Value::Object(Default::default())),
+                    (Some(arguments), _) => serde_json::from_str(arguments),
+                    (None, Some(input)) => Ok(serde_json::json!({"input": input})),
+                };
+                let arguments = arguments
+                    .map_err(|error| Failure::invalid(format!("input {index}: arguments: expected JSON: {error}")))?;
+                let function = FunctionCall { name: item.name.clone().unwrap_or_default(), arguments };
+                let call = ToolCall { id: Some(id()), kind: "function".into(), function };
+                messages.assistant().tool_calls.push(call);
+            }
+            "function_call_output" | "custom_tool_call_output" => {
+                let output = joined_text(index, item.output.as_ref().unwrap_or(&Value::Null))?;
+                messages.push(Message::tool(id(), output));
+            }
+            "item_reference" => {
+                let message = format!("input {index}: item_reference: items are not kept; send the whole conversation");
+                return Err(Failure::unsupported(message));
+            }
+            _ => {}
+        }
+    }
+    Ok(messages.done)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{Item, conversation, encoded_thinking};
+    use serde_json::{Value, json};
+
+    fn read(items: Value) -> Vec<wglm_engine::Message> {
+        conversation(serde_json::from_value::<Vec<Item>>(items).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_items_of_the_model_are_one_message() {
+        let messages = read(json!([
+            {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
+            {"role": "user", "content": "Look."},
+            {"type": "reasoning", "summary": [], "encrypted_content": encoded_thinking("hm")},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me."}]},
+            {"type": "function_call", "name": "ls", "arguments": "{\"path\": \".\"}", "call_id": "c1"},
+            {"type": "function_call", "name": "pwd", "arguments": "", "call_id": "c2"},
+            {"type": "function_call_output", "call_id": "c1", "output": "a b"},
+            {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "/"}]},
+            {"type": "web_search_call", "id": "ws"},
+        ]));
+        let roles: Vec<&str> = messages.iter().map(|message| message.role.as_str()).collect();
+        assert_eq!(roles, ["system", "user", "assistant", "tool", "tool"]);
+        assert_eq!(messages[2].reasoning_content.as_deref(), Some("hm"));
+        assert_eq!((messages[2].text().as_ref(), messages[2].tool_calls.len()), ("Let me.", 2));
+        assert_eq!(messages[2].tool_calls[0].function.arguments, json!({"path": "."}));
+        assert_eq!((messages[4].text().as_ref(), messages[4].tool_call_id.as_deref()), ("/", Some("c2")));
+    }
+
+    #[test]
+    fn thinking_of_other_servers_is_content_or_summary() {
+        for (content, thinking) in [
+            (json!(null), "so"),
+            (json!([]), "so"),
+            (json!([{"type": "reasoning_text", "text": "so it is"}]), "so it is"),
+        ] {
+            let summary = json!([{"type": "summary_text", "text": "so"}]);
+            let messages = read(json!([
+                {"role": "user", "content": "?"},
+                {"type": "reasoning", "summary": summary, "content": content, "encrypted_content": "gAAAA"},
+                {"role": "assistant", "content": "!"},
+            ]));
+            assert_eq!(messages[1].reasoning_content.as_deref(), Some(thinking), "{content}");
+        }
+    }
+
+    #[test]
+    fn pictures_and_references_are_refused() {
+        for item in [
+            json!({"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}),
+            json!({"type": "item_reference", "id": "msg_1"}),
+        ] {
+            let items: Vec<Item> = serde_json::from_value(json!([item])).unwrap();
+            assert_eq!(conversation(items).unwrap_err().status, 400, "{item}");
+        }
+    }
+}

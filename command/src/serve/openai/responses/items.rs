@@ -1,0 +1,292 @@
+//! Writes replies as the items of a response. Each item is announced, comes in pieces and is repeated as a whole.
+
+use super::Body;
+use super::input::encoded_thinking;
+use crate::serve::failure::Failure;
+use crate::serve::figures::{Usage, add_figures, argument_pieces, arguments};
+use crate::serve::interface::{Interface, Prompt, Request};
+use crate::serve::reply::{Delta, Finish, FinishReason, Reply};
+use crate::serve::server::{Engine, Server, id, now};
+use crate::serve::stream::Events;
+use serde_json::{Map, Value, json};
+use wglm_engine::text::ToolCall;
+
+/// The statuses of responses and of their items.
+const IN_PROGRESS: &str = "in_progress";
+const COMPLETED: &str = "completed";
+const INCOMPLETE: &str = "incomplete";
+
+/// An item of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Reasoning,
+    Message,
+}
+
+impl Kind {
+    /// The beginnings of the item's id and of the names of its events, and the type of its part.
+    fn names(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Reasoning => ("rs_", "response.reasoning_text", "reasoning_text"),
+            Self::Message => ("msg_", "response.output_text", "output_text"),
+        }
+    }
+}
+
+/// An item that has begun.
+struct Open {
+    kind: Kind,
+    id: String,
+    text: String,
+}
+
+/// Writes a reply as a response.
+pub struct Responses {
+    id: String,
+    created: u64,
+    model: String,
+    /// Fields that repeat the request.
+    echo: Map<String, Value>,
+    /// Whether the client gets the thinking in a form that it can send back.
+    include_thinking: bool,
+    sequence: u64,
+    output: Vec<Value>,
+    open: Option<Open>,
+    finish: Option<Finish>,
+}
+
+impl Responses {
+    pub fn new(model: &str, echo: Map<String, Value>, include_thinking: bool) -> Self {
+        let (id, created, model, output) = (id("resp_"), now(), model.to_owned(), Vec::new());
+        Self { id, created, model, echo, include_thinking, sequence: 0, output, open: None, finish: None }
+    }
+
+    /// The status of a reply that has ended.
+    fn status(&self) -> &'static str {
+        let is_cut = self.finish.as_ref().is_some_and(|finish| finish.reason == FinishReason::Length);
+        if is_cut { INCOMPLETE } else { COMPLETED }
+    }
+
+    /// The whole response at the end of the reply.
+    fn response(&self) -> Value {
+        self.response_with(self.status())
+    }
+
+    fn response_with(&self, status: &str) -> Value {
+        let mut response = json!({
+            "id": self.id,
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "background": false,
+            "error": null,
+            "incomplete_details": null,
+            "model": self.model,
+            "output": self.output,
+            "usage": null,
+        });
+        if let Value::Object(fields) = &mut response {
+            fields.extend(self.echo.clone());
+        }
+        if status == INCOMPLETE {
+            response["incomplete_details"] = json!({"reason": "max_output_tokens"});
+        }
+        if let Some(finish) = &self.finish {
+            response["usage"] = Usage::of(finish).responses();
+            add_figures(finish, &mut response);
+        }
+        response
+    }
+
+    /// An event, with its number.
+    fn write(&mut self, kind: &str, fields: Value, to: &mut Events) {
+        let mut event = json!({"type": kind, "sequence_number": self.sequence});
+        self.sequence += 1;
+        if let (Value::Object(event), Value::Object(fields)) = (&mut event, fields) {
+            event.extend(fields);
+        }
+        to.named(&event);
+    }
+
+    fn part(kind: Kind, text: &str) -> Value {
+        match kind {
+            Kind::Reasoning => json!({"type": "reasoning_text", "text": text}),
+            Kind::Message => json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []}),
+        }
+    }
+
+    fn item(&self, open: &Open, status: &str) -> Value {
+        let content = match open.text.is_empty() {
+            true => json!([]),
+            false => json!([Self::part(open.kind, &open.text)]),
+        };
+        match open.kind {
+            Kind::Reasoning => {
+                let done = self.include_thinking && status != IN_PROGRESS;
+                let carried = if done { encoded_thinking(&open.text).into() } else { Value::Null };
+                let (id, summary) = (&open.id, json!([]));
+                json!({"id": id, "type": "reasoning", "summary": summary, "content": content, "encrypted_content": carried})
+            }
+            Kind::Message => {
+                json!({"id": open.id, "type": "message", "status": status, "role": "assistant", "content": content})
+            }
+        }
+    }
+
+    /// Makes sure that the open item is of this kind.
+    fn begin_item(&mut self, kind: Kind, to: &mut Events) {
+        if self.open.as_ref().is_some_and(|open| open.kind == kind) {
+            return;
+        }
+        self.close(COMPLETED, to);
+        let open = Open { kind, id: id(kind.names().0), text: String::new() };
+        let (index, item) = (self.output.len(), self.item(&open, IN_PROGRESS));
+        self.write("response.output_item.added", json!({"output_index": index, "item": item}), to);
+        let place =
+            json!({"item_id": open.id, "output_index": index, "content_index": 0, "part": Self::part(kind, "")});
+        self.write("response.content_part.added", place, to);
+        self.open = Some(open);
+    }
+
+    fn text(&mut self, kind: Kind, delta: String, to: &mut Events) {
+        self.begin_item(kind, to);
+        let index = self.output.len();
+        let Some(open) = &mut self.open else { return };
+        open.text.push_str(&delta);
+        let mut fields = json!({"item_id": open.id, "output_index": index, "content_index": 0, "delta": delta});
+        if kind == Kind::Message {
+            fields["logprobs"] = json!([]);
+        }
+        self.write(&format!("{}.delta", kind.names().1), fields, to);
+    }
+
+    /// Ends the open item, if there is one, with a status.
+    fn close(&mut self, status: &str, to: &mut Events) {
+        let Some(open) = self.open.take() else { return };
+        let index = self.output.len();
+        let (place, part) = (json!({"item_id": open.id, "output_index": index, "content_index": 0}), &open.text);
+        let with = |name: &str, value: Value| {
+            let mut fields = place.clone();
+            fields[name] = value;
+            fields
+        };
+        let mut done = with("text", part.as_str().into());
+        if open.kind == Kind::Message {
+            done["logprobs"] = json!([]);
+        }
+        self.write(&format!("{}.done", open.kind.names().1), done, to);
+        self.write("response.content_part.done", with("part", Self::part(open.kind, part)), to);
+        let item = self.item(&open, status);
+        self.write("response.output_item.done", json!({"output_index": index, "item": item}), to);
+        self.output.push(item);
+    }
+
+    fn call(&mut self, call: &ToolCall, to: &mut Events) {
+        self.close(COMPLETED, to);
+        let (index, id, arguments) = (self.output.len(), id("fc_"), arguments(call));
+        let item = |status: &str, arguments: &str| {
+            json!({
+                "id": id,
+                "type": "function_call",
+                "status": status,
+                "call_id": call.id,
+                "name": call.function.name,
+                "arguments": arguments,
+            })
+        };
+        let added = json!({"output_index": index, "item": item(IN_PROGRESS, "")});
+        self.write("response.output_item.added", added, to);
+        for piece in argument_pieces(&arguments) {
+            let fields = json!({"item_id": id, "output_index": index, "delta": piece});
+            self.write("response.function_call_arguments.delta", fields, to);
+        }
+        let name = &call.function.name;
+        let done = json!({"item_id": id, "output_index": index, "name": name, "arguments": arguments});
+        self.write("response.function_call_arguments.done", done, to);
+        let whole = item(COMPLETED, &arguments);
+        self.write("response.output_item.done", json!({"output_index": index, "item": whole}), to);
+        self.output.push(whole);
+    }
+}
+
+impl Interface for Responses {
+    type Body = Body;
+
+    fn request(body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure> {
+        super::request(body, server, engine)
+    }
+
+    fn begin(&mut self, _: usize, to: &mut Events) {
+        for kind in ["response.created", "response.in_progress"] {
+            let response = self.response_with(IN_PROGRESS);
+            self.write(kind, json!({"response": response}), to);
+        }
+    }
+
+    fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
+        match delta {
+            Delta::Prompt { .. } => {}
+            Delta::Thinking(text) => self.text(Kind::Reasoning, text, to),
+            Delta::Text { text, .. } => self.text(Kind::Message, text, to),
+            Delta::Call(call) => self.call(&call, to),
+            Delta::End(finish) => {
+                self.finish = Some(*finish);
+                self.close(self.status(), to);
+            }
+        }
+    }
+
+    fn end(&mut self, to: &mut Events) {
+        let (status, response) = (self.status(), self.response());
+        self.write(&format!("response.{status}"), json!({"response": response}), to);
+    }
+
+    fn failed(&mut self, failure: &Failure, to: &mut Events) {
+        let mut response = self.response_with("failed");
+        response["error"] = json!({"code": failure.code.unwrap_or("server_error"), "message": failure.message});
+        self.write("response.failed", json!({"response": response}), to);
+    }
+
+    /// The response at the end of a stream that nobody reads.
+    fn whole(mut self, replies: Vec<Reply>) -> String {
+        let mut unread = Events::default();
+        replies.into_iter().flat_map(Reply::deltas).for_each(|delta| self.delta(0, delta, &mut unread));
+        self.response().to_string()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::Responses;
+    use crate::serve::interface::Interface;
+    use crate::serve::reply::Delta;
+    use crate::serve::stream::Events;
+    use serde_json::{Value, json};
+    use wglm_engine::ToolCall;
+
+    #[test]
+    fn items_come_in_pieces_and_again_as_a_whole() {
+        let arguments = json!({"path": "."}).as_object().cloned().unwrap();
+        let call = Delta::Call(ToolCall { id: Some("c".into()), ..ToolCall::new("ls", arguments) });
+        let (mut response, mut events) = (Responses::new("m", Default::default(), true), Events::default());
+        response.begin(7, &mut events);
+        let text = Delta::Text { text: "answer".into(), tokens: Vec::new() };
+        for delta in [Delta::Thinking("h".into()), Delta::Thinking("m".into()), text, call] {
+            response.delta(0, delta, &mut events);
+        }
+        response.end(&mut events);
+        let written = events.values();
+        let numbers: Vec<u64> = written.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, (0..written.len() as u64).collect::<Vec<_>>());
+        let of = |kind: &str| written.iter().filter(|event| event["type"] == kind).collect::<Vec<&Value>>();
+        let done: Vec<Value> = of("response.output_item.done").iter().map(|event| event["item"].clone()).collect();
+        let kinds: Vec<&str> = done.iter().map(|item| item["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["reasoning", "message", "function_call"]);
+        assert_eq!(done[0]["content"][0]["text"], "hm");
+        assert!(done[0]["encrypted_content"].is_string());
+        assert_eq!((&done[2]["call_id"], &done[2]["arguments"]), (&"c".into(), &"{\"path\":\".\"}".into()));
+        let last = written.last().unwrap();
+        assert_eq!((&last["type"], &last["response"]["output"]), (&"response.completed".into(), &json!(done)));
+    }
+}

@@ -1,0 +1,165 @@
+//! The replies that are running or waiting. Their number is limited. When the limit is reached, a client with fewer
+//! replies displaces the newest waiting reply of the client with the most. So a single client can use the whole queue,
+//! but cannot keep others out.
+
+use super::client::{Client, Who};
+use super::lock;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use wglm_engine::Cancel;
+
+/// A reply that is running or waiting.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    pub client: Client,
+    pub cancel: Cancel,
+    pub marks: Arc<Marks>,
+}
+
+/// What has happened to a reply.
+#[derive(Debug, Default)]
+pub struct Marks {
+    begun: AtomicBool,
+    displaced: AtomicBool,
+}
+
+impl Marks {
+    /// Its turn has come.
+    pub fn begin(&self) {
+        self.begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it lost its place to another client.
+    pub fn is_displaced(&self) -> bool {
+        self.displaced.load(Ordering::Relaxed)
+    }
+}
+
+/// All replies that are running or waiting.
+pub struct Places {
+    most: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The replies by number: newer ones have higher numbers.
+    entries: BTreeMap<u64, Entry>,
+    /// How many there were so far.
+    count: u64,
+    /// Whether no more are accepted.
+    closed: bool,
+}
+
+/// The place of a reply. Dropping it cancels the reply and frees the place.
+pub struct Place {
+    places: Arc<Places>,
+    number: u64,
+    pub entry: Entry,
+}
+
+impl Places {
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, state: Mutex::default() })
+    }
+
+    /// A place for a reply of a client, if one is free or a reply of another client can be displaced.
+    pub fn take(self: &Arc<Self>, client: Client) -> Option<Place> {
+        let mut state = lock(&self.state);
+        if state.staying().count() >= self.most {
+            let displaced = state.displaceable_for(client.who)?;
+            displaced.marks.displaced.store(true, Ordering::Relaxed);
+            displaced.cancel.cancel();
+        }
+        let (number, entry) = (state.count, Entry { client, cancel: Cancel::default(), marks: Arc::default() });
+        state.count += 1;
+        state.entries.insert(number, entry.clone());
+        Some(Place { places: self.clone(), number, entry })
+    }
+
+    /// Whether a client would get a place.
+    pub fn has_one_for(&self, who: Who) -> bool {
+        let state = lock(&self.state);
+        state.staying().count() < self.most || state.displaceable_for(who).is_some()
+    }
+
+    /// How many replies are running or waiting.
+    pub fn taken(&self) -> usize {
+        lock(&self.state).entries.len()
+    }
+
+    /// Has the server accept no more replies.
+    pub fn close(&self) {
+        lock(&self.state).closed = true;
+    }
+
+    pub fn is_closed(&self) -> bool {
+        lock(&self.state).closed
+    }
+
+    pub fn cancel_all(&self) {
+        lock(&self.state).entries.values().for_each(|entry| entry.cancel.cancel());
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.entry.cancel.cancel();
+        lock(&self.places.state).entries.remove(&self.number);
+    }
+}
+
+impl State {
+    /// The replies that were not displaced.
+    fn staying(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values().filter(|entry| !entry.marks.is_displaced())
+    }
+
+    /// The reply of another client that a client displaces. The other client still has at least as many replies then.
+    fn displaceable_for(&self, who: Who) -> Option<&Entry> {
+        let mut counts: HashMap<Who, usize> = HashMap::new();
+        self.staying().for_each(|entry| *counts.entry(entry.client.who).or_default() += 1);
+        let own = counts.get(&who).copied().unwrap_or_default();
+        let waiting = self.staying().filter(|entry| !entry.marks.begun.load(Ordering::Relaxed)).enumerate();
+        let count = |entry: &Entry| counts.get(&entry.client.who).copied().unwrap_or_default();
+        let most = waiting.max_by_key(|(age, entry)| (count(entry), *age)).map(|(_, entry)| entry);
+        most.filter(|entry| count(entry) > own + 1)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{Client, Place, Places, Who};
+
+    fn client(key: usize) -> Client {
+        Client { who: Who::Key(key), cache: 0 }
+    }
+
+    /// How many of some places each of three clients has.
+    fn held(places: &[Place]) -> [usize; 3] {
+        let is_of = |place: &Place, key| place.entry.client == client(key) && !place.entry.marks.is_displaced();
+        [0, 1, 2].map(|key| places.iter().filter(|place| is_of(place, key)).count())
+    }
+
+    #[test]
+    fn no_client_keeps_others_out() {
+        let places = Places::new(8);
+        let mut taken: Vec<Place> = (0..8).map(|_| places.take(client(0)).unwrap()).collect();
+        assert_eq!(
+            (held(&taken), places.take(client(0)).is_none()),
+            ([8, 0, 0], true),
+            "a single client has all places"
+        );
+        taken.iter().take(2).for_each(|place| place.entry.marks.begin());
+        let got = [1, 2, 1, 2, 1, 2, 1].map(|key| places.take(client(key)).map(|place| taken.push(place)).is_some());
+        assert_eq!((held(&taken), got), ([3, 3, 2], [true, true, true, true, true, false, false]));
+        let first = &taken[..8];
+        let displaced = first.iter().map(|place| place.entry.marks.is_displaced());
+        assert!(displaced.eq((0..8).map(|number| number >= 3)), "the newest of those that were waiting");
+        assert!(first.iter().all(|place| place.entry.cancel.is_cancelled() == place.entry.marks.is_displaced()));
+        taken.drain(..8);
+        assert_eq!((held(&taken), places.taken()), ([0, 3, 2], 5));
+    }
+}

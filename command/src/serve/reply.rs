@@ -1,0 +1,268 @@
+//! A reply as all interfaces write it: calls have ids, a call that failed is text with a warning, and the
+//! log-probabilities of tokens stand beside the text that they made.
+
+use super::server::id;
+use wglm_engine::text::{TokenType, ToolCall};
+use wglm_engine::{Event, Stats, Stop, TokenLogprobs, Tokenizer};
+
+/// What is new of a reply.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Delta {
+    /// The model reads the prompt, of which the cache has this many tokens.
+    Prompt {
+        cached: usize,
+    },
+    Thinking(String),
+    Text {
+        text: String,
+        tokens: Vec<TokenProbability>,
+    },
+    Call(ToolCall),
+    End(Box<Finish>),
+}
+
+/// The probability of a token of the reply, and those of the likeliest tokens in its place: the bytes of each token and
+/// the logarithm of its probability.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TokenProbability {
+    pub chosen: (Vec<u8>, f32),
+    pub top: Vec<(Vec<u8>, f32)>,
+}
+
+impl TokenProbability {
+    fn of(token: TokenLogprobs, tokenizer: Option<&Tokenizer>) -> Self {
+        let bytes = |token| tokenizer.and_then(|tokenizer| tokenizer.token_bytes(token).ok()).unwrap_or_default();
+        let top = token.top.iter().map(|top| (bytes(top.token).to_vec(), top.logprob)).collect();
+        Self { chosen: (token.bytes, token.chosen.logprob), top }
+    }
+}
+
+/// Why a reply ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FinishReason {
+    /// The model ended it.
+    Stop,
+    /// It calls functions.
+    Calls,
+    StopString,
+    /// A limit of tokens or of time, the end of the context, or a loop.
+    Length,
+}
+
+/// The end of a reply.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finish {
+    pub reason: FinishReason,
+    pub stats: Stats,
+    /// What was unusual, for people to read.
+    pub warnings: Vec<String>,
+    /// About how many of the generated tokens are thinking.
+    pub thinking_tokens: usize,
+}
+
+/// Turns the events of a reply into [`Delta`]s.
+pub struct Fold {
+    /// Tokens whose text has not come yet.
+    tokens: Vec<TokenProbability>,
+    warnings: Vec<String>,
+    calls: usize,
+    /// Whether the prompt was reported.
+    prompt_seen: bool,
+    thinking: String,
+    /// Whether the reply ends after its first call.
+    one_call: bool,
+}
+
+impl Fold {
+    pub fn new(one_call: bool) -> Self {
+        let (tokens, warnings, calls, prompt_seen, thinking) = Default::default();
+        Self { tokens, warnings, calls, prompt_seen, thinking, one_call }
+    }
+
+    /// Whether the reply has all the calls that its client wants.
+    pub fn has_enough(&self) -> bool {
+        self.one_call && self.calls > 0
+    }
+
+    /// Adds something that the client should know.
+    pub fn warn(&mut self, warning: impl Into<String>) {
+        self.warnings.push(warning.into());
+    }
+
+    /// What an event adds to the reply, if it adds anything.
+    pub fn delta(&mut self, event: Event, tokenizer: Option<&Tokenizer>) -> Option<Delta> {
+        match event {
+            Event::Prompt { done, .. } => {
+                let first = !std::mem::replace(&mut self.prompt_seen, true);
+                first.then_some(Delta::Prompt { cached: done })
+            }
+            Event::Dropped { messages } => {
+                let count = messages.len();
+                self.warn(format!("the oldest {count} messages were left out because the context is full"));
+                None
+            }
+            Event::Thinking(text) => {
+                self.tokens.clear();
+                self.thinking.push_str(&text);
+                Some(Delta::Thinking(text))
+            }
+            Event::Text(text) => Some(Delta::Text { text, tokens: std::mem::take(&mut self.tokens) }),
+            Event::ToolCall(_) | Event::ToolCallFailed { .. } if self.has_enough() => None,
+            Event::ToolCall(mut call) => {
+                self.tokens.clear();
+                self.calls += 1;
+                call.id.get_or_insert_with(|| id("call_"));
+                Some(Delta::Call(call))
+            }
+            Event::ToolCallFailed { text, cut } => {
+                let why = if cut { "the reply ended inside it" } else { "it is malformed" };
+                self.warn(format!("a function call is returned as text because {why}"));
+                Some(Delta::Text { text, tokens: std::mem::take(&mut self.tokens) })
+            }
+            Event::Token(token) => {
+                let is_text = |tokenizer: &Tokenizer| {
+                    let kind = tokenizer.token_type(token.chosen.token);
+                    matches!(kind, Ok(TokenType::Normal | TokenType::Byte))
+                };
+                if tokenizer.is_none_or(is_text) {
+                    self.tokens.push(TokenProbability::of(token, tokenizer));
+                }
+                None
+            }
+            Event::Done(stats) => Some(Delta::End(Box::new(self.finish(stats, tokenizer)))),
+            _ => None,
+        }
+    }
+
+    fn finish(&mut self, stats: Stats, tokenizer: Option<&Tokenizer>) -> Finish {
+        let reason = match stats.stop {
+            Stop::Cancelled if self.has_enough() => FinishReason::Calls,
+            Stop::End if self.calls > 0 => FinishReason::Calls,
+            Stop::End => FinishReason::Stop,
+            Stop::StopString => FinishReason::StopString,
+            Stop::Loop => {
+                self.warn("the reply was cut off because it repeated itself");
+                FinishReason::Length
+            }
+            _ => FinishReason::Length,
+        };
+        let count = |text: &str| tokenizer?.encode(text, false).ok().map(|tokens| tokens.len());
+        let thinking = if self.thinking.is_empty() { None } else { count(&self.thinking) };
+        let thinking_tokens = thinking.unwrap_or(0).min(stats.generated);
+        Finish { reason, stats, warnings: std::mem::take(&mut self.warnings), thinking_tokens }
+    }
+}
+
+/// A whole reply.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    pub thinking: String,
+    pub text: String,
+    pub calls: Vec<ToolCall>,
+    pub tokens: Vec<TokenProbability>,
+    pub finish: Finish,
+}
+
+/// A reply of which nothing has come yet.
+impl Default for Reply {
+    fn default() -> Self {
+        let (thinking, text, calls, tokens) = Default::default();
+        let (reason, stats) = (FinishReason::Length, Stats::new(Stop::Cancelled));
+        let finish = Finish { reason, stats, warnings: Vec::new(), thinking_tokens: 0 };
+        Self { thinking, text, calls, tokens, finish }
+    }
+}
+
+impl Reply {
+    /// The reply as if all of it came at once.
+    pub fn deltas(self) -> impl Iterator<Item = Delta> {
+        let thinking = (!self.thinking.is_empty()).then_some(Delta::Thinking(self.thinking));
+        let text = (!self.text.is_empty()).then_some(Delta::Text { text: self.text, tokens: self.tokens });
+        let calls = self.calls.into_iter().map(Delta::Call);
+        thinking.into_iter().chain(text).chain(calls).chain([Delta::End(Box::new(self.finish))])
+    }
+
+    pub fn add(&mut self, delta: Delta) {
+        match delta {
+            Delta::Prompt { .. } => {}
+            Delta::Thinking(text) => self.thinking.push_str(&text),
+            Delta::Text { text, tokens } => {
+                self.text.push_str(&text);
+                self.tokens.extend(tokens);
+            }
+            Delta::Call(call) => self.calls.push(call),
+            Delta::End(finish) => self.finish = *finish,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use super::{Delta, Finish, FinishReason, Fold, Reply};
+    use serde_json::json;
+    use std::time::Duration;
+    use wglm_engine::text::ToolCall;
+    use wglm_engine::{Event, Stats, Stop, TokenLogprobs};
+
+    fn stats(stop: Stop) -> Stats {
+        let mut stats = Stats::new(stop);
+        (stats.prompt.cached, stats.prompt.new, stats.generated) = (3, 4, 5);
+        (stats.prompt_time, stats.generate_time) = (Duration::from_millis(10), Duration::from_millis(100));
+        stats
+    }
+
+    fn token(id: u32) -> TokenLogprobs {
+        let chosen = json!({"token": id, "logprob": -0.5});
+        serde_json::from_value(json!({"chosen": chosen, "bytes": [id], "top": [chosen]})).unwrap()
+    }
+
+    fn reply(events: Vec<Event>, one_call: bool) -> (Reply, Finish) {
+        let (mut fold, mut reply) = (Fold::new(one_call), Reply::default());
+        events.into_iter().filter_map(|event| fold.delta(event, None)).for_each(|delta| reply.add(delta));
+        let finish = reply.finish.clone();
+        (reply, finish)
+    }
+
+    #[test]
+    fn a_malformed_call_is_text_with_a_warning() {
+        let failed = Event::ToolCallFailed { text: "<tool_call>x".into(), cut: false };
+        let events = vec![Event::Text("Well, ".into()), failed, Event::Done(stats(Stop::End))];
+        let (reply, finish) = reply(events, false);
+        assert_eq!(reply.text, "Well, <tool_call>x");
+        assert_eq!((finish.reason, finish.warnings.len()), (FinishReason::Stop, 1));
+    }
+
+    #[test]
+    fn log_probabilities_are_those_of_the_answer() {
+        let events = vec![
+            Event::Token(token(1)),
+            Event::Thinking("hm".into()),
+            Event::Token(token(2)),
+            Event::Token(token(3)),
+            Event::Text("xx".into()),
+            Event::Done(stats(Stop::Length)),
+        ];
+        let (reply, finish) = reply(events, false);
+        let chosen: Vec<u8> = reply.tokens.iter().map(|token| token.chosen.0[0]).collect();
+        assert_eq!((chosen, finish.reason), (vec![2, 3], FinishReason::Length));
+    }
+
+    #[test]
+    fn calls_get_ids_and_one_may_be_enough() {
+        let call = || Event::ToolCall(ToolCall::new("f", Default::default()));
+        let (both, finish) = reply(vec![call(), call(), Event::Done(stats(Stop::End))], false);
+        assert_eq!((both.calls.len(), finish.reason), (2, FinishReason::Calls));
+        assert_ne!(both.calls[0].id, both.calls[1].id);
+        let (one, finish) = reply(vec![call(), call(), Event::Done(stats(Stop::Cancelled))], true);
+        assert_eq!((one.calls.len(), finish.reason, finish.warnings.len()), (1, FinishReason::Calls, 0));
+    }
+
+    #[test]
+    fn the_prompt_is_reported_once() {
+        let mut fold = Fold::new(false);
+        let first = fold.delta(Event::Prompt { done: 3, total: 7 }, None);
+        assert_eq!(first, Some(Delta::Prompt { cached: 3 }));
+        assert_eq!(fold.delta(Event::Prompt { done: 7, total: 7 }, None), None);
+    }
+}

@@ -1,0 +1,283 @@
+//! Starts and ends the server.
+
+use super::access::Access;
+use super::client::UnderWay;
+use super::compiling::Compiling;
+use super::connection::Serving;
+use super::keys::keys;
+use super::listen::{Door, accept, listen};
+use super::memory::{self, Budgets};
+use super::places::Places;
+use super::pools::{self, Pools};
+use super::ready::Progress;
+use super::reload::Reloading;
+use super::router::router;
+use super::server::{Counts, Engine, Limits, Server};
+use super::unread::Budget;
+use crate::args::{ModelArgs, OverflowArg, ServeArgs, Switch};
+use crate::interrupts::{self, INTERRUPTED, OnInterrupt};
+use crate::{failure, fits, model, output, terminal, tunings};
+use anyhow::Context;
+use std::net::IpAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{mpsc, watch};
+use wglm_engine::{DraftKind, GenerateOptions, Gguf, Model, Overflow, Scheduler, SchedulerOptions};
+
+/// How long cancelled replies may take to end.
+const END: Duration = Duration::from_secs(3);
+
+/// Threads for short work, beside those of replies and pools.
+const SPARE: usize = 16;
+
+/// Threads that serve connections. Blocking work has threads of its own.
+const THREADS: usize = 2;
+
+pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
+    memory::configure_allocator();
+    // Ctrl-C during the load ends it: `model::load` asks `interrupts::asked`.
+    let cancel = interrupts::begin(OnInterrupt::CancelWork);
+    let file = model::open(args.model.file.model.as_deref())?;
+    let defaults = crate::run::options(&file, &args.sampling, true)?;
+    let mut access = access(&args)?;
+    let body = args.max_body << 10;
+    let memory = Budgets::new(args.max_memory, args.max_connections, body).map_err(anyhow::Error::msg)?;
+    let limits = Limits {
+        body,
+        messages: args.max_messages,
+        choices: args.max_choices,
+        replies: args.parallel.saturating_add(args.queue),
+        queue: args.queue,
+        requests: share(&args),
+        reply: Duration::from_secs(args.timeout),
+        io: Duration::from_secs(args.io_timeout),
+    };
+    let overflow = match args.overflow {
+        OverflowArg::Refuse => Overflow::Refuse,
+        OverflowArg::DropOldest => Overflow::DROP_OLDEST,
+    };
+    let (loader, again) = (Loader::new(&args, defaults), file.clone());
+    let loader = Arc::new(loader);
+    let reloader = loader.clone();
+    let engine = Reloading::new(move |lost: Option<Arc<Engine>>| {
+        // Replies that have not ended hold the lost model, and closing its GPU frees the memory.
+        lost.into_iter().for_each(|lost| lost.model.gpu().close());
+        reloader.load(&again).map_err(|error| format!("{error:#}"))
+    });
+    let server = Arc::new(Server {
+        engine,
+        name: args.alias.clone().unwrap_or_else(|| stem(&file)),
+        file_name: file_name(&file),
+        overflow,
+        reasoning: args.reasoning == Switch::On,
+        started: SystemTime::now(),
+        counts: Counts::default(),
+        compiling: Compiling::default(),
+        places: Places::new(limits.replies),
+        pools: Pools::new(limits.replies),
+        memory,
+        progress: Progress::default(),
+        unread: Budget::default(),
+        under_way: UnderWay::default(),
+        limits,
+    });
+    let runtime = runtime(server.limits.replies)?;
+    let listener = runtime.block_on(async { listen(&args.host, args.port) })?;
+    let address = listener.local_addr().context("the address of the server")?;
+    access.names = names(&args, address.ip());
+    output::lines([format!("listening at http://{address}")])?;
+    if !address.ip().is_loopback() && access.keys.is_empty() {
+        output::note(format_args!("note: anybody who can reach {address} can use the model; --api-key sets a key"));
+    }
+    let (close, closing) = watch::channel(false);
+    let (open, opened) = mpsc::channel(1);
+    let router = router(server.clone(), access, !args.no_page);
+    let (door, serving) = (Door::new(args.max_connections, share(&args)), Serving { router, io: server.limits.io });
+    runtime.spawn(accept(listener, door, serving, closing, open));
+    let (presses, pressed) = mpsc::channel(4);
+    runtime.spawn(signals(presses, cancel));
+    match loader.load(&file) {
+        Ok(engine) => {
+            let context = engine.scheduler.context();
+            let slots = output::count(args.parallel, "conversation");
+            let needs = needs(&args, &file, &engine.model);
+            server.engine.set(engine);
+            output::note(format_args!(
+                "{} is ready: {slots} at the same time, of up to {context} tokens each",
+                server.name
+            ));
+            needs.into_iter().for_each(|line| output::note(format_args!("{line}")));
+        }
+        Err(error) => {
+            runtime.shutdown_timeout(END);
+            return Err(error);
+        }
+    }
+    let code = runtime.block_on(end(&server, pressed, close, opened, Duration::from_secs(args.grace.into())));
+    runtime.shutdown_timeout(END);
+    Ok(code)
+}
+
+/// The memory that the model needs, as other commands report it, and that of further conversations.
+fn needs(args: &ServeArgs, file: &Gguf, model: &Model) -> Option<String> {
+    let judged = fits::judged(file, &args.model.file, args.sampling.speculate.kind(), model.gpu());
+    let estimate = judged.estimate?;
+    let needed = output::bytes(estimate.most());
+    let tokens = args.kv_tokens.unwrap_or(estimate.shape.context.saturating_mul(args.parallel));
+    let other = tokens.saturating_sub(estimate.shape.context) as u64;
+    let more = output::bytes(other.saturating_mul(estimate.cache / estimate.shape.context.max(1) as u64));
+    let others =
+        if other == 0 { String::new() } else { format!(", and the KV caches of the others up to {more} more") };
+    Some(format!("GPU memory: the model and one conversation need {needed}{others}"))
+}
+
+/// What is needed to load the model, the first time and again.
+struct Loader {
+    model: ModelArgs,
+    guesses: DraftKind,
+    scheduler: SchedulerOptions,
+    defaults: GenerateOptions,
+}
+
+impl Loader {
+    fn new(args: &ServeArgs, defaults: GenerateOptions) -> Self {
+        let (sessions, tokens) = (args.parallel, args.kv_tokens);
+        let queue = args.parallel.saturating_add(args.queue); // the server has a queue of its own
+        let scheduler = SchedulerOptions { sessions, queue, tokens, ..SchedulerOptions::default() };
+        Self { model: args.model.clone(), guesses: args.sampling.speculate.kind(), scheduler, defaults }
+    }
+
+    fn load(&self, file: &Gguf) -> anyhow::Result<Engine> {
+        let model = model::load(file, &self.model, self.guesses)?;
+        tunings::hint(&model, &self.model);
+        let scheduler = Scheduler::new(&model, &self.scheduler)?;
+        Ok(Engine { model, scheduler, defaults: self.defaults.clone() })
+    }
+}
+
+/// The name of a file without its extension, which is the name of the model.
+fn stem(file: &Gguf) -> String {
+    let stem = file.path().and_then(Path::file_stem);
+    stem.map_or_else(|| "fable-10m".into(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// The name of a file without its folder, which clients need not know.
+fn file_name(file: &Gguf) -> String {
+    let name = file.path().and_then(Path::file_name);
+    name.map_or_else(|| "fable-10m-q4_0.gguf".into(), |name| name.to_string_lossy().into_owned())
+}
+
+fn access(args: &ServeArgs) -> anyhow::Result<Access> {
+    let keys = keys(&args.api_key, args.api_key_file.as_deref())?;
+    Ok(Access { keys, origins: args.cors.clone(), names: None, share_cache: args.share_cache })
+}
+
+/// The most connections of one address, and the most requests of one key at a time; 0 for no limit. The default leaves
+/// half of the connections to others, and a single user needs fewer than 256.
+fn share(args: &ServeArgs) -> usize {
+    args.max_per_client.unwrap_or(args.max_connections.div_ceil(2))
+}
+
+/// The host names of a server that listens at an address: at a loopback address those of this machine, elsewhere any,
+/// unless they are given.
+fn names(args: &ServeArgs, address: IpAddr) -> Option<Vec<String>> {
+    let checked = address.is_loopback() || !args.allow_host.is_empty();
+    checked.then(|| {
+        let given = [&args.host].into_iter().chain(&args.allow_host).cloned();
+        ["localhost".to_owned()].into_iter().chain(given).collect()
+    })
+}
+
+fn runtime(replies: usize) -> anyhow::Result<Runtime> {
+    // One for each reply and for each thread of a pool, so that none waits for another, and some for other blocking
+    // work.
+    let threads = replies.saturating_add(pools::THREADS + SPARE);
+    let runtime =
+        Builder::new_multi_thread().worker_threads(THREADS).max_blocking_threads(threads).enable_all().build();
+    runtime.context("cannot start the threads of the server")
+}
+
+/// A signal. If it was ignored when the program started, it stays ignored.
+#[cfg(unix)]
+struct Listened(Option<tokio::signal::unix::Signal>);
+
+#[cfg(unix)]
+impl Listened {
+    fn to(kind: tokio::signal::unix::SignalKind) -> Self {
+        let heeded = !interrupts::is_ignored(kind.as_raw_value());
+        Self(heeded.then(|| tokio::signal::unix::signal(kind).ok()).flatten())
+    }
+
+    async fn next(&mut self) {
+        match &mut self.0 {
+            Some(signal) => drop(signal.recv().await),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Forwards each Ctrl-C and each SIGTERM. The third one ends the process at once.
+async fn signals(presses: mpsc::Sender<()>, load: wglm_engine::Cancel) {
+    #[cfg(unix)]
+    let [mut interrupt, mut term] = {
+        use tokio::signal::unix::SignalKind;
+        [SignalKind::interrupt(), SignalKind::terminate()].map(Listened::to)
+    };
+    for count in 1.. {
+        #[cfg(unix)]
+        tokio::select! {
+            () = interrupt.next() => {}
+            () = term.next() => {}
+        }
+        #[cfg(not(unix))]
+        if tokio::signal::ctrl_c().await.is_err() {
+            return;
+        }
+        if count == 3 {
+            terminal::leave(INTERRUPTED);
+        }
+        load.cancel();
+        // During the load nobody receives this.
+        let _ = presses.try_send(());
+    }
+}
+
+/// Serves until the first signal. Running replies then have `grace` to end, or until the second signal.
+async fn end(
+    server: &Server,
+    mut pressed: mpsc::Receiver<()>,
+    close: watch::Sender<bool>,
+    mut opened: mpsc::Receiver<()>,
+    grace: Duration,
+) -> ExitCode {
+    pressed.recv().await;
+    server.places.close();
+    close.send_replace(true);
+    let running = server.places.taken();
+    if running > 0 {
+        let replies = if running == 1 { "reply" } else { "replies" };
+        output::note(format_args!(
+            "waiting up to {} s for {running} {replies} to end; Ctrl-C cancels",
+            grace.as_secs()
+        ));
+    }
+    // The channel closes when no connection is left.
+    let ended = tokio::select! {
+        _ = opened.recv() => true,
+        _ = pressed.recv() => false,
+        () = tokio::time::sleep(grace) => false,
+    };
+    if ended {
+        return ExitCode::SUCCESS;
+    }
+    server.places.cancel_all();
+    // Their clients are told why.
+    let left = tokio::time::timeout(END, opened.recv()).await;
+    if let Err(elapsed) = left {
+        failure::tell(&anyhow::anyhow!("some replies did not end: {elapsed}"));
+    }
+    INTERRUPTED.into()
+}

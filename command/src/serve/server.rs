@@ -1,0 +1,161 @@
+//! What all requests share: the model and its name, the limits, and what is running.
+
+use super::client::{Caller, UnderWay};
+use super::compiling::Compiling;
+use super::failure::Failure;
+use super::memory::{Budgets, Share};
+use super::places::{Place, Places};
+use super::pools::{Pool, Pools};
+use super::ready::Progress;
+use super::reload::{Absent, Reloading};
+use super::unread::Budget;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use wglm_engine::{GenerateOptions, Model, Overflow, Scheduler};
+
+/// A model that is ready to answer.
+pub struct Engine {
+    pub model: Model,
+    pub scheduler: Scheduler,
+    /// The options of a request without any.
+    pub defaults: GenerateOptions,
+}
+
+/// The limits of the server.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Bytes of a body.
+    pub body: usize,
+    /// Messages of a conversation.
+    pub messages: usize,
+    /// Replies to one request.
+    pub choices: usize,
+    /// Replies that are running or waiting.
+    pub replies: usize,
+    /// Replies that are waiting, for messages.
+    pub queue: usize,
+    /// Requests of one client at a time; 0 for no limit.
+    pub requests: usize,
+    /// The time from a request to the end of its reply.
+    pub reply: Duration,
+    /// The time for a client to send a request, or to read a part of an answer.
+    pub io: Duration,
+}
+
+/// The server.
+pub struct Server {
+    pub engine: Reloading<Engine>,
+    /// The name of the model in replies.
+    pub name: String,
+    /// The name of its file, without folders.
+    pub file_name: String,
+    pub limits: Limits,
+    pub overflow: Overflow,
+    /// Whether the model thinks, if a request does not say so.
+    pub reasoning: bool,
+    pub started: SystemTime,
+    pub counts: Counts,
+    /// Compiles the schemas of requests.
+    pub compiling: Compiling,
+    pub places: Arc<Places>,
+    pub pools: Pools,
+    pub memory: Budgets,
+    pub progress: Progress,
+    /// The bytes of replies that clients have not read.
+    pub unread: Budget,
+    pub under_way: UnderWay,
+}
+
+/// Counters beside those of the scheduler.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub requests: AtomicU64,
+    pub refused: AtomicU64,
+    pub reloads: AtomicU64,
+    pub cancelled: AtomicU64,
+}
+
+impl Server {
+    /// Runs what would delay other connections on a thread of a pool, once there are that many bytes of memory for it.
+    /// Returns its share of the memory too.
+    pub async fn work<T: Send + 'static>(
+        &self,
+        pool: &Pool,
+        bytes: usize,
+        run: impl FnOnce(&Share) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<(T, Share), Failure> {
+        let mut turn = pool.turn(self.limits.io).await?;
+        let memory = match self.memory.requests.try_take(bytes) {
+            Ok(memory) => memory,
+            Err(_) => {
+                drop(turn); // a request that waits for memory holds no thread
+                let memory = self.memory.requests.take(bytes).await?;
+                turn = pool.turn(self.limits.io).await?;
+                memory
+            }
+        };
+        turn.run(memory, run).await
+    }
+
+    /// Refuses a request early whose replies would be refused because the queue is full.
+    pub fn check_queue(&self) -> Result<(), Failure> {
+        if self.has_place() { Ok(()) } else { Err(self.refused()) }
+    }
+
+    /// Whether the client of the current request would get a place for a reply.
+    pub fn has_place(&self) -> bool {
+        self.places.has_one_for(Caller::current().client.who)
+    }
+
+    /// The model, or a failure with status 503 while it is not loaded.
+    pub fn engine(&self) -> Result<Arc<Engine>, Failure> {
+        self.engine.get().map_err(absent)
+    }
+
+    /// Reports that a model has lost its GPU, so that it is loaded again.
+    pub fn lost(&self, engine: &Arc<Engine>) {
+        if self.engine.lost(engine) {
+            self.counts.reloads.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A place for a reply to the current request.
+    pub fn place(&self) -> Result<Place, Failure> {
+        if self.places.is_closed() {
+            return Err(Failure::shutting_down());
+        }
+        self.places.take(Caller::current().client).ok_or_else(|| self.refused())
+    }
+
+    fn refused(&self) -> Failure {
+        self.counts.refused.fetch_add(1, Ordering::Relaxed);
+        Failure::queue_full(self.limits.queue)
+    }
+}
+
+/// The failure of a request while the model is not loaded.
+pub fn absent(absent: Absent) -> Failure {
+    match absent {
+        Absent::Loading => Failure::unavailable("Loading model", 2),
+        Absent::Failed(reason) => Failure::unavailable(format!("cannot load the model: {reason}"), 10),
+    }
+}
+
+/// The time in seconds since 1970.
+pub fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The time now, in seconds since 1970.
+pub fn now() -> u64 {
+    seconds(SystemTime::now())
+}
+
+/// A new id: a prefix and 24 random characters.
+pub fn id(prefix: &str) -> String {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    // The keys of the standard library's hashes are random, so no other source of randomness is needed.
+    let random = || RandomState::new().build_hasher().finish();
+    format!("{prefix}{:016x}{:08x}", random(), random() as u32)
+}

@@ -1,0 +1,98 @@
+//! Prints what `tune` tried and found to stdout.
+
+use super::args::OutputFormat;
+use super::output;
+use super::table::{Column, Record, csv, head, row};
+use serde_json::json;
+use wglm_engine::tune::{Comparison, Figure, Outcome, Trial, Tuning};
+
+const TRIALS: [Column; 6] = [
+    Column { title: "step", width: 32, right: false },
+    Column { title: "candidate", width: 24, right: false },
+    Column { title: "work", width: 14, right: false },
+    Column { title: "ms", width: 22, right: true },
+    Column { title: "gain", width: 17, right: true },
+    Column { title: "outcome", width: 18, right: false },
+];
+const WHOLE: [Column; 3] = [
+    Column { title: "all together", width: 14, right: false },
+    Column { title: "ms", width: 22, right: true },
+    Column { title: "gain", width: 17, right: true },
+];
+
+/// Prints a tuning: JSON as in its file, CSV with a line for each trial, or a table of the trials that were compared in
+/// turns.
+pub fn report(format: OutputFormat, tuning: &Tuning) -> anyhow::Result<()> {
+    match format {
+        OutputFormat::Json => output::say(&tuning.to_string()),
+        OutputFormat::Csv => csv(&tuning.trials.iter().map(record).collect::<Vec<Record>>(), true),
+        OutputFormat::Md => people(tuning),
+    }
+}
+
+fn people(tuning: &Tuning) -> anyhow::Result<()> {
+    let is_shown = |trial: &&Trial| trial.turns > 0 || matches!(trial.outcome, Outcome::Failed(_) | Outcome::Wrong(_));
+    let compared: Vec<&Trial> = tuning.trials.iter().filter(is_shown).collect();
+    if !compared.is_empty() {
+        output::lines(head(&TRIALS))?;
+        output::lines(compared.iter().flat_map(|trial| rows(trial)))?;
+        output::lines([String::new()])?;
+    }
+    if !tuning.comparison.is_empty() {
+        output::lines(head(&WHOLE))?;
+        output::lines(tuning.comparison.iter().map(|Comparison { figure, gain, spread, .. }| {
+            row(&WHOLE, &[figure.work.clone(), milliseconds(figure), parts(*gain, *spread)])
+        }))?;
+        output::lines([String::new()])?;
+    }
+    let others = tuning.trials.len() - compared.len();
+    let all = output::count(tuning.trials.len(), "candidate");
+    output::lines([format!("{all} tried, {others} of them measured once only (-o json and -o csv list them)")])
+}
+
+/// The rows of a trial, one for each work.
+fn rows(trial: &Trial) -> Vec<String> {
+    let outcome = || trial.outcome.to_string();
+    let first = [trial.question.clone(), trial.candidate.clone()];
+    let gain = if trial.turns > 0 { parts(trial.gain, trial.spread) } else { String::new() };
+    let Some((figure, others)) = trial.figures.split_first() else {
+        let [step, candidate] = first;
+        return vec![row(&TRIALS, &[step, candidate, String::new(), String::new(), gain, outcome()])];
+    };
+    let [step, candidate] = first;
+    let mut rows = vec![row(&TRIALS, &[step, candidate, figure.work.clone(), milliseconds(figure), gain, outcome()])];
+    rows.extend(others.iter().map(|figure| {
+        let empty = String::new;
+        row(&TRIALS, &[empty(), empty(), figure.work.clone(), milliseconds(figure), empty(), empty()])
+    }));
+    rows
+}
+
+fn milliseconds(figure: &Figure) -> String {
+    format!("{:.4} → {:.4}", 1e3 * figure.before, 1e3 * figure.after)
+}
+
+fn parts(gain: f64, spread: f64) -> String {
+    format!("{:+.2} ± {:.2} %", 100.0 * gain, 100.0 * spread)
+}
+
+/// A trial in one line, with a column for each field.
+fn record(trial: &Trial) -> Record {
+    let Trial { question, candidate, figures, gain, spread, turns, outcome, .. } = trial;
+    let column = |of: fn(&Figure) -> serde_json::Value| figures.iter().map(of).collect::<Vec<_>>();
+    let fields = json!({
+        "step": question,
+        "candidate": candidate,
+        "work": column(|figure| json!(figure.work)),
+        "before_seconds": column(|figure| json!(figure.before)),
+        "after_seconds": column(|figure| json!(figure.after)),
+        "gain": gain,
+        "spread": spread,
+        "turns": turns,
+        "outcome": outcome.to_string(),
+    });
+    match fields {
+        serde_json::Value::Object(record) => record,
+        _ => Record::new(),
+    }
+}

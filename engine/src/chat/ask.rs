@@ -1,0 +1,319 @@
+//! Replies that are values of a type.
+
+use super::{Chat, Reply};
+use crate::cancel::Cancel;
+use crate::constrain::{self, Calls, Constraint};
+use crate::error::Error;
+use crate::generate::{Event, GenerateOptions, Stats, Stop};
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+
+/// Why [`Chat::ask`] returned no value.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// The reply failed, or there can be none.
+    #[error(transparent)]
+    Failed(#[from] Error),
+    /// The reply ended before the value was complete. In a [`Chat`] it is part of the conversation, so after
+    /// [`Stop::Length`] or a cancellation [`Chat::resume_ask`] or [`Chat::resume_ask_value`] continues it and returns the
+    /// value; [`Chat::resume`] continues it by the same schema. A [`Scheduler`](crate::Scheduler) keeps no conversation: ask
+    /// it again, with a larger [`max_tokens`](GenerateOptions::max_tokens).
+    #[error("the reply ended before its value was complete ({stop:?}), after {} bytes; continue it if it is a Chat's, or ask again with a larger max_tokens", text.len())]
+    Unfinished {
+        /// The answer so far.
+        text: String,
+        /// Why it ended.
+        stop: Stop,
+    },
+    /// The answer matches the schema of the type, but is no value of it: a range, say, that the schema does not have.
+    #[error("the answer is no {name}: {reason}")]
+    NoValue {
+        /// The name of the type.
+        name: String,
+        /// What is wrong.
+        reason: String,
+        /// The answer.
+        text: String,
+    },
+}
+
+impl Chat {
+    /// Appends a message of the user, and returns the reply as a value. The answer is JSON by the schema of the type: see
+    /// [`Constraint::json_schema`]. Where the schema says that exactly one of several alternatives holds, the answer is of
+    /// any of them. [`constraint`](crate::GenerateOptions::constraint) has no effect here, and no functions are called.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use wglm::{Chat, Gguf, Gpu, GpuOptions, LoadOptions, Model};
+    /// # let gpu = Gpu::open(&GpuOptions::default())?;
+    /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Sum {
+    ///     #[schemars(range(min = 0, max = 99))]
+    ///     sum: u32,
+    /// }
+    ///
+    /// let mut chat = Chat::new(&model)?;
+    /// chat.reasoning = Some(false);
+    /// let Sum { sum } = chat.ask("What is seven plus five?")?;
+    /// assert!(sum <= 99);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`AskError::Unfinished`] with the text so far if the context or
+    /// [`max_tokens`](crate::GenerateOptions::max_tokens) did not suffice: [`Chat::resume_ask`] continues the reply.
+    /// [`AskError::Failed`] with [`Error::Constraint`] for a type whose schema is not supported or has no value, before
+    /// anything is generated, and otherwise with the errors of [`Chat::send`]; [`AskError::NoValue`].
+    pub fn ask<T: DeserializeOwned + JsonSchema>(&mut self, text: &str) -> Result<T, AskError> {
+        self.ask_with(text, &Cancel::default())
+    }
+
+    /// Like [`Chat::ask`]. `cancel` stops the reply.
+    ///
+    /// # Errors
+    /// As there. After a cancellation it is [`AskError::Unfinished`] with [`Stop::Cancelled`].
+    pub fn ask_with<T: DeserializeOwned + JsonSchema>(&mut self, text: &str, cancel: &Cancel) -> Result<T, AskError> {
+        self.answer(&T::schema_name(), text, constraint_of::<T>()?, cancel)
+    }
+
+    /// Like [`Chat::ask_with`], with a JSON schema as a value, and an answer as one: for schemas that are known only when
+    /// the app runs. The schema is that of [`Constraint::json_schema`], as it is.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use wglm::{Chat, Gguf, Gpu, GpuOptions, LoadOptions, Model};
+    /// # let gpu = Gpu::open(&GpuOptions::default())?;
+    /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+    /// use wglm::{Cancel, serde_json::json};
+    ///
+    /// let mut chat = Chat::new(&model)?;
+    /// chat.reasoning = Some(false);
+    /// let schema = json!({"type": "integer", "minimum": 0, "maximum": 99});
+    /// let sum = chat.ask_value("What is seven plus five?", &schema, &Cancel::default())?;
+    /// assert!(sum.as_u64().is_some_and(|sum| sum <= 99));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Chat::ask_with`]. [`AskError::NoValue`] is the error for an answer that is nested more than 127 levels deep,
+    /// which [`serde_json`] does not read. A number with more digits than a [`Value`] holds is returned as the nearest
+    /// double; its digits are in the text of the last message.
+    pub fn ask_value(&mut self, text: &str, schema: &Value, cancel: &Cancel) -> Result<Value, AskError> {
+        self.answer("JSON", text, Constraint::json_schema(schema.clone())?, cancel)
+    }
+
+    /// The value that a message is answered with, by a constraint. `name` is what errors call the value.
+    fn answer<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        text: &str,
+        constraint: Constraint,
+        cancel: &Cancel,
+    ) -> Result<T, AskError> {
+        let answered = self.constrained(&constraint, |chat| answer_of(chat.send(text)?.with_cancel(cancel)));
+        self.value(name, answered, constraint)
+    }
+
+    /// A message that is answered by a constraint, for a caller who takes the events: all of them, in `take`, which returns
+    /// the last one's statistics.
+    pub(crate) fn ask_in_events(
+        &mut self,
+        text: &str,
+        constraint: Constraint,
+        take: impl FnOnce(Reply<'_>) -> Result<Option<Stats>, Error>,
+    ) -> Result<Option<Stats>, Error> {
+        let last = self.constrained(&constraint, |chat| take(chat.send(text)?))?;
+        self.remember(last.as_ref().map_or(Stop::Cancelled, |stats| stats.stop), constraint);
+        Ok(last)
+    }
+
+    /// Continues the reply that [`Chat::ask`] left unfinished, and returns the value once it is complete. Call it again after
+    /// each [`AskError::Unfinished`]. The text in that error, and in [`AskError::NoValue`], is the whole answer so far.
+    ///
+    /// [`Chat::resume`] continues the same reply by the same schema, too, and returns its events. Both do so after
+    /// [`Chat::restore`].
+    ///
+    /// # Errors
+    /// Those of [`Chat::ask`] and of [`Chat::resume`].
+    pub fn resume_ask<T: DeserializeOwned + JsonSchema>(&mut self) -> Result<T, AskError> {
+        self.resumed(&T::schema_name(), constraint_of::<T>()?, &Cancel::default())
+    }
+
+    /// Like [`Chat::resume_ask`], for what [`Chat::ask_value`] left unfinished. `cancel` stops it.
+    ///
+    /// # Errors
+    /// Those of [`Chat::ask_value`] and of [`Chat::resume`].
+    pub fn resume_ask_value(&mut self, schema: &Value, cancel: &Cancel) -> Result<Value, AskError> {
+        self.resumed("JSON", Constraint::json_schema(schema.clone())?, cancel)
+    }
+
+    fn resumed<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        constraint: Constraint,
+        cancel: &Cancel,
+    ) -> Result<T, AskError> {
+        let (before, asked) = (self.answer_so_far(), self.asked.take());
+        let answered = self.constrained(&constraint, |chat| answer_of(chat.resume()?.with_cancel(cancel)));
+        let whole = answered.map(|(more, stop)| {
+            let whole = self.answer_so_far();
+            // The message has all of it, unless nothing of it is a message.
+            (if whole.len() > before.len() { whole } else { before + &more }, stop)
+        });
+        if whole.is_err() {
+            self.asked = asked;
+        }
+        self.value(name, whole, constraint)
+    }
+
+    /// Does something with a constraint, and without calls.
+    fn constrained<R>(&mut self, constraint: &Constraint, run: impl FnOnce(&mut Self) -> R) -> R {
+        let before = self.options.constraint.replace(constraint.clone());
+        let calls = std::mem::replace(&mut self.options.calls, Calls::None);
+        let result = run(self);
+        (self.options.constraint, self.options.calls) = (before, calls);
+        result
+    }
+
+    /// The options to resume a reply with: what [`Chat::ask`] left unfinished goes on by the same schema.
+    pub(super) fn resumed_options(&self) -> GenerateOptions {
+        let mut options = self.options.clone();
+        if let Some(constraint) = self.unfinished() {
+            (options.constraint, options.calls) = (Some(constraint), Calls::None);
+        }
+        options
+    }
+
+    /// What the last message has to match, if it is a value that was asked for and is unfinished.
+    pub(super) fn unfinished(&self) -> Option<Constraint> {
+        let asked = self.asked.as_ref().filter(|asked| self.answer_so_far().starts_with(&asked.answer));
+        asked.map(|asked| asked.constraint.clone())
+    }
+
+    /// Has the last message be such a value, if there is a constraint.
+    pub(super) fn set_unfinished(&mut self, constraint: Option<Constraint>) {
+        self.asked = constraint.map(|constraint| Asked { answer: self.answer_so_far(), constraint });
+    }
+
+    /// The text of the last message, if it is the assistant's.
+    fn answer_so_far(&self) -> String {
+        let last = self.messages.last().filter(|last| last.role == "assistant");
+        last.map(|last| last.text().into_owned()).unwrap_or_default()
+    }
+
+    /// The value of an answer. What is unfinished is remembered, with its constraint, so that it can be resumed.
+    fn value<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        answered: Result<(String, Stop), Error>,
+        constraint: Constraint,
+    ) -> Result<T, AskError> {
+        let answer = answered?;
+        self.remember(answer.1, constraint);
+        read(name, answer)
+    }
+
+    fn remember(&mut self, stop: Stop, constraint: Constraint) {
+        self.set_unfinished((stop != Stop::End).then_some(constraint));
+    }
+}
+
+/// A value that was asked for and is unfinished. It is forgotten with the next change of the messages.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    /// What there is of the answer.
+    answer: String,
+    /// What the answer has to match.
+    constraint: Constraint,
+}
+
+/// The text of a reply, and why it ended.
+pub(crate) fn answer_of(reply: impl Iterator<Item = Result<Event, Error>>) -> Result<(String, Stop), Error> {
+    let (mut answer, mut stop) = (String::new(), Stop::Cancelled);
+    for event in reply {
+        match event? {
+            Event::Text(piece) => answer.push_str(&piece),
+            Event::Done(stats) => stop = stats.stop,
+            _ => {}
+        }
+    }
+    Ok((answer, stop))
+}
+
+/// What an answer has to match to be a value of a type: its schema, as serde reads it. Objects are closed, since a type ignores
+/// other entries and a model could write them for ever; exactly one of several alternatives may be any of them; and a set takes
+/// the same item twice.
+pub(crate) fn constraint_of<T: JsonSchema>() -> Result<Constraint, Error> {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
+    constrain::for_each_schema(&mut schema, &mut |keywords| {
+        close(keywords);
+        keywords.shift_remove("uniqueItems");
+    });
+    if let Some(parts) = schema.as_object_mut() {
+        parts.insert("x-guidance".to_owned(), json!({"coerce_one_of": true}));
+    }
+    Constraint::json_schema(schema)
+}
+
+/// Reads a value of a type with this name from an answer.
+pub(crate) fn read<T: DeserializeOwned>(name: &str, (text, stop): (String, Stop)) -> Result<T, AskError> {
+    if stop != Stop::End {
+        return Err(AskError::Unfinished { text, stop }); // what is left of 1234 may be a value as well: 12
+    }
+    serde_json::from_str(&text).map_err(|reason| AskError::NoValue {
+        name: name.to_owned(),
+        reason: reason.to_string(),
+        text,
+    })
+}
+
+/// What says more of an object's entries than `properties` does.
+const OPEN: [&str; 13] = [
+    "$ref",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "const",
+    "dependentSchemas",
+    "else",
+    "enum",
+    "if",
+    "oneOf",
+    "patternProperties",
+    "then",
+    "unevaluatedProperties",
+];
+
+/// What applies several schemas to the same value.
+const TOGETHER: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+
+/// Has an object no entries but those that its schema names: a type ignores others, and a model could write them for ever.
+/// What is flattened into an object is a schema of the same entries, and neither of both can be closed.
+fn close(schema: &mut Map<String, Value>) {
+    // A type without fields is an object without `properties`.
+    let has_entries = schema
+        .get("properties")
+        .map_or_else(|| schema.get("type").is_some_and(|kind| kind == "object"), Value::is_object);
+    if has_entries && !OPEN.iter().any(|key| schema.contains_key(*key)) {
+        schema.insert("additionalProperties".to_owned(), false.into());
+    } else if has_entries {
+        open_parts(schema);
+    }
+}
+
+/// Leaves the entries of an object open in all parts of its schema.
+fn open_parts(schema: &mut Map<String, Value>) {
+    let parts = schema.iter_mut().filter(|(key, _)| TOGETHER.contains(&key.as_str()));
+    for part in parts.filter_map(|(_, list)| list.as_array_mut()).flatten().filter_map(Value::as_object_mut) {
+        let has_entries = part.contains_key("properties") || part.get("type").is_some_and(|kind| kind == "object");
+        if has_entries && part.get("additionalProperties").is_none_or(|of| *of == false) {
+            part.insert("additionalProperties".to_owned(), true.into());
+        }
+        open_parts(part);
+    }
+}

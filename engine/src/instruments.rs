@@ -1,0 +1,24 @@
+//! What the command inspects, predicts, measures and reports with, beside what apps see: plans and the choices that go
+//! into them, kernels and their checks, and the ways to files and to a terminal that the engine takes too.
+
+#[cfg(feature = "constrain")]
+pub use crate::constrain::supported;
+pub use crate::error::Size;
+pub use crate::files::{Readers, Replacement, replace};
+pub use crate::gpu::adapter_details;
+pub use crate::kernels::{KERNELS, Kernel};
+pub use crate::model::{
+    BatchPlan, BatchShape, LoadOverrides, Shaders, plan_batch, plan_token, recommended_sampling, usual_arithmetic,
+};
+pub use crate::plan::{
+    Builder, Cost, Executor, Fusions, PAGE, Plan, Step, StepChoice, StepKind, StepLimit, Target, Team, Tiling, Tilings,
+};
+pub use crate::quant::by_id as quant_by_id;
+pub use crate::reference::KernelCheck;
+pub use crate::session::TokenProfile;
+#[cfg(feature = "metal-text")]
+pub use crate::shader::metal_text;
+pub use crate::shader::{Pipelines, Variant};
+pub use crate::tune::candidates::{FEW_CLASSES, tile_candidates, tiling_candidates};
+pub use crate::tune::compare::{Compared, compare};
+pub use crate::visible::{is_obeyed, visible};

@@ -1,0 +1,300 @@
+//! The check at load. It runs a batch of tokens and then a token alone, step by step, with the kernels, shapes and
+//! weights of the model's own plans.
+//!
+//! If a driver compiles a kernel wrongly, all answers of a model are wrong, and nothing reports that. So at the first
+//! load on an adapter the first dense layer, the first layer of experts, the head and the sampling are run one step at
+//! a time. Some outputs of each step are computed again on the CPU, from the step's inputs and from the weights as the
+//! file has them. A wrong kernel is replaced. The self-test checks far more, and needs no model.
+
+use super::batch_plan::plan_alone;
+use super::options::Patience;
+use super::planner::Planner;
+use super::progress::{LoadStage, Meter};
+use super::rows::WeightRows;
+use super::settle::works;
+use super::weight_table::WeightTable;
+use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Model, Outputs, PromptOptions, plan_batch};
+use crate::error::{Error, KernelFault, KernelFinding, Result};
+use crate::gpu::Buffer;
+use crate::kernels::Sampling;
+use crate::memory::zeros;
+use crate::plan::{Checker, Executor, LocalId, Plan, RowHeader, Sample, Step, Target, Weight};
+use crate::shader::{Pipelines, Variant};
+use crate::speculate::DraftKind;
+use crate::threads::GoOn;
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::{Rng, SeedableRng};
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::iter::once;
+use std::ops::Range;
+
+/// The number of tokens of the batch at load, which is more than the kernels of few rows compute.
+const TOKENS: usize = 40;
+/// The number of tokens before the one that is checked, if no batch is checked before it.
+const BEFORE: usize = 3;
+/// The capacity of the cache in tokens, in addition to the largest batch.
+const MORE: usize = 24;
+
+/// Checks the kernels of a model that is being loaded.
+pub(super) struct Subject<'a> {
+    pub planner: &'a Planner<'a>,
+    /// Its device handle waits as long as a step may take.
+    pub pipelines: &'a Pipelines,
+    pub weights: &'a [Buffer],
+    /// The batches whose kernels are checked before those of a token.
+    pub batches: Vec<CheckedBatch>,
+    /// Shaders, by the splits of their plans, whose outputs need not be compared again.
+    pub proven: &'a HashSet<(Variant, usize)>,
+    /// What has been compared.
+    pub looked: Cell<Looked>,
+    /// Counts the steps.
+    pub meter: &'a Meter,
+    /// How long a step may take.
+    pub patience: Patience,
+}
+
+/// A batch whose kernels are checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CheckedBatch {
+    /// The most rows of its plan.
+    pub room: usize,
+    /// The number of its tokens.
+    pub tokens: usize,
+}
+
+impl CheckedBatch {
+    /// The batch that is checked at load, if prompts are computed in batches.
+    pub(super) fn at_load(prompt: PromptOptions) -> Option<Self> {
+        let tokens = TOKENS.min(prompt.together());
+        (tokens > 1).then(|| Self { room: prompt.room_for(tokens), tokens })
+    }
+}
+
+/// What was compared.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Looked {
+    outputs: usize,
+    /// The largest error, as a fraction of the allowed error.
+    worst: f64,
+}
+
+impl Looked {
+    fn with(self, samples: &[(Sample, f64)]) -> Self {
+        let share = |(sample, got): &(Sample, f64)| (got - sample.want).abs() / sample.tolerance.max(f64::MIN_POSITIVE);
+        let shares = samples.iter().map(share).filter(|share| share.is_finite());
+        Self { outputs: self.outputs + samples.len(), worst: shares.fold(self.worst, f64::max) }
+    }
+}
+
+impl Model {
+    /// The first kernel that cannot be used in the plans for a target: those of the batches, and of a token. Outputs of
+    /// shaders in `proven` are not compared.
+    ///
+    /// # Errors
+    /// As [`Subject::check`].
+    pub(crate) fn unusable_kernel(
+        &self,
+        (target, pipelines): (&Target, &Pipelines),
+        batches: Vec<CheckedBatch>,
+        proven: &HashSet<(Variant, usize)>,
+        go_on: &mut GoOn<'_>,
+    ) -> Result<Option<KernelFinding>> {
+        let (config, weights, cache, gpu) = (self.config(), self.model_weights(), self.cache(), self.gpu());
+        let (prompt, guesses) = (self.prompt_options(), DraftKind::Off);
+        let planner = &Planner { config, weights, cache, prompt, guesses, gpu, all: false };
+        let (weights, meter, patience) = (self.weights(), &Meter::default(), Patience::on(gpu.report()));
+        let pipelines = &pipelines.through(&gpu.patient(patience.run));
+        let looked = Cell::default();
+        Subject { planner, pipelines, weights, batches, proven, looked, meter, patience }.check(target, go_on)
+    }
+}
+
+/// A plan on the device.
+struct Made<'a> {
+    plan: &'a Plan,
+    executor: Executor,
+}
+
+impl Subject<'_> {
+    /// The first kernel that cannot be used in the plans for a target.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; that of `go_on`; what the device reports.
+    pub fn check(&self, target: &Target, go_on: &mut GoOn<'_>) -> Result<Option<KernelFinding>> {
+        let Planner { config, weights, cache, .. } = *self.planner;
+        let most = self.batches.iter().map(|batch| batch.tokens).max().unwrap_or(BEFORE);
+        let planned = plan_alone(weights, config, CacheShape { context: most + MORE, ..cache }, target)?;
+        let mut batches = Vec::with_capacity(self.batches.len());
+        for CheckedBatch { room, .. } in &self.batches {
+            let shape = BatchShape::of(*room, Outputs::Last, 0, cache.context);
+            batches.push(plan_batch(config, &planned, target, shape)?);
+        }
+        let plans = || once(&planned.plan).chain(batches.iter().map(|batch| &batch.plan));
+        let steps = plans().flat_map(|plan| self.steps(plan)).map(|steps| steps.len());
+        let variants = plans().flat_map(|plan| plan.variants.clone()).collect::<Vec<_>>();
+        let (meter, missing) = (self.meter, self.pipelines.missing(&variants).count());
+        meter.expect(LoadStage::Check, (steps.sum::<usize>() + missing) as u64);
+        let compiled = || meter.add(LoadStage::Check, 1);
+        if let Some(refusal) = self.pipelines.try_prepare(&variants, &compiled, go_on)?.first() {
+            return Ok(Some(refusal.into()));
+        }
+        let token = Made { executor: Executor::new(self.pipelines, &planned.plan, self.weights)?, plan: &planned.plan };
+        let mut random = Pcg32::seed_from_u64(RandomState::new().build_hasher().finish());
+        for (batch, CheckedBatch { tokens, .. }) in batches.iter().zip(&self.batches) {
+            let fault = self.batch(batch, &planned, &token.executor, *tokens, &mut random, go_on)?;
+            if fault.is_some() {
+                return Ok(fault);
+            }
+        }
+        if let Some(last) = self.batches.last() {
+            return self.token(&planned, &token, last.tokens, &mut random, go_on);
+        }
+        for position in 0..BEFORE {
+            self.write(&token, position, &[self.pick(&mut random)])?;
+            let steps = self.layers(&planned.plan);
+            self.meter.expect(LoadStage::Check, steps.iter().map(|steps| steps.len() as u64).sum());
+            let fault = self.run(&token, steps, (position, 1), None, go_on)?;
+            if fault.is_some() {
+                return Ok(fault);
+            }
+        }
+        self.token(&planned, &token, BEFORE, &mut random, go_on)
+    }
+
+    /// Checks a batch that begins at the first position.
+    fn batch(
+        &self,
+        batch: &BatchPlan,
+        token: &BatchPlan,
+        lender: &Executor,
+        count: usize,
+        random: &mut Pcg32,
+        go_on: &mut GoOn<'_>,
+    ) -> Result<Option<KernelFinding>> {
+        let plan = &batch.plan;
+        let shared: HashMap<LocalId, Buffer> =
+            batch.shared(token).into_iter().map(|(here, there)| (here, lender.local(there).clone())).collect();
+        let executor = Executor::with_locals(self.pipelines, plan, self.weights, &shared)?;
+        let ids: Vec<u32> = (0..count).map(|_| self.pick(random)).collect();
+        let made = Made { plan, executor };
+        self.write(&made, 0, &ids)?;
+        self.run(&made, self.steps(plan), (0, count), Some(random), go_on)
+    }
+
+    /// Checks the steps of a token after others, of finding the likeliest next token, and of drawing one at random.
+    fn token(
+        &self,
+        planned: &BatchPlan,
+        made: &Made<'_>,
+        position: usize,
+        random: &mut Pcg32,
+        go_on: &mut GoOn<'_>,
+    ) -> Result<Option<KernelFinding>> {
+        self.write(made, position, &[self.pick(random)])?;
+        let fault = self.run(made, self.steps(made.plan), (position, 1), Some(random), go_on)?;
+        if fault.is_some() {
+            return Ok(fault);
+        }
+        let draw = Sampling::draw(1.0, 40, 0.95, 0.02, random.next_u64());
+        made.executor.gpu().write(made.executor.local(Plan::SAMPLING), 0, bytemuck::bytes_of(&draw))?;
+        let choice = planned.end()..made.plan.steps.len();
+        self.meter.expect(LoadStage::Check, choice.len() as u64);
+        self.run(made, vec![choice], (position, 1), Some(random), go_on)
+    }
+
+    /// Runs steps and compares some of their outputs, chosen with the random generator if there is one.
+    fn run(
+        &self,
+        made: &Made<'_>,
+        steps: Vec<Range<usize>>,
+        tokens: (usize, usize),
+        random: Option<&mut Pcg32>,
+        go_on: &mut GoOn<'_>,
+    ) -> Result<Option<KernelFinding>> {
+        let Planner { weights, .. } = *self.planner;
+        let mut row = |weight: &Weight, row: usize| row_of(&weights.table, weight, row);
+        let proven = |step: &Step| {
+            let variant = made.plan.variants[step.variant].clone();
+            self.proven.contains(&(variant, made.plan.splits))
+        };
+        let compares = random.is_some();
+        let compared = |step: &Step| compares && (self.proven.is_empty() || !proven(step));
+        let seed = random.map_or(0, |random| random.next_u64());
+        let mut checker = Checker::new(&made.executor, made.plan, &mut row, seed)?;
+        for steps in steps {
+            let mut counted = 0;
+            let mut look = |_: &Step, samples: &[(Sample, f64)]| {
+                self.looked.set(self.looked.get().with(samples));
+                if counted < steps.len() {
+                    counted += 1;
+                    self.meter.add(LoadStage::Check, 1);
+                }
+                go_on()
+            };
+            let ran = checker.run(steps.clone(), tokens, &compared, &mut look);
+            self.meter.add(LoadStage::Check, (steps.len() - counted) as u64); // those that were not compared
+            match ran {
+                Ok(None) => {}
+                Ok(Some(wrong)) => {
+                    let place = wrong.to_string();
+                    return Ok(Some(KernelFinding::new(wrong.kernel, KernelFault::Wrong, &place)));
+                }
+                Err(error) => return self.stuck(error, checker.running()).map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The kernel of the running step, if the GPU stopped responding during it; the error otherwise.
+    fn stuck(&self, error: Error, running: Option<&Step>) -> Result<KernelFinding> {
+        let stopped = match &error {
+            Error::Endless { .. } | Error::DeviceLost { .. } => true,
+            // Out of memory also loses work, but then the GPU still executes other work.
+            Error::NoResult => !works(self.planner.gpu, self.patience),
+            _ => false,
+        };
+        match running.filter(|_| stopped) {
+            Some(step) => {
+                let place = format!("at `{}`: {error}", step.label);
+                Ok(KernelFinding::new(step.kernel, KernelFault::RunsForever, &place))
+            }
+            None => Err(error),
+        }
+    }
+
+    /// The steps that are checked: those of [`Subject::layers`], and the head.
+    fn steps(&self, plan: &Plan) -> Vec<Range<usize>> {
+        self.layers(plan).into_iter().chain(once(plan.head..plan.steps.len())).collect()
+    }
+
+    /// Writes the batch of these tokens, from a position on.
+    fn write(&self, made: &Made<'_>, position: usize, tokens: &[u32]) -> Result<()> {
+        let mut writer = BatchWriter::new(self.planner.config);
+        let batch = writer.write(&RowHeader::consecutive(position, tokens), made.plan.splits, 0);
+        made.executor.gpu().write(made.executor.local(Plan::BATCH), 0, batch)
+    }
+
+    /// A random id of the vocabulary.
+    fn pick(&self, random: &mut Pcg32) -> u32 {
+        random.next_u32() % u32::try_from(self.planner.config.vocab).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// The steps before the head that are checked: those before the layers, those of the first layer, and those of the
+    /// first layer of experts.
+    fn layers(&self, plan: &Plan) -> Vec<Range<usize>> {
+        let experts = if self.planner.config.experts.is_some() { self.planner.config.leading_dense } else { 0 };
+        let wanted = |step: usize| plan.steps[step].layer.is_none_or(|layer| layer == 0 || layer == experts);
+        let steps: Vec<usize> = (0..plan.head).filter(|&step| wanted(step)).collect();
+        steps.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1).collect()
+    }
+}
+
+/// The values of a row of a weight, as its file has them.
+fn row_of(table: &WeightTable, weight: &Weight, row: usize) -> Result<Vec<f32>> {
+    let (mut values, mut bytes) = (zeros(weight.shape[0], "checking kernels")?, Vec::new());
+    WeightRows::of(table, weight)?.read(row..row + 1, &mut bytes)?;
+    weight.quant.decode(&bytes, &mut values)?;
+    Ok(values)
+}

@@ -1,0 +1,207 @@
+//! A conversation that replies borrow and return, however they end.
+
+use super::{BoxedChooser, OwnedReply, ReplyRequest};
+use crate::cancel::Cancel;
+#[cfg(feature = "schema")]
+use crate::chat::AskError;
+use crate::chat::{Chat, Reply};
+#[cfg(feature = "schema")]
+use crate::constrain::Constraint;
+use crate::error::{Error, Result};
+use crate::generate::Event;
+use crate::gpu::Process;
+use crate::text::Message;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+/// A conversation whose replies own themselves. Clones share it, so it outlives any one task: if a reply is dropped before
+/// its end, the messages keep the generated part, the cache stays, and the next reply continues from there.
+///
+/// ```
+/// use wglm::SharedChat;
+///
+/// # fn main() -> wglm::Result<()> {
+/// # use wglm::{Chat, Gguf, Gpu, GpuOptions, LoadOptions, Model};
+/// # let gpu = Gpu::open(&GpuOptions::default())?;
+/// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+/// let chat = SharedChat::new(Chat::new(&model)?);
+/// let mut reply = chat.send("Tell me a story about an owl.");
+/// for event in reply.by_ref().take(5) {
+///     println!("{:?}", event?);
+/// }
+/// drop(reply); // as a runtime drops a task that is aborted
+/// chat.with(|chat| assert_eq!(chat.messages()[0].text(), "Tell me a story about an owl."))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct SharedChat {
+    slot: Arc<ChatSlot>,
+}
+
+impl SharedChat {
+    /// Makes a conversation shareable.
+    pub fn new(chat: Chat) -> Self {
+        let (process, messages) = (chat.session().model().gpu().process(), chat.messages().to_vec());
+        Self { slot: Arc::new(ChatSlot { process, chat: Mutex::new(Some(chat)), messages: Mutex::new(messages) }) }
+    }
+
+    /// Like [`Chat::send`]. All errors arrive as events; the error is [`Error::Argument`] if another reply
+    /// is being generated.
+    pub fn send(&self, text: &str) -> OwnedReply {
+        OwnedReply::new(self.slot.clone(), ReplyRequest::Text(text.to_owned()))
+    }
+
+    /// Like [`Chat::reply`], with errors as events.
+    pub fn reply(&self) -> OwnedReply {
+        OwnedReply::new(self.slot.clone(), ReplyRequest::Messages)
+    }
+
+    /// Like [`Chat::prefill`], with errors as events.
+    pub fn prefill(&self, text: &str) -> OwnedReply {
+        OwnedReply::new(self.slot.clone(), ReplyRequest::Prefill(text.to_owned()))
+    }
+
+    /// Like [`Chat::resume`], with errors as events.
+    pub fn resume(&self) -> OwnedReply {
+        OwnedReply::new(self.slot.clone(), ReplyRequest::Resume)
+    }
+
+    /// A reply to a message of the user by a constraint, and without calls. What it leaves unfinished can be resumed.
+    #[cfg(feature = "schema")]
+    pub(crate) fn constrained(&self, text: &str, constraint: Constraint) -> OwnedReply {
+        OwnedReply::new(self.slot.clone(), ReplyRequest::Ask(text.to_owned(), constraint))
+    }
+
+    /// Like [`Chat::ask_with`], which waits for the reply; [`SharedChat::begin_ask`] does not. The others of its kind are
+    /// called by [`SharedChat::with`].
+    ///
+    /// # Errors
+    /// As there; [`AskError::Failed`] with the errors of [`SharedChat::with`].
+    #[cfg(feature = "schema")]
+    pub fn ask<T: serde::de::DeserializeOwned + schemars::JsonSchema>(
+        &self,
+        text: &str,
+        cancel: &Cancel,
+    ) -> Result<T, AskError> {
+        self.with(|chat| chat.ask_with(text, cancel))?
+    }
+
+    /// Calls `act` with the conversation, between two replies. [`SharedChat::messages`] returns the changed messages
+    /// afterwards.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] while a reply is being generated, that is until its last event was sent, and after the
+    /// conversation was taken out.
+    pub fn with<T>(&self, act: impl FnOnce(&mut Chat) -> T) -> Result<T> {
+        self.slot.with(act)
+    }
+
+    /// The messages of the conversation. While a reply is being generated, they do not contain it.
+    pub fn messages(&self) -> Vec<Message> {
+        self.slot.messages()
+    }
+
+    /// Takes the conversation out. The clones then hold none any more.
+    ///
+    /// # Errors
+    /// Those of [`SharedChat::with`].
+    pub fn take(&self) -> Result<Chat> {
+        self.slot.take()
+    }
+}
+
+/// The place that holds the conversation. A thread locks it while it generates.
+#[derive(Debug)]
+pub struct ChatSlot {
+    /// The process in which the conversation was made shareable.
+    process: Process,
+    chat: Mutex<Option<Chat>>,
+    /// A copy of the messages as they were when the last reply began or ended, which is readable while a thread
+    /// generates.
+    messages: Mutex<Vec<Message>>,
+}
+
+/// Locks a mutex, also after a panic. Both contents stay valid then: the copy of the messages is only ever replaced as
+/// a whole, and a conversation's session is brought to its messages before each reply.
+fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl ChatSlot {
+    /// # Errors
+    /// [`Error::Forked`] in a process that was forked since.
+    pub fn check_process(&self) -> Result<()> {
+        self.process.check()
+    }
+
+    fn chat(&self) -> Result<MutexGuard<'_, Option<Chat>>> {
+        match self.chat.try_lock() {
+            Ok(chat) => Ok(chat),
+            Err(TryLockError::Poisoned(chat)) => Ok(chat.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(missing("one that is on its way")),
+        }
+    }
+
+    pub fn messages(&self) -> Vec<Message> {
+        lock(&self.messages).clone()
+    }
+
+    pub fn take(&self) -> Result<Chat> {
+        self.chat()?.take().ok_or_else(gone)
+    }
+
+    pub fn with<T>(&self, act: impl FnOnce(&mut Chat) -> T) -> Result<T> {
+        let mut held = self.chat()?;
+        let chat = held.as_mut().ok_or_else(gone)?;
+        let done = act(chat);
+        *lock(&self.messages) = chat.messages().to_vec();
+        Ok(done)
+    }
+
+    /// Generates a reply and sends its events. The last event is sent once the conversation is free for the next reply.
+    pub fn reply(
+        &self,
+        asked: ReplyRequest,
+        cancel: &Cancel,
+        chooser: Option<BoxedChooser>,
+        send: impl Fn(Result<Event>),
+    ) {
+        let take = |reply: Reply<'_>| {
+            *lock(&self.messages) = reply.messages().to_vec();
+            let reply = reply.with_cancel(cancel);
+            let reply = match chooser {
+                Some(chooser) => reply.with_chooser(chooser),
+                None => reply,
+            };
+            let mut last = None;
+            for event in reply {
+                match event? {
+                    Event::Done(stats) => last = Some(stats),
+                    event => send(Ok(event)),
+                }
+            }
+            Ok(last)
+        };
+        let ended = self.with(|chat| match asked {
+            ReplyRequest::Text(text) => take(chat.send(&text)?),
+            #[cfg(feature = "schema")]
+            ReplyRequest::Ask(text, constraint) => chat.ask_in_events(&text, constraint, take),
+            ReplyRequest::Messages => take(chat.reply()?),
+            ReplyRequest::Prefill(text) => take(chat.prefill(&text)?),
+            ReplyRequest::Resume => take(chat.resume()?),
+        });
+        match ended.flatten() {
+            Ok(last) => last.into_iter().for_each(|stats| send(Ok(Event::Done(stats)))),
+            Err(error) => send(Err(error)),
+        }
+    }
+}
+
+fn missing(found: &str) -> Error {
+    let expected = "a conversation without a reply on its way".to_owned();
+    Error::Argument { argument: "chat", expected, found: found.to_owned() }
+}
+
+fn gone() -> Error {
+    missing("one that was taken out")
+}

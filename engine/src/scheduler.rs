@@ -1,0 +1,505 @@
+//! Conversations side by side: requests from any thread share a model, a KV cache and the steps of the GPU.
+//!
+//! Whoever waits for an event, when nobody else does the work, does it for all (`scheduler/shared.rs`); for replies that
+//! are polled a thread does, which the scheduler owns (`scheduler/background.rs`). A round reads a part of one prompt, then takes a step with all conversations that are past
+//! theirs (`scheduler/engine.rs`). So nobody waits longer than a part of a prompt takes, and a reply that is alone is
+//! generated as [`Generation`](crate::Generation) generates it.
+
+#[cfg(feature = "schema")]
+mod ask;
+mod background;
+mod engine;
+mod memory;
+mod shared;
+mod state;
+mod steps;
+mod turns;
+
+pub use state::{SchedulerCounts, SchedulerState, SlotState};
+
+use crate::cancel::Cancel;
+use crate::chat::{CallIds, ChatState, PromptMaker, drop_before};
+use crate::error::{Error, Result};
+use crate::generate::{Chooser, Event, GenerateOptions, GenerationTask};
+use crate::gpu::Process;
+use crate::kernels::CacheType;
+use crate::model::{CacheShape, Model};
+use crate::session::Pool;
+use crate::text::{Message, ReplyParser};
+use background::Owner;
+use engine::{Engine, Request};
+use shared::Shared;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// How many conversations a [`Scheduler`] is for, and how much of them it holds. Fields may be added, so construct it as
+/// `SchedulerOptions { …, ..SchedulerOptions::default() }`.
+#[derive(Debug, Clone)]
+pub struct SchedulerOptions {
+    /// How many conversations decode side by side. Each has a slot, which keeps its KV cache for the next turn.
+    pub sessions: usize,
+    /// The context of each in tokens; `None` for the model's usual one.
+    pub context: Option<usize>,
+    /// How many tokens the KV cache holds of all of them together, counted in whole pages of 256; `None` for as many as
+    /// all contexts take, or fewer if there is not memory enough. A context is never larger than this. If it is less than
+    /// all contexts take and runs out, the caches of conversations whose replies have ended are given up first, then those
+    /// of the newest replies, which wait, and are computed again once there is memory.
+    pub tokens: Option<usize>,
+    /// How many requests may wait for a slot. One more is refused with [`Error::Busy`].
+    pub queue: usize,
+    /// The type of the cache's values; `None` for the model's usual one.
+    pub cache: Option<CacheType>,
+    /// Whether everything that steps of several conversations need is compiled when the scheduler is made, so that none of
+    /// them waits; `None` stands for yes on a GPU, as for
+    /// [`LoadOptions::compile_all`](crate::LoadOptions::compile_all).
+    pub compile_all: Option<bool>,
+}
+
+impl Default for SchedulerOptions {
+    /// Four conversations with the model's usual context, and 64 requests that wait.
+    fn default() -> Self {
+        Self { sessions: 4, context: None, tokens: None, queue: 64, cache: None, compile_all: None }
+    }
+}
+
+/// Whose requests a scheduler gets: see [`Scheduler::for_tenant`]. Fields may be added, so construct it as
+/// `Tenant { …, ..Tenant::default() }`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Tenant {
+    /// With whom it takes turns: requests of one number wait for each other, and those of different numbers are served
+    /// in turn, however many of them wait.
+    pub turns: u64,
+    /// With whom it shares the KV cache: what requests of one number have computed is used by later ones of the same
+    /// number, and by no others. Whoever shares a cache can learn from [`Stats::prompt`](crate::Stats::prompt), and from
+    /// the time to the first token, which prompts the others sent.
+    pub cache: u64,
+}
+
+/// Generates replies to requests from any thread, several at a time: each step of the GPU computes a token of every
+/// conversation, which takes little longer than a token of one. Clones share it.
+///
+/// A request waits in a queue until a slot is free; [tenants](Scheduler::for_tenant) take turns. A slot keeps the KV
+/// cache of its conversation, and the next request goes to the slot whose last prompt it continues, or else to the one
+/// that was used longest ago; full pages of 256 tokens that any conversation begins with are shared. Greedy replies are
+/// those that each conversation gets alone.
+///
+/// A reply is generated while its events are waited for, in any of the threads that wait. For replies that are polled
+/// ([`ScheduledReply::try_next`]) the scheduler has a thread, which lives no longer than the scheduler and its replies, and
+/// ends when none of them is polled. If a reply's events are not taken, it pauses after 64 of them, and the others
+/// continue.
+///
+/// ```
+/// # fn main() -> wglm::Result<()> {
+/// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
+/// # let gpu = Gpu::open(&GpuOptions::default())?;
+/// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+/// use wglm::{ChatState, Event, GenerateOptions, Message, Scheduler, SchedulerOptions};
+///
+/// let scheduler = Scheduler::new(&model, &SchedulerOptions { sessions: 2, ..SchedulerOptions::default() })?;
+/// let options = GenerateOptions { max_tokens: Some(8), ..GenerateOptions::default() };
+/// std::thread::scope(|scope| {
+///     for animal in ["an owl", "a fox", "a hare"] {
+///         let (scheduler, options) = (&scheduler, options.clone());
+///         scope.spawn(move || -> wglm::Result<()> {
+///             let messages = vec![Message::user(format!("Tell me a story about {animal}."))];
+///             for event in scheduler.chat(ChatState { messages, options, ..ChatState::default() })? {
+///                 if let Event::Text(text) = event? {
+///                     println!("{animal}: {text}");
+///                 }
+///             }
+///             Ok(())
+///         });
+///     }
+/// });
+/// assert_eq!(scheduler.state().counts.requests, 3);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Scheduler {
+    model: Model,
+    shared: Arc<Owner>,
+    tenant: Tenant,
+}
+
+/// A conversation whose prompt is made: what [`Scheduler::prepare`] returns, and [`Scheduler::reply`] generates any number
+/// of replies to. Clones share it, and so do replies, but for the tokens, which each has for itself.
+///
+/// ```
+/// # fn main() -> wglm::Result<()> {
+/// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
+/// # let gpu = Gpu::open(&GpuOptions::default())?;
+/// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+/// use wglm::{ChatState, GenerateOptions, Message, Scheduler, SchedulerOptions};
+///
+/// let scheduler = Scheduler::new(&model, &SchedulerOptions { sessions: 2, ..SchedulerOptions::default() })?;
+/// let options = GenerateOptions { max_tokens: Some(8), ..GenerateOptions::default() };
+/// let messages = vec![Message::user("Tell me a story.")];
+/// let prepared = scheduler.prepare(ChatState { messages, options, ..ChatState::default() })?;
+/// for seed in 0..2 {
+///     let reply = scheduler.reply(&prepared, Some(seed))?;
+///     assert_eq!(reply.prompt_tokens(), prepared.prompt_tokens());
+///     assert!(reply.count() > 0);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct PreparedChat {
+    made: Arc<MadePrompt>,
+}
+
+/// What replies to the same conversation share.
+struct MadePrompt {
+    prompt: Vec<u32>,
+    parser: ReplyParser,
+    options: GenerateOptions,
+    ids: CallIds,
+    /// The messages that were left out because the context is too small.
+    dropped: Vec<Message>,
+}
+
+impl PreparedChat {
+    /// The number of tokens of the prompt.
+    pub fn prompt_tokens(&self) -> usize {
+        self.made.prompt.len()
+    }
+
+    /// The options of generation.
+    pub fn options(&self) -> &GenerateOptions {
+        &self.made.options
+    }
+
+    /// The messages that [`Overflow`](crate::Overflow) left out, oldest first.
+    pub fn dropped(&self) -> &[Message] {
+        &self.made.dropped
+    }
+}
+
+impl std::fmt::Debug for PreparedChat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PreparedChat").field("prompt", &self.prompt_tokens()).finish_non_exhaustive()
+    }
+}
+
+/// A reply that waits for its turn or is being generated: an iterator of events, which ends after an error or
+/// [`Event::Done`]. [`next`](Iterator::next) waits; [`try_next`](Self::try_next) and [`poll_next`](Self::poll_next) do not,
+/// and with the feature `stream` it becomes an asynchronous stream (`ScheduledReply::into_stream`). It can be used from any
+/// thread. Dropping it cancels the reply.
+///
+/// ```
+/// # fn main() -> wglm::Result<()> {
+/// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model};
+/// # let gpu = Gpu::open(&GpuOptions::default())?;
+/// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+/// use std::task::Poll;
+/// use wglm::{ChatState, GenerateOptions, Message, Scheduler, SchedulerOptions};
+///
+/// let scheduler = Scheduler::new(&model, &SchedulerOptions::default())?;
+/// let options = GenerateOptions { max_tokens: Some(8), ..GenerateOptions::default() };
+/// let messages = vec![Message::user("Tell me a story.")];
+/// let mut reply = scheduler.chat(ChatState { messages, options, ..ChatState::default() })?;
+/// loop {
+///     match reply.try_next() {
+///         Poll::Ready(Some(event)) => println!("{:?}", event?),
+///         Poll::Ready(None) => break,
+///         Poll::Pending => std::thread::sleep(std::time::Duration::from_millis(1)), // an app draws a frame here
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct ScheduledReply {
+    shared: Arc<Owner>,
+    id: u64,
+    cancel: Cancel,
+    prompt_tokens: usize,
+    opens_thinking: bool,
+    process: Process,
+    /// It has ended because this process was forked.
+    forked: bool,
+}
+
+impl Scheduler {
+    /// A scheduler for replies of a model. The KV cache for all of them is allocated here, and kernels are compiled.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for no sessions, a context of no tokens or no tokens at all, [`Error::Unsupported`] for a type of
+    /// cache that cannot hold the model's latents; [`Error::OutOfMemory`] or [`Error::ContextTooLarge`] if the cache does
+    /// not fit; what the device reports.
+    pub fn new(model: &Model, options: &SchedulerOptions) -> Result<Self> {
+        Self::new_with(model, options, &Cancel::default())
+    }
+
+    /// Like [`Scheduler::new`]. `cancel` stops it while kernels compile.
+    ///
+    /// # Errors
+    /// Those of [`Scheduler::new`], and [`Error::Cancelled`].
+    pub fn new_with(model: &Model, options: &SchedulerOptions, cancel: &Cancel) -> Result<Self> {
+        let (usual, sessions) = (model.cache(), options.sessions);
+        let context = options.context.unwrap_or(usual.context).min(options.tokens.unwrap_or(usize::MAX));
+        let cache = CacheShape { context, ty: options.cache.unwrap_or(usual.ty) };
+        cache.check(model.config())?;
+        let mut tokens = options.tokens.unwrap_or(sessions.saturating_mul(context));
+        let mut pool = loop {
+            match Pool::new(model, sessions, cache, tokens) {
+                Err(Error::OutOfMemory { .. } | Error::ContextTooLarge { .. } | Error::TooLarge { .. })
+                    if options.tokens.is_none() && tokens > context =>
+                {
+                    tokens = (tokens / 2).max(context);
+                }
+                pool => break pool?,
+            }
+        };
+        let compiles = options.compile_all.unwrap_or(!model.gpu().report().is_software());
+        let other = if compiles { pool.compile(&mut || cancel.check())? } else { None };
+        let model = other.unwrap_or_else(|| model.clone());
+        if !pool.model().plans_as(&model) {
+            drop(pool); // before the memory is taken once more
+            pool = Pool::new(&model, sessions, cache, tokens)?;
+        }
+        let engine = Engine::new(pool, sessions);
+        let shared = Arc::new(Owner::new(Shared::new(engine, sessions, options.queue)));
+        Ok(Self { model, shared, tenant: Tenant::default() })
+    }
+
+    /// The same scheduler for requests of a tenant, where several parties that do not trust each other share a model.
+    /// They take turns, and none learns from the cache what another has sent. A scheduler as it is made is that of the
+    /// default tenant.
+    ///
+    /// ```
+    /// # fn main() -> wglm::Result<()> {
+    /// # use wglm::{Gguf, Gpu, GpuOptions, LoadOptions, Model, Scheduler, SchedulerOptions};
+    /// # let gpu = Gpu::open(&GpuOptions::default())?;
+    /// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+    /// use wglm::Tenant;
+    ///
+    /// let scheduler = Scheduler::new(&model, &SchedulerOptions { sessions: 1, ..SchedulerOptions::default() })?;
+    /// let anna = scheduler.for_tenant(Tenant { turns: 1, cache: 1, ..Tenant::default() });
+    /// let ben = scheduler.for_tenant(Tenant { turns: 2, cache: 2, ..Tenant::default() });
+    /// assert_eq!(anna.state(), ben.state());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn for_tenant(&self, tenant: Tenant) -> Self {
+        Self { tenant, ..self.clone() }
+    }
+
+    /// The model: the one that it was made with, whose [verdict](Model::verdict) also has the kernels that were replaced when
+    /// the scheduler was made.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The context of each conversation in tokens.
+    pub fn context(&self) -> usize {
+        self.shared.context
+    }
+
+    /// Asks for a reply to a conversation. Nothing is computed before somebody waits for an event.
+    ///
+    /// # Errors
+    /// Those of [`Chat::send`](crate::Chat::send); [`Error::Busy`] if too many requests wait.
+    pub fn chat(&self, request: ChatState) -> Result<ScheduledReply> {
+        let seed = request.options.sampling.seed;
+        self.reply(&self.prepare(request)?, seed)
+    }
+
+    /// Makes the prompt of a conversation, once for as many replies as [`reply`](Self::reply) is then called for. Nothing
+    /// is asked for yet, so what is prepared takes no part of the queue.
+    ///
+    /// # Errors
+    /// Those of [`chat`](Self::chat), but for constraints that cannot be kept, which [`reply`](Self::reply) finds.
+    pub fn prepare(&self, request: ChatState) -> Result<PreparedChat> {
+        let ChatState { mut messages, reasoning, tools, template_kwargs, options, overflow, .. } = request;
+        options.check()?;
+        self.model.gpu().check_process()?;
+        self.shared.check_queue()?; // before the work on the prompt
+        let (model, context) = (&self.model, self.context());
+        let maker = PromptMaker { model, context, reasoning, tools: &tools, template_kwargs: &template_kwargs };
+        let ((prompt, parser), first) = maker.prepare(&messages, overflow, options.max_tokens)?;
+        let ids = CallIds::after(&messages, &[]); // those that go have ids as well
+        let dropped = drop_before(&mut messages, first);
+        Ok(PreparedChat { made: Arc::new(MadePrompt { prompt, parser, options, ids, dropped }) })
+    }
+
+    /// Asks for a reply to a conversation that this scheduler [prepared](Self::prepare), with a seed of its own in place of
+    /// the one that the conversation's options have. Nothing is computed before somebody waits for an event.
+    ///
+    /// # Errors
+    /// [`Error::Constraint`] for a constraint that cannot be kept; [`Error::ContextFull`] for a conversation of another
+    /// scheduler with a larger context; [`Error::Busy`] if too many requests wait.
+    pub fn reply(&self, prepared: &PreparedChat, seed: Option<u64>) -> Result<ScheduledReply> {
+        self.replied(prepared, seed, None)
+    }
+
+    /// Like [`reply`](Self::reply), where `chooser` takes part in the choice of tokens: see
+    /// [`Reply::with_chooser`](crate::Reply::with_chooser). Such a reply takes its steps by itself, between those that the
+    /// others take together. The chooser is called on whichever thread does the work; what it returns as an error ends
+    /// this reply alone.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reply_with_chooser(
+        &self,
+        prepared: &PreparedChat,
+        seed: Option<u64>,
+        chooser: impl Chooser + Send + 'static,
+    ) -> Result<ScheduledReply> {
+        self.replied(prepared, seed, Some(Box::new(chooser)))
+    }
+
+    fn replied(
+        &self,
+        prepared: &PreparedChat,
+        seed: Option<u64>,
+        chooser: Option<Box<dyn Chooser + Send>>,
+    ) -> Result<ScheduledReply> {
+        let MadePrompt { prompt, parser, options, ids, dropped } = &*prepared.made;
+        self.check_prompt(prompt)?;
+        self.shared.check_queue()?; // before the constraint is compiled
+        let mut options = options.clone();
+        options.sampling.seed = seed;
+        let mut task = GenerationTask::new(&self.model, prompt.clone(), Some(parser.clone()), options)?;
+        chooser.into_iter().for_each(|chooser| task.set_chooser(chooser));
+        if !dropped.is_empty() {
+            task.push(Event::Dropped { messages: dropped.clone() });
+        }
+        self.submit(task, ids.clone(), prompt.len(), parser.is_thinking())
+    }
+
+    /// Asks for what follows the tokens of a prompt, as text without thinking and calls. Nothing is computed before
+    /// somebody waits for an event.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if an option is out of range or there are no tokens; [`Error::TokenOutOfRange`],
+    /// [`Error::ContextFull`]; [`Error::Busy`] if too many requests wait.
+    pub fn generate(&self, prompt: Vec<u32>, options: GenerateOptions) -> Result<ScheduledReply> {
+        let needed = prompt.len();
+        if needed == 0 {
+            let expected = "at least one token".to_owned();
+            return Err(Error::Argument { argument: "prompt", expected, found: "none".into() });
+        }
+        self.check_prompt(&prompt)?;
+        let task = GenerationTask::new(&self.model, prompt, None, options)?;
+        self.submit(task, CallIds::default(), needed, false)
+    }
+
+    /// Whether the model knows a prompt's tokens, and the context holds them, in a process that has the device.
+    fn check_prompt(&self, prompt: &[u32]) -> Result<()> {
+        self.model.gpu().check_process()?;
+        let (vocab, context, needed) = (self.model.config().vocab, self.context(), prompt.len());
+        if let Some(&token) = prompt.iter().find(|token| **token as usize >= vocab) {
+            return Err(Error::TokenOutOfRange { token, vocab });
+        }
+        if needed > context {
+            return Err(Error::ContextFull { needed, context });
+        }
+        Ok(())
+    }
+
+    fn submit(
+        &self,
+        task: GenerationTask<'static>,
+        ids: CallIds,
+        prompt_tokens: usize,
+        opens_thinking: bool,
+    ) -> Result<ScheduledReply> {
+        let cancel = task.cancel();
+        let tenant = self.tenant;
+        let id = self.shared.submit(|id| Request { id, tenant, task, ids })?;
+        let (shared, process) = (self.shared.clone(), self.model.gpu().process());
+        Ok(ScheduledReply { shared, id, cancel, prompt_tokens, opens_thinking, process, forked: false })
+    }
+
+    /// What it holds and does.
+    pub fn state(&self) -> SchedulerState {
+        self.shared.state()
+    }
+}
+
+impl std::fmt::Debug for Scheduler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scheduler").field("state", &self.state()).finish_non_exhaustive()
+    }
+}
+
+impl ScheduledReply {
+    /// A handle that stops this reply from any thread.
+    pub fn cancel(&self) -> Cancel {
+        self.cancel.clone()
+    }
+
+    /// Lets `cancel` stop this reply, also if it was cancelled before this call.
+    pub fn with_cancel(self, cancel: &Cancel) -> Self {
+        self.cancel.join(cancel);
+        self
+    }
+
+    /// The next event, if there is one by now: this does not wait. `None` says that the reply has ended, and
+    /// [`Poll::Pending`] that it has not, and has no event yet. From the first such call on the scheduler's thread
+    /// generates it; the reply ends with [`Error::NoThread`] if the system grants none.
+    pub fn try_next(&mut self) -> Poll<Option<Result<Event>>> {
+        self.poll(None)
+    }
+
+    /// Like [`try_next`](Self::try_next), and has the task of `context` woken when there is an event. The waker is called
+    /// on the scheduler's thread, or on one that waits for an event. It may do anything, also drop the reply or the
+    /// scheduler. If it panics, the replies continue.
+    ///
+    /// The last drop of the scheduler and its replies waits for the scheduler's thread, so a waker should not wait for a
+    /// lock that the app holds meanwhile. If it does, that drop takes half a second, and the memory of the GPU is released
+    /// once the waker has returned.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
+        self.poll(Some(context.waker()))
+    }
+
+    pub(crate) fn poll(&mut self, waker: Option<&Waker>) -> Poll<Option<Result<Event>>> {
+        match self.ended_by_fork() {
+            Some(ended) => Poll::Ready(ended),
+            None => self.shared.poll(self.id, &self.cancel, waker),
+        }
+    }
+
+    /// The error in a process that was forked, once, and then the end: the threads that generate are the parent's.
+    fn ended_by_fork(&mut self) -> Option<Option<Result<Event>>> {
+        if self.forked {
+            return Some(None);
+        }
+        let error = self.process.check().err()?;
+        self.forked = true;
+        Some(Some(Err(error)))
+    }
+
+    /// The number of tokens of the prompt.
+    pub fn prompt_tokens(&self) -> usize {
+        self.prompt_tokens
+    }
+
+    /// Whether the prompt ends inside thinking, so that the reply begins with it.
+    pub fn opens_thinking(&self) -> bool {
+        self.opens_thinking
+    }
+}
+
+impl Iterator for ScheduledReply {
+    type Item = Result<Event>;
+
+    /// The next event. Waits for it, and meanwhile does the work of all replies if nobody else does.
+    fn next(&mut self) -> Option<Self::Item> {
+        self.ended_by_fork().unwrap_or_else(|| self.shared.next(self.id))
+    }
+}
+
+impl std::fmt::Debug for ScheduledReply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScheduledReply").field("prompt", &self.prompt_tokens).finish_non_exhaustive()
+    }
+}
+
+impl Drop for ScheduledReply {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+        self.shared.leave(self.id);
+    }
+}

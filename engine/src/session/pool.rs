@@ -1,0 +1,221 @@
+//! Sessions side by side: they share a KV cache and the plans on the device, and take steps together.
+
+use super::Session;
+use super::device::Device;
+use super::sequence::Sequence;
+use super::step::{Row, StepRequest, Token};
+use crate::error::{Error, Result};
+use crate::model::{BatchShape, CacheShape, Model, Outputs, most_sequences};
+use crate::plan::PAGE;
+use crate::shader::Variant;
+use crate::threads::{GoOn, lock};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// A KV cache that several sessions share, and what else they need on the device.
+///
+/// The cache is cut into pages of 256 tokens, and a session holds as many as its tokens take. Sessions that begin with the
+/// same tokens hold the full pages of these once, if the second of them [syncs](Session::sync) when the first has computed
+/// them. [`Pool::next_tokens`] computes the next tokens of several sessions in one step, which takes little longer than that
+/// of one. Sessions can be used from several threads; while one computes, others wait.
+///
+/// ```
+/// # fn main() -> wglm::Result<()> {
+/// # use wglm::{CacheShape, Gguf, Gpu, GpuOptions, LoadOptions, Model, Pool};
+/// # let gpu = Gpu::open(&GpuOptions::default())?;
+/// # let model = Model::load(&Gguf::from_static(wglm::DEMO_MODEL)?, &gpu, &LoadOptions::default())?;
+/// // Two sessions of up to 512 tokens each, of up to 768 together.
+/// let pool = Pool::new(&model, 2, CacheShape { context: 512, ..model.cache() }, 768)?;
+/// let tokenizer = model.tokenizer()?;
+/// let (mut owl, mut fox) = (pool.session()?, pool.session()?);
+/// owl.feed(&tokenizer.encode("One morning the owl", false)?)?;
+/// fox.feed(&tokenizer.encode("In the evening the fox", false)?)?;
+/// for _ in 0..4 {
+///     for token in pool.next_tokens(&mut [&mut owl, &mut fox])? {
+///         print!("{} ", token?);
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Pool {
+    device: Arc<Mutex<Device>>,
+    model: Model,
+    cache: CacheShape,
+    sessions: usize,
+}
+
+impl Pool {
+    /// A pool for up to `sessions` sessions at a time, each of up to `cache.context` tokens, and of up to `tokens` tokens
+    /// together, counted in whole pages of 256.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::TooLarge`] or [`Error::ContextTooLarge`] if the cache does not fit,
+    /// [`Error::Argument`] for a cache of no tokens, a pool of no sessions, or more of either than can be numbered, and
+    /// [`Error::Unsupported`] for a type of cache that cannot hold the model's latents.
+    pub fn new(model: &Model, sessions: usize, cache: CacheShape, tokens: usize) -> Result<Self> {
+        cache.check(model.config())?;
+        if sessions == 0 || tokens == 0 {
+            let (argument, found) = if sessions == 0 { ("sessions", "0") } else { ("tokens", "0") };
+            return Err(Error::Argument { argument, expected: "at least one".to_owned(), found: found.to_owned() });
+        }
+        // Rows of a batch name the list of their sequence's pages by a number of 32 bits.
+        let most = u32::MAX as usize / cache.context.div_ceil(PAGE) - 1;
+        if sessions > most {
+            let expected = format!("at most {most} sessions with a context of {} tokens", cache.context);
+            return Err(Error::Argument { argument: "sessions", expected, found: sessions.to_string() });
+        }
+        let device = Device::new(model, cache, tokens.div_ceil(PAGE), sessions)?;
+        Ok(Self { device: Arc::new(Mutex::new(device)), model: model.clone(), cache, sessions })
+    }
+
+    /// Compiles what steps of several of its sessions need, with bias and penalties or without, and what masks need, so that
+    /// nothing is compiled between two tokens. A kernel that the driver refuses is replaced as at load: then it returns the
+    /// model without that kernel, of which the pool has to be made anew.
+    ///
+    /// # Errors
+    /// [`Error::WrongKernel`] for a kernel that cannot be replaced; that of `go_on`, which is asked again and again
+    /// meanwhile; what the device reports.
+    pub(crate) fn compile(&self, go_on: &mut GoOn<'_>) -> Result<Option<Model>> {
+        let mut other = None;
+        loop {
+            let model = other.as_ref().unwrap_or(&self.model);
+            let refused = model.pipelines().try_prepare(&self.variants(model)?, &|| {}, go_on)?;
+            if refused.is_empty() {
+                return Ok(other);
+            }
+            other = Some(model.without(&refused)?);
+        }
+    }
+
+    /// The shaders of all that, with those of a row alone.
+    fn variants(&self, model: &Model) -> Result<Vec<Variant>> {
+        let most = self.sessions.min(most_sequences(model.config()));
+        let alone = model.plan(self.cache, BatchShape::ALONE)?;
+        let mut variants = model.plan_sampling(&alone, alone.head()?, 1, true)?.plan.variants;
+        variants.extend(alone.plan.variants.iter().cloned());
+        let mut rows = 2;
+        while rows < 2 * most {
+            let mut before = 0;
+            // The shapes for all depths, the last of which is that of the whole context.
+            while before <= self.cache.context {
+                let shape = BatchShape::of(rows, Outputs::Sequences, before, self.cache.context);
+                let planned = model.plan(self.cache, shape)?;
+                variants.extend(planned.plan.variants.iter().cloned());
+                variants.extend(model.plan_sampling(&planned, planned.head()?, 1, false)?.plan.variants);
+                before = shape.depth + 1;
+            }
+            rows *= 2;
+        }
+        Ok(variants)
+    }
+
+    /// A new session.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the pool has as many sessions as it is for; what the device reports.
+    pub fn session(&self) -> Result<Session> {
+        let sequence = self.enter()?.join()?;
+        Session::of(self, sequence)
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The cache of each session: its context, and the type of its values.
+    pub fn cache(&self) -> CacheShape {
+        self.cache
+    }
+
+    /// How many sessions it is for.
+    pub fn sessions(&self) -> usize {
+        self.sessions
+    }
+
+    /// How many more tokens all sessions together can hold, in whole pages.
+    pub fn free(&self) -> usize {
+        self.device().pages.free() * PAGE
+    }
+
+    /// How many more tokens it could hold beside those of these sessions, if all others held none.
+    pub(crate) fn tokens_beside<'a>(&self, sessions: impl Iterator<Item = &'a Session>) -> usize {
+        let held: HashSet<u32> = sessions.flat_map(|session| session.sequence.pages.iter().copied()).collect();
+        self.device().pages.count().saturating_sub(held.len()) * PAGE
+    }
+
+    /// Feeds each session the token that was sampled after its last one, all in one step, and returns these tokens in order.
+    /// As with [`Session::next_token`], which does the same for one, they are submitted first and read afterwards.
+    ///
+    /// A session gets the tokens that it would get alone. Logits may be off by rounding, because rows of a batch are summed
+    /// in another order than a row alone.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a session of another pool or one that nothing was fed to since the last rewind,
+    /// [`Error::ContextFull`] and [`Error::PoolFull`], after which all are as they were; [`Error::NoResult`] and what the
+    /// device reports. A session of whose logits none is a number gets [`Error::NotANumber`] for a token. More than 32
+    /// sessions take several steps: if one after the first fails, the sessions of this step and of those after it get its
+    /// error for a token.
+    pub fn next_tokens(&self, sessions: &mut [&mut Session]) -> Result<Vec<Result<u32>>> {
+        let device = &mut *self.enter()?;
+        for session in sessions.iter_mut() {
+            if !Arc::ptr_eq(&session.pool.device, &self.device) {
+                let (expected, found) = ("a session of this pool".to_owned(), "one of another".to_owned());
+                return Err(Error::Argument { argument: "sessions", expected, found });
+            }
+            session.check(session.tokens().len() + 1, &[])?;
+            device.settle(&mut session.sequence)?;
+            device.sample_if_left(&mut session.sequence)?;
+            device.reach(&mut session.sequence, 1)?;
+        }
+        let count = sessions.len();
+        let mut tokens = Vec::with_capacity(count);
+        for group in sessions.chunks_mut(most_sequences(self.model.config())) {
+            let mut sequences: Vec<&mut Sequence> = group.iter_mut().map(|session| &mut session.sequence).collect();
+            match device.next_tokens(&mut sequences) {
+                Ok(of_group) => tokens.extend(of_group),
+                Err(error) if tokens.is_empty() => return Err(error),
+                Err(error) => {
+                    tokens.resize_with(count, || Err(error.clone()));
+                    break;
+                }
+            }
+        }
+        Ok(tokens)
+    }
+
+    /// The device, for a call that computes. Every such call comes through here.
+    ///
+    /// # Errors
+    /// [`Error::Forked`], before the lock is waited for: the thread that held it may not exist in this process.
+    pub(super) fn enter(&self) -> Result<MutexGuard<'_, Device>> {
+        self.model.gpu().check_process()?;
+        Ok(self.device())
+    }
+
+    /// The same, for a call that only looks, or forgets tokens.
+    pub(super) fn device(&self) -> MutexGuard<'_, Device> {
+        lock(&self.device)
+    }
+}
+
+impl Device {
+    /// Feeds each sequence the token that was sampled after its last one, all in one step.
+    pub fn next_tokens(&mut self, sequences: &mut [&mut Sequence]) -> Result<Vec<Result<u32>>> {
+        let row =
+            |(of, sequence): (usize, &&mut Sequence)| Row { of, token: Token::Sampled, want: sequence.sampling.want() };
+        let request = StepRequest::new(sequences.iter().enumerate().map(row).collect());
+        let ticket = self.run(sequences, request)?;
+        let fed = self.take(sequences, &ticket)?;
+        let only = |fed: Vec<u32>| fed.first().copied().ok_or(Error::NoResult);
+        Ok(fed.into_iter().map(|fed| fed.and_then(only)).collect())
+    }
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("cache", &self.cache).finish_non_exhaustive()
+    }
+}
