@@ -48,10 +48,10 @@ impl File {
         self.code().flat_map(|line| names_after(line, prefix)).collect()
     }
 
-    /// The same, with the names in braces that follow the prefix.
+    /// The same, with all names of a statement that has a brace after the prefix.
     pub fn names_from(&self, prefix: &str) -> Vec<&str> {
         let brace = format!("{prefix}{{");
-        let groups = self.text.split(brace.as_str()).skip(1).filter_map(|rest| rest.split('}').next());
+        let groups = self.text.split(brace.as_str()).skip(1).filter_map(|rest| rest.split(';').next());
         self.names_after(prefix).into_iter().chain(groups.flat_map(names)).collect()
     }
 }
