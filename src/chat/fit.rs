@@ -1,4 +1,8 @@
 //! Removes old turns from conversations that outgrow the context.
+//!
+//! More turns are removed than necessary: as many as make the removed part a multiple of a quarter of the context. So
+//! the following requests, each with the whole conversation, are cut at the same turn for a while, and find what
+//! follows it in the cache.
 
 use super::prompt::PromptMaker;
 use super::{Chat, Overflow};

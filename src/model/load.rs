@@ -1,4 +1,8 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
+//!
+//! While the weights are uploaded, kernels compile on other threads. When both are there, the kernels are checked, and
+//! a first token is computed, so that the first one that a user waits for takes no longer than the others. All of this
+//! happens beside the calling thread, which asks at short intervals whether to continue.
 
 use super::batch_plan::plan_alone;
 use super::check::{self, CheckedBatch};
