@@ -113,7 +113,7 @@ impl Chat {
         self.answer("JSON", text, Constraint::json_schema(schema.clone())?, cancel)
     }
 
-    /// The value that a message is answered with, by a constraint. `name` is what errors call the value.
+    /// The value that answers a message and matches a constraint. `name` is the name of the value in errors.
     fn answer<T: DeserializeOwned>(
         &mut self,
         name: &str,
@@ -125,8 +125,8 @@ impl Chat {
         self.value(name, answered, constraint)
     }
 
-    /// A message that is answered by a constraint, for a caller who takes the events: all of them, in `take`, which returns
-    /// the last one's statistics.
+    /// Answers a message with a text that matches a constraint. `take` receives all events and returns the statistics
+    /// of the last one.
     pub(crate) fn ask_in_events(
         &mut self,
         text: &str,
@@ -141,8 +141,8 @@ impl Chat {
     /// Continues the reply that [`Chat::ask`] left unfinished, and returns the value once it is complete. Call it again after
     /// each [`AskError::Unfinished`]. The text in that error, and in [`AskError::NoValue`], is the whole answer so far.
     ///
-    /// [`Chat::resume`] continues the same reply by the same schema, too, and returns its events. Both do so after
-    /// [`Chat::restore`].
+    /// [`Chat::resume`] also continues the same reply with the same schema, and returns its events. Both work after
+    /// [`Chat::restore`], too.
     ///
     /// # Errors
     /// Those of [`Chat::ask`] and of [`Chat::resume`].
@@ -150,7 +150,7 @@ impl Chat {
         self.resumed(&T::schema_name(), constraint_of::<T>()?, &Cancel::default())
     }
 
-    /// Like [`Chat::resume_ask`], for what [`Chat::ask_value`] left unfinished. `cancel` stops it.
+    /// Like [`Chat::resume_ask`], for an unfinished [`Chat::ask_value`]. `cancel` stops it.
     ///
     /// # Errors
     /// Those of [`Chat::ask_value`] and of [`Chat::resume`].
@@ -168,7 +168,7 @@ impl Chat {
         let answered = self.constrained(&constraint, |chat| answer_of(chat.resume()?.with_cancel(cancel)));
         let whole = answered.map(|(more, stop)| {
             let whole = self.answer_so_far();
-            // The message has all of it, unless nothing of it is a message.
+            // The message has the whole text, unless none of it became part of a message.
             (if whole.len() > before.len() { whole } else { before + &more }, stop)
         });
         if whole.is_err() {
@@ -177,7 +177,7 @@ impl Chat {
         self.value(name, whole, constraint)
     }
 
-    /// Does something with a constraint, and without calls.
+    /// Runs something with a constraint set and without functions.
     fn constrained<R>(&mut self, constraint: &Constraint, run: impl FnOnce(&mut Self) -> R) -> R {
         let before = self.options.constraint.replace(constraint.clone());
         let calls = std::mem::replace(&mut self.options.calls, Calls::None);
