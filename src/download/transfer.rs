@@ -6,9 +6,6 @@
 //!
 //! Only the hash decides at the end whether the part is good, and an answer about another file is passing trouble: a
 //! proxy's page or a server that is being replaced must not discard the work of hours.
-//!
-//! The part only grows at its end: pieces ahead of it wait in memory, at most two for each connection. So no record of
-//! received pieces is needed, and the part is hashed while it is written.
 
 use super::RemoteFile;
 use super::client::{Answer, Attempt, Client, Trouble, receive};
