@@ -1,5 +1,5 @@
-//! Prompts whose rows attend over keys and values that are written out of the latents, against other programs and against
-//! attention over the latents. By default that is done for chunks of 1024 tokens and more; here it is chosen for fewer.
+//! Prompts whose rows attend over expanded keys and values, compared with other programs and with attention over the
+//! latents. By default chunks of 1024 tokens and more expand them; here smaller ones do.
 
 use crate::chunks::session;
 use crate::common::goldens::goldens;
@@ -12,9 +12,9 @@ use wglm::model::{BatchShape, LoadOverrides, Outputs, plan_batch, plan_token};
 use wglm::plan::{Choices, Target, Team};
 use wglm::{Arithmetic, CacheShape, Config, DraftKind, Gguf, Gpu, LoadOptions, Model, PromptOptions, Session};
 
-/// Rows from which on keys and values are written out here.
+/// The rows from which keys and values are expanded here.
 const ROWS: usize = 64;
-/// Logits with keys, values and the cache in f16, against those in f32 throughout.
+/// The bound on logits with keys, values and the cache in f16, compared with those in f32.
 const HALVES: f64 = 2e-3;
 
 fn choices() -> Choices {
@@ -30,7 +30,7 @@ fn expanding(path: &Path, gpu: &Gpu) -> Model {
     Model::load(&Gguf::open(path).unwrap(), gpu, &options()).unwrap()
 }
 
-/// The kernels of attention of a chunk in a model's plan.
+/// The kernels of attention in a model's plan for a chunk.
 fn kernels(path: &Path, target: Target, rows: usize, ty: CacheType) -> Vec<&'static str> {
     let (file, target) = (Gguf::open(path).unwrap(), Target { choices: choices().into(), ..target });
     let config = Config::read(&file).unwrap();
@@ -87,7 +87,7 @@ fn goldens_are_met() {
     }
 }
 
-/// Three thousand tokens in chunks over what is written out meet their golden as well as those over latents do.
+/// Three thousand tokens agree with their golden as well over expanded keys and values as over latents.
 #[test]
 fn a_long_prompt_meets_its_golden() {
     let Synthetic { file, tokens, positions, want, .. } = Synthetic::long();
@@ -107,7 +107,8 @@ fn a_long_prompt_meets_its_golden() {
     assert!(latent < HALVES, "{latent:.2e}");
 }
 
-/// The memory for what is written out is part of the estimate, and is taken: all but some KiB that no prompt needs.
+/// The estimate includes the memory for expanded keys and values, and a prompt allocates it, except some KiB that it
+/// does not need.
 #[test]
 fn the_estimate_counts_what_is_written_out() {
     let (file, gpu) = (Gguf::open(fable_file("q4_0")).unwrap(), open(true));

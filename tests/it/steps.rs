@@ -63,7 +63,7 @@ fn targets() -> Vec<Target> {
 }
 
 /// The batches of the full shape for which the bound is tested, and those for which the logits of every token are
-/// wanted: as many tokens as their logits have room for.
+/// wanted: as many tokens as have space for their logits.
 fn batches() -> Vec<(usize, Outputs)> {
     let last = [2, 4, 8, 16, 32, 128, 512, PromptOptions::MOST].map(|tokens| (tokens, Outputs::Last));
     last.into_iter().chain([(32, Outputs::All), (128, Outputs::All)]).collect()

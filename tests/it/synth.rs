@@ -17,14 +17,14 @@ use wglm::{Arithmetic, CacheShape, CacheType, Config, DraftKind, Gguf, LoadOptio
 /// The most pipelines of a token.
 const DISPATCHES: usize = 430;
 const PIPELINES: usize = 24;
-/// The most pipelines of a conversation. Metal compiles each from source, which is most of the time of a first start. Where
-/// there are no matrices of 8 x 8, products of few rows that workgroups share take pipelines of their own.
+/// The most pipelines of a conversation. Metal compiles each from source, which is most of the time of a first start.
+/// Without matrices of 8 x 8, products of few rows that several workgroups share need additional pipelines.
 const CONVERSATION: usize = 64;
 const CONVERSATION_WITH_SHARED: usize = 84;
-/// The same for a file that mixes more formats than Q4_0 files do, where each format is used in products that other
-/// files have in another.
+/// The same for a file that mixes more formats than Q4_0 files do, in products where other files have only one.
 const MORE_IF_MIXED: usize = 10;
-/// And more where chunks are so large that keys and values are written out: what writes them, and attention over them.
+/// How many more are needed if chunks are so large that keys and values are expanded: to expand them, and to attend
+/// over them.
 const MORE_IF_WRITTEN_OUT: usize = 2;
 
 /// A shape with smaller numbers, in which every format still has whole blocks.
@@ -53,7 +53,7 @@ fn written(dir: &TempDir, shape: &Shape) -> PathBuf {
     path
 }
 
-/// The headers that `wglm report` has with it are of this shape. `WGLM_WRITE_SHAPE=1` writes them anew.
+/// The headers inside `wglm report` have this shape. `WGLM_WRITE_SHAPE=1` writes them again.
 #[test]
 fn the_report_has_this_shape() {
     let whole = Shape::glm(2);
@@ -68,7 +68,7 @@ fn the_report_has_this_shape() {
     }
 }
 
-/// Two layers have every kernel of 47.
+/// Two layers use every kernel of all 47.
 #[test]
 fn two_layers_have_all_kernels() {
     let variants = |layers: u64| {
@@ -173,8 +173,8 @@ fn a_conversation_takes_few_pipelines() {
     }
 }
 
-/// Pipelines learn the number of tokens from the state buffer only, so plans for any number share the pipelines of the
-/// usual ones.
+/// Pipelines read the number of tokens from the batch only, so plans for any number share the pipelines of the usual
+/// ones.
 #[test]
 fn chunks_of_odd_sizes_take_no_pipelines_of_their_own() {
     let dir = TempDir::new().unwrap();
@@ -194,7 +194,7 @@ fn chunks_of_odd_sizes_take_no_pipelines_of_their_own() {
     }
 }
 
-/// The memory of chunks beside the weights and the cache is limited at every depth.
+/// The memory of chunks, in addition to the weights and the cache, is limited at every depth.
 #[test]
 fn chunks_of_the_full_shape_take_moderate_memory() {
     let dir = TempDir::new().unwrap();
@@ -211,7 +211,7 @@ fn chunks_of_the_full_shape_take_moderate_memory() {
     }
 }
 
-/// The largest chunk fits the limits of a grid, also with several times as many heads.
+/// The largest chunk fits the limits of a grid, even with several times as many heads.
 #[test]
 fn the_largest_chunks_are_planned() {
     let dir = TempDir::new().unwrap();

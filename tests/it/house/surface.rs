@@ -1,9 +1,9 @@
-//! What an app sees: every type in a signature of the public surface can be named through it, or the item is hidden.
+//! The public interface: every type in a public signature can be named through it, or the item is hidden.
 
 use super::code::{File, files, names};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The names of a `pub use …;` after its module, as it re-exports them, and as the module calls them.
+/// The names that a `pub use …;` re-exports: as it re-exports them, and as the module names them.
 fn exports(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for used in text.split("\npub use ").skip(1) {
@@ -23,7 +23,7 @@ fn declared(file: &File) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The public signatures and fields of these types in a file, but for hidden ones: each with the line it begins in.
+/// The public signatures and fields of these types in a file, except hidden ones, each with the line where it begins.
 fn signatures(file: &File, types: &BTreeSet<String>) -> Vec<(usize, String)> {
     let lines: Vec<&str> = file.text.lines().collect();
     let (mut found, mut inside) = (Vec::new(), false);
