@@ -71,14 +71,15 @@ fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     command
 }
 
-/// Makes the command heed signals that the tests were started without, as a shell starts programs in the background.
+/// Restores the default handling of signals that the tests ignore, as they do if a shell has started them in the
+/// background.
 #[cfg(unix)]
 pub fn heed_signals(command: &mut Command) {
     use nix::sys::signal::{SigHandler, Signal, signal};
     use std::os::unix::process::CommandExt;
     let heed = || {
         for number in [Signal::SIGINT, Signal::SIGHUP] {
-            // SAFETY: the default is no function that could do harm.
+            // SAFETY: the default action runs no code of this process.
             unsafe { signal(number, SigHandler::SigDfl) }?;
         }
         Ok(())
@@ -87,7 +88,7 @@ pub fn heed_signals(command: &mut Command) {
     unsafe { command.pre_exec(heed) };
 }
 
-/// Makes the command keep its files in another folder. Mesa's compiled shaders stay where they are.
+/// Makes the command store its files in another folder. Mesa's compiled shaders stay where they are.
 pub fn with_cache(command: &mut Command, folder: &Path) {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     let usual = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
