@@ -44,7 +44,7 @@ fn kernels(path: &Path, target: Target, rows: usize, ty: CacheType) -> Vec<&'sta
 }
 
 #[test]
-fn every_target_writes_keys_and_values_out() {
+fn every_target_expands_keys_and_values() {
     let of = |matrices, team, rows, ty| {
         let target = Target { matrices, team, workgroup_bytes: 48 << 10, ..Target::default() };
         kernels(&fable_file("q4_0"), target, rows, ty)
@@ -110,7 +110,7 @@ fn a_long_prompt_meets_its_golden() {
 /// The estimate includes the memory for expanded keys and values, and a prompt allocates it, except some KiB that it
 /// does not need.
 #[test]
-fn the_estimate_counts_what_is_written_out() {
+fn the_estimate_counts_expanded_keys_and_values() {
     let (file, gpu) = (Gguf::open(fable_file("q4_0")).unwrap(), open(true));
     let prompt = PromptOptions { chunk: Some(ROWS), ..PromptOptions::default() };
     let options = LoadOptions { context: Some(512), cache: Some(CacheType::F16), prompt, ..options() };

@@ -134,7 +134,7 @@ fn predictions_of_the_second_token() {
 
 /// Consecutive drafts, each made from the one before it, compared with the reference (`--mtp --drafts 3`).
 #[test]
-fn predictions_behind_predictions() {
+fn predictions_after_predictions() {
     const POSITIONS: [usize; 4] = [3, 10, 17, 24];
     let golden = goldens().into_iter().find(|golden| golden.name == "dialog1").unwrap();
     let want = read_f32(fixture("fable/dialog1.f16.mtp_drafts.f32"));

@@ -234,7 +234,7 @@ fn the_largest_chunks_are_planned() {
 /// The limits that wglm requires of a device suffice for every kernel of a token and of batches, whatever else the
 /// device supports.
 #[test]
-fn the_least_limits_are_enough() {
+fn the_required_limits_are_enough() {
     let dir = TempDir::new().unwrap();
     let files = ["k-quants", "k-quants-down", "tables", "tables-down"];
     let files = files.map(|name| Gguf::open(fixture(&format!("models/{name}.gguf"))).unwrap());
@@ -268,13 +268,13 @@ fn the_least_limits_are_enough() {
 }
 
 #[test]
-fn a_small_one_computes() {
+fn a_small_model_computes() {
     computes(&small());
 }
 
 /// All matrices whose rows are whole blocks have the type, and the model computes.
 #[test]
-fn a_small_one_of_one_type_computes() {
+fn a_small_model_of_one_type_computes() {
     let shape = Shape { ty: Some(&IQ2_XS), ..small() };
     let (typed, others): (Vec<_>, Vec<_>) =
         tensors(&shape).into_iter().partition(|tensor| tensor.quant.id == IQ2_XS.id);
@@ -305,7 +305,7 @@ fn the_same_shape_makes_the_same_bytes() {
 
 /// The product of a matrix and a vector of unit variance has unit variance.
 #[test]
-fn the_values_have_the_deviation_asked_for() {
+fn the_values_have_the_requested_deviation() {
     for shape in QUANTS.iter().map(|ty| Shape { ty: Some(ty), ..small() }).chain([small()]) {
         deviations(&shape);
     }
@@ -329,7 +329,7 @@ fn deviations(shape: &Shape) {
 
 /// The rows of the table in docs/embedding.md, in MiB.
 #[test]
-fn the_guide_tells_what_a_cache_costs() {
+fn the_guide_states_the_size_of_a_cache() {
     let guide = include_str!("../../docs/embedding.md");
     let dir = TempDir::new().unwrap();
     let file = full(&dir);

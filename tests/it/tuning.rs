@@ -99,7 +99,7 @@ fn a_foreign_tuning_is_ignored() {
 
 /// Explicit options take precedence over a tuning.
 #[test]
-fn options_come_before_a_tuning() {
+fn options_take_precedence_over_a_tuning() {
     let chunk = PromptOptions { chunk: Some(128), ..PromptOptions::default() };
     let model = load(&LoadOptions { prompt: chunk, ..options(tuning(otherwise())) });
     assert_eq!(model.prompt_options().chunk, Some(128));
@@ -145,7 +145,7 @@ fn sound(tuning: &Tuning) {
 }
 
 #[test]
-fn a_cancelled_tuning_returns_what_there_is() {
+fn a_cancelled_tuning_returns_its_results() {
     let model = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
     let cancel = Cancel::default();
     cancel.cancel();

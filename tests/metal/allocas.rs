@@ -108,7 +108,7 @@ fn no_kernel_of_a_mac_keeps_private_arrays() {
 
 /// An array whose index is known only at run time stays; one with constant indices does not.
 #[test]
-fn an_array_that_stays_is_noticed() {
+fn an_array_that_stays_is_detected() {
     let Some(shop) = Workshop::open() else { return };
     for (index, count) in [("i % 4u", 1), ("3", 0)] {
         let text = format!(

@@ -295,7 +295,7 @@ fn every_kernel_as_metal_text_agrees_with_its_reference() {
 
 /// Programs find a shader by its label, and so do people who read a plan or a compiler's message.
 #[test]
-fn labels_tell_shaders_apart() {
+fn labels_identify_shaders() {
     let mut labels: Vec<&str> = all().keys().map(|variant| variant.label.as_str()).collect();
     labels.sort_unstable();
     let twice: Vec<_> = labels.windows(2).filter(|pair| pair[0] == pair[1]).collect();

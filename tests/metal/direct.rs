@@ -122,7 +122,7 @@ fn products_of_a_mac_stage_nothing() {
 /// On other GPUs the measured tilings stay: only the router, which has few rows, reads its vector directly, unless
 /// options say otherwise.
 #[test]
-fn other_gpus_stage_unless_asked() {
+fn other_gpus_stage_by_default() {
     let dir = TempDir::new().unwrap();
     let file = full(&dir);
     let direct = |target: &Target| -> BTreeSet<String> {

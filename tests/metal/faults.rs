@@ -54,7 +54,7 @@ fn shared_memory(level: Level) -> Build {
 }
 
 #[test]
-fn faults_are_noticed() {
+fn faults_are_detected() {
     let Some(shop) = Workshop::open() else { return };
     let faults = [
         (
@@ -92,7 +92,7 @@ fn a_missing_barrier_shows_in_one_of_the_orders() {
 /// Kernels that lack a barrier, which neither of the two orders shows, because both the first and the last lane write
 /// what is read. A random order shows each of them, and finds nothing if there is a barrier.
 #[test]
-fn a_missing_barrier_that_both_orders_hide_shows_in_a_random_one() {
+fn a_missing_barrier_that_both_orders_hide_shows_in_a_random_order() {
     let Some(shop) = Workshop::open() else { return };
     let hidden: [Sharing; 2] = [
         // The lanes at both ends write what all lanes read.
@@ -162,7 +162,7 @@ fn functions_err_as_far_as_the_specification_allows() {
 }
 
 #[test]
-fn subgroup_functions_do_what_they_say() {
+fn subgroup_functions_are_correct() {
     let Some(shop) = Workshop::open() else { return };
     let (lane, first) = (|i: u32| i % 32, |i: u32| i / 32 * 32);
     let functions: [(&str, &dyn Fn(u32) -> u32); 8] = [
@@ -257,7 +257,7 @@ const UNSHARED: [Sharing; 3] = [
 /// Each is right if others may write, and wrong at one of the levels at which they may not. So the cases that are right
 /// at all levels do not share memory in such ways.
 #[test]
-fn memory_that_the_compiler_takes_for_unshared_is_noticed() {
+fn the_assumption_of_unshared_memory_is_detected() {
     let Some(shop) = Workshop::open() else { return };
     for (globals, body, want) in UNSHARED {
         let want: Vec<u32> = (0..SIZE as u32).map(want).collect();

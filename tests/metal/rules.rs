@@ -280,7 +280,7 @@ fn none(complaints: Vec<String>) {
 }
 
 #[test]
-fn every_shader_is_written_for_every_system_and_keeps_to_the_rules() {
+fn every_shader_obeys_the_rules_for_every_system() {
     let shaders = variants::all();
     println!("{} shaders, {} versions of the language, checked and not", shaders.len(), LANGUAGES.len());
     let complain = |shader: &Shader| -> Vec<String> {
@@ -305,7 +305,7 @@ fn every_workgroup_has_more_invocations_than_a_simdgroup() {
 
 /// A user may give any tiling that the tuner tries; one that is too small is refused.
 #[test]
-fn the_tuner_offers_what_a_user_may_ask_for() {
+fn the_tuner_tries_only_what_a_user_may_choose() {
     for target in variants::targets() {
         for rows in FEW_CLASSES.into_iter().chain([RowRange::new(1, 1)]) {
             for tiling in tiling_candidates(&target, rows) {
@@ -325,13 +325,13 @@ fn the_tuner_offers_what_a_user_may_ask_for() {
 }
 
 #[test]
-fn every_binding_starts_where_it_may() {
+fn every_binding_is_aligned() {
     none(variants::model_plans().iter().flat_map(misplaced).collect());
 }
 
 /// Each rule is violated once.
 #[test]
-fn broken_rules_are_noticed() {
+fn violated_rules_are_detected() {
     let broken = [
         ("enable f16, wgpu_cooperative_matrix;\n", "var<workgroup> t: array<f16, 256>;", BROKEN_MATRIX, "16 x 16"),
         ("", "var<workgroup> t: array<f32, 8193>;", "t[i] = 1.0;", "32784 bytes of workgroup memory"),

@@ -32,7 +32,7 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn what_a_mac_is_given_is_as_it_was() {
+fn metal_sources_equal_their_snapshots() {
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);

@@ -26,7 +26,7 @@ fn address_spaces_do_not_mix() {
 }
 
 #[test]
-fn mixed_address_spaces_are_noticed() {
+fn mixed_address_spaces_are_detected() {
     let Some(shop) = Workshop::open() else { return };
     let shared = |shader: &&crate::emit::Shader| shader.workgroup_bytes > 0;
     let first = all().values().filter(shared).min_by(|a, b| a.label.cmp(&b.label)).unwrap();

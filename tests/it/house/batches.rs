@@ -90,7 +90,7 @@ fn every_step_of_a_batch_fits() {
 /// Rows of different sequences have different KV rows, so plans for them have no kernel whose workgroups share the KV
 /// rows of several rows.
 #[test]
-fn rows_of_different_sequences_are_kept_apart() {
+fn rows_of_different_sequences_share_no_kv_rows() {
     let (_, file) = models().into_iter().find(|(name, _)| name == "fable").unwrap();
     for matrices in [Matrices::None, Matrices::Eight, Matrices::Sixteen] {
         let target = &Target { matrices, ..Target::default() };

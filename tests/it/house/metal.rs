@@ -56,7 +56,7 @@ fn no_buffer_that_a_step_writes_is_bound_twice() {
 
 /// The test above must detect such a step.
 #[test]
-fn a_buffer_read_and_written_at_once_is_noticed() {
+fn a_buffer_read_and_written_at_once_is_detected() {
     let (_, mut planned) = plans().swap_remove(0);
     let index = planned.plan.steps.iter().position(|step| step.kernel == "mul_mv").unwrap();
     let reflected = wglm::shader::reflect(&planned.plan.variants[planned.plan.steps[index].variant]).unwrap();
@@ -104,7 +104,7 @@ fn encoders_and_passes_are_made_in_one_place() {
 
 /// Apple's GPUs take timestamps at the ends of a pass only.
 #[test]
-fn timestamps_stand_at_the_ends_of_passes_only() {
+fn timestamps_are_only_at_the_ends_of_passes() {
     for word in ["write_timestamp", "TIMESTAMP_QUERY_INSIDE_PASSES", "TIMESTAMP_QUERY_INSIDE_ENCODERS"] {
         assert_eq!(places(word), [""; 0], "{word}");
     }

@@ -84,7 +84,7 @@ pub fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 #[test]
-fn every_label_stands_once() {
+fn every_label_occurs_once() {
     for (name, planned) in plans() {
         let Plan { steps, variants, weights, .. } = &planned.plan;
         assert_eq!(repeated(steps.iter().map(|s| s.label.as_str())), [""; 0], "{name}: steps");
@@ -205,7 +205,7 @@ pub fn mismatch(step: &Step, reflected: &Reflected) -> Vec<String> {
 }
 
 #[test]
-fn every_shader_of_every_plan_compiles_and_gets_what_it_asks_for() {
+fn every_shader_of_every_plan_compiles_and_gets_its_bindings() {
     let mut complaints = Vec::new();
     let mut known = std::collections::HashMap::new();
     for (name, BatchPlan { plan, .. }) in plans() {

@@ -99,7 +99,7 @@ fn modules_name_each_other_rather_than_the_surface() {
 
 /// Crates, and a module of the standard library, that only some modules may name.
 #[test]
-fn every_dependency_has_its_place() {
+fn every_dependency_is_named_by_its_modules_only() {
     let places: [(&str, &[&str]); 29] = [
         ("wgpu", &["gpu", "shader"]),
         ("objc2_metal", &["gpu"]),
@@ -151,7 +151,7 @@ const WRITE: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn the_command_writes_by_one_door() {
+fn the_command_writes_through_one_module() {
     let ways = ["stdout()", "stderr()", "::stdout", "::stderr", "print!(", "println!(", ".exit()"];
     let mut complaints = Vec::new();
     for file in files("src/cli", "rs").iter().filter(|file| WRITE.iter().all(|(path, _)| *path != file.path)) {
@@ -171,7 +171,7 @@ const SPELL_FORMATS: [(&str, &[&str], &str); 4] = [
 ];
 
 #[test]
-fn formats_are_named_in_quant_alone() {
+fn formats_are_named_only_in_quant() {
     let mut complaints = Vec::new();
     let mut needed = [false; SPELL_FORMATS.len()];
     for file in files("src", "rs").iter().filter(|f| f.module() != "quant") {
@@ -193,7 +193,7 @@ fn formats_are_named_in_quant_alone() {
 
 /// Every module may name f32, the type of kernels' vectors; cases of kernels may name any format.
 #[test]
-fn no_one_else_singles_out_a_format() {
+fn no_other_module_uses_a_single_format() {
     let constants: Vec<String> = QUANTS.iter().map(|q| q.name.to_uppercase()).filter(|name| name != "F32").collect();
     let mut complaints = Vec::new();
     for file in files("src", "rs").iter().filter(|f| !["quant", "reference"].contains(&f.module())) {

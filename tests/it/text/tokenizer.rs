@@ -47,7 +47,7 @@ fn the_tokens_that_llama_cpp_makes() {
 }
 
 #[test]
-fn control_tokens_and_tags_arise_only_where_asked_for() {
+fn control_tokens_and_tags_arise_only_on_request() {
     let user = FABLE.special("<|user|>").unwrap();
     let text = "[gMASK]<sop><|user|>Hello<|assistant|><think>";
     let special = FABLE.encode(text, true).unwrap();
@@ -245,7 +245,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_text_comes_back(text in texts(), parse_special: bool) {
+    fn any_text_round_trips(text in texts(), parse_special: bool) {
         let tokens = FABLE.encode(&text, parse_special).unwrap();
         prop_assert_eq!(FABLE.decode(&tokens, true).unwrap(), text);
     }
