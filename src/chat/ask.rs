@@ -186,7 +186,7 @@ impl Chat {
         result
     }
 
-    /// The options to resume a reply with: what [`Chat::ask`] left unfinished goes on by the same schema.
+    /// The options to resume a reply with: an unfinished [`Chat::ask`] continues with the same schema.
     pub(super) fn resumed_options(&self) -> GenerateOptions {
         let mut options = self.options.clone();
         if let Some(constraint) = self.unfinished() {

@@ -111,10 +111,11 @@ impl Model {
     ///
     /// The first load on an adapter computes some results of the kernels again on the CPU, which takes less than a
     /// second: see [`LoadOptions::check`]. A kernel that the driver refuses, that is wrong or that does not end is
-    /// replaced by one without subgroup operations or matrices; the other kernels stay as they are. A kernel does not end
-    /// if the driver compiles it for a minute during which it finishes no other one either, or runs it for half a minute
-    /// (ten minutes each for drivers in software). The thread that such a compiler runs on is left behind. [`Model::verdict`]
-    /// returns the result, which an app should save for the next load; if the load fails, [`Error::verdict`] does.
+    /// replaced by one without subgroup operations or matrices; the other kernels stay as they are. A kernel does not
+    /// end if the driver compiles it for a minute during which it finishes no other one either, or runs it for half a
+    /// minute (ten minutes each for drivers in software). The thread on which such a compiler runs is abandoned.
+    /// [`Model::verdict`] returns the result, which an app should save for the next load; if the load fails,
+    /// [`Error::verdict`] does.
     ///
     /// # Errors
     /// Those of [`Model::load`], and [`Error::Cancelled`].

@@ -18,7 +18,7 @@ const STOP_BYTES: usize = 16 << 10;
 /// The most tokens with a bias.
 const BIASES: usize = 4096;
 
-/// The most alternatives that can be asked for beside each token, as in OpenAI's interface.
+/// The most alternatives that can be requested for each token, as in OpenAI's interface.
 const TOP_LOGPROBS: usize = 20;
 
 /// A bias that OpenAI's interface takes for a ban.
@@ -57,7 +57,7 @@ pub struct Fields {
     grammar: Option<Value>,
     stop_loops: Option<bool>,
     pub overflow: Option<OverflowField>,
-    /// Whether JSON that is asked for may have blanks and line ends between its parts.
+    /// Whether requested JSON may have blanks and line ends between its parts.
     #[serde(deserialize_with = "or_default")]
     pub json_whitespace: bool,
     pub chat_template_kwargs: Option<Value>,
@@ -194,7 +194,7 @@ pub fn max_tokens(given: Option<i64>) -> Result<Option<usize>, Failure> {
     usize::try_from(tokens).map(Some).map_err(wrong)
 }
 
-/// The number of replies that are asked for.
+/// The number of requested replies.
 pub fn choices(given: Option<u64>, server: &Server) -> Result<usize, Failure> {
     let (given, most) = (given.unwrap_or(1), server.limits.choices);
     let count = usize::try_from(given).ok().filter(|count| (1..=most).contains(count));

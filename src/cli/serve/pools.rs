@@ -51,8 +51,8 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Runs something on the thread, which may resize its memory. Nothing can end it there: it goes on if the client goes away, so it keeps the
-    /// thread and its memory until it ends.
+    /// Runs something on the thread, which may resize its memory. Nothing can end it there: it continues if the client
+    /// disconnects, so it keeps the thread and its memory until it ends.
     pub async fn run<T: Send + 'static>(
         self,
         memory: Share,

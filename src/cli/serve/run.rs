@@ -274,7 +274,7 @@ async fn end(
         return ExitCode::SUCCESS;
     }
     server.places.cancel_all();
-    // Their clients are told why.
+    // Their clients get the reason.
     let left = tokio::time::timeout(END, opened.recv()).await;
     if let Err(elapsed) = left {
         failure::tell(&anyhow::anyhow!("some replies did not end: {elapsed}"));

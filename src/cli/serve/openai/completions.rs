@@ -116,7 +116,7 @@ fn choice(index: usize, text: &str, logprobs: Option<CompletionLogprobs>, reason
     json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason})
 }
 
-/// Refuses what completions do not have. A client that got free text instead would take it for what it asked for.
+/// Refuses what completions do not have. A client would take unconstrained text for what it requested.
 fn check_supported(body: &mut Body, choices: usize) -> Result<(), Failure> {
     let format = std::mem::take(&mut body.response_format).read(false)?;
     for (is_asked_for, message) in [
