@@ -11,8 +11,8 @@ use crate::scheduler::ScheduledReply;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A reply as an asynchronous stream of events, made by [`OwnedReply::into_stream`] and [`ScheduledReply::into_stream`].
-/// Polling never blocks. Dropping it cancels the reply.
+/// A reply as an asynchronous stream of events, made by [`OwnedReply::into_stream`] and
+/// [`ScheduledReply::into_stream`]. Polling never blocks. Dropping it cancels the reply.
 ///
 /// ```
 /// use std::future::poll_fn;

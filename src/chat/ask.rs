@@ -106,9 +106,9 @@ impl Chat {
     /// ```
     ///
     /// # Errors
-    /// As [`Chat::ask_with`]. [`AskError::NoValue`] is the error for an answer that is nested more than 127 levels deep,
-    /// which [`serde_json`] does not read. A number with more digits than a [`Value`] holds is returned as the nearest
-    /// double; its digits are in the text of the last message.
+    /// As [`Chat::ask_with`]. [`AskError::NoValue`] is the error for an answer that is nested more than 127 levels
+    /// deep, which [`serde_json`] does not read. A number with more digits than a [`Value`] holds is returned as the
+    /// nearest double; its digits are in the text of the last message.
     pub fn ask_value(&mut self, text: &str, schema: &Value, cancel: &Cancel) -> Result<Value, AskError> {
         self.answer("JSON", text, Constraint::json_schema(schema.clone())?, cancel)
     }
@@ -138,8 +138,9 @@ impl Chat {
         Ok(last)
     }
 
-    /// Continues the reply that [`Chat::ask`] left unfinished, and returns the value once it is complete. Call it again after
-    /// each [`AskError::Unfinished`]. The text in that error, and in [`AskError::NoValue`], is the whole answer so far.
+    /// Continues the reply that [`Chat::ask`] left unfinished, and returns the value once it is complete. Call it again
+    /// after each [`AskError::Unfinished`]. The text in that error, and in [`AskError::NoValue`], is the whole answer
+    /// so far.
     ///
     /// [`Chat::resume`] also continues the same reply with the same schema, and returns its events. Both work after
     /// [`Chat::restore`], too.

@@ -146,8 +146,8 @@ fn newest(messages: &[Message]) -> usize {
 }
 
 /// The number of the turn that each message belongs to. Turn 0 is everything before the first message of the user;
-/// messages of the system belong to none. The result of a function belongs to the turn of its call, even if the user said
-/// something in between: a result without its call would be refused.
+/// messages of the system belong to none. The result of a function belongs to the turn of its call, even if the user
+/// said something in between: a result without its call would be refused.
 fn turns(messages: &[Message]) -> Vec<Option<usize>> {
     let (mut turn, mut calls) = (0, Vec::new());
     let mut of = Vec::with_capacity(messages.len());

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What happens when a conversation outgrows its context. Serialized as `"refuse"` or `{"drop_oldest": {"reserve": 512}}`.
+/// What happens when a conversation outgrows its context. Serialized as `"refuse"` or `{"drop_oldest": {"reserve":
+/// 512}}`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

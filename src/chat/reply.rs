@@ -53,8 +53,8 @@ impl<'a> Reply<'a> {
         self
     }
 
-    /// Continues the reply, and the conversation, on another device after [`Error::DeviceLost`](crate::Error::DeviceLost):
-    /// see [`Generation::move_to`].
+    /// Continues the reply, and the conversation, on another device after
+    /// [`Error::DeviceLost`](crate::Error::DeviceLost): see [`Generation::move_to`].
     ///
     /// # Errors
     /// As there.

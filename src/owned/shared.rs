@@ -13,8 +13,8 @@ use crate::gpu::Process;
 use crate::text::Message;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// A conversation whose replies own themselves. Clones share it, so it outlives any one task: if a reply is dropped before
-/// its end, the messages keep the generated part, the cache stays, and the next reply continues from there.
+/// A conversation whose replies own themselves. Clones share it, so it outlives any one task: if a reply is dropped
+/// before its end, the messages keep the generated part, the cache stays, and the next reply continues from there.
 ///
 /// ```
 /// use wglm::SharedChat;

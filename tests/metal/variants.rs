@@ -141,8 +141,8 @@ fn shapes() -> Vec<Shape> {
     shapes
 }
 
-/// Every variant of the plans of a model: of a token, of prompts in chunks up to `chunk`, of rows of several sequences and
-/// all logits, of drafts, and of sampling with penalties and masks.
+/// Every variant of the plans of a model: of a token, of prompts in chunks up to `chunk`, of rows of several sequences
+/// and all logits, of drafts, and of sampling with penalties and masks.
 fn variants_of(file: &Gguf, ty: CacheType, target: &Target, chunk: usize, found: &mut HashSet<Variant>) {
     let (config, cache) = (Config::read(file).unwrap(), CacheShape { context: 4096, ty });
     let token = plan_token(file, &config, cache, target).unwrap();

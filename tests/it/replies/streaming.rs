@@ -291,7 +291,8 @@ fn in_time(does: impl FnOnce() + Send + 'static) {
     is_done.recv_timeout(Duration::from_secs(120)).expect("neither a deadlock nor a panic");
 }
 
-/// An app may drop a reply while it holds the lock that the reply's waker waits for: egui's `request_repaint` takes one.
+/// An app may drop a reply while it holds the lock that the reply's waker waits for: egui's `request_repaint` takes
+/// one.
 #[test]
 fn a_reply_is_dropped_under_the_lock_of_its_waker() {
     use std::sync::{Arc, Mutex, mpsc::SyncSender};

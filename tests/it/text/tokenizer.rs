@@ -178,8 +178,8 @@ fn defects_are_refused_by_name() {
     assert!(Tokenizer::new(Vocab { types: Vec::new(), ..vocab }).is_ok(), "types are optional");
 }
 
-/// DeepSeek's first vocabularies have normal tokens for the bytes of UTF-8 only. The characters that would stand for the
-/// other 13 are user-defined tokens there, which mean those letters.
+/// DeepSeek's first vocabularies have normal tokens for the bytes of UTF-8 only. The characters that would stand for
+/// the other 13 are user-defined tokens there, which mean those letters.
 #[test]
 fn bytes_that_text_never_has_need_no_tokens() {
     let letters = ["À", "Á", "õ", "ö", "÷", "ø", "ù", "ú", "û", "ü", "ý", "þ", "ÿ"];
