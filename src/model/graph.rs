@@ -56,7 +56,8 @@ pub(super) fn layer(
     }
 }
 
-/// Appends the head: the logits {vocab, rows} of x {width, rows}, which the layers of this plan or of another have left.
+/// Appends the head: the logits {vocab, rows} of x {width, rows}, which the layers of this plan or of another have
+/// left.
 pub(super) fn logits(b: &mut Builder, w: &ModelWeights, x: &Tensor) -> Result<Tensor> {
     let h = b.normed("output_norm", &Residual::from(*x), &w.output_norm)?;
     b.linear("output", &w.output, &h)

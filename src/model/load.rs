@@ -285,8 +285,9 @@ impl Model {
     /// were not checked, because that was not requested, or there was too little memory for it, and none had to be
     /// replaced.
     ///
-    /// If kernels that steps of several conversations need are compiled later, for a [`Scheduler`](crate::Scheduler), and the
-    /// driver refuses one, it is replaced there: the verdict of [`Scheduler::model`](crate::Scheduler::model) has it.
+    /// If kernels that steps of several conversations need are compiled later, for a [`Scheduler`](crate::Scheduler),
+    /// and the driver refuses one, it is replaced there: the verdict of [`Scheduler::model`](crate::Scheduler::model)
+    /// has it.
     ///
     /// An app should save it and pass it to the next load, which then takes less time. The library itself saves
     /// nothing.

@@ -129,8 +129,9 @@ pub struct MixtureWeights {
 }
 
 impl ModelWeights {
-    /// Finds the weights in a file, of which it reads the header only. The table has them in the order in which the steps
-    /// of a token first use them; snapshots of sessions depend on that order, because it enters the model's fingerprint.
+    /// Finds the weights in a file, of which it reads the header only. The table has them in the order in which the
+    /// steps of a token first use them; snapshots of sessions depend on that order, because it enters the model's
+    /// fingerprint.
     ///
     /// # Errors
     /// [`Error::Tensor`](crate::Error::Tensor) for a tensor that is missing or has a shape other than the

@@ -21,7 +21,7 @@ pub use candidates::{FEW_CLASSES, tile_candidates, tiling_candidates};
 
 use bench::GpuBench;
 use candidates::{About, questions};
-use question::Work;
+use question::Workload;
 use search::{Bench, Found, Search};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -179,7 +179,7 @@ fn search(
 ) -> Result<Found> {
     let (mut bench, deep) = bench(model, since, (Some(stopped), limit.is_some()))?;
     let start = bench.start();
-    let token = bench.time(&start, Work::Token { depth: 0 })?;
+    let token = bench.time(&start, Workload::Token { depth: 0 })?;
     let usual = (TOKENS * token).clamp(LEAST, MOST);
     let budget = options.budget.map_or(usual, |budget| budget.as_secs_f64());
     let about = About {
@@ -213,8 +213,8 @@ pub enum Compared {
 #[doc(hidden)]
 pub fn compare(model: &Model, choices: [&Choices; 2], work: Compared, seconds: f64) -> Result<Comparison> {
     let (depth, rows, work) = match work {
-        Compared::Token(depth) => (depth, 1, Work::Token { depth }),
-        Compared::Rows(rows) => (0, rows, Work::Rows { rows, depth: 0 }),
+        Compared::Token(depth) => (depth, 1, Workload::Token { depth }),
+        Compared::Rows(rows) => (0, rows, Workload::Rows { rows, depth: 0 }),
     };
     let cache = CacheShape { context: (depth + rows + 1).max(LEAST_CONTEXT), ty: model.cache().ty };
     let mut bench = GpuBench::new(model, cache, Instant::now(), (None, false))?;

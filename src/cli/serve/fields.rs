@@ -2,7 +2,7 @@
 
 use super::constraints::SCHEMAS;
 use super::failure::{Failure, shown};
-use super::server::{Engine, Server};
+use super::server::{LoadedModel, Server};
 use axum::body::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -114,11 +114,11 @@ impl From<OverflowField> for Overflow {
 
 impl Fields {
     /// The options of generation for a request with these fields.
-    pub fn options(self, engine: &Engine) -> Result<GenerateOptions, Failure> {
+    pub fn options(self, loaded: &LoadedModel) -> Result<GenerateOptions, Failure> {
         if self.grammar.is_some_and(|grammar| grammar.as_str() != Some("")) {
             return Err(Failure::unsupported("grammar: not supported; use response_format with a JSON schema"));
         }
-        let mut options = engine.defaults.clone();
+        let mut options = loaded.defaults.clone();
         let sampling = &mut options.sampling;
         for (field, given) in [
             (&mut sampling.temperature, self.temperature),
@@ -140,7 +140,7 @@ impl Fields {
             sampling.seed = (seed != -1).then_some(seed as u64);
         }
         if let Some(biases) = self.logit_bias {
-            sampling.logit_bias = biases.read(engine.model.config().vocab)?;
+            sampling.logit_bias = biases.read(loaded.model.config().vocab)?;
         }
         let stops = [self.stop, self.stop_sequences];
         if stops.iter().any(Option::is_some) {

@@ -1,16 +1,16 @@
 //! Tests conversations over pipes.
 
-use super::{ANSWER, Outcome, QUESTION, THOUGHT, command, fed, figures, json, succeed, written};
+use super::{ANSWER, CommandResult, QUESTION, THOUGHT, command, fed, figures, json, succeed, written};
 use tempfile::TempDir;
 
 /// Runs a conversation over pipes: writes the lines to its stdin and returns all its output.
-fn chat(rest: &str, lines: &[&str]) -> Outcome {
+fn chat(rest: &str, lines: &[&str]) -> CommandResult {
     let done = try_chat(rest, lines.join("\n").as_bytes());
     assert_eq!(done.code, Some(0), "{done:?}");
     done
 }
 
-fn try_chat(rest: &str, input: &[u8]) -> Outcome {
+fn try_chat(rest: &str, input: &[u8]) -> CommandResult {
     fed(command(["chat"].into_iter().chain(rest.split_whitespace())), input)
 }
 
@@ -96,7 +96,7 @@ fn an_empty_answer_is_not_copied() {
 }
 
 /// The contents of the messages that a conversation with these lines saves.
-fn contents(rest: &str, input: &[u8]) -> (Vec<String>, Outcome) {
+fn contents(rest: &str, input: &[u8]) -> (Vec<String>, CommandResult) {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("saved.json");
     let end = format!("\n/save {}", file.display());

@@ -3,16 +3,16 @@
 //! The command drops the submissions of its first device according to `WGLM_DROP_WORK`, which works only in debug
 //! builds.
 
-use super::{ANSWER, Outcome, QUESTION, THOUGHT, command, fed, figures, outcome};
+use super::{ANSWER, CommandResult, QUESTION, THOUGHT, command, fed, figures, outcome};
 
 /// Runs the command with a GPU that drops all work from a submission on.
-fn losing(args: &[&str], from: &str, input: &[u8]) -> Outcome {
+fn losing(args: &[&str], from: &str, input: &[u8]) -> CommandResult {
     let mut command = command(args);
     command.env("WGLM_DROP_WORK", from);
     if input.is_empty() { outcome(command) } else { fed(command, input) }
 }
 
-fn losses(done: &Outcome) -> usize {
+fn losses(done: &CommandResult) -> usize {
     done.err.matches("note: the GPU was lost").count()
 }
 

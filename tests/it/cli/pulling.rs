@@ -1,6 +1,6 @@
 //! Tests `pull`, `models` and names of models, against a hub of our own.
 
-use super::{ANSWER, Outcome, QUESTION, command, json, outcome, refused};
+use super::{ANSWER, CommandResult, QUESTION, command, json, outcome, refused};
 use crate::common::hub::{COMMIT, Files, Reply, Request, Server, contents, folder, hash, noise};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -45,11 +45,11 @@ impl Desk {
         self.home.path().join("hub")
     }
 
-    fn run(&self, args: &[&str]) -> Outcome {
+    fn run(&self, args: &[&str]) -> CommandResult {
         outcome(self.command(args))
     }
 
-    fn succeed(&self, args: &[&str]) -> Outcome {
+    fn succeed(&self, args: &[&str]) -> CommandResult {
         let done = self.run(args);
         assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
         done

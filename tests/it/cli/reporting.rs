@@ -1,11 +1,11 @@
 //! Tests the command `report`, especially what it saves when a stage fails.
 
-use super::{Outcome, command, json, outcome, succeed};
+use super::{CommandResult, command, json, outcome, succeed};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// Runs the command in a folder that is the user's home.
-fn report(folder: &Path, line: &str) -> Outcome {
+fn report(folder: &Path, line: &str) -> CommandResult {
     let mut command = command(["report"].into_iter().chain(line.split_whitespace()));
     command.current_dir(folder).env("HOME", folder).env("USER", "jane").env_remove("LOGNAME");
     outcome(command)
@@ -16,13 +16,13 @@ fn read(folder: &Path, name: &str) -> String {
 }
 
 /// The lines of the summary, which are on stdout and at the end of the file.
-fn summary<'a>(done: &'a Outcome, text: &str) -> Vec<&'a str> {
+fn summary<'a>(done: &'a CommandResult, text: &str) -> Vec<&'a str> {
     assert!(text.ends_with(&format!("\n## Summary\n\n{}", done.out)), "{text}\n{done:?}");
     done.out.lines().collect()
 }
 
 /// The line of a stage on stderr.
-fn told<'a>(done: &'a Outcome, stage: &str) -> &'a str {
+fn told<'a>(done: &'a CommandResult, stage: &str) -> &'a str {
     let mut lines = done.err.lines().filter(|line| line.starts_with(&format!("{stage}: ")));
     let line = lines.next().unwrap_or_else(|| panic!("{stage}: {done:?}"));
     assert_eq!(lines.next(), None, "one line a stage: {done:?}");
@@ -100,7 +100,7 @@ fn an_interrupt_ends_the_stage_and_writes_the_summary() {
     assert!(status.success());
     let output = child.wait_with_output().unwrap();
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    let done = Outcome { code: output.status.code(), out, err };
+    let done = CommandResult { code: output.status.code(), out, err };
     assert_eq!(done.code, Some(130), "{done:?}");
     let lines = summary(&done, &std::fs::read_to_string(path).unwrap()).join("\n");
     let expected =

@@ -1,6 +1,6 @@
 //! Tests that the results of `tune` are saved, found again, and ignored where they do not apply.
 
-use super::{ANSWER, Outcome, QUESTION, command, json, outcome, refuses, succeed, wglm, with_cache, written};
+use super::{ANSWER, CommandResult, QUESTION, command, json, outcome, refuses, succeed, wglm, with_cache, written};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ fn tuning() -> Tuning {
 }
 
 /// Profiles a token with its own configuration folder.
-fn profile(folder: &Path, rest: &[&str]) -> Outcome {
+fn profile(folder: &Path, rest: &[&str]) -> CommandResult {
     let mut command = command(["profile", "-r", "1", "-o", "json"]);
     command.args(rest);
     with_cache(&mut command, folder);
@@ -26,7 +26,7 @@ fn profile(folder: &Path, rest: &[&str]) -> Outcome {
 }
 
 /// Whether the step had the tiling of that tuning.
-fn is_tuned(done: &Outcome) -> bool {
+fn is_tuned(done: &CommandResult) -> bool {
     let kinds = json(&done.out)["kinds"].clone();
     let down = kinds.as_array().unwrap().iter().find(|kind| kind["step"] == "moe.down").unwrap().clone();
     let variant = down["variant"].as_str().unwrap();
@@ -75,7 +75,7 @@ fn other_tunings_are_ignored_with_a_note() {
         ("{".to_owned(), "expected a tuning as wglm"),
     ];
     for (text, words) in cases {
-        let ignored = |done: &Outcome, words: &str| {
+        let ignored = |done: &CommandResult, words: &str| {
             let notes: Vec<&str> = done.err.lines().filter(|line| line.starts_with("note: ")).collect();
             let told = notes.len() == 1 && notes[0].contains(" is not used: ") && notes[0].contains(words);
             assert!(told && !is_tuned(done), "{words}: {done:?}");
@@ -145,7 +145,7 @@ fn a_first_start_tunes_once() {
         assert!(done.code == Some(0) && done.out == ANSWER, "{done:?}");
         done
     };
-    let begins = |done: &Outcome| done.err.contains(": measuring it now, once, for at most 1 s; Ctrl-C skips it");
+    let begins = |done: &CommandResult| done.err.contains(": measuring it now, once, for at most 1 s; Ctrl-C skips it");
     for off in [["--tuning", "off"].as_slice(), &["-q", "--tiling", "moe.down=8x1x64"]] {
         assert!(!begins(&run(off)) && !path.exists(), "{off:?}");
     }

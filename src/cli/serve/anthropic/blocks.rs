@@ -5,7 +5,7 @@ use crate::cli::serve::failure::{Dialect, Failure};
 use crate::cli::serve::figures::{Usage, add_figures, argument_pieces, arguments};
 use crate::cli::serve::interface::{Interface, Prompt, Request};
 use crate::cli::serve::reply::{Delta, Finish, FinishReason, Reply};
-use crate::cli::serve::server::{Engine, Server, id};
+use crate::cli::serve::server::{LoadedModel, Server, id};
 use crate::cli::serve::stream::Events;
 use serde_json::{Value, json};
 use wglm::text::ToolCall;
@@ -146,8 +146,8 @@ impl Messages {
 impl Interface for Messages {
     type Body = Body;
 
-    fn request(body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure> {
-        super::request(body, server, engine)
+    fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
+        super::request(body, server, loaded)
     }
 
     fn begin(&mut self, prompt: usize, _: &mut Events) {
