@@ -68,7 +68,7 @@ pub(super) fn overflow(
     lengths.known.insert(0, whole);
     let shortest = lengths.without(newest)?;
     if shortest.saturating_add(reserve) <= context {
-        return lengths.first_behind_mark(context - reserve, newest, (context / PARTS).max(1));
+        return lengths.first_after_mark(context - reserve, newest, (context / PARTS).max(1));
     }
     match shortest.saturating_add(least) {
         needed if needed > context => Err(Error::ContextFull { needed, context }),
@@ -210,7 +210,7 @@ impl<F: FnMut(usize) -> Result<usize>> Lengths<F> {
     /// The same, but with the length of the dropped part rounded up to a multiple of `step` tokens, so that it stays
     /// the same while the conversation grows. So what follows the gap stays in the cache for some turns, even if each
     /// request comes with the whole conversation.
-    fn first_behind_mark(&mut self, room: usize, newest: usize, step: usize) -> Result<usize> {
+    fn first_after_mark(&mut self, room: usize, newest: usize, step: usize) -> Result<usize> {
         let first = self.first_within(room, newest.min(1), newest)?;
         let whole = self.without(0)?;
         let before = whole.saturating_sub(self.without(first.saturating_sub(1))?);
@@ -231,7 +231,7 @@ mod tests {
             let mut lengths = Lengths::new(|first| Ok(100 + (first.max(1)..=newest).map(&turn).sum::<usize>()));
             match lengths.without(0)? {
                 0..=750 => Ok(0),
-                _ => lengths.first_behind_mark(750, newest, 250),
+                _ => lengths.first_after_mark(750, newest, 250),
             }
         };
         (1..=turns).map(grown).collect()

@@ -31,7 +31,7 @@ pub(super) fn layers(b: &mut Builder, w: &ModelWeights, config: &Config, cache: 
     let mut stream = Residual::from(x);
     for (index, weights) in w.layers.iter().enumerate() {
         b.layer(index);
-        stream = layer(b, weights, config, &stream, w.norm_behind(index), cache)?;
+        stream = layer(b, weights, config, &stream, w.norm_after(index), cache)?;
     }
     Ok(x)
 }
@@ -43,7 +43,7 @@ pub(super) fn layer(
     w: &LayerWeights,
     config: &Config,
     stream: &Residual,
-    norm_behind: &Norm,
+    norm_after: &Norm,
     cache: CacheShape,
 ) -> Result<Residual> {
     let x = stream.x;
@@ -51,8 +51,8 @@ pub(super) fn layer(
     let stream = attention(b, &w.attention, config, (&x, &h, &w.feed_forward_norm), cache)?;
     let h = b.normed("ffn_norm", &stream, &w.feed_forward_norm)?;
     match &w.feed_forward {
-        FeedForwardWeights::Dense(weights) => dense(b, weights, (&x, &h, norm_behind)),
-        FeedForwardWeights::Experts(weights) => experts(b, weights, (&x, &h, norm_behind)),
+        FeedForwardWeights::Dense(weights) => dense(b, weights, (&x, &h, norm_after)),
+        FeedForwardWeights::Experts(weights) => experts(b, weights, (&x, &h, norm_after)),
     }
 }
 

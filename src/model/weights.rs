@@ -184,7 +184,7 @@ impl ModelWeights {
     }
 
     /// The norm that follows a layer: that of the next layer, or of the head.
-    pub fn norm_behind(&self, layer: usize) -> &Norm {
+    pub fn norm_after(&self, layer: usize) -> &Norm {
         self.layers.get(layer + 1).map_or(&self.output_norm, |next| &next.attention_norm)
     }
 

@@ -126,7 +126,7 @@ mod tests {
             };
             let (second, ()) = tokio::join!(patient, after);
             let late = pool.turn(moment).await.err().unwrap();
-            assert_eq!((late.status.as_u16(), late.retry_after), (503, Some(2)), "nobody waits for ever");
+            assert_eq!((late.status.as_u16(), late.retry_after), (503, Some(2)), "no request waits forever");
             drop(second);
             assert_eq!(pool.state(), (0, 0));
         });

@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(budget.0.load(Ordering::Relaxed) - first, 40_000);
         drop(receiver);
         assert_eq!(budget.0.load(Ordering::Relaxed), 0);
-        assert!(!sender.send((0, text("abcd"))), "nobody receives it");
+        assert!(!sender.send((0, text("abcd"))), "no one receives it");
     }
 
     /// The reply of which most is unread is lost, and no other.
