@@ -1,16 +1,16 @@
-//! How fast the CPU takes weights apart for the GPU, which loading hangs on, and decodes them: bytes of the file a
-//! second, on one core.
+//! Measures how fast the CPU repacks weights for the GPU, which limits the speed of loading, and decodes them: bytes of
+//! the file per second on one core.
 //!
 //! `cargo bench --bench quant -- repack`
 
-#![allow(missing_docs)] // of what the macros below make
+#![allow(missing_docs)] // on what the macros below generate
 
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime};
 use std::hint::black_box;
 use std::time::Duration;
 use wglm_engine::quant::{QUANTS, Quant};
 
-/// Rows as long as GLM-4.7-Flash's, and as many as stay in a core's cache: loading repacks as much at a time.
+/// Rows as long as those of GLM-4.7-Flash, as many as stay in a core's cache, which is what loading repacks at a time.
 const COLUMNS: usize = 2048;
 const BYTES: usize = 64 << 10;
 

@@ -1,9 +1,9 @@
-//! How long it takes to sample a token from the logits of a full vocabulary: by the sampler on the host, and by the
-//! kernels on the GPU.
+//! Measures how long it takes to sample a token from the logits of a full vocabulary: with the sampler on the host, and
+//! with the kernels on the GPU.
 //!
 //! `cargo bench --bench sampling -- host`
 
-#![allow(missing_docs)] // of what the macros below make
+#![allow(missing_docs)] // on what the macros below generate
 
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main, measurement::WallTime};
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn host(c: &mut Criterion) {
     }
 }
 
-/// Of the kernels' own time, by timestamps. Nothing is measured on an adapter that has none.
+/// The time of the kernels by the GPU's timestamps. Nothing is measured on an adapter without timestamps.
 fn gpu(c: &mut Criterion) {
     let Ok(gpu) = Gpu::open(&GpuOptions { checks: false, ..GpuOptions::from_env().unwrap_or_default() }) else {
         return;

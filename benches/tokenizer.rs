@@ -1,8 +1,8 @@
-//! How long it takes to build a tokenizer with a vocabulary of GLM's size, and to encode text with it.
+//! Measures how long it takes to build a tokenizer with a vocabulary of GLM's size, and to encode text with it.
 //!
 //! `cargo bench --bench tokenizer`
 
-#![allow(missing_docs)] // of what the macros below make
+#![allow(missing_docs)] // on what the macros below generate
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::collections::HashSet;

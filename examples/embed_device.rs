@@ -1,5 +1,5 @@
-//! An app that lets wglm compute on the app's own wgpu device: the app opens the device with everything that wglm asks
-//! for and that the app itself needs, and goes on using it while a reply is generated on another thread.
+//! An app that lets wglm compute on the app's own wgpu device: the app opens the device with everything that wglm and
+//! the app itself need, and continues to use it while a reply is generated on another thread.
 //!
 //! `cargo run --release --example embed_device [FILE]`
 

@@ -1,5 +1,5 @@
-//! Tests that sessions that come and go leave memory as it was, as in a program that runs for weeks. This test is alone
-//! in its process, so that nothing else allocates memory meanwhile.
+//! Tests that sessions that are created and dropped leave no memory allocated, as in a program that runs for weeks.
+//! This test has a process of its own, so that nothing else allocates memory meanwhile.
 
 #![cfg(feature = "demo-model")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
@@ -9,9 +9,9 @@ use wglm::{
     SamplerParams, Session, Stop,
 };
 
-/// The number of sessions that come and go, after a hundred that let allocators reach their size.
+/// The number of sessions, after a hundred that let allocators reach their size.
 const ROUNDS: usize = 300;
-/// The bytes that each would have to keep for the test to fail.
+/// The test fails if each session leaves this many bytes.
 const KEPT: u64 = 1000;
 
 /// The memory of the process in bytes, if the system reports it.

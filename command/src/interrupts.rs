@@ -5,8 +5,8 @@
 //! end the program, the thread that receives the signal therefore ends the process itself, after giving the other
 //! threads a short time to end on their own.
 //!
-//! A signal that was ignored when the program started stays ignored: a shell does that for programs in the background of
-//! a script, and `nohup` for SIGHUP.
+//! A signal that was ignored when the program started stays ignored: a shell does that for programs in the background
+//! of a script, and `nohup` for SIGHUP.
 
 use super::terminal;
 use anyhow::Context;

@@ -88,7 +88,7 @@ pub fn main(demonstration: Option<&'static [u8]>) -> ExitCode {
     let json = arguments.command.is_json();
     if json {
         interrupts::set_last_words(|| output::last_line(failure::as_json(&wglm_engine::Error::Cancelled.into())));
-        // Without this, Ctrl-C ends the process without last words.
+        // Without this, Ctrl-C ends the process without printing them.
         interrupts::listen(false).unwrap_or_else(|error| tracing::warn!("{error:#}"));
     }
     match dispatch(arguments.command) {

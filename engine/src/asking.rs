@@ -1,4 +1,5 @@
-//! Replies that are values, for callers who must not wait: polled in each frame, or awaited (feature `schema`).
+//! Replies that are values of a type, for callers that must not block: polled in each frame, or awaited (feature
+//! `schema`).
 
 use crate::cancel::Cancel;
 use crate::chat::{AskError, ChatState, constraint_of, read};
@@ -15,9 +16,9 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// A value that a model is asked for, while its reply is generated: what [`SharedChat::begin_ask`] and
-/// [`Scheduler::begin_ask`] return. A window calls [`try_value`](Self::try_value) in each frame, an asynchronous task awaits
-/// it, and [`wait`](Self::wait) waits. Nothing is computed before one of them is called. Dropping it cancels the reply.
+/// A reply that will be a value: what [`SharedChat::begin_ask`] and [`Scheduler::begin_ask`] return. A window calls
+/// [`try_value`](Self::try_value) in each frame, an asynchronous task awaits the value, and [`wait`](Self::wait)
+/// blocks. Nothing is computed before one of these. Dropping it cancels the reply.
 ///
 /// ```
 /// use wglm::{AskError, Asking, SharedChat};
@@ -62,7 +63,7 @@ use std::task::{Context, Poll, Waker};
 #[must_use = "nothing is computed before the value is waited for, polled or awaited"]
 pub struct Asking<T> {
     reply: AnyReply,
-    /// What errors call the value.
+    /// The name of the value in errors.
     name: Cow<'static, str>,
     text: String,
     /// Whether the value or an error was returned.
@@ -94,21 +95,21 @@ impl<T: DeserializeOwned> Asking<T> {
         }
     }
 
-    /// The answer as far as it is known: the beginning of the value's JSON.
+    /// The answer so far: the beginning of the value's JSON.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The value, if the reply has ended by now: this does not wait. It is returned once; what is asked for afterwards is
+    /// The value, if the reply has ended. This does not wait. The value is returned once; later calls return
     /// [`Error::Argument`].
     ///
     /// # Errors
-    /// None but those in the result: of [`SharedChat::ask`] or [`Scheduler::ask`].
+    /// Inside the result: those of [`SharedChat::ask`] or [`Scheduler::ask`].
     pub fn try_value(&mut self) -> Poll<Result<T, AskError>> {
         self.poll_value(None)
     }
 
-    /// The value. Waits for it.
+    /// Waits for the value.
     ///
     /// # Errors
     /// Those of [`SharedChat::ask`] or [`Scheduler::ask`]; [`Error::Argument`] if it was returned before.
@@ -139,7 +140,7 @@ impl<T: DeserializeOwned> Asking<T> {
         }
     }
 
-    /// Takes an event, and makes the value once the last one is there.
+    /// Takes an event, and makes the value after the last one.
     fn take(&mut self, event: Option<Result<Event>>) -> Option<Result<T, AskError>> {
         let ended = match event {
             Some(Ok(Event::Text(piece))) => {
@@ -179,16 +180,17 @@ impl<T> std::fmt::Debug for Asking<T> {
 }
 
 impl SharedChat {
-    /// Like [`SharedChat::ask`], without waiting: the value is polled or awaited. What is left unfinished is part of the
-    /// conversation, and [`SharedChat::resume`] continues it by the same schema.
+    /// Like [`SharedChat::ask`], without waiting: the value is polled or awaited. An unfinished reply is part of the
+    /// conversation, and [`SharedChat::resume`] continues it with the same schema.
     ///
     /// # Errors
-    /// [`Error::Constraint`] for a type whose schema is not supported or has no value. All others come with the value.
+    /// [`Error::Constraint`] for a type whose schema is not supported or has no value. All others arrive in place of
+    /// the value.
     pub fn begin_ask<T: DeserializeOwned + JsonSchema>(&self, text: &str) -> Result<Asking<T>> {
         Ok(Asking::new(AnyReply::Owned(self.constrained(text, constraint_of::<T>()?)), T::schema_name()))
     }
 
-    /// Like [`begin_ask`](Self::begin_ask), with a JSON schema as a value, and an answer as one: see
+    /// Like [`begin_ask`](Self::begin_ask), but takes the JSON schema as a value and returns the answer as one: see
     /// [`Chat::ask_value`](crate::Chat::ask_value).
     ///
     /// # Errors
@@ -203,14 +205,14 @@ impl Scheduler {
     /// Like [`Scheduler::ask`], without waiting: the value is polled or awaited.
     ///
     /// # Errors
-    /// Those of [`Scheduler::chat`], and [`Error::Constraint`] for a type whose schema is not supported or has no value. All
-    /// others come with the value.
+    /// Those of [`Scheduler::chat`], and [`Error::Constraint`] for a type whose schema is not supported or has no
+    /// value. All others arrive in place of the value.
     pub fn begin_ask<T: DeserializeOwned + JsonSchema>(&self, request: ChatState) -> Result<Asking<T>> {
         let reply = self.constrained(request, constraint_of::<T>()?)?;
         Ok(Asking::new(AnyReply::Scheduled(reply), T::schema_name()))
     }
 
-    /// Like [`begin_ask`](Self::begin_ask), with a JSON schema as a value, and an answer as one: see
+    /// Like [`begin_ask`](Self::begin_ask), but takes the JSON schema as a value and returns the answer as one: see
     /// [`Chat::ask_value`](crate::Chat::ask_value).
     ///
     /// # Errors

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Stops a long call, or a reply, from any thread. Clones stop the same work. Every call that may take long takes one,
-/// and returns [`Error::Cancelled`] once it is cancelled; a reply ends with [`Stop::Cancelled`](crate::Stop::Cancelled).
+/// and returns [`Error::Cancelled`] once it is cancelled; a reply ends with
+/// [`Stop::Cancelled`](crate::Stop::Cancelled).
 ///
 /// Use one for each task of the user: a load, a download, or a reply with all the replies that follow while functions
 /// are called. Create it before the task is sent to another thread: a cancellation takes effect even if the work has

@@ -39,8 +39,8 @@ use std::ops::Range;
 /// in [`template_kwargs`](Chat::template_kwargs), GLM's template keeps the thinking.)
 ///
 /// Only the template makes control tokens and tags. If their names, such as `<|user|>` or `</think>`, occur in a
-/// message or in the description of a function, they are plain text, so nobody can forge the messages of another role.
-/// For the same reason the template finds no tags in a message's content: store what the model thought in
+/// message or in the description of a function, they are plain text, so no message can imitate another role. For the
+/// same reason the template finds no tags in a message's content: store what the model thought in
 /// [`reasoning_content`](Message::reasoning_content).
 ///
 /// With [`tools`](Chat::tools) the model can call functions instead of answering, or after a part of an answer. The
@@ -86,14 +86,14 @@ pub struct Chat {
     pub reasoning: Option<bool>,
     /// The options of generation for every reply.
     pub options: GenerateOptions,
-    /// The functions that the model may call, described in OpenAI's JSON; if empty, it calls none. The descriptions
-    /// stand at the beginning of the prompt, so after a change the whole conversation has to be computed again.
+    /// The functions that the model may call, described in OpenAI's JSON; if empty, it calls none. The descriptions are
+    /// at the beginning of the prompt, so after a change the whole conversation is computed again.
     pub tools: Vec<Value>,
-    /// Further variables of the chat template by name, such as `clear_thinking`. Names of control tokens in them are
-    /// plain text as well.
+    /// More variables for the chat template, by name, such as `clear_thinking`. Names of control tokens in them become
+    /// plain text, too.
     pub template_kwargs: Map<String, Value>,
-    /// What [`send`](Chat::send) and [`reply`](Chat::reply) do if the conversation outgrows the context: they refuse,
-    /// unless this says otherwise.
+    /// What [`send`](Chat::send) and [`reply`](Chat::reply) do if the conversation outgrows the context: by default
+    /// they refuse.
     pub overflow: Overflow,
     #[cfg(feature = "schema")]
     asked: Option<ask::Asked>,
@@ -144,21 +144,21 @@ impl Chat {
         self.forget_asked();
     }
 
-    /// Removes all messages but the first `length`, to ask something else or to have another reply.
+    /// Removes all messages after the first `length`, to ask something else or to get another reply.
     pub fn truncate(&mut self, length: usize) {
         self.messages.truncate(length);
         self.forget_asked();
     }
 
-    /// Removes all messages. The KV cache stays, for whatever the next conversation has in common with this one.
+    /// Removes all messages. The KV cache stays, and the next conversation reuses what it has in common with this one.
     pub fn clear(&mut self) {
         self.messages.clear();
         self.forget_asked();
     }
 
-    /// Removes a range of messages, for example those of a turn, and returns them. The part of the range that lies
-    /// beyond the last message is ignored. Results of functions that are called in the range should be part of it: without
-    /// their calls they are refused. See [`Chat::fit`] for a conversation that is too long.
+    /// Removes a range of messages, for example a turn, and returns them. The part of the range beyond the last message
+    /// is ignored. The range should include the results of all functions that are called in it: results without calls
+    /// are refused. See [`Chat::fit`] for a conversation that is too long.
     pub fn remove(&mut self, range: Range<usize>) -> Vec<Message> {
         self.forget_asked();
         let end = range.end.min(self.messages.len());
@@ -171,15 +171,15 @@ impl Chat {
         std::mem::take(&mut self.messages)
     }
 
-    /// Replaces all messages, to continue another conversation or an edited one. The KV cache stays, for whatever both
-    /// have in common.
+    /// Replaces all messages, to continue another conversation or an edited one. The KV cache stays, and the new
+    /// conversation reuses what it has in common with the old one.
     pub fn set_messages(&mut self, messages: Vec<Message>) {
         self.messages = messages;
         self.forget_asked();
     }
 
-    /// The tokens of the prompt that [`Chat::reply`] would reply to. Their number says how much of the context the
-    /// conversation takes, and [`Session::reusable`] how many of them are in the cache already.
+    /// The tokens of the prompt that [`Chat::reply`] would reply to. Their number is the part of the context that the
+    /// conversation takes; [`Session::reusable`] returns how many of them are in the cache already.
     ///
     /// # Errors
     /// [`Error::Message`](crate::Error::Message) if a message cannot become part of a prompt,
@@ -207,17 +207,17 @@ impl Chat {
         self.session
     }
 
-    /// Appends a message of the user and returns the reply as an iterator of events. When the iterator is dropped, the
-    /// reply is appended to the messages, as far as it was generated. The user's message stays in any case: if nothing
-    /// was generated, it is [unanswered](Chat::unanswered).
+    /// Appends a message of the user and returns the reply as an iterator of events. When the iterator is dropped,
+    /// whatever was generated of the reply is appended to the messages. The user's message always stays: if nothing was
+    /// generated, it is [unanswered](Chat::unanswered).
     ///
     /// Nothing is computed before the first event is requested, so [`Reply::with_cancel`] can still be called.
     ///
     /// # Errors
     /// Those of [`Chat::prompt`]; [`Error::ContextFull`](crate::Error::ContextFull) if the conversation is longer than
-    /// the context and may not lose its oldest turns ([`overflow`](Chat::overflow)), or its newest turn alone is;
-    /// [`Error::Argument`](crate::Error::Argument) if an option is out of range. After these errors the messages are
-    /// unchanged. Failures of the computation arrive as events.
+    /// the context and its oldest turns may not be dropped ([`overflow`](Chat::overflow)), or if the newest turn alone
+    /// is longer; [`Error::Argument`](crate::Error::Argument) if an option is out of range. After these errors the
+    /// messages are unchanged. Failures of the computation arrive as events.
     pub fn send(&mut self, text: &str) -> Result<Reply<'_>> {
         self.messages.push(Message::user(text));
         match self.prepare() {
@@ -230,8 +230,8 @@ impl Chat {
     }
 
     /// Returns the reply to the current messages as an iterator of events, for example after the results of functions
-    /// were [pushed](Chat::push). When the iterator is dropped, the reply is appended to the messages, as far as it was
-    /// generated.
+    /// were [pushed](Chat::push). When the iterator is dropped, whatever was generated of the reply is appended to the
+    /// messages.
     ///
     /// # Errors
     /// Those of [`Chat::send`].
@@ -240,10 +240,10 @@ impl Chat {
         self.begin(prepared, false)
     }
 
-    /// The messages at the end that have no answer: messages of the user or of functions to which the model said
-    /// nothing, because its reply was cancelled or failed before the first token. [`Chat::reply`] asks for the answer
-    /// again, [`Chat::send`] appends another message, so that the model answers all of them, and [`Chat::truncate`]
-    /// removes them.
+    /// The messages at the end that have no answer: messages of the user or of functions that the model did not answer,
+    /// because its reply was cancelled or failed before the first token. [`Chat::reply`] asks for the answer again,
+    /// [`Chat::send`] appends another message, so that the model answers all of them, and [`Chat::truncate`] removes
+    /// them.
     pub fn unanswered(&self) -> &[Message] {
         let asks = |message: &Message| ["user", "tool"].contains(&message.role.as_str());
         let before = self.messages.iter().rposition(|message| !asks(message)).map_or(0, |last| last + 1);
@@ -251,14 +251,14 @@ impl Chat {
     }
 
     /// Checks everything that can be checked before a reply, and returns the prompt, the parser for the reply, and the
-    /// first turn for which there is room.
+    /// first turn that fits.
     fn prepare(&self) -> Result<(Prepared, usize)> {
         self.options.check()?;
         self.maker().prepare(&self.messages, self.overflow, self.options.max_tokens)
     }
 
-    /// Begins a reply, and drops the turns before the `first` for which there is room. If there can be no reply, no turn
-    /// goes, but the last message does if it `was_added`.
+    /// Begins a reply, and drops the turns before `first`, the first one that fits. If the reply is refused, no turn is
+    /// dropped, but the last message is if it `was_added`.
     fn begin(&mut self, ((prompt, parser), first): (Prepared, usize), was_added: bool) -> Result<Reply<'_>> {
         match Generation::new(&mut self.session, prompt, Some(parser), self.options.clone()) {
             Ok(mut generation) => {
@@ -266,7 +266,7 @@ impl Chat {
                 {
                     self.asked = None;
                 }
-                let ids = CallIds::after(&self.messages, &[]); // those that go have ids as well
+                let ids = CallIds::after(&self.messages, &[]); // the dropped messages have ids as well
                 let gone = drop_before(&mut self.messages, first);
                 if !gone.is_empty() {
                     generation.begin_with(Event::Dropped { messages: gone });
@@ -280,7 +280,7 @@ impl Chat {
         }
     }
 
-    /// Has [`Chat::resume`] not apply the schema of an unfinished [`Chat::ask`]: its reply is not the last one any more.
+    /// Makes [`Chat::resume`] ignore the schema of an unfinished [`Chat::ask`], whose reply is no longer the last one.
     fn forget_asked(&mut self) {
         #[cfg(feature = "schema")]
         {
@@ -288,7 +288,7 @@ impl Chat {
         }
     }
 
-    /// What makes prompts of the conversation.
+    /// Makes the prompts of the conversation.
     fn maker(&self) -> PromptMaker<'_> {
         PromptMaker {
             model: self.session.model(),

@@ -3,6 +3,11 @@
 //! An error prints as one sentence. It says what went wrong and where, what was expected, what was found and, if there
 //! is one, the remedy. The library never panics on bad input: whatever a file, a driver or a caller does wrong becomes
 //! an [`Error`].
+//!
+//! Each failure is detected where it happens: claims of a file are compared with its size before they cost anything
+//! (`gguf`), shapes when a plan is built (`plan`), sizes before anything is uploaded (`model`), reports of wgpu
+//! (`gpu/errors.rs`), work that a driver drops silently (`gpu/results.rs`), lost uploads (`model/verify.rs`), and
+//! devices that drop everything (`gpu/dead.rs`).
 
 mod kind;
 mod verdict;

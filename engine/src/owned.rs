@@ -1,9 +1,9 @@
 //! Replies that an app stores beside their conversation: a [`SharedChat`] and the [`OwnedReply`]s to it.
 //!
-//! The reply owns a thread that generates it, so that its events can be waited for, looked for, or polled by any runtime.
-//! Events wait in a queue without a limit: the generation does not wait for the reader. Dropping the reply stops the
-//! generation before the next token, or after a few submissions of a prompt, and waits for the thread, so no thread
-//! outlives its reply, unless it is inside a waker of the app that does not return.
+//! The reply owns a thread that generates it, so that its events can be waited for, checked for, or polled by any
+//! runtime. Events wait in a queue without a limit: the generation does not wait for the reader. Dropping the reply
+//! stops the generation before the next token, or after a few submissions of a prompt, and waits for the thread, so no
+//! thread outlives its reply, unless it is inside a waker of the app that does not return.
 
 mod queue;
 mod shared;
@@ -24,10 +24,10 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 
 /// A reply that is being generated, which borrows nothing: [`SharedChat`] makes it, and a struct of the app's can hold
-/// both. It is an iterator, whose [`next`](Iterator::next) waits for the next event; a window calls
-/// [`try_next`](Self::try_next) in each frame; and with the feature `stream` it becomes an asynchronous stream
-/// (`OwnedReply::into_stream`). The last event is [`Event::Done`] or an error. Generation begins with the first call for
-/// an event, on a thread that the reply owns.
+/// both. It is an iterator whose [`next`](Iterator::next) waits for the next event. A window calls
+/// [`try_next`](Self::try_next) in each frame instead, and with the feature `stream` `OwnedReply::into_stream` makes an
+/// asynchronous stream of it. The last event is [`Event::Done`] or an error. Generation begins when the first event is
+/// requested, on a thread that the reply owns.
 ///
 /// ```
 /// use wglm::{Event, OwnedReply, SharedChat};
@@ -86,15 +86,15 @@ pub struct OwnedReply {
     state: ReplyState,
 }
 
-/// The state of a reply: it waits for the first call for an event, is generated, or has ended.
+/// The state of a reply: it waits for the first request for an event, is being generated, or has ended.
 enum ReplyState {
     Waiting(ReplyRequest),
     Running(JoinHandle<()>),
     Over,
 }
 
-/// What the conversation replies to: a new text of the user, with an answer of any kind or by a constraint, its messages, a
-/// beginning of the reply, or a reply that was cut off.
+/// What to reply to: a new text of the user, answered freely or to match a constraint; the messages as they are; a
+/// given beginning of the reply; or a reply that was cut off.
 enum ReplyRequest {
     Text(String),
     #[cfg(feature = "schema")]
@@ -124,7 +124,7 @@ impl OwnedReply {
         self
     }
 
-    /// Lets `chooser` take part in the choice of tokens. Call this before the first event is asked for.
+    /// Lets `chooser` take part in the choice of tokens. Call this before the first event is requested.
     pub fn with_chooser(mut self, chooser: impl Chooser + Send + 'static) -> Self {
         self.chooser = Some(Box::new(chooser));
         self
@@ -135,22 +135,22 @@ impl OwnedReply {
         self.cancel.clone()
     }
 
-    /// The messages of the conversation. The user's message is among them from the first event on, the reply from the
-    /// last event on.
+    /// The messages of the conversation. They include the user's message from the first event on, and the reply from
+    /// the last event on.
     pub fn messages(&self) -> Vec<Message> {
         self.slot.messages()
     }
 
-    /// The next event, if there is one by now: this does not wait. `None` says that the reply has ended, and
-    /// [`Poll::Pending`] that it has not, and has no event yet.
+    /// The next event, if one is ready. This does not wait: [`Poll::Pending`] means that there is no event yet, and
+    /// `None` that the reply has ended.
     pub fn try_next(&mut self) -> Poll<Option<Result<Event>>> {
         self.poll(None)
     }
 
-    /// Like [`try_next`](Self::try_next), and has the task of `context` woken when there is an event. The waker is called
-    /// on the reply's thread. It may do anything, also drop the reply. If it panics, the reply continues.
+    /// Like [`try_next`](Self::try_next), and wakes the task of `context` when there is an event. The waker is called
+    /// on the reply's thread. It may do anything, even drop the reply. If it panics, the reply continues.
     ///
-    /// A drop of the reply waits for its thread, so a waker should not wait for a lock that the app holds while it drops
+    /// Dropping the reply waits for its thread, so a waker should not wait for a lock that the app holds while it drops
     /// the reply. If it does, the drop takes half a second, and the conversation is free once the waker has returned.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
         self.poll(Some(context.waker()))
@@ -166,8 +166,8 @@ impl OwnedReply {
         }
     }
 
-    /// Returns the conversation. A reply that has not ended is stopped and joins the conversation as far as it was
-    /// generated; events that were not taken are lost. If a [`SharedChat`] held the conversation, it no longer does.
+    /// Returns the conversation. A reply that has not ended is stopped, and what was generated of it joins the
+    /// conversation; events that were not taken are lost. A [`SharedChat`] that held the conversation is then empty.
     ///
     /// # Errors
     /// [`Error::Argument`] if another reply uses the conversation, or has taken it out, or if the waker of
@@ -177,7 +177,7 @@ impl OwnedReply {
         self.slot.take()
     }
 
-    /// Starts the thread, unless that was done before.
+    /// Starts the thread, unless it was started before.
     ///
     /// # Errors
     /// [`Error::NoThread`]; [`Error::Forked`], once, in a process without the thread.

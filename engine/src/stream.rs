@@ -1,7 +1,6 @@
 //! Replies as asynchronous streams (feature `stream`), for any runtime or none.
 //!
-//! An iterator's `next` waits and a stream's is awaited, so a reply is one or the other: what is a stream is a type of its
-//! own.
+//! An iterator's `next` blocks, whereas a stream's is awaited, so one type cannot be both: a stream has its own type.
 
 pub use futures_core::Stream;
 
@@ -12,8 +11,8 @@ use crate::scheduler::ScheduledReply;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A reply as an asynchronous stream of events, made by [`OwnedReply::into_stream`] and [`ScheduledReply::into_stream`].
-/// Polling never blocks. Dropping it cancels the reply.
+/// A reply as an asynchronous stream of events, made by [`OwnedReply::into_stream`] and
+/// [`ScheduledReply::into_stream`]. Polling never blocks. Dropping it cancels the reply.
 ///
 /// ```
 /// use std::future::poll_fn;

@@ -1,10 +1,10 @@
-//! Tells what a Vulkan driver made of the kernels of a token: registers, workgroup memory, spilled bytes and instructions,
-//! as far as the driver tells them (VK_KHR_pipeline_executable_properties; NVIDIA's, AMD's and Intel's do).
+//! Prints what a Vulkan driver made of the kernels of a token: registers, workgroup memory, spilled bytes and
+//! instructions, if the driver reports them (VK_KHR_pipeline_executable_properties; NVIDIA's, AMD's and Intel's do).
 //!
 //! `cargo run --release --example kernel_stats -- [FILE] [--rows 4] [--arithmetic int] [--step attention] [--all]`
 //!
-//! With `--spirv FOLDER` it asks no driver. It writes the SPIR-V of the kernels that a Mac without matrices would run, each
-//! to a file of its own, for a compiler that reads such files (`scripts/agx-stats.sh`).
+//! With `--spirv FOLDER` it uses no driver. It writes the SPIR-V of each kernel that a Mac without matrices would run
+//! to a file, for a compiler that reads such files (`scripts/agx-stats.sh`).
 
 mod spirv;
 mod vulkan;
@@ -19,10 +19,10 @@ use wglm_engine::model::{BatchShape, Outputs, plan_batch, plan_token};
 use wglm_engine::plan::{Plan, Target, Tilings};
 use wglm_engine::shader::Variant;
 
-/// Tells what a Vulkan driver made of the kernels of a token
+/// Prints what a Vulkan driver made of the kernels of a token
 #[derive(Parser)]
 struct Arguments {
-    /// The model, of which the header is read [default: the demonstration model]
+    /// The model, whose header is read [default: the demonstration model]
     file: Option<PathBuf>,
     /// Rows of a step; 1 for a generated token
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -33,10 +33,10 @@ struct Arguments {
     /// Only steps whose name contains this
     #[arg(long, default_value = "")]
     step: String,
-    /// All that the driver tells, with its own names
+    /// Everything that the driver reports, with its own names
     #[arg(long)]
     all: bool,
-    /// Write the SPIR-V of the kernels of a Mac without matrices to this folder, and ask no driver
+    /// Write the SPIR-V of the kernels of a Mac without matrices to this folder, without using a driver
     #[arg(long, value_name = "FOLDER")]
     spirv: Option<PathBuf>,
 }

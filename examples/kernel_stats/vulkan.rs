@@ -1,4 +1,4 @@
-//! A Vulkan device that compiles kernels and tells what came of it. It runs nothing.
+//! A Vulkan device that compiles kernels and reports the results. It runs nothing.
 
 use super::spirv::Kernel;
 use anyhow::{Context, bail};
@@ -7,7 +7,7 @@ use ash::vk;
 use std::ffi::CStr;
 use wglm_engine::gpu::Access;
 
-/// A device with everything turned on that it can.
+/// A device with all of its features turned on.
 pub struct Device {
     pub name: String,
     /// Keeps the driver loaded.
@@ -17,14 +17,14 @@ pub struct Device {
     told: executable::Device,
 }
 
-/// What a driver tells of a kernel.
+/// What a driver reports about a kernel.
 pub struct Statistic {
     pub name: String,
     pub value: String,
     pub description: String,
 }
 
-/// Extensions that kernels may need, as far as there are any.
+/// Extensions that kernels may need, if the device has them.
 const WANTED: [&CStr; 2] = [vk::KHR_COOPERATIVE_MATRIX_NAME, vk::KHR_PIPELINE_EXECUTABLE_PROPERTIES_NAME];
 
 impl Device {
@@ -76,7 +76,7 @@ impl Device {
         }
     }
 
-    /// Compiles a kernel and asks what came of it.
+    /// Compiles a kernel, and returns the driver's report.
     pub fn statistics(&self, kernel: &Kernel) -> anyhow::Result<Vec<Statistic>> {
         // SAFETY: as in `open`. The module is valid, for naga has validated it, and the layout has its bindings.
         unsafe {
@@ -109,9 +109,9 @@ impl Device {
         }
     }
 
-    /// What the driver tells of a pipeline, which is gone afterwards.
+    /// The driver's report about a pipeline, which is destroyed afterwards.
     unsafe fn told_of(&self, pipeline: vk::Pipeline) -> anyhow::Result<Vec<Statistic>> {
-        // SAFETY: the pipeline is the caller's, made to tell statistics.
+        // SAFETY: the pipeline is the caller's, created with the flag for statistics.
         unsafe {
             let parts =
                 self.told.get_pipeline_executable_properties(&vk::PipelineInfoKHR::default().pipeline(pipeline));
@@ -128,7 +128,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: nothing of the device is in use any more.
+        // SAFETY: nothing that belongs to the device is in use any more.
         unsafe {
             self.device.destroy_device(None);
             self.instance.destroy_instance(None);

@@ -1,5 +1,5 @@
-//! Writes a GGUF file of GLM-4.7-Flash's shape with random weights, with which measurements can be repeated without the
-//! real weights of 17 GB: speed depends on the shape only. The text of such a model is noise.
+//! Writes a GGUF file of GLM-4.7-Flash's shape with random weights, to repeat measurements without the real weights of
+//! 17 GB: speed depends only on the shape. The text of such a model is noise.
 //!
 //! `cargo run --release --example synth -- glm.gguf [--layers 47] [--mtp] [--type q4_k]`
 
@@ -26,8 +26,8 @@ struct Arguments {
     /// Add a multi-token-prediction block
     #[arg(long)]
     mtp: bool,
-    /// One format for all matrices but the routers, and but those whose rows are not whole blocks of it, instead of the
-    /// formats of a Q4_0 file
+    /// One format for all matrices instead of the formats of a Q4_0 file, except for routers and matrices whose rows
+    /// are not whole blocks of it
     #[arg(long = "type", value_name = "TYPE", value_parser = format)]
     ty: Option<&'static Quant>,
 }

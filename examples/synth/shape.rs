@@ -1,5 +1,5 @@
-//! The contents of a file of GLM-4.7-Flash's shape: metadata, and tensors in the formats of a Q4_0 file or in one of
-//! choice.
+//! The contents of a file of GLM-4.7-Flash's shape: metadata, and tensors in the formats of a Q4_0 file or in a chosen
+//! one.
 
 use crate::gguf_writer::GgufWriter;
 use wglm_engine::quant::{F32, Q4_0, Q5_K, Q6_K, Q8_0, Quant};
@@ -31,8 +31,8 @@ pub struct Shape {
     /// The width of an expert's hidden layer, and that of a dense layer.
     pub expert_width: u64,
     pub dense_width: u64,
-    /// The format of all matrices, where it is not that of a Q4_0 file: the routers keep theirs, and so do matrices
-    /// whose rows are not whole blocks of it.
+    /// The format of all matrices; `None` for those of a Q4_0 file. The routers keep theirs, and so do matrices whose
+    /// rows are not whole blocks of this one.
     pub ty: Option<&'static Quant>,
 }
 
@@ -176,7 +176,8 @@ impl List {
         self.fill("ffn_norm.weight", s.width, Content::Ones);
     }
 
-    /// What a multi-token-prediction block has besides a layer. It takes the embeddings and the output from the model.
+    /// The tensors of a multi-token-prediction block in addition to those of a layer. It takes the embeddings and the
+    /// output from the model.
     fn mtp(&mut self, s: &Shape) {
         self.add("nextn.eh_proj.weight", &Q8_0, &[2 * s.width, s.width]);
         for name in ["enorm", "hnorm", "shared_head_norm"] {

@@ -1,20 +1,20 @@
 //! Which of the kernels' cases run. The whole product of kernels, formats, shapes and modes takes a quarter of an hour
-//! on two cores; a covering set of it takes a minute and meets every kernel, every format and every WGSL file.
+//! on two cores; a covering set takes a minute and includes every kernel, every format and every WGSL file.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use wglm_engine::quant::QUANTS;
 use wglm_engine::reference::Case;
 
-/// In how many formats the covering set has each kernel, and in how many kernels each format, at least.
+/// The least number of formats of each kernel in the covering set, and of kernels of each format.
 pub const TIMES: usize = 2;
 
-/// Whether everything is asked for: `./test --all`, and CI.
+/// Whether everything is tested: by `./test --all` and in CI.
 pub fn whole() -> bool {
     std::env::var("WGLM_TESTS").is_ok_and(|asked| asked == "all")
 }
 
-/// Of some things that are alike, all where everything is asked for, and otherwise the first `most`.
+/// All of some similar things if everything is tested, and otherwise the first `most`.
 pub fn some<T>(mut all: Vec<T>, most: usize) -> Vec<T> {
     if !whole() {
         all.truncate(most);
@@ -29,14 +29,14 @@ pub struct Traits {
     pub kernel: &'static str,
     /// The formats of its matrices.
     pub formats: Vec<&'static str>,
-    /// The WGSL files of its shaders, those of formats aside. Teams, arithmetics and the cache's types differ in these.
+    /// The WGSL files of its shaders except those of formats. Teams, arithmetics and types of cache differ in these.
     pub files: Vec<&'static str>,
-    /// The length of its shaders: nearly all of a case's time goes to compiling them.
+    /// The length of its shaders: compiling them takes nearly all of a case's time.
     pub cost: usize,
 }
 
 impl Traits {
-    /// Those of a kernel's case.
+    /// The traits of a kernel's case.
     pub fn of(kernel: &'static str, case: &Case) -> Self {
         let joined = case.formats();
         let formats = QUANTS.iter().map(|quant| quant.name).filter(|name| joined.split('+').any(|it| it == *name));
@@ -54,17 +54,17 @@ fn is_format(path: &str) -> bool {
 
 /// What a covering set still lacks.
 struct Lacks<'a> {
-    /// Files of each kernel.
+    /// The files of each kernel.
     files: HashSet<(&'a str, &'a str)>,
-    /// Formats of each kernel, and kernels of each format: how many more.
+    /// How many more formats of each kernel, and kernels of each format, are needed.
     kernels: HashMap<&'a str, usize>,
     formats: HashMap<&'a str, usize>,
-    /// The formats that a kernel has already been chosen in.
+    /// The formats of each kernel that are in the set already.
     met: HashSet<(&'a str, &'a str)>,
 }
 
 impl<'a> Lacks<'a> {
-    /// Everything that there is.
+    /// Everything that exists.
     fn all(cases: &'a [Traits]) -> Self {
         let (mut of_kernels, mut of_formats) = (BTreeMap::<_, BTreeSet<_>>::new(), BTreeMap::<_, BTreeSet<_>>::new());
         for (kernel, format) in cases.iter().flat_map(pairs) {
@@ -80,7 +80,7 @@ impl<'a> Lacks<'a> {
         }
     }
 
-    /// How much of it a case brings.
+    /// How much of what is lacking a case adds.
     fn gain(&self, case: &'a Traits) -> usize {
         let open = |counts: &HashMap<&str, usize>, name| usize::from(counts.get(name).is_some_and(|left| *left > 0));
         let fresh = pairs(case).filter(|pair| !self.met.contains(pair));
@@ -108,9 +108,9 @@ fn files(case: &Traits) -> impl Iterator<Item = (&str, &str)> {
     case.files.iter().map(|file| (case.kernel, *file))
 }
 
-/// The indices of a set of cases in which every kernel has each of its files, and at least two of its formats if it has
-/// so many, and every format at least two of its kernels. The rule: again and again the case that brings most of what is
-/// lacking for the length of its shaders, of equals the first.
+/// The indices of a set of cases in which every kernel has each of its files and at least two of its formats, if it has
+/// two, and every format at least two of its kernels. In each step the rule adds the case that adds most for the length
+/// of its shaders; of equals, the first.
 pub fn covering(cases: &[Traits]) -> BTreeSet<usize> {
     let (mut lacks, mut chosen) = (Lacks::all(cases), BTreeSet::new());
     let worth = |gain: usize, case: &Traits| gain as f64 / case.cost.max(1) as f64;
@@ -128,8 +128,8 @@ pub fn covering(cases: &[Traits]) -> BTreeSet<usize> {
     }
 }
 
-/// Gives the shaders of a case the text that their files have now, so that a change of a WGSL file is tested by what was
-/// built before it.
+/// Gives the shaders of a case the present text of their files, so that a change in a WGSL file can be tested without a
+/// build.
 pub fn refresh(case: &mut Case) {
     for part in case.plan.variants.iter_mut().flat_map(|variant| &mut variant.parts) {
         part.source.text = on_disk(part.source.path);

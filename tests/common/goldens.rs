@@ -8,9 +8,9 @@ use wglm::{Model, Session};
 pub struct Golden {
     pub name: String,
     pub tokens: Vec<u32>,
-    /// How many of `tokens` are the prompt.
+    /// The number of `tokens` that are the prompt.
     pub prompt: usize,
-    /// The positions at which the logits are known.
+    /// The positions whose logits are known.
     pub positions: Vec<usize>,
     meta: Value,
 }
@@ -33,13 +33,13 @@ impl Golden {
         }
     }
 
-    /// The logits at the positions, row after row, for the model in this precision.
+    /// The logits at these positions, row after row, for the model in this precision.
     pub fn logits(&self, precision: &str) -> Vec<f32> {
         read_f32(fixture(&format!("fable/{}.{precision}.logits.f32", self.name)))
     }
 
-    /// The positions at which the logits of the multi-token-prediction block are known, by which it predicts the token two
-    /// places further, and these logits, row after row.
+    /// The positions for which the logits of the multi-token-prediction block are known, and these logits, row after
+    /// row. They predict the token after the next one.
     pub fn mtp_logits(&self) -> (Vec<usize>, Vec<f32>) {
         let logits = read_f32(fixture(&format!("fable/{}.f16.mtp_logits.f32", self.name)));
         (numbers(&self.meta["mtp_positions"]), logits)

@@ -45,8 +45,8 @@ pub fn gpu_without_subgroups() -> &'static Gpu {
     GPU.get_or_init(|| open(false))
 }
 
-/// Opens a device, with or without subgroup operations. Its shaders check no indices, as those that users run: a driver
-/// takes twice as long to compile the others.
+/// Opens a device, with or without subgroup operations. Its shaders check no indices, like those that users run: a
+/// driver takes twice as long to compile shaders that do.
 pub fn open(subgroups: bool) -> Gpu {
     open_with(GpuOptions { checks: false, subgroups, ..GpuOptions::from_env().unwrap() })
 }
@@ -60,7 +60,7 @@ fn open_with(options: GpuOptions) -> Gpu {
     Gpu::open(&options).expect("a GPU driver; `./test` installs a software one")
 }
 
-/// Drops submissions of a device, by their numbers from 1 on. They count from now on.
+/// Drops submissions of a device by their numbers, which count from now, beginning with 1.
 pub fn drop_submissions(gpu: &Gpu, dropped: Range<u64>) {
     let (count, device) = (AtomicU64::new(0), gpu.clone());
     gpu.before_submissions(move || {
@@ -68,7 +68,7 @@ pub fn drop_submissions(gpu: &Gpu, dropped: Range<u64>) {
     });
 }
 
-/// Drops submissions of a device while `act` runs, by their numbers from 1 on.
+/// Drops submissions of a device while `act` runs, by their numbers, beginning with 1.
 pub fn dropping<T>(gpu: &Gpu, dropped: Range<u64>, act: impl FnOnce() -> T) -> T {
     drop_submissions(gpu, dropped);
     let done = act();
@@ -77,7 +77,7 @@ pub fn dropping<T>(gpu: &Gpu, dropped: Range<u64>, act: impl FnOnce() -> T) -> T
     done
 }
 
-/// Cancels work when it makes its submission number `after`, counted from 1, or with 0 before it begins.
+/// Cancels work when it makes its submission number `after`, beginning with 1, or before it begins if that is 0.
 pub fn cancelling<T>(gpu: &Gpu, after: u64, act: impl FnOnce(&Cancel) -> T) -> T {
     let (cancel, count) = (Cancel::default(), AtomicU64::new(0));
     let ours = cancel.clone();

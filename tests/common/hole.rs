@@ -1,4 +1,4 @@
-//! Files of GLM-4.7-Flash's shape that have a header but no weights. Whoever uses this module has `shape` and
+//! Files of GLM-4.7-Flash's shape that have a header but no weights. A program that uses this module has `shape` and
 //! `gguf_writer` at its root.
 
 use crate::shape::{Shape, Tensor, metadata, tensors};

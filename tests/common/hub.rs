@@ -12,13 +12,13 @@ use std::time::Duration;
 pub const REPO: &str = "owner/some-GGUF";
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub method: String,
-    /// The path with what comes after the question mark.
+    /// The path, with the query.
     pub path: String,
-    /// The headers, with names in small letters.
+    /// The headers, with names in lower case.
     pub headers: BTreeMap<String, String>,
 }
 
@@ -27,31 +27,31 @@ impl Request {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// The first and the last byte that are asked for.
+    /// The first and the last byte that it requests.
     pub fn range(&self) -> Option<(usize, usize)> {
         let (first, last) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
         Some((first.parse().unwrap(), last.parse().unwrap()))
     }
 
-    /// Whether it is for the contents of a file, from where the hub redirects to.
+    /// Whether it requests the contents of a file from the server that the hub redirects to.
     pub fn is_content(&self) -> bool {
         self.path.starts_with("/storage/")
     }
 }
 
-/// What the server answers.
+/// An answer of the server.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// The length that is claimed; otherwise the true one.
+    /// The length that it claims; the true one if `None`.
     pub claims: Option<usize>,
-    /// How many bytes are sent before the connection is closed; otherwise all.
+    /// How many bytes are sent before the connection is closed; all if `None`.
     pub stops: Option<usize>,
-    /// How long it waits before each so many bytes.
+    /// How long it waits before each block of this many bytes.
     pub slow: Option<(Duration, usize)>,
-    /// How many bytes are sent before it waits until this is set, or the server is gone.
+    /// How many bytes are sent before it waits until this is set or the server ends.
     pub held: Option<(Arc<AtomicBool>, usize)>,
 }
 
@@ -80,7 +80,7 @@ impl Files {
         &self.0.iter().find(|(own, _)| own == name).unwrap().1
     }
 
-    /// The list of files, as the hub has it.
+    /// The list of files, in the hub's form.
     pub fn list(&self) -> serde_json::Value {
         let siblings: Vec<serde_json::Value> = self
             .0
@@ -100,7 +100,7 @@ impl Files {
         self.answer_as(REPO, request)
     }
 
-    /// Answers as the hub does where the files are those of this repository.
+    /// The hub's answer if it has this repository.
     pub fn answer_as(&self, repo: &str, request: &Request) -> Reply {
         if request.path == format!("/api/models/{repo}/revision/main?blobs=true") {
             let mut reply = Reply::new(200).with("content-type", "application/json");
@@ -123,9 +123,9 @@ impl Files {
     }
 }
 
-/// The range of a file that is asked for.
+/// The requested range of a file.
 pub fn content_of(bytes: &[u8], request: &Request) -> Reply {
-    // The storage has numbers of its own, which look like the hub's.
+    // The storage has its own tags, which look like the hub's.
     let tag = format!("\"{}\"", hash(hash(bytes).as_bytes()));
     let whole = request.header("if-range").is_some_and(|wanted| wanted != tag);
     let Some((first, last)) = request.range().filter(|_| !whole) else {
@@ -147,7 +147,7 @@ pub fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A server, until it is dropped.
+/// A server that runs until it is dropped.
 pub struct Server {
     pub address: String,
     requests: Arc<Mutex<Vec<Request>>>,
@@ -156,7 +156,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server that answers the request with a number, counted from 0 over all connections.
+    /// Starts a server. `answer` gets each request and its number, counted from 0 over all connections.
     pub fn start(answer: impl Fn(&Request, usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -173,7 +173,7 @@ impl Server {
                 std::thread::spawn(move || {
                     let now = at_once.fetch_add(1, Ordering::Relaxed) + 1;
                     most.fetch_max(now, Ordering::Relaxed);
-                    let _ = serve(stream.unwrap(), &requests, &stop, &*answer); // clients may go at any time
+                    let _ = serve(stream.unwrap(), &requests, &stop, &*answer); // clients may disconnect at any time
                     at_once.fetch_sub(1, Ordering::Relaxed);
                 });
             }
@@ -181,7 +181,7 @@ impl Server {
         server
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
@@ -191,7 +191,7 @@ impl Server {
         self.requests().into_iter().filter(Request::is_content).collect()
     }
 
-    /// How many connections there were at the same time.
+    /// The largest number of simultaneous connections.
     pub fn most_at_once(&self) -> usize {
         self.most_at_once.load(Ordering::Relaxed)
     }
@@ -200,7 +200,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        let _ = TcpStream::connect(self.address.trim_start_matches("http://")); // so that it looks
+        let _ = TcpStream::connect(self.address.trim_start_matches("http://")); // wakes the thread, which then sees `stop`
     }
 }
 
@@ -214,7 +214,7 @@ fn serve(
     let mut stream = stream;
     while let Some(mut request) = read(&mut reader)? {
         if request.method == "CONNECT" {
-            // A proxy that leads to itself, whichever server is asked for.
+            // A proxy that answers itself, whichever server is requested.
             stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
             requests.lock().unwrap().push(request);
             continue;
@@ -277,7 +277,7 @@ pub fn folder(cache: &Path) -> PathBuf {
     cache.join("models--owner--some-GGUF")
 }
 
-/// Bytes that look like nothing in particular.
+/// Bytes without a pattern.
 pub fn noise(count: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {

@@ -21,7 +21,7 @@ pub fn fable_file(precision: &str) -> PathBuf {
     }
 }
 
-/// The demonstration model with f32 arithmetic, loaded once. Each session asks for a cache of its own.
+/// The demonstration model with f32 arithmetic, loaded once. Each session has its own cache.
 pub fn fable(precision: &str) -> &'static Model {
     static F16: OnceLock<Model> = OnceLock::new();
     static Q4_0: OnceLock<Model> = OnceLock::new();

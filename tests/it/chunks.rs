@@ -157,7 +157,7 @@ fn parts_of_any_size_give_the_same_bits() {
 
 /// The part of a prompt that was computed before a cancellation need not be computed again.
 #[test]
-fn a_cancelled_prompt_is_kept_as_far_as_it_was_told() {
+fn the_computed_part_of_a_cancelled_prompt_stays() {
     let model = fable("q4_0");
     let tokens = goldens()[0].tokens[..100].to_vec();
     let mut session = session(model, CacheType::F32, 128, 32);

@@ -1,4 +1,4 @@
-//! The examples, run as a user runs them, with the demonstration model.
+//! Runs the examples as a user does, with the demonstration model.
 
 use std::io::Write;
 use std::path::PathBuf;

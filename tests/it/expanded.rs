@@ -1,5 +1,5 @@
-//! Prompts whose rows attend over keys and values that are written out of the latents, against other programs and against
-//! attention over the latents. By default that is done for chunks of 1024 tokens and more; here it is chosen for fewer.
+//! Prompts whose rows attend over expanded keys and values, compared with other programs and with attention over the
+//! latents. By default chunks of 1024 tokens and more expand them; here smaller ones do.
 
 use crate::chunks::session;
 use crate::common::goldens::goldens;
@@ -14,9 +14,9 @@ use wglm::{
 use wglm_engine::model::{BatchShape, LoadOverrides, Outputs, plan_batch, plan_token};
 use wglm_engine::plan::{Target, Team};
 
-/// Rows from which on keys and values are written out here.
+/// The rows from which keys and values are expanded here.
 const ROWS: usize = 64;
-/// Logits with keys, values and the cache in f16, against those in f32 throughout.
+/// The bound on logits with keys, values and the cache in f16, compared with those in f32.
 const HALVES: f64 = 2e-3;
 
 fn choices() -> Choices {
@@ -32,7 +32,7 @@ fn expanding(path: &Path, gpu: &Gpu) -> Model {
     Model::load(&Gguf::open(path).unwrap(), gpu, &options()).unwrap()
 }
 
-/// The kernels of attention of a chunk in a model's plan.
+/// The kernels of attention in a model's plan for a chunk.
 fn kernels(path: &Path, target: Target, rows: usize, ty: CacheType) -> Vec<&'static str> {
     let (file, target) = (Gguf::open(path).unwrap(), Target { choices: choices().into(), ..target });
     let config = Config::read(&file).unwrap();
@@ -46,7 +46,7 @@ fn kernels(path: &Path, target: Target, rows: usize, ty: CacheType) -> Vec<&'sta
 }
 
 #[test]
-fn every_target_writes_keys_and_values_out() {
+fn every_target_expands_keys_and_values() {
     let of = |matrices, team, rows, ty| {
         let target = Target { matrices, team, workgroup_bytes: 48 << 10, ..Target::default() };
         kernels(&fable_file("q4_0"), target, rows, ty)
@@ -89,7 +89,7 @@ fn goldens_are_met() {
     }
 }
 
-/// Three thousand tokens in chunks over what is written out meet their golden as well as those over latents do.
+/// Three thousand tokens agree with their golden as well over expanded keys and values as over latents.
 #[test]
 fn a_long_prompt_meets_its_golden() {
     let Synthetic { file, tokens, positions, want, .. } = Synthetic::long();
@@ -109,9 +109,10 @@ fn a_long_prompt_meets_its_golden() {
     assert!(latent < HALVES, "{latent:.2e}");
 }
 
-/// The memory for what is written out is part of the estimate, and is taken: all but some KiB that no prompt needs.
+/// The estimate includes the memory for expanded keys and values, and a prompt allocates it, except some KiB that it
+/// does not need.
 #[test]
-fn the_estimate_counts_what_is_written_out() {
+fn the_estimate_counts_expanded_keys_and_values() {
     let (file, gpu) = (Gguf::open(fable_file("q4_0")).unwrap(), open(true));
     let prompt = PromptOptions { chunk: Some(ROWS), ..PromptOptions::default() };
     let options = LoadOptions { context: Some(512), cache: Some(CacheType::F16), prompt, ..options() };

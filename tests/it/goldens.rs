@@ -11,9 +11,9 @@ const EXACT: f64 = 2e-5;
 /// The bound with an f16 cache. Rounding the cache to f16 alone moves the logits of the reference by up to 7.2e-4 at
 /// the worst position.
 const F16_CACHE: f64 = 1e-3;
-/// The bounds with a cache in blocks, at the worst position and at the median one. Rounding the latents alone moves the
-/// logits of the reference by up to 7.0e-3, but for a position where it chooses other experts and moves them by 3.9e-2, and
-/// by up to 6.9e-4 at the median position.
+/// The bounds with a cache in blocks, at the worst position and at the median one. Rounding only the latents moves the
+/// logits of the reference by up to 7.0e-3, except at a position where it selects other experts and moves them by
+/// 3.9e-2, and by up to 6.9e-4 at the median position.
 const BLOCKS_CACHE: [f64; 2] = [5e-2, 1e-3];
 
 fn check_logits(model: &Model, precision: &str, golden: &Golden, what: &str) {
@@ -82,7 +82,7 @@ fn latents_in_blocks() {
     }
 }
 
-/// Every fusion turned off alone.
+/// Each fusion is turned off in turn.
 #[test]
 fn without_any_fusion() {
     check(&unfused("q4_0", "all"), "q4_0", " unfused");
@@ -98,14 +98,14 @@ fn without_each_fusion() {
     }
 }
 
-/// The multi-token-prediction block, behind tokens that were fed one by one, and behind parts of a prompt.
+/// The multi-token-prediction block, after single tokens, and after parts of a prompt.
 #[test]
 fn predictions_of_the_second_token() {
     for golden in goldens() {
         let (positions, logits) = golden.mtp_logits();
         let vocab = logits.len() / positions.len();
         for (ty, bound) in [(CacheType::F32, EXACT), (CacheType::F16, F16_CACHE)] {
-            // One by one; a few tokens after others; from the first on, by tiles.
+            // One by one; a few tokens after others; from the first token on, by tiles.
             for together in [1, 8, 512] {
                 let model = fable("f16");
                 let context = golden.tokens.len() + 8;
@@ -113,7 +113,7 @@ fn predictions_of_the_second_token() {
                 session.set_prompt_options(PromptOptions { chunk: Some(together), ..PromptOptions::default() });
                 session.set_speculation(&Speculation { kind: DraftKind::Mtp, most: None }).unwrap();
                 let mut worst = 0f64;
-                // Those by tiles begin anew for each position, so some of them have to do.
+                // Those by tiles start again for each position, so only some positions are tested.
                 let some = if together == 512 { 3 } else { 1 };
                 for (position, want) in positions.iter().zip(logits.chunks(vocab)).step_by(some) {
                     let next = golden.tokens[position + 1];
@@ -131,9 +131,9 @@ fn predictions_of_the_second_token() {
     }
 }
 
-/// Drafts behind one another, each from the one before it, by the reference (`--mtp --drafts 3`).
+/// Consecutive drafts, each made from the one before it, compared with the reference (`--mtp --drafts 3`).
 #[test]
-fn predictions_behind_predictions() {
+fn predictions_after_predictions() {
     const POSITIONS: [usize; 4] = [3, 10, 17, 24];
     let golden = goldens().into_iter().find(|golden| golden.name == "dialog1").unwrap();
     let want = read_f32(fixture("fable/dialog1.f16.mtp_drafts.f32"));

@@ -58,9 +58,9 @@ type Checked = (&'static Kernel, Vec<KernelCheck>);
 
 /// The whole product: every case for one kind of team in both arithmetics.
 ///
-/// Where `elsewhere` runs all cases for the other kind, shaders that are the same are left out, and of the others the
-/// formats take turns: how a format is decoded does not depend on the team, and how a team sums not on the format. With
-/// the variable `KERNEL`, none is left out.
+/// If another test runs all cases for the kind `elsewhere`, shaders that it has too are left out here, and the
+/// remaining cases take turns by format: the decoding of a format does not depend on the team, nor the sums of a team
+/// on the format. With the variable `KERNEL`, none is left out.
 fn product(team: Team, elsewhere: Option<Team>) -> impl Iterator<Item = Checked> {
     const TURNS: usize = 4;
     let mut turn = 0;
@@ -78,13 +78,13 @@ fn product(team: Team, elsewhere: Option<Team>) -> impl Iterator<Item = Checked>
     })
 }
 
-/// The kinds of teams that there are on this device.
+/// The kinds of teams on this device.
 fn teams() -> Vec<Team> {
     let subgroups = gpu().capabilities().subgroups.then_some(Team::Subgroup);
     subgroups.into_iter().chain([Team::Workgroup]).collect()
 }
 
-/// What is known of a case once its data are dropped.
+/// What is stored of a case after its data are dropped.
 struct Entry {
     team: Team,
     arithmetic: Arithmetic,
@@ -367,8 +367,7 @@ fn nothing_is_left_out_of_the_registries() {
     }
 }
 
-/// The covering set leaves out no kernel, no format and no WGSL file that a kernel is made of: whatever there is of each
-/// in all cases, there is in the set.
+/// The covering set has every kernel, every format, and every WGSL file of every kernel that occurs in any case.
 #[test]
 fn the_covering_set_covers_every_kernel_and_every_format() {
     let all: Vec<Traits> = entries_of(KERNELS).into_iter().map(|entry| entry.traits.clone()).collect();

@@ -1,5 +1,24 @@
-//! The integration tests, in one program: wgpu is linked once, and what is opened and loaded is shared.
-//! Two more stand apart, as they need a process of their own: `rounds`, which measures its memory, and `metal`.
+//! The integration tests, in one program: wgpu is linked once, and tests share opened devices and loaded models. Two
+//! more programs need a process of their own: `rounds`, which measures its memory, and `metal`.
+//!
+//! The parts that a maintainer of the engine meets most:
+//!
+//! - `kernels`: every kernel, in every format, with either kind of team and either arithmetic, against its CPU
+//!   reference in f64, on noise of odd sizes. A byte that changes where no output is expected fails, in guard bands
+//!   too. The same cases run step by step against the steps' references. `checks` loads models with kernels that are
+//!   wrong, refused or endless, and with each one replaced.
+//! - `quant`: decoding against GGML's own Python package, bit for bit; the GPU layout against a second reader.
+//! - `shapes`: random models, one for each corner of the format, against a reference program (tests/reference).
+//! - `goldens`: logits of the demonstration model from transformers and llama.cpp, with every fusion and without.
+//!   `arithmetic`: how little products of bytes move them. `chunks`: prompts in chunks of any size.
+//! - `losing` in `session`, `replies`, `cli` and `serving`: a GPU that drops its work from the nth submission on
+//!   (`Gpu::drop_work`; in the command, in debug builds only, `WGLM_DROP_WORK`).
+//! - `gguf`, `hostile_models`: broken files and invalid models. `cli/mutated` gives randomly changed files to the
+//!   command; `WGLM_FILES` sets how many.
+//! - `house`: imports, unused shaders, and plans against their shaders, without a GPU.
+//!
+//! `./test` runs a covering set of kernels and formats (`common/covering`) and leaves out tests whose names begin with
+//! `extended_`. `./test --all` sets `WGLM_TESTS=all`, which runs everything.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 

@@ -39,7 +39,7 @@ fn repack(quant: &Quant, rows: &[u8], cols: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn sizes_are_ggmls() {
+fn sizes_equal_ggmls() {
     let sizes: Value = serde_json::from_slice(&fixture("sizes.json")).unwrap();
     assert_eq!(sizes.as_object().unwrap().len(), QUANTS.len());
     for quant in QUANTS {
@@ -79,7 +79,7 @@ fn decode_equals_ggml() {
 }
 
 #[test]
-fn repack_holds_what_decode_gives() {
+fn repacked_rows_decode_to_the_same() {
     for quant in QUANTS {
         let (rows, cols) = (3, 512);
         let bytes = quant.sample(rows * cols, quant.id.into());
@@ -158,7 +158,7 @@ fn sample_rounds_up_to_whole_blocks() {
 }
 
 #[test]
-fn rows_that_cannot_be_have_no_size() {
+fn impossible_rows_have_no_size() {
     for quant in QUANTS {
         assert_eq!(quant.row_bytes(0), None, "{quant:?}");
         assert_eq!(quant.row_bytes(usize::MAX), None, "{quant:?}");
@@ -387,7 +387,7 @@ fn uneven(q: i32) -> f32 {
 
 /// Tests which formats may be used in place: repacking leaves their bytes unchanged, and changes those of all others.
 #[test]
-fn formats_that_are_the_same_on_the_gpu() {
+fn formats_that_repacking_does_not_change() {
     for quant in QUANTS {
         let (rows, cols) = (3, 2 * quant.values.max(32));
         let file = quant.sample(rows * cols, 5);

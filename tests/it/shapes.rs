@@ -33,8 +33,8 @@ fn logits_agree_with_the_reference() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// A model in the shape of Youtu-LLM, against llama.cpp on the weights dequantised to f32: dense in all layers, without an
-/// output matrix of its own.
+/// A model in the shape of Youtu-LLM, compared with llama.cpp on the weights dequantised to f32: dense in all layers,
+/// and without a separate output matrix.
 #[test]
 fn logits_agree_with_llama_cpp() {
     const POSITIONS: [usize; 10] = [0, 1, 7, 31, 32, 47, 63, 64, 80, 95];
@@ -47,7 +47,7 @@ fn logits_agree_with_llama_cpp() {
     assert!(last < EXACT, "{last:.2e}");
 }
 
-/// A multi-token-prediction block whose query is not compressed, as the model's own is not.
+/// A multi-token-prediction block whose query is not compressed, like the model's.
 #[test]
 fn predictions_of_a_block_without_a_compressed_query() {
     let Synthetic { name, file, tokens, .. } = Synthetic::named("mtp-plain-q");

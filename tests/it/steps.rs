@@ -37,7 +37,7 @@ fn multiplications(s: &Shape) -> (u64, u64) {
 }
 
 #[test]
-fn a_token_costs_what_its_multiplications_say() {
+fn a_token_costs_its_multiplications() {
     let dir = TempDir::new().unwrap();
     let file = full(&dir);
     let config = Config::read(&file).unwrap();
@@ -62,7 +62,7 @@ fn targets() -> Vec<Target> {
 }
 
 /// The batches of the full shape for which the bound is tested, and those for which the logits of every token are
-/// wanted: as many tokens as their logits have room for.
+/// wanted: as many tokens as have space for their logits.
 fn batches() -> Vec<(usize, Outputs)> {
     let last = [2, 4, 8, 16, 32, 128, 512, PromptOptions::MOST].map(|tokens| (tokens, Outputs::Last));
     last.into_iter().chain([(32, Outputs::All), (128, Outputs::All)]).collect()
@@ -74,7 +74,7 @@ fn is_cut(plan: &Plan) -> bool {
 }
 
 #[test]
-fn no_step_of_the_full_shape_takes_longer_than_it_may() {
+fn no_step_of_the_full_shape_takes_too_long() {
     let dir = TempDir::new().unwrap();
     let file = full(&dir);
     let config = Config::read(&file).unwrap();
@@ -107,7 +107,7 @@ fn no_step_of_the_full_shape_takes_longer_than_it_may() {
 /// The parts of a step use one shader at every depth, and together cost as much as the whole step. If a few tokens use
 /// the attention shader of a single token, their parts use one more shader.
 #[test]
-fn parts_add_up_and_need_no_shaders_of_their_own() {
+fn parts_add_up_and_share_shaders() {
     let dir = TempDir::new().unwrap();
     let file = full(&dir);
     let config = Config::read(&file).unwrap();
@@ -163,7 +163,7 @@ fn bits(model: &Model, tokens: &[u32], chunk: usize, all: bool) -> Vec<u32> {
 /// Prompts of the demonstration model with every step split that can be: of few tokens and of many, into the second
 /// depth that plans are made for, in both arithmetics.
 #[test]
-fn parts_compute_what_the_whole_does_to_the_bit() {
+fn parts_compute_the_same_bits_as_the_whole() {
     let tokens: Vec<u32> = (0..1050).map(|i| 1 + 37 * i % 2000).collect();
     for (arithmetic, limit, prompts) in [
         (Arithmetic::Float, SLOW, &[(1050, 512, false)][..]),

@@ -19,14 +19,14 @@ use wglm_engine::shader::{Access, Variant, reflect};
 /// The most pipelines of a token.
 const DISPATCHES: usize = 430;
 const PIPELINES: usize = 24;
-/// The most pipelines of a conversation. Metal compiles each from source, which is most of the time of a first start. Where
-/// there are no matrices of 8 x 8, products of few rows that workgroups share take pipelines of their own.
+/// The most pipelines of a conversation. Metal compiles each from source, which is most of the time of a first start.
+/// Without matrices of 8 x 8, products of few rows that several workgroups share need additional pipelines.
 const CONVERSATION: usize = 64;
 const CONVERSATION_WITH_SHARED: usize = 84;
-/// The same for a file that mixes more formats than Q4_0 files do, where each format is used in products that other
-/// files have in another.
+/// The same for a file that mixes more formats than Q4_0 files do, in products where other files have only one.
 const MORE_IF_MIXED: usize = 10;
-/// And more where chunks are so large that keys and values are written out: what writes them, and attention over them.
+/// How many more are needed if chunks are so large that keys and values are expanded: to expand them, and to attend
+/// over them.
 const MORE_IF_WRITTEN_OUT: usize = 2;
 
 /// A shape with smaller numbers, in which every format still has whole blocks.
@@ -55,7 +55,7 @@ fn written(dir: &TempDir, shape: &Shape) -> PathBuf {
     path
 }
 
-/// The headers that `wglm report` has with it are of this shape. `WGLM_WRITE_SHAPE=1` writes them anew.
+/// The headers inside `wglm report` have this shape. `WGLM_WRITE_SHAPE=1` writes them again.
 #[test]
 fn the_report_has_this_shape() {
     let whole = Shape::glm(2);
@@ -70,7 +70,7 @@ fn the_report_has_this_shape() {
     }
 }
 
-/// Two layers have every kernel of 47.
+/// Two layers use every kernel of all 47.
 #[test]
 fn two_layers_have_all_kernels() {
     let variants = |layers: u64| {
@@ -175,8 +175,8 @@ fn a_conversation_takes_few_pipelines() {
     }
 }
 
-/// Pipelines learn the number of tokens from the state buffer only, so plans for any number share the pipelines of the
-/// usual ones.
+/// Pipelines read the number of tokens from the batch only, so plans for any number share the pipelines of the usual
+/// ones.
 #[test]
 fn chunks_of_odd_sizes_take_no_pipelines_of_their_own() {
     let dir = TempDir::new().unwrap();
@@ -196,7 +196,7 @@ fn chunks_of_odd_sizes_take_no_pipelines_of_their_own() {
     }
 }
 
-/// The memory of chunks beside the weights and the cache is limited at every depth.
+/// The memory of chunks, in addition to the weights and the cache, is limited at every depth.
 #[test]
 fn chunks_of_the_full_shape_take_moderate_memory() {
     let dir = TempDir::new().unwrap();
@@ -213,7 +213,7 @@ fn chunks_of_the_full_shape_take_moderate_memory() {
     }
 }
 
-/// The largest chunk fits the limits of a grid, also with several times as many heads.
+/// The largest chunk fits the limits of a grid, even with several times as many heads.
 #[test]
 fn the_largest_chunks_are_planned() {
     let dir = TempDir::new().unwrap();
@@ -236,7 +236,7 @@ fn the_largest_chunks_are_planned() {
 /// The limits that wglm requires of a device suffice for every kernel of a token and of batches, whatever else the
 /// device supports.
 #[test]
-fn the_least_limits_are_enough() {
+fn the_required_limits_are_enough() {
     let dir = TempDir::new().unwrap();
     let files = ["k-quants", "k-quants-down", "tables", "tables-down"];
     let files = files.map(|name| Gguf::open(fixture(&format!("models/{name}.gguf"))).unwrap());
@@ -270,13 +270,13 @@ fn the_least_limits_are_enough() {
 }
 
 #[test]
-fn a_small_one_computes() {
+fn a_small_model_computes() {
     computes(&small());
 }
 
 /// All matrices whose rows are whole blocks have the type, and the model computes.
 #[test]
-fn a_small_one_of_one_type_computes() {
+fn a_small_model_of_one_type_computes() {
     let shape = Shape { ty: Some(&IQ2_XS), ..small() };
     let (typed, others): (Vec<_>, Vec<_>) =
         tensors(&shape).into_iter().partition(|tensor| tensor.quant.id == IQ2_XS.id);
@@ -307,7 +307,7 @@ fn the_same_shape_makes_the_same_bytes() {
 
 /// The product of a matrix and a vector of unit variance has unit variance.
 #[test]
-fn the_values_have_the_deviation_asked_for() {
+fn the_values_have_the_requested_deviation() {
     for shape in QUANTS.iter().map(|ty| Shape { ty: Some(ty), ..small() }).chain([small()]) {
         deviations(&shape);
     }
@@ -331,7 +331,7 @@ fn deviations(shape: &Shape) {
 
 /// The rows of the table in docs/embedding.md, in MiB.
 #[test]
-fn the_guide_tells_what_a_cache_costs() {
+fn the_guide_states_the_size_of_a_cache() {
     let guide = include_str!("../../docs/embedding.md");
     let dir = TempDir::new().unwrap();
     let file = full(&dir);

@@ -1,5 +1,5 @@
-//! Tunings: what a load does with them, and what tuning leaves of itself. None of this looks at a clock: how the search
-//! decides is tested where it stands, with made-up times.
+//! Tunings: how a load uses them, and what tuning returns. Nothing here depends on a clock: the decisions of the search
+//! are tested in its module, with made-up times.
 
 use crate::common::gpu::gpu;
 use crate::common::models::relative_l2;
@@ -20,7 +20,7 @@ fn tuning(choices: Choices) -> Tuning {
     Tuning::new(subject(), choices)
 }
 
-/// Choices for every kind of thing that can be chosen.
+/// A choice of every kind.
 fn otherwise() -> Choices {
     let tilings = ["moe.down=8x2x64", "attn_q@1=4x1x128", "attn_output@4-7=8x1x64x4"];
     Choices {
@@ -45,14 +45,14 @@ fn load(options: &LoadOptions) -> Model {
 fn logits(model: &Model) -> Vec<f32> {
     let mut session = Session::new(model).unwrap();
     let tokens: Vec<u32> = (0..150).map(|i| i * 13 % 2048).collect();
-    // A prompt of several parts, a few rows more, and a token alone.
+    // A prompt of several parts, then a few more rows, then a single token.
     for part in [&tokens[..140], &tokens[140..144], &tokens[144..149], &tokens[149..]] {
         session.feed(part).unwrap();
     }
     session.logits().unwrap().to_vec()
 }
 
-/// With a tuning other kernels compute the same.
+/// With a tuning, other kernels compute the same results.
 #[test]
 fn a_tuned_model_computes_the_same() {
     let usual = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
@@ -68,7 +68,7 @@ fn a_tuned_model_computes_the_same() {
     assert!(off < 2e-5, "{off}");
 }
 
-/// What does not belong here is ignored, and a notice says why.
+/// A tuning for something else is ignored, and a notice says why.
 #[test]
 fn a_foreign_tuning_is_ignored() {
     let with = |change: fn(&mut TuningSubject)| {
@@ -95,9 +95,9 @@ fn a_foreign_tuning_is_ignored() {
     }
 }
 
-/// What is asked for counts more than what was found.
+/// Explicit options take precedence over a tuning.
 #[test]
-fn options_come_before_a_tuning() {
+fn options_take_precedence_over_a_tuning() {
     let chunk = PromptOptions { chunk: Some(128), ..PromptOptions::default() };
     let model = load(&LoadOptions { prompt: chunk, ..options(tuning(otherwise())) });
     assert_eq!(model.prompt_options().chunk, Some(128));
@@ -110,7 +110,7 @@ fn options_come_before_a_tuning() {
     assert!(notices.iter().any(|it| it.contains("made for int arithmetic, and float is requested")), "{notices:?}");
 }
 
-/// The time may be up at any point: what is there then is whole.
+/// The time may run out at any point: the result is complete anyway.
 #[test]
 fn tuning_ends_and_is_never_slower_by_its_own_measure() {
     let model = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
@@ -130,7 +130,7 @@ fn tuning_ends_and_is_never_slower_by_its_own_measure() {
     }
 }
 
-/// What was chosen was faster in the last comparison; if nothing was chosen, nothing is left chosen.
+/// All choices together were faster in the last comparison; otherwise none is left.
 fn sound(tuning: &Tuning) {
     assert_eq!(tuning.subject, subject());
     assert_eq!(tuning.choices.is_empty(), tuning.comparison.is_empty(), "{tuning:?}");
@@ -143,7 +143,7 @@ fn sound(tuning: &Tuning) {
 }
 
 #[test]
-fn a_cancelled_tuning_returns_what_there_is() {
+fn a_cancelled_tuning_returns_its_results() {
     let model = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
     let cancel = Cancel::default();
     cancel.cancel();
@@ -154,7 +154,8 @@ fn a_cancelled_tuning_returns_what_there_is() {
     }
 }
 
-/// A strict one returns while it is being set up, or with the next measurement, and chooses nothing that it did not compare.
+/// A strict tuning returns during its setup or after the next measurement, and chooses nothing that it has not
+/// compared.
 #[test]
 fn a_strict_tuning_ends_at_once() {
     let model = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });

@@ -1,7 +1,7 @@
-//! Private arrays that stay in memory. Where a compiler does not unroll a loop over an array, each access is a load or a
-//! store; others measured 333 ms with such loops and 56 ms without (tilelang#3195). Apple's compiler is a clang, and what
-//! clang keeps at -O2 -ffast-math is the nearest to it that is known here. WGSL has no pragma that unrolls, so kernels name
-//! what they hold: vectors, or arrays with constant indices.
+//! Private arrays that stay in memory. If a compiler does not unroll a loop over an array, each access is a load or a
+//! store; others measured 333 ms with such loops and 56 ms without (tilelang#3195). Apple's compiler is a clang, so the
+//! arrays that clang keeps at -O2 -ffast-math are the best approximation here. WGSL has no pragma for unrolling, so
+//! kernels use separate variables: vectors, or arrays with constant indices.
 
 use crate::clang::Workshop;
 use crate::emit::Shader;
@@ -15,13 +15,13 @@ use wglm_engine::model::{BatchShape, Outputs, Shaders, plan_batch, plan_sampling
 use wglm_engine::plan::{Target, Team};
 use wglm_engine::shader::Variant;
 
-/// Kernels in one file of C++: many share the cost of reading the shim.
+/// The number of kernels in one C++ file, which share the cost of parsing the shim.
 const BATCH: usize = 16;
 
-/// Kernels that keep arrays all the same, and why.
+/// Kernels that keep arrays anyway, and why.
 const EXCEPTIONS: [(&str, &str); 0] = [];
 
-/// What plans are made for on a Mac.
+/// The target of plans on a Mac.
 fn targets() -> Vec<Target> {
     let kinds =
         [(Team::Subgroup, Matrices::Eight), (Team::Subgroup, Matrices::None), (Team::Workgroup, Matrices::None)];
@@ -29,8 +29,8 @@ fn targets() -> Vec<Target> {
     kinds.into_iter().flat_map(|kind| [Arithmetic::Float, Arithmetic::Int].map(|by| target(kind, by))).collect()
 }
 
-/// The shaders of everything that is done with a model on a target: tokens, prompts, drafts, sampling with and without a
-/// mask, and steps of several sessions.
+/// The shaders of everything that a model does on a target: tokens, prompts, drafts, sampling with and without a mask,
+/// and steps of several sessions.
 fn shaders_for(file: &Gguf, cache: CacheShape, chunk: usize, target: &Target) -> Vec<Variant> {
     let config = Config::read(file).unwrap();
     let token = plan_token(file, &config, cache, target).unwrap();
@@ -51,7 +51,7 @@ fn shaders_of(file: &Gguf, context: usize, chunk: usize) -> HashSet<Variant> {
     kinds.flat_map(|(target, cache)| shaders_for(file, cache, chunk, target)).collect()
 }
 
-/// The texts of all of them, or of the kernels that `KERNEL` names.
+/// The texts of all of them, or of the kernels selected by `KERNEL`.
 fn texts() -> Vec<Text> {
     let dir = TempDir::new().unwrap();
     let mut variants = shaders_of(&fable(), 300, 512);
@@ -107,7 +107,7 @@ fn no_kernel_of_a_mac_keeps_private_arrays() {
 
 /// An array whose index is known only at run time stays; one with constant indices does not.
 #[test]
-fn an_array_that_stays_is_noticed() {
+fn an_array_that_stays_is_detected() {
     let Some(shop) = Workshop::open() else { return };
     for (index, count) in [("i % 4u", 1), ("3", 0)] {
         let text = format!(

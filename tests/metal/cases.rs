@@ -1,4 +1,5 @@
-//! Every kernel in every format, as Metal's text, against its reference on the CPU; or in the formats of a covering set.
+//! Runs every kernel in every format, or in the formats of a covering set, as Metal source on the CPU, and compares it
+//! with its reference.
 
 use crate::clang::{Build, Level, Workshop};
 use crate::common::covering::{Traits, covering, whole};
@@ -17,23 +18,23 @@ use wglm_engine::plan::Step;
 use wglm_engine::reference::{Case, SLACK};
 use wglm_engine::shader::Variant;
 
-/// Kernels in one file of C++: many share the cost of reading the shim.
+/// The number of kernels in one C++ file, which share the cost of parsing the shim.
 const BATCH: usize = 24;
 
-/// The file of matrices of 16 x 16.
+/// The file for matrices of 16 x 16.
 const FOREIGN: &str = "lib/coop16.wgsl";
 
-/// Invocations of a case, at most: grids that fold because they are so large are left to tests on GPUs.
+/// The most invocations of a case: grids so large that they continue in a second dimension are tested on GPUs only.
 const INVOCATIONS: u64 = 1 << 21;
 
-/// The kernels, or those whose name contains what `KERNEL` says.
+/// The kernels, or those whose name contains the value of the variable `KERNEL`.
 fn kernels() -> Vec<&'static Kernel> {
     let wanted = std::env::var("KERNEL").unwrap_or_default();
     KERNELS.iter().copied().filter(|kernel| kernel.name.contains(&wanted)).collect()
 }
 
-/// The cases of a kernel for every target, those that a Mac is never given and the largest left out, and those whose
-/// shaders are all known from a target before.
+/// The cases of a kernel for every target, except those that no Mac runs, the largest, and those whose shaders all
+/// occur for an earlier target.
 fn distinct_cases(kernel: &Kernel) -> Vec<Case> {
     let mut known: HashSet<Variant> = HashSet::new();
     let mut distinct = Vec::new();
@@ -46,7 +47,7 @@ fn distinct_cases(kernel: &Kernel) -> Vec<Case> {
     distinct
 }
 
-/// What threads make of each kernel, in the order of the kernels.
+/// The result of `make` for each kernel, in the order of the kernels, computed by several threads.
 fn of_each<T: Send>(kernels: &[&'static Kernel], make: impl Fn(usize, &'static Kernel) -> T + Sync) -> Vec<T> {
     let next = AtomicUsize::new(0);
     let work = || {
@@ -66,7 +67,7 @@ fn of_each<T: Send>(kernels: &[&'static Kernel], make: impl Fn(usize, &'static K
     made.into_iter().map(|(_, made)| made).collect()
 }
 
-/// Of the cases of each kernel, those of a covering set, by their indices.
+/// For each kernel, the indices of its cases in a covering set.
 fn covering_sets(kernels: &[&'static Kernel]) -> Vec<BTreeSet<usize>> {
     let traits = |_, kernel: &'static Kernel| -> Vec<Traits> {
         distinct_cases(kernel).iter().map(|case| Traits::of(kernel.name, case)).collect()
@@ -81,7 +82,7 @@ fn covering_sets(kernels: &[&'static Kernel]) -> Vec<BTreeSet<usize>> {
     sets
 }
 
-/// Cases that share a program, and its shaders.
+/// Cases that share a program, and the program's shaders.
 struct Batch {
     cases: Vec<Case>,
     shaders: HashMap<Variant, Shader>,
@@ -100,7 +101,7 @@ fn batches(cases: Vec<Case>) -> Vec<Batch> {
     batches
 }
 
-/// True for cases with a kernel that no Mac is given, as Metal lacks its matrices.
+/// True for cases with a kernel that no Mac runs, because Metal lacks its matrices.
 fn is_foreign(case: &Case) -> bool {
     let foreign = |variant: &Variant| variant.parts.iter().any(|part| part.source.path == FOREIGN);
     case.plan.variants.iter().any(foreign)
@@ -123,7 +124,7 @@ impl Batch {
         }
     }
 
-    /// Compiles the batch, and runs its cases in each of the ways that a build is run.
+    /// Compiles the batch, and runs its cases in every way.
     fn run(&self, shop: &Workshop, build: Build, ran: &mut Ran) -> Result<(), String> {
         let program = shop.program(&self.texts()?, build)?;
         for (name, liberties) in ways(build) {
@@ -146,7 +147,7 @@ impl Batch {
         Ok(())
     }
 
-    /// How far beyond their bounds cases lie if a fault is injected, the first `most` of them that can have it.
+    /// How far cases exceed their bounds if a fault is injected: the first `most` of those that can have it.
     fn inject(&self, shop: &Workshop, fault: Fault, most: usize, ran: &mut Ran) -> Result<(), String> {
         let program = shop.program(&self.texts()?, Build::EXTREMES[0])?;
         for case in &self.cases {
@@ -166,7 +167,7 @@ impl Batch {
         Ok(())
     }
 
-    /// What a case leaves in its local buffers, with these contents before.
+    /// The final contents of a case's local buffers, with these contents before.
     fn finals(
         &self,
         case: &Case,
@@ -181,8 +182,8 @@ impl Batch {
     }
 }
 
-/// The ways in which a build's programs are run, each by a name: functions err as far as they may where the machine has
-/// them, with lanes in order in one of them and in random orders in the others.
+/// The ways in which a build's programs are run, with their names. If the machine provides the functions, they err as
+/// far as Metal allows. Lanes run in order in one way and in random orders in the others.
 fn ways(build: Build) -> Vec<(&'static str, Liberties)> {
     let random = |turn: u64| Some(lane_seed().wrapping_add(turn));
     match build.level {
@@ -195,25 +196,25 @@ fn ways(build: Build) -> Vec<(&'static str, Liberties)> {
     }
 }
 
-/// The largest error of a case as a part of its bound, of outputs that have one.
+/// The largest error of a case divided by its bound, over outputs that have a bound.
 fn share(case: &Case, finals: &[Vec<u8>]) -> Option<f64> {
     let bounded = case.expected.iter().filter(|expected| expected.bound > 0.0);
     bounded.map(|expected| expected.share(&finals[expected.local.index()])).reduce(f64::max)
 }
 
-/// How a kernel's cases went.
+/// The results of a kernel's cases.
 struct Ran {
     kernel: &'static str,
     failures: Vec<String>,
-    /// Of each way to run them the largest error as a part of its bound, and the case.
+    /// For each way to run them, the largest error divided by its bound, and its case.
     shares: BTreeMap<&'static str, (f64, String)>,
-    /// Injected faults: the largest error as a part of its bound, which is infinite where an output differs that is
-    /// compared exactly, and the case.
+    /// For each injected fault and case, the largest error divided by its bound, which is infinite if an output differs
+    /// that is compared exactly.
     injected: Vec<(Fault, f64, String)>,
 }
 
 impl Ran {
-    /// What cases show of a fault, the least first, and which they are.
+    /// How strongly cases show a fault, the weakest first, with the cases.
     fn shown(&self, fault: Fault) -> Vec<(f64, &str)> {
         let of_fault = self.injected.iter().filter(|it| it.0 == fault).map(|it| (it.1, it.2.as_str()));
         let mut shown: Vec<_> = of_fault.collect();
@@ -221,13 +222,14 @@ impl Ran {
         shown
     }
 
-    /// What a quarter of the cases show at least: of some, such as a choice among one expert, a fault changes nothing.
+    /// How strongly at least a quarter of the cases show it. In some cases, such as a choice among one expert, a fault
+    /// changes nothing.
     fn usual(&self, fault: Fault) -> Option<f64> {
         let shown = self.shown(fault);
         shown.get(shown.len() * 3 / 4).map(|(share, _)| *share)
     }
 
-    /// A row of a table, and the cases behind it.
+    /// A row of a table, followed by its cases.
     fn print(&self) {
         let shares = self.shares.iter().map(|(way, (share, _))| format!("{way} {share:.2}"));
         let faults = Fault::ALL.into_iter().map(|fault| match self.usual(fault) {
@@ -242,12 +244,12 @@ impl Ran {
     }
 }
 
-/// A fault has to show at load as well, where bounds are wider.
+/// The check at load, whose bounds are wider, must detect the fault too.
 const SHOWS: f64 = SLACK;
-/// Cases of a kernel that a fault is injected into, at most.
+/// The most cases of a kernel into which a fault is injected.
 const INJECTED: usize = 24;
 
-/// Compiles and runs a kernel's cases, all or those with these indices: failures.
+/// Compiles and runs a kernel's cases, all or those with these indices, and returns the failures.
 fn failures_of(kernel: &'static Kernel, chosen: Option<&BTreeSet<usize>>, shop: &Workshop) -> Vec<String> {
     let start = Instant::now();
     let mut distinct = distinct_cases(kernel);
@@ -291,9 +293,9 @@ fn every_kernel_as_metal_text_agrees_with_its_reference() {
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Programs find a shader by its label, and so do people who read a plan or a compiler's complaint.
+/// Programs find a shader by its label, and so do people who read a plan or a compiler's message.
 #[test]
-fn labels_tell_shaders_apart() {
+fn labels_identify_shaders() {
     let mut labels: Vec<&str> = all().keys().map(|variant| variant.label.as_str()).collect();
     labels.sort_unstable();
     let twice: Vec<_> = labels.windows(2).filter(|pair| pair[0] == pair[1]).collect();

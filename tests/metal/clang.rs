@@ -1,4 +1,4 @@
-//! Clang, where there is one that knows f16: it stands in for Apple's compiler, which is a clang as well.
+//! Clang, if this machine has one that supports f16. It represents Apple's compiler, which is a clang too.
 
 use crate::quotients::by_the_machine;
 use crate::translate::{Text, checkable, runnable};
@@ -9,14 +9,14 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use tempfile::TempDir;
 
-/// How kernels are compiled to be run.
+/// How kernels are compiled before they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Level {
-    /// A little optimised. Functions that fast math makes inexact, and divisions, are the machine's, which can have them
-    /// err as far as Metal allows.
+    /// With few optimisations. Divisions and functions that fast math makes inexact call the machine, which can let
+    /// them err as far as Metal allows.
     Plain,
-    /// As Apple's compiler does: reordering sums, assuming that all are numbers, flushing what is too small. The
-    /// machine also turns its order of things around.
+    /// As by Apple's compiler, which reorders sums, assumes that all values are finite, and flushes values that are too
+    /// small. The machine also reverses its order of lanes.
     Fast,
 }
 
@@ -38,14 +38,13 @@ impl Level {
     }
 }
 
-/// What the compiler may assume of workgroup memory.
+/// What the compiler may assume about workgroup memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Memory {
     /// That other invocations write to it.
     Shared,
-    /// What Apple's compiler does: naga passes workgroup memory to the entry by reference, and such parameters are
-    /// `noalias` there, so that nobody else writes to it, not even while an invocation waits at a barrier
-    /// (gfx-rs/wgpu#4500).
+    /// What Apple's compiler assumes: naga passes workgroup memory to the entry point by reference, and such parameters
+    /// are `noalias`, so no one else writes to it, not even while an invocation waits at a barrier (gfx-rs/wgpu#4500).
     Noalias,
 }
 
@@ -57,11 +56,11 @@ pub struct Build {
 }
 
 impl Build {
-    /// As Apple's compiler does it, and with neither of its liberties: a kernel that is wrong is wrong there, or says which
-    /// of them it does not bear.
+    /// As by Apple's compiler, and with neither of its liberties. A wrong kernel is wrong in both builds; otherwise the
+    /// difference shows that a liberty breaks it.
     pub const EXTREMES: [Self; 2] =
         [Self { level: Level::Plain, memory: Memory::Shared }, Self { level: Level::Fast, memory: Memory::Noalias }];
-    /// With each of them by itself, too.
+    /// Also with each liberty separately.
     pub const ALL: [Self; 4] = [
         Self { level: Level::Plain, memory: Memory::Shared },
         Self { level: Level::Fast, memory: Memory::Shared },
@@ -70,12 +69,12 @@ impl Build {
     ];
 }
 
-/// What begins the line that declares a function of the machine in a kernel's intermediate code, what such a line
-/// names, and what precedes its attributes.
+/// The beginning of a line that declares a function of the machine in a kernel's intermediate code, the prefix of the
+/// function's name, and the text before its attributes.
 const DECLARED: [&str; 3] = ["declare ", "@_ZN7machine", " #"];
 
-/// Kernels run briefly, so it pays to choose their machine code quickly. What the compiler assumes of memory is used by
-/// the optimiser, which is done by then.
+/// Kernels run briefly, so fast selection of instructions saves time. The optimiser, which uses assumptions about
+/// memory, has finished by then.
 const QUICK_CODE: [&str; 8] = [
     "-mllvm",
     "-fast-isel",
@@ -87,8 +86,8 @@ const QUICK_CODE: [&str; 8] = [
     "-disable-lsr",
 ];
 
-/// For code to be counted in: loops over the values of a group are unrolled whole and others not at all, so that a turn of
-/// a loop is one in the text, and scalars do not become lanes of vectors.
+/// For code whose operations are counted: loops over the values of a group are unrolled completely and others not at
+/// all, so that one iteration is one in the text, and scalars are not combined to vectors.
 const COUNTABLE: [&str; 10] = [
     "-mllvm",
     "-unroll-threshold=600",
@@ -102,8 +101,8 @@ const COUNTABLE: [&str; 10] = [
     "-fno-slp-vectorize",
 ];
 
-/// The intermediate code of kernels, in which functions of the machine are said to return, as Apple's are. C++ has no
-/// words for that.
+/// The intermediate code of kernels, with the attribute that functions of the machine return, as Apple's do. C++ cannot
+/// express it.
 fn returning(code: &str) -> Result<String, String> {
     let [declare, machine, attributes] = DECLARED;
     let mut found = 0;
@@ -119,8 +118,8 @@ fn returning(code: &str) -> Result<String, String> {
     if found == all { Ok(code) } else { Err(format!("{} functions of the machine have no attributes", all - found)) }
 }
 
-/// The local variables that kernel number `index` keeps in optimised code, except the shim's own: matrices, which its
-/// functions take by reference, and what lanes exchange.
+/// The local variables that kernel number `index` keeps in optimised code, except those of the shim: matrices, which
+/// its functions take by reference, and values that lanes exchange.
 fn kept_arrays(code: &str, index: usize) -> Vec<String> {
     let name = format!("kernel_{index}5main_");
     let mut lines = code.lines().skip_while(|line| !(line.starts_with("define ") && line.contains(&name)));
@@ -135,7 +134,7 @@ fn kept_arrays(code: &str, index: usize) -> Vec<String> {
 /// A constant without a suffix is an f32 in Metal's language.
 const LANGUAGE: [&str; 2] = ["-Xclang", "-cl-single-precision-constant"];
 
-/// The clang of this machine, if it has a suitable one.
+/// This machine's clang, if it has a suitable one.
 fn clang() -> Option<&'static str> {
     static FOUND: OnceLock<Option<String>> = OnceLock::new();
     let find = || {
@@ -156,28 +155,28 @@ fn shim() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/metal/shim")
 }
 
-/// Not by `println`, which the harness keeps to itself.
+/// Not by `println`, whose output the test harness captures.
 fn say(line: &str) {
     std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
-/// A folder to compile in. Tests that run at the same time share it, and what was compiled there.
+/// A folder to compile in. Concurrent tests share it and the compiled files.
 pub struct Workshop {
     clang: &'static str,
     dir: TempDir,
     /// The machine of each level, compiled.
     machines: [OnceLock<Made>; 2],
-    /// Programs by their sources.
+    /// The programs, by their sources.
     programs: Mutex<HashMap<(Build, String), Program>>,
 }
 
-/// A file that was compiled, or what the compiler said.
+/// A compiled file, or the compiler's messages.
 type Made = Result<PathBuf, String>;
 /// The number in a program's file name, and the program once it is compiled.
 type Program = (usize, Arc<OnceLock<Made>>);
 
 impl Workshop {
-    /// None, after a line that says so, where nothing can be compiled. That is an error where clang must be there.
+    /// `None`, after a message, if nothing can be compiled. That is an error where clang is required.
     pub fn open() -> Option<Arc<Self>> {
         static OPEN: Mutex<Weak<Workshop>> = Mutex::new(Weak::new());
 
@@ -197,7 +196,7 @@ impl Workshop {
         Some(shop)
     }
 
-    /// The machine, compiled, to be linked with kernels.
+    /// The compiled machine, to be linked with kernels.
     fn machine(&self, level: Level) -> Result<PathBuf, String> {
         let compile = || {
             let object = self.dir.path().join(format!("machine.{level:?}.o"));
@@ -208,7 +207,7 @@ impl Workshop {
         self.machines[level as usize].get_or_init(compile).clone()
     }
 
-    /// A program of kernels, and of the machine that runs them. Kernels that were asked for before are not compiled again.
+    /// A program with kernels and the machine that runs them. The same kernels are compiled once.
     pub fn program(&self, texts: &[Text], build: Build) -> Result<PathBuf, String> {
         let mut texts = texts.to_vec();
         texts.sort_by(|a, b| a.label.cmp(&b.label));
@@ -220,7 +219,7 @@ impl Workshop {
         made.get_or_init(|| self.compile(&format!("program{number}"), &source, build.level)).clone()
     }
 
-    /// Compiles a program: to intermediate code, that code optimised once, with what is said in [`returning`].
+    /// Compiles a program: to intermediate code, which is changed by [`returning`] and then optimised once.
     fn compile(&self, name: &str, source: &str, level: Level) -> Result<PathBuf, String> {
         let made = |kind| self.dir.path().join(format!("{name}.{kind}"));
         let (first, object, program) = (made("ll"), made("o"), made("program"));
@@ -235,14 +234,14 @@ impl Workshop {
         Ok(program)
     }
 
-    /// The private arrays of each kernel, by its label, that are left after optimising as Apple's compiler does.
+    /// The private arrays of each kernel, by its label, that remain after optimisation as by Apple's compiler.
     pub fn allocas(&self, texts: &[Text]) -> Result<Vec<(String, Vec<String>)>, String> {
         let name = format!("optimised.{}", texts[0].label);
         let code = self.intermediate(&name, texts, &["-fno-discard-value-names"])?;
         Ok(texts.iter().enumerate().map(|(index, text)| (text.label.clone(), kept_arrays(&code, index))).collect())
     }
 
-    /// The intermediate code that is left of kernels once they are optimised as Apple's compiler does it, to be counted in.
+    /// The intermediate code of kernels after optimisation as by Apple's compiler, to count operations in.
     pub fn optimised(&self, name: &str, texts: &[Text]) -> Result<String, String> {
         self.intermediate(name, texts, &COUNTABLE)
     }
@@ -255,13 +254,13 @@ impl Workshop {
         std::fs::read_to_string(&code).map_err(|e| e.to_string())
     }
 
-    /// The first line of what the compiler says of itself: its version.
+    /// The compiler's version: the first line of its description.
     pub fn version(&self) -> String {
         let told = Command::new(self.clang).arg("--version").output().unwrap();
         String::from_utf8_lossy(&told.stdout).lines().next().unwrap_or_default().to_owned()
     }
 
-    /// Has kernels checked with address spaces: what clang has to say.
+    /// Checks kernels with address spaces, and returns clang's messages.
     pub fn check(&self, name: &str, texts: &[Text]) -> Result<(), String> {
         let source = self.file(name, &checkable(texts));
         let flags = ["-std=c++14", "-DMSL_ADDRESS_SPACES", "-fsyntax-only", "-ferror-limit=0"];

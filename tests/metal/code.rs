@@ -1,16 +1,17 @@
-//! Counts what a kernel does in clang's intermediate code: its operations in the loop that it spends its time in.
+//! Counts a kernel's operations in clang's intermediate code, in the loop in which it spends its time.
 //!
 //! A GPU computes scalars, so an instruction on a vector counts once for each lane, without the lanes for which it does
 //! nothing (a shift by 0, an `and` with all ones). A product whose only use is a sum is one operation with that sum. A
 //! right shift whose only use is an `and` with 2^n − 1 extracts a bit field, and the two are one operation. Addresses,
-//! branches, and what only moves or renames values (casts between sizes of integers, lanes of vectors) count as nothing.
+//! branches, and instructions that only move or rename values (casts between sizes of integers, lanes of vectors) are
+//! not counted.
 
 use std::collections::{HashMap, HashSet};
 
-/// Operations of a piece of code.
+/// The operations of a piece of code.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Operations {
-    /// From integers to floats or back.
+    /// Conversions from integers to floats or back.
     pub conversions: usize,
     pub shifts: usize,
     /// Extractions of bit fields.
@@ -19,17 +20,17 @@ pub struct Operations {
     pub multiplications: usize,
     /// Conversions between f16 and f32.
     pub halves: usize,
-    /// Everything else that computes.
+    /// All other computing instructions.
     pub others: usize,
-    /// Multiplications of floats, which are among the others where no sum follows them.
+    /// Multiplications of floats. Those that no sum follows are also among the others.
     pub products: usize,
-    /// Loads, of vectors too, and stores. They are no operations.
+    /// Loads and stores, also of vectors. They are not operations.
     pub loads: usize,
     pub stores: usize,
 }
 
 impl Operations {
-    /// Those that run at a quarter of the rate on Apple's GPUs.
+    /// The operations that run at a quarter of the rate on Apple's GPUs.
     pub fn slow(&self) -> usize {
         self.conversions + self.shifts + self.fields + self.multiplications
     }
@@ -73,7 +74,7 @@ impl<'a> Instruction<'a> {
         Self { name, opcode: text.split(' ').next().unwrap_or(""), text }
     }
 
-    /// The type that it computes with, and the operands.
+    /// The type of its operands, and the operands.
     fn operands(&self) -> &'a str {
         let flags =
             ["nuw", "nsw", "exact", "disjoint", "nneg", "samesign", "fast", "nnan", "ninf", "nsz", "arcp", "contract"];
@@ -88,13 +89,13 @@ impl<'a> Instruction<'a> {
         rest
     }
 
-    /// The lanes of the vectors that it computes with, 1 if it does with scalars.
+    /// The number of lanes of its operands; 1 for scalars.
     fn lanes(&self) -> usize {
         let vector = self.operands().strip_prefix('<').and_then(|rest| rest.split(' ').next());
         vector.and_then(|lanes| lanes.parse().ok()).unwrap_or(1)
     }
 
-    /// The last operand, lane by lane, where it is constant.
+    /// The last operand, lane by lane, if it is constant.
     fn constants(&self) -> Option<Vec<i64>> {
         let operands = self.operands();
         if operands.ends_with("zeroinitializer") {
@@ -104,11 +105,11 @@ impl<'a> Instruction<'a> {
             return Some(vec![operands.rsplit(' ').next()?.parse().ok()?]);
         }
         let list = operands.strip_suffix('>')?.rsplit_once(", <")?.1;
-        // LLVM 20 and later write `splat (i32 8)` for vectors of one value.
+        // LLVM 20 and later write `splat (i32 8)` for vectors of equal values.
         list.split(", ").map(|lane| lane.split(' ').nth(1)?.parse().ok()).collect()
     }
 
-    /// The lanes in which it does something, if `nothing` as its second operand makes it do nothing.
+    /// The number of lanes in which it has an effect, if it has none with `nothing` as its second operand.
     fn busy(&self, nothing: i64) -> usize {
         match self.constants() {
             Some(lanes) => lanes.iter().filter(|lane| **lane != nothing).count(),
@@ -116,7 +117,7 @@ impl<'a> Instruction<'a> {
         }
     }
 
-    /// The values that it names.
+    /// The values that it uses.
     fn uses(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let ends = |c: char| !(c.is_alphanumeric() || c == '_' || c == '.');
         let text = self.text;
@@ -167,13 +168,13 @@ impl<'a> Function<'a> {
         Ok(Self { blocks, uses })
     }
 
-    /// What all of it does, if it has no loops.
+    /// The operations of the whole function, if it has no loops.
     pub fn whole(&self) -> Result<Operations, String> {
         let all = || self.count(&(0..self.blocks.len()).collect());
         if self.loops().is_empty() { Ok(all()) } else { Err("a loop".to_owned()) }
     }
 
-    /// What one turn of its busiest innermost loop does.
+    /// The operations of one iteration of its busiest innermost loop.
     pub fn busiest_loop(&self) -> Result<Operations, String> {
         let loops = self.loops();
         let inner =
@@ -199,7 +200,7 @@ impl<'a> Function<'a> {
         loops
     }
 
-    /// For each block those that every way to it passes, itself included.
+    /// For each block, the blocks that every path to it passes, including itself.
     fn dominators(&self) -> Vec<HashSet<usize>> {
         let all: HashSet<usize> = (0..self.blocks.len()).collect();
         let mut dominators = vec![all; self.blocks.len()];
@@ -229,7 +230,7 @@ impl<'a> Function<'a> {
         total
     }
 
-    /// What an instruction adds to the count, given those that its operands come from.
+    /// Adds an instruction to the count, given the instructions that its operands come from.
     fn one(&self, instruction: &Instruction, by_name: &HashMap<&str, &Instruction>) -> Operations {
         let (mut counted, lanes) = (Operations::default(), instruction.lanes());
         match instruction.opcode {
@@ -246,7 +247,7 @@ impl<'a> Function<'a> {
             "fadd" | "fsub" | "fneg" | "fdiv" | "udiv" | "sdiv" | "urem" | "srem" | "icmp" | "fcmp" | "select" => {
                 counted.others = lanes;
             }
-            // A lane that is only known at run time: many compilers find it in memory.
+            // A lane whose index is known only at run time: many compilers keep the vector in memory for it.
             "extractelement" if instruction.text.contains(", i64 %") || instruction.text.contains(", i32 %") => {
                 counted.loads = 1
             }
@@ -269,13 +270,13 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// The only user of a value, of which `by_name` knows all that is counted.
+    /// The only user of a value, among the counted instructions in `by_name`.
     fn user<'b>(&self, name: &str, by_name: &HashMap<&str, &'b Instruction<'a>>) -> Option<&'b Instruction<'a>> {
         let once = self.uses.get(name) == Some(&1);
         by_name.values().find(|user| once && user.uses().any(|used| used == name)).copied()
     }
 
-    /// Whether a right shift is one operation with the `and` behind it.
+    /// Whether a right shift is one operation with the `and` after it.
     fn is_field(&self, shift: &Instruction, by_name: &HashMap<&str, &Instruction>) -> bool {
         let low = |mask: &i64| *mask > 0 && (mask & (mask + 1)) == 0;
         let user = self.user(shift.name, by_name).filter(|user| user.opcode == "and");
@@ -288,7 +289,7 @@ impl<'a> Function<'a> {
         shifts.into_iter().any(|shift| self.is_field(shift, by_name))
     }
 
-    /// Whether a product whose only use is this sum is among its operands: of vectors, or of lanes taken from one.
+    /// Whether one of its operands is a product whose only use is this sum: of vectors, or of lanes of one.
     fn ends_product(&self, sum: &Instruction, by_name: &HashMap<&str, &Instruction>) -> bool {
         let product = |name: &str| by_name.get(name).is_some_and(|i| i.opcode == "fmul");
         sum.uses().filter(|name| self.uses.get(name) == Some(&1)).any(|name| match by_name.get(name) {

@@ -1,4 +1,4 @@
-//! The demonstration model through Metal's text, step by step: what other programs computed for it comes out.
+//! Runs the demonstration model as Metal source, step by step, and compares it with the results of other programs.
 
 use crate::clang::{Build, Level, Memory, Workshop};
 use crate::common::goldens::{Golden, goldens};
@@ -16,11 +16,11 @@ use wglm_engine::plan::{Plan, RowHeader, Target, Weight};
 use wglm_engine::quant;
 use wglm_engine::shader::Variant;
 
-/// Bounds as for the shaders that a GPU runs (tests/it/goldens.rs): f32 arithmetic in another order is all that differs,
-/// and the rounding of the cache.
+/// The bounds are those for shaders on a GPU (tests/it/goldens.rs): only the order of f32 sums and the rounding of the
+/// cache differ.
 const EXACT: f64 = 2e-5;
 const F16_CACHE: f64 = 1e-3;
-/// Rounding the latents alone moves the logits of the reference by up to 1.8e-3 in the shortest of the dialogues.
+/// Rounding only the latents moves the logits of the reference by up to 1.8e-3 in the shortest of the dialogues.
 const BLOCKS_CACHE: f64 = 3e-3;
 
 /// The demonstration model on the machine.
@@ -31,7 +31,7 @@ struct Model {
     vocab: usize,
 }
 
-/// A weight's buffer, as an upload makes it. In this file every weight is a tensor, vectors of any type.
+/// A weight's buffer, as an upload writes it. In this file every weight is a tensor; vectors may have any type.
 pub fn laid_out(file: &Gguf, weight: &Weight) -> Vec<u8> {
     let tensor = file.tensor(&weight.name).unwrap_or_else(|| panic!("no tensor `{}`", weight.name));
     let data = file.read_all(tensor).unwrap();
@@ -44,7 +44,7 @@ pub fn laid_out(file: &Gguf, weight: &Weight) -> Vec<u8> {
     buffer
 }
 
-/// The streams of so many of a weight's matrices.
+/// The streams of some of a weight's matrices.
 pub fn stored(weight: &Weight, rows: &[u8], matrices: usize) -> Vec<Vec<u8>> {
     let blocks = weight.quant.blocks(weight.shape[0]) * weight.shape[1] * matrices;
     let mut streams: Vec<Vec<u8>> = weight.quant.streams.iter().map(|s| vec![0; s.bytes * blocks]).collect();
@@ -60,7 +60,7 @@ fn decoded(ty: u32, stored: &[u8], count: usize) -> Vec<u8> {
 }
 
 impl Model {
-    /// Compiles what a token takes, and loads the weights.
+    /// Compiles the kernels of a token, and loads the weights.
     fn load(shop: &Workshop, build: Build, cache: CacheShape, matrices: Matrices) -> Result<Self, String> {
         let file = fable();
         let config = Config::read(&file).unwrap();
@@ -76,7 +76,7 @@ impl Model {
         Ok(Self { executor, writer: BatchWriter::new(&config), vocab: config.vocab, planned })
     }
 
-    /// Computes a token at a position, its logits too if `output` asks for them.
+    /// Computes a token at a position, and its logits if `output`.
     fn feed(&mut self, position: usize, token: u32, output: bool) -> Result<(), String> {
         let plan = &self.planned.plan;
         let row = RowHeader::consecutive(position, &[token]);
@@ -113,7 +113,7 @@ fn check_logits(model: &mut Model, golden: &Golden) -> Result<f64, String> {
     Ok(worst)
 }
 
-/// The continuation that the model chooses by itself after the prompt.
+/// The greedy continuation of the prompt.
 fn check_continuation(model: &mut Model, golden: &Golden) -> Result<(), String> {
     for (position, token) in golden.tokens[..golden.prompt].iter().enumerate() {
         model.feed(position, *token, position + 1 == golden.prompt)?;
@@ -125,7 +125,7 @@ fn check_continuation(model: &mut Model, golden: &Golden) -> Result<(), String> 
     Ok(())
 }
 
-/// Logits, and with the exact cache the continuation.
+/// Compares logits and, with the exact cache, the continuation.
 fn check(shop: &Workshop, build: Build, ty: CacheType, matrices: Matrices, golden: &Golden) -> Result<(), String> {
     let (start, exact) = (Instant::now(), ty == CacheType::F32);
     let context = golden.tokens.len().max(golden.prompt + golden.greedy("q4_0").len());

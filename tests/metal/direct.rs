@@ -1,5 +1,5 @@
-//! The products of a Mac's token read the vectors that they multiply with from memory into registers. A workgroup of one
-//! needs no memory and no barrier for them, so that nothing but registers limits how many run side by side.
+//! On a Mac, the products of a token read their vectors from memory into registers. Their workgroups need neither
+//! workgroup memory nor barriers for that, so only registers limit how many run at once.
 
 use crate::emit::Shader;
 use crate::variants::{apple, fable, full};
@@ -11,14 +11,14 @@ use wglm_engine::model::plan_token;
 use wglm_engine::plan::{Plan, Target};
 use wglm_engine::shader::Variant;
 
-/// The products, and the one whose workgroups share something beside the vectors: the sum of a KV row's squares.
+/// The products. The workgroups of the last share something other than vectors: the sum of a KV row's squares.
 const PRODUCTS: [&str; 7] =
     ["mul_mv", "mul_mv_pair", "query_up_kv_write", "absorb_query", "gate_up", "moe_gate_up", "moe_down"];
 const SHARING: &str = "query_up_kv_write";
-/// Where every workgroup selects experts for itself, it needs barriers for that, and stages its vector as well.
+/// If every workgroup selects the experts itself, it needs barriers for that, and stages its vector too.
 const SELECTING: &str = "lib/moe_top_k.wgsl";
 
-/// What a workgroup of a shader shares: the arrays in its memory, and how many barriers stand in its text.
+/// What a shader's workgroup shares: the arrays in workgroup memory, and the number of barriers in its source.
 #[derive(Debug, Default, PartialEq)]
 struct Shared {
     arrays: BTreeSet<String>,
@@ -43,7 +43,8 @@ fn in_workgroup(global: &GlobalVariable) -> bool {
     global.space == AddressSpace::WorkGroup
 }
 
-/// The barriers of a block and of what it calls, but for those under a condition that is known to be false.
+/// The barriers of a block and of the functions that it calls, except those under a condition that is known to be
+/// false.
 fn barriers(module: &Module, function: &Function, block: &Block) -> usize {
     let within = |block: &Block| barriers(module, function, block);
     let of = |statement: &Statement| match statement {
@@ -65,7 +66,7 @@ fn barriers(module: &Module, function: &Function, block: &Block) -> usize {
     block.iter().map(of).sum()
 }
 
-/// The value of a condition that is a constant.
+/// The value of a constant condition.
 fn known(module: &Module, function: &Function, condition: Handle<Expression>) -> Option<bool> {
     let literal = |expression: &Expression| match expression {
         Expression::Literal(Literal::Bool(value)) => Some(*value),
@@ -83,7 +84,7 @@ fn plan(file: &Gguf, target: &Target) -> Plan {
     plan_token(file, &Config::read(file).unwrap(), cache, target).unwrap().plan
 }
 
-/// The shaders of a plan's products, each kernel's.
+/// The shaders of a plan's products, by kernel.
 fn products(plan: &Plan) -> BTreeMap<&'static str, Vec<&Variant>> {
     let mut products: BTreeMap<&str, BTreeMap<&str, &Variant>> = BTreeMap::new();
     for step in plan.steps.iter().filter(|step| PRODUCTS.contains(&step.kernel)) {
@@ -117,10 +118,10 @@ fn products_of_a_mac_stage_nothing() {
     }
 }
 
-/// What was measured on another GPU stays: there only the router, which has few rows, reads its vector directly, unless
-/// something else is asked for.
+/// On other GPUs the measured tilings stay: only the router, which has few rows, reads its vector directly, unless
+/// options say otherwise.
 #[test]
-fn other_gpus_stage_unless_asked() {
+fn other_gpus_stage_by_default() {
     let dir = TempDir::new().unwrap();
     let file = full(&dir);
     let direct = |target: &Target| -> BTreeSet<String> {

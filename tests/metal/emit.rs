@@ -1,4 +1,4 @@
-//! What wgpu makes of a variant on a Mac: the text in Metal's language that Apple's compiler would be given.
+//! The Metal source that wgpu would make of a variant on a Mac and pass to Apple's compiler.
 
 use naga::back::msl;
 use naga::back::pipeline_constants::process_overrides;
@@ -9,13 +9,13 @@ use naga::{Module, ShaderStage};
 use wglm_engine::shader::{Access, BindingInfo, SourcePart, Variant, reflect};
 use wglm_engine::wgsl::Source;
 
-/// Versions of the language, by the systems that bring them: macOS 13, 14, 15 and 26.
+/// The versions of the language in macOS 13, 14, 15 and 26.
 pub const LANGUAGES: [(u8, u8); 4] = [(3, 0), (3, 1), (3, 2), (4, 0)];
 
-/// The version that is executed and kept as snapshots.
+/// The version that is executed and stored as snapshots.
 pub const USUAL: (u8, u8) = (3, 1);
 
-/// The checks that wgpu has a shader make at run time: `ShaderRuntimeChecks`.
+/// The checks at run time that wgpu adds to a shader: `ShaderRuntimeChecks`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checks {
     /// As in release builds.
@@ -24,12 +24,12 @@ pub enum Checks {
     Checked,
 }
 
-/// A variant as naga understands it, ready to be written.
+/// A variant parsed by naga, ready to be written.
 pub struct Shader {
     pub label: String,
     pub module: Module,
     pub info: ModuleInfo,
-    /// The buffers, by their numbers in WGSL and in Metal's language alike.
+    /// The buffers, by their numbers, which are the same in WGSL and in Metal's language.
     pub bindings: Vec<BindingInfo>,
     pub workgroup_size: u32,
     pub workgroup_bytes: u32,
@@ -38,7 +38,7 @@ pub struct Shader {
 impl Shader {
     pub fn of(variant: &Variant) -> Result<Self, String> {
         let reflected = reflect(variant).map_err(|e| e.to_string())?;
-        // Once more, as wgpu does: bindings have numbers now.
+        // Validated again, as by wgpu, now that bindings have numbers.
         let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
         let info = validator.validate(&reflected.module).map_err(|e| e.to_string())?;
         Ok(Self {
@@ -51,20 +51,20 @@ impl Shader {
         })
     }
 
-    /// A shader that stands in a test.
+    /// A shader in the code of a test.
     pub fn from_text(text: &str) -> Result<Self, String> {
         let source = Source { path: "test", text: text.to_owned().leak() };
         let parts = vec![SourcePart { source, role: "w" }];
         Self::of(&Variant { label: "test".to_owned(), enables: vec![], constants: vec![], parts })
     }
 
-    /// The number of the buffer of sizes, which wgpu binds behind all others of a kernel with storage buffers.
+    /// The number of the buffer of sizes, which wgpu binds after all others of a kernel with storage buffers.
     pub fn sizes(&self) -> Option<u8> {
         let storage = self.bindings.iter().any(|b| b.access != Access::Uniform);
         storage.then_some(self.bindings.len() as u8)
     }
 
-    /// The bindings whose lengths are in that buffer, in its order: of arrays that end where their buffers do.
+    /// The bindings whose lengths are in that buffer, in its order: arrays without a fixed length.
     pub fn unsized_bindings(&self) -> Vec<usize> {
         let bound = self.module.global_variables.iter().filter(|(_, global)| global.binding.is_some());
         let open = bound
@@ -73,14 +73,14 @@ impl Shader {
         open.map(|(number, _)| number).collect()
     }
 
-    /// The same without functions, types and constants that it does not use.
+    /// The same without unused functions, types and constants.
     pub fn compacted(mut self) -> Self {
         compact(&mut self.module, KeepUnused::No);
         self.info = Validator::new(ValidationFlags::all(), Capabilities::all()).validate(&self.module).unwrap();
         self
     }
 
-    /// The text in Metal's language.
+    /// The Metal source.
     pub fn write(&self, language: (u8, u8), checks: Checks) -> Result<String, String> {
         let entry = Some((ShaderStage::Compute, "main"));
         let (module, info) = process_overrides(&self.module, &self.info, entry, &Default::default())
@@ -91,7 +91,7 @@ impl Shader {
         Ok(text)
     }
 
-    /// As wgpu-hal has them (`metal/device.rs`, `load_shader`).
+    /// The options of wgpu-hal (`metal/device.rs`, `load_shader`).
     fn options(&self, language: (u8, u8), checks: Checks) -> msl::Options {
         let checked = checks == Checks::Checked;
         let policy = if checked { BoundsCheckPolicy::Restrict } else { BoundsCheckPolicy::Unchecked };
@@ -107,7 +107,7 @@ impl Shader {
                 image_load: policy,
                 binding_array: BoundsCheckPolicy::Unchecked,
             },
-            zero_initialize_workgroup_memory: false, // `shader/pipeline.rs` says so
+            zero_initialize_workgroup_memory: false, // as in `shader/pipeline.rs`
             force_loop_bounding: checked,
             task_dispatch_limits: None,
             mesh_shader_primitive_indices_clamp: checked,
@@ -116,8 +116,8 @@ impl Shader {
         }
     }
 
-    /// Numbers of the buffers, as wgpu-hal gives them (`metal/device.rs`, `create_pipeline_layout`): in the order of
-    /// the layout, and the sizes last.
+    /// The numbers of the buffers as in wgpu-hal (`metal/device.rs`, `create_pipeline_layout`): in the order of the
+    /// layout, and the sizes last.
     fn resources(&self) -> msl::EntryPointResources {
         let target = |(binding, number): (&BindingInfo, u32)| {
             let mutable = binding.access == Access::ReadWrite;

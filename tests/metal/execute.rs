@@ -20,7 +20,7 @@ struct Recorded {
     bound: Vec<(Buffer, u64)>,
 }
 
-/// The first content of a model's local buffers: zeros, and the pages of the cache in order.
+/// The initial content of a model's local buffers: zeros, and the pages of the cache in order.
 pub fn local_buffers(plan: &Plan) -> Vec<Vec<u8>> {
     let mut locals: Vec<Vec<u8>> = plan.locals.iter().map(|local| vec![0; local.bytes as usize]).collect();
     let pages = locals[Plan::PAGES.index()].chunks_exact_mut(4).zip(0u32..);
@@ -29,7 +29,7 @@ pub fn local_buffers(plan: &Plan) -> Vec<Vec<u8>> {
 }
 
 impl Executor {
-    /// A plan in a program that has its kernels, with the first content of its weights and local buffers.
+    /// A plan, a program with its kernels, and the initial content of its weights and local buffers.
     pub fn new(
         program: &Path,
         plan: &Plan,
@@ -40,7 +40,7 @@ impl Executor {
         Self::on(Machine::start(program, Liberties::default()), plan, shaders, weights, locals)
     }
 
-    /// The same on a machine that was started with the program.
+    /// The same, on a machine that runs the program.
     pub fn on(
         mut machine: Machine,
         plan: &Plan,
@@ -84,7 +84,7 @@ impl Executor {
         Ok(Recorded { kernel: shader.label.clone(), grid: step.grid, bound })
     }
 
-    /// Runs some of the steps.
+    /// Runs a range of the steps.
     pub fn submit(&mut self, steps: Range<usize>) -> Result<(), String> {
         self.steps[steps].iter().try_for_each(|step| self.machine.dispatch(&step.kernel, step.grid, &step.bound))
     }

@@ -1,4 +1,4 @@
-//! What the machine must not let pass, and what it must get right: kernels written for it alone.
+//! What the machine must detect, and what it must compute correctly, with kernels that are written for these tests.
 
 use crate::clang::{Build, Level, Memory, Workshop};
 use crate::emit::Shader;
@@ -7,10 +7,10 @@ use crate::translate::Text;
 
 /// Invocations.
 const SIZE: usize = 64;
-/// Values for each.
+/// The values of each invocation.
 const ROWS: usize = 8;
 
-/// What a kernel of one workgroup makes of the content of its only buffer, or the fault.
+/// The content that a kernel of one workgroup leaves in its only buffer, or the fault.
 fn made_of(shop: &Workshop, build: Build, wgsl: &str, content: &[u8]) -> Result<Vec<u8>, String> {
     made_under(shop, build, Liberties::default(), wgsl, content)
 }
@@ -54,7 +54,7 @@ fn shared_memory(level: Level) -> Build {
 }
 
 #[test]
-fn faults_are_noticed() {
+fn faults_are_detected() {
     let Some(shop) = Workshop::open() else { return };
     let faults = [
         (
@@ -74,7 +74,7 @@ fn faults_are_noticed() {
     }
 }
 
-/// Without the barrier between, one of the two orders reads what is not there yet; with it, both read it.
+/// Without the barrier, one of the two orders reads values that are not written yet; with it, both read them.
 #[test]
 fn a_missing_barrier_shows_in_one_of_the_orders() {
     let Some(shop) = Workshop::open() else { return };
@@ -89,19 +89,19 @@ fn a_missing_barrier_shows_in_one_of_the_orders() {
     }
 }
 
-/// Kernels without a barrier where one is needed, which neither of the two orders shows, because what is read was written
-/// by both the first and the last. A random order shows each, and finds nothing where there is a barrier.
+/// Kernels that lack a barrier, which neither of the two orders shows, because both the first and the last lane write
+/// what is read. A random order shows each of them, and finds nothing if there is a barrier.
 #[test]
-fn a_missing_barrier_that_both_orders_hide_shows_in_a_random_one() {
+fn a_missing_barrier_that_both_orders_hide_shows_in_a_random_order() {
     let Some(shop) = Workshop::open() else { return };
     let hidden: [Sharing; 2] = [
-        // Lanes at either end write what all read.
+        // The lanes at both ends write what all lanes read.
         (
             "var<workgroup> t: atomic<u32>;",
             "if i == 0u || i == 63u { atomicStore(&t, 7u); } BARRIER y[i] = atomicLoad(&t);",
             |_| 7,
         ),
-        // The same of each simdgroup, after a function that its lanes called together.
+        // The same in each simdgroup, after a function that its lanes call together.
         (
             "var<workgroup> t: atomic<u32>;",
             "let sum = subgroupAdd(i); if lane == 0u || lane == 31u { atomicStore(&t, 7u); } BARRIER \
@@ -128,7 +128,7 @@ fn a_missing_barrier_that_both_orders_hide_shows_in_a_random_one() {
     }
 }
 
-/// What functions return that err as far as they may, for values of which the exact results are known.
+/// The results of functions that err as far as Metal allows, for values whose exact results are known.
 #[test]
 fn functions_err_as_far_as_the_specification_allows() {
     let Some(shop) = Workshop::open() else { return };
@@ -162,7 +162,7 @@ fn functions_err_as_far_as_the_specification_allows() {
 }
 
 #[test]
-fn subgroup_functions_do_what_they_say() {
+fn subgroup_functions_are_correct() {
     let Some(shop) = Workshop::open() else { return };
     let (lane, first) = (|i: u32| i % 32, |i: u32| i / 32 * 32);
     let functions: [(&str, &dyn Fn(u32) -> u32); 8] = [
@@ -175,7 +175,7 @@ fn subgroup_functions_do_what_they_say() {
         ("subgroupBroadcastFirst(i)", &|i| first(i)),
         ("subgroupBallot(lane % 3u == 0u).x", &|_| (0..32).filter(|l| l % 3 == 0).map(|l| 1 << l).sum()),
     ];
-    // Invocation i of the program leaves what call k makes in its place of row k.
+    // Invocation i of the program leaves the result of call k at index i of row k.
     let calls = functions.iter().enumerate().map(|(k, (call, _))| format!("y[{}u + i] = {call};\n", k * SIZE));
     let left = run(&shop, shared_memory(Level::Plain), "", &calls.collect::<String>()).unwrap();
     for ((call, want), left) in functions.into_iter().zip(left.chunks(SIZE)) {
@@ -184,7 +184,7 @@ fn subgroup_functions_do_what_they_say() {
     }
 }
 
-/// One operand from a buffer, one from workgroup memory: of the helpers that naga writes for either, one remains where
+/// One operand is in a buffer and one in workgroup memory: of the helpers that naga writes for each, one remains when
 /// address spaces are erased.
 const MATRICES: &str = "enable wgpu_cooperative_matrix;
 var<workgroup> t: array<f32, 64>;
@@ -211,12 +211,12 @@ fn matrices_of_8_x_8_are_multiplied() {
     assert_eq!(bytemuck::pod_collect_to_vec::<u8, f32>(&left), [a, product].concat());
 }
 
-/// Globals of a kernel, its body, and what invocation i leaves where all is right.
+/// A kernel's globals, its body, and the value that invocation i leaves if everything is right.
 type Sharing = (&'static str, &'static str, fn(u32) -> u32);
 
-/// What the compiler makes wrong where nobody but the invocation itself may write to workgroup memory.
+/// What becomes wrong if the compiler assumes that only the invocation itself writes to workgroup memory.
 const UNSHARED: [Sharing; 3] = [
-    // One invocation writes, all read: the listing of gfx-rs/wgpu#4500, and the tile that products looked up.
+    // One invocation writes and all read: the example in gfx-rs/wgpu#4500, and the tile of products.
     (
         "var<workgroup> found: u32;",
         "if i == 0u { found = y[0] + 7u; }
@@ -226,7 +226,7 @@ const UNSHARED: [Sharing; 3] = [
          y[i] = mine + i;",
         |i| 7 + i,
     ),
-    // The same again and again: what an invocation once read stays in its register.
+    // The same repeatedly: a value that an invocation has read stays in its register.
     (
         "var<workgroup> found: u32;",
         "var sum = 0u;
@@ -239,7 +239,7 @@ const UNSHARED: [Sharing; 3] = [
          y[i] = sum;",
         |_| 1 + 2 + 3 + 4,
     ),
-    // A running sum in place: all but the last store to a place are dead if nobody else reads it.
+    // A running sum in one element: all stores except the last are dead if no one else reads it.
     (
         "var<workgroup> sums: array<u32, 64>;",
         "var sum = i;
@@ -254,10 +254,10 @@ const UNSHARED: [Sharing; 3] = [
     ),
 ];
 
-/// Each is right where others may write, and wrong at one of the levels where they may not: so the cases that are right
-/// in both do not share memory in such ways.
+/// Each is right if others may write, and wrong at one of the levels at which they may not. So the cases that are right
+/// at all levels do not share memory in such ways.
 #[test]
-fn memory_that_the_compiler_takes_for_unshared_is_noticed() {
+fn the_assumption_of_unshared_memory_is_detected() {
     let Some(shop) = Workshop::open() else { return };
     for (globals, body, want) in UNSHARED {
         let want: Vec<u32> = (0..SIZE as u32).map(want).collect();

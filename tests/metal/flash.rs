@@ -1,6 +1,6 @@
-//! The kernels that a token of GLM-4.7-Flash takes, with its constants, on noise: each way of building them computes the
-//! same. Two layers of its shape, dense and of experts; all but the chosen experts are zeros, and so is most of the
-//! vocabulary cut off, so that a CPU gets through.
+//! Runs the kernels of a token of GLM-4.7-Flash, with its constants, on noise: every build computes the same. The model
+//! has two layers, a dense one and one of experts. All experts except the selected ones are zeros, and most of the
+//! vocabulary is left out, to limit the time on a CPU.
 
 use crate::clang::{Build, Level, Memory, Workshop};
 use crate::common::models::relative_l2;
@@ -18,17 +18,17 @@ use wglm_engine::model::{BatchPlan, BatchWriter, plan_token};
 use wglm_engine::plan::{Plan, RowHeader, Weight};
 use wglm_engine::shader::Variant;
 
-/// The experts that every token is given to, by their bias.
+/// The experts that every token selects, because of their bias.
 const CHOSEN: [usize; 4] = [0, 17, 40, 63];
 const TOKENS: [u32; 3] = [7, 500, 1000];
-/// How far the logits of two builds may be apart: sums in another order.
+/// The bound on the distance of the logits of two builds, which sum in different orders.
 const BOUND: f64 = 1e-4;
 
 fn of_f32(count: usize, value: impl Fn(usize) -> f32) -> Vec<u8> {
     (0..count).flat_map(|i| value(i).to_le_bytes()).collect()
 }
 
-/// A weight's buffer: noise, and of experts the chosen ones alike.
+/// A weight's buffer: noise, with equal values for all selected experts.
 fn noise(weight: &Weight) -> Vec<u8> {
     let [columns, rows, matrices] = weight.shape;
     if weight.name.ends_with("exp_probs_b.bias") {
@@ -51,7 +51,7 @@ fn noise(weight: &Weight) -> Vec<u8> {
     buffer
 }
 
-/// What a build makes of the tokens: the logits of the last.
+/// The logits that a build computes for the last token.
 fn logits(shop: &Workshop, build: Build, config: &Config, planned: &BatchPlan) -> Result<Vec<f32>, String> {
     let plan = &planned.plan;
     let shaders: HashMap<Variant, Shader> = shaders([plan]);
@@ -71,7 +71,7 @@ fn logits(shop: &Workshop, build: Build, config: &Config, planned: &BatchPlan) -
 }
 
 #[test]
-fn every_build_computes_the_same_of_glm_flash() {
+fn every_build_computes_the_same_for_glm_flash() {
     let Some(shop) = Workshop::open() else { return };
     let dir = TempDir::new().unwrap();
     let file = header(&dir, &Shape { vocab: 1024, ..Shape::glm(2) });

@@ -1,16 +1,16 @@
-//! Faults of kernels, made by altering what a right kernel reads: so it computes what a wrong one would. They show how far
-//! beyond its bound a kernel's output lies then, and that none stays within it.
+//! Faults of kernels, simulated by changing what a correct kernel reads, so that it computes what a wrong one would.
+//! They show by how much a wrong output exceeds its bound, and that none stays within it.
 
 use std::ops::Range;
 use wglm_engine::plan::{BufferRef, Plan, Purpose, Weight};
 use wglm_engine::reference::Case;
 
-/// What is wrong with a kernel.
+/// The fault of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Of 32 lanes, each of which reads a chunk of four values of a vector, one has the next one's.
+    /// One of 32 lanes, each of which reads a chunk of four values of a vector, gets the chunk of the next one.
     Lane,
-    /// Of 32 rows, of the cache or of a matrix, one is missed and the next one is there twice.
+    /// One of 32 rows of the cache or of a matrix is replaced by the next one.
     Row,
     /// Neighbouring scales of a weight are exchanged.
     Scale,
@@ -22,20 +22,20 @@ pub struct Inputs {
     pub locals: Vec<Vec<u8>>,
 }
 
-/// Lanes, or rows, of which one is wrong.
+/// The number of lanes, or rows, of which one is wrong.
 const OF: usize = 32;
-/// Bytes of a chunk of four values.
+/// The bytes of a chunk of four values.
 const CHUNK: usize = 16;
-/// What a case's buffers hold where nobody wrote (`reference::builder`).
+/// The content of a case's buffers before anything is written (`reference::builder`).
 const UNTOUCHED: u32 = 0x7fc1_7fc1;
-/// Rows of a page of the cache, and bytes of the guard band behind it.
+/// The rows of a page of the cache, and the bytes of the guard band after it.
 const PAGE: usize = wglm_engine::plan::PAGE;
 const GUARD: usize = 256;
 
 impl Fault {
     pub const ALL: [Self; 3] = [Self::Lane, Self::Row, Self::Scale];
 
-    /// What a case reads under the fault; none where there is nothing of the kind.
+    /// What a case reads with the fault; `None` if the case cannot have it.
     pub fn inputs(self, case: &Case) -> Option<Inputs> {
         let mut inputs = Inputs { weights: case.weights.clone(), locals: case.locals.clone() };
         match self {
@@ -57,7 +57,7 @@ fn of_matrices(case: &Case, alter: impl FnMut(&Weight)) {
     case.plan.weights.iter().filter(|weight| weight.shape[1] > 1).for_each(alter);
 }
 
-/// Whether a buffer holds values, and no ids, masks or bytes: all are such as noise has them.
+/// Whether a buffer holds values rather than ids, masks or bytes: all of them look like noise.
 fn holds_values(content: &[u8]) -> bool {
     let written = content.chunks_exact(4).map(word).filter(|word| *word != UNTOUCHED && *word != 0);
     let mut values = written.map(f32::from_bits).peekable();
@@ -85,7 +85,7 @@ fn mistake_chunks(case: &Case, inputs: &mut Inputs) {
 }
 
 fn miss_kv_rows(case: &Case, inputs: &mut Inputs) {
-    let pages = word(&case.locals[Plan::PAGES.index()][..4]) as usize; // the first of the list is the pool's last
+    let pages = word(&case.locals[Plan::PAGES.index()][..4]) as usize; // the list begins with the pool's last page
     for (local, content) in case.plan.locals.iter().zip(&mut inputs.locals) {
         let written = content.len() >= 4 && word(&content[..4]) != UNTOUCHED;
         if local.purpose == Purpose::Cache && written {
@@ -95,7 +95,7 @@ fn miss_kv_rows(case: &Case, inputs: &mut Inputs) {
     }
 }
 
-/// Puts the next row in the place of every 32nd of some rows.
+/// Replaces every 32nd of some rows by the next row.
 fn copy_next(content: &mut [u8], row: usize, rows: Range<usize>) {
     for at in rows.clone().step_by(OF).filter(|at| at + 1 < rows.end) {
         content.copy_within((at + 1) * row..(at + 2) * row, at * row);

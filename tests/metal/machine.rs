@@ -1,4 +1,4 @@
-//! The machine that kernels run on: a process, told what to do through pipes (shim/machine.cpp).
+//! The machine that kernels run on: a process that is controlled through pipes (shim/machine.cpp).
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -7,30 +7,30 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
-/// What a machine makes of what Metal leaves open.
+/// How a machine behaves where Metal's specification allows several results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Liberties {
-    /// The seed of a random order of lanes and simdgroups between barriers; by default the order of its level.
+    /// The seed of a random order of lanes and simdgroups between barriers; by default the order depends on the level.
     pub order: Option<u64>,
     /// How functions err.
     pub errors: Errors,
 }
 
-/// How functions err whose results Metal leaves open within bounds. Kernels call the machine for them at `Level::Plain`.
+/// How functions err whose results Metal specifies within bounds. Kernels call the machine for them at `Level::Plain`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Errors {
-    /// They are rounded correctly.
+    /// Results are rounded correctly.
     #[default]
     None,
-    /// They return the lowest value that is allowed.
+    /// Results are the lowest allowed values.
     Low,
-    /// The highest.
+    /// Results are the highest allowed values.
     High,
-    /// Either, by a hash of the seed and the exact value.
+    /// Results are either, depending on a hash of the seed and the exact value.
     Either(u64),
 }
 
-/// The seed of random orders: that of the environment variable `WGLM_LANE_SEED`, or another one each time. It is printed.
+/// The seed of random orders: that of the environment variable `WGLM_LANE_SEED`, or a new one each time. It is printed.
 pub fn lane_seed() -> u64 {
     static SEED: OnceLock<u64> = OnceLock::new();
     *SEED.get_or_init(|| {
@@ -48,11 +48,11 @@ pub struct Machine {
     buffers: usize,
 }
 
-/// Place of a buffer among those of a machine.
+/// The index of a buffer of a machine.
 pub type Buffer = usize;
 
 impl Machine {
-    /// Starts a program, to run its kernels.
+    /// Starts a program to run its kernels.
     pub fn start(program: &Path, liberties: Liberties) -> Self {
         let mut command = Command::new(program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -82,7 +82,7 @@ impl Machine {
         self.send(b'w', &[buffer as u64, 0, content.len() as u64], content)
     }
 
-    /// The first bytes of a buffer, after everything asked for so far.
+    /// The first bytes of a buffer, after everything that was requested so far.
     pub fn read(&mut self, buffer: Buffer, bytes: usize) -> Result<Vec<u8>, String> {
         self.send(b'r', &[buffer as u64, 0, bytes as u64], &[])?;
         let mut content = vec![0; bytes];
@@ -92,7 +92,7 @@ impl Machine {
         if got && self.answers.read_exact(&mut content).is_ok() { Ok(content) } else { Err(self.fault(answer)) }
     }
 
-    /// Runs a kernel with buffers, from bytes of theirs on, by their numbers.
+    /// Runs a kernel with buffers by their numbers, each from a byte on.
     pub fn dispatch(&mut self, kernel: &str, grid: [u32; 3], bound: &[(Buffer, u64)]) -> Result<(), String> {
         self.send(b'd', &[kernel.len() as u64], kernel.as_bytes())?;
         let mut numbers: Vec<u64> = grid.map(u64::from).to_vec();
@@ -110,7 +110,7 @@ impl Machine {
         numbers.iter().try_for_each(|number| self.requests.write_all(&number.to_le_bytes()))
     }
 
-    /// What the process had to say before it ended.
+    /// The messages of the process before it ended.
     fn fault(&mut self, mut said: String) -> String {
         let _ = self.answers.read_to_string(&mut said);
         let status = self.child.wait().map_or_else(|e| e.to_string(), |status| status.to_string());

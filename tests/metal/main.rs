@@ -1,5 +1,7 @@
-//! Metal without a Mac: what can be known of the Metal path on any machine. Every shader is written in Metal's language
-//! as wgpu would, held against Metal's rules, kept as a snapshot, and compiled with clang and run on the CPU.
+//! Tests the Metal path on machines without Metal. Every shader is translated to Metal's language as by wgpu, tested
+//! against Metal's rules, stored as a snapshot, and compiled with clang and run on the CPU: with lanes in random
+//! orders, with functions that err as far as fast math allows, and with injected faults, each of which must be
+//! detected.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 

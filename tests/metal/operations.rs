@@ -1,7 +1,7 @@
-//! What a weight costs: operations in the loops that products spend their time in, by format and kernel, counted from what
-//! clang makes of the Metal text, and kept as a table in docs/metal.md.
+//! The operations per weight in the inner loops of products, by format and kernel, counted in what clang makes of the
+//! Metal source, and stored as a table in docs/metal.md.
 //!
-//! After a change that is meant, `OPERATIONS_UPDATE=1 cargo test --test metal operations` writes the table anew.
+//! After an intended change, `OPERATIONS_UPDATE=1 cargo test --test metal operations` updates the table.
 
 use crate::clang::Workshop;
 use crate::code::{Function, Operations};
@@ -17,15 +17,15 @@ use wglm_engine::quant::{GROUP, Q2_K, Q3_K, Q4_0, Q4_K, Q5_K, Q6_K, QUANTS, Quan
 use wglm_engine::shader::{Constant, SourcePart, Variant};
 use wglm_engine::wgsl::Source;
 
-/// Where the table begins and where it ends.
+/// The marks at the beginning and the end of the table.
 const MARKS: (&str, &str) = ("<!-- operations: begin -->\n", "<!-- operations: end -->\n");
 
-/// The kernels of a token in which weights are multiplied one by one, and the matrices of which a turn of their loop takes
-/// a group for each of its rows. The first is counted for every format, the others for those that experts come in most.
+/// The kernels of a token that multiply weights one by one, and the matrices of which one iteration takes a group for
+/// each row. The first is counted for every format, the others for the most frequent formats of experts.
 const KERNELS: [(&str, usize); 3] = [("mul_mv", 1), ("moe_gate_up", 2), ("moe_down", 1)];
 const OF_EXPERTS: [Quant; 6] = [Q4_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K];
 
-/// The entry that decodes a group to f16, as `mul_mm_matrix` and its like do for each of their tiles.
+/// The entry that decodes a group to f16, as `mul_mm_matrix` and similar kernels do for each tile.
 const DECODING: &str = "w_halves";
 const DECODE: &str = "var<storage, read_write> decoded: array<array<vec4<f16>, 8>>;
 
@@ -51,7 +51,7 @@ fn products(quant: &'static Quant) -> Vec<Row> {
     let plan = plan_token(&file, &Config::read(&file).unwrap(), cache, &apple()).unwrap().plan;
     let row = |(kernel, matrices): (&'static str, usize)| {
         let of_kernel = |v: &&Variant| v.label.starts_with(&format!("{kernel}.{}.", quant.name));
-        // Of several the one with the longest rows: its loop is not unrolled.
+        // Of several products the one with the longest rows, whose loop is not unrolled.
         let variant = plan.variants.iter().filter(of_kernel).max_by_key(|v| constant(v, "_GROUPS")).unwrap();
         let text = Text::of(&Shader::of(variant).unwrap()).unwrap();
         Row { quant, kernel, text, weights: GROUP * matrices * constant(variant, "ROWS") }
@@ -60,7 +60,7 @@ fn products(quant: &'static Quant) -> Vec<Row> {
     kernels.iter().copied().map(row).collect()
 }
 
-/// The first constant of a variant's header whose name ends so.
+/// The first constant of a variant's header whose name has this ending.
 fn constant(variant: &Variant, name: &str) -> usize {
     let found = variant.constants.iter().find(|(known, _)| known.ends_with(name));
     match found {
@@ -89,7 +89,7 @@ fn decoding(quant: &'static Quant) -> Row {
     Row { quant, kernel: DECODING, text, weights: GROUP }
 }
 
-/// What each row's kernel does.
+/// The operations of each row's kernel.
 fn counted(shop: &Workshop, rows: &[Row]) -> Vec<Operations> {
     let texts: Vec<Text> = rows.iter().map(|row| row.text.clone()).collect();
     let code = shop.optimised("operations", &texts).unwrap_or_else(|e| panic!("{e}"));
@@ -100,8 +100,8 @@ fn counted(shop: &Workshop, rows: &[Row]) -> Vec<Operations> {
         let counted = counted.unwrap_or_else(|e| panic!("{}: {e}", row.text.label));
         let turns = counted.products as f64 / row.weights as f64;
         let product = row.kernel != DECODING;
-        // Beside one a weight there are those of scales, and two for each activation under a norm, which rows share: were the
-        // loop unrolled, there would be twice as many.
+        // In addition to one for each weight there are those for scales, and two for each activation with a norm, which
+        // rows share. If the loop were unrolled, there would be twice as many.
         assert!(!product || (1.0..2.0).contains(&turns), "{}: {turns} products a weight in a turn", row.text.label);
         counted
     };
@@ -123,7 +123,7 @@ fn line(row: &Row, counted: &Operations) -> String {
     format!("| {} | {} | {} |\n", row.quant.name, row.kernel, counts.map(each).join(" | "))
 }
 
-/// The compiler whose counts are in the table, which CI has; others optimise a little otherwise.
+/// The compiler whose counts are in the table, which CI uses; others optimise slightly differently.
 const COUNTED_WITH: &str = "version 19.";
 
 fn page() -> PathBuf {

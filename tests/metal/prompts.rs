@@ -1,6 +1,6 @@
-//! The demonstration model's prompts through Metal's text: the logits that other programs computed for every token, from
-//! chunks that run in a token's steps and from those that run in steps of their own, with matrices of 8 x 8 and without,
-//! over latents and over keys and values that are written out of them.
+//! Runs prompts of the demonstration model as Metal source and compares the logits of every token with those of other
+//! programs: in chunks that use a token's steps and in chunks that use tiles, with matrices of 8 x 8 and without, over
+//! latents and over expanded keys and values.
 
 use crate::clang::{Build, Level, Memory, Workshop};
 use crate::common::goldens::{Golden, goldens};
@@ -17,15 +17,14 @@ use wglm_engine::model::{BatchPlan, BatchShape, BatchWriter, Outputs, plan_batch
 use wglm_engine::plan::{Plan, RowHeader, Target};
 use wglm_engine::shader::Variant;
 
-/// Bounds, as where a GPU runs the same: of f32 arithmetic in another order, of the rounding of the cache, and of f16
-/// operands.
+/// The bounds are those on a GPU: for f32 sums in another order, for the rounding of the cache, and for f16 operands.
 const EXACT: f64 = 2e-5;
 const F16_CACHE: f64 = 1e-3;
 const HALVES: f64 = 2e-3;
-/// Rounding the latents alone moves the logits of the reference by up to 7.0e-3.
+/// Rounding only the latents moves the logits of the reference by up to 7.0e-3.
 const BLOCKS_CACHE: f64 = 1e-2;
 
-/// Runs a golden's tokens in chunks that there is room for `room` tokens of: the worst error of known logits.
+/// Runs a golden's tokens in chunks of up to `room` tokens, and returns the worst error of known logits.
 fn worst(
     shop: &Workshop,
     build: Build,
@@ -87,7 +86,7 @@ fn prompts_of_the_demonstration_model_compute_what_others_do() {
         (noalias, (Matrices::Eight, exact, false), 64, longest, HALVES),
         (plain, (Matrices::Eight, exact, false), 64, shortest, HALVES),
         (shared, (Matrices::Eight, exact, false), 64, shortest, HALVES),
-        (noalias, (Matrices::Eight, half, false), 16, shortest, F16_CACHE), // f32 but for the cache
+        (noalias, (Matrices::Eight, half, false), 16, shortest, F16_CACHE), // f32 except for the cache
         (noalias, (Matrices::Eight, half, false), 64, longest, HALVES),
         (noalias, (Matrices::Eight, half, true), 64, longest, HALVES),
         (noalias, (Matrices::None, half, true), 64, longest, HALVES),

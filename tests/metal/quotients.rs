@@ -1,12 +1,12 @@
-//! Has the machine divide floats, which may then err (shim/machine.cpp): C++ cannot overload that, so it is done in the
-//! intermediate code of kernels.
+//! Makes the machine divide floats, so that divisions may err (shim/machine.cpp). C++ cannot overload the division of
+//! floats, so this changes the intermediate code of kernels.
 
 use std::fmt::Write;
 
-/// The machine's function, as intermediate code declares it.
+/// The declaration of the machine's function in intermediate code.
 const DECLARED: &str = "declare float @machine_quotient(float, float) nounwind willreturn readnone\n";
 
-/// The code with every division of floats, and of vectors of them, by the machine.
+/// The code with every division of floats and of vectors of floats replaced by calls of the machine.
 pub fn by_the_machine(code: &str) -> Result<String, String> {
     let mut out = String::with_capacity(code.len() + 2048);
     for line in code.lines() {
@@ -21,7 +21,7 @@ pub fn by_the_machine(code: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// The instruction in the place of a division; divisions of other types stay.
+/// The instruction that replaces a division. Divisions of other types stay.
 fn call(result: &str, division: &str) -> Result<String, String> {
     let unknown = || format!("an unknown division: {division}");
     let start = division.find('<').into_iter().chain(division.find("float ")).min();
@@ -39,7 +39,8 @@ fn call(result: &str, division: &str) -> Result<String, String> {
     Ok(format!("{result} = call {ty} @{name}({ty} {a}, {ty} {b})"))
 }
 
-/// The two operands, which commas part, as they do the components of constant vectors and what is said of an instruction.
+/// The two operands, separated by a comma. Commas also separate the components of constant vectors and the metadata of
+/// instructions.
 fn operands_of(text: &str) -> Option<[&str; 2]> {
     let (mut depth, mut parts, mut start) = (0, Vec::new(), 0);
     for (at, c) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! What Metal, or wgpu's way to it, asks of a shader beyond what WGSL does.
+//! What Metal, or wgpu's translation to it, requires of a shader beyond WGSL.
 
 use crate::emit::{Checks, LANGUAGES, Shader, USUAL};
 use crate::variants;
@@ -13,20 +13,21 @@ use wglm_engine::instruments::{FEW_CLASSES, tile_candidates, tiling_candidates};
 use wglm_engine::plan::{ALIGNMENT, Plan, ProductTile, RowRange, Tiling};
 use wglm_engine::shader::{Access, Constant, Variant};
 
-/// Storage buffers of a kernel, as wgpu reports it for Metal, and buffers altogether: parameters and sizes too.
+/// The most storage buffers of a kernel that wgpu reports for Metal, and the most buffers altogether, with parameters
+/// and sizes.
 const STORAGE_BUFFERS: usize = 29;
 const BUFFERS: usize = 31;
-/// Bytes of workgroup memory, each array taking whole pieces of 16.
+/// The bytes of workgroup memory, with each array padded to a multiple of 16.
 const WORKGROUP_BYTES: u32 = 32 << 10;
-/// Invocations of a simdgroup.
+/// The invocations of a simdgroup.
 const SUBGROUP: u32 = 32;
-/// Bits of the smallest f32 that is no number.
+/// The bits of the smallest f32 that is not finite.
 const INFINITY: u32 = 0x7f80_0000;
-/// Apple's compiler assumes that there are no infinities and no NaNs: text that deals in them means something else.
+/// Apple's compiler assumes that there are no infinities and no NaNs, so source that uses them may change its meaning.
 const FORBIDDEN: [&str; 8] = ["INFINITY", "NAN", "HUGE_VAL", "isnan", "isinf", "isfinite", "isnormal", "isordered"];
 
 impl Shader {
-    /// True if it multiplies matrices of a size that Metal lacks. Such kernels are for other adapters.
+    /// Whether it multiplies matrices of a size that Metal lacks. Such kernels are for other adapters.
     pub fn foreign(&self) -> bool {
         !self.foreign_matrices().is_empty()
     }
@@ -41,7 +42,7 @@ impl Shader {
         foreign.map(|(columns, rows)| format!("a matrix of {columns} x {rows}: Metal has 8 x 8")).collect()
     }
 
-    /// Everything that is wrong with it.
+    /// All violations of the rules.
     fn complaints(&self) -> Vec<String> {
         let rules = [
             Self::foreign_matrices,
@@ -75,7 +76,7 @@ impl Shader {
         over.map(|(what, count, most)| format!("{count} {what}, at most {most}")).collect()
     }
 
-    /// Where a kernel is limited to 32 invocations, Apple's compiler lets barriers order no memory.
+    /// If a kernel is limited to 32 invocations, Apple's compiler lets barriers order no memory accesses.
     fn workgroup(&self) -> Vec<String> {
         let shares = self.workgroup_bytes > 0 || self.functions().any(|function| waits(&function.body));
         let small = self.workgroup_size <= SUBGROUP && shares;
@@ -83,7 +84,7 @@ impl Shader {
         small.then(complaint).into_iter().collect()
     }
 
-    /// A vector of 16 bytes is loaded from multiples of 16: so must members and elements that hold one lie.
+    /// A vector of 16 bytes is loaded from a multiple of 16, so members and elements that contain one must be aligned.
     fn layout(&self) -> Vec<String> {
         let mut layouter = Layouter::default();
         if let Err(e) = layouter.update(self.module.to_ctx()) {
@@ -127,8 +128,8 @@ impl Shader {
         self.functions().flat_map(|f| f.expressions.iter().filter_map(|(_, e)| tells_numbers(f, e))).collect()
     }
 
-    /// Apple's compiler writes a part of a vector by reading all of it, and writing all of it: what another invocation
-    /// writes beside it meanwhile is lost.
+    /// Apple's compiler writes a component of a vector by reading and writing the whole vector, so what another
+    /// invocation writes to another component meanwhile is lost.
     fn whole_vectors(&self) -> Vec<String> {
         let functions = self.module.functions.iter().map(|(handle, function)| (function, &self.info[handle]));
         let entries = self.module.entry_points.iter().enumerate();
@@ -140,8 +141,9 @@ impl Shader {
         parts.map(|pointer| format!("a part of a shared vector is written: {pointer:?}")).collect()
     }
 
-    /// What some invocations write to a place of its own in workgroup memory is for others to read, and these need not
-    /// see it: Apple's compiler may keep what an invocation last knew of that place (see `clang::Memory::Noalias`).
+    /// A value that some invocations store in workgroup memory under a condition is meant for others, which may not see
+    /// it: Apple's compiler may reuse the value that an invocation last read or wrote there (see
+    /// `clang::Memory::Noalias`).
     fn told_by_atomics(&self) -> Vec<String> {
         let told = self.functions().flat_map(|function| {
             let stored = conditionally_stored(&function.body).into_iter();
@@ -150,7 +152,7 @@ impl Shader {
         told.map(|name| format!("some invocations write `{name}` for all: it has to be atomic")).collect()
     }
 
-    /// The variable in workgroup memory, if that is what an expression points to or a part of it that has a number.
+    /// The variable in workgroup memory that an expression points to, itself or at a constant index.
     fn one_place<'a>(&'a self, function: &Function, pointer: Handle<Expression>) -> Option<&'a str> {
         match function.expressions[pointer] {
             Expression::GlobalVariable(global) => {
@@ -210,7 +212,7 @@ pub fn invocations(variant: &Variant) -> u32 {
     size.filter(|_| sized).unwrap_or_else(|| panic!("{} does not have workgroups of WORKGROUP", variant.label))
 }
 
-/// What is stored to, in a block and those within it.
+/// The destinations of stores in a block and in the blocks inside it.
 fn stored(block: &Block) -> Vec<Handle<Expression>> {
     let of = |statement: &Statement| match statement {
         Statement::Store { pointer, .. } => vec![*pointer],
@@ -223,7 +225,7 @@ fn stored(block: &Block) -> Vec<Handle<Expression>> {
     block.iter().flat_map(of).collect()
 }
 
-/// What is stored to in a block under some condition.
+/// The destinations of conditional stores in a block.
 fn conditionally_stored(block: &Block) -> Vec<Handle<Expression>> {
     let of = |statement: &Statement| match statement {
         Statement::Block(block) => conditionally_stored(block),
@@ -237,7 +239,7 @@ fn conditionally_stored(block: &Block) -> Vec<Handle<Expression>> {
     block.iter().flat_map(of).collect()
 }
 
-/// What is wrong with an expression that tells NaNs or infinities from numbers, or makes one.
+/// The violation of an expression that tests for NaNs or infinities, or makes one.
 fn tells_numbers(function: &Function, expression: &Expression) -> Option<String> {
     let literal = |handle| match function.expressions[handle] {
         Expression::Literal(Literal::U32(bits)) => Some(bits),
@@ -259,13 +261,14 @@ fn tells_numbers(function: &Function, expression: &Expression) -> Option<String>
     }
 }
 
-/// The words of a text that deal in infinities and NaNs.
+/// The words of a text that stand for infinities and NaNs.
 fn forbidden(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
     words.filter(|word| FORBIDDEN.contains(word)).map(|word| format!("the text says `{word}`")).collect()
 }
 
-/// The offset of a binding is a multiple of what any device may ask for, which is more than Metal's 32.
+/// The offset of a binding is a multiple of the largest alignment that a device may require, which is more than Metal's
+/// 32.
 fn misplaced(plan: &Plan) -> Vec<String> {
     let bindings = plan.steps.iter().flat_map(|step| step.bindings.iter().map(move |b| (&step.label, b)));
     let wrong = bindings.filter(|(_, b)| b.offset % ALIGNMENT != 0);
@@ -277,7 +280,7 @@ fn none(complaints: Vec<String>) {
 }
 
 #[test]
-fn every_shader_is_written_for_every_system_and_keeps_to_the_rules() {
+fn every_shader_obeys_the_rules_for_every_system() {
     let shaders = variants::all();
     println!("{} shaders, {} versions of the language, checked and not", shaders.len(), LANGUAGES.len());
     let complain = |shader: &Shader| -> Vec<String> {
@@ -286,8 +289,8 @@ fn every_shader_is_written_for_every_system_and_keeps_to_the_rules() {
     none(shaders.values().flat_map(complain).collect());
 }
 
-/// Whatever shape, choice, tiling or target asks for a kernel. None has few invocations, so none has to be parsed to find
-/// out whether they share memory.
+/// For every shape, choice, tiling and target. No kernel has so few invocations, so none has to be parsed to find out
+/// whether they share memory.
 #[test]
 fn every_workgroup_has_more_invocations_than_a_simdgroup() {
     let start = Instant::now();
@@ -300,9 +303,9 @@ fn every_workgroup_has_more_invocations_than_a_simdgroup() {
     }
 }
 
-/// What the tuner tries could be typed by a user as well, who is told if it is too small.
+/// A user may give any tiling that the tuner tries; one that is too small is refused.
 #[test]
-fn the_tuner_offers_what_a_user_may_ask_for() {
+fn the_tuner_tries_only_what_a_user_may_choose() {
     for target in variants::targets() {
         for rows in FEW_CLASSES.into_iter().chain([RowRange::new(1, 1)]) {
             for tiling in tiling_candidates(&target, rows) {
@@ -322,13 +325,13 @@ fn the_tuner_offers_what_a_user_may_ask_for() {
 }
 
 #[test]
-fn every_binding_starts_where_it_may() {
+fn every_binding_is_aligned() {
     none(variants::model_plans().iter().flat_map(misplaced).collect());
 }
 
-/// Each of the rules is broken once.
+/// Each rule is violated once.
 #[test]
-fn broken_rules_are_noticed() {
+fn violated_rules_are_detected() {
     let broken = [
         ("enable f16, wgpu_cooperative_matrix;\n", "var<workgroup> t: array<f16, 256>;", BROKEN_MATRIX, "16 x 16"),
         ("", "var<workgroup> t: array<f32, 8193>;", "t[i] = 1.0;", "32784 bytes of workgroup memory"),

@@ -1,7 +1,7 @@
-//! What a Mac is given, kept: one text of each kernel, so that a change to it is seen where changes are reviewed.
-//! Functions that a kernel does not call are left out: they are in the text as well, of no effect.
+//! Stores the Metal source of each kernel, so that changes to it can be reviewed. Functions that a kernel does not
+//! call, which are in the source too, are left out.
 //!
-//! After a change that is meant, `INSTA_UPDATE=always cargo test --test metal snapshots` writes them anew.
+//! After an intended change, `INSTA_UPDATE=always cargo test --test metal snapshots` updates them.
 
 use crate::emit::{Checks, Shader, USUAL};
 use crate::variants::{apple, cases};
@@ -11,10 +11,10 @@ use wglm::Matrices;
 use wglm_engine::kernels::{KERNELS, Kernel};
 use wglm_engine::plan::Target;
 
-/// The format that stands for all: GLM-4.7-Flash in Q4_0 is what the project is for.
+/// The format that represents all, because GLM-4.7-Flash in Q4_0 is the main use of the project.
 const FORMAT: &str = ".q4_0.";
 
-/// The kernel's shortest shader that a Mac may be given, in the usual format where it has formats.
+/// The kernel's shortest shader that a Mac may run, in that format if the kernel has formats.
 fn representative(kernel: &Kernel) -> Option<Shader> {
     let usual = if kernel.matrices.is_empty() { Matrices::None } else { Matrices::Eight };
     let target = &Target { matrices: usual, ..apple() };
@@ -37,7 +37,7 @@ fn folder() -> PathBuf {
 }
 
 #[test]
-fn what_a_mac_is_given_is_as_it_was() {
+fn metal_sources_equal_their_snapshots() {
     let mut settings = insta::Settings::clone_current();
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);

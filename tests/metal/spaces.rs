@@ -1,15 +1,15 @@
-//! Address spaces, as types that do not mix: what clang says of Metal's texts where they are not erased.
+//! Checks Metal sources with address spaces as types that do not mix.
 
 use crate::clang::Workshop;
 use crate::translate::Text;
 use crate::variants::all;
 
-/// Kernels in one file.
+/// The number of kernels in one file.
 const BATCH: usize = 32;
-/// C++ cannot copy a structure from one address space to another, which Metal can.
+/// Unlike Metal, C++ cannot copy a structure from one address space to another.
 const COPIES: [&str; 2] = ["error: no matching constructor for initialization of", "error: no viable overloaded '='"];
 
-/// What clang has against kernels, less what it does not understand.
+/// Clang's complaints about kernels, except those about valid Metal.
 fn errors(shop: &Workshop, name: &str, texts: &[Text]) -> Vec<String> {
     let told = shop.check(name, texts).err().unwrap_or_default();
     let meant = |line: &&str| line.contains("error: ") && !COPIES.iter().any(|copy| line.contains(copy));
@@ -26,13 +26,13 @@ fn address_spaces_do_not_mix() {
 }
 
 #[test]
-fn mixed_address_spaces_are_noticed() {
+fn mixed_address_spaces_are_detected() {
     let Some(shop) = Workshop::open() else { return };
     let shared = |shader: &&crate::emit::Shader| shader.workgroup_bytes > 0;
     let first = all().values().filter(shared).min_by(|a, b| a.label.cmp(&b.label)).unwrap();
     let mut text = Text::of(first).unwrap();
     assert_eq!(errors(&shop, "mixed", &[text.clone()]), [""; 0], "{}", text.label);
-    // The last is the kernel's own, which it hands to its functions; some of these nobody calls.
+    // The last is the kernel's own memory, which it passes to its functions, some of which are never called.
     let last = text.msl.rfind("threadgroup ").unwrap();
     text.msl.replace_range(last..last + "threadgroup".len(), "device");
     assert!(!errors(&shop, "mixed", &[text]).is_empty());

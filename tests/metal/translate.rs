@@ -1,7 +1,7 @@
-//! From Metal's language to C++: namespaces around kernels, and what calls them.
+//! Translates Metal's language to C++: puts kernels in namespaces, and adds what calls them.
 //!
-//! Most of it is left to the shim, in which Metal's words are macros. What remains: with address spaces erased, helpers
-//! that differ in nothing else are one and the same; and arguments come from numbered buffers and arrays.
+//! The shim does most of it, with macros for Metal's keywords. What remains: helpers that differ only in erased address
+//! spaces are duplicates, and arguments come from numbered buffers and arrays.
 
 use crate::clang::Memory;
 use crate::emit::{Checks, Shader, USUAL};
@@ -16,9 +16,9 @@ pub struct Text {
     size: u32,
 }
 
-/// What stands before the parameters of the entry, and behind them.
+/// The source before the parameters of the entry point, and after them.
 const ENTRY: (&str, &str) = ("kernel void main_(\n", "\n) {");
-/// Functions from here on are compiled where they are called, and nowhere else.
+/// Functions after this are compiled only where they are called.
 const INLINED: &str =
     "_Pragma(\"clang attribute push(__attribute__((always_inline, internal_linkage)), apply_to = function)\")";
 const POP: &str = "_Pragma(\"clang attribute pop\")";
@@ -28,7 +28,7 @@ const SPACES: [&str; 4] = ["device", "threadgroup", "constant", "thread"];
 /// `machine::ARRAYS` of the shim.
 const ARRAYS: usize = 32;
 
-/// What stands before the parameters of a kernel's entry, these, and the rest.
+/// The source before the parameters of a kernel's entry point, the parameters, and the rest.
 fn parts(msl: &str) -> Result<(&str, &str, &str), String> {
     let found = msl.split_once(ENTRY.0).and_then(|(before, rest)| {
         let (signature, rest) = rest.split_once(ENTRY.1)?;
@@ -43,20 +43,20 @@ impl Text {
         Ok(Self { label: shader.label.clone(), msl, size: shader.workgroup_size })
     }
 
-    /// For clang to check with address spaces, or to run without them. Lines keep their numbers.
+    /// The source to check with address spaces, or to run without them. Line numbers stay the same.
     fn body(&self, spaces: bool) -> String {
         let without_includes = self.msl.replace("#include", "//");
         if spaces { without_includes } else { without_duplicates(&without_includes) }
     }
 
-    /// The parameters of the entry, a line each.
+    /// The parameters of the entry point, one per line.
     fn signature(&self) -> Result<&str, String> {
         parts(&self.msl).map(|(_, signature, _)| signature)
     }
 
-    /// The text in C++ without address spaces. Where the compiler is to take workgroup memory for unshared, the entry's
-    /// references to it are `__restrict` (see [`Memory::Noalias`]). The functions that it calls are inlined, so that nothing
-    /// stands between these references and what is done with them.
+    /// The C++ source without address spaces. If the compiler should assume that workgroup memory is not shared, the
+    /// entry point's references to it are `__restrict` (see [`Memory::Noalias`]), and the functions that it calls are
+    /// inlined, so that the assumption reaches all accesses.
     fn entry(&self, memory: Memory) -> Result<String, String> {
         let body = self.body(false);
         let (before, signature, rest) = parts(&body)?;
@@ -69,7 +69,7 @@ impl Text {
         Ok(format!("{INLINED} {helpers}{POP} {attributes}{}{signature}{}{rest}", ENTRY.0, ENTRY.1))
     }
 
-    /// What makes the kernel known to the machine.
+    /// Registers the kernel with the machine.
     fn stub(&self) -> Result<String, String> {
         let mut call = Call::default();
         for parameter in self.signature()?.lines() {
@@ -89,11 +89,11 @@ impl Text {
     }
 }
 
-/// The call of an entry.
+/// The call of an entry point.
 #[derive(Default)]
 struct Call {
     arguments: Vec<String>,
-    /// Bytes of the arrays in workgroup memory.
+    /// The sizes in bytes of the arrays in workgroup memory.
     arrays: Vec<String>,
 }
 
@@ -129,7 +129,7 @@ fn builtin(attribute: &str) -> Option<&'static str> {
     })
 }
 
-/// Blanks out definitions that are like earlier ones but for address spaces.
+/// Blanks out definitions that differ from earlier ones only in address spaces.
 fn without_duplicates(msl: &str) -> String {
     let erased = |text: &str| SPACES.iter().fold(text.to_owned(), |text, space| text.replace(&format!("{space} "), ""));
     let mut seen = HashSet::new();
@@ -148,7 +148,7 @@ fn without_duplicates(msl: &str) -> String {
     out
 }
 
-/// One file of C++ with all kernels, to be run.
+/// One C++ file with all kernels, to be run.
 pub fn runnable(texts: &[Text], memory: Memory) -> Result<String, String> {
     let mut out = String::from("#include \"metal_stdlib\"\n");
     for (index, text) in texts.iter().enumerate() {

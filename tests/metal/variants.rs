@@ -1,4 +1,4 @@
-//! Every shader that a Mac may be given: of the kernels' cases, and of whole models' plans.
+//! Every shader that a Mac may run: of the kernels' cases, and of the plans of whole models.
 
 use crate::emit::Shader;
 use crate::shape::{Shape, metadata, tensors};
@@ -15,8 +15,9 @@ use wglm_engine::plan::{Fusions, Plan, ProductTile, RowRange, Step, StepChoice, 
 use wglm_engine::reference::Case;
 use wglm_engine::shader::Variant;
 
-/// What plans are made for on Apple's GPUs: simdgroups of 32, f32 throughout. Products of bytes may be asked for, and
-/// adapters without subgroup operations get teams of whole workgroups. Those of 8 x 8 matrices multiply chunks by them.
+/// The targets of plans on Apple's GPUs: simdgroups of 32, and f32. Options may select products of bytes, and adapters
+/// without subgroup operations get teams of whole workgroups. Adapters with matrices of 8 x 8 multiply chunks with
+/// them.
 pub fn targets() -> Vec<Target> {
     let teams = [Team::Subgroup, Team::Workgroup];
     let arithmetics = [Arithmetic::Float, Arithmetic::Int];
@@ -25,17 +26,17 @@ pub fn targets() -> Vec<Target> {
     targets.chain([Target { matrices: Matrices::Eight, ..apple() }]).collect()
 }
 
-/// A GPU of Apple's, but for its matrices.
+/// An Apple GPU, except for its matrices.
 pub fn apple() -> Target {
     Target { tilings: Tilings::Apple, ..Target::default() }
 }
 
-/// The kernel's cases. Some kernels choose a target of their own: see [`Shader::foreign`].
+/// The kernel's cases. Some kernels choose their own target: see [`Shader::foreign`].
 pub fn cases(kernel: &Kernel, target: &Target) -> Vec<Case> {
     kernel.cases(target).unwrap_or_else(|e| panic!("{}: {e}", kernel.name))
 }
 
-/// A token's plan of the model in a file, for every target, cache and set of fusions.
+/// The plan of a token of the model in a file, for every target, cache and set of fusions.
 pub fn plans(file: &Gguf, context: usize) -> Vec<Plan> {
     let config = Config::read(file).unwrap();
     let mut plans = Vec::new();
@@ -65,7 +66,7 @@ pub fn full_with_block(dir: &TempDir) -> Gguf {
     header(dir, &Shape { mtp: true, ..Shape::glm(47) })
 }
 
-/// A shape's header, and a hole in the place of its data.
+/// A file with the header of a shape, and a hole in place of its data.
 pub fn header(dir: &TempDir, shape: &Shape) -> Gguf {
     let all = tensors(shape);
     let writer = all.iter().fold(metadata(shape), |w, t| w.reserve(&t.name, &t.dims, t.quant.id, t.bytes()));
@@ -92,7 +93,7 @@ pub fn shaders<'a>(plans: impl IntoIterator<Item = &'a Plan>) -> HashMap<Variant
     found
 }
 
-/// All of them but those of cases that no Mac is given.
+/// All of them except those of cases that no Mac runs.
 pub fn all() -> &'static HashMap<Variant, Shader> {
     static ALL: OnceLock<HashMap<Variant, Shader>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -140,8 +141,8 @@ fn shapes() -> Vec<Shape> {
     shapes
 }
 
-/// Every variant of the plans of a model: of a token, of prompts in chunks up to `chunk`, of rows of several sequences and
-/// all logits, of drafts, and of sampling with penalties and masks.
+/// Every variant of the plans of a model: of a token, of prompts in chunks up to `chunk`, of rows of several sequences
+/// and all logits, of drafts, and of sampling with penalties and masks.
 fn variants_of(file: &Gguf, ty: CacheType, target: &Target, chunk: usize, found: &mut HashSet<Variant>) {
     let (config, cache) = (Config::read(file).unwrap(), CacheShape { context: 4096, ty });
     let token = plan_token(file, &config, cache, target).unwrap();
@@ -154,7 +155,7 @@ fn variants_of(file: &Gguf, ty: CacheType, target: &Target, chunk: usize, found:
     found.extend(masked.plan.variants);
 }
 
-/// The variants of batches of so many rows.
+/// The variants of batches of this many rows.
 fn batch(config: &Config, token: &BatchPlan, target: &Target, rows: usize, outputs: Outputs) -> Vec<Variant> {
     let shape = BatchShape { rows, outputs, depth: 1024 };
     plan_batch(config, token, target, shape).unwrap().plan.variants
@@ -165,8 +166,8 @@ fn each<T: Copy>(steps: &[String], choice: T) -> Vec<StepChoice<T>> {
     steps.iter().map(|step| StepChoice { step: step.clone(), rows: RowRange::ALL, choice }).collect()
 }
 
-/// What the tuner may choose, or a user, for the products of few rows, by small workgroups, and for those of many. Workgroups
-/// that are too small are among them.
+/// What the tuner or a user may choose for products of few rows, with small workgroups, and for those of many rows.
+/// They include workgroups that are too small.
 fn choices(steps: &[String], target: &Target) -> [Vec<Choices>; 2] {
     let of_rows = std::iter::once(RowRange::new(1, 1)).chain(FEW_CLASSES);
     let mut tilings: HashSet<Tiling> = of_rows.flat_map(|rows| tiling_candidates(target, rows)).collect();
@@ -174,7 +175,7 @@ fn choices(steps: &[String], target: &Target) -> [Vec<Choices>; 2] {
         let small = |(rows, columns, direct)| Tiling { lanes, rows, columns, workgroup: 32, direct };
         tilings.extend([(1, 1, false), (4, 1, false), (1, 4, false), (4, 1, true)].map(small));
     }
-    // Larger workgroups stay as large, and where teams are whole workgroups there is one tiling.
+    // Larger workgroups are unaffected, and with teams of whole workgroups there is only one tiling.
     tilings.retain(|tiling| tiling.workgroup <= Target::LEAST_WORKGROUP && target.team == Team::Subgroup);
     let mut tiles = tile_candidates(target);
     tiles.push(ProductTile::Matrices { down: 1, across: 1, lefts: 2, rights: 2, groups: 1 });
@@ -188,7 +189,7 @@ fn choices(steps: &[String], target: &Target) -> [Vec<Choices>; 2] {
     [few.chain(others.clone()).collect(), many.chain(others).collect()]
 }
 
-/// The variants of a model's plans that such choices are about.
+/// The variants of a model's plans that such choices affect.
 fn chosen_variants(file: &Gguf, target: &Target, found: &mut HashSet<Variant>) {
     let (config, cache) = (Config::read(file).unwrap(), CacheShape { context: 4096, ty: CacheType::F16 });
     for (choices, rooms) in choices(&products(file, target), target).into_iter().zip([&[2, 4, 8][..], &[64, 512]]) {
@@ -201,7 +202,7 @@ fn chosen_variants(file: &Gguf, target: &Target, found: &mut HashSet<Variant>) {
     }
 }
 
-/// The labels of a model's products, without their layers: those that have tilings.
+/// The labels of a model's steps with tilings, without their layers.
 fn products(file: &Gguf, target: &Target) -> Vec<String> {
     let (config, cache) = (Config::read(file).unwrap(), CacheShape { context: 64, ty: CacheType::F16 });
     let plan = plan_token(file, &config, cache, target).unwrap().plan;
@@ -210,7 +211,7 @@ fn products(file: &Gguf, target: &Target) -> Vec<String> {
     labels.into_iter().collect()
 }
 
-/// Every variant that a plan or the tuner can ask for, of any target. They are not parsed: there are thousands.
+/// Every variant that a plan or the tuner can need, for any target. They are not parsed, because there are thousands.
 pub fn every() -> HashSet<Variant> {
     let dirs: Vec<TempDir> = shapes().iter().map(|_| TempDir::new().unwrap()).collect();
     let mut files: Vec<Gguf> = shapes().iter().zip(&dirs).map(|(shape, dir)| header(dir, shape)).collect();

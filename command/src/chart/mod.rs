@@ -195,7 +195,8 @@ fn draw_mark<'a>(area: &Area<'a>, (x, y): (i32, i32), colour: RGBColor, mark: us
     }
 }
 
-/// The names of a panel's lines, each with the line's number and broken into lines of text; those without one are left out.
+/// The names of a panel's lines, each with the line's number and broken into lines of text; those without one are left
+/// out.
 fn legend(panel: &Panel) -> Vec<(usize, Vec<String>)> {
     let most = columns(WIDTH - MARGIN - LEFT - 28, NORMAL);
     let named = panel.lines.iter().enumerate().filter(|(_, line)| !line.name.is_empty());

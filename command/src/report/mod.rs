@@ -5,6 +5,10 @@
 //! output is appended to the file as it arrives. After a crash or a hang the later stages still run. A stage with a
 //! list of items continues after the one that failed. The file ends with a summary for an issue. It is meant to be
 //! published, so home folders and user names are removed ([`private`]).
+//!
+//! A line of a stage that begins with `summary: ` becomes part of the summary. A line `[N] …` begins item N of a list:
+//! after a crash or a hang the stage is started again with the following item. A new stage is an entry in `STAGES` and
+//! a `StageName`; a new comparison is an entry in `pairs`.
 
 mod device;
 mod file;

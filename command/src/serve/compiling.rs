@@ -155,8 +155,8 @@ impl Compiling {
         Ok(())
     }
 
-    /// Compiles a question in a process. The inner result is whether the schema is accepted. The outer errors are failures
-    /// that the schema may not have caused; they are not cached.
+    /// Compiles a question in a process. The inner result is whether the schema is accepted. The outer errors are
+    /// failures that the schema may not have caused; they are not cached.
     async fn compiled(&self, question: Vec<u8>) -> Result<Result<(), Failure>, Failure> {
         let Some(program) = &self.program else { return here(question).await };
         self.counts.started.fetch_add(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use super::constraints::Format;
 use super::failure::{Failure, shown};
 use super::fields::{Fields, at_most, max_tokens};
 use super::memory::{Size, VALUE};
-use super::server::{Engine, Server};
+use super::server::{LoadedModel, Server};
 use serde_json::{Map, Value};
 use wglm_engine::text::ChatInput;
 use wglm_engine::{Calls, ChatState, Message, Overflow};
@@ -42,11 +42,11 @@ pub struct Conversation {
 
 impl Conversation {
     /// The state of the chat. A number of tokens that the request does not limit has the limit of the server's options.
-    pub fn state(&mut self, engine: &Engine) -> Result<ChatState, Failure> {
+    pub fn state(&mut self, loaded: &LoadedModel) -> Result<ChatState, Failure> {
         let mut fields = std::mem::take(&mut self.fields);
         let overflow = fields.overflow.map_or(self.overflow, Overflow::from);
         let (thinking, template_kwargs) = variables(fields.chat_template_kwargs.take())?;
-        let mut options = fields.options(engine)?;
+        let mut options = fields.options(loaded)?;
         options.max_tokens = max_tokens(self.max_tokens)?.or(options.max_tokens);
         Ok(ChatState {
             messages: std::mem::take(&mut self.messages),
@@ -61,8 +61,8 @@ impl Conversation {
 
     /// The chat with its constraints, as far as they are compiled, and the bytes of memory that its tools and schemas
     /// take while replies are generated.
-    pub fn chat(mut self, server: &Server, engine: &Engine) -> Result<(ChatState, Demand, usize), Failure> {
-        let mut chat = self.state(engine)?;
+    pub fn chat(mut self, server: &Server, loaded: &LoadedModel) -> Result<(ChatState, Demand, usize), Failure> {
+        let mut chat = self.state(loaded)?;
         let schema = if let Format::Schema(schema) = &self.format { Size::of(schema).bytes() } else { 0 };
         let held = COPIES * (schema + chat.tools.iter().map(|tool| Size::of(tool).bytes()).sum::<usize>());
         let demand = server.compiling.demand(&mut chat, self.format, self.calls)?;

@@ -2,7 +2,7 @@
 
 use super::constraints::SCHEMAS;
 use super::failure::{Failure, shown};
-use super::server::{Engine, Server};
+use super::server::{LoadedModel, Server};
 use axum::body::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
@@ -18,7 +18,7 @@ const STOP_BYTES: usize = 16 << 10;
 /// The most tokens with a bias.
 const BIASES: usize = 4096;
 
-/// The most alternatives that can be asked for beside each token, as in OpenAI's interface.
+/// The most alternatives that can be requested for each token, as in OpenAI's interface.
 const TOP_LOGPROBS: usize = 20;
 
 /// A bias that OpenAI's interface takes for a ban.
@@ -57,7 +57,7 @@ pub struct Fields {
     grammar: Option<Value>,
     stop_loops: Option<bool>,
     pub overflow: Option<OverflowField>,
-    /// Whether JSON that is asked for may have blanks and line ends between its parts.
+    /// Whether requested JSON may have blanks and line ends between its parts.
     #[serde(deserialize_with = "or_default")]
     pub json_whitespace: bool,
     pub chat_template_kwargs: Option<Value>,
@@ -114,11 +114,11 @@ impl From<OverflowField> for Overflow {
 
 impl Fields {
     /// The options of generation for a request with these fields.
-    pub fn options(self, engine: &Engine) -> Result<GenerateOptions, Failure> {
+    pub fn options(self, loaded: &LoadedModel) -> Result<GenerateOptions, Failure> {
         if self.grammar.is_some_and(|grammar| grammar.as_str() != Some("")) {
             return Err(Failure::unsupported("grammar: not supported; use response_format with a JSON schema"));
         }
-        let mut options = engine.defaults.clone();
+        let mut options = loaded.defaults.clone();
         let sampling = &mut options.sampling;
         for (field, given) in [
             (&mut sampling.temperature, self.temperature),
@@ -140,7 +140,7 @@ impl Fields {
             sampling.seed = (seed != -1).then_some(seed as u64);
         }
         if let Some(biases) = self.logit_bias {
-            sampling.logit_bias = biases.read(engine.model.config().vocab)?;
+            sampling.logit_bias = biases.read(loaded.model.config().vocab)?;
         }
         let stops = [self.stop, self.stop_sequences];
         if stops.iter().any(Option::is_some) {
@@ -194,7 +194,7 @@ pub fn max_tokens(given: Option<i64>) -> Result<Option<usize>, Failure> {
     usize::try_from(tokens).map(Some).map_err(wrong)
 }
 
-/// The number of replies that are asked for.
+/// The number of requested replies.
 pub fn choices(given: Option<u64>, server: &Server) -> Result<usize, Failure> {
     let (given, most) = (given.unwrap_or(1), server.limits.choices);
     let count = usize::try_from(given).ok().filter(|count| (1..=most).contains(count));

@@ -10,7 +10,7 @@ use super::memory::{ReplyMemory, Share};
 use super::replies::{Replies, Start};
 use super::reply::{Delta, Reply};
 use super::router::counted_json;
-use super::server::{Engine, Server};
+use super::server::{LoadedModel, Server};
 use super::stream::{self, Events};
 use axum::extract::State;
 use axum::response::Response;
@@ -30,7 +30,7 @@ pub trait Interface: Sized + Send + 'static {
     }
 
     /// Turns a body into a prompt and a request, or refuses it.
-    fn request(body: Self::Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure>;
+    fn request(body: Self::Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure>;
 
     /// Writes what comes before all replies. `prompt` is the number of tokens of all prompts.
     fn begin(&mut self, _prompt: usize, _to: &mut Events) {}
@@ -82,11 +82,11 @@ enum Prepared {
 
 /// Answers a request.
 pub async fn answer<I: Interface>(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
-    let engine = server.engine()?;
-    let (prompt, request, memory) = prepare::<I>(&server, &engine, body).await?;
-    let memory = prompt.memory(&engine, request.choices, request.held).reserve(memory)?;
+    let loaded = server.loaded()?;
+    let (prompt, request, memory) = prepare::<I>(&server, &loaded, body).await?;
+    let memory = prompt.memory(&loaded, request.choices, request.held).reserve(memory)?;
     let starts = prompt.starts(request.choices);
-    let replies = Replies::start(&server, engine, starts, request.one_call, memory.clone()).await?;
+    let replies = Replies::start(&server, loaded, starts, request.one_call, memory.clone()).await?;
     if request.stream {
         return Ok(stream::response(replies, request.interface));
     }
@@ -98,11 +98,11 @@ pub async fn answer<I: Interface>(State(server): State<Arc<Server>>, body: JsonB
 /// compiled.
 async fn prepare<I: Interface>(
     server: &Arc<Server>,
-    engine: &Arc<Engine>,
+    loaded: &Arc<LoadedModel>,
     body: JsonBody,
 ) -> Result<(Prepared, Request<I>, Share), Failure> {
     server.check_queue()?;
-    let (of, with, needed) = (server.clone(), engine.clone(), I::memory(&body));
+    let (of, with, needed) = (server.clone(), loaded.clone(), I::memory(&body));
     let read = move |_: &Share| {
         let (prompt, request) = I::request(read(&body.bytes)?, &of, &with)?;
         let prompt = match prompt {
@@ -118,7 +118,7 @@ async fn prepare<I: Interface>(
         Err(open) => open,
     };
     server.compiling.settle(&mut chat, demand).await?;
-    let (with, turn) = (engine.clone(), server.pools.prompts.turn(server.limits.io).await?);
+    let (with, turn) = (loaded.clone(), server.pools.prompts.turn(server.limits.io).await?);
     let (chat, memory) = turn.run(memory, move |_| Ok(with.scheduler.prepare(*chat)?)).await?;
     Ok((Prepared::Chat(chat), request, memory))
 }
@@ -132,14 +132,14 @@ impl Prepared {
     }
 
     /// The memory that is held until the replies end: theirs, and `held` bytes beside.
-    fn memory(&self, engine: &Engine, choices: usize, held: usize) -> ReplyMemory {
+    fn memory(&self, loaded: &LoadedModel, choices: usize, held: usize) -> ReplyMemory {
         let (replies, prompt, dropped) = match self {
             Self::Chat(chat) => (choices, chat.prompt_tokens(), chat.dropped().iter().map(message_size).sum()),
             Self::Tokens(prompts, _) => {
                 (choices * prompts.len(), prompts.iter().map(Vec::len).max().unwrap_or_default(), 0)
             }
         };
-        let (options, capacity) = (self.options(), engine.scheduler.context().saturating_sub(prompt));
+        let (options, capacity) = (self.options(), loaded.scheduler.context().saturating_sub(prompt));
         let stops: usize = options.stop.iter().map(String::len).sum();
         let each = stops + options.sampling.logit_bias.len() * 16 + dropped;
         ReplyMemory {

@@ -27,13 +27,13 @@ const PROPS_COPIES: usize = 4;
 
 /// Whether the model is loaded.
 pub async fn health(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
-    server.engine().map(|_| json(&json!({"status": "ok"})))
+    server.loaded().map(|_| json(&json!({"status": "ok"})))
 }
 
 /// What the server runs, and with which options.
 pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
-    let engine = server.engine()?;
-    let (model, sampling) = (&engine.model, &engine.defaults.sampling);
+    let loaded = server.loaded()?;
+    let (model, sampling) = (&loaded.model, &loaded.defaults.sampling);
     let source = model.file().opt_string("tokenizer.chat_template")?.unwrap_or_default();
     let memory = server.memory.requests.try_take(source.len() * PROPS_COPIES)?; // the file may have a long template
     let (tools, reasoning) = (source.contains("tools"), source.contains("reasoning_content"));
@@ -55,12 +55,12 @@ pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failur
         "repeat_penalty": decimal(sampling.repeat_penalty),
         "presence_penalty": decimal(sampling.presence_penalty),
         "frequency_penalty": decimal(sampling.frequency_penalty),
-        "n_predict": engine.defaults.max_tokens.map_or(-1, |tokens| i64::try_from(tokens).unwrap_or(i64::MAX)),
-        "stop": engine.defaults.stop,
+        "n_predict": loaded.defaults.max_tokens.map_or(-1, |tokens| i64::try_from(tokens).unwrap_or(i64::MAX)),
+        "stop": loaded.defaults.stop,
     });
     let props = json!({
-        "default_generation_settings": {"n_ctx": engine.scheduler.context(), "params": params},
-        "total_slots": engine.scheduler.state().slots.len(),
+        "default_generation_settings": {"n_ctx": loaded.scheduler.context(), "params": params},
+        "total_slots": loaded.scheduler.state().slots.len(),
         "model_alias": server.name,
         "model_path": server.file_name,
         "modalities": {"vision": false, "audio": false},
@@ -73,8 +73,8 @@ pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failur
 
 /// What each slot is doing, without its text.
 pub async fn slots(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
-    let engine = server.engine()?;
-    let state = engine.scheduler.state();
+    let loaded = server.loaded()?;
+    let state = loaded.scheduler.state();
     let slot = |(id, slot): (usize, &wglm_engine::SlotState)| {
         json!({
             "id": id,
@@ -153,11 +153,11 @@ const ESCAPED: usize = 2 * 6;
 /// Turns text into tokens.
 pub async fn tokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     body.check_text()?;
-    let engine = server.engine()?;
+    let loaded = server.loaded()?;
     let needed = body.text();
     let work = move |memory: &Share| {
         let TokenizeBody { content, add_special, parse_special, with_pieces } = read(&body.bytes)?;
-        let tokenizer = engine.model.tokenizer()?;
+        let tokenizer = loaded.model.tokenizer()?;
         let tokens = tokenizer.encode(&content, parse_special)?;
         let start = if add_special { 0 } else { tokenizer.encode("", false)?.len() };
         let (each, text) = if with_pieces { (PIECE, content.len() * ESCAPED) } else { (ID, 0) };
@@ -188,13 +188,13 @@ struct DetokenizeBody {
 
 /// Turns tokens into text.
 pub async fn detokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
-    let engine = server.engine()?;
+    let loaded = server.loaded()?;
     let needed = body.tokens();
     let work = move |memory: &Share| {
         let DetokenizeBody { tokens } = read(&body.bytes)?;
         drop(body);
         at_most("tokens", tokens.len(), TOKENS, "tokens")?;
-        let tokenizer = engine.model.tokenizer()?;
+        let tokenizer = loaded.model.tokenizer()?;
         let lengths = tokens.iter().map(|token| tokenizer.visible_bytes(*token, true).map(<[u8]>::len));
         let bytes = lengths.sum::<wglm_engine::Result<usize>>()?;
         // The bytes, in a buffer that doubles; the text, in which an invalid byte becomes three; and its JSON.
@@ -215,7 +215,7 @@ struct TemplateBody {
 /// The prompt for a conversation, as text.
 pub async fn apply_template(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     body.check_text()?;
-    let engine = server.engine()?;
+    let loaded = server.loaded()?;
     let (of, needed) = (server.clone(), body.conversation());
     let work = move |_: &Share| {
         let TemplateBody { messages: given, tools, chat_template_kwargs } = read(&body.bytes)?;
@@ -227,7 +227,7 @@ pub async fn apply_template(State(server): State<Arc<Server>>, body: JsonBody) -
         input.tools = Some(tools.as_slice()).filter(|tools| !tools.is_empty());
         input.enable_thinking = Some(thinking.unwrap_or(of.reasoning));
         input.extra = variables;
-        written("prompt", &engine.model.template()?.render(&input)?)
+        written("prompt", &loaded.model.template()?.render(&input)?)
     };
     answer(server.work(&server.pools.tools, needed, work).await?)
 }

@@ -124,7 +124,7 @@ impl Memory {
         self.total << 10
     }
 
-    /// What nobody has, in bytes.
+    /// The free part, in bytes.
     pub fn free(&self) -> usize {
         let state = lock(&self.state);
         (state.free + state.stale) << 10

@@ -62,10 +62,10 @@ pub async fn metrics(State(server): State<Arc<Server>>) -> Response {
         ),
         ("tools_deferred", false, "Requests without a reply that are waiting.", waiting as u64),
     ]);
-    let engine = server.engine.peek();
-    figures.push(("model_loaded", false, "Whether the model is loaded.", u64::from(engine.is_ok())));
-    if let Ok(engine) = engine {
-        let state = engine.scheduler.state();
+    let loaded = server.loaded.peek();
+    figures.push(("model_loaded", false, "Whether the model is loaded.", u64::from(loaded.is_ok())));
+    if let Ok(loaded) = loaded {
+        let state = loaded.scheduler.state();
         let busy = state.slots.iter().filter(|slot| slot.busy).count();
         let held: usize = state.slots.iter().map(|slot| slot.tokens).sum();
         let counts = state.counts;

@@ -3,6 +3,27 @@
 //! This is the only module that uses axum and tokio. Each reply is generated on a blocking thread; all of them share
 //! the library's [`Scheduler`]. Asynchronous tasks write the replies in the form of an interface. What clients send is
 //! not logged.
+//!
+//! A request for a reply passes through these files:
+//!
+//! 1. `listen` accepts the connection and limits how many there are. `connection` hands it to hyper, and notices when
+//!    the client is gone; `transport` disconnects clients that read too slowly; `link` is the state that they share.
+//! 2. `router` finds the handler of the path. Before that, `access` checks the host, the origin and the key (`host`,
+//!    `client`).
+//! 3. `body` receives the body, limits its length and its time, and counts its memory (`memory`). It also receives a
+//!    little more of a refused body, so that the client gets the refusal instead of a reset connection.
+//! 4. `interface` is the handler. On a thread of a pool (`pools`), an `Interface` parses the body: `openai::chat`,
+//!    `openai::completions`, `openai::responses` or `anthropic`. They share `fields`, `constraints` and `conversation`.
+//!    `compiling` first compiles schemas in a separate process.
+//! 5. `replies` takes a place for each reply (`places`) and generates it on a thread that blocks in the scheduler.
+//!    Events go through one queue (`unread`); `reply` turns them into deltas, and `deadline` cancels the replies at
+//!    their time limit.
+//! 6. `stream` lets the `Interface` write deltas as server-sent events whenever the connection has taken the earlier
+//!    ones. An answer without a stream collects them first.
+//!
+//! An answer begins when all of its replies are accepted and the first token exists, or after a second: failures before
+//! that have a status of their own. A stream that cannot be finished ends its connection, so that no client mistakes a
+//! part for the whole.
 
 mod access;
 mod anthropic;

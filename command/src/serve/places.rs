@@ -37,7 +37,7 @@ impl Marks {
 }
 
 /// All replies that are running or waiting.
-pub struct Places {
+pub struct ReplyPlaces {
     most: usize,
     state: Mutex<State>,
 }
@@ -53,19 +53,19 @@ struct State {
 }
 
 /// The place of a reply. Dropping it cancels the reply and frees the place.
-pub struct Place {
-    places: Arc<Places>,
+pub struct ReplyPlace {
+    places: Arc<ReplyPlaces>,
     number: u64,
     pub entry: Entry,
 }
 
-impl Places {
+impl ReplyPlaces {
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, state: Mutex::default() })
     }
 
     /// A place for a reply of a client, if one is free or a reply of another client can be displaced.
-    pub fn take(self: &Arc<Self>, client: Client) -> Option<Place> {
+    pub fn take(self: &Arc<Self>, client: Client) -> Option<ReplyPlace> {
         let mut state = lock(&self.state);
         if state.staying().count() >= self.most {
             let displaced = state.displaceable_for(client.who)?;
@@ -75,7 +75,7 @@ impl Places {
         let (number, entry) = (state.count, Entry { client, cancel: Cancel::default(), marks: Arc::default() });
         state.count += 1;
         state.entries.insert(number, entry.clone());
-        Some(Place { places: self.clone(), number, entry })
+        Some(ReplyPlace { places: self.clone(), number, entry })
     }
 
     /// Whether a client would get a place.
@@ -103,7 +103,7 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for ReplyPlace {
     fn drop(&mut self) {
         self.entry.cancel.cancel();
         lock(&self.places.state).entries.remove(&self.number);
@@ -131,22 +131,22 @@ impl State {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Client, Place, Places, Who};
+    use super::{Client, ReplyPlace, ReplyPlaces, Who};
 
     fn client(key: usize) -> Client {
         Client { who: Who::Key(key), cache: 0 }
     }
 
     /// How many of some places each of three clients has.
-    fn held(places: &[Place]) -> [usize; 3] {
-        let is_of = |place: &Place, key| place.entry.client == client(key) && !place.entry.marks.is_displaced();
+    fn held(places: &[ReplyPlace]) -> [usize; 3] {
+        let is_of = |place: &ReplyPlace, key| place.entry.client == client(key) && !place.entry.marks.is_displaced();
         [0, 1, 2].map(|key| places.iter().filter(|place| is_of(place, key)).count())
     }
 
     #[test]
     fn no_client_keeps_others_out() {
-        let places = Places::new(8);
-        let mut taken: Vec<Place> = (0..8).map(|_| places.take(client(0)).unwrap()).collect();
+        let places = ReplyPlaces::new(8);
+        let mut taken: Vec<ReplyPlace> = (0..8).map(|_| places.take(client(0)).unwrap()).collect();
         assert_eq!(
             (held(&taken), places.take(client(0)).is_none()),
             ([8, 0, 0], true),

@@ -51,8 +51,8 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Runs something on the thread, which may resize its memory. Nothing can end it there: it goes on if the client goes away, so it keeps the
-    /// thread and its memory until it ends.
+    /// Runs something on the thread, which may resize its memory. Nothing can end it there: it continues if the client
+    /// disconnects, so it keeps the thread and its memory until it ends.
     pub async fn run<T: Send + 'static>(
         self,
         memory: Share,
@@ -126,7 +126,7 @@ mod tests {
             };
             let (second, ()) = tokio::join!(patient, after);
             let late = pool.turn(moment).await.err().unwrap();
-            assert_eq!((late.status.as_u16(), late.retry_after), (503, Some(2)), "nobody waits for ever");
+            assert_eq!((late.status.as_u16(), late.retry_after), (503, Some(2)), "no request waits forever");
             drop(second);
             assert_eq!(pool.state(), (0, 0));
         });

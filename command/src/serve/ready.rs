@@ -42,10 +42,10 @@ impl Progress {
 /// Why a request would be refused.
 fn obstacles(server: &Server) -> Vec<String> {
     let mut obstacles = Vec::new();
-    match server.engine() {
+    match server.loaded() {
         Err(failure) => obstacles.push(failure.message),
-        Ok(engine) => {
-            let idle = server.progress.idle(&engine.scheduler.state(), Instant::now());
+        Ok(loaded) => {
+            let idle = server.progress.idle(&loaded.scheduler.state(), Instant::now());
             if idle >= STUCK {
                 obstacles.push(format!("the model has completed no step for {} s", idle.as_secs()));
             }

@@ -6,9 +6,9 @@ use super::client::Caller;
 use super::deadline::Deadline;
 use super::failure::Failure;
 use super::memory::{Reserve, Size};
-use super::places::{Entry, Place};
+use super::places::{Entry, ReplyPlace};
 use super::reply::{Delta, Fold, Reply};
-use super::server::{Engine, Server};
+use super::server::{LoadedModel, Server};
 use super::unread::{self, Message};
 use axum::http::StatusCode;
 use std::collections::VecDeque;
@@ -45,7 +45,7 @@ pub struct Replies {
     /// Whether the turn of any reply has come.
     begun: bool,
     server: Arc<Server>,
-    engine: Arc<Engine>,
+    loaded: Arc<LoadedModel>,
     deadline: Deadline,
     memory: Arc<Reserve>,
 }
@@ -55,22 +55,22 @@ impl Replies {
     /// moment has passed. The memory that is reserved for them is held until the last one has ended.
     pub async fn start(
         server: &Arc<Server>,
-        engine: Arc<Engine>,
+        loaded: Arc<LoadedModel>,
         starts: Vec<Start>,
         one_call: bool,
         memory: Arc<Reserve>,
     ) -> Result<Self, Failure> {
-        let places = starts.iter().map(|_| server.place()).collect::<Result<Vec<Place>, _>>()?;
+        let places = starts.iter().map(|_| server.place()).collect::<Result<Vec<ReplyPlace>, _>>()?;
         let (sender, receiver) = unread::channel(&server.unread);
         let entries: Vec<Entry> = places.iter().map(|place| place.entry.clone()).collect();
         let cancels = entries.iter().map(|entry| entry.cancel.clone()).collect();
         let deadline = Deadline::new(server.limits.reply, cancels, Caller::current().link);
         let (open, folds) = (starts.len(), starts.iter().map(|_| Fold::new(one_call)).collect());
         for (index, (start, place)) in starts.into_iter().zip(places).enumerate() {
-            let (engine, sender, memory) = (engine.clone(), sender.clone(), memory.clone());
+            let (loaded, sender, memory) = (loaded.clone(), sender.clone(), memory.clone());
             // Nobody waits for the thread: it ends when the reply does.
             drop(tokio::task::spawn_blocking(move || {
-                generate(&engine, start, &place, |message| sender.send((index, message)));
+                generate(&loaded, start, &place, |message| sender.send((index, message)));
                 drop(memory); // after everything that is counted in it
             }));
         }
@@ -87,7 +87,7 @@ impl Replies {
             open,
             begun,
             server,
-            engine,
+            loaded,
             deadline,
             memory,
         };
@@ -142,7 +142,7 @@ impl Replies {
                     if limit { "the time limit of the request was reached" } else { "the server is shutting down" };
                 fold.warn(format!("the reply was cut off: {why}"));
             }
-            let delta = fold.delta(event, self.engine.model.tokenizer().ok());
+            let delta = fold.delta(event, self.loaded.model.tokenizer().ok());
             if fold.has_enough() {
                 self.entries[index].cancel.cancel(); // its end still comes
             }
@@ -228,7 +228,7 @@ impl Replies {
     /// The failure for an error. One that takes the model away has it loaded again.
     fn failure(&self, error: &Error) -> Failure {
         if matches!(error.cause(), Error::DeviceLost { .. }) {
-            self.server.lost(&self.engine);
+            self.server.lost(&self.loaded);
         }
         Failure::from(error)
     }
@@ -253,8 +253,8 @@ fn length(event: &Event) -> usize {
 }
 
 /// Generates a reply and sends its events, until it ends or nobody receives them.
-fn generate(engine: &Engine, start: Start, place: &Place, send: impl Fn(Message) -> bool) {
-    let reply = match begin(&engine.scheduler.for_tenant(place.entry.client.tenant()), start) {
+fn generate(loaded: &LoadedModel, start: Start, place: &ReplyPlace, send: impl Fn(Message) -> bool) {
+    let reply = match begin(&loaded.scheduler.for_tenant(place.entry.client.tenant()), start) {
         Ok(reply) => reply.with_cancel(&place.entry.cancel),
         Err(error) => {
             send(Message::Failed(error));

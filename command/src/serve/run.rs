@@ -7,12 +7,12 @@ use super::connection::Serving;
 use super::keys::keys;
 use super::listen::{Door, accept, listen};
 use super::memory::{self, Budgets};
-use super::places::Places;
+use super::places::ReplyPlaces;
 use super::pools::{self, Pools};
 use super::ready::Progress;
 use super::reload::Reloading;
 use super::router::router;
-use super::server::{Counts, Engine, Limits, Server};
+use super::server::{Counts, Limits, LoadedModel, Server};
 use super::unread::Budget;
 use crate::args::{ModelArgs, OverflowArg, ServeArgs, Switch};
 use crate::interrupts::{self, INTERRUPTED, OnInterrupt};
@@ -62,13 +62,13 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let (loader, again) = (Loader::new(&args, defaults), file.clone());
     let loader = Arc::new(loader);
     let reloader = loader.clone();
-    let engine = Reloading::new(move |lost: Option<Arc<Engine>>| {
+    let loaded = Reloading::new(move |lost: Option<Arc<LoadedModel>>| {
         // Replies that have not ended hold the lost model, and closing its GPU frees the memory.
         lost.into_iter().for_each(|lost| lost.model.gpu().close());
         reloader.load(&again).map_err(|error| format!("{error:#}"))
     });
     let server = Arc::new(Server {
-        engine,
+        loaded,
         name: args.alias.clone().unwrap_or_else(|| stem(&file)),
         file_name: file_name(&file),
         overflow,
@@ -76,7 +76,7 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
         started: SystemTime::now(),
         counts: Counts::default(),
         compiling: Compiling::default(),
-        places: Places::new(limits.replies),
+        places: ReplyPlaces::new(limits.replies),
         pools: Pools::new(limits.replies),
         memory,
         progress: Progress::default(),
@@ -100,11 +100,11 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let (presses, pressed) = mpsc::channel(4);
     runtime.spawn(signals(presses, cancel));
     match loader.load(&file) {
-        Ok(engine) => {
-            let context = engine.scheduler.context();
+        Ok(loaded) => {
+            let context = loaded.scheduler.context();
             let slots = output::count(args.parallel, "conversation");
-            let needs = needs(&args, &file, &engine.model);
-            server.engine.set(engine);
+            let needs = needs(&args, &file, &loaded.model);
+            server.loaded.set(loaded);
             output::note(format_args!(
                 "{} is ready: {slots} at the same time, of up to {context} tokens each",
                 server.name
@@ -150,11 +150,11 @@ impl Loader {
         Self { model: args.model.clone(), guesses: args.sampling.speculate.kind(), scheduler, defaults }
     }
 
-    fn load(&self, file: &Gguf) -> anyhow::Result<Engine> {
+    fn load(&self, file: &Gguf) -> anyhow::Result<LoadedModel> {
         let model = model::load(file, &self.model, self.guesses)?;
         tunings::hint(&model, &self.model);
         let scheduler = Scheduler::new(&model, &self.scheduler)?;
-        Ok(Engine { model, scheduler, defaults: self.defaults.clone() })
+        Ok(LoadedModel { model, scheduler, defaults: self.defaults.clone() })
     }
 }
 
@@ -274,7 +274,7 @@ async fn end(
         return ExitCode::SUCCESS;
     }
     server.places.cancel_all();
-    // Their clients are told why.
+    // Their clients get the reason.
     let left = tokio::time::timeout(END, opened.recv()).await;
     if let Err(elapsed) = left {
         failure::tell(&anyhow::anyhow!("some replies did not end: {elapsed}"));

@@ -4,7 +4,7 @@ use super::client::{Caller, UnderWay};
 use super::compiling::Compiling;
 use super::failure::Failure;
 use super::memory::{Budgets, Share};
-use super::places::{Place, Places};
+use super::places::{ReplyPlace, ReplyPlaces};
 use super::pools::{Pool, Pools};
 use super::ready::Progress;
 use super::reload::{Absent, Reloading};
@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wglm_engine::{GenerateOptions, Model, Overflow, Scheduler};
 
 /// A model that is ready to answer.
-pub struct Engine {
+pub struct LoadedModel {
     pub model: Model,
     pub scheduler: Scheduler,
     /// The options of a request without any.
@@ -45,7 +45,7 @@ pub struct Limits {
 
 /// The server.
 pub struct Server {
-    pub engine: Reloading<Engine>,
+    pub loaded: Reloading<LoadedModel>,
     /// The name of the model in replies.
     pub name: String,
     /// The name of its file, without folders.
@@ -58,7 +58,7 @@ pub struct Server {
     pub counts: Counts,
     /// Compiles the schemas of requests.
     pub compiling: Compiling,
-    pub places: Arc<Places>,
+    pub places: Arc<ReplyPlaces>,
     pub pools: Pools,
     pub memory: Budgets,
     pub progress: Progress,
@@ -109,19 +109,19 @@ impl Server {
     }
 
     /// The model, or a failure with status 503 while it is not loaded.
-    pub fn engine(&self) -> Result<Arc<Engine>, Failure> {
-        self.engine.get().map_err(absent)
+    pub fn loaded(&self) -> Result<Arc<LoadedModel>, Failure> {
+        self.loaded.get().map_err(absent)
     }
 
     /// Reports that a model has lost its GPU, so that it is loaded again.
-    pub fn lost(&self, engine: &Arc<Engine>) {
-        if self.engine.lost(engine) {
+    pub fn lost(&self, loaded: &Arc<LoadedModel>) {
+        if self.loaded.lost(loaded) {
             self.counts.reloads.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// A place for a reply to the current request.
-    pub fn place(&self) -> Result<Place, Failure> {
+    pub fn place(&self) -> Result<ReplyPlace, Failure> {
         if self.places.is_closed() {
             return Err(Failure::shutting_down());
         }

@@ -63,7 +63,7 @@ impl Events {
     }
 }
 
-/// A stream that goes on.
+/// A stream that continues.
 struct Stream<I> {
     replies: Replies,
     interface: I,

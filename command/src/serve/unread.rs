@@ -2,9 +2,9 @@
 //! what the client has not read stays in the queue, so the slot is free when the reply ends, however slowly it is read.
 //!
 //! The queue is bounded. A reply has at most as many tokens as the context. The first [`SEPARATE`] events that wait are
-//! kept as they are, and text after them is joined, so a token takes the bytes of its text and nothing else. Only where
-//! log-probabilities are asked for, each token keeps an event of its own ([`bytes`]). All replies together may have
-//! [`MOST`] bytes waiting: beyond that, a reply of which more than [`OWN`] bytes wait is lost.
+//! kept as they are, and text after them is joined, so a token takes the bytes of its text and nothing else. Only if
+//! log-probabilities are requested, each token keeps its own event ([`bytes`]). All replies together may have [`MOST`]
+//! bytes waiting: beyond that, a reply of which more than [`OWN`] bytes wait is lost.
 
 use super::lock;
 use std::collections::VecDeque;
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(budget.0.load(Ordering::Relaxed) - first, 40_000);
         drop(receiver);
         assert_eq!(budget.0.load(Ordering::Relaxed), 0);
-        assert!(!sender.send((0, text("abcd"))), "nobody receives it");
+        assert!(!sender.send((0, text("abcd"))), "no one receives it");
     }
 
     /// The reply of which most is unread is lost, and no other.

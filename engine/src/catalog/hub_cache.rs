@@ -189,8 +189,8 @@ pub(super) fn below(root: &Path, repo: &str, source: Source) -> Vec<LocalModel> 
     groups(&paths).into_iter().filter_map(model).collect()
 }
 
-/// The GGUF files below a folder, with their paths (separated by `/`) and sizes. The search goes `depth` folders deep and
-/// stops after `left` entries.
+/// The GGUF files below a folder, with their paths (separated by `/`) and sizes. The search goes `depth` folders deep
+/// and stops after `left` entries.
 fn walk(folder: &Path, before: &str, depth: usize, left: &mut usize, files: &mut Vec<(String, u64)>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if *left == 0 {

@@ -13,13 +13,13 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// The reply failed, or there can be none.
+    /// The reply failed or was refused.
     #[error(transparent)]
     Failed(#[from] Error),
     /// The reply ended before the value was complete. In a [`Chat`] it is part of the conversation, so after
-    /// [`Stop::Length`] or a cancellation [`Chat::resume_ask`] or [`Chat::resume_ask_value`] continues it and returns the
-    /// value; [`Chat::resume`] continues it by the same schema. A [`Scheduler`](crate::Scheduler) keeps no conversation: ask
-    /// it again, with a larger [`max_tokens`](GenerateOptions::max_tokens).
+    /// [`Stop::Length`] or a cancellation [`Chat::resume_ask`] or [`Chat::resume_ask_value`] continues it and returns
+    /// the value; [`Chat::resume`] continues it with the same schema. A [`Scheduler`](crate::Scheduler) stores no
+    /// conversation: ask it again, with a larger [`max_tokens`](GenerateOptions::max_tokens).
     #[error("the reply ended before its value was complete ({stop:?}), after {} bytes; continue it if it is a Chat's, or ask again with a larger max_tokens", text.len())]
     Unfinished {
         /// The answer so far.
@@ -27,7 +27,8 @@ pub enum AskError {
         /// Why it ended.
         stop: Stop,
     },
-    /// The answer matches the schema of the type, but is no value of it: a range, say, that the schema does not have.
+    /// The answer matches the schema of the type but is not a value of it, for example because the schema does not
+    /// state a range that the type has.
     #[error("the answer is no {name}: {reason}")]
     NoValue {
         /// The name of the type.
@@ -40,9 +41,10 @@ pub enum AskError {
 }
 
 impl Chat {
-    /// Appends a message of the user, and returns the reply as a value. The answer is JSON by the schema of the type: see
-    /// [`Constraint::json_schema`]. Where the schema says that exactly one of several alternatives holds, the answer is of
-    /// any of them. [`constraint`](crate::GenerateOptions::constraint) has no effect here, and no functions are called.
+    /// Appends a message of the user, and returns the reply as a value. The answer is JSON that matches the schema of
+    /// the type: see [`Constraint::json_schema`]. Where the schema says that exactly one of several alternatives holds,
+    /// the answer may match any of them. [`constraint`](crate::GenerateOptions::constraint) has no effect here, and no
+    /// functions are called.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -65,7 +67,7 @@ impl Chat {
     ///
     /// # Errors
     /// [`AskError::Unfinished`] with the text so far if the context or
-    /// [`max_tokens`](crate::GenerateOptions::max_tokens) did not suffice: [`Chat::resume_ask`] continues the reply.
+    /// [`max_tokens`](crate::GenerateOptions::max_tokens) was too small: [`Chat::resume_ask`] continues the reply.
     /// [`AskError::Failed`] with [`Error::Constraint`] for a type whose schema is not supported or has no value, before
     /// anything is generated, and otherwise with the errors of [`Chat::send`]; [`AskError::NoValue`].
     pub fn ask<T: DeserializeOwned + JsonSchema>(&mut self, text: &str) -> Result<T, AskError> {
@@ -80,8 +82,8 @@ impl Chat {
         self.answer(&T::schema_name(), text, constraint_of::<T>()?, cancel)
     }
 
-    /// Like [`Chat::ask_with`], with a JSON schema as a value, and an answer as one: for schemas that are known only when
-    /// the app runs. The schema is that of [`Constraint::json_schema`], as it is.
+    /// Like [`Chat::ask_with`], but takes the JSON schema as a value and returns the answer as one, for schemas that
+    /// are known only when the app runs. The schema is used unchanged, as in [`Constraint::json_schema`].
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -100,14 +102,14 @@ impl Chat {
     /// ```
     ///
     /// # Errors
-    /// As [`Chat::ask_with`]. [`AskError::NoValue`] is the error for an answer that is nested more than 127 levels deep,
-    /// which [`serde_json`] does not read. A number with more digits than a [`Value`] holds is returned as the nearest
-    /// double; its digits are in the text of the last message.
+    /// As [`Chat::ask_with`]. [`AskError::NoValue`] is the error for an answer that is nested more than 127 levels
+    /// deep, which [`serde_json`] does not read. A number with more digits than a [`Value`] holds is returned as the
+    /// nearest double; its digits are in the text of the last message.
     pub fn ask_value(&mut self, text: &str, schema: &Value, cancel: &Cancel) -> Result<Value, AskError> {
         self.answer("JSON", text, Constraint::json_schema(schema.clone())?, cancel)
     }
 
-    /// The value that a message is answered with, by a constraint. `name` is what errors call the value.
+    /// The value that answers a message and matches a constraint. `name` is the name of the value in errors.
     fn answer<T: DeserializeOwned>(
         &mut self,
         name: &str,
@@ -119,8 +121,8 @@ impl Chat {
         self.value(name, answered, constraint)
     }
 
-    /// A message that is answered by a constraint, for a caller who takes the events: all of them, in `take`, which returns
-    /// the last one's statistics.
+    /// Answers a message with a text that matches a constraint. `take` receives all events and returns the statistics
+    /// of the last one.
     pub(crate) fn ask_in_events(
         &mut self,
         text: &str,
@@ -132,11 +134,12 @@ impl Chat {
         Ok(last)
     }
 
-    /// Continues the reply that [`Chat::ask`] left unfinished, and returns the value once it is complete. Call it again after
-    /// each [`AskError::Unfinished`]. The text in that error, and in [`AskError::NoValue`], is the whole answer so far.
+    /// Continues the reply that [`Chat::ask`] left unfinished, and returns the value once it is complete. Call it again
+    /// after each [`AskError::Unfinished`]. The text in that error, and in [`AskError::NoValue`], is the whole answer
+    /// so far.
     ///
-    /// [`Chat::resume`] continues the same reply by the same schema, too, and returns its events. Both do so after
-    /// [`Chat::restore`].
+    /// [`Chat::resume`] also continues the same reply with the same schema, and returns its events. Both work after
+    /// [`Chat::restore`], too.
     ///
     /// # Errors
     /// Those of [`Chat::ask`] and of [`Chat::resume`].
@@ -144,7 +147,7 @@ impl Chat {
         self.resumed(&T::schema_name(), constraint_of::<T>()?, &Cancel::default())
     }
 
-    /// Like [`Chat::resume_ask`], for what [`Chat::ask_value`] left unfinished. `cancel` stops it.
+    /// Like [`Chat::resume_ask`], for an unfinished [`Chat::ask_value`]. `cancel` stops it.
     ///
     /// # Errors
     /// Those of [`Chat::ask_value`] and of [`Chat::resume`].
@@ -162,7 +165,7 @@ impl Chat {
         let answered = self.constrained(&constraint, |chat| answer_of(chat.resume()?.with_cancel(cancel)));
         let whole = answered.map(|(more, stop)| {
             let whole = self.answer_so_far();
-            // The message has all of it, unless nothing of it is a message.
+            // The message has the whole text, unless none of it became part of a message.
             (if whole.len() > before.len() { whole } else { before + &more }, stop)
         });
         if whole.is_err() {
@@ -171,7 +174,7 @@ impl Chat {
         self.value(name, whole, constraint)
     }
 
-    /// Does something with a constraint, and without calls.
+    /// Runs something with a constraint set and without functions.
     fn constrained<R>(&mut self, constraint: &Constraint, run: impl FnOnce(&mut Self) -> R) -> R {
         let before = self.options.constraint.replace(constraint.clone());
         let calls = std::mem::replace(&mut self.options.calls, Calls::None);
@@ -180,7 +183,7 @@ impl Chat {
         result
     }
 
-    /// The options to resume a reply with: what [`Chat::ask`] left unfinished goes on by the same schema.
+    /// The options to resume a reply with: an unfinished [`Chat::ask`] continues with the same schema.
     pub(super) fn resumed_options(&self) -> GenerateOptions {
         let mut options = self.options.clone();
         if let Some(constraint) = self.unfinished() {
@@ -189,13 +192,13 @@ impl Chat {
         options
     }
 
-    /// What the last message has to match, if it is a value that was asked for and is unfinished.
+    /// What the last message has to match, if it is an unfinished value of [`Chat::ask`].
     pub(super) fn unfinished(&self) -> Option<Constraint> {
         let asked = self.asked.as_ref().filter(|asked| self.answer_so_far().starts_with(&asked.answer));
         asked.map(|asked| asked.constraint.clone())
     }
 
-    /// Has the last message be such a value, if there is a constraint.
+    /// Marks the last message as such a value if there is a constraint.
     pub(super) fn set_unfinished(&mut self, constraint: Option<Constraint>) {
         self.asked = constraint.map(|constraint| Asked { answer: self.answer_so_far(), constraint });
     }
@@ -206,7 +209,7 @@ impl Chat {
         last.map(|last| last.text().into_owned()).unwrap_or_default()
     }
 
-    /// The value of an answer. What is unfinished is remembered, with its constraint, so that it can be resumed.
+    /// The value of an answer. An unfinished answer is stored with its constraint, so that it can be resumed.
     fn value<T: DeserializeOwned>(
         &mut self,
         name: &str,
@@ -223,10 +226,10 @@ impl Chat {
     }
 }
 
-/// A value that was asked for and is unfinished. It is forgotten with the next change of the messages.
+/// An unfinished value of [`Chat::ask`]. It is dropped with the next change of the messages.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
-    /// What there is of the answer.
+    /// The answer so far.
     answer: String,
     /// What the answer has to match.
     constraint: Constraint,
@@ -245,9 +248,9 @@ pub(crate) fn answer_of(reply: impl Iterator<Item = Result<Event, Error>>) -> Re
     Ok((answer, stop))
 }
 
-/// What an answer has to match to be a value of a type: its schema, as serde reads it. Objects are closed, since a type ignores
-/// other entries and a model could write them for ever; exactly one of several alternatives may be any of them; and a set takes
-/// the same item twice.
+/// What an answer has to match to be a value of a type: the type's schema, as serde reads it. Objects are closed, since
+/// a type ignores other entries and a model could write them forever. Where exactly one of several alternatives should
+/// hold, any of them may. A set may contain the same item twice.
 pub(crate) fn constraint_of<T: JsonSchema>() -> Result<Constraint, Error> {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>().to_value();
     constrain::for_each_schema(&mut schema, &mut |keywords| {
@@ -263,7 +266,7 @@ pub(crate) fn constraint_of<T: JsonSchema>() -> Result<Constraint, Error> {
 /// Reads a value of a type with this name from an answer.
 pub(crate) fn read<T: DeserializeOwned>(name: &str, (text, stop): (String, Stop)) -> Result<T, AskError> {
     if stop != Stop::End {
-        return Err(AskError::Unfinished { text, stop }); // what is left of 1234 may be a value as well: 12
+        return Err(AskError::Unfinished { text, stop }); // a value that is cut short may be another value: 12 of 1234
     }
     serde_json::from_str(&text).map_err(|reason| AskError::NoValue {
         name: name.to_owned(),
@@ -272,7 +275,7 @@ pub(crate) fn read<T: DeserializeOwned>(name: &str, (text, stop): (String, Stop)
     })
 }
 
-/// What says more of an object's entries than `properties` does.
+/// The keywords that say more about an object's entries than `properties` does.
 const OPEN: [&str; 13] = [
     "$ref",
     "additionalProperties",
@@ -289,11 +292,12 @@ const OPEN: [&str; 13] = [
     "unevaluatedProperties",
 ];
 
-/// What applies several schemas to the same value.
+/// The keywords that apply several schemas to the same value.
 const TOGETHER: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 
-/// Has an object no entries but those that its schema names: a type ignores others, and a model could write them for ever.
-/// What is flattened into an object is a schema of the same entries, and neither of both can be closed.
+/// Closes objects: they may have only the entries that their schemas name. A type ignores others, and a model could
+/// write them forever. A schema that is flattened into an object describes the same entries, so neither of the two can
+/// be closed.
 fn close(schema: &mut Map<String, Value>) {
     // A type without fields is an object without `properties`.
     let has_entries = schema

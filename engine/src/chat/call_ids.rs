@@ -1,4 +1,4 @@
-//! Ids of calls, each of which is there once in a conversation.
+//! Ids of calls, unique within a conversation.
 
 use crate::text::{Message, ToolCall};
 

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::text::{ChatTemplate, Content, Message};
 use serde_json::Value;
 
-/// Roles that are accepted without a check: a template that lacks one of them refuses it by itself.
+/// Roles that are accepted without a check: a template that does not support one of them refuses it.
 const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
 /// The most characters of JSON that an error message shows.
 const SHOWN: usize = 80;
@@ -37,9 +37,9 @@ pub fn messages(messages: &[Message], template: &ChatTemplate) -> Result<()> {
     })
 }
 
-/// Returns an error for the first result of a function that belongs to no earlier call. Templates would render it, and the
-/// model would answer to a call that it never made. A history may begin with a call and its result, before any message of
-/// the user, as OpenAI's API accepts it.
+/// Returns an error for the first result of a function that belongs to no earlier call. Templates would render it, and
+/// the model would react to a call that it never made. A history may begin with a call and its result, before any
+/// message of the user, as OpenAI's API accepts it.
 pub fn results(messages: &[Message]) -> Result<()> {
     let (mut asked, mut called) = (false, Vec::new());
     for (index, message) in messages.iter().enumerate() {
@@ -54,7 +54,7 @@ pub fn results(messages: &[Message]) -> Result<()> {
             return wrong("role", expected, "\"tool\"".to_owned());
         }
         let id = message.tool_call_id.as_deref().filter(|id| !id.is_empty());
-        // A call without an id may be the one that is meant.
+        // A result without a known id may belong to a call without an id.
         let known = called.contains(&None) || id.map_or(!called.is_empty(), |id| called.contains(&Some(id)));
         if !known {
             let found = id.map_or("a result".to_owned(), |id| format!("{id:?}"));
@@ -90,7 +90,7 @@ pub fn tools(tools: &[Value]) -> Result<()> {
     odd.map_or(Ok(()), |odd| Err(wrong(odd)))
 }
 
-/// Whether a value describes a function, either in OpenAI's form or as the inner object of that form alone.
+/// Whether a value describes a function, either in OpenAI's form or as only the inner object of that form.
 fn is_function(tool: &Value) -> bool {
     let function = tool.get("function").unwrap_or(tool);
     let named = function.get("name").and_then(Value::as_str).is_some_and(|name| !name.is_empty());

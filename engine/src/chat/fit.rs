@@ -1,4 +1,8 @@
 //! Removes old turns from conversations that outgrow the context.
+//!
+//! More turns are removed than necessary: as many as make the removed part a multiple of a quarter of the context. So
+//! the following requests, each with the whole conversation, are cut at the same turn for a while, and find what
+//! follows it in the cache.
 
 use super::prompt::PromptMaker;
 use super::{Chat, Overflow};
@@ -6,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::text::Message;
 use std::collections::BTreeMap;
 
-/// Where turns are dropped by [`Overflow`](super::Overflow), the end of what goes lies behind a multiple of so many parts
-/// of the context.
+/// When turns are dropped because of [`Overflow`](super::Overflow), the length of the dropped part is rounded up to a
+/// multiple of the context divided by this.
 const PARTS: usize = 4;
 
 impl Chat {
@@ -16,9 +20,9 @@ impl Chat {
     ///
     /// A turn is a message of the user and everything up to the next one: answers and calls of functions, with the
     /// results of these calls wherever they are. A turn is dropped as a whole. Messages of the system, the descriptions
-    /// of functions and the newest turn are never dropped. The user's next message has to be present: [`push`](Chat::push) it, then call `fit`, then
-    /// [`reply`](Chat::reply). Everything after the gap has to be computed again by the next reply; to make that rarer,
-    /// pass a larger reserve than one reply needs.
+    /// of functions and the newest turn are never dropped. The user's next message has to be present:
+    /// [`push`](Chat::push) it, then call `fit`, then [`reply`](Chat::reply). The next reply computes everything after
+    /// the gap again; to make that rarer, pass a larger reserve than one reply needs.
     ///
     /// # Errors
     /// [`Error::ContextFull`] if the newest turn alone is too long, with the messages unchanged; otherwise those of
@@ -29,7 +33,7 @@ impl Chat {
     }
 }
 
-/// The first turn to stay if as few turns go as possible.
+/// The first turn to keep if as few turns as possible are dropped.
 ///
 /// # Errors
 /// As [`Chat::fit`].
@@ -47,11 +51,11 @@ fn fewest(maker: &PromptMaker<'_>, messages: &[Message], reserve: usize) -> Resu
     lengths.first_within(context - reserve, 1, newest)
 }
 
-/// The first turn to stay of a conversation whose prompt, of `whole` tokens, leaves less than `reserve` of the context
-/// free. If the newest turn alone leaves less, it alone stays, as long as there are `least` free.
+/// The first turn to keep of a conversation whose prompt, of `whole` tokens, leaves less than `reserve` of the context
+/// free. If the newest turn alone leaves less, only that turn is kept, provided that it leaves `least`.
 ///
 /// # Errors
-/// [`Error::ContextFull`] if there are not; otherwise those of [`Chat::prompt`].
+/// [`Error::ContextFull`] if it does not; otherwise those of [`Chat::prompt`].
 pub(super) fn overflow(
     maker: &PromptMaker<'_>,
     messages: &[Message],
@@ -64,7 +68,7 @@ pub(super) fn overflow(
     lengths.known.insert(0, whole);
     let shortest = lengths.without(newest)?;
     if shortest.saturating_add(reserve) <= context {
-        return lengths.first_behind_mark(context - reserve, newest, (context / PARTS).max(1));
+        return lengths.first_after_mark(context - reserve, newest, (context / PARTS).max(1));
     }
     match shortest.saturating_add(least) {
         needed if needed > context => Err(Error::ContextFull { needed, context }),
@@ -72,11 +76,11 @@ pub(super) fn overflow(
     }
 }
 
-/// The first turn to stay of a conversation whose texts alone are longer than a context of the longest tokens, of
-/// `longest` bytes each; 0 if they are not.
+/// The first turn to keep of a conversation whose texts are longer than a context full of the longest tokens, of
+/// `longest` bytes each; 0 if they are not longer.
 ///
 /// # Errors
-/// [`Error::ContextFull`] if no turn may go, or if the newest one alone is too long.
+/// [`Error::ContextFull`] if no turn may be dropped, or if the newest one alone is too long.
 pub(super) fn first_possible(
     messages: &[Message],
     overflow: Overflow,
@@ -120,7 +124,7 @@ pub(crate) fn drop_before(messages: &mut Vec<Message>, first: usize) -> Vec<Mess
     gone.into_iter().map(|(message, _)| message).collect()
 }
 
-/// The messages that stay without the turns before one.
+/// The messages that are left without the turns before one.
 pub(super) fn kept(messages: &[Message], first: usize) -> Vec<Message> {
     let kept = messages.iter().zip(turns(messages)).filter(|(_, turn)| stays(*turn, first));
     kept.map(|(message, _)| message.clone()).collect()
@@ -142,8 +146,8 @@ fn newest(messages: &[Message]) -> usize {
 }
 
 /// The number of the turn that each message belongs to. Turn 0 is everything before the first message of the user;
-/// messages of the system belong to none. The result of a function belongs to the turn of its call, even if the user said
-/// something in between: a result without its call would be refused.
+/// messages of the system belong to none. The result of a function belongs to the turn of its call, even if the user
+/// said something in between: a result without its call would be refused.
 fn turns(messages: &[Message]) -> Vec<Option<usize>> {
     let (mut turn, mut calls) = (0, Vec::new());
     let mut of = Vec::with_capacity(messages.len());
@@ -167,7 +171,8 @@ fn turn_of_call(calls: &[(Option<&str>, usize)], id: Option<&str>) -> Option<usi
     same.or_else(meant).map(|(_, turn)| *turn)
 }
 
-/// The lengths of prompts without the oldest turns, in tokens. Each is found out once, since that takes a prompt.
+/// The lengths of prompts without the oldest turns, in tokens. Each is computed once, because that requires rendering a
+/// prompt.
 struct Lengths<F> {
     known: BTreeMap<usize, usize>,
     find: F,
@@ -188,8 +193,8 @@ impl<F: FnMut(usize) -> Result<usize>> Lengths<F> {
         Ok(length)
     }
 
-    /// The first turn, from `from` on, with which the prompt begins so that it has at most `room` tokens, or `newest`. This
-    /// is a binary search, since every attempt takes a prompt.
+    /// The first turn, from `from` on, that a prompt of at most `room` tokens can begin with, or `newest`. This is a
+    /// binary search, since every attempt requires rendering a prompt.
     fn first_within(&mut self, room: usize, from: usize, newest: usize) -> Result<usize> {
         let (mut least, mut most) = (from, newest);
         while least < most {
@@ -202,10 +207,10 @@ impl<F: FnMut(usize) -> Result<usize>> Lengths<F> {
         Ok(most)
     }
 
-    /// The first turn with which the prompt has at most `room` tokens, but at a place that stays while the conversation
-    /// grows: behind the least multiple of `step` tokens that suffices. So what follows the gap stays in the cache for some
-    /// turns, also where each request comes with the whole conversation.
-    fn first_behind_mark(&mut self, room: usize, newest: usize, step: usize) -> Result<usize> {
+    /// The same, but with the length of the dropped part rounded up to a multiple of `step` tokens, so that it stays
+    /// the same while the conversation grows. So what follows the gap stays in the cache for some turns, even if each
+    /// request comes with the whole conversation.
+    fn first_after_mark(&mut self, room: usize, newest: usize, step: usize) -> Result<usize> {
         let first = self.first_within(room, newest.min(1), newest)?;
         let whole = self.without(0)?;
         let before = whole.saturating_sub(self.without(first.saturating_sub(1))?);
@@ -219,13 +224,14 @@ mod tests {
     use super::{Error, Lengths, Message, Overflow, Result, drop_before, first_possible, turns};
     use crate::text::ToolCall;
 
-    /// The turns that go of a growing conversation whose turns have so many tokens each, behind a system prompt of 100.
+    /// The first turns that are kept while a conversation grows. `turn` is the number of tokens of a turn; the system
+    /// prompt has 100.
     fn gone(turn: impl Fn(usize) -> usize, turns: usize) -> Result<Vec<usize>> {
         let grown = |newest: usize| {
             let mut lengths = Lengths::new(|first| Ok(100 + (first.max(1)..=newest).map(&turn).sum::<usize>()));
             match lengths.without(0)? {
                 0..=750 => Ok(0),
-                _ => lengths.first_behind_mark(750, newest, 250),
+                _ => lengths.first_after_mark(750, newest, 250),
             }
         };
         (1..=turns).map(grown).collect()

@@ -1,5 +1,5 @@
-//! Makes prompts of messages, with the chat template of the model's file, and drops the oldest turns where they would be
-//! too long.
+//! Makes prompts of messages with the chat template of the model's file, without the oldest turns if the prompt would
+//! be too long.
 
 use super::overflow::Overflow;
 use super::{check, fit};
@@ -15,7 +15,7 @@ pub(crate) type Prepared = (Vec<u32>, ReplyParser);
 #[derive(Clone, Copy)]
 pub(crate) struct PromptMaker<'a> {
     pub model: &'a Model,
-    /// The context in tokens that there is for the prompt and its reply.
+    /// The context in tokens, for the prompt and its reply.
     pub context: usize,
     pub reasoning: Option<bool>,
     pub tools: &'a [Value],
@@ -34,7 +34,7 @@ impl PromptMaker<'_> {
         self.render_within(messages, usize::MAX)
     }
 
-    /// The same, but a text that cannot have as few tokens as `context` is refused before it is encoded.
+    /// The same, but a text that must have more than `context` tokens is refused before it is encoded.
     fn render_within(&self, messages: &[Message], context: usize) -> Result<Prepared> {
         let (tokenizer, template) = (self.model.tokenizer()?, self.model.template()?);
         check::messages(messages, template)?;
@@ -48,8 +48,9 @@ impl PromptMaker<'_> {
         Ok((prompt.tokens, parser))
     }
 
-    /// As [`PromptMaker::render`], with tokens that the model knows, and without the oldest turns if there are too many
-    /// tokens and `overflow` asks for it. Returns the first turn that stays, too, for [`drop_before`](super::drop_before).
+    /// As [`PromptMaker::render`], but checks that the model has all tokens, and leaves out the oldest turns if there
+    /// are too many tokens and `overflow` allows it. Also returns the first turn that is kept, for
+    /// [`drop_before`](super::drop_before).
     ///
     /// # Errors
     /// Those of [`Chat::send`](crate::Chat::send).
@@ -79,7 +80,7 @@ impl PromptMaker<'_> {
         overflow: Overflow,
         max_tokens: Option<usize>,
     ) -> Result<(Prepared, usize)> {
-        // Where turns may go, the length of the whole decides how many.
+        // If turns may be dropped, the length of the whole prompt decides how many.
         let within = if overflow == Overflow::Refuse { self.context } else { usize::MAX };
         let (prepared, vocab) = (self.render_within(messages, within)?, self.model.config().vocab);
         if let Some(&token) = prepared.0.iter().find(|token| **token as usize >= vocab) {

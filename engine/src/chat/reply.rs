@@ -8,9 +8,8 @@ use crate::generate::{Chooser, Event, Generation};
 use crate::model::Model;
 use crate::text::Message;
 
-/// A reply that is being generated: an iterator of events. When it is dropped, the reply is appended to the
-/// conversation's messages, as far as it was generated. If the device is lost, it can continue on another one:
-/// [`Reply::move_to`].
+/// A reply that is being generated: an iterator of events. When it is dropped, whatever was generated is appended to
+/// the conversation's messages. If the device is lost, it can continue on another one: [`Reply::move_to`].
 pub struct Reply<'a> {
     generation: Generation<'a>,
     messages: &'a mut Vec<Message>,
@@ -48,14 +47,14 @@ impl<'a> Reply<'a> {
     }
 
     /// Lets `chooser` take part in the choice of this reply's tokens. Tokens that it leaves to the sampler are then
-    /// drawn on the host, so a seed gives other tokens than without a chooser, where they are drawn on the GPU.
+    /// drawn on the host, so a seed gives different tokens than without a chooser, when they are drawn on the GPU.
     pub fn with_chooser(mut self, chooser: impl Chooser + Send + 'a) -> Self {
         self.generation.set_chooser(Box::new(chooser));
         self
     }
 
-    /// Continues the reply, and the conversation, on another device after [`Error::DeviceLost`](crate::Error::DeviceLost):
-    /// see [`Generation::move_to`].
+    /// Continues the reply, and the conversation, on another device after
+    /// [`Error::DeviceLost`](crate::Error::DeviceLost): see [`Generation::move_to`].
     ///
     /// # Errors
     /// As there.
@@ -63,8 +62,8 @@ impl<'a> Reply<'a> {
         self.generation.move_to(model)
     }
 
-    /// The messages of the conversation without this reply. If the reply is resumed, its beginning is among them as it
-    /// was.
+    /// The messages of the conversation without this reply. If the reply is resumed, they include its beginning,
+    /// unchanged.
     pub fn messages(&self) -> &[Message] {
         self.messages
     }

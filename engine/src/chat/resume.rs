@@ -18,13 +18,14 @@ impl Chat {
     ///
     /// If the session still holds the tokens of the message, generation continues after them and computes none of them
     /// again. Otherwise the message is encoded as text: its thinking and, if it has any content, the tag that ends the
-    /// thinking and the content. Text that was held back at the cut because it might be the beginning of a tag is part
-    /// of an event again, together with what follows. A stop string that spans the cut is not found. A reply that was
-    /// cut off before it had any content, for example inside its first call, is not among the messages, but can still
-    /// be resumed while the session holds its tokens.
+    /// thinking and the content. Text that was held back at the cut because it might be the beginning of a tag becomes
+    /// part of the next event. A stop string that spans the cut is not found. A reply that was cut off before it had
+    /// any content, for example inside its first call, is not among the messages, but can still be resumed while the
+    /// session holds its tokens.
     ///
-    /// A [`constraint`](crate::GenerateOptions::constraint) is that of the whole answer: what there is of it has to match, and
-    /// the rest follows it. A reply that `Chat::ask` left unfinished continues by the schema of that, whatever the options say.
+    /// A [`constraint`](crate::GenerateOptions::constraint) applies to the whole answer: its beginning has to match,
+    /// and the rest continues it. A reply that `Chat::ask` left unfinished continues with the schema of that call,
+    /// whatever the options say.
     ///
     /// # Errors
     /// [`Error::Argument`] if the last message is not the assistant's, [`Error::Message`] if it contains calls and the
@@ -58,14 +59,14 @@ impl Chat {
         }
     }
 
-    /// Goes on with a reply. If that cannot be and the last message `was_added`, it goes.
+    /// Continues a reply. If it is refused and the last message `was_added`, that message is removed.
     fn go_on(&mut self, beginning: ResumePoint, options: GenerateOptions, was_added: bool) -> Result<Reply<'_>> {
         let ResumePoint { prompt, begun, draft, joins } = beginning;
         match Generation::resumed(&mut self.session, prompt, begun, options) {
             Ok(generation) => {
                 #[cfg(feature = "schema")]
                 {
-                    // A given beginning is another reply.
+                    // A beginning that the caller provides starts another reply.
                     self.asked = self.asked.take().filter(|_| !was_added);
                 }
                 Ok(Reply::resumed(generation, &mut self.messages, draft, joins))
@@ -103,7 +104,7 @@ impl Chat {
         self.read(last, prompt, parser)
     }
 
-    /// The last message by the tokens in the session, if the session holds it. Without a last message, a reply that has
+    /// The last message as the tokens in the session, if the session holds it. Without a last message, a reply that has
     /// no content yet.
     fn held(&self, last: Option<&Message>, prompt: &[u32], parser: &ReplyParser) -> Result<Option<ResumePoint>> {
         let held = self.session.tokens();

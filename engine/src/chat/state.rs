@@ -8,9 +8,10 @@ use crate::text::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Everything of a [`Chat`] but its session: what a [`Scheduler`](crate::Scheduler) replies to, and what an app writes
-/// to a file, next to the session's [snapshot](crate::Session::save_snapshot). The tools and template variables are part
-/// of it because they are part of the prompt: with others, most of the snapshot could not be reused.
+/// Everything in a [`Chat`] except its session: what a [`Scheduler`](crate::Scheduler) replies to, and what an app
+/// writes to a file, next to the session's [snapshot](crate::Session::save_snapshot). It includes the tools and
+/// template variables because they are part of the prompt: with different ones, most of the snapshot could not be
+/// reused.
 ///
 /// Fields that are missing when it is deserialized have their defaults; unknown fields are ignored.
 ///
@@ -48,15 +49,15 @@ pub struct ChatState {
     pub options: GenerateOptions,
     /// See [`Chat::overflow`].
     pub overflow: Overflow,
-    /// What the last message has to match, if it is an answer that `Chat::ask` left unfinished: [`Chat::resume`] continues
-    /// it so. A scheduler, which resumes nothing, ignores it.
+    /// What the last message has to match, if it is an answer that `Chat::ask` left unfinished: [`Chat::resume`]
+    /// continues it accordingly. A scheduler, which resumes nothing, ignores it.
     #[cfg(feature = "schema")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<Constraint>,
 }
 
 impl Chat {
-    /// Copies everything of the conversation but its session.
+    /// Copies everything in the conversation except its session.
     pub fn save(&self) -> ChatState {
         ChatState {
             messages: self.messages.clone(),
@@ -70,7 +71,8 @@ impl Chat {
         }
     }
 
-    /// Replaces this conversation by a saved one. The KV cache stays, for whatever both have in common.
+    /// Replaces this conversation by a saved one. The KV cache stays, and the saved conversation reuses what it has in
+    /// common with this one.
     pub fn restore(&mut self, saved: ChatState) {
         let ChatState { messages, reasoning, tools, template_kwargs, options, overflow, .. } = saved;
         (self.messages, self.reasoning, self.tools) = (messages, reasoning, tools);

@@ -3,6 +3,11 @@
 //! `llguidance` does the work: it compiles a JSON schema, a regular expression or a grammar, and computes for each
 //! token whether it may come next. This module supplies the model's vocabulary and the grammars of answers and of calls
 //! in the form of each family, and converts errors. It depends neither on sessions nor on the GPU.
+//!
+//! A constraint is checked when it is made (`check`), after `depth`, `together`, `expression` and `finite` have bounded
+//! what llguidance recurses over or multiplies; `stack` runs llguidance on a thread with a large stack. `source` makes
+//! its grammar, with `schema`, `keywords`, `reference`, `exact`, `range` and `numbers` for JSON schemas; `call_grammar`
+//! and `keyed` make those of function calls. `vocabulary` is the model's tokens, and `matcher` the state of a reply.
 
 mod call_grammar;
 mod check;

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 /// How the value of a keyword contains schemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Held {
+enum Subschemas {
     /// It is one, or a list of them.
     One,
     /// They are listed.
@@ -15,7 +15,7 @@ enum Held {
     Named,
 }
 
-fn held(keyword: &str) -> Option<Held> {
+fn subschemas(keyword: &str) -> Option<Subschemas> {
     match keyword {
         "additionalItems"
         | "additionalProperties"
@@ -27,9 +27,9 @@ fn held(keyword: &str) -> Option<Held> {
         | "propertyNames"
         | "then"
         | "unevaluatedItems"
-        | "unevaluatedProperties" => Some(Held::One),
-        "allOf" | "anyOf" | "oneOf" | "prefixItems" => Some(Held::List),
-        "$defs" | "definitions" | "dependentSchemas" | "patternProperties" | "properties" => Some(Held::Named),
+        | "unevaluatedProperties" => Some(Subschemas::One),
+        "allOf" | "anyOf" | "oneOf" | "prefixItems" => Some(Subschemas::List),
+        "$defs" | "definitions" | "dependentSchemas" | "patternProperties" | "properties" => Some(Subschemas::Named),
         _ => None,
     }
 }
@@ -63,18 +63,18 @@ pub(super) fn for_each_at(schema: &mut Value, place: &str, change: &mut dyn FnMu
     let Value::Object(keywords) = schema else { return };
     change(place, keywords);
     for (keyword, value) in keywords.iter_mut() {
-        match (held(keyword), value) {
-            (Some(Held::One | Held::List), Value::Array(list)) => {
+        match (subschemas(keyword), value) {
+            (Some(Subschemas::One | Subschemas::List), Value::Array(list)) => {
                 for (at, part) in list.iter_mut().enumerate() {
                     for_each_at(part, &format!("{place}/{keyword}/{at}"), &mut *change);
                 }
             }
-            (Some(Held::Named), Value::Object(named)) => {
+            (Some(Subschemas::Named), Value::Object(named)) => {
                 for (name, part) in named {
                     for_each_at(part, &format!("{place}/{keyword}/{}", escaped(name)), &mut *change);
                 }
             }
-            (Some(Held::One), part) => for_each_at(part, &format!("{place}/{keyword}"), &mut *change),
+            (Some(Subschemas::One), part) => for_each_at(part, &format!("{place}/{keyword}"), &mut *change),
             _ => {}
         }
     }
@@ -84,14 +84,14 @@ pub(super) fn for_each_at(schema: &mut Value, place: &str, change: &mut dyn FnMu
 pub(super) fn within(schema: &Value) -> Vec<(String, &Value)> {
     let mut found = Vec::new();
     for (keyword, value) in schema.as_object().into_iter().flatten() {
-        match (held(keyword), value) {
-            (Some(Held::One | Held::List), Value::Array(list)) => {
+        match (subschemas(keyword), value) {
+            (Some(Subschemas::One | Subschemas::List), Value::Array(list)) => {
                 found.extend(list.iter().enumerate().map(|(at, part)| (format!("/{keyword}/{at}"), part)));
             }
-            (Some(Held::Named), Value::Object(named)) => {
+            (Some(Subschemas::Named), Value::Object(named)) => {
                 found.extend(named.iter().map(|(name, part)| (format!("/{keyword}/{}", escaped(name)), part)));
             }
-            (Some(Held::One), part) => found.push((format!("/{keyword}"), part)),
+            (Some(Subschemas::One), part) => found.push((format!("/{keyword}"), part)),
             _ => {}
         }
     }

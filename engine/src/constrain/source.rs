@@ -49,32 +49,32 @@ use serde_json::{Map, Value, json};
 /// # Ok::<(), wglm::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Source", into = "Source")]
-pub struct Constraint(Source);
+#[serde(try_from = "ConstraintText", into = "ConstraintText")]
+pub struct Constraint(ConstraintText);
 
 /// The kinds of constraints in serialized form.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Source {
+enum ConstraintText {
     JsonSchema(Value),
     Regex(String),
     Lark(String),
 }
 
-impl TryFrom<Source> for Constraint {
+impl TryFrom<ConstraintText> for Constraint {
     type Error = Error;
 
-    fn try_from(source: Source) -> Result<Self> {
+    fn try_from(source: ConstraintText) -> Result<Self> {
         match &source {
-            Source::JsonSchema(schema) => check::json_schema(schema)?,
-            Source::Regex(expression) => check::regex(expression)?,
-            Source::Lark(grammar) => check::lark(grammar)?,
+            ConstraintText::JsonSchema(schema) => check::json_schema(schema)?,
+            ConstraintText::Regex(expression) => check::regex(expression)?,
+            ConstraintText::Lark(grammar) => check::lark(grammar)?,
         }
         Ok(Self(source))
     }
 }
 
-impl From<Constraint> for Source {
+impl From<Constraint> for ConstraintText {
     fn from(constraint: Constraint) -> Self {
         constraint.0
     }
@@ -156,7 +156,7 @@ impl Constraint {
     /// # Errors
     /// As [`Constraint::json_schema`].
     pub fn json_schema_with(schema: Value, options: SchemaOptions) -> Result<Self> {
-        Source::JsonSchema(options.put_into(schema)).try_into()
+        ConstraintText::JsonSchema(options.put_into(schema)).try_into()
     }
 
     /// The same for a schema as text, whose numbers keep all of their digits.
@@ -191,7 +191,7 @@ impl Constraint {
     /// kill.
     #[doc(hidden)]
     pub fn of_checked_schema(schema: Value) -> Self {
-        Self(Source::JsonSchema(schema))
+        Self(ConstraintText::JsonSchema(schema))
     }
 
     /// Whether a text is a complete answer, even if it could continue; for a reply that was cut off.
@@ -206,18 +206,18 @@ impl Constraint {
     /// The same with whitespace between the parts of JSON; `None` if it is not JSON, or has its own options for
     /// whitespace.
     pub(crate) fn with_blanks(&self) -> Option<Self> {
-        let Source::JsonSchema(schema) = &self.0 else { return None };
+        let ConstraintText::JsonSchema(schema) = &self.0 else { return None };
         let says = |own: &Value| own.get("whitespace_pattern").is_some() || own.get("whitespace_flexible").is_some();
         if schema.get("x-guidance").is_some_and(says) {
             return None;
         }
         let options = SchemaOptions::default().with_whitespace(true);
-        Some(Self(Source::JsonSchema(options.put_into(schema.clone()))))
+        Some(Self(ConstraintText::JsonSchema(options.put_into(schema.clone()))))
     }
 
     /// Any JSON object, with numbers limited as by [`Constraint::json_schema`].
     pub fn json_object() -> Self {
-        Self(Source::JsonSchema(json!({"type": "object"})))
+        Self(ConstraintText::JsonSchema(json!({"type": "object"})))
     }
 
     /// Text that a regular expression matches from its beginning to its end, in the syntax of Rust's crate `regex`
@@ -226,7 +226,7 @@ impl Constraint {
     /// # Errors
     /// [`Error::Constraint`] for an expression that is malformed, too long, or matches nothing.
     pub fn regex(expression: &str) -> Result<Self> {
-        Source::Regex(expression.to_owned()).try_into()
+        ConstraintText::Regex(expression.to_owned()).try_into()
     }
 
     /// Text by a grammar in llguidance's variant of Lark's syntax, which begins with the rule `start`.
@@ -234,34 +234,34 @@ impl Constraint {
     /// # Errors
     /// [`Error::Constraint`] for a grammar that is malformed, with the line, or too deep, too large or too complex.
     pub fn lark(grammar: &str) -> Result<Self> {
-        Source::Lark(grammar.to_owned()).try_into()
+        ConstraintText::Lark(grammar.to_owned()).try_into()
     }
 
     /// The name of the kind in messages.
     pub(crate) fn kind(&self) -> &'static str {
         match &self.0 {
-            Source::JsonSchema(_) => check::SCHEMA,
-            Source::Regex(_) => check::REGEX,
-            Source::Lark(_) => check::LARK,
+            ConstraintText::JsonSchema(_) => check::SCHEMA,
+            ConstraintText::Regex(_) => check::REGEX,
+            ConstraintText::Lark(_) => check::LARK,
         }
     }
 
     /// The numbers in its answers, if these are JSON.
     pub(super) fn numbers(&self) -> Option<Numbers> {
-        matches!(self.0, Source::JsonSchema(_)).then(|| Numbers::of_json(self.longest_number()))
+        matches!(self.0, ConstraintText::JsonSchema(_)).then(|| Numbers::of_json(self.longest_number()))
     }
 
     /// The most digits that a number in its answers may need.
     pub(super) fn longest_number(&self) -> usize {
-        if let Source::JsonSchema(schema) = &self.0 { exact::longest(schema) } else { 0 }
+        if let ConstraintText::JsonSchema(schema) = &self.0 { exact::longest(schema) } else { 0 }
     }
 
     /// The grammar, under a name.
     pub(super) fn named(&self, name: &str) -> Result<GrammarWithLexer> {
         let grammar = match &self.0 {
-            Source::JsonSchema(schema) => json_grammar(schema.clone(), How::CHECKED)?,
-            Source::Regex(expression) => GrammarWithLexer::from_regex(expression),
-            Source::Lark(grammar) => GrammarWithLexer::from_lark(grammar.clone()),
+            ConstraintText::JsonSchema(schema) => json_grammar(schema.clone(), How::CHECKED)?,
+            ConstraintText::Regex(expression) => GrammarWithLexer::from_regex(expression),
+            ConstraintText::Lark(grammar) => GrammarWithLexer::from_lark(grammar.clone()),
         };
         Ok(GrammarWithLexer { name: Some(name.to_owned()), ..grammar })
     }

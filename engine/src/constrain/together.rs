@@ -40,7 +40,7 @@ const MOST_STEPS: u64 = 500_000;
 
 /// The counts of what applies together at a place of the JSON.
 #[derive(Debug, Clone, Copy, Default)]
-struct Held {
+struct Counts {
     properties: u64,
     /// Whether the number of properties is limited by keywords.
     counted: bool,
@@ -53,7 +53,7 @@ struct Held {
     alternatives: u64,
 }
 
-impl Held {
+impl Counts {
     fn and(self, other: Self) -> Self {
         Self {
             properties: self.properties.saturating_add(other.properties),
@@ -97,7 +97,7 @@ type Path<'a> = Vec<Step<'a>>;
 /// The counts of a schema.
 #[derive(Debug, Default)]
 struct Sum<'a> {
-    at: BTreeMap<Path<'a>, Held>,
+    at: BTreeMap<Path<'a>, Counts>,
     /// The number of its alternatives, and of schemas that it consists of with them.
     alternatives: u64,
     schemas: u64,
@@ -108,7 +108,7 @@ impl<'a> Sum<'a> {
         Self { at: BTreeMap::new(), alternatives: 1, schemas: 1 }
     }
 
-    fn join(&mut self, other: Self, join: impl Fn(Held, Held) -> Held) {
+    fn join(&mut self, other: Self, join: impl Fn(Counts, Counts) -> Counts) {
         for (path, held) in other.at {
             let known = self.at.entry(path).or_default();
             *known = join(*known, held);
@@ -120,14 +120,14 @@ impl<'a> Sum<'a> {
         let (mine, others) = (self.alternatives, other.alternatives);
         self.schemas = self.schemas.saturating_mul(others).saturating_add(other.schemas.saturating_mul(mine));
         self.alternatives = mine.saturating_mul(others);
-        self.join(other, Held::and);
+        self.join(other, Counts::and);
     }
 
     /// Adds counts that apply alternatively.
     fn or(&mut self, other: Self) {
         self.alternatives = self.alternatives.saturating_add(other.alternatives);
         self.schemas = self.schemas.saturating_add(other.schemas);
-        self.join(other, Held::or);
+        self.join(other, Counts::or);
     }
 
     /// Adds the counts one step below. Its alternatives count if it may be `merged` with other schemas.
@@ -142,7 +142,7 @@ impl<'a> Sum<'a> {
             (path, held)
         });
         let at = moved.collect();
-        self.join(Self { at, ..Self::default() }, Held::and);
+        self.join(Self { at, ..Self::default() }, Counts::and);
     }
 }
 
@@ -219,7 +219,7 @@ impl<'a> Count<'a> {
 
     /// Checks the limits everywhere below a schema.
     fn judge(&mut self, sum: &Sum<'a>) -> Result<(), Found<'a>> {
-        let any: Vec<(&Path<'a>, &Held)> = sum.at.iter().filter(|(path, _)| path.contains(&Step::Any)).collect();
+        let any: Vec<(&Path<'a>, &Counts)> = sum.at.iter().filter(|(path, _)| path.contains(&Step::Any)).collect();
         if (any.len() as u64).saturating_mul(sum.at.len() as u64) > 50 * MOST_STEPS {
             return Err(Found::whole("too large: too many patterns and lists in addition to properties".to_owned()));
         }
@@ -335,13 +335,13 @@ impl<'a> Count<'a> {
 
     /// The counts of the keywords of types, and of the definitions.
     fn own(&mut self, keywords: &'a Map<String, Value>, holds: bool) -> Result<Sum<'a>, Found<'a>> {
-        let (mut sum, mut held) = (Sum::one(), Held::default());
+        let (mut sum, mut held) = (Sum::one(), Counts::default());
         held.counted = ["minProperties", "maxProperties"].iter().any(|key| keywords.contains_key(*key));
         if let Some(pattern) = keywords.get("pattern").and_then(Value::as_str) {
             (held.ways, held.expressions) = (self.ways_of(pattern)?, 1);
         }
         if keywords.contains_key("format") {
-            held = held.and(Held { ways: UNKNOWN, expressions: 1, ..Held::default() });
+            held = held.and(Counts { ways: UNKNOWN, expressions: 1, ..Counts::default() });
         }
         let named = |key: &str| keywords.get(key).and_then(Value::as_object);
         // Numbers below zero are a separate part, and llguidance keeps both parts even if they exclude each other:
@@ -405,7 +405,7 @@ impl<'a> Count<'a> {
         let mut sum = Sum::one();
         match value {
             Value::Object(entries) => {
-                sum.at.insert(Vec::new(), Held { properties: entries.len() as u64, ..Held::default() });
+                sum.at.insert(Vec::new(), Counts { properties: entries.len() as u64, ..Counts::default() });
                 for (name, value) in entries {
                     let value = self.constant(value)?;
                     self.step(value.at.len())?;

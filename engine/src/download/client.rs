@@ -1,4 +1,7 @@
 //! Requests to the hub and to the servers it redirects to.
+//!
+//! Redirections are followed here and not by ureq, because only the hub may get the token, and because the hub's own
+//! answer has the hash of the file.
 
 use super::{HubOptions, tls};
 use crate::catalog::RepoName;

@@ -24,7 +24,7 @@ const MORE: usize = 2 << 20;
 /// Each request fetches at least one `PART`th of the bytes so far, so that a long header takes few requests.
 const PART: usize = 2;
 /// The same after the common part.
-const PART_BEHIND: usize = 16;
+const PART_AFTER: usize = 16;
 
 /// The common part of headers, from the first of the keys to the end of the last value.
 struct Common(Vec<u8>);
@@ -177,7 +177,7 @@ impl Beginning<'_> {
         let there = self.passed + self.there.len();
         if there < end {
             let step = match self.common {
-                Some(_) => LEAST.max(there / PART_BEHIND),
+                Some(_) => LEAST.max(there / PART_AFTER),
                 None => MORE.max(there / PART),
             };
             self.fetch(end.max(there + step), go_on)?;

@@ -36,7 +36,7 @@ use crate::files::read_text;
 use crate::gguf::Gguf;
 use crate::threads::{GoOn, lock, work};
 use client::Client;
-use part::Part;
+use part::PartFile;
 use serde::Serialize;
 use std::fmt;
 use std::path::PathBuf;
@@ -65,8 +65,8 @@ pub struct HubOptions {
     /// Whether every call that needs a server is an error. The default is whether `HF_HUB_OFFLINE` is set to `1`, `on`,
     /// `yes` or `true`.
     pub offline: bool,
-    /// The cache to store files in, which has the layout of Hugging Face's. The default is that of [`Places`]: `None` if
-    /// there is no home folder.
+    /// The cache to store files in, which has the layout of Hugging Face's. The default is that of [`Places`]: `None`
+    /// if there is no home folder.
     pub cache: Option<PathBuf>,
     /// How many connections fetch a large file, at least one.
     pub connections: usize,
@@ -223,8 +223,8 @@ impl Hub {
         self.headers(repository, &[model], cancel)?.pop().unwrap_or(Err(Error::Cancelled))
     }
 
-    /// Reads the headers of several models of a repository, each of which can fail by itself. Those after the first cost
-    /// little, since all have the same vocabulary.
+    /// Reads the headers of several models of a repository, each of which can fail by itself. Those after the first
+    /// cost little, since all have the same vocabulary.
     ///
     /// # Errors
     /// [`Error::Cancelled`].
@@ -335,7 +335,7 @@ impl Hub {
         tell: &mut dyn FnMut(PullStage, u64, Option<String>) -> Result<()>,
     ) -> Result<u64> {
         let mut checked = |done| tell(PullStage::Checking, done, None);
-        let part = Part::open(folder.part(file.id()), file, &mut checked)?;
+        let part = PartFile::open(folder.part(file.id()), file, &mut checked)?;
         let had = part.written();
         let client = Client::new(&self.options)?;
         let url = client.file(&repository.name, &repository.commit, &file.path);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 const BLOCK: usize = 1 << 20;
 
 /// The beginning of a file, and later pieces that have arrived.
-pub(super) struct Part {
+pub(super) struct PartFile {
     file: File,
     path: PathBuf,
     hash: Hash,
@@ -24,7 +24,7 @@ pub(super) struct Part {
     ahead: BTreeMap<u64, Vec<u8>>,
 }
 
-impl Part {
+impl PartFile {
     /// Opens the part of an earlier download, or begins a new one, and hashes its bytes. `go_on` receives their number
     /// so far.
     pub fn open(path: PathBuf, wanted: &RemoteFile, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<Self> {
@@ -198,7 +198,7 @@ mod tests {
     fn a_full_disk_is_reported() {
         let path = PathBuf::from("/dev/full");
         let file = OpenOptions::new().write(true).open(&path).unwrap();
-        let mut part = Part { file, path, hash: Hash::new(4, ""), written: 0, ahead: BTreeMap::new() };
+        let mut part = PartFile { file, path, hash: Hash::new(4, ""), written: 0, ahead: BTreeMap::new() };
         let error = part.put(0, b"text").unwrap_err();
         let Error::Io { action, reason, .. } = &error else { panic!("{error}") };
         assert_eq!((*action, reason.kind()), ("write", io::ErrorKind::StorageFull), "{error}");

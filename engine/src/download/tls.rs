@@ -1,8 +1,9 @@
 //! The cryptography behind TLS.
 //!
-//! By default it is graviola, whose code is Rust and proven assembly, so that nothing here needs a C compiler. It runs on
-//! 64-bit processors of ARM and x86 that have instructions for AES. With the feature `tls-ring` it is ring, which is older,
-//! more widely used and built with a C compiler. An app that has installed a provider for its whole process gets that one.
+//! By default it is graviola, whose code is Rust and proven assembly, so that nothing here needs a C compiler. It runs
+//! on 64-bit processors of ARM and x86 that have instructions for AES. With the feature `tls-ring` it is ring, which is
+//! older, more widely used and built with a C compiler. An app that has installed a provider for its whole process gets
+//! that one.
 
 #[cfg(not(feature = "tls-ring"))]
 use crate::error::Error;

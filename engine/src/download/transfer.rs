@@ -9,7 +9,7 @@
 
 use super::RemoteFile;
 use super::client::{Answer, Attempt, Client, Trouble, receive};
-use super::part::Part;
+use super::part::PartFile;
 use crate::error::{Error, Result};
 use crate::threads::{GoOn, Job, lock, work};
 use std::io::Read;
@@ -41,7 +41,7 @@ pub(super) struct Transfer<'a> {
     tag: Mutex<Option<String>>,
     /// The SHA-256 that the hub sent with the file.
     listed: Mutex<Option<String>>,
-    part: Mutex<Part>,
+    part: Mutex<PartFile>,
     /// Where the next piece begins.
     next: Mutex<u64>,
     /// Whether the server is known to send ranges.
@@ -55,7 +55,7 @@ pub(super) struct Transfer<'a> {
 }
 
 impl<'a> Transfer<'a> {
-    pub fn new(client: &'a Client, file: &'a RemoteFile, url: String, part: Part) -> Self {
+    pub fn new(client: &'a Client, file: &'a RemoteFile, url: String, part: PartFile) -> Self {
         let written = part.written();
         Self {
             client,
@@ -80,7 +80,7 @@ impl<'a> Transfer<'a> {
     }
 
     /// The part, and the SHA-256 that the file should have, if the hub sent it.
-    pub fn into_part(self) -> (Part, Option<String>) {
+    pub fn into_part(self) -> (PartFile, Option<String>) {
         let part = self.part.into_inner().unwrap_or_else(PoisonError::into_inner);
         (part, self.listed.into_inner().unwrap_or_else(PoisonError::into_inner))
     }

@@ -54,7 +54,8 @@ struct Wanted {
 /// receives the progress.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) if a file cannot be read; [`Error::Cancelled`](crate::Error::Cancelled). A file that is wrong or missing is no error.
+/// [`Error::Io`](crate::Error::Io) if a file cannot be read; [`Error::Cancelled`](crate::Error::Cancelled). A file that
+/// is wrong or missing is no error.
 pub fn verify_local(
     model: &LocalModel,
     cancel: &Cancel,

@@ -37,7 +37,8 @@ pub enum Readers {
 pub struct Replacement {
     file: File,
     to: PathBuf,
-    /// The temporary file; `None` after the commit, and for a pipe, a device or an open file, which is written to directly.
+    /// The temporary file; `None` after the commit, and for a pipe, a device or an open file, which is written to
+    /// directly.
     beside: Option<PathBuf>,
 }
 

@@ -42,7 +42,7 @@ impl ModelFile {
     }
 
     /// Reads the header of a file of `bytes` bytes that is not on this machine.
-    pub fn elsewhere(path: PathBuf, bytes: u64, fetch: &mut Fetch<'_>) -> Result<Self> {
+    pub fn elsewhere(path: PathBuf, bytes: u64, fetch: &mut ReadAt<'_>) -> Result<Self> {
         let most = |_| broken("size of the file", format!("at most {} bytes", usize::MAX), bytes.to_string());
         let bytes = usize::try_from(bytes).map_err(most)?;
         let (header, read) = read(bytes, FIRST_ELSEWHERE, fetch).map_err(|error| error.in_file(Some(&path)))?;
@@ -77,12 +77,12 @@ pub(super) fn add(file: ModelFile, files: &mut Vec<ModelFile>) -> Result<()> {
 }
 
 /// Reads bytes of a file into the slice, beginning at a position.
-pub(super) type Fetch<'a> = dyn FnMut(usize, &mut [u8]) -> Result<()> + 'a;
+pub(super) type ReadAt<'a> = dyn FnMut(usize, &mut [u8]) -> Result<()> + 'a;
 
 /// Reads the header of a file of `len` bytes. Its length is not known beforehand, so this parses the first bytes and,
 /// if they end too soon, parses again with up to twice as many, but with few more than `step` more unless they are
 /// known to be needed. The reader refuses a header that is too long.
-fn read(len: usize, step: usize, fetch: &mut Fetch<'_>) -> Result<(GgufHeader, Vec<u8>)> {
+fn read(len: usize, step: usize, fetch: &mut ReadAt<'_>) -> Result<(GgufHeader, Vec<u8>)> {
     let (mut bytes, mut wanted) = (Vec::new(), FIRST.min(step));
     loop {
         let there = bytes.len();

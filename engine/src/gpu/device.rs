@@ -24,7 +24,8 @@ impl Gpu {
     /// Opens the adapter that the options select, or the strongest one, with all its limits.
     ///
     /// # Errors
-    /// [`Error::NoAdapter`] if none matches, [`Error::Gpu`] if the driver refuses the device, [`Error::Limit`] if a limit is below what kernels need.
+    /// [`Error::NoAdapter`] if none matches, [`Error::Gpu`] if the driver refuses the device, [`Error::Limit`] if a
+    /// limit is below what kernels need.
     pub fn open(options: &GpuOptions) -> Result<Self> {
         let adapter = adapter::choose(options)?;
         let descriptor = Self::descriptor(&adapter, options);

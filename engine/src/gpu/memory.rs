@@ -1,6 +1,6 @@
 //! Creates buffers, fills them and reads them back.
 
-use super::meter::Held;
+use super::meter::HeldMemory;
 use super::{Gpu, Submission};
 use crate::error::{Error, Result};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Buffer {
     /// The first byte in `raw`.
     pub(super) start: u64,
     bytes: u64,
-    _held: Arc<Held>,
+    _held: Arc<HeldMemory>,
 }
 
 impl Buffer {
@@ -48,7 +48,7 @@ impl Buffer {
 #[derive(Debug)]
 pub struct Readback {
     pub(super) raw: wgpu::Buffer,
-    _held: Held,
+    _held: HeldMemory,
 }
 
 impl Gpu {
@@ -81,7 +81,7 @@ impl Gpu {
     }
 
     /// Counts bytes that are about to be allocated.
-    fn hold(&self, doing: &str, bytes: u64) -> Result<Held> {
+    fn hold(&self, doing: &str, bytes: u64) -> Result<HeldMemory> {
         self.shared.meter.hold(bytes).ok_or_else(|| Error::OutOfMemory { doing: doing.into(), bytes })
     }
 
@@ -102,7 +102,7 @@ impl Gpu {
         bytes: u64,
         usage: wgpu::BufferUsages,
         mapped_at_creation: bool,
-    ) -> Result<(wgpu::Buffer, Held)> {
+    ) -> Result<(wgpu::Buffer, HeldMemory)> {
         let size = bytes.max(4).checked_next_multiple_of(4).unwrap_or(u64::MAX - 3);
         let descriptor = wgpu::BufferDescriptor { label: Some(label), size, usage, mapped_at_creation };
         let making = format!("making the buffer `{label}`");

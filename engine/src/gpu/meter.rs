@@ -29,7 +29,7 @@ pub(super) struct MemoryMeter {
 
 /// The entry of a buffer in the meter. Dropped together with the buffer.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldMemory {
     meter: Arc<MemoryMeter>,
     bytes: u64,
 }
@@ -41,16 +41,16 @@ impl MemoryMeter {
     }
 
     /// Counts bytes that are about to be allocated; `None` if they exceed the limit.
-    pub fn hold(self: &Arc<Self>, bytes: u64) -> Option<Held> {
+    pub fn hold(self: &Arc<Self>, bytes: u64) -> Option<HeldMemory> {
         let limit = self.limit.unwrap_or(u64::MAX);
         let more = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= limit);
         let before = self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         self.most.fetch_max(before + bytes, Ordering::Relaxed);
-        Some(Held { meter: self.clone(), bytes })
+        Some(HeldMemory { meter: self.clone(), bytes })
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldMemory {
     fn drop(&mut self) {
         self.meter.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }

@@ -8,7 +8,7 @@
 //! they cross the bus, and a single read would wait for the bus. Bytes are therefore computed elsewhere, in a few
 //! kilobytes that stay in a core's cache, and copied here at once.
 
-use super::meter::Held;
+use super::meter::HeldMemory;
 use super::{Buffer, Gpu, ReadbackCopy, Submission};
 use crate::error::{Error, Result};
 use wgpu::{BufferUsages, MapMode};
@@ -19,7 +19,7 @@ pub struct Staging {
     raw: wgpu::Buffer,
     /// The submission that copies the previous contents.
     copied: Option<Submission>,
-    _held: Held,
+    _held: HeldMemory,
 }
 
 /// A copy from staging memory.

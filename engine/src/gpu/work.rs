@@ -23,7 +23,8 @@ pub struct Work {
     pub pipelines: u64,
     /// The most pipelines that were being compiled at once.
     pub pipelines_at_once: u64,
-    /// How often a thread that wanted to submit found a [`Pause`](super::Pause), at first and each time it looked again.
+    /// How often a thread that wanted to submit found a [`Pause`](super::Pause), at first and each time it looked
+    /// again.
     pub held_back: u64,
 }
 

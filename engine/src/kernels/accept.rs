@@ -1,4 +1,6 @@
 //! The verification of drafts: how many of them equal the sampled tokens.
+//!
+//! The KV rows of rejected drafts need no cleaning: the next step overwrites them.
 
 use super::Kernel;
 use super::computes::Accepted;

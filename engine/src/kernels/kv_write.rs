@@ -1,4 +1,9 @@
 //! Writes the KV rows of a batch: the latent cache's entry for each token.
+//!
+//! A KV row is the normalised latent, followed by the rotated rotary key. All heads share it; there is no separate
+//! cache of values. With a cache of f16, the logits of the demonstration model differ from those of other programs by
+//! up to 8.5e-4 (relative L2), and with f32 by up to 3.3e-6. Apart from the cache and from products of bytes or
+//! matrices, kernels compute in f32.
 
 use super::computes::KvRows;
 use super::kv_blocks::{BLOCK, BlockRow};

@@ -1,5 +1,5 @@
-//! Absorbed multi-head latent attention of many rows of one sequence over the KV cache. Each row attends to the KV rows up
-//! to its own.
+//! Absorbed multi-head latent attention of many rows of one sequence over the KV cache. Each row attends to the KV rows
+//! up to its own.
 
 use super::Kernel;
 use super::computes::{Attended, Attention};

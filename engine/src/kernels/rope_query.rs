@@ -14,8 +14,8 @@ params! { heads: u32, pairs: u32, q_stride: u32, q_offset: u32, y_stride: u32, y
 pub(super) const KERNEL: Kernel = Kernel { name: "rope_query", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// Rotates the last `rotary` values of every query, q {nope + rotary, heads of every row}, and writes them to the last
-    /// values of every absorbed query, y {rank + rotary, heads of every row}.
+    /// Rotates the last `rotary` values of every query, q {nope + rotary, heads of every row}, and writes them to the
+    /// last values of every absorbed query, y {rank + rotary, heads of every row}.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.

@@ -2,6 +2,9 @@
 //!
 //! A product of few rows has few tiles: with one workgroup each, which computes all columns, most of a large GPU would
 //! be idle.
+//!
+//! The step that adds the parts does more in the same dispatch: it applies the following norm, adds the outputs of
+//! experts (`sum_normed`), writes KV rows (`kv_write`) or selects experts (`route`).
 
 use super::computes::{PartialProduct, Product, Summed};
 use super::matmul::{Operands, SIDE, TileProduct, TileRows, TileVectors};

@@ -1,4 +1,13 @@
 //! The plans of batches: of a single row, of a few rows, and of many, which are computed in tiles.
+//!
+//! Plans are made when they are first used, for 2, 4, 8 and so on rows (`prompt`), over the same weights and caches.
+//! They share pipelines: the number of rows and of attention's splits is in the batch and not in the shader, so plans
+//! differ in their grids, and in pipelines only if the rows of a product are divided differently. A plan of a prompt
+//! ends with the hidden values of its last row, in the buffer from which the head of the plan of a single row computes
+//! the logits.
+//!
+//! The plan of a single row reads the pages of its sequence from a list of its own, which the host rewrites when
+//! another session is next: so its kernels know where the list begins and need not read that first.
 
 use super::attention::CacheShape;
 use super::draft_plan::{KEPT, saved_states};

@@ -1,4 +1,6 @@
 //! Writes the batches of a model's steps: their rows, and the rotary angles of the rows' positions.
+//!
+//! The angles are computed here in f64, because GPUs do not promise the sine of thousands of radians.
 
 use super::Config;
 use crate::plan::{BatchHeader, RowHeader};

@@ -1,5 +1,18 @@
 //! The graph of the model, for the rows of a batch: the layers, and the head. It is written once, over operations that
 //! choose the kernels by the number of rows and by the target (`kernels/ops.rs`).
+//!
+//! For a single row on a GPU other than Apple's, a layer takes nine dispatches, or eight if its feed-forward is dense:
+//!
+//! - attention: `mul_mv_pair` computes the compressed query, and from the same input the latent with its rotary key;
+//!   `query_up_kv_write` the heads' queries and the row's KV row; `absorb_query` projects each head's query to the
+//!   latent space (`attn_k_b`) and rotates it; `mla_attention` attends over splits of the cache, where a KV row is the
+//!   key, and its first part the value, of all heads; `mla_output` merges the splits and projects them back
+//!   (`attn_v_b`); `mul_mv` adds the result to the residual stream;
+//! - experts: `mul_mv` computes the router's logits; each workgroup of `moe_gate_up` selects the experts and computes
+//!   rows of one of them or of the shared ones; `moe_down` adds their weighted sum to the residual stream. On Apple's
+//!   GPUs the step `route` selects the experts once instead. A dense layer has `gate_up` and `mul_mv`.
+//!
+//! The head is `mul_mv`, followed by the steps of `sampling_plan`. A norm is a factor in the product that follows it.
 
 use super::Config;
 use super::attention::{CacheShape, attention};
@@ -18,7 +31,7 @@ pub(super) fn layers(b: &mut Builder, w: &ModelWeights, config: &Config, cache: 
     let mut stream = Residual::from(x);
     for (index, weights) in w.layers.iter().enumerate() {
         b.layer(index);
-        stream = layer(b, weights, config, &stream, w.norm_behind(index), cache)?;
+        stream = layer(b, weights, config, &stream, w.norm_after(index), cache)?;
     }
     Ok(x)
 }
@@ -30,7 +43,7 @@ pub(super) fn layer(
     w: &LayerWeights,
     config: &Config,
     stream: &Residual,
-    norm_behind: &Norm,
+    norm_after: &Norm,
     cache: CacheShape,
 ) -> Result<Residual> {
     let x = stream.x;
@@ -38,12 +51,13 @@ pub(super) fn layer(
     let stream = attention(b, &w.attention, config, (&x, &h, &w.feed_forward_norm), cache)?;
     let h = b.normed("ffn_norm", &stream, &w.feed_forward_norm)?;
     match &w.feed_forward {
-        FeedForwardWeights::Dense(weights) => dense(b, weights, (&x, &h, norm_behind)),
-        FeedForwardWeights::Experts(weights) => experts(b, weights, (&x, &h, norm_behind)),
+        FeedForwardWeights::Dense(weights) => dense(b, weights, (&x, &h, norm_after)),
+        FeedForwardWeights::Experts(weights) => experts(b, weights, (&x, &h, norm_after)),
     }
 }
 
-/// Appends the head: the logits {vocab, rows} of x {width, rows}, which the layers of this plan or of another have left.
+/// Appends the head: the logits {vocab, rows} of x {width, rows}, which the layers of this plan or of another have
+/// left.
 pub(super) fn logits(b: &mut Builder, w: &ModelWeights, x: &Tensor) -> Result<Tensor> {
     let h = b.normed("output_norm", &Residual::from(*x), &w.output_norm)?;
     b.linear("output", &w.output, &h)

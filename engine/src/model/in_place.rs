@@ -21,7 +21,7 @@ pub(super) struct Limits {
 
 /// The position of a weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PlaceInFile {
     /// The index of its buffer in [`InPlace::windows`].
     pub window: usize,
     /// The position of the weight in the buffer.
@@ -36,7 +36,7 @@ pub(super) struct InPlace {
     /// The range of the file for each buffer, ascending. The last page may reach past the end of the file.
     pub windows: Vec<Range<usize>>,
     /// The positions, indexed like the table of weights.
-    pub places: Vec<Option<Place>>,
+    pub places: Vec<Option<PlaceInFile>>,
 }
 
 impl InPlace {
@@ -59,7 +59,7 @@ impl InPlace {
             }
             let window = placed.window(pages, limits.usual.min(most));
             let start = range.start - placed.windows[window].start;
-            placed.places[index] = Some(Place { window, start, bytes: range.len() });
+            placed.places[index] = Some(PlaceInFile { window, start, bytes: range.len() });
         }
         placed
     }
@@ -95,8 +95,8 @@ mod tests {
         InPlace::of(&ranges.iter().cloned().map(Some).collect::<Vec<_>>(), LIMITS)
     }
 
-    fn place(window: usize, start: usize, bytes: usize) -> Option<Place> {
-        Some(Place { window, start, bytes })
+    fn place(window: usize, start: usize, bytes: usize) -> Option<PlaceInFile> {
+        Some(PlaceInFile { window, start, bytes })
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
             }
             let placed = InPlace::of(&ranges, LIMITS);
             for (range, place) in ranges.iter().zip(&placed.places) {
-                let Some(Place { window, start, bytes }) = *place else { continue };
+                let Some(PlaceInFile { window, start, bytes }) = *place else { continue };
                 let window = &placed.windows[window];
                 assert_eq!(Some(window.start + start..window.start + start + bytes), *range);
                 assert!(start % LIMITS.alignment == 0 && start + bytes <= window.len(), "{ranges:?}");

@@ -1,4 +1,8 @@
 //! A model on the GPU: its weights, its compiled kernels, its text side.
+//!
+//! While the weights are uploaded, kernels compile on other threads. When both are there, the kernels are checked, and
+//! a first token is computed, so that the first one that a user waits for takes no longer than the others. All of this
+//! happens beside the calling thread, which asks at short intervals whether to continue.
 
 use super::batch_plan::plan_alone;
 use super::check::{self, CheckedBatch};
@@ -106,10 +110,11 @@ impl Model {
     ///
     /// The first load on an adapter computes some results of the kernels again on the CPU, which takes less than a
     /// second: see [`LoadOptions::check`]. A kernel that the driver refuses, that is wrong or that does not end is
-    /// replaced by one without subgroup operations or matrices; the other kernels stay as they are. A kernel does not end
-    /// if the driver compiles it for a minute during which it finishes no other one either, or runs it for half a minute
-    /// (ten minutes each for drivers in software). The thread that such a compiler runs on is left behind. [`Model::verdict`]
-    /// returns the result, which an app should save for the next load; if the load fails, [`Error::verdict`] does.
+    /// replaced by one without subgroup operations or matrices; the other kernels stay as they are. A kernel does not
+    /// end if the driver compiles it for a minute during which it finishes no other one either, or runs it for half a
+    /// minute (ten minutes each for drivers in software). The thread on which such a compiler runs is abandoned.
+    /// [`Model::verdict`] returns the result, which an app should save for the next load; if the load fails,
+    /// [`Error::verdict`] does.
     ///
     /// # Errors
     /// Those of [`Model::load`], and [`Error::Cancelled`].
@@ -279,8 +284,9 @@ impl Model {
     /// were not checked, because that was not requested, or there was too little memory for it, and none had to be
     /// replaced.
     ///
-    /// If kernels that steps of several conversations need are compiled later, for a [`Scheduler`](crate::Scheduler), and the
-    /// driver refuses one, it is replaced there: the verdict of [`Scheduler::model`](crate::Scheduler::model) has it.
+    /// If kernels that steps of several conversations need are compiled later, for a [`Scheduler`](crate::Scheduler),
+    /// and the driver refuses one, it is replaced there: the verdict of [`Scheduler::model`](crate::Scheduler::model)
+    /// has it.
     ///
     /// An app should save it and pass it to the next load, which then takes less time. The library itself saves
     /// nothing.

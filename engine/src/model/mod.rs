@@ -1,5 +1,5 @@
-//! GLM-4.7-Flash and models of its architecture: their hyper-parameters, their weights, and the way of a batch of tokens
-//! through them.
+//! GLM-4.7-Flash and models of its architecture: their hyper-parameters, their weights, and the way of a batch of
+//! tokens through them.
 //!
 //! Everything is read from the file's metadata. A load makes the model's weights from the tensors of the file
 //! (`weights`). The graph (`graph`, `attention`, `moe`) is a straight tape over these and the plan builder, and knows

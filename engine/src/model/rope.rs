@@ -1,8 +1,8 @@
 //! How positions become the angles of rotary values, and what stretching them to a longer context changes of attention:
 //! read from the file's metadata, and computed in f64 on the host.
 //!
-//! YaRN (Peng et al., "YaRN", 2023) stretches slow pairs and leaves fast ones alone. The details are llama.cpp's for this
-//! architecture, so that files mean the same in both: the magnitude of rotated values (`llama-context.cpp`,
+//! YaRN (Peng et al., "YaRN", 2023) stretches slow pairs and leaves fast ones alone. The details are llama.cpp's for
+//! this architecture, so that files mean the same in both: the magnitude of rotated values (`llama-context.cpp`,
 //! `yarn_attn_factor`), the frequencies (ggml's `rope_yarn`), the factor of scores (`models/deepseek2.cpp`), and the
 //! defaults of missing keys. There is one difference: `yarn_beta_fast` and `yarn_beta_slow` are used here. llama.cpp
 //! reads them only for other architectures, and uses 32 and 1 for this one, which published files contain.
@@ -86,8 +86,8 @@ impl RopeScaling {
     }
 }
 
-/// The factor, which files from before `rope.scaling.*` have under another name. As in llama.cpp, it is 1 if it is absent
-/// or 0.
+/// The factor, which files from before `rope.scaling.*` have under another name. As in llama.cpp, it is 1 if it is
+/// absent or 0.
 fn factor(keys: &Keys<'_>) -> Result<f64> {
     let [name, early] = ["rope.scaling.factor", "rope.scale_linear"];
     let present = |name| keys.file.get(&keys.key(name)).is_some();
@@ -128,8 +128,8 @@ impl Yarn {
         })
     }
 
-    /// The part of its own frequency that a pair keeps, 0 to 1. The ends of the ramp are whole pairs; they are computed in
-    /// f32, as ggml does, so that rounding never chooses another pair.
+    /// The part of its own frequency that a pair keeps, 0 to 1. The ends of the ramp are whole pairs; they are computed
+    /// in f32, as ggml does, so that rounding never chooses another pair.
     fn kept(&self, pair: usize, rotary: usize, base: f64) -> f64 {
         let turns = |beta: f64| {
             let ratio = self.original_context as f32 / (beta as f32 * 2.0 * std::f32::consts::PI);

@@ -1,5 +1,5 @@
-//! The steps that sample the next tokens. They are the last steps of a batch's plan, or, with bias, penalties or a mask,
-//! a plan of their own.
+//! The steps that sample the next tokens. They are the last steps of a batch's plan, or, with bias, penalties or a
+//! mask, a plan of their own.
 //!
 //! Most generations need none of these, so the steps that adjust or mask logits are in no batch's plan. They change a
 //! copy, so that the logits remain what the model computed.

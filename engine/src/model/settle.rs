@@ -105,8 +105,8 @@ impl<'a> Settling<'a> {
         }
     }
 
-    /// Checks the kernels, and replaces those that are wrong or do not end. If there is too little memory for a check, they
-    /// are used unchecked.
+    /// Checks the kernels, and replaces those that are wrong or do not end. If there is too little memory for a check,
+    /// they are used unchecked.
     ///
     /// # Errors
     /// [`Error::WrongKernel`] for one that cannot be replaced, or that has ended the device; that of `go_on`; what the

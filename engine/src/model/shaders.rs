@@ -3,6 +3,8 @@
 //! A driver compiles each of them, Metal from source, so the number of shaders determines how long the first start of a
 //! model takes. Plans for few tokens, for many, and for a deep cache share shaders that would differ only in the number
 //! of tokens.
+//!
+//! A conversation with GLM-4.7-Flash needs at most 86, and 96 if the file has many formats. All are compiled at load.
 
 use super::draft_plan::block_shapes;
 use super::{BatchPlan, BatchShape, Config, PromptOptions};

@@ -6,11 +6,11 @@
 //! the read until they are summed and staged. Weights that are used in place are only summed. At the end the GPU
 //! computes checksums of what it has (`verify.rs`).
 
-use super::in_place::{InPlace, Limits, Place};
+use super::in_place::{InPlace, Limits, PlaceInFile};
 use super::progress::{LoadStage, Meter};
 use super::rows::WeightRows;
 use super::sums::Sums;
-use super::upload_pieces::{Piece, PieceGroup, groups};
+use super::upload_pieces::{PieceGroup, UploadPiece, groups};
 use super::verify::verify;
 use super::weight_table::WeightTable;
 use crate::error::{Error, Result};
@@ -51,8 +51,8 @@ pub(super) struct Uploaded {
     pub sums: Vec<[u32; 2]>,
 }
 
-/// Creates and fills the buffers of a model's weights, in the order of the table. With `zero_copy` the buffers are over the
-/// file itself where the file has the form that the GPU needs. Then verifies that the weights arrived.
+/// Creates and fills the buffers of a model's weights, in the order of the table. With `zero_copy` the buffers are over
+/// the file itself where the file has the form that the GPU needs. Then verifies that the weights arrived.
 pub(super) fn upload(
     pipelines: &Pipelines,
     table: &WeightTable,
@@ -96,7 +96,7 @@ fn in_place(gpu: &Gpu, table: &WeightTable, rows: &[WeightRows<'_>]) -> InPlace 
 fn buffers(file: &Gguf, gpu: &Gpu, weights: &[Weight], placed: &InPlace) -> Result<Vec<Buffer>> {
     let over_file = |window: &Range<usize>| gpu.over_file("weights in the file", file, window.clone());
     let windows = placed.windows.iter().map(over_file).collect::<Result<Vec<_>>>()?;
-    let make = |(weight, place): (&Weight, &Option<Place>)| match place {
+    let make = |(weight, place): (&Weight, &Option<PlaceInFile>)| match place {
         Some(place) => windows[place.window].part(place.start as u64, place.bytes as u64),
         None => gpu.buffer(&weight.name, weight.bytes(), BufferUse::Storage),
     };
@@ -188,7 +188,7 @@ impl Upload<'_> {
             } else {
                 break;
             };
-            self.meter.add(LoadStage::Weights, group.pieces.iter().map(Piece::bytes).sum());
+            self.meter.add(LoadStage::Weights, group.pieces.iter().map(UploadPiece::bytes).sum());
         }
         Ok(())
     }
@@ -206,13 +206,13 @@ impl Upload<'_> {
         })
     }
 
-    fn copies(&self, piece: &Piece) -> impl Iterator<Item = StagedCopy<'_>> {
+    fn copies(&self, piece: &UploadPiece) -> impl Iterator<Item = StagedCopy<'_>> {
         let to = &self.buffers[piece.weight.index()];
         let parts = piece.parts.iter();
         parts.map(move |p| StagedCopy { from: p.staged as u64, to, offset: p.offset, bytes: p.bytes as u64 })
     }
 
-    fn stage(&self, piece: &Piece, mapped: &mut Mapped, scratch: &mut Scratch) -> Result<()> {
+    fn stage(&self, piece: &UploadPiece, mapped: &mut Mapped, scratch: &mut Scratch) -> Result<()> {
         self.repack(piece, scratch, &mut |at, bytes| mapped.write(at, bytes))?;
         for part in &piece.parts {
             let filled = part.row_bytes * piece.rows.len();
@@ -225,7 +225,7 @@ impl Upload<'_> {
     /// their position in the staging memory.
     fn repack(
         &self,
-        piece: &Piece,
+        piece: &UploadPiece,
         scratch: &mut Scratch,
         take: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()> {
@@ -245,7 +245,7 @@ impl Upload<'_> {
     }
 
     /// The part of every stream that belongs to some rows.
-    fn tile<'s>(&self, piece: &Piece, rows: Range<usize>, scratch: &'s mut Scratch) -> Result<Vec<&'s mut [u8]>> {
+    fn tile<'s>(&self, piece: &UploadPiece, rows: Range<usize>, scratch: &'s mut Scratch) -> Result<Vec<&'s mut [u8]>> {
         let weight = &self.weights[piece.weight.index()];
         let Scratch { read, repacked } = scratch;
         resize(repacked, piece.parts.iter().map(|part| part.row_bytes * rows.len()).sum(), "repacking weights")?;

@@ -11,14 +11,14 @@ use std::ops::Range;
 #[derive(Debug, Default)]
 pub(super) struct PieceGroup {
     /// The pieces, in the order of the weights.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<UploadPiece>,
     /// The size in staging memory in bytes.
     pub bytes: usize,
 }
 
 /// A run of rows of a weight.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct UploadPiece {
     /// The weight.
     pub weight: WeightId,
     /// The rows, counted over all matrices.
@@ -40,7 +40,7 @@ pub(super) struct StreamRange {
     pub bytes: usize,
 }
 
-impl Piece {
+impl UploadPiece {
     /// The number of bytes on the GPU.
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes as u64).sum()
@@ -72,7 +72,7 @@ pub(super) fn groups(weights: &[Weight], most: usize, wanted: impl Fn(&Weight) -
 }
 
 impl PieceGroup {
-    fn add(&mut self, mut piece: Piece, bytes: usize) {
+    fn add(&mut self, mut piece: UploadPiece, bytes: usize) {
         piece.parts.iter_mut().for_each(|part| part.staged += self.bytes);
         self.pieces.push(piece);
         self.bytes += bytes;
@@ -80,7 +80,7 @@ impl PieceGroup {
 }
 
 /// A piece with rows of a weight, at position 0, and the staging memory that it takes.
-fn piece(weight: &Weight, rows: Range<usize>) -> (Piece, usize) {
+fn piece(weight: &Weight, rows: Range<usize>) -> (UploadPiece, usize) {
     let (blocks, streams) = (weight.quant.blocks(weight.shape[0]), weight.streams());
     let ends = streams.iter().skip(1).map(|(start, _)| *start).chain([weight.bytes()]);
     let last = rows.end == weight.shape[1] * weight.shape[2];
@@ -92,5 +92,5 @@ fn piece(weight: &Weight, rows: Range<usize>) -> (Piece, usize) {
         parts.push(StreamRange { staged, offset, row_bytes, bytes });
         staged += bytes.next_multiple_of(ALIGNMENT);
     }
-    (Piece { weight: weight.id, rows, parts }, staged)
+    (UploadPiece { weight: weight.id, rows, parts }, staged)
 }

@@ -45,7 +45,8 @@ pub enum WeightSource {
     Grid(GridBuffer),
 }
 
-/// The weights of a model, each once, in the order in which they are uploaded and summed up for the model's fingerprint.
+/// The weights of a model, each once, in the order in which they are uploaded and summed up for the model's
+/// fingerprint.
 #[derive(Clone, Default)]
 pub struct WeightTable {
     /// The weights, which all plans of the model share.

@@ -129,8 +129,9 @@ pub struct MixtureWeights {
 }
 
 impl ModelWeights {
-    /// Finds the weights in a file, of which it reads the header only. The table has them in the order in which the steps
-    /// of a token first use them; snapshots of sessions depend on that order, because it enters the model's fingerprint.
+    /// Finds the weights in a file, of which it reads the header only. The table has them in the order in which the
+    /// steps of a token first use them; snapshots of sessions depend on that order, because it enters the model's
+    /// fingerprint.
     ///
     /// # Errors
     /// [`Error::Tensor`](crate::Error::Tensor) for a tensor that is missing or has a shape other than the
@@ -183,7 +184,7 @@ impl ModelWeights {
     }
 
     /// The norm that follows a layer: that of the next layer, or of the head.
-    pub fn norm_behind(&self, layer: usize) -> &Norm {
+    pub fn norm_after(&self, layer: usize) -> &Norm {
         self.layers.get(layer + 1).map_or(&self.output_norm, |next| &next.attention_norm)
     }
 

@@ -1,4 +1,4 @@
-//! The queue between the thread that generates and whoever takes the events.
+//! The queue between the thread that generates events and the thread that takes them.
 
 use crate::error::{Error, Result};
 use crate::generate::Event;
@@ -39,7 +39,8 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and wakes who waits for that. Wakers are code of the app, so the lock is not held for them.
+    /// Changes the state, and wakes the threads and tasks that wait for it. Wakers are the app's code, so they are
+    /// called without the lock.
     fn change(&self, change: impl FnOnce(&mut QueueState)) {
         let waker = {
             let mut state = self.state();
@@ -50,9 +51,9 @@ impl Queue {
         self.wakers.call(waker);
     }
 
-    /// The next event, if there is one. If not, the waker is woken when there is.
+    /// The next event, if there is one. Otherwise the waker is woken when one arrives.
     pub fn poll(&self, waker: Option<&Waker>) -> Poll<Option<Result<Event>>> {
-        let mut waker = waker.cloned(); // here, and dropped after `state`: both are code of the app
+        let mut waker = waker.cloned(); // cloned here and dropped after `state`: both run the app's code
         let mut state = self.state();
         let taken = state.take();
         if taken.is_pending() && waker.is_some() {
@@ -77,7 +78,7 @@ impl Queue {
         self.change(|state| state.closed = true);
     }
 
-    /// Waits for the thread that adds events, which was asked to end, and calls no waker any more.
+    /// Waits for the thread that adds events, which was asked to end. No waker is called any more.
     pub fn join(&self, thread: JoinHandle<()>) {
         let waker = self.state().waker.take();
         drop(waker); // outside of the lock

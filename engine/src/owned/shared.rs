@@ -13,8 +13,8 @@ use crate::gpu::Process;
 use crate::text::Message;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// A conversation whose replies own themselves. Clones share it, so it outlives any one task: if a reply is dropped before
-/// its end, the messages keep the generated part, the cache stays, and the next reply continues from there.
+/// A conversation whose replies own themselves. Clones share it, so it outlives any one task: if a reply is dropped
+/// before its end, the messages keep the generated part, the cache stays, and the next reply continues from there.
 ///
 /// ```
 /// use wglm::SharedChat;
@@ -66,14 +66,15 @@ impl SharedChat {
         OwnedReply::new(self.slot.clone(), ReplyRequest::Resume)
     }
 
-    /// A reply to a message of the user by a constraint, and without calls. What it leaves unfinished can be resumed.
+    /// A reply that answers the user's message with a match of a constraint, without functions. If it is unfinished, it
+    /// can be resumed.
     #[cfg(feature = "schema")]
     pub(crate) fn constrained(&self, text: &str, constraint: Constraint) -> OwnedReply {
         OwnedReply::new(self.slot.clone(), ReplyRequest::Ask(text.to_owned(), constraint))
     }
 
-    /// Like [`Chat::ask_with`], which waits for the reply; [`SharedChat::begin_ask`] does not. The others of its kind are
-    /// called by [`SharedChat::with`].
+    /// Like [`Chat::ask_with`], which waits for the reply; [`SharedChat::begin_ask`] does not. To call the related
+    /// functions of [`Chat`], use [`SharedChat::with`].
     ///
     /// # Errors
     /// As there; [`AskError::Failed`] with the errors of [`SharedChat::with`].
@@ -101,7 +102,7 @@ impl SharedChat {
         self.slot.messages()
     }
 
-    /// Takes the conversation out. The clones then hold none any more.
+    /// Takes the conversation out. All clones are then empty.
     ///
     /// # Errors
     /// Those of [`SharedChat::with`].
@@ -110,7 +111,7 @@ impl SharedChat {
     }
 }
 
-/// The place that holds the conversation. A thread locks it while it generates.
+/// Holds the conversation. A thread locks it while it generates.
 #[derive(Debug)]
 pub struct ChatSlot {
     /// The process in which the conversation was made shareable.
@@ -121,8 +122,8 @@ pub struct ChatSlot {
     messages: Mutex<Vec<Message>>,
 }
 
-/// Locks a mutex, also after a panic. Both contents stay valid then: the copy of the messages is only ever replaced as
-/// a whole, and a conversation's session is brought to its messages before each reply.
+/// Locks a mutex, also after a panic. What both of them hold stays valid then: the copy of the messages is only
+/// replaced as a whole, and before each reply a conversation's session is synchronised with its messages.
 fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }

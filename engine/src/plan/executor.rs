@@ -1,4 +1,8 @@
 //! Makes pipelines, buffers and bind groups of a plan once, and submits it batch after batch.
+//!
+//! Buffers are made in the order in which steps name them, each cache together with its layer: with the caches of all
+//! layers before all activations, attention of a token took 7.6 µs a layer on an H100 instead of 6.6. wgpu tracks whole
+//! buffers, so each weight and each activation has one of its own.
 
 use super::{BufferRef, Local, LocalId, Plan, Purpose, Step};
 use crate::error::{Error, Result};

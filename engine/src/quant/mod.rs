@@ -22,6 +22,9 @@
 //! and `supers` the f16 scales of a superblock if they are stored separately. If the halves of a group have a byte of
 //! scales each, these are stored *two by two*: the first halves' bytes of groups 2 *n* and 2 *n* + 1, then the second
 //! halves'.
+//!
+//! A weight is one buffer. Its streams start at multiples of 256 bytes, and kernels bind each under the name of the
+//! stream with the weight's role: `w_nibbles`, `w_scales`.
 
 mod bf16;
 mod block;

@@ -1,4 +1,9 @@
 //! The WGSL files of a format.
+//!
+//! A kernel needs of a weight either `w_decode(g)`, the 32 values of group g, or `w_dot(g, &x)`, their dot product with
+//! activations; products of matrices need `w_halves`. Formats of the family [`Family::Plain`] provide `w_decode`. All
+//! others provide bytes, scales and offsets, and the files `quant/affine*.wgsl` make the rest from these: a table only
+//! changes how the bytes are found. So every kernel works with every format.
 
 use super::{Arithmetic, Family, Grid, GridBuffer, Quant, Table};
 use crate::wgsl::{Source, source};

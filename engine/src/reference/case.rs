@@ -148,7 +148,7 @@ pub struct Case {
 
 /// The result of a case.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct CaseOutcome {
     /// The error with the largest ratio to its bound, divided by its magnitude.
     pub worst: f64,
     /// That bound.
@@ -159,8 +159,9 @@ pub struct Outcome {
 
 impl Case {
     /// Compares the final content of the local buffers with the expected values.
-    pub fn judge(&self, finals: &[Vec<u8>]) -> Outcome {
-        let mut outcome = Outcome { worst: 0.0, bound: self.expected.first().map_or(0.0, |e| e.bound), failure: None };
+    pub fn judge(&self, finals: &[Vec<u8>]) -> CaseOutcome {
+        let mut outcome =
+            CaseOutcome { worst: 0.0, bound: self.expected.first().map_or(0.0, |e| e.bound), failure: None };
         for expected in &self.expected {
             self.judge_values(expected, &finals[expected.local.index()], &mut outcome);
         }
@@ -171,7 +172,7 @@ impl Case {
         outcome
     }
 
-    fn judge_values(&self, expected: &Expected, content: &[u8], outcome: &mut Outcome) {
+    fn judge_values(&self, expected: &Expected, content: &[u8], outcome: &mut CaseOutcome) {
         let share = |error: f64, bound: f64| error / bound.max(1e-30);
         for Judged { place, got, want, error } in expected.judged(content) {
             if share(error, expected.bound) > share(outcome.worst, outcome.bound) {

@@ -23,7 +23,7 @@ mod sampling;
 mod vectors;
 
 pub use builder::CaseBuilder;
-pub use case::{Case, Expected, Outcome, OutputType};
+pub use case::{Case, CaseOutcome, Expected, OutputType};
 pub use cases::CASES;
 pub use check::{CaseVerdict, KernelCheck};
 

@@ -245,8 +245,8 @@ pub(super) fn dot(values: &[f32], shape: [usize; 3], matrix: usize, row: usize, 
     sum_and_size(row, x)
 }
 
-/// Σ a · b, and the sum of the terms' magnitudes. Cases spend most of their time in these three loops, which are plain ones
-/// because builds with debug assertions check each step of an iterator.
+/// Σ a · b, and the sum of the terms' magnitudes. Cases spend most of their time in these three loops, which are plain
+/// ones because builds with debug assertions check each step of an iterator.
 pub(super) fn sum_and_size(a: &[f32], b: &[f64]) -> (f64, f64) {
     let (mut sum, mut size, mut at, end) = (0.0, 0.0, 0, a.len().min(b.len()));
     while at < end {

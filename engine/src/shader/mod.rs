@@ -1,5 +1,8 @@
 //! Turns WGSL files into pipelines: a variant is composed of whole files, parsed by naga to find its bindings, and
 //! compiled once.
+//!
+//! An app's debug build and the tests of kernels compile shaders with every index checked, and everything else without
+//! checks: indices come from shapes that are checked when a plan is built, and from ids that are bounded before use.
 
 #[cfg(feature = "metal-text")]
 mod metal_text;

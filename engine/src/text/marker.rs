@@ -89,8 +89,8 @@ impl Marker {
         marked
     }
 
-    /// Whether `text` begins with one of the words or, at the end of a text, with the beginning of one. `letters` is the
-    /// text without the blanks at its end, and not empty.
+    /// Whether `text` begins with one of the words or, at the end of a text, with the beginning of one. `letters` is
+    /// the text without the blanks at its end, and not empty.
     fn begins_word(&self, text: &str, letters: &str) -> bool {
         let first = text.chars().next();
         let from = self.words.partition_point(|word| word.chars().next() < first);

@@ -130,8 +130,8 @@ pub(super) struct Words {
 impl Words {
     /// Calls `word` with every word of `text`, in order.
     ///
-    /// The regular expression engine gives up on more than a million blanks in a row. Such a run is cut into words of at
-    /// most `MOST_BLANKS`.
+    /// The regular expression engine gives up on more than a million blanks in a row. Such a run is cut into words of
+    /// at most `MOST_BLANKS`.
     pub(super) fn cut<'t>(&self, text: &'t str, word: &mut dyn FnMut(&'t str) -> Result<()>) -> Result<()> {
         cut(&self.splits, text, word)
     }
@@ -184,8 +184,8 @@ mod tests {
         assert_eq!(cut("llama-bpe", text), cut("glm4", text));
     }
 
-    /// What llama.cpp's `unicode_regex_split` makes of texts, with the expressions that its `llama-vocab.cpp` has for each
-    /// rule.
+    /// What llama.cpp's `unicode_regex_split` makes of texts, with the expressions that its `llama-vocab.cpp` has for
+    /// each rule.
     #[test]
     fn words_are_those_of_llama_cpp() {
         #[derive(serde::Deserialize)]

@@ -3,7 +3,7 @@
 //! All candidates share one set of buffers: activations of the same name and size lie in the same place for all of
 //! them, because the addresses of buffers change times by one or two percent.
 
-use super::question::Work;
+use super::question::Workload;
 use super::search::Bench;
 use crate::error::{Error, Result};
 use crate::gpu::Buffer;
@@ -52,7 +52,7 @@ pub(super) struct GpuBench<'a> {
     /// Plans by their identities, and their executors.
     plans: HashMap<u64, Arc<BatchPlan>>,
     executors: HashMap<u64, Arc<Executor>>,
-    rhythms: HashMap<(Work, usize), Rhythm>,
+    rhythms: HashMap<(Workload, usize), Rhythm>,
     /// Shaders whose results were found to be correct.
     proven: HashSet<(Variant, usize)>,
 }
@@ -198,12 +198,12 @@ impl<'a> GpuBench<'a> {
     }
 
     /// The shape of the plan for some work, the tokens before it, and how often it runs.
-    fn shape(&self, choices: &Choices, work: Work) -> (BatchShape, usize, usize) {
+    fn shape(&self, choices: &Choices, work: Workload) -> (BatchShape, usize, usize) {
         let of = |rows, depth| BatchShape::of(rows, Outputs::Last, depth, self.cache.context);
         match work {
-            Work::Token { depth } => (BatchShape::ALONE, depth, 1),
-            Work::Rows { rows, depth } => (of(self.model.prompt_options().room_for(rows), depth), depth, 1),
-            Work::Prompt { tokens } => {
+            Workload::Token { depth } => (BatchShape::ALONE, depth, 1),
+            Workload::Rows { rows, depth } => (of(self.model.prompt_options().room_for(rows), depth), depth, 1),
+            Workload::Prompt { tokens } => {
                 let rows = self.chunk(choices).min(tokens);
                 let middle = (tokens - rows) / 2; // attention takes the average time there
                 (of(rows, middle), middle, tokens.div_ceil(rows))
@@ -244,7 +244,7 @@ impl<'a> GpuBench<'a> {
 
     /// The share of each kind of step in the time of a plan, the largest first. Shares are measured, each kind in a
     /// pass of its own, if `measured` and the GPU has timestamps, and otherwise estimated from the steps' costs.
-    pub fn shares(&mut self, choices: &Choices, work: Work, measured: bool) -> Result<Vec<(String, f64)>> {
+    pub fn shares(&mut self, choices: &Choices, work: Workload, measured: bool) -> Result<Vec<(String, f64)>> {
         let (shape, depth, _) = self.shape(choices, work);
         let (plan, limit) = (&self.plan(choices, shape)?.plan, self.base.limit);
         let mut executor = None;
@@ -277,12 +277,12 @@ impl Bench for GpuBench<'_> {
         self.stop = self.stop.filter(|_| self.strict);
     }
 
-    fn identity(&mut self, choices: &Choices, work: Work) -> Result<u64> {
+    fn identity(&mut self, choices: &Choices, work: Workload) -> Result<u64> {
         let (shape, ..) = self.shape(choices, work);
         Ok(self.planned(choices, shape)?.identity)
     }
 
-    fn prepare(&mut self, candidates: &[Choices], works: &[Work], go_on: &mut GoOn<'_>) -> Result<()> {
+    fn prepare(&mut self, candidates: &[Choices], works: &[Workload], go_on: &mut GoOn<'_>) -> Result<()> {
         let mut variants = HashSet::new();
         for (choices, work) in candidates.iter().flat_map(|choices| works.iter().map(move |work| (choices, *work))) {
             go_on()?;
@@ -297,13 +297,13 @@ impl Bench for GpuBench<'_> {
         }
     }
 
-    fn time(&mut self, choices: &Choices, work: Work) -> Result<f64> {
+    fn time(&mut self, choices: &Choices, work: Workload) -> Result<f64> {
         let (shape, depth, times) = self.shape(choices, work);
         let identity = self.planned(choices, shape)?.identity;
         let new = !self.executors.contains_key(&identity);
         let (planned, executor) = self.executor(choices, shape)?;
         let vocab = u32::try_from(self.model.config().vocab).unwrap_or(u32::MAX).max(1);
-        let rows = if let Work::Rows { rows, .. } = work { rows } else { shape.rows };
+        let rows = if let Workload::Rows { rows, .. } = work { rows } else { shape.rows };
         let ids: Vec<u32> = (0..rows as u32).map(|i| i.wrapping_mul(2_654_435_761) % vocab).collect();
         let batch = self.writer.write(&RowHeader::consecutive(depth, &ids), planned.splits, 0);
         executor.gpu().write(executor.local(Plan::BATCH), 0, batch)?;
@@ -325,7 +325,7 @@ impl Bench for GpuBench<'_> {
         Ok(times as f64 * self.measured(&executor, &steps, rhythm)?)
     }
 
-    fn fault(&mut self, choices: &Choices, works: &[Work], go_on: &mut GoOn<'_>) -> Result<Option<String>> {
+    fn fault(&mut self, choices: &Choices, works: &[Workload], go_on: &mut GoOn<'_>) -> Result<Option<String>> {
         let shapes: Vec<BatchShape> = works.iter().map(|work| self.shape(choices, *work).0).collect();
         let mut batches = Vec::new();
         for shape in shapes.iter().filter(|shape| shape.rows > 1) {
@@ -385,8 +385,8 @@ mod tests {
     use crate::tune::question::Edit;
 
     const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/fable-10m-q4_0.gguf");
-    const TOKEN: Work = Work::Token { depth: 0 };
-    const FOUR: Work = Work::Rows { rows: 4, depth: 0 };
+    const TOKEN: Workload = Workload::Token { depth: 0 };
+    const FOUR: Workload = Workload::Rows { rows: 4, depth: 0 };
 
     /// Makes products by workgroups of 512 invocations wrong: they lose a row.
     fn broken(variant: &Variant) -> Variant {
@@ -438,7 +438,7 @@ mod tests {
         let tiles = Edit::FewRows(2).of(&start);
         assert_ne!(bench.identity(&tiles, FOUR).unwrap(), bench.identity(&start, FOUR).unwrap());
         let chunk = Edit::Chunk(256).of(&start);
-        let long = Work::Prompt { tokens: 1024 };
+        let long = Workload::Prompt { tokens: 1024 };
         assert_ne!(bench.identity(&chunk, long).unwrap(), bench.identity(&start, long).unwrap());
     }
 
@@ -448,7 +448,7 @@ mod tests {
         let model = model(None);
         let mut bench = bench(&model);
         let start = bench.start();
-        for work in [TOKEN, Work::Token { depth: 500 }, FOUR] {
+        for work in [TOKEN, Workload::Token { depth: 500 }, FOUR] {
             assert!(bench.time(&start, work).unwrap() > 0.0, "{work}");
         }
         for measured in [true, false] {

@@ -1,7 +1,7 @@
 //! The questions for a model on a device, and their candidates.
 
 use super::bench::GpuBench;
-use super::question::{Edit, Question, Work};
+use super::question::{Edit, Question, Workload};
 use super::search::Bench;
 use crate::error::Result;
 use crate::gpu::{AdapterReport, Matrices};
@@ -117,21 +117,21 @@ impl About<'_> {
         bench.elapsed() < 0.05 * self.budget
     }
 
-    fn tokens(&self) -> Vec<Work> {
-        let deep = (self.deep > 0).then_some(Work::Token { depth: self.deep });
-        [Work::Token { depth: 0 }].into_iter().chain(deep).collect()
+    fn tokens(&self) -> Vec<Workload> {
+        let deep = (self.deep > 0).then_some(Workload::Token { depth: self.deep });
+        [Workload::Token { depth: 0 }].into_iter().chain(deep).collect()
     }
 
     /// The row capacities of plans within a range, as work.
-    fn rooms(&self, range: RowRange) -> Vec<Work> {
+    fn rooms(&self, range: RowRange) -> Vec<Workload> {
         let rooms = self.prompt.rooms().filter(|rows| *rows > 1 && range.contains(*rows) && *rows <= 512);
-        rooms.map(|rows| Work::Rows { rows, depth: 0 }).collect()
+        rooms.map(|rows| Workload::Rows { rows, depth: 0 }).collect()
     }
 
     /// Arithmetic, matrices, and splits of the cache.
     fn switches(&self, start: &Choices) -> Vec<Question> {
         let mut questions = Vec::new();
-        let mut ask = |name: &str, works: Vec<Work>, candidates: Vec<Edit>, least: f64| {
+        let mut ask = |name: &str, works: Vec<Workload>, candidates: Vec<Edit>, least: f64| {
             if !works.is_empty() && !candidates.is_empty() {
                 questions.push(Question { name: name.to_owned(), works, candidates, weight: 0.0, least });
             }
@@ -146,7 +146,7 @@ impl About<'_> {
             };
             ask(
                 "arithmetic",
-                [vec![Work::Token { depth: 0 }], few.clone()].concat(),
+                [vec![Workload::Token { depth: 0 }], few.clone()].concat(),
                 vec![Edit::Arithmetic(other)],
                 least,
             );
@@ -157,7 +157,7 @@ impl About<'_> {
             ask("matrices for prompts", works, vec![Edit::PromptsWithoutMatrices], 0.0);
         }
         if self.target.fusions.route {
-            let works = [vec![Work::Token { depth: 0 }], self.rooms(RowRange::new(4, 4))].concat();
+            let works = [vec![Workload::Token { depth: 0 }], self.rooms(RowRange::new(4, 4))].concat();
             ask("selection of experts", works, vec![Edit::RouteApart(!self.target.routes_apart())], 0.0);
         }
         ask("splits of the cache, 1 row", self.tokens(), splits(RowRange::new(1, 1)), 0.0);
@@ -184,7 +184,7 @@ impl About<'_> {
             return Ok(Vec::new());
         }
         let mut questions = Vec::new();
-        let alone = vec![Work::Token { depth: 0 }];
+        let alone = vec![Workload::Token { depth: 0 }];
         let classes = [(RowRange::new(1, 1), alone, TOKEN)].into_iter();
         let several = FEW_CLASSES.map(|range| (range, self.rooms(range), FEW / FEW_CLASSES.len() as f64));
         for (rows, works, weight) in classes.chain(several) {
@@ -208,8 +208,8 @@ impl About<'_> {
         for rows in TILE_CLASSES {
             let mut works = self.rooms(rows);
             let Some(first) = works.first().copied() else { continue };
-            if works.contains(&Work::Rows { rows: 2 * HALF_FULL, depth: 0 }) {
-                works.insert(0, Work::Rows { rows: HALF_FULL, depth: 0 });
+            if works.contains(&Workload::Rows { rows: 2 * HALF_FULL, depth: 0 }) {
+                works.insert(0, Workload::Rows { rows: HALF_FULL, depth: 0 });
             }
             let shares = bench.shares(start, first, self.has_time(bench))?;
             for (step, share) in shares.into_iter().filter(|(_, share)| *share >= SMALL) {
@@ -226,7 +226,7 @@ impl About<'_> {
     /// the tokens of a chunk.
     fn parts(&self, start: &Choices) -> Vec<Question> {
         let mut questions = Vec::new();
-        let mut ask = |name: &str, works: Vec<Work>, candidates: Vec<Edit>| {
+        let mut ask = |name: &str, works: Vec<Workload>, candidates: Vec<Edit>| {
             let (name, weight, least) = (name.to_owned(), SWITCHES / 2.0, 0.0);
             questions.push(Question { name, works, candidates, weight, least });
         };
@@ -244,7 +244,7 @@ impl About<'_> {
             let chunks = [1024, 2048, 512, 4096, 256].into_iter().filter(other);
             ask(
                 "tokens of a prompt's chunk",
-                vec![Work::Prompt { tokens: self.long }],
+                vec![Workload::Prompt { tokens: self.long }],
                 chunks.map(Edit::Chunk).collect(),
             );
         }

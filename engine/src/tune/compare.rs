@@ -1,7 +1,7 @@
 //! Compares two choices that a caller makes, as tuning compares its own.
 
 use super::bench::GpuBench;
-use super::question::Work;
+use super::question::Workload;
 use super::search::Search;
 use crate::error::Result;
 use crate::model::{CacheShape, Comparison, Model};
@@ -11,7 +11,7 @@ use std::time::Instant;
 /// The least context of a comparison, in tokens.
 const LEAST_CONTEXT: usize = 512;
 
-/// Work that [`compare`] measures.
+/// Workload that [`compare`] measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compared {
     /// A generated token, with this many tokens in the cache.
@@ -28,8 +28,8 @@ pub enum Compared {
 /// [`Error::Shader`](crate::error::Error::Shader) for choices that the device cannot compile; what the device reports.
 pub fn compare(model: &Model, choices: [&Choices; 2], work: Compared, seconds: f64) -> Result<Comparison> {
     let (depth, rows, work) = match work {
-        Compared::Token(depth) => (depth, 1, Work::Token { depth }),
-        Compared::Rows(rows) => (0, rows, Work::Rows { rows, depth: 0 }),
+        Compared::Token(depth) => (depth, 1, Workload::Token { depth }),
+        Compared::Rows(rows) => (0, rows, Workload::Rows { rows, depth: 0 }),
     };
     let cache = CacheShape { context: (depth + rows + 1).max(LEAST_CONTEXT), ty: model.cache().ty };
     let mut bench = GpuBench::new(model, cache, Instant::now(), (None, false))?;

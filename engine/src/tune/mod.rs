@@ -2,6 +2,9 @@
 //! prompts, and chooses those that make these faster.
 //!
 //! `candidates` lists the candidates, `search` decides between them, and `bench` measures and checks on the device.
+//!
+//! The chosen values are [`Choices`](crate::plan::Choices), which the code asks before its own tables. Because they
+//! change shaders, the load that uses a tuning checks its kernels again.
 
 mod bench;
 pub(crate) mod candidates;
@@ -16,7 +19,7 @@ use crate::model::{CacheShape, Model};
 use crate::threads::stoppable;
 use bench::GpuBench;
 use candidates::{About, questions};
-use question::Work;
+use question::Workload;
 use search::{Bench, Found, Search};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -176,7 +179,7 @@ fn search(
 ) -> Result<Found> {
     let (mut bench, deep) = bench(model, since, (Some(stopped), limit.is_some()))?;
     let start = bench.start();
-    let token = bench.time(&start, Work::Token { depth: 0 })?;
+    let token = bench.time(&start, Workload::Token { depth: 0 })?;
     let usual = (TOKENS * token).clamp(LEAST, MOST);
     let budget = options.budget.map_or(usual, |budget| budget.as_secs_f64());
     let about = About {

@@ -6,7 +6,7 @@ use std::fmt;
 
 /// Work whose time is measured as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Work {
+pub(super) enum Workload {
     /// A generated token, with `depth` tokens in the cache.
     Token { depth: usize },
     /// A part of a prompt with `rows` rows, in the smallest plan that holds them, after `depth` tokens.
@@ -15,7 +15,7 @@ pub(super) enum Work {
     Prompt { tokens: usize },
 }
 
-impl fmt::Display for Work {
+impl fmt::Display for Workload {
     /// Prints the name that `wglm bench` would print.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let depth = match *self {
@@ -35,7 +35,7 @@ impl fmt::Display for Work {
 
 /// The parts of a tuning that can be dropped separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum TuningPart {
     /// The choices for a single token.
     Token,
     /// The choices for a few rows.
@@ -44,7 +44,7 @@ pub(super) enum Part {
     Prompts,
 }
 
-impl Work {
+impl Workload {
     /// The same after `depth` tokens.
     pub fn at(self, depth: usize) -> Self {
         match self {
@@ -55,11 +55,11 @@ impl Work {
     }
 
     /// The part that the work depends on.
-    pub fn part(&self) -> Part {
+    pub fn part(&self) -> TuningPart {
         match self {
-            Self::Token { .. } => Part::Token,
-            Self::Rows { rows, .. } if *rows <= 32 => Part::Few,
-            Self::Rows { .. } | Self::Prompt { .. } => Part::Prompts,
+            Self::Token { .. } => TuningPart::Token,
+            Self::Rows { rows, .. } if *rows <= 32 => TuningPart::Few,
+            Self::Rows { .. } | Self::Prompt { .. } => TuningPart::Prompts,
         }
     }
 }
@@ -130,7 +130,7 @@ pub(super) struct Question {
     /// Its display name.
     pub name: String,
     /// The work by which candidates are measured, all of it together.
-    pub works: Vec<Work>,
+    pub works: Vec<Workload>,
     /// The candidates, the most promising first: if time is short, the rest are left out.
     pub candidates: Vec<Edit>,
     /// The share of the total time that it deserves, relative to other questions.
@@ -140,21 +140,21 @@ pub(super) struct Question {
 }
 
 /// The choices with one part reset to `start`.
-pub(super) fn without(choices: &Choices, part: Part, start: &Choices) -> Choices {
+pub(super) fn without(choices: &Choices, part: TuningPart, start: &Choices) -> Choices {
     let mut kept = choices.clone();
     let is_token = |from: usize, to: usize| from == 1 && to == 1;
     match part {
-        Part::Token => {
+        TuningPart::Token => {
             kept.tilings.retain(|it| !is_token(it.rows.from, it.rows.to) || start.tilings.contains(it));
             kept.splits.retain(|it| !is_token(it.rows.from, it.rows.to) || start.splits.contains(it));
             (kept.arithmetic, kept.few_without_matrices) = (start.arithmetic, start.few_without_matrices);
             kept.route_apart = start.route_apart;
         }
-        Part::Few => {
+        TuningPart::Few => {
             kept.tilings.retain(|it| is_token(it.rows.from, it.rows.to) || start.tilings.contains(it));
             kept.splits.retain(|it| is_token(it.rows.from, it.rows.to) || start.splits.contains(it));
         }
-        Part::Prompts => {
+        TuningPart::Prompts => {
             (kept.tiles, kept.few_rows, kept.chunk) = (start.tiles.clone(), start.few_rows, start.chunk);
             kept.expanded_rows = start.expanded_rows;
             kept.prompts_without_matrices = start.prompts_without_matrices;

@@ -7,7 +7,7 @@
 //! module uses neither a GPU nor a clock directly: both are behind [`Bench`].
 
 use super::TuneProgress;
-use super::question::{Edit, Question, Work, without};
+use super::question::{Edit, Question, Workload, without};
 use crate::error::{Error, Result};
 use crate::model::{Comparison, Figure, Outcome, Trial};
 use crate::plan::Choices;
@@ -25,16 +25,16 @@ pub(super) trait Bench {
     fn begin_last(&mut self) {}
 
     /// A number that is equal for choices with which the same steps run.
-    fn identity(&mut self, choices: &Choices, work: Work) -> Result<u64>;
+    fn identity(&mut self, choices: &Choices, work: Workload) -> Result<u64>;
 
     /// Compiles the kernels of some candidates in parallel. A candidate that does not compile fails when it is timed.
-    fn prepare(&mut self, candidates: &[Choices], works: &[Work], go_on: &mut GoOn<'_>) -> Result<()>;
+    fn prepare(&mut self, candidates: &[Choices], works: &[Workload], go_on: &mut GoOn<'_>) -> Result<()>;
 
     /// The seconds that work takes.
-    fn time(&mut self, choices: &Choices, work: Work) -> Result<f64>;
+    fn time(&mut self, choices: &Choices, work: Workload) -> Result<f64>;
 
     /// A wrong result with these choices, if there is one.
-    fn fault(&mut self, choices: &Choices, works: &[Work], go_on: &mut GoOn<'_>) -> Result<Option<String>>;
+    fn fault(&mut self, choices: &Choices, works: &[Workload], go_on: &mut GoOn<'_>) -> Result<Option<String>>;
 }
 
 /// The least gain that counts, however small the spread.
@@ -81,11 +81,11 @@ pub(super) struct Search<'a> {
     limit: Option<&'a Cell<f64>>,
     /// The usual seconds that a candidate takes besides its measurements, by the question's first work: for compiling
     /// and preparing it, which take many times longer for prompts than for a token.
-    making: HashMap<Work, f64>,
+    making: HashMap<Workload, f64>,
     /// The seconds that works take with the present choices.
-    known: HashMap<Work, f64>,
+    known: HashMap<Workload, f64>,
     /// All work by which questions with a chosen candidate were measured.
-    touched: Vec<Work>,
+    touched: Vec<Workload>,
     trials: Vec<Trial>,
     /// The indices of trials whose candidates were chosen, and these candidates.
     kept: Vec<(usize, Edit)>,
@@ -288,7 +288,7 @@ impl<'a> Search<'a> {
     }
 
     /// Prepares candidates.
-    fn make(&mut self, candidates: &[Candidate], works: &[Work]) -> Result<()> {
+    fn make(&mut self, candidates: &[Candidate], works: &[Workload]) -> Result<()> {
         let choices: Vec<Choices> = candidates.iter().map(|candidate| candidate.choices.clone()).collect();
         let stopped = self.stopped;
         let mut go_on = || if stopped() { Err(Error::Cancelled) } else { Ok(()) };
@@ -296,7 +296,7 @@ impl<'a> Search<'a> {
     }
 
     /// The time of each work.
-    fn look(&mut self, choices: &Choices, works: &[Work]) -> Result<Vec<f64>> {
+    fn look(&mut self, choices: &Choices, works: &[Workload]) -> Result<Vec<f64>> {
         works.iter().map(|work| self.bench.time(choices, *work)).collect()
     }
 
@@ -413,7 +413,7 @@ impl<'a> Search<'a> {
     }
 
     /// Compares two choices in turns by one kind of work, for as long as there is time.
-    pub fn by_turns(mut self, choices: [&Choices; 2], work: Work) -> Result<Comparison> {
+    pub fn by_turns(mut self, choices: [&Choices; 2], work: Workload) -> Result<Comparison> {
         let took = choices.map(|choices| self.bench.time(choices, work));
         let took = took.into_iter().collect::<Result<Vec<f64>>>()?.iter().sum::<f64>() / 2.0;
         let count = turns_in(self.budget - self.bench.elapsed(), took);
@@ -427,7 +427,7 @@ impl<'a> Search<'a> {
         &mut self,
         before: &Choices,
         after: &Choices,
-        works: &[Work],
+        works: &[Workload],
         count: usize,
         may_stop: bool,
     ) -> Result<Turns> {
@@ -484,7 +484,7 @@ impl<'a> Search<'a> {
     }
 
     /// Compares all choices with the start, as thoroughly as time allows.
-    fn last_turns(&mut self, start: &Choices, chosen: &Choices, works: &[Work]) -> Result<Turns> {
+    fn last_turns(&mut self, start: &Choices, chosen: &Choices, works: &[Workload]) -> Result<Turns> {
         let took = self.look(chosen, works)?.iter().sum();
         let count = turns_in(self.budget - self.bench.elapsed(), took);
         self.turns(start, chosen, works, count, self.limit.is_some())
@@ -512,7 +512,7 @@ impl<'a> Search<'a> {
 
 impl Turns {
     /// Evaluates the times of each work, before and after, of all turns.
-    fn of(works: &[Work], times: &[(Vec<f64>, Vec<f64>)]) -> Self {
+    fn of(works: &[Workload], times: &[(Vec<f64>, Vec<f64>)]) -> Self {
         let count = times.first().map_or(0, |(befores, _)| befores.len());
         let logarithm = |(before, after): (&f64, &f64)| (after / before).ln();
         let by_turn: Vec<Vec<f64>> =
@@ -561,8 +561,8 @@ fn mean_ratio(before: &[f64], after: &[f64]) -> f64 {
     sum / before.len().max(1) as f64
 }
 
-fn figures(works: &[Work], before: &[f64], after: &[f64]) -> Vec<Figure> {
-    let figure = |((work, before), after): ((&Work, &f64), &f64)| {
+fn figures(works: &[Workload], before: &[f64], after: &[f64]) -> Vec<Figure> {
+    let figure = |((work, before), after): ((&Workload, &f64), &f64)| {
         let nanoseconds = |seconds: f64| (seconds * 1e9).round() / 1e9;
         Figure { work: work.to_string(), before: nanoseconds(*before), after: nanoseconds(*after) }
     };

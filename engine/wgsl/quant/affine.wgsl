@@ -6,8 +6,8 @@
 //   w_affine(g)  (scale of 0..15, scale of 16..31, offset of 0..15, offset of 16..31)
 //   w_zero       the number to add to a byte to make it unsigned: 0 or 128
 
-// The four values of a word as numbers, with the power of two. No integer is converted: the exponent makes f16 of the
-// pairs, and what it adds is subtracted at once, exactly.
+// The four values of a word as numbers, with the power of two. No integer is converted, because that is slow on Apple's
+// GPUs: the exponent of 1024 makes f16 of the pairs, and what it adds is subtracted at once, exactly.
 fn w_four(even: u32, odd: u32) -> vec4<f32> {
     let exponents = PAIR_OF_1024 | (w_zero * 0x00010001u);
     let e = unpack2x16float(even ^ exponents);

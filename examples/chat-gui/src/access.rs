@@ -61,7 +61,7 @@ impl Plugin for Names {
     }
 }
 
-/// The buttons and fields of a window that have no name, by their role and their place.
+/// The buttons and fields of a window that have no name, with their roles and positions.
 fn nameless(update: &TreeUpdate) -> Vec<String> {
     let nameless = update.nodes.iter().filter(|(_, node)| {
         let named = node.label().is_some_and(|label| !label.trim().is_empty()) || !node.labelled_by().is_empty();

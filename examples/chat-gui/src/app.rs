@@ -250,7 +250,7 @@ impl App {
         result.map_err(|error| self.notices.push(format!("{error}."))).ok()
     }
 
-    /// Makes the worker bring the session to the open conversation.
+    /// Makes the worker sync the session with the open conversation.
     fn open(&mut self) {
         self.stats = None;
         self.worker.ask(Command::Open(self.chats.place()));

@@ -1,5 +1,5 @@
-//! How the window looks, and what it shows to developers. The user chooses it in the settings, and it is kept in a file
-//! for the next start.
+//! How the window looks, and what it shows to developers. The user chooses it in the settings, and it is saved in a
+//! file for the next start.
 
 use crate::files;
 use crate::status::Places;
@@ -50,7 +50,7 @@ impl Appearance {
         }
     }
 
-    /// Shows the choices. What is changed takes effect at once, and is written to the file.
+    /// Shows the choices. Changes take effect at once, and are written to the file.
     ///
     /// # Errors
     /// Those of the file system.

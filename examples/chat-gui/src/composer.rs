@@ -52,7 +52,7 @@ pub fn show(ui: &mut Ui, text: &mut String, can: Can, edited: Option<Edited>, pl
     let mut action = Action::Nothing;
     ui.add_space(4.0);
     let asked = edited.and_then(|edited| editing(ui, edited, places));
-    // To change a message takes no model.
+    // Changing a message needs no model.
     let can = if edited == Some(Edited::Other) && can == Can::Nothing { Can::Send } else { can };
     ui.horizontal(|ui| {
         let width = ui.available_width() - BUTTON[0] - 10.0;

@@ -1,6 +1,6 @@
 //! The work of the worker thread: it holds the model and the one session that all conversations share.
 //!
-//! For every reply the session is brought to the messages of a conversation, and computes only what its cache lacks. A
+//! For every reply the session is synced with the messages of a conversation, and computes only what its cache lacks. A
 //! conversation therefore consists of its messages only. Its snapshot saves time when it is opened again; if the
 //! snapshot is missing, damaged or another model's, the messages are computed again.
 
@@ -13,7 +13,7 @@ use crate::worker::WindowSender;
 use wglm::tune::{TuneOptions, Tuning};
 use wglm::{Cancel, Chat, Error, Event, Gguf, Gpu, LoadOptions, Message, Model, Overflow, PromptOptions, Result};
 
-/// The model, and the conversation that its session is at.
+/// The model, and the conversation in its session.
 pub struct Engine {
     gpu: Gpu,
     window: WindowSender,
@@ -216,7 +216,7 @@ fn answer(
     (reply.filter(|message| message.role == "assistant").cloned(), error.err())
 }
 
-/// Brings the chat to the messages and the settings of a request.
+/// Gives the chat the messages and the settings of a request.
 fn ask(chat: &mut Chat, Request { messages, settings, .. }: Request) -> Result<()> {
     let system = Some(settings.system.trim()).filter(|text| !text.is_empty()).map(Message::system);
     chat.set_messages(system.into_iter().chain(messages).collect());

@@ -132,7 +132,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let saver = saver(folder.path());
         let one = Arc::new(Conversation::new(Settings::default()));
-        // A folder in the place of the file can be neither replaced nor deleted as a file.
+        // A folder with the name of the file can be neither replaced nor deleted as a file.
         fs::create_dir_all(folder.path().join(format!("{}.json/x", one.id))).unwrap();
         saver.jobs().give(Job::Write(one.clone())).unwrap();
         saver.jobs().give(Job::Delete(one.clone())).unwrap();

@@ -1,4 +1,5 @@
-//! The demonstration model with each kernel replaced that can be, one at a time: every plan still computes right.
+//! Replaces each kernel of the demonstration model that can be replaced, one at a time: every plan still computes
+//! correctly.
 
 use super::plans::replaceable;
 use super::{demo, load, verdict};
@@ -11,7 +12,8 @@ use wglm::{
 };
 use wglm_engine::model::{Shaders, plan_token};
 
-/// Options of a load. On a driver in software it compiles the kernels of a token alone, and a reply the others that it needs.
+/// The options of a load. With a software driver the load compiles only the kernels of a token, and a reply compiles
+/// the others that it needs.
 fn options(arithmetic: Arithmetic, chunk: usize) -> LoadOptions {
     let prompt = PromptOptions { chunk: Some(chunk), ..PromptOptions::default() };
     LoadOptions { context: Some(256), prompt, arithmetic: Some(arithmetic), ..LoadOptions::default() }
@@ -25,7 +27,7 @@ fn kernels(model: &Model, options: &LoadOptions) -> BTreeSet<String> {
     replaceable(&shaders.all())
 }
 
-/// A reply by penalised sampling.
+/// A reply that is sampled with penalties.
 fn reply(model: &Model, speculation: Speculation) -> Vec<u32> {
     let sampling = SamplerParams { repeat_penalty: 1.1, ..SamplerParams::greedy() };
     let options = GenerateOptions { sampling, max_tokens: Some(12), speculation, ..GenerateOptions::default() };
@@ -37,7 +39,7 @@ fn reply(model: &Model, speculation: Speculation) -> Vec<u32> {
     session.tokens().to_vec()
 }
 
-/// A verdict that has this kernel alone replaced, and nothing checked.
+/// A verdict that replaces only this kernel, and says that nothing was checked.
 fn avoiding(known: &Verdict, kernel: &str) -> Verdict {
     let finding = serde_json::json!({ "kernel": kernel, "fault": "wrong", "place": "here" });
     let text = serde_json::json!({ "subject": known.subject(), "checked": false, "replaced": [finding] });
@@ -58,15 +60,15 @@ fn each_alone(options: &LoadOptions, speculation: Speculation, least: usize) {
     }
 }
 
-/// In the plans of prompts, of tokens, of drafts by the model's own block, and of sampling with penalties.
+/// In the plans of prompts, of tokens, of drafts by the model's block, and of sampling with penalties.
 #[test]
-fn extended_every_kernel_can_be_replaced_alone() {
+fn extended_each_kernel_can_be_replaced() {
     let speculation = Speculation { kind: DraftKind::Mtp, most: Some(3) };
     each_alone(&options(Arithmetic::Float, 40), speculation, 10);
 }
 
-/// Products of bytes leave rounded vectors for one another in the plan of a token.
+/// In the plan of a token, products of bytes write rounded vectors for each other.
 #[test]
-fn extended_every_kernel_of_products_of_bytes_can_be_replaced_alone() {
+fn extended_each_kernel_of_products_of_bytes_can_be_replaced() {
     each_alone(&options(Arithmetic::Int, 1), Speculation::OFF, 8);
 }

@@ -1,4 +1,4 @@
-//! Loads with one kernel that cannot be used: that one is replaced, and no other, and the next load avoids it.
+//! Loads with one kernel that cannot be used: only that one is replaced, and the next load avoids it.
 
 use super::{alone, altered, answer, broken, demo, load, replaced, with};
 use crate::common::gpu::{gpu, open};
@@ -13,10 +13,10 @@ use wglm_engine::model::{LoadOverrides, Patience};
 use wglm_engine::shader::{Constant, SourcePart, Variant};
 use wglm_engine::wgsl::Source;
 
-/// A bound for what ends, also where many programs share the processor.
+/// A time limit for everything that ends, even if many programs share the processor.
 const LONG: Duration = Duration::from_secs(300);
 
-/// Options of a load of the kernels of a token, with one of them altered.
+/// The options of a load that compiles the kernels of a token, one of which is altered.
 fn options(alter: fn(&Variant) -> Variant) -> LoadOptions {
     waiting(alter, Patience { compile: LONG, run: LONG })
 }
@@ -26,13 +26,13 @@ fn waiting(alter: fn(&Variant) -> Variant, patience: Patience) -> LoadOptions {
     LoadOptions { overrides, ..alone() }
 }
 
-/// Whether a variant is that of a kernel with subgroup operations.
+/// Whether a variant belongs to this kernel and uses subgroup operations.
 fn is(variant: &Variant, kernel: &str) -> bool {
     variant.kernel() == kernel && variant.label.contains(".sg.")
 }
 
-/// The load replaces this kernel alone, for this reason, and computes the right answer; so does the next load, without the
-/// kernel, which was compiled `before` that and not once more.
+/// The load replaces only this kernel, for this reason, and computes the right answer. So does the next load, which
+/// does not compile the kernel again: the first one compiled it `before` times.
 fn replaces(model: &Model, options: LoadOptions, expected: (&str, KernelFault), compiled: &AtomicUsize) {
     let right = answer(&load(gpu(), &alone()).unwrap());
     let found = super::verdict(model);
@@ -56,7 +56,7 @@ fn next_avoids(found: &Verdict, options: LoadOptions, right: &[u32], compiled: &
 
 static REFUSED: AtomicUsize = AtomicUsize::new(0);
 
-/// Asks for more workgroup memory than any adapter has.
+/// Requires more workgroup memory than any adapter has.
 fn refused(variant: &Variant) -> Variant {
     const TEXT: &str = "var<workgroup> all: array<u32, 1000000>;\n\
                         @compute @workgroup_size(1)\nfn main() { all[0] = 1u; }\n";
@@ -100,7 +100,7 @@ fn a_kernel_that_the_adapter_cannot_run_is_replaced() {
 
 static HANGING: AtomicUsize = AtomicUsize::new(0);
 
-/// Never comes back from the compiler.
+/// Never finishes compiling.
 fn hanging(variant: &Variant) -> Variant {
     if !is(variant, "moe_down") {
         return variant.clone();
@@ -113,7 +113,7 @@ fn hanging(variant: &Variant) -> Variant {
 
 #[test]
 fn a_kernel_that_does_not_finish_compiling_is_replaced() {
-    // It counts from the end of the kernel that was compiled before.
+    // The time counts from the end of the previous compilation.
     let options = waiting(hanging, Patience { compile: Duration::from_secs(8), run: LONG });
     let model = load(gpu(), &options).unwrap();
     replaces(&model, options, ("moe_down", KernelFault::CompilesForever), &HANGING);
@@ -138,8 +138,8 @@ fn one_wrong_kernel_among_right_ones_is_replaced() {
 
 static ENDLESS: AtomicUsize = AtomicUsize::new(0);
 
-/// Computes for far longer than the load waits, and writes none of its results. The software driver ends every loop after
-/// 65535 turns, so one turn has much to do.
+/// Runs for far longer than the load waits, and writes no results. The software driver ends every loop after 65535
+/// iterations, so each iteration does much work.
 fn endless(variant: &Variant) -> Variant {
     if !is(variant, "mla_output") {
         return variant.clone();
@@ -158,7 +158,7 @@ fn endless(variant: &Variant) -> Variant {
     Variant { enables: vec![], constants, parts: vec![SourcePart { source, role: "w" }], ..variant.clone() }
 }
 
-/// If the GPU comes back, the load goes on. If it does not, the error has what the next load needs on another device.
+/// If the GPU recovers, the load continues. Otherwise the error contains what the next load needs on another device.
 #[test]
 fn a_kernel_that_does_not_finish_running_is_avoided() {
     let right = answer(&load(gpu(), &alone()).unwrap());
@@ -177,16 +177,17 @@ fn a_kernel_that_does_not_finish_running_is_avoided() {
     next_avoids(&found, options, &right, &ENDLESS);
 }
 
-/// From a step of the check on, the GPU drops its work: the kernel of that step is named, and the next load avoids it.
+/// The GPU drops its work from a step of the check on: the error names the kernel of that step, and the next load
+/// avoids it.
 #[test]
-fn a_device_that_dies_in_the_check_leaves_a_verdict() {
+fn a_device_lost_during_the_check_leaves_a_verdict() {
     let right = answer(&load(gpu(), &alone()).unwrap());
     let device = open(true);
     let (checking, submissions) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
     let (is_checking, dying) = (checking.clone(), device.clone());
     device.before_submissions(move || {
         let count = submissions.fetch_add(is_checking.load(Ordering::Relaxed).into(), Ordering::Relaxed);
-        dying.drop_work(count >= 6); // after some steps, and looks whether each has ended
+        dying.drop_work(count >= 6); // after some steps, each of which is followed by a query
     });
     let failed = Model::load_with(&demo(), &device, &alone(), &Cancel::default(), &mut |progress| {
         checking.fetch_or(progress.stage >= LoadStage::Kernels, Ordering::Relaxed);
@@ -214,7 +215,7 @@ fn hopeless(variant: &Variant) -> Variant {
     broken(variant)
 }
 
-/// If what takes a kernel's place is wrong too, the load ends after each was compiled once.
+/// If a kernel's replacement is wrong too, the load ends after compiling each of them once.
 #[test]
 fn a_kernel_without_another_form_ends_the_load() {
     let error = load(gpu(), &options(hopeless)).map(|_| ()).unwrap_err();
@@ -226,7 +227,7 @@ fn a_kernel_without_another_form_ends_the_load() {
 
 static LATE: AtomicBool = AtomicBool::new(false);
 
-/// Refuses what is compiled of a kernel after the load.
+/// Refuses the variants of a kernel that are compiled after the load.
 fn refused_late(variant: &Variant) -> Variant {
     match is(variant, "moe_gate_up") && LATE.load(Ordering::Relaxed) {
         true => with_matrix(variant),
@@ -234,7 +235,7 @@ fn refused_late(variant: &Variant) -> Variant {
     }
 }
 
-/// What several conversations say side by side, with everything compiled before.
+/// The replies of several conversations side by side, with all kernels compiled before.
 fn side_by_side(model: &Model) -> (Scheduler, Vec<Vec<u32>>) {
     let options = SchedulerOptions { sessions: 2, compile_all: Some(true), ..SchedulerOptions::default() };
     let scheduler = Scheduler::new(model, &options).unwrap();
@@ -272,7 +273,7 @@ fn a_kernel_that_is_refused_after_the_load_is_replaced() {
     assert_eq!(replaced(&found), [("moe_gate_up", KernelFault::Refused)], "{found}");
     assert_eq!(said, right);
     assert!(said.iter().all(|tokens| tokens.len() == 6), "{said:?}");
-    // The model itself goes on with what it was loaded with, and the next load avoids the kernel.
+    // The model itself keeps the kernels that it was loaded with, and the next load avoids the refused one.
     assert!(super::verdict(&model).replaced().is_empty());
     assert_eq!(answer(&model), answer(&load(gpu(), &alone()).unwrap()));
     let next = load(&open(true), &LoadOptions { verdicts: vec![found], ..options(refused_late) }).unwrap();

@@ -19,7 +19,7 @@ fn demo() -> Gguf {
     Gguf::from_static(wglm::DEMO_MODEL).unwrap()
 }
 
-/// Options that compute prompts token by token, so that no kernels of chunks have to be compiled.
+/// Options that compute prompts token by token, so that no kernels for chunks are compiled.
 fn alone() -> LoadOptions {
     let prompt = PromptOptions { chunk: Some(1), ..PromptOptions::default() };
     LoadOptions { context: Some(64), prompt, arithmetic: Some(Arithmetic::Float), ..LoadOptions::default() }
@@ -29,7 +29,7 @@ fn load(gpu: &Gpu, options: &LoadOptions) -> wglm::Result<Model> {
     Model::load(&demo(), gpu, options)
 }
 
-/// Kernels made wrong, for a load that believes that the adapter has these matrices.
+/// Wrong kernels, for a load that assumes that the adapter has these matrices.
 fn altered(matrices: Matrices, alter: fn(&Variant) -> Variant) -> LoadOverrides {
     LoadOverrides { altered: Some(Altered { matrices, alter }), ..LoadOverrides::default() }
 }
@@ -38,7 +38,7 @@ fn verdict(model: &Model) -> Verdict {
     model.verdict().expect("a verdict").clone()
 }
 
-/// The kernels that a verdict is about, and what is wrong with them.
+/// The kernels that a verdict replaces, and their faults.
 fn replaced(verdict: &Verdict) -> Vec<(&str, KernelFault)> {
     verdict.replaced().iter().map(|finding| (finding.kernel.as_str(), finding.fault)).collect()
 }
@@ -53,7 +53,7 @@ fn answer(model: &Model) -> Vec<u32> {
 /// Every kernel of a token and of a chunk passes, for both kinds of teams, in both arithmetics, with fusions and
 /// without.
 #[test]
-fn kernels_that_are_right_pass() {
+fn correct_kernels_pass() {
     for (team, arithmetic, fusions) in [
         (true, Arithmetic::Float, Fusions::all()),
         (true, Arithmetic::Int, Fusions::all()),
@@ -73,7 +73,7 @@ fn kernels_that_are_right_pass() {
 
 /// A verdict that is passed to a load replaces the check, if it is about the same kernels.
 #[test]
-fn what_is_known_is_not_looked_at_again() {
+fn checked_kernels_are_not_checked_again() {
     let first = load(gpu(), &alone()).unwrap();
     let known = verdict(&first);
     assert!(known.subject().contains(&gpu().report().name) && known.subject().contains(env!("CARGO_PKG_VERSION")));
@@ -99,12 +99,12 @@ fn what_is_known_is_not_looked_at_again() {
         let Some(Error::WrongKernel { kernel, fault: KernelFault::Wrong, verdict, .. }) = &found else {
             panic!("{found:?}")
         };
-        // It has no other form, so there is nothing that the next load could do without it.
+        // It has no other form, so the next load cannot avoid it.
         assert_eq!((kernel.as_str(), verdict.replaced().len()), ("slice_max", 0), "{found:?}");
     }
 }
 
-/// A verdict about something else.
+/// A verdict on something else.
 fn about(verdict: &Verdict, changes: &[(&str, &str)]) -> Verdict {
     let mut text = serde_json::to_string(verdict).unwrap();
     for (from, to) in changes {
@@ -131,7 +131,7 @@ fn choice_broken(variant: &Variant) -> Variant {
     if variant.label.starts_with("slice_max.") { broken(variant) } else { variant.clone() }
 }
 
-/// Puts another kernel in its place, which writes none of its results.
+/// Replaces it by another kernel, which writes none of its results.
 fn broken(variant: &Variant) -> Variant {
     const TEXT: &str = "@compute @workgroup_size(1)\nfn main() {}\n";
     let source = Source { path: "op/nothing.wgsl", text: TEXT };
@@ -174,7 +174,7 @@ fn kernels_with_wrong_matrices_are_replaced() {
         "{found}"
     );
 
-    // The next load does without it from the start.
+    // The next load avoids it from the start.
     let next = LoadOptions { check: Check::Auto, verdicts: vec![found.clone()], ..chunk(matrices_broken) };
     assert_eq!(load(gpu(), &next).unwrap().verdict(), Some(&found));
 }

@@ -1,5 +1,5 @@
-//! Plans in which one kernel is replaced: it uses neither subgroup operations nor matrices any more, and nothing changes
-//! beside it but what has to.
+//! Plans in which one kernel is replaced: its replacement uses neither subgroup operations nor matrices, and no other
+//! step changes without need.
 
 use crate::house::plans::models;
 use std::collections::{BTreeSet, HashSet};
@@ -32,16 +32,16 @@ fn without(target: &Target, kernel: &str) -> Target {
     Target { replaced: std::sync::Arc::new([kernel.to_owned()].into()), ..target.clone() }
 }
 
-/// The kernels whose variants change with one kernel, beside itself: those that do the same without matrices, and those
-/// that take what it leaves in another form.
+/// The other kernels whose variants change with one kernel: those that do the same without matrices, and those that
+/// read its results in another form.
 fn affected(kernel: &str, arithmetic: Arithmetic) -> &'static [&'static str] {
     match kernel {
-        // tiles in registers are summed by one workgroup where several share a tile of matrices
+        // tiles in registers are summed by one workgroup, whereas several share a tile of matrices
         "mul_mm_matrix" => &["mul_mm", "sum_parts", "sum_normed", "kv_write", "rms_norm", "moe_combine", "rope_query"],
         "mla_attention_matrix" => &["mla_attention", "mla_merge", "mla_output"],
         "mla_attention_matrix8" => &["mla_attention", "mla_attention_batch"],
         "mla_attention_batch_matrix" => &["mla_attention_batch"],
-        // attention over the latents, for which no keys and values are written out
+        // attention over the latents, for which no keys and values are expanded
         "mla_attention_expanded" => &[
             "expand_kv_matrix",
             "mla_attention_batch_matrix",
@@ -51,7 +51,7 @@ fn affected(kernel: &str, arithmetic: Arithmetic) -> &'static [&'static str] {
             "mul_mm_matrix",
         ],
         "expand_kv_matrix" => &["expand_kv"],
-        // what these leave rounded, or read rounded
+        // vectors that these write rounded, or read rounded
         _ if arithmetic == Arithmetic::Int => {
             &["mul_mv", "mul_mv_pair", "gate_up", "moe_gate_up", "moe_down", "absorb_query", "query_up_kv_write"]
         }
@@ -60,7 +60,7 @@ fn affected(kernel: &str, arithmetic: Arithmetic) -> &'static [&'static str] {
 }
 
 #[test]
-fn one_kernel_is_replaced_and_no_other() {
+fn only_one_kernel_is_replaced() {
     let wanted = ["fable", "f32-odd"];
     let mut seen = BTreeSet::new();
     for (name, file) in models().into_iter().filter(|(name, _)| wanted.contains(&name.as_str())) {
@@ -94,9 +94,9 @@ fn compare(before: &[Variant], after: &[Variant], kernel: &str, arithmetic: Arit
     }
 }
 
-/// Steps of a token's plan that are not of the replaced kernel are the same, with all that they bind.
+/// The steps of a token's plan that use other kernels stay the same, with everything that they bind.
 #[test]
-fn other_steps_stay_as_they_are() {
+fn other_steps_do_not_change() {
     let (_, file) = models().into_iter().find(|(name, _)| name == "fable").unwrap();
     let config = Config::read(&file).unwrap();
     let target = Target::default();

@@ -30,7 +30,7 @@ fn adapters_that_are_not_there() {
         command.env(variable, "nosuch");
         refused(variable, &outcome(command), words);
     }
-    // An option comes before its variable, whatever that is.
+    // An option takes precedence over its environment variable.
     let mut named = command(["devices", "--backend", "vulkan,metal,dx12"]);
     named.env("WGPU_BACKEND", "nosuch");
     let named = outcome(named);
@@ -50,7 +50,7 @@ fn a_context_too_large_for_the_adapter() {
     let hint = done.err.lines().find_map(|line| line.strip_prefix("hint: try -c ")).unwrap();
     let bytes = json(&succeed(&format!("plan --json --cache-type f16 -c {hint}")).out)["memory"]["cache"].clone();
     let used = json(&succeed("devices --json").out).as_array().unwrap()[0]["max_binding"].as_u64().unwrap();
-    let layers = 5; // the block for drafts has a cache too
+    let layers = 5; // the multi-token-prediction block has a cache too
     assert!(bytes.as_u64().unwrap() / layers <= used, "{hint}: {bytes}");
 }
 

@@ -15,7 +15,7 @@ fn help_and_version_go_to_stdout() {
         .filter(|name| !name.is_empty() && *name != "help")
         .collect();
     assert!(commands.len() > 10 && commands.contains(&"tune"), "{commands:?}");
-    // What ./run does not know as a command it takes for a prompt.
+    // ./run treats a word that is not a command as a prompt.
     let script = include_str!("../../../run");
     let known = script.lines().find(|line| line.contains("| completions |")).unwrap();
     for name in &commands {
@@ -114,9 +114,9 @@ fn wrong_usage_exits_with_2() {
     }
 }
 
-/// A slip in the name of a command, and a prompt without a command.
+/// A misspelt command, and a prompt without a command.
 #[test]
-fn the_command_that_was_meant_is_named() {
+fn the_intended_command_is_suggested() {
     for (word, tip) in [
         ("rnu", "tip: a similar subcommand exists: 'run'"),
         ("benhc", "tip: a similar subcommand exists: 'bench'"),
@@ -128,7 +128,7 @@ fn the_command_that_was_meant_is_named() {
     }
 }
 
-/// Where the result is JSON, so is the error.
+/// If the result is JSON, the error is too.
 #[test]
 fn errors_are_json_too() {
     let demo = json(&succeed("inspect --json").out);
@@ -146,7 +146,7 @@ fn errors_are_json_too() {
 
 /// If an option is given twice the last one counts, also for lists and for `-o` and `--json`.
 #[test]
-fn the_last_of_an_option_counts() {
+fn the_last_value_of_an_option_counts() {
     let plan = |rest: &str| json(&succeed(&format!("plan --json {rest}")).out);
     assert_eq!(plan("-c 100 -c 200")["context"], 200);
     assert_eq!(plan("--tiling nosuch=8x1x64 --tiling moe.down=8x2x128"), plan("--tiling moe.down=8x2x128"));
@@ -183,7 +183,7 @@ fn an_empty_text_is_wrong_usage() {
 }
 
 #[test]
-fn values_are_left_as_they_are() {
+fn values_are_not_changed() {
     let tokens = |args: &[&str]| outcome(command(args)).out;
     assert_eq!(tokens(&["tokenize", "--json", "--", "-ub"]), tokens(&["tokenize", "--json", "-ub"]));
     assert_ne!(tokens(&["tokenize", "--json", "-ub"]), tokens(&["tokenize", "--json", "--", "--ubatch-size"]));
@@ -191,7 +191,7 @@ fn values_are_left_as_they_are() {
 
 /// An empty environment variable counts as unset.
 #[test]
-fn empty_variables_count_for_nothing() {
+fn empty_variables_count_as_unset() {
     let mut plan = command(["plan"]);
     for variable in ["WGLM_TILING", "WGLM_UNFUSE", "WGPU_BACKEND", "WGPU_ADAPTER_NAME", "WGPU_POWER_PREF"] {
         plan.env(variable, "");
@@ -202,7 +202,7 @@ fn empty_variables_count_for_nothing() {
 
 /// The help states the actual defaults.
 #[test]
-fn defaults_stand_in_the_help() {
+fn the_help_states_defaults() {
     let SamplerParams { temperature, top_k, top_p, min_p, repeat_penalty, repeat_last_n, .. } =
         SamplerParams::default();
     let help = succeed("run -h").out.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -221,7 +221,7 @@ fn defaults_stand_in_the_help() {
 }
 
 #[test]
-fn shells_and_man_learn_of_every_command() {
+fn completions_and_man_pages_have_every_command() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = succeed(&format!("completions {shell}")).out;
         assert!(["perplexity", "selftest", "ubatch-size"].iter().all(|name| script.contains(name)), "{shell}");

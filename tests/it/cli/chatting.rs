@@ -1,16 +1,16 @@
 //! Tests conversations over pipes.
 
-use super::{ANSWER, Outcome, QUESTION, THOUGHT, command, fed, figures, json, succeed, written};
+use super::{ANSWER, CommandResult, QUESTION, THOUGHT, command, fed, figures, json, succeed, written};
 use tempfile::TempDir;
 
 /// Runs a conversation over pipes: writes the lines to its stdin and returns all its output.
-fn chat(rest: &str, lines: &[&str]) -> Outcome {
+fn chat(rest: &str, lines: &[&str]) -> CommandResult {
     let done = try_chat(rest, lines.join("\n").as_bytes());
     assert_eq!(done.code, Some(0), "{done:?}");
     done
 }
 
-fn try_chat(rest: &str, input: &[u8]) -> Outcome {
+fn try_chat(rest: &str, input: &[u8]) -> CommandResult {
     fed(command(["chat"].into_iter().chain(rest.split_whitespace())), input)
 }
 
@@ -21,8 +21,8 @@ fn a_conversation_computes_only_what_is_new() {
     assert_eq!(done.out, "Nice to meet you, Clara!\nThe opposite of dark is light.\nYour name is Clara.\n");
     let turns = figures(&done.err);
     assert_eq!(turns.len(), 3);
-    // The last prompt is that of dialog2, which is 42 tokens long. The reply and the end of the turn are in the cache
-    // for the next one.
+    // The last prompt is that of dialog2, which is 42 tokens long. The reply and the end of the turn stay in the cache
+    // for the next prompt.
     assert_eq!(turns[2][0] + turns[2][1], 42, "{turns:?}");
     assert_eq!(turns[0][0], 0);
     for pair in turns.windows(2) {
@@ -59,7 +59,7 @@ fn a_conversation_survives_a_full_context() {
 }
 
 #[test]
-fn the_oldest_messages_make_room() {
+fn the_oldest_messages_are_dropped() {
     let input = format!("/system Hello.\n{}", format!("{QUESTION}\n").repeat(4));
     let (said, done) = contents("--temp 0 --reasoning off -c 60", input.as_bytes());
     assert_eq!(done.out.lines().count(), 4, "{done:?}");
@@ -96,7 +96,7 @@ fn an_empty_answer_is_not_copied() {
 }
 
 /// The contents of the messages that a conversation with these lines saves.
-fn contents(rest: &str, input: &[u8]) -> (Vec<String>, Outcome) {
+fn contents(rest: &str, input: &[u8]) -> (Vec<String>, CommandResult) {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("saved.json");
     let end = format!("\n/save {}", file.display());
@@ -106,12 +106,12 @@ fn contents(rest: &str, input: &[u8]) -> (Vec<String>, Outcome) {
 }
 
 #[test]
-fn lines_are_messages_as_they_were_meant() {
+fn lines_become_messages_unchanged() {
     let input = "\u{feff}hi\r\n//help\r\none \\\r\ntwo\n\"\"\"\n /clear\n\nend\\\n\"\"\"\n";
     let rest = b"\"\"\"gr\xfc\xdf\nmore\"\"\"\n    indented \n   \n /help \n";
     let (said, done) = contents("--reasoning off -n 2", &[input.as_bytes(), rest].concat());
     let asked: Vec<&str> = said.iter().step_by(2).map(String::as_str).collect();
-    // Blanks stay, as `run` leaves them; a text that is not UTF-8 is refused, as `run` refuses it.
+    // Blanks stay and texts that are not UTF-8 are refused, as in `run`.
     assert_eq!(asked, ["hi", "/help", "one \ntwo", " /clear\n\nend\\", "    indented "]);
     let told = "error: stdin, line 10: invalid UTF-8 at byte 5; the message is not sent";
     assert!(done.code == Some(1) && done.err.contains(told) && done.err.contains("/regen"), "{done:?}");
@@ -145,7 +145,7 @@ fn a_conversation_is_saved_and_loaded() {
 }
 
 #[test]
-fn files_that_are_no_conversations_are_left_alone() {
+fn files_that_are_not_conversations_are_not_overwritten() {
     let dir = TempDir::new().unwrap();
     let file = written(&dir, "notes.txt", b"to do").display().to_string();
     let bad = written(&dir, "bad.json", br#"[{"role": "nobody"}]"#).display().to_string();
@@ -164,7 +164,7 @@ fn files_that_are_no_conversations_are_left_alone() {
 }
 
 #[test]
-fn a_message_is_answered_anew() {
+fn a_message_is_answered_again() {
     let ask = "Tell me a story about a fox.";
     let (said, done) = contents("--reasoning off -n 12 --seed 3", format!("{ask}\n/regen").as_bytes());
     let answers: Vec<&str> = done.out.lines().collect();
@@ -175,14 +175,14 @@ fn a_message_is_answered_anew() {
 }
 
 #[test]
-fn the_systems_message_can_be_changed() {
+fn the_system_message_can_be_changed() {
     let input = "/system One.\nhi\n/system Two words.\n/clear\nhello";
     assert_eq!(contents("--reasoning off -n 1", input.as_bytes()).0[..2], ["Two words.", "hello"]);
     assert_eq!(contents("--reasoning off -n 1 -sys One.", b"/system\nhi").0[0], "hi");
 }
 
 #[test]
-fn quiet_means_answers_alone() {
+fn quiet_shows_only_answers() {
     let done = chat("--temp 0 --quiet", &[QUESTION, QUESTION]);
     assert_eq!((done.out.lines().next().unwrap(), done.err.as_str()), (ANSWER.trim_end(), ""));
 }

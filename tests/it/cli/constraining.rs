@@ -1,4 +1,4 @@
-//! Tests answers that a file constrains.
+//! Tests answers that must match a schema or a grammar.
 
 use super::{QUESTION, command, fed, json, outcome, refuses, run_prompt, try_prompt, wglm, written};
 use tempfile::TempDir;
@@ -18,7 +18,7 @@ fn by_a_schema_and_a_grammar() {
         let digits = done.out.strip_prefix("It is ").and_then(|rest| rest.strip_suffix(".\n")).unwrap();
         assert!(digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit()), "{done:?}");
     }
-    // Blanks only where they are asked for, and what cannot be held only where it may be left out.
+    // Blanks appear only if requested, and unsupported keywords are ignored only if allowed.
     let done = run_prompt(QUESTION, &format!("--reasoning off --temp 2 -s 4 --json-schema {schema}"));
     assert!(!done.out.trim_end().contains([' ', '\n']), "{done:?}");
     let set =
@@ -26,7 +26,7 @@ fn by_a_schema_and_a_grammar() {
     let set = set.display().to_string();
     refuses(&format!("run hi --json-schema {set}"), "JSON schema, #/properties/sum: `dependentRequired`");
     run_prompt(QUESTION, &format!("--reasoning off --temp 0 --json-schema {set} --json-lenient --json-whitespace"));
-    // The object of --json says whether the answer is whole.
+    // The object of --json says whether the answer is complete.
     for (most, stop) in [(200, "end"), (3, "length")] {
         let done = try_prompt(QUESTION, &format!("--reasoning off --temp 0 --json -n {most} --json-schema {schema}"));
         let told = json(&done.out);
@@ -44,9 +44,10 @@ fn by_a_schema_and_a_grammar() {
     assert!(answers.len() == 2 && answers.iter().all(|answer| json(answer)["sum"].is_u64()), "{talked:?}");
 }
 
-/// An answer that ended too early is no value and no match: the exit status and a line say so, also where little is shown.
+/// An answer that ended too early is neither a value nor a match: the exit status and a line say so, even with quiet
+/// output.
 #[test]
-fn an_answer_that_is_cut_is_no_success() {
+fn an_answer_that_is_cut_off_fails() {
     for (rest, most, code) in [("-q", 3, 3), ("", 3, 3), ("-q", 200, 0)] {
         let mut run =
             command(["run", QUESTION, "--reasoning", "off", "--temp", "0", "-j", SCHEMA, "-n", &most.to_string()]);
@@ -65,7 +66,7 @@ fn an_answer_that_is_cut_is_no_success() {
         (Some(3), "the answer is cut off: a stop string (-r) reached\n"),
         "{stop:?}"
     );
-    // So is one that matches its grammar as it stands, and one that does not yet is cut.
+    // An answer that already matches its grammar is complete, and one that does not yet match is cut.
     for (grammar, err, code) in
         [("start: /[a-z ]+/", "", 0), ("start: /[a-z ]{200}/", "the answer is cut off: -n reached\n", 3)]
     {
@@ -74,7 +75,7 @@ fn an_answer_that_is_cut_is_no_success() {
         let open = outcome(run);
         assert_eq!((open.code, open.err.as_str()), (Some(code), err), "{grammar}: {open:?}");
     }
-    // An answer that nothing constrains is one at any length, if the length was asked for.
+    // An unconstrained answer is complete at any length, if the length was requested.
     let free = try_prompt(QUESTION, "--reasoning off --temp 0 -q -n 2");
     assert_eq!((free.code, free.err.as_str()), (Some(0), ""), "{free:?}");
     let full = try_prompt(QUESTION, "--temp 0 -q -c 20");
@@ -91,9 +92,9 @@ fn an_answer_that_is_cut_is_no_success() {
 /// A grammar without blanks.
 const CONSTANT: &str = "--reasoning off --temp 0 --grammar start:/It.is/";
 
-/// Schemas and grammars can be given themselves, as to llama.cpp.
+/// Schemas and grammars can be given as text, as for llama.cpp.
 #[test]
-fn text_is_given_itself_or_by_its_file() {
+fn constraints_are_given_as_text_or_file() {
     let dir = TempDir::new().unwrap();
     let schema = written(&dir, "sum.json", SCHEMA.as_bytes()).display().to_string();
     let grammar = written(&dir, "sum.lark", b"start: \"twelve\"").display().to_string();
@@ -135,7 +136,7 @@ fn text_is_given_itself_or_by_its_file() {
 }
 
 #[test]
-fn what_is_no_constraint() {
+fn invalid_constraints_are_refused() {
     let dir = TempDir::new().unwrap();
     let file = |name: &str, text: &str| written(&dir, name, text.as_bytes()).display().to_string();
     refuses("run hi --json-schema nosuch.json", "cannot read nosuch.json");

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 #[test]
-fn files_that_are_no_model() {
+fn files_that_are_not_models() {
     let dir = TempDir::new().unwrap();
     let whole = std::fs::read(fable_file("q4_0")).unwrap();
     let messages = written(&dir, "messages.json", b"[]");
@@ -56,7 +56,7 @@ fn files_that_cannot_be_read() {
 }
 
 #[test]
-fn a_reason_comes_once() {
+fn a_reason_is_given_once() {
     let dir = TempDir::new().unwrap();
     for path in [dir.path().join("nosuch.gguf"), dir.path().to_owned()] {
         let done = wglm(&format!("inspect {}", path.display()));
@@ -87,7 +87,7 @@ fn header_only(dir: &TempDir) -> PathBuf {
 }
 
 #[test]
-fn plan_and_inspect_read_the_header_alone() {
+fn plan_and_inspect_read_only_the_header() {
     let dir = TempDir::new().unwrap();
     let (hole, whole) = (header_only(&dir), fable_file("f16"));
     for command in ["plan -m", "plan --json -m", "plan --no-subgroups -m", "inspect"] {

@@ -13,7 +13,7 @@ fn interrupt(child: &std::process::Child) {
 }
 
 #[test]
-fn an_interrupted_run_prints_what_came() {
+fn an_interrupted_run_prints_its_partial_answer() {
     let mut command = command(["run", "--temp", "0", "--reasoning", "off", STORY]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut out = vec![0; 20];
@@ -29,7 +29,7 @@ fn an_interrupted_run_prints_what_came() {
 }
 
 #[test]
-fn an_interrupt_in_a_conversation_stops_the_reply_alone() {
+fn an_interrupt_in_a_conversation_stops_only_the_reply() {
     let mut command = command(["chat", "--temp", "0", "--reasoning", "off"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -53,7 +53,7 @@ fn an_interrupt_in_a_conversation_stops_the_reply_alone() {
     assert_eq!(figures(&err).len(), 2, "{err}");
 }
 
-/// A program that reads the answer gets one object whenever Ctrl-C comes: during the load, and during the prompt.
+/// A program that reads the answer gets one object whenever Ctrl-C is pressed: during the load, and during the prompt.
 #[test]
 fn an_interrupt_leaves_one_object() {
     let prompt = "fox ".repeat(2000);
@@ -76,7 +76,8 @@ fn an_interrupt_leaves_one_object() {
     }
 }
 
-/// A shell starts a program in the background of a script with SIGINT ignored: Ctrl-C is for the one in the foreground.
+/// A shell starts the background programs of a script with SIGINT ignored, because Ctrl-C is meant for the one in the
+/// foreground.
 #[test]
 fn an_interrupt_that_was_ignored_stays_ignored() {
     let mut run = with_shell(command(["run", "--temp", "0", QUESTION]), "trap '' INT");

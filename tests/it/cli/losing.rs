@@ -1,21 +1,22 @@
 //! Tests what the command does when its GPU is lost: it opens the GPU again, loads the model again, and continues.
 //!
-//! The command drops its first device's submissions as `WGLM_DROP_WORK` says, which it heeds in debug builds alone.
+//! The command drops the submissions of its first device according to `WGLM_DROP_WORK`, which works only in debug
+//! builds.
 
-use super::{ANSWER, Outcome, QUESTION, THOUGHT, command, fed, figures, outcome};
+use super::{ANSWER, CommandResult, QUESTION, THOUGHT, command, fed, figures, outcome};
 
 /// Runs the command with a GPU that drops all work from a submission on.
-fn losing(args: &[&str], from: &str, input: &[u8]) -> Outcome {
+fn losing(args: &[&str], from: &str, input: &[u8]) -> CommandResult {
     let mut command = command(args);
     command.env("WGLM_DROP_WORK", from);
     if input.is_empty() { outcome(command) } else { fed(command, input) }
 }
 
-fn losses(done: &Outcome) -> usize {
+fn losses(done: &CommandResult) -> usize {
     done.err.matches("note: the GPU was lost").count()
 }
 
-/// In the prompt, while the model thinks, in the answer: the reply is shown once, and counted as a whole.
+/// In the prompt, in the thinking, or in the answer: the reply is shown once, and counted as a whole.
 #[test]
 fn a_reply_continues_after_a_loss() {
     let args = ["run", "-p", QUESTION, "--temp", "0"];
@@ -43,12 +44,12 @@ fn plain_text_continues_after_a_loss() {
 }
 
 #[test]
-fn a_load_is_tried_once_more() {
+fn a_load_is_tried_again() {
     let done = losing(&["run", "-p", QUESTION, "--temp", "0"], "load", b"");
     assert_eq!((done.out.as_str(), done.code, losses(&done)), (ANSWER, Some(0), 1), "{done:?}");
 }
 
-/// What was said before the loss is not forgotten.
+/// The messages before the loss are not forgotten.
 #[test]
 fn a_conversation_continues_after_a_loss() {
     let lines = b"My name is Clara.\nWhat is the opposite of dark?\nWhat is my name?\n";

@@ -37,7 +37,7 @@ fn bench_prints_its_table() {
     }
 }
 
-/// Figures of several conversations are of all together.
+/// Figures of several conversations are totals.
 #[test]
 fn bench_measures_conversations_side_by_side() {
     let rows = rows(&succeed("bench -p 0 -n 4 --sessions 1,3 -d 8 -r 2 -o json").out);
@@ -52,7 +52,7 @@ fn bench_measures_conversations_side_by_side() {
 }
 
 #[test]
-fn bench_tells_programs_everything() {
+fn bench_prints_everything_as_json() {
     let rows = rows(&succeed("bench -p 3 -n 2 -d 8 -r 3 -o json").out);
     assert_eq!(rows.len(), 2);
     for (row, (name, prompt, generate)) in rows.iter().zip([("pp3 @ d8", 3, 0), ("tg2 @ d8", 0, 2)]) {
@@ -74,7 +74,7 @@ fn bench_tells_programs_everything() {
 }
 
 #[test]
-fn bench_tells_spreadsheets_the_same() {
+fn bench_prints_the_same_as_csv() {
     let (names, lines) = csv(&succeed("bench -p 2 -n 2 -r 2 -o csv --no-warmup").out);
     let row = &rows(&succeed("bench -p 0 -n 1 -r 1 -o json").out)[0];
     assert_eq!(names, row.keys().cloned().collect::<Vec<_>>());
@@ -89,7 +89,7 @@ fn bench_tells_spreadsheets_the_same() {
 
 /// Without an option, the arithmetic is the one that `devices` prints for the adapter.
 #[test]
-fn the_arithmetic_is_told() {
+fn bench_names_the_arithmetic() {
     let of = |rest: &str| rows(&succeed(&format!("bench -p 0 -n 1 -r 1 -o json {rest}")).out)[0]["arithmetic"].clone();
     let listed = succeed("devices").out;
     let used = listed.split(" (default)").nth(1).unwrap();
@@ -127,7 +127,7 @@ fn a_profile_of_drafts() {
     refuses("profile --drafts 16 -r 1", "drafts: expected at most 15, found 16");
 }
 
-/// Pictures of what was measured, and of what was saved.
+/// Pictures of new measurements, and of saved ones.
 #[test]
 fn results_are_drawn() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,7 +153,7 @@ fn results_are_drawn() {
     refuses("bench -o svg --from nowhere.json", "nowhere.json");
 }
 
-/// Rows say by their names how they generated.
+/// The names of rows say how they generated.
 #[test]
 fn bench_guesses() {
     let name = |rest: &str| rows(&succeed(&format!("bench -p 0 -n 4 -r 1 -o json {rest}")).out)[0]["test"].clone();
@@ -163,7 +163,7 @@ fn bench_guesses() {
 }
 
 #[test]
-fn a_profile_for_people_and_for_spreadsheets() {
+fn a_profile_as_a_table_and_as_csv() {
     let text = succeed("profile -r 1").out;
     for words in ["| step ", "| between steps ", "| all in one pass ", "the steps take ", "the host takes "] {
         assert!(text.contains(words), "expected {words:?}: {text}");
@@ -192,7 +192,7 @@ fn a_context_that_is_too_small_is_refused() {
     assert_eq!(rows(&succeed("bench -c 64 -p 4 -n 0 -r 1 --json").out).len(), 1);
 }
 
-/// The picture of the recorded results is of the last run among them, as `bench` draws it, and shows nothing else.
+/// The picture of the recorded results shows exactly the last run among them, as `bench` draws it.
 #[test]
 fn the_picture_shows_recorded_results() {
     const ROWS: usize = 11;

@@ -50,7 +50,7 @@ const ANSWER: &str = "Seven plus five is twelve.\n";
 
 /// The result of a process.
 #[derive(Debug)]
-struct Outcome {
+struct CommandResult {
     /// The exit status; `None` if a signal ended the process.
     code: Option<i32>,
     out: String,
@@ -71,14 +71,15 @@ fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     command
 }
 
-/// Makes the command heed signals that the tests were started without, as a shell starts programs in the background.
+/// Restores the default handling of signals that the tests ignore, as they do if a shell has started them in the
+/// background.
 #[cfg(unix)]
 pub fn heed_signals(command: &mut Command) {
     use nix::sys::signal::{SigHandler, Signal, signal};
     use std::os::unix::process::CommandExt;
     let heed = || {
         for number in [Signal::SIGINT, Signal::SIGHUP] {
-            // SAFETY: the default is no function that could do harm.
+            // SAFETY: the default action runs no code of this process.
             unsafe { signal(number, SigHandler::SigDfl) }?;
         }
         Ok(())
@@ -87,7 +88,7 @@ pub fn heed_signals(command: &mut Command) {
     unsafe { command.pre_exec(heed) };
 }
 
-/// Makes the command keep its files in another folder. Mesa's compiled shaders stay where they are.
+/// Makes the command store its files in another folder. Mesa's compiled shaders stay where they are.
 pub fn with_cache(command: &mut Command, folder: &Path) {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     let usual = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
@@ -97,9 +98,9 @@ pub fn with_cache(command: &mut Command, folder: &Path) {
     command.env("XDG_CACHE_HOME", folder).env("XDG_CONFIG_HOME", folder);
 }
 
-fn outcome(mut command: Command) -> Outcome {
+fn outcome(mut command: Command) -> CommandResult {
     let output = command.output().unwrap();
-    Outcome {
+    CommandResult {
         code: output.status.code(),
         out: String::from_utf8(output.stdout).expect("UTF-8 on stdout"),
         err: String::from_utf8(output.stderr).expect("UTF-8 on stderr"),
@@ -128,41 +129,41 @@ pub fn with_shell(plain: Command, before: &str) -> Command {
 }
 
 /// Runs a command line, split at spaces.
-fn wglm(line: &str) -> Outcome {
+fn wglm(line: &str) -> CommandResult {
     outcome(command(line.split_whitespace()))
 }
 
 /// Runs a command line and expects success.
-fn succeed(line: &str) -> Outcome {
+fn succeed(line: &str) -> CommandResult {
     let done = wglm(line);
     assert_eq!(done.code, Some(0), "{line}: {done:?}");
     done
 }
 
-fn run_prompt(prompt: &str, rest: &str) -> Outcome {
+fn run_prompt(prompt: &str, rest: &str) -> CommandResult {
     let done = try_prompt(prompt, rest);
     assert_eq!(done.code, Some(0), "{prompt:?} {rest}: {done:?}");
     done
 }
 
-fn try_prompt(prompt: &str, rest: &str) -> Outcome {
+fn try_prompt(prompt: &str, rest: &str) -> CommandResult {
     let mut command = command(["run", "-p", prompt]);
     command.args(rest.split_whitespace());
     outcome(command)
 }
 
 /// Runs the command with `input` on its stdin.
-fn fed(mut command: Command, input: &[u8]) -> Outcome {
+fn fed(mut command: Command, input: &[u8]) -> CommandResult {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input).unwrap();
     let output = child.wait_with_output().unwrap();
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    Outcome { code: output.status.code(), out, err }
+    CommandResult { code: output.status.code(), out, err }
 }
 
 /// Expects a refusal: exit status 1, nothing on stdout, and on stderr one line that begins with `error: ` and contains
 /// the words.
-fn refused(what: &str, done: &Outcome, words: &str) {
+fn refused(what: &str, done: &CommandResult, words: &str) {
     assert_eq!(done.code, Some(1), "{what}: {done:?}");
     assert_eq!(done.out, "", "{what}: {done:?}");
     let errors: Vec<&str> = done.err.lines().filter(|line| line.starts_with("error: ")).collect();

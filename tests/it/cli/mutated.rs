@@ -1,5 +1,5 @@
-//! Files that were changed at random, given to the command: each process ends by itself, soon and with little memory,
-//! with a result or an error. `WGLM_FILES` says how many files, each of which takes three processes.
+//! Gives randomly changed files to the command: each process ends soon, with little memory, and with a result or an
+//! error. `WGLM_FILES` sets the number of files, each of which takes three processes.
 
 use super::command;
 use crate::gguf::fuzz::{Change, change};
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use tempfile::{TempDir, tempdir};
 use wglm::Gguf;
 
-/// How many files are changed; more by hand.
+/// The default number of files.
 fn cases() -> u32 {
     std::env::var("WGLM_FILES").ok().and_then(|count| count.parse().ok()).unwrap_or(12)
 }
 
-/// The most address space of a process, in KiB, of which the program itself takes a part.
+/// The most address space of a process in KiB, including the program.
 const MEMORY: usize = 1 << 20;
 /// The most time of a process, which takes a fraction of a second.
 const TIME: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ impl Original {
         Self { name: path.to_str().unwrap().to_owned(), header }
     }
 
-    /// Changes anywhere in the header, and as many where its keys begin.
+    /// Makes changes anywhere in the header, and as many near the beginning of its keys.
     fn changed(self) -> impl Strategy<Value = (Self, Vec<Change>)> {
         let place = prop_oneof![0..self.header, 0..self.header.min(2048)].boxed();
         vec(change(place), 1..6).prop_map(move |changes| (self.clone(), changes))
@@ -52,14 +52,15 @@ fn originals() -> Vec<Original> {
         ["models/fable-10m-q4_0.gguf", "tests/fixtures/family/youtu.gguf"].map(|path| root.join(path)).into();
     let shapes = std::fs::read_dir(root.join("tests/fixtures/models")).unwrap();
     let shapes = shapes.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "gguf"));
-    // The two with vocabularies are chosen as often as all others together.
+    // The two models with vocabularies are chosen as often as all others together.
     let shapes: Vec<_> = shapes.collect();
     paths = paths.iter().cycle().take(shapes.len()).cloned().collect();
     paths.extend(shapes);
     paths.iter().map(|path| Original::of(path)).collect()
 }
 
-/// Runs a command under limits: its exit status, unless it took too long or a signal ended it, and what it said.
+/// Runs a command under limits, and returns its exit status, unless it took too long or a signal ended it, and its
+/// output.
 fn limited(dir: &TempDir, args: &[&str]) -> (Option<i32>, String) {
     let plain = command(args);
     let mut shell = Command::new("sh");

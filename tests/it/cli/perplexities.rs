@@ -28,7 +28,7 @@ fn number(result: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn the_final_estimate_stands_on_stdout() {
+fn the_final_estimate_is_on_stdout() {
     let told = told("-c 64");
     let line = told.lines().next().unwrap();
     let (ppl, error) = line.strip_prefix("Final estimate: PPL = ").and_then(|l| l.split_once(" +/- ")).unwrap();
@@ -69,7 +69,7 @@ fn it_follows_from_the_logits() {
 
 /// With a stride every token after the first window is scored once, with more tokens before it.
 #[test]
-fn extended_a_stride_judges_the_ends_of_windows() {
+fn extended_a_stride_scores_the_ends_of_windows() {
     let (whole, strided) = (measured("-c 64"), measured("-c 64 --ppl-stride 16"));
     assert_eq!(strided["count"].as_u64(), strided["windows"].as_u64().map(|windows| 16 * windows));
     assert!(strided["windows"].as_u64() > whole["windows"].as_u64(), "{whole} {strided}");
@@ -83,7 +83,7 @@ fn chunks_do_not_change_it() {
     assert!((some / alone - 1.0).abs() < 1e-5 && (all / alone - 1.0).abs() < 1e-5, "{alone} {some} {all}");
 }
 
-/// With the same type of cache nothing diverges; with bytes a little does.
+/// With the same type of cache the divergence is zero; with a cache of bytes it is small.
 #[test]
 fn extended_types_of_cache_are_compared() {
     let same = measured("-c 64 --chunks 2 --cache-type f32 --kl-divergence f32");
@@ -99,7 +99,7 @@ fn extended_types_of_cache_are_compared() {
 
 /// The default window is the one that the help states, and 0 stands for the model's context.
 #[test]
-fn the_usual_window_is_the_one_in_the_help() {
+fn the_default_window_is_the_one_in_the_help() {
     let dir = TempDir::new().unwrap();
     let text = written(&dir, "short.txt", b"Once").display().to_string();
     let help = succeed("perplexity -h").out.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -109,7 +109,7 @@ fn the_usual_window_is_the_one_in_the_help() {
 }
 
 #[test]
-fn what_cannot_be_judged_is_refused() {
+fn invalid_texts_and_windows_are_refused() {
     let text = fixture("fable/text.txt").display().to_string();
     refuses(&format!("perplexity -f {text} -c 100000"), "tokens, need 100000; lower -c");
     refuses(&format!("perplexity -f {text} -c 64 --ppl-stride 64"), "expected less than the 64 tokens of a window");

@@ -44,7 +44,7 @@ fn a_plan_counts_the_pipelines_of_a_conversation() {
 }
 
 #[test]
-fn a_plan_tells_its_largest_step() {
+fn a_plan_names_its_largest_step() {
     let largest = |rest: &str| json(&succeed(&format!("plan --json {rest}")).out)["largest_step"].clone();
     let [short, long, alone] = ["-c 300 -ub 32", "-c 4000 -ub 512", "-c 4000 -ub 1"].map(largest);
     for (step, tokens) in [(&short, 32), (&long, 512), (&alone, 1)] {
@@ -72,7 +72,7 @@ fn a_plan_has_columns() {
 }
 
 #[test]
-fn inspect_tells_programs_the_same() {
+fn inspect_prints_the_same_as_json() {
     let told = json(&succeed("inspect --json").out);
     assert_eq!((&told["version"], &told["tensors"]), (&3.into(), &92.into()));
     assert_eq!(told["metadata"]["deepseek2.context_length"], 4096);
@@ -91,12 +91,12 @@ fn inspect_tells_programs_the_same() {
 }
 
 #[test]
-fn a_plan_in_words_heeds_the_depth() {
+fn a_plan_counts_the_depth() {
     assert_ne!(succeed("plan -d 100").out, succeed("plan").out);
 }
 
 #[test]
-fn inspect_tells_what_a_file_holds_and_needs() {
+fn inspect_shows_contents_and_memory() {
     let report = succeed("inspect").out;
     for words in [
         "GGUF version 3",
@@ -159,7 +159,7 @@ fn a_plan_predicts_the_speed_of_a_device() {
 }
 
 #[test]
-fn products_are_divided_as_asked() {
+fn products_are_divided_as_requested() {
     let plan = json(&succeed("plan --json --tiling moe.down=8x2x128,output=64x1x256,attn_output=16x4x64d").out);
     for (step, tiling, direct, workgroup) in
         [("moe.down", "r2l8", false, "w128"), ("output", "r1l64", false, "w256"), ("attn_output", "r4l16", true, "w64")]

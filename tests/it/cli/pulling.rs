@@ -1,6 +1,6 @@
 //! Tests `pull`, `models` and names of models, against a hub of our own.
 
-use super::{ANSWER, Outcome, QUESTION, command, json, outcome, refused};
+use super::{ANSWER, CommandResult, QUESTION, command, json, outcome, refused};
 use crate::common::hub::{COMMIT, Files, Reply, Request, Server, contents, folder, hash, noise};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,7 +22,7 @@ impl Desk {
         Self { home: tempdir().unwrap(), server: Server::start(answer) }
     }
 
-    /// A hub with the demonstration model, and with one that is none.
+    /// A hub with the demonstration model, and with a file that is not a model.
     fn usual() -> Self {
         let files = Files::of(&[("demo-Q4_0.gguf", wglm::DEMO_MODEL), ("demo-Q8_0.gguf", &noise(9_000_000))]);
         Self::new(move |request, _| files.answer(request))
@@ -45,11 +45,11 @@ impl Desk {
         self.home.path().join("hub")
     }
 
-    fn run(&self, args: &[&str]) -> Outcome {
+    fn run(&self, args: &[&str]) -> CommandResult {
         outcome(self.command(args))
     }
 
-    fn succeed(&self, args: &[&str]) -> Outcome {
+    fn succeed(&self, args: &[&str]) -> CommandResult {
         let done = self.run(args);
         assert_eq!(done.code, Some(0), "{args:?}: {done:?}");
         done
@@ -73,7 +73,7 @@ fn a_pulled_model_answers_by_its_name() {
     let shown = desk.succeed(&["inspect", "--json", NAME]);
     assert_eq!(json(&shown.out)["metadata"]["general.architecture"], "deepseek2");
     assert!(done.err.contains("is downloaded, and its SHA-256 is right"), "{}", done.err);
-    // A second time nothing is downloaded, and no hash compared.
+    // The second time nothing is downloaded, and no hash is compared.
     let again = json(&desk.succeed(&["pull", "--json", &named]).out);
     assert_eq!((&again["received"], &again["verified"]), (&0.into(), &false.into()));
     let again = desk.succeed(&["pull", &named]);
@@ -81,7 +81,7 @@ fn a_pulled_model_answers_by_its_name() {
 }
 
 #[test]
-fn a_list_tells_what_fits_and_downloads_nothing() {
+fn a_list_shows_what_fits_and_downloads_nothing() {
     let desk = Desk::usual();
     let done = desk.succeed(&["pull", "--list", NAME]);
     let line = |label: &str| done.out.lines().find(|line| line.contains(label)).unwrap();
@@ -102,7 +102,7 @@ fn a_list_tells_what_fits_and_downloads_nothing() {
 
 /// Without a label the one that suits the machine is downloaded.
 #[test]
-fn what_suits_is_chosen() {
+fn the_suitable_model_is_chosen() {
     let desk = Desk::usual();
     let done = desk.succeed(&["pull", NAME]);
     assert!(done.out.ends_with("demo-Q4_0.gguf\n") && done.err.contains(":Q4_0 suits this machine"), "{done:?}");
@@ -111,9 +111,9 @@ fn what_suits_is_chosen() {
     refused("nothing fits", &desk.run(&["pull", NAME]), "no model of owner/some-GGUF fits");
 }
 
-/// Where a header cannot be fetched nothing else is chosen in its place, and the list says that it is not known.
+/// If a header cannot be fetched, no other model is chosen instead, and the list says that its fit is unknown.
 #[test]
-fn trouble_with_a_header_is_no_verdict() {
+fn an_unreadable_header_decides_nothing() {
     let files = Files::of(&[("demo-Q2_K.gguf", wglm::DEMO_MODEL), ("demo-Q4_0.gguf", wglm::DEMO_MODEL)]);
     let desk = Desk::new(move |request, _| match request.path.contains("Q4_0") && request.is_content() {
         true => Reply::new(503).with("retry-after", "86400"),
@@ -127,7 +127,7 @@ fn trouble_with_a_header_is_no_verdict() {
     let offers = json(&desk.succeed(&["pull", "--list", "--json", NAME]).out);
     let failed = offers.as_array().unwrap().iter().find(|offer| offer["label"] == "Q4_0").unwrap();
     assert!(failed["fits"].is_null() && failed["why_not"].as_str().unwrap().contains("503"), "{failed}");
-    // The other one is to be had by its name.
+    // The other model can be downloaded by its name.
     desk.succeed(&["pull", &format!("{NAME}:Q2_K")]);
     let files = Files::of(&[("demo-Q4_0.gguf", b"<html>please log in</html>")]);
     let desk = Desk::new(move |request, _| files.answer(request).with("content-type", "text/html"));
@@ -135,7 +135,7 @@ fn trouble_with_a_header_is_no_verdict() {
 }
 
 #[test]
-fn mistakes_are_told() {
+fn mistakes_are_explained() {
     let desk = Desk::usual();
     let wrong = desk.run(&["pull", &format!("{NAME}:Q5_K")]);
     refused("a wrong label", &wrong, "found Q4_0, Q8_0");
@@ -146,22 +146,22 @@ fn mistakes_are_told() {
     let done = desk.run(&["run", "-m", NAME, "hi"]);
     refused("not pulled", &done, &format!("no model `{NAME}`: found nothing"));
     assert!(done.err.contains(&format!("hint: `wglm pull {NAME}` downloads it")), "{}", done.err);
-    // A script that stands for the command is named in its place, and a file after the colon is no path.
+    // Messages name the script that stands for the command, and a file after the colon is not a path.
     let name = format!("{NAME}:demo-Q4_0.gguf");
     let mut scripted = desk.command(&["run", "-m", &name, "hi"]);
     scripted.env("WGLM_COMMAND", "./run");
     let done = outcome(scripted);
     assert!(done.err.contains(&format!("hint: `./run pull {name}` downloads it; `./run models`")), "{}", done.err);
-    // What is not a name is a file, as before.
+    // Anything that is not a name is a file.
     refused("a file", &desk.run(&["run", "-m", "nosuch.gguf", "hi"]), "cannot open nosuch.gguf");
     let mut nowhere = desk.command(&["pull", NAME]);
     nowhere.env("HF_ENDPOINT", "huggingface.co");
     refused("an endpoint", &outcome(nowhere), "expected an address such as https://huggingface.co");
 }
 
-/// What is here can be compared with its hashes, with the hub and without it.
+/// Files on this machine can be compared with their hashes, with the hub and without it.
 #[test]
-fn what_is_here_is_compared() {
+fn files_on_this_machine_are_compared() {
     let desk = Desk::usual();
     let named = format!("{NAME}:Q4_0");
     refused(
@@ -186,7 +186,7 @@ fn what_is_here_is_compared() {
     let mut bytes = wglm::DEMO_MODEL.to_vec();
     bytes[1_000_000] ^= 1;
     std::fs::write(&blob, bytes).unwrap();
-    // By its size nothing is wrong with it.
+    // Its size is right.
     assert!(desk.succeed(&["pull", &named]).err.contains("was here already"));
     for args in both {
         let done = desk.run(args);
@@ -203,10 +203,10 @@ fn what_is_here_is_compared() {
     assert_eq!(desk.run(&["models", NAME]).code, Some(2), "a name is for --verify");
 }
 
-/// Ctrl-C leaves what had come, and the same command goes on from there.
+/// Ctrl-C leaves the received bytes, and the same command continues from there.
 #[cfg(unix)]
 #[test]
-fn an_interrupted_pull_goes_on() {
+fn an_interrupted_pull_continues() {
     let files = Files::of(&[("demo-Q4_0.gguf", wglm::DEMO_MODEL)]);
     let told = Arc::new(AtomicBool::new(false));
     let tell = told.clone();
@@ -246,7 +246,7 @@ fn an_interrupted_pull_goes_on() {
 fn a_token_and_a_proxy_are_used() {
     let desk = Desk::usual();
     let mut command = desk.command(&["pull", "--list", "--json", NAME]);
-    // Nobody is at this address but behind the proxy, which is the hub.
+    // No server has this address except behind the proxy, which is the hub.
     command
         .env("HF_ENDPOINT", "http://hub.invalid:99")
         .env("HTTP_PROXY", &desk.server.address)
@@ -259,7 +259,7 @@ fn a_token_and_a_proxy_are_used() {
     let mut command = desk.command(&["pull", "--list", NAME]);
     command.env("HTTP_PROXY", "http://127.0.0.1:1").env("NO_PROXY", "127.0.0.1");
     assert_eq!(outcome(command).code, Some(0));
-    // The token that `hf auth login` keeps.
+    // The token that `hf auth login` stores.
     let kept = desk.home.path().join("token");
     std::fs::write(&kept, "hf_kept\n").unwrap();
     let mut command = desk.command(&["pull", "--list", NAME]);
@@ -269,7 +269,7 @@ fn a_token_and_a_proxy_are_used() {
     assert_eq!(last.header("authorization"), Some("Bearer hf_kept"));
 }
 
-/// Models of other programs are listed by the names that these have for them, and can be used by them.
+/// Models of other programs are listed and used by the names that these programs give them.
 #[test]
 fn models_of_other_programs_are_found() {
     let desk = Desk::usual();
@@ -325,7 +325,7 @@ fn models_of_other_programs_are_found() {
     }
 }
 
-/// LM Studio's folder is where its settings say.
+/// LM Studio's folder is the one in its settings.
 #[test]
 fn a_moved_folder_of_lm_studio_is_found() {
     let desk = Desk::usual();
@@ -342,9 +342,9 @@ fn a_moved_folder_of_lm_studio_is_found() {
     assert!(moved.join("publisher/demo-GGUF/demo-Q4_0.gguf").exists());
 }
 
-/// One figure, in one unit, wherever a model's memory is told.
+/// All commands print the same figure for a model's memory, in the same unit.
 #[test]
-fn all_commands_tell_the_same_memory() {
+fn all_commands_print_the_same_memory() {
     let desk = Desk::usual();
     let name = format!("{NAME}:Q4_0");
     desk.succeed(&["pull", &name]);
@@ -365,7 +365,7 @@ fn all_commands_tell_the_same_memory() {
     }
 }
 
-/// A cache that others write to as well: a model goes with its contents, and theirs stay.
+/// In a cache that other programs share, a model is deleted with its contents, and theirs stay.
 #[cfg(unix)]
 #[test]
 fn a_model_is_removed() {
@@ -393,9 +393,9 @@ fn a_model_is_removed() {
     assert_eq!(done, format!("deleted {named} and freed 5.9 MiB\n"));
 }
 
-/// Offline a pull uses what is here, and says so.
+/// Offline, a pull uses the models on this machine, and says so.
 #[test]
-fn offline_what_is_here_is_used() {
+fn offline_local_models_are_used() {
     let desk = Desk::usual();
     let offline = |args: &[&str]| {
         let mut command = desk.command(args);
@@ -422,7 +422,7 @@ fn a_real_model_is_offered_once() {
     command.env("WGLM_COMMAND", "./run");
     let talk = super::fed(command, format!("{QUESTION}\n{QUESTION}\n").as_bytes());
     let offers = talk.err.matches("That was the demonstration model").count();
-    // A machine with too little memory for any is offered none.
+    // A machine with too little memory for any model is offered none.
     let memory = json(&desk.succeed(&["devices", "--json"]).out)[0]["memory"].as_u64();
     assert_eq!(offers, usize::from(memory.is_none_or(|memory| memory >= 3_000_000_000)), "{}", talk.err);
     if offers > 0 {

@@ -1,11 +1,11 @@
-//! Tests the command `report`, above all what it keeps when a stage goes wrong.
+//! Tests the command `report`, especially what it saves when a stage fails.
 
-use super::{Outcome, command, json, outcome, succeed};
+use super::{CommandResult, command, json, outcome, succeed};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Runs the command in a folder, for a user whose home that is.
-fn report(folder: &Path, line: &str) -> Outcome {
+/// Runs the command in a folder that is the user's home.
+fn report(folder: &Path, line: &str) -> CommandResult {
     let mut command = command(["report"].into_iter().chain(line.split_whitespace()));
     command.current_dir(folder).env("HOME", folder).env("USER", "jane").env_remove("LOGNAME");
     outcome(command)
@@ -15,14 +15,14 @@ fn read(folder: &Path, name: &str) -> String {
     std::fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// The lines of the summary, which are those of stdout and the last of the file.
-fn summary<'a>(done: &'a Outcome, text: &str) -> Vec<&'a str> {
+/// The lines of the summary, which are on stdout and at the end of the file.
+fn summary<'a>(done: &'a CommandResult, text: &str) -> Vec<&'a str> {
     assert!(text.ends_with(&format!("\n## Summary\n\n{}", done.out)), "{text}\n{done:?}");
     done.out.lines().collect()
 }
 
 /// The line of a stage on stderr.
-fn told<'a>(done: &'a Outcome, stage: &str) -> &'a str {
+fn told<'a>(done: &'a CommandResult, stage: &str) -> &'a str {
     let mut lines = done.err.lines().filter(|line| line.starts_with(&format!("{stage}: ")));
     let line = lines.next().unwrap_or_else(|| panic!("{stage}: {done:?}"));
     assert_eq!(lines.next(), None, "one line a stage: {done:?}");
@@ -65,7 +65,7 @@ fn a_report_has_its_stages_and_a_summary() {
     assert!(!text.contains(private) && !text.contains("jane") && !done.out.contains("jane"), "{text}");
 }
 
-/// A crash costs one item of a list, a hang the rest of its stage, and the stages after them run.
+/// A crash loses one item of a list, and a hang the rest of its stage. The later stages run.
 #[cfg(unix)]
 #[test]
 fn a_crash_or_a_hang_loses_nothing_else() {
@@ -84,7 +84,7 @@ fn a_crash_or_a_hang_loses_nothing_else() {
     assert!(told(&done, "crash").contains("CRASHED") && told(&done, "hang").contains("HUNG"), "{done:?}");
 }
 
-/// What was found until then is in the summary.
+/// The summary has the results until then.
 #[cfg(unix)]
 #[test]
 fn an_interrupt_ends_the_stage_and_writes_the_summary() {
@@ -100,7 +100,7 @@ fn an_interrupt_ends_the_stage_and_writes_the_summary() {
     assert!(status.success());
     let output = child.wait_with_output().unwrap();
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    let done = Outcome { code: output.status.code(), out, err };
+    let done = CommandResult { code: output.status.code(), out, err };
     assert_eq!(done.code, Some(130), "{done:?}");
     let lines = summary(&done, &std::fs::read_to_string(path).unwrap()).join("\n");
     let expected =
@@ -108,9 +108,9 @@ fn an_interrupt_ends_the_stage_and_writes_the_summary() {
     assert_eq!(lines, expected);
 }
 
-/// Without time for all, stages say what they left out; shaders are written before they are compiled.
+/// If time is short, stages say what they left out; shaders are written before they are compiled.
 #[test]
-fn stages_leave_out_what_there_is_no_time_for() {
+fn stages_leave_out_what_takes_too_long() {
     let dir = TempDir::new().unwrap();
     let done = report(dir.path(), "--only pipelines,selftest,bench --seconds 2 --shaders shaders");
     assert_eq!(done.code, Some(0), "{done:?}");
@@ -147,9 +147,9 @@ fn wrong_usage() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was written");
 }
 
-/// Rows whose errors are beyond their bounds, but within four times these, are told apart.
+/// Rows whose errors exceed their bounds, but not four times these, are marked.
 #[test]
-fn rows_that_wider_bounds_would_pass_are_told_apart() {
+fn rows_that_wider_bounds_would_pass_are_marked() {
     let rows = json(&succeed("selftest -k rms_norm -o json").out);
     let share = rows[0]["share"].as_f64().unwrap();
     assert_eq!((rows[0]["passes_at_four"].as_bool(), share > 0.0), (Some(false), true), "{rows}");

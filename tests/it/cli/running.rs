@@ -8,7 +8,7 @@ use crate::common::models::{fable_file, fixture};
 use tempfile::TempDir;
 
 #[test]
-fn stdout_is_the_answer_and_nothing_else() {
+fn stdout_has_only_the_answer() {
     let dir = TempDir::new().unwrap();
     let file = written(&dir, "prompt.txt", format!("{QUESTION}\n").as_bytes()).display().to_string();
     let outcomes = [
@@ -82,7 +82,7 @@ fn a_reply_ends_before_a_stop_string() {
 }
 
 #[test]
-fn as_many_tokens_as_asked_for() {
+fn replies_have_the_requested_length() {
     for (count, out, code) in [(1, "", 3), (9, "", 3), (10, "Seven\n", 0), (15, ANSWER, 0)] {
         let done = try_prompt(QUESTION, &format!("--temp 0 -n {count}"));
         assert_eq!((done.out.as_str(), done.code), (out, Some(code)), "{count}: {done:?}");
@@ -109,7 +109,7 @@ fn any_language() {
 }
 
 #[test]
-fn a_text_is_read_as_it_was_meant() {
+fn a_text_is_read_unchanged() {
     let dir = TempDir::new().unwrap();
     for text in [format!("\u{feff}{QUESTION}\r\n"), format!("{QUESTION}\r\n"), format!("\u{feff}{QUESTION}")] {
         let file = written(&dir, "prompt.txt", text.as_bytes()).display().to_string();
@@ -123,10 +123,10 @@ fn a_text_is_read_as_it_was_meant() {
 }
 
 #[test]
-fn as_little_is_shown_as_asked_for() {
+fn parts_of_the_output_can_be_hidden() {
     let hidden = run_prompt(QUESTION, "--temp 0 --hide-thinking");
     assert!(hidden.out == ANSWER && hidden.err.starts_with("[prompt: 0 cached, 11 new"), "{hidden:?}");
-    let quiet = run_prompt(QUESTION, "--temp 0 -q -c 8192"); // this context would give a note
+    let quiet = run_prompt(QUESTION, "--temp 0 -q -c 8192"); // this context would cause a note
     assert_eq!((quiet.out.as_str(), quiet.err.as_str()), (ANSWER, ""));
     let nothing = try_prompt(QUESTION, "--temp 0 --quiet -n 3");
     let told = "no answer: -n reached while thinking\n";
@@ -135,13 +135,13 @@ fn as_little_is_shown_as_asked_for() {
 }
 
 #[test]
-fn thinking_is_told_from_the_answer_without_colour() {
+fn thinking_is_marked_without_colour() {
     let done = run_prompt(QUESTION, "--temp 0");
     assert!(done.err.contains(&format!("[thinking]\n{THOUGHT}\n[end of thinking]\n")), "{done:?}");
     assert!(!run_prompt(QUESTION, "--temp 0 --reasoning off").err.contains("thinking"));
 }
 
-/// What every object of `run --json` has.
+/// The fields of every object of `run --json`.
 const FIELDS: [&str; 12] = [
     "text",
     "thinking",
@@ -157,7 +157,7 @@ const FIELDS: [&str; 12] = [
     "hint",
 ];
 
-/// Programs that read numbers as doubles can repeat a reply; a seed that the user chose is told as it is.
+/// Programs that read numbers as doubles can repeat a reply; a seed that the user chose is printed unchanged.
 #[test]
 fn seeds_survive_json() {
     for _ in 0..3 {
@@ -230,7 +230,7 @@ fn an_empty_prompt_is_refused() {
 }
 
 #[test]
-fn negative_numbers_reach_their_flags() {
+fn negative_numbers_are_values_of_options() {
     for flag in ["--temp -1", "--top-p -1", "-ub -1", "-c -1", "--seed -1", "--top-k -1"] {
         let done = wglm(&format!("run -p hi -n 1 {flag}"));
         assert!(!done.err.contains("'-- -1'"), "{flag}: {done:?}");
@@ -254,7 +254,7 @@ fn zero_copy_says_that_it_has_no_effect() {
     assert!(done.err.contains("--zero-copy has no effect"), "{done:?}");
 }
 
-/// A bias has the model say one token for ever.
+/// A bias makes the model repeat one token forever.
 #[test]
 fn loops_are_ended() {
     let ended = wglm("run --raw --temp 0 -c 640 -l 300+1000 -n 530 -p hi --stop-loops");

@@ -1,10 +1,10 @@
-//! Tests that a file is the old one or the new one, on a full disk too.
+//! Tests that a file is either the old one or the new one, even on a full disk.
 
 use super::{QUESTION, command, fed, json, outcome, refused, token_file, with_full_disk, written};
 use tempfile::TempDir;
 
 #[test]
-fn a_full_disk_leaves_the_file_that_was_there() {
+fn a_full_disk_leaves_the_old_file() {
     let dir = TempDir::new().unwrap();
     let before = br#"[{"role": "user", "content": "A."}]"#;
     let file = written(&dir, "saved.json", before);
@@ -23,7 +23,7 @@ fn a_full_disk_leaves_the_file_that_was_there() {
     let line = ["logits", "--tokens", tokens_name, "--out", out_name];
     refused("logits", &outcome(with_full_disk(command(line))), "cannot write ");
     assert_eq!(std::fs::read(&out).unwrap(), b"before");
-    // A report loses the one before only once it has a line of its own.
+    // A report replaces the previous one only once it has its first line.
     let report = written(&dir, "report.txt", b"before");
     refused("report", &outcome(with_full_disk(command(["report", "-o", report.to_str().unwrap()]))), "cannot ");
     assert_eq!(std::fs::read(&report).unwrap(), b"before");
@@ -33,7 +33,7 @@ fn a_full_disk_leaves_the_file_that_was_there() {
     assert_eq!(names, ["out.f32", "report.txt", "saved.json", "tokens.i32"]);
 }
 
-/// The place of a saved conversation may be a link, for example into a folder that is synchronised.
+/// The file of a saved conversation may be a link, for example into a folder that is synchronised.
 #[test]
 fn a_link_stays_a_link() {
     let dir = TempDir::new().unwrap();

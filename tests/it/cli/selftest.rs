@@ -1,4 +1,4 @@
-//! Tests the command `selftest`, which users of other GPUs run.
+//! Tests the command `selftest`, which is meant for users of other GPUs.
 
 use super::{json, refuses, succeed, wglm};
 use wglm_engine::kernels::KERNELS;
@@ -29,7 +29,7 @@ fn selftest_prints_its_table() {
     assert!(summary.contains(name) && summary.contains(std::env::consts::ARCH), "{text}");
 }
 
-/// With bounds that leave no room for rounding the same kernels fail, and so does the command.
+/// With bounds that allow no rounding the same kernels fail, and so does the command.
 #[test]
 fn selftest_fails_with_a_kernel() {
     let done = wglm("selftest -k rms_norm --bounds 0");
@@ -40,7 +40,7 @@ fn selftest_fails_with_a_kernel() {
 }
 
 #[test]
-fn selftest_tells_programs_everything() {
+fn selftest_prints_everything_as_json() {
     let rows = json(&succeed("selftest -k rope_query -o json").out);
     for row in rows.as_array().unwrap() {
         assert_eq!((row["kernel"].as_str(), row["result"].as_str()), (Some("rope_query"), Some("pass")), "{row}");
@@ -58,7 +58,7 @@ fn selftest_tells_programs_everything() {
 
 /// Without subgroups other kernels are tested.
 #[test]
-fn selftest_heeds_the_adapter_asked_for() {
+fn selftest_uses_the_requested_adapter() {
     let text = succeed("selftest -k rms_norm --no-subgroups").out;
     assert!(text.contains("no subgroups") && text.contains("1 passed, 0 failed, 0 skipped ("), "{text}");
     refuses("selftest --gpu nosuch", "no GPU found named `nosuch`; available: `");

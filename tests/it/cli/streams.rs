@@ -7,7 +7,7 @@ use std::io::Read;
 use std::process::Stdio;
 
 #[test]
-fn readers_may_leave_early() {
+fn readers_may_close_a_pipe_early() {
     for line in [
         "plan --json",
         "plan --device all",

@@ -112,7 +112,7 @@ fn an_interrupt_at_the_prompt_drops_the_line() {
 }
 
 #[test]
-fn an_interrupt_stops_a_reply_and_no_more() {
+fn an_interrupt_stops_only_the_reply() {
     let mut session = chat("--reasoning off");
     type_in(&mut session, "Tell me a story about an owl.\r");
     session.exp_string("Once upon").unwrap();
@@ -124,7 +124,7 @@ fn an_interrupt_stops_a_reply_and_no_more() {
 }
 
 #[test]
-fn answers_alone_go_to_a_pipe() {
+fn only_answers_go_to_a_pipe() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("log");
     let plain = command(["chat"]);
@@ -142,7 +142,7 @@ fn answers_alone_go_to_a_pipe() {
 }
 
 #[test]
-fn what_was_typed_is_there_in_the_next_conversation() {
+fn the_next_conversation_has_the_history() {
     let dir = TempDir::new().unwrap();
     let again = |option: Option<&str>| {
         let mut command = command(["chat", "--temp", "0"]);
@@ -231,8 +231,8 @@ fn tab_completes_commands_and_files() {
     ended(session);
 }
 
-/// An answer breaks between words where the terminal ends, also after the window was made narrower; a pipe gets lines as
-/// the model wrote them.
+/// Lines of an answer are broken between words at the width of the terminal, even after the window becomes narrower; a
+/// pipe gets the model's own lines.
 #[test]
 fn lines_break_between_words() {
     let mut plain = command(["chat", "--temp", "0", "--reasoning", "off", "-n", "60"]);
@@ -244,7 +244,7 @@ fn lines_break_between_words() {
             let terminal = session.process().get_file_handle().unwrap();
             let resized = Command::new("stty").args(["cols", "24"]).stdin(terminal).status().unwrap();
             assert!(resized.success());
-            type_in(&mut session, "/clear\r"); // so that the story is the same
+            type_in(&mut session, "/clear\r"); // to get the same story
             session.exp_string(PROMPT).unwrap();
         }
         type_in(&mut session, "Tell me a story about an owl.\r");
@@ -269,7 +269,7 @@ fn lines_break_between_words() {
     assert_eq!(ended(session).1, 0);
 }
 
-/// A full disk costs the message that is typed a place in the history, and no message before it.
+/// A full disk keeps the typed message out of the history, and loses no earlier message.
 #[test]
 fn a_full_disk_leaves_the_history() {
     let dir = TempDir::new().unwrap();
@@ -301,7 +301,7 @@ fn a_hangup_that_was_ignored_stays_ignored() {
     assert_eq!(ended(session).1, 0);
 }
 
-#[cfg(not(target_os = "macos"))] // where a program does it
+#[cfg(not(target_os = "macos"))] // which uses a program instead
 #[test]
 fn the_terminal_is_asked_to_copy() {
     let mut session = chat("");
@@ -318,7 +318,7 @@ fn the_terminal_is_asked_to_copy() {
 /// The clipboard is reached through the terminal at which the user types, even if stderr is redirected.
 #[cfg(not(target_os = "macos"))]
 #[test]
-fn the_terminal_is_asked_to_copy_where_stderr_is_not_it() {
+fn the_terminal_is_asked_to_copy_if_stderr_is_redirected() {
     let plain = command(["chat"]);
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("{} chat --temp 0 2> /dev/null", env!("CARGO_BIN_EXE_wglm"))]);
@@ -355,7 +355,7 @@ fn a_dumb_terminal_gets_no_escape_sequences() {
 }
 
 #[test]
-fn colour_or_words_tell_thinking_from_the_answer() {
+fn colour_or_words_mark_the_thinking() {
     let run = |colour: bool| {
         let mut command = command(["run", "--temp", "0", QUESTION]);
         if !colour {
@@ -371,9 +371,9 @@ fn colour_or_words_tell_thinking_from_the_answer() {
     assert!(!coloured.contains("[thinking]") && coloured.contains("\x1b[2m"), "{coloured:?}");
 }
 
-/// Commands that measure show their progress, k of n, and leave nothing of it behind.
+/// Commands that measure show their progress, k of n, and remove it at the end.
 #[test]
-fn measurements_show_how_far_they_are() {
+fn measurements_show_their_progress() {
     for (line, doing, whole) in [
         ("bench -p 2 -n 0 -r 1", "pp2: warmup", "0/1"),
         ("profile -r 2", "timing every kind of step", "0/2"),
@@ -397,7 +397,7 @@ fn hostile(dir: &TempDir) -> String {
     super::written(dir, "hostile.gguf", &writer.finish()).to_str().unwrap().to_owned()
 }
 
-/// What a file says is shown on a terminal and not obeyed; a pipe gets it as it is.
+/// A terminal shows control characters of a file instead of obeying them; a pipe gets them unchanged.
 #[test]
 fn strings_of_a_file_are_shown() {
     let dir = TempDir::new().unwrap();
@@ -416,7 +416,7 @@ fn strings_of_a_file_are_shown() {
     }
 }
 
-/// The same for what a model says, and for what it thinks.
+/// The same for a model's answers and thinking.
 #[test]
 fn generated_text_is_shown() {
     let escape = super::json(&super::outcome(command(["tokenize", "--json", "\u{1b}"])).out)[0].as_u64().unwrap();
@@ -429,7 +429,7 @@ fn generated_text_is_shown() {
     }
 }
 
-/// The same for arguments, which an error repeats. From messages about wrong usage `clap` takes escape sequences out.
+/// The same for arguments, which an error repeats. `clap` removes escape sequences from messages about wrong usage.
 #[test]
 fn arguments_are_shown() {
     let hostile = "no\u{1b}[2Jsuch\u{202e}";
@@ -444,7 +444,7 @@ fn arguments_are_shown() {
     }
 }
 
-/// A list of models is as wide as a terminal, with the end of a long name, and the reason below it.
+/// A list of models fits the width of a terminal: it shows the end of a long name, and the reason below it.
 #[test]
 fn a_list_of_models_fits() {
     let home = TempDir::new().unwrap();
@@ -465,7 +465,7 @@ fn a_list_of_models_fits() {
     assert!(lines[at + 1].starts_with("    not a GGUF file") && lines[at + 1].chars().count() <= 80, "{drawn:?}");
 }
 
-/// What is read from stdin before a conversation is asked for on a terminal, with the key that ends it.
+/// If stdin is read before a conversation, the terminal asks for the text, and names the key that ends it.
 #[test]
 fn a_schema_is_typed() {
     let mut session = on_terminal(command(["chat", "--temp", "0", "--reasoning", "off", "-j", "-"]));
@@ -479,7 +479,7 @@ fn a_schema_is_typed() {
     assert_eq!(ended(session).1, 0);
 }
 
-/// On a terminal a deletion is asked about, with what would be deleted; only a yes deletes.
+/// On a terminal a deletion needs a confirmation, which lists what would be deleted; only yes deletes.
 #[test]
 fn a_deletion_is_confirmed() {
     let home = TempDir::new().unwrap();

@@ -25,7 +25,7 @@ fn templates_are_rendered_as_jinja2_renders_them() {
             line += " --no-generation-prompt";
         }
         if !input.is_empty() {
-            beyond += 1; // a variable that the command has no flag for
+            beyond += 1; // a variable for which the command has no option
             continue;
         }
         rendered += 1;
@@ -76,9 +76,9 @@ fn tokens_are_those_of_llama_cpp() {
     assert_eq!(table, "   1011 \"Hi\"\n    198 \"\\n\"\n");
 }
 
-/// Of stdin every byte counts: what is compared with other programs should be the same text.
+/// Every byte of stdin counts, so that other programs can be compared on the same text.
 #[test]
-fn stdin_is_split_as_it_is() {
+fn stdin_is_split_unchanged() {
     for text in ["one\r\n\r\ntwo\r\n", "\u{feff}hi\n", "a\n\n", " "] {
         let [piped, given] = [
             fed(command(["tokenize", "--ids", "-"]), text.as_bytes()),
@@ -89,7 +89,7 @@ fn stdin_is_split_as_it_is() {
     refused("bytes", &fed(command(["tokenize", "-"]), b"a\xff"), "cannot read stdin: invalid UTF-8 at byte 1");
 }
 
-/// A file may ask for a token before every text.
+/// A file may require a token before every text.
 #[test]
 fn the_token_before_a_text_can_be_left_out() {
     let plain = |b: &u32| matches!(b, 33..=126 | 161..=172 | 174..=255);

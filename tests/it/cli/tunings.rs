@@ -1,6 +1,6 @@
-//! Tests that what `tune` finds is kept, found again, and ignored where it does not belong.
+//! Tests that the results of `tune` are saved, found again, and ignored where they do not apply.
 
-use super::{ANSWER, Outcome, QUESTION, command, json, outcome, refuses, succeed, wglm, with_cache, written};
+use super::{ANSWER, CommandResult, QUESTION, command, json, outcome, refuses, succeed, wglm, with_cache, written};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use wglm::tune::{Choices, Tuning, TuningSubject};
 use wglm::{Gguf, Gpu, GpuOptions};
 
-/// A tuning for the demonstration model on this GPU by which a step has a tiling that the tables do not have.
+/// A tuning for the demonstration model on this GPU that gives a step a tiling that is in no table.
 fn tuning() -> Tuning {
     let gpu = Gpu::open(&GpuOptions::default()).unwrap();
     let subject = TuningSubject::of(&gpu, &Gguf::from_static(wglm::DEMO_MODEL).unwrap()).unwrap();
@@ -16,8 +16,8 @@ fn tuning() -> Tuning {
     Tuning::new(subject, choices)
 }
 
-/// Profiles a token with a configuration folder of its own.
-fn profile(folder: &Path, rest: &[&str]) -> Outcome {
+/// Profiles a token with its own configuration folder.
+fn profile(folder: &Path, rest: &[&str]) -> CommandResult {
     let mut command = command(["profile", "-r", "1", "-o", "json"]);
     command.args(rest);
     with_cache(&mut command, folder);
@@ -27,7 +27,7 @@ fn profile(folder: &Path, rest: &[&str]) -> Outcome {
 }
 
 /// Whether the step had the tiling of that tuning.
-fn is_tuned(done: &Outcome) -> bool {
+fn is_tuned(done: &CommandResult) -> bool {
     let kinds = json(&done.out)["kinds"].clone();
     let down = kinds.as_array().unwrap().iter().find(|kind| kind["step"] == "moe.down").unwrap().clone();
     let variant = down["variant"].as_str().unwrap();
@@ -43,17 +43,17 @@ fn kept(folder: &Path, tuning: &Tuning, text: &str) -> PathBuf {
 }
 
 #[test]
-fn a_tuning_is_found_by_itself() {
+fn a_saved_tuning_is_found() {
     let (dir, tuning) = (tempfile::tempdir().unwrap(), tuning());
     assert!(!is_tuned(&profile(dir.path(), &[])), "there is none yet");
     let path = kept(dir.path(), &tuning, &tuning.to_string());
     let done = profile(dir.path(), &[]);
     assert!(is_tuned(&done) && !done.err.contains("note:"), "{done:?}");
     assert!(!is_tuned(&profile(dir.path(), &["--tuning", "off"])));
-    // What is asked for by hand comes first.
+    // Explicit options come first.
     assert!(!is_tuned(&profile(dir.path(), &["--tiling", "moe.down=8x1x128"])));
 
-    // One that is named takes the place of the one that is kept.
+    // A named tuning replaces the saved one.
     let other = written(&dir, "other.json", Tuning::new(tuning.subject, Choices::default()).to_string().as_bytes());
     assert!(!is_tuned(&profile(dir.path(), &["--tuning", other.to_str().unwrap()])));
     let elsewhere = tempfile::tempdir().unwrap();
@@ -61,7 +61,7 @@ fn a_tuning_is_found_by_itself() {
 }
 
 #[test]
-fn what_does_not_belong_here_is_ignored_with_a_note() {
+fn other_tunings_are_ignored_with_a_note() {
     let (dir, tuning) = (tempfile::tempdir().unwrap(), tuning());
     let with = |change: fn(&mut TuningSubject)| {
         let mut other = tuning.clone();
@@ -76,7 +76,7 @@ fn what_does_not_belong_here_is_ignored_with_a_note() {
         ("{".to_owned(), "expected a tuning as wglm"),
     ];
     for (text, words) in cases {
-        let ignored = |done: &Outcome, words: &str| {
+        let ignored = |done: &CommandResult, words: &str| {
             let notes: Vec<&str> = done.err.lines().filter(|line| line.starts_with("note: ")).collect();
             let told = notes.len() == 1 && notes[0].contains(" is not used: ") && notes[0].contains(words);
             assert!(told && !is_tuned(done), "{words}: {done:?}");
@@ -85,7 +85,7 @@ fn what_does_not_belong_here_is_ignored_with_a_note() {
         ignored(&profile(dir.path(), &[]), words);
     }
     assert!(!profile(dir.path(), &["--tuning", "off"]).err.contains("note:"));
-    // One that is named is there and is a tuning, or nothing is computed.
+    // A named file has to exist and be a tuning, otherwise nothing is computed.
     let named = written(&dir, "named.json", tuning.to_string().replace("4x2x64", "4x2").as_bytes());
     let named = named.to_str().unwrap();
     for (file, words) in [(named, "expected a tuning as wglm"), ("nowhere.json", "--tuning: cannot use nowhere.json: ")]
@@ -97,9 +97,9 @@ fn what_does_not_belong_here_is_ignored_with_a_note() {
     assert!(!is_tuned(&done) && done.err.matches("note: ").count() == 1, "{done:?}");
 }
 
-/// A short search ends with its report. A file is there if and only if something was chosen, and belongs here.
+/// A short search ends with its report. A file exists if and only if something was chosen, and applies here.
 #[test]
-fn tune_reports_and_keeps() {
+fn tune_reports_and_saves() {
     let dir = tempfile::tempdir().unwrap();
     let tune = |rest: &[&str]| {
         let mut command = command(["tune", "--budget", "2"]);
@@ -132,8 +132,8 @@ fn tune_reports_and_keeps() {
     assert_eq!(file.exists(), done.err.contains("saved in "), "{done:?}");
 }
 
-/// A first start on a GPU that nobody has measured says that it tunes, keeps what comes of it, and answers. The next start
-/// finds that. Whoever asks for no tuning, or for nothing on stderr, does not wait for one.
+/// The first start on an unmeasured GPU says that it tunes, saves the result, and answers. The next start finds the
+/// result. Options against tuning or for quiet output prevent it.
 #[test]
 fn a_first_start_tunes_once() {
     let dir = TempDir::new().unwrap();
@@ -146,7 +146,7 @@ fn a_first_start_tunes_once() {
         assert!(done.code == Some(0) && done.out == ANSWER, "{done:?}");
         done
     };
-    let begins = |done: &Outcome| done.err.contains(": measuring it now, once, for at most 1 s; Ctrl-C skips it");
+    let begins = |done: &CommandResult| done.err.contains(": measuring it now, once, for at most 1 s; Ctrl-C skips it");
     for off in [["--tuning", "off"].as_slice(), &["-q", "--tiling", "moe.down=8x1x64"]] {
         assert!(!begins(&run(off)) && !path.exists(), "{off:?}");
     }
@@ -156,7 +156,7 @@ fn a_first_start_tunes_once() {
     assert_eq!(kept.subject, tuning().subject);
     let again = run(&[]);
     assert!(!begins(&again) && !again.err.contains("note:"), "{again:?}");
-    // One for another version is of no use, so the start after an update tunes again.
+    // A tuning for another version cannot be used, so the start after an update tunes again.
     let mut old = kept;
     old.subject.wglm = "0.0.9".into();
     std::fs::write(&path, old.to_string()).unwrap();
@@ -164,9 +164,9 @@ fn a_first_start_tunes_once() {
     assert!(std::fs::read_to_string(&path).unwrap().parse::<Tuning>().unwrap().subject == tuning().subject);
 }
 
-/// Ctrl-C skips it at once, for good, and the answer comes all the same.
+/// Ctrl-C skips the tuning at once, for all later starts, and the answer follows anyway.
 #[test]
-fn an_interrupt_skips_the_tuning_alone() {
+fn an_interrupt_skips_only_the_tuning() {
     let dir = TempDir::new().unwrap();
     let mut command = command(["run", "--temp", "0", "--first-tuning", "3600", QUESTION]);
     with_cache(&mut command, dir.path());
@@ -200,7 +200,7 @@ fn wrong_usage() {
         let done = wglm(line);
         assert!(done.code == Some(2) && done.err.contains(words), "{line}: {done:?}");
     }
-    // Nobody is told to tune a software driver.
+    // No message suggests to tune a software driver.
     assert!(!succeed("bench -p 0 -n 1 -r 1").err.contains("wglm tune"));
     let tables = ["nvidia", "apple"].map(|table| succeed(&format!("plan -v --tiling-table {table}")).out);
     assert_ne!(tables[0], tables[1]);

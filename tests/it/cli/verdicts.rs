@@ -1,10 +1,10 @@
-//! Tests that the results of checks at load are kept between commands.
+//! Tests that the results of checks at load are saved for later commands.
 
 use super::{ANSWER, command, outcome, with_cache};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Runs the model with a cache folder of its own.
+/// Runs the model with its own cache folder.
 fn run(cache: &Path, check: &str) {
     let mut command = command(["run", "-p", super::QUESTION, "--temp", "0", "--check", check]);
     with_cache(&mut command, cache);
@@ -14,7 +14,7 @@ fn run(cache: &Path, check: &str) {
 }
 
 #[test]
-fn a_verdict_is_kept_in_the_cache_folder() {
+fn a_verdict_is_saved_in_the_cache_folder() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("wglm/verdicts.json");
     run(dir.path(), "never");
@@ -27,7 +27,7 @@ fn a_verdict_is_kept_in_the_cache_folder() {
     run(dir.path(), "auto");
     assert_eq!(std::fs::read(&file).unwrap(), kept);
 
-    // What a killed process left goes with the next write.
+    // The next write removes the temporary file of a killed process.
     let left = file.with_file_name("verdicts.json.12-3.new");
     std::fs::write(&left, "[").unwrap();
     // A file that cannot be read, or is about something else, counts as absent.
@@ -44,7 +44,7 @@ fn a_verdict_is_kept_in_the_cache_folder() {
 
 /// A kernel that an earlier start found unusable is avoided, and one sentence says so.
 #[test]
-fn a_kernel_that_is_known_to_be_unusable_is_avoided() {
+fn a_kernel_known_to_be_unusable_is_avoided() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("wglm/verdicts.json");
     run(dir.path(), "auto");

@@ -1,4 +1,4 @@
-//! Servers that send something else than was asked for, and what is there meanwhile.
+//! Servers that send something other than requested, and what happens to the received bytes.
 
 use super::faults::{BYTES, arrives, fails};
 use super::{FILE, git_id, hub, noisy, part, pull};
@@ -15,9 +15,9 @@ fn begin(files: &Files, cache: &Path, bytes: usize) -> PathBuf {
     begun
 }
 
-/// Another tag or size is weak evidence where the hash is known: it costs attempts, and not what is there.
+/// If the hash is known, an answer with another tag or size is only retried and does not delete the received bytes.
 #[test]
-fn answers_about_another_file_cost_nothing() {
+fn answers_about_another_file_delete_nothing() {
     let page = |_: Reply| {
         let mut reply = Reply::new(200).with("content-type", "text/html");
         reply.body = b"<html>please log in</html>".into();
@@ -45,9 +45,9 @@ fn answers_about_another_file_cost_nothing() {
     });
 }
 
-/// The hub's own word that a file is another one is no weak evidence.
+/// If the hub itself lists another file, the old bytes are deleted.
 #[test]
-fn a_file_that_changes_is_not_put_together_of_two() {
+fn a_changed_file_is_not_combined_with_the_old_one() {
     let files = noisy(BYTES);
     let cache = tempdir().unwrap();
     let begun = begin(&files, cache.path(), 100_000);
@@ -61,7 +61,7 @@ fn a_file_that_changes_is_not_put_together_of_two() {
     assert!(!begun.exists());
 }
 
-/// A hub that lists a file by the id that git has for it, as it does with small ones.
+/// A hub that lists a file by its git id, as for small files.
 fn by_git_id(files: &Files, id: &str) -> Server {
     let (served, listed) = (files.clone(), id.to_owned());
     Server::start(move |request, _| {
@@ -76,9 +76,9 @@ fn by_git_id(files: &Files, id: &str) -> Server {
     })
 }
 
-/// Where the list has no SHA-256, the id that git has for the contents decides.
+/// If the list has no SHA-256, the git id of the contents decides.
 #[test]
-fn a_small_file_is_known_by_its_git_id() {
+fn a_small_file_is_identified_by_its_git_id() {
     let files = noisy(BYTES);
     let id = git_id(files.bytes(FILE));
     let cache = tempdir().unwrap();
@@ -103,9 +103,9 @@ fn a_small_file_is_known_by_its_git_id() {
     assert!(pull(&hub(&server, cache.path())).unwrap().verified, "the next one begins anew");
 }
 
-/// What a hub tells with the file counts where its list has no hash but that of a pointer to the file.
+/// A hash sent with the file counts if the list only has that of a pointer to the file.
 #[test]
-fn a_hash_that_is_told_later_counts() {
+fn a_hash_sent_with_the_file_counts() {
     let files = noisy(BYTES);
     for wrong in [false, true] {
         let (served, sha256) = (files.clone(), hash(if wrong { b"another" } else { files.bytes(FILE) }));
@@ -123,9 +123,9 @@ fn a_hash_that_is_told_later_counts() {
     }
 }
 
-/// A server without ranges, such as a proxy, does not cost what is there, even if it never gets that far.
+/// A server without ranges, such as a proxy, does not delete the received bytes, even if it never sends as many.
 #[test]
-fn the_whole_file_does_not_replace_what_is_there() {
+fn a_server_without_ranges_does_not_replace_received_bytes() {
     let files = noisy(BYTES);
     for (stops, attempts) in [(50_000, 4), (150_000, 4), (BYTES, 1)] {
         let cache = tempdir().unwrap();
@@ -152,7 +152,7 @@ fn the_whole_file_does_not_replace_what_is_there() {
     }
 }
 
-/// The same from one download to the next: the hub lists another file, whose name in the cache is another.
+/// The same between two downloads: the hub lists another file, which has another name in the cache.
 #[test]
 fn a_part_of_another_file_is_not_continued() {
     let (old, new) = (noisy(BYTES), Files::of(&[(FILE, &noise(BYTES + 1)[1..])]));
@@ -165,7 +165,7 @@ fn a_part_of_another_file_is_not_continued() {
     assert_eq!(contents(&pulled.path).unwrap(), new.bytes(FILE));
 }
 
-/// A wrong file is refused and not kept, whoever made it wrong: the server, or the disk that held its beginning.
+/// A wrong file is refused and deleted, whether the server or the disk with its beginning is the cause.
 #[test]
 fn a_wrong_hash_is_refused() {
     fails("a byte is wrong", "its SHA-256 is ", false, |mut reply, number| {
@@ -187,9 +187,9 @@ fn a_wrong_hash_is_refused() {
     assert!(pull(&hub(&server, cache.path())).is_ok(), "the next one begins anew");
 }
 
-/// A server without ranges sends the whole file, and after a loss from its first byte on.
+/// A server without ranges sends the whole file, and again from the first byte after a lost connection.
 #[test]
-fn a_server_without_ranges_will_do() {
+fn a_server_without_ranges_is_enough() {
     let files = noisy(BYTES);
     for losses in [0, 2] {
         let served = files.clone();
@@ -211,9 +211,9 @@ fn a_server_without_ranges_will_do() {
     }
 }
 
-/// One that sends ranges only after a loss goes on from there.
+/// If a server begins to send ranges after a lost connection, the download continues from there.
 #[test]
-fn a_server_may_come_to_send_ranges() {
+fn a_server_may_begin_to_send_ranges() {
     let files = noisy(BYTES);
     let served = files.clone();
     let count = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! Servers, networks and disks that fail in all ways that are known.
+//! Servers, networks and disks that fail in all known ways.
 
 use super::{FILE, hub, list, noisy, options, part, pull};
 use crate::common::hub::{COMMIT, Files, REPO, Reply, Server, contents, folder, hash};
@@ -11,7 +11,7 @@ use wglm::{Error, ErrorKind};
 
 pub(super) const BYTES: usize = 400_000;
 
-/// Downloads a file from a server that alters its answers for contents; the number counts those.
+/// Downloads a file from a server that alters its answers about contents, by their number.
 fn pulled(
     alter: impl Fn(Reply, usize) -> Reply + Send + Sync + 'static,
 ) -> (wglm::Result<Vec<u8>>, Files, Server, tempfile::TempDir) {
@@ -27,7 +27,7 @@ fn pulled(
     (done, files, server, cache)
 }
 
-/// Expects the whole file in spite of everything.
+/// Expects the whole file despite all faults.
 pub(super) fn arrives(what: &str, alter: impl Fn(Reply, usize) -> Reply + Send + Sync + 'static) -> Server {
     let (done, files, server, cache) = pulled(alter);
     assert!(done.as_deref().is_ok_and(|bytes| bytes == files.bytes(FILE)), "{what}: {:?}", done.err());
@@ -35,7 +35,7 @@ pub(super) fn arrives(what: &str, alter: impl Fn(Reply, usize) -> Reply + Send +
     server
 }
 
-/// Expects an error with these words, and whether what was there stays.
+/// Expects an error with these words, and that the received bytes stay or not.
 pub(super) fn fails(
     what: &str,
     words: &str,
@@ -54,7 +54,7 @@ pub(super) fn fails(
 }
 
 #[test]
-fn lost_connections_are_made_again() {
+fn lost_connections_are_retried() {
     let server = arrives("each ends early", |mut reply, _| {
         reply.stops = Some(30_000);
         reply
@@ -71,7 +71,7 @@ fn lost_connections_are_made_again() {
 }
 
 #[test]
-fn lengths_that_are_lies_do_no_harm() {
+fn wrong_lengths_do_no_harm() {
     arrives("more is claimed than is sent", |mut reply, number| {
         reply.claims = (number % 2 == 0).then_some(reply.body.len() + 1000);
         reply
@@ -108,7 +108,7 @@ fn passing_trouble_is_waited_out() {
 }
 
 #[test]
-fn refusals_are_told() {
+fn refusals_are_reported() {
     use ErrorKind::{AccessDenied, Network, NotFound};
     let licence = "accept the licence at PAGE with an account there, and set HF_TOKEN to one of its tokens";
     for (status, code, kind, words) in [
@@ -144,7 +144,7 @@ fn refusals_are_told() {
 }
 
 #[test]
-fn nobody_there_is_told_soon() {
+fn an_absent_server_is_reported_soon() {
     let cache = tempdir().unwrap();
     let server = Server::start(|_, _| Reply::new(404));
     let mut nobody = options(&server, cache.path());
@@ -165,7 +165,7 @@ fn redirections_end() {
     assert!(error.contains("a redirection without a valid address"), "{error}");
 }
 
-/// What a repository was called before leads to it, and addresses of files that are no longer valid are asked for again.
+/// A repository's former name leads to it, and expired addresses of files are requested again.
 #[test]
 fn redirections_are_followed() {
     let files = noisy(BYTES);
@@ -192,9 +192,10 @@ fn redirections_are_followed() {
     assert!(storage.requests().len() > 8, "{}", storage.requests().len());
 }
 
-/// A hub that redirects everything to another is no storage whose addresses expire: what that refuses is told at once.
+/// A hub that redirects everything to another hub is not a storage whose addresses expire: a refusal of that hub is
+/// reported at once.
 #[test]
-fn a_refusal_behind_a_redirection_is_told() {
+fn a_refusal_after_a_redirection_is_reported() {
     for (status, words) in [
         (404, "answers 404: not found; check the name"),
         (401, "answers 401: a token is required; the token is not sent there"),
@@ -211,7 +212,7 @@ fn a_refusal_behind_a_redirection_is_told() {
 }
 
 #[test]
-fn a_silent_server_is_asked_again() {
+fn a_silent_server_is_tried_again() {
     let files = noisy(BYTES);
     let served = files.clone();
     let count = AtomicUsize::new(0);
@@ -225,16 +226,16 @@ fn a_silent_server_is_asked_again() {
     let cache = tempdir().unwrap();
     let mut impatient = options(&server, cache.path());
     impatient.patience = Duration::from_millis(500);
-    impatient.retries = 20; // a busy machine may be silent for that long by itself
+    impatient.retries = 20; // a busy machine may be silent for that long
     let pulled = pull(&Hub::new(impatient).unwrap()).unwrap();
     assert_eq!(contents(&pulled.path).unwrap(), files.bytes(FILE));
     let again = server.contents().into_iter().filter_map(|request| request.range());
     assert!(again.clone().any(|(first, _)| first % 50_000 == 20_000), "{:?}", again.collect::<Vec<_>>());
 }
 
-/// What the list does not tell of a file, its address does.
+/// If the list lacks properties of a file, its address has them.
 #[test]
-fn a_list_without_sizes_will_do() {
+fn a_list_without_sizes_is_enough() {
     let files = noisy(BYTES);
     let served = files.clone();
     let server = Server::start(move |request, _| {
@@ -252,7 +253,7 @@ fn a_list_without_sizes_will_do() {
     assert!(folder(cache.path()).join("blobs").join(hash(files.bytes(FILE))).exists());
 }
 
-/// Names that lead out of the cache, or that do more than name when they are printed, are not those of models.
+/// Names that lead out of the cache or contain control characters are not names of models.
 #[test]
 fn a_list_cannot_name_files_elsewhere() {
     let server = Server::start(move |request, _| {
@@ -277,7 +278,7 @@ fn a_list_cannot_name_files_elsewhere() {
     assert_eq!(list(&hub(&server, cache.path())).unwrap().models, []);
 }
 
-/// Sizes that no file has do no harm, alone or together.
+/// Sizes that no file can have are refused, for one file and for several together.
 #[test]
 fn sizes_beyond_reason_are_refused() {
     for (first, second) in [(u64::MAX, 1), (u64::MAX, u64::MAX), (1 << 62, 1 << 62), (1 << 63, 0)] {
@@ -298,7 +299,7 @@ fn sizes_beyond_reason_are_refused() {
 }
 
 #[test]
-fn a_folder_that_is_none_is_told() {
+fn a_folder_that_is_a_file_is_reported() {
     let files = noisy(1000);
     let server = Server::start(move |request, _| files.answer(request));
     let dir = tempdir().unwrap();
@@ -308,9 +309,9 @@ fn a_folder_that_is_none_is_told() {
     assert!(matches!(&error, Error::Io { path, .. } if path.starts_with(&file)), "{error}");
 }
 
-/// No disk has that much room, and nothing is begun.
+/// No disk has that much space, so nothing is begun.
 #[test]
-fn too_little_room_is_told_before() {
+fn too_little_space_is_reported_first() {
     let files = noisy(1000);
     let server = Server::start(move |request, _| {
         let mut reply = files.answer(request);

@@ -1,4 +1,4 @@
-//! Headers of models that are elsewhere, and what is known of them.
+//! Headers of remote models, and what they tell about the models.
 
 use super::{hub, list};
 use crate::common::gguf_writer::{GgufWriter, Meta};
@@ -8,7 +8,7 @@ use crate::watched::largest_allocation;
 use tempfile::tempdir;
 use wglm::{Cancel, Gguf, LoadOptions, Model};
 
-/// A header with a vocabulary of so many tokens, and something before it that is of any length.
+/// A header with a vocabulary of this many tokens, and a value of any length before it.
 fn with_vocabulary(tokens: usize, before: &str, odd: &str) -> Vec<u8> {
     let mut words: Vec<String> = (0..tokens).map(|i| format!("token {i} of many")).collect();
     words[tokens - 1] = odd.into();
@@ -24,7 +24,7 @@ fn asked(server: &Server) -> usize {
 }
 
 #[test]
-fn a_header_tells_what_a_file_needs() {
+fn a_header_shows_what_a_file_needs() {
     let dir = tempdir().unwrap();
     let local = Gguf::from_static(wglm::DEMO_MODEL).unwrap();
     let paths = split::split(&local, 3, dir.path());
@@ -54,7 +54,7 @@ fn a_header_tells_what_a_file_needs() {
     assert!(std::fs::read_dir(cache.path()).unwrap().next().is_none(), "a header leaves nothing");
 }
 
-/// The vocabulary of a second file is that of the first where it is, and what is not is read.
+/// The vocabulary of the first file is reused for a second file that has the same one; the rest is read.
 #[test]
 fn a_vocabulary_is_read_once() {
     let file = |before, odd| with_vocabulary(60_000, before, odd);
@@ -63,7 +63,8 @@ fn a_vocabulary_is_read_once() {
     let files = Files::of(&[
         ("a-Q2_K.gguf", &first),
         ("b-Q4_0.gguf", &file("the second", "last")),
-        // As long, but not the same far behind: of no matter to what is known. Longer: nothing is where it was.
+        // One vocabulary has the same length but differs far from its start, which does not matter; a longer one moves
+        // everything after it.
         ("c-Q6_K.gguf", &file("3", "lost")),
         ("d-Q8_0.gguf", &file("4", "a longer one")),
     ]);
@@ -88,7 +89,7 @@ fn a_vocabulary_is_read_once() {
     assert_eq!(names, ["first", "3", "4"]);
 }
 
-/// A hub with a file that begins with these bytes and goes on with zeros, as far as anybody asks.
+/// A hub with a file that begins with these bytes and continues with zeros.
 fn endless(head: Vec<u8>) -> Server {
     Server::start(move |request, _| {
         let mut reply = Reply::new(200);
@@ -109,12 +110,12 @@ fn endless(head: Vec<u8>) -> Server {
     })
 }
 
-/// What a header claims is found impossible before it is fetched, and no header is fetched without end.
+/// Impossible claims of a header are detected before their data is fetched, and no header is fetched without end.
 #[test]
 fn a_hostile_header_is_not_fetched() {
     let claims = |count: u64| Meta::Raw(9, [&8_u32.to_le_bytes()[..], &count.to_le_bytes()].concat());
     let with = |value: Meta| GgufWriter::new().meta("tokenizer.ggml.tokens", value).header();
-    // Keys without end, each with an array of as many empty strings as may be.
+    // Keys without end, each with an array of the largest allowed number of empty strings.
     let mut endless_keys = GgufWriter::new().meta("a", claims(1 << 21)).header();
     endless_keys[16..24].copy_from_slice(&4_000_u64.to_le_bytes());
     let entry = endless_keys[24..24 + 9 + 4 + 12].to_vec();

@@ -20,13 +20,13 @@ use wglm::download::{Hub, HubOptions, PullProgress, Pulled, Repository};
 
 const FILE: &str = "some-Q4_0.gguf";
 
-/// A hub that waits for nothing long and takes small pieces.
+/// A hub with short waits and small pieces.
 fn options(server: &Server, cache: &Path) -> HubOptions {
     HubOptions {
         endpoint: server.address.clone(),
         cache: Some(cache.into()),
         token: None,
-        offline: false, // whatever the environment says
+        offline: false, // regardless of the environment
         piece: 50_000,
         retries: 3,
         pause: Duration::from_millis(5),
@@ -68,13 +68,13 @@ fn noisy(bytes: usize) -> Files {
     Files::of(&[(FILE, &crate::common::hub::noise(bytes))])
 }
 
-/// The name of a file while it is downloaded.
+/// The name of a file during its download.
 fn part(files: &Files, cache: &Path) -> std::path::PathBuf {
     let hash = crate::common::hub::hash(files.bytes(FILE));
     crate::common::hub::folder(cache).join("blobs").join(format!("{hash}.part"))
 }
 
-/// The id that git has for contents.
+/// The git id of contents.
 fn git_id(bytes: &[u8]) -> String {
     use sha1::{Digest, Sha1};
     let mut hash = Sha1::new_with_prefix(format!("blob {}\0", bytes.len()));

@@ -1,4 +1,4 @@
-//! What somebody else put in the place of a file: it is not written to, and nobody waits for it.
+//! Something else under the name of a file, such as a link or a pipe: it is not written to, and nothing waits for it.
 
 use super::{FILE, hub, list, noisy, part, pull};
 use crate::common::hub::{Server, contents, folder};
@@ -21,7 +21,7 @@ fn places(cache: &Path) -> Places {
     Places { hub: Some(cache.into()), lm_studio: Vec::new(), llama_cpp: vec![none.clone()], ollama: vec![none] }
 }
 
-/// A link would have the download write over the file that it leads to, and a pipe would have it wait for a reader.
+/// With a link the download would overwrite the link's target, and with a pipe it would wait for a reader.
 #[test]
 fn a_part_is_a_regular_file() {
     let files = noisy(BYTES);
@@ -51,7 +51,7 @@ fn a_part_is_a_regular_file() {
     }
 }
 
-/// The same for the file that says which commit a branch is at, and for the link of a snapshot.
+/// The same for the file with the commit of a branch, and for the link of a snapshot.
 #[test]
 fn other_files_of_the_cache_are_not_written_through() {
     let files = noisy(BYTES);
@@ -69,7 +69,7 @@ fn other_files_of_the_cache_are_not_written_through() {
     std::fs::remove_file(root.join("refs/main")).unwrap();
     pipe(&root.join("refs/main"));
     assert!(pull(&hub(&server, cache.path())).unwrap_err().to_string().contains("refs/main"));
-    // A listing reads that pipe as little as one in the place of a model.
+    // A listing reads neither that pipe nor one under the name of a model.
     pipe(&root.join("snapshots/other/x-Q8_0.gguf"));
     let listed = local_models(&places(cache.path()));
     assert_eq!(listed.iter().map(|model| model.name.as_str()).collect::<Vec<_>>(), ["owner/some-GGUF:Q4_0"]);

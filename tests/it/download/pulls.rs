@@ -1,4 +1,4 @@
-//! What a download leaves, and how it goes on.
+//! The files of a download, and how it is resumed.
 
 use super::{FILE, hub, list, noisy, options, part, pull, pull_with};
 use crate::common::hub::{COMMIT, Files, Reply, Server, contents, folder, hash, noise};
@@ -72,8 +72,8 @@ fn a_model_is_stored_where_others_find_it() {
     assert_eq!(server.contents().len(), asked, "what is there is not fetched again");
 }
 
-/// The same format twice: what a repository calls a model finds it here, whichever of them are here, and so does the name
-/// of its file.
+/// A repository with the same format twice: a model is found by its name in the repository, whichever of them are on
+/// this machine, and by the name of its file.
 #[test]
 fn a_model_is_found_by_the_names_it_was_pulled_by() {
     let files =
@@ -104,7 +104,7 @@ fn a_model_is_found_by_the_names_it_was_pulled_by() {
     assert!(error.to_string().contains("owner/some-GGUF:sub/b-Q4_0"), "{error}");
 }
 
-/// Ollama's names of what it has from Hugging Face begin with the address, and what is listed is found.
+/// Ollama's names of models from Hugging Face begin with the address, and listed names are found.
 #[test]
 fn models_are_found_by_the_names_they_are_listed_by() {
     let home = tempdir().unwrap();
@@ -139,7 +139,7 @@ fn models_are_found_by_the_names_they_are_listed_by() {
 }
 
 #[test]
-fn parts_of_a_model_come_together() {
+fn parts_of_a_model_are_downloaded_together() {
     let dir = tempdir().unwrap();
     let paths = split::split(&Gguf::from_static(wglm::DEMO_MODEL).unwrap(), 3, dir.path());
     let name = |path: &Path| format!("sub/{}", path.file_name().unwrap().to_str().unwrap());
@@ -159,12 +159,12 @@ fn parts_of_a_model_come_together() {
     assert_eq!(opened.tensors().len(), Gguf::from_static(wglm::DEMO_MODEL).unwrap().tensors().len());
     assert_eq!(find_model("owner/some-GGUF:model", &places(cache.path())).unwrap().bytes, total);
 
-    // A model of which a part is gone is no model, and is fetched again where it is missing.
+    // A model that lacks a part is incomplete, and the part is fetched again.
     let second = pulled.path.with_file_name(split::name(1, 3));
     std::fs::remove_file(std::fs::canonicalize(&second).unwrap()).unwrap();
     let error = find_model("owner/some-GGUF", &places(cache.path())).unwrap_err().to_string();
     assert!(error.contains("only a part of it"), "{error}");
-    // A whole one of another commit, which `main` is not at, is preferred.
+    // A complete model of another commit than that of `main` is preferred.
     let other = folder(cache.path()).join("snapshots/older/sub");
     std::fs::create_dir_all(&other).unwrap();
     for path in &paths {
@@ -192,22 +192,22 @@ fn several_connections_fetch_a_large_file() {
     let cache = tempdir().unwrap();
     let pulled = pull(&hub(&server, cache.path())).unwrap();
     assert_eq!(contents(&pulled.path).unwrap(), wanted);
-    // Each of the four may have left one behind that the server has not yet seen closed.
+    // Each of the four may have closed a connection that the server still counts.
     assert!((3..=8).contains(&server.most_at_once()), "{} connections", server.most_at_once());
-    // Each byte is asked for once, and the hub itself only until it has said where the file is.
+    // Each byte is requested once, and the hub only until it has redirected to the file.
     let asked: usize = server.contents().iter().map(|request| request.range().map_or(0, |(a, b)| b + 1 - a)).sum();
     assert_eq!(asked, 2_000_000);
     assert!(server.requests().len() - server.contents().len() <= 6, "{:?}", server.requests());
 }
 
-/// However a download ends, what is there is the beginning of the file, and the next one asks for the rest alone.
+/// However a download ends, the part is the beginning of the file, and the next download requests only the rest.
 #[test]
-fn an_interrupted_download_goes_on() {
+fn an_interrupted_download_is_resumed() {
     let files = noisy(1_000_000);
     let wanted = files.bytes(FILE).to_vec();
     let (served, told) = (files.clone(), Arc::new(AtomicBool::new(false)));
     let tell = told.clone();
-    // What lies behind the middle is held, so that the beginning is there as a whole and nothing else.
+    // The second half is delayed, so that exactly the first half is written.
     let server = Server::start(move |request, _| {
         let mut reply = served.answer(request);
         let late = request.is_content() && request.range().is_some_and(|(first, _)| first >= 500_000);
@@ -246,7 +246,8 @@ fn an_interrupted_download_goes_on() {
     assert!(!part(&files, cache.path()).exists());
 }
 
-/// What an unfinished download has left is deleted, but not while somebody downloads it, and a whole model is not.
+/// The part of an unfinished download can be deleted, but not while another program downloads it; a complete model
+/// stays.
 #[test]
 fn a_discarded_download_leaves_nothing() {
     let files = noisy(1_000_000);
@@ -276,9 +277,9 @@ fn a_discarded_download_leaves_nothing() {
     assert_eq!(contents(&pulled.path).unwrap(), files.bytes(FILE));
 }
 
-/// A cancellation ends what a silent server would keep waiting.
+/// A cancellation ends a wait for a silent server.
 #[test]
-fn a_cancellation_is_heeded_at_once() {
+fn a_cancellation_takes_effect_at_once() {
     let files = noisy(100_000);
     let server = Server::start(move |request, _| {
         let mut reply = files.answer(request);
@@ -299,13 +300,13 @@ fn a_cancellation_is_heeded_at_once() {
         }
     });
     assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
-    // Long before the server's silence ends it.
+    // Long before the time limit for a silent server.
     assert!(since.unwrap().elapsed() < Duration::from_secs(30), "{:?}", since.unwrap().elapsed());
 }
 
 /// The token goes to the hub, and not to the storage on another server.
 #[test]
-fn the_token_is_for_the_hub_alone() {
+fn only_the_hub_gets_the_token() {
     let files = noisy(100_000);
     let wanted = files.bytes(FILE).to_vec();
     let stored = files.clone();
@@ -333,9 +334,9 @@ fn the_token_is_for_the_hub_alone() {
     assert!(storage.requests().iter().all(|request| request.header("authorization").is_none()));
 }
 
-/// One that is cancelled before a byte comes leaves nothing.
+/// A download that is cancelled before its first byte leaves nothing.
 #[test]
-fn a_cancelled_beginning_leaves_nothing() {
+fn a_download_cancelled_early_leaves_nothing() {
     let files = noisy(1000);
     let served = files.clone();
     let server = Server::start(move |request, _| served.answer(request));
@@ -347,7 +348,7 @@ fn a_cancelled_beginning_leaves_nothing() {
 
 /// Two programs that download the same file do not write over each other.
 #[test]
-fn a_file_is_downloaded_by_one_at_a_time() {
+fn a_file_is_downloaded_by_one_program_at_a_time() {
     let files = noisy(1000);
     let served = files.clone();
     let server = Server::start(move |request, _| served.answer(request));
@@ -363,9 +364,9 @@ fn a_file_is_downloaded_by_one_at_a_time() {
     assert!(pull(&hub(&server, cache.path())).is_ok());
 }
 
-/// Any number is taken for the nearest that can be.
+/// Any number is replaced by the nearest possible one.
 #[test]
-fn numbers_of_any_size_are_taken() {
+fn numbers_of_any_size_are_accepted() {
     let files = noisy(200_000);
     let server = Server::start(move |request, _| files.answer(request));
     for (number, time) in [(1, Duration::from_secs(20)), (u64::MAX, Duration::MAX)] {
@@ -383,12 +384,13 @@ fn numbers_of_any_size_are_taken() {
     let cache = tempdir().unwrap();
     let none = HubOptions { connections: 0, retries: 0, pause: Duration::ZERO, ..options(&server, cache.path()) };
     pull(&Hub::new(none.clone()).unwrap()).unwrap();
-    // A server may or may not answer within the shortest time there is.
+    // A server may or may not answer within the shortest time limit.
     let hub = Hub::new(HubOptions { patience: Duration::ZERO, ..none }).unwrap();
     assert!(matches!(list(&hub), Ok(_) | Err(Error::Download { .. })));
 }
 
-/// Somebody who has a token is not told to get one, and files of a gated repository lead to its page as the list does.
+/// A user who has a token is not asked to get one, and errors about files of a gated repository name its page, like
+/// errors about its list.
 #[test]
 fn a_gated_file_leads_to_the_page() {
     let files = noisy(1000);
@@ -405,9 +407,9 @@ fn a_gated_file_leads_to_the_page() {
     assert!(error.ends_with(&page), "{error}");
 }
 
-/// Offline nothing is asked for, and the error says why.
+/// Offline, nothing is requested, and the error says why.
 #[test]
-fn offline_no_server_is_asked() {
+fn offline_no_server_is_contacted() {
     let server = Server::start(|_, _| Reply::new(404));
     let cache = tempdir().unwrap();
     let offline = HubOptions { offline: true, ..options(&server, cache.path()) };

@@ -1,4 +1,4 @@
-//! What is deleted of a cache, and what never is.
+//! What is deleted from a cache, and what never is.
 
 use super::{FILE, hub, noisy, pull};
 use crate::common::hub::{COMMIT, Server, folder, hash, noise};
@@ -13,7 +13,7 @@ use wglm::download::Removal;
 const BYTES: usize = 10_000;
 const NAME: &str = "owner/some-GGUF:Q4_0";
 
-/// A cache with one model that was pulled.
+/// A cache with one downloaded model.
 struct Cache {
     dir: TempDir,
 }
@@ -65,7 +65,7 @@ fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Every commit's file of the name goes, and with the last of them the contents.
+/// The file of the model is deleted in every commit, and with the last one its contents.
 #[test]
 fn all_commits_lose_the_model() {
     let cache = Cache::new();
@@ -129,7 +129,7 @@ fn folders_out_of_the_cache_are_refused() {
     }
 }
 
-/// Unfinished downloads go, unless somebody is downloading.
+/// Unfinished downloads are deleted, unless a program is downloading.
 #[test]
 fn a_running_download_is_left_alone() {
     let cache = Cache::new();
@@ -146,9 +146,9 @@ fn a_running_download_is_left_alone() {
     assert!(!is_there(&part) && cache.model().path.exists());
 }
 
-/// What a part of a model is deleted with is not what other models' downloads have left.
+/// Deleting an incomplete model does not delete the unfinished downloads of other models.
 #[test]
-fn an_incomplete_model_takes_no_other_download_along() {
+fn an_incomplete_model_leaves_other_downloads() {
     let cache = Cache::new();
     let first = cache.link("older", "some-Q6_K-00001-of-00002.gguf");
     let parts = ["1", "2"].map(|digit| cache.root().join("blobs").join(format!("{}.part", digit.repeat(64))));
@@ -157,7 +157,7 @@ fn an_incomplete_model_takes_no_other_download_along() {
     let incomplete = models.iter().find(|model| model.name.ends_with(":Q6_K")).unwrap();
     Removal::of(incomplete, &cache.places()).unwrap().run().unwrap();
     assert!(!is_there(&first) && parts.iter().all(|part| is_there(part)));
-    // Of several unfinished downloads none goes if one is running.
+    // If one of several unfinished downloads is running, none is deleted.
     let begun = models.iter().find(|model| model.name == "owner/some-GGUF").unwrap();
     let held = fs::File::open(&parts[1]).unwrap();
     held.lock().unwrap();
@@ -165,10 +165,10 @@ fn an_incomplete_model_takes_no_other_download_along() {
     assert!(parts.iter().all(|part| is_there(part)));
 }
 
-/// Names that differ in the case of their letters alone are those of two models.
-#[cfg(target_os = "linux")] // where file systems tell them apart
+/// Names that differ only in case belong to two models.
+#[cfg(target_os = "linux")] // whose file systems distinguish case
 #[test]
-fn names_in_other_letters_are_other_models() {
+fn names_in_another_case_are_other_models() {
     let cache = Cache::new();
     let [upper, lower] = ["Own.gguf", "own.gguf"].map(|name| cache.snapshot(COMMIT).join(name));
     [&upper, &lower].iter().for_each(|path| fs::write(path, noise(10)).unwrap());
@@ -178,7 +178,7 @@ fn names_in_other_letters_are_other_models() {
     assert!(!is_there(&upper) && is_there(&lower));
 }
 
-/// The lists of other programs stay true.
+/// The lists of other programs stay correct.
 #[test]
 fn models_of_other_programs_are_refused() {
     let cache = Cache::new();

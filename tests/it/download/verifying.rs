@@ -1,4 +1,4 @@
-//! Files on this machine, compared with the hashes that a hub lists, or that they are named by.
+//! Compares files on this machine with the hashes that a hub lists, or with those in their names.
 
 use super::{FILE, git_id, hub, list, noisy, pull};
 use crate::common::hub::{COMMIT, Files, Server, folder, hash, noise};
@@ -8,7 +8,7 @@ use wglm::catalog::{Places, local_models};
 use wglm::download::{FileState, Hub, PullStage, VerifiedFile, verify_local};
 use wglm::{Cancel, Error};
 
-/// More than is read at a time.
+/// A size larger than the block that is read at a time.
 const BYTES: usize = 2_500_000;
 
 /// A cache with a model, and its hub.
@@ -66,7 +66,7 @@ fn a_wrong_file_is_found() {
     std::fs::write(&blob, &bytes).unwrap();
     assert_eq!((by_hub(&hub), by_names(cache.path())), (vec![Wrong], vec![Wrong]));
 
-    // What begins a file is not all of it.
+    // The beginning of a file is not the whole file.
     std::fs::rename(&blob, blob.with_extension("part")).unwrap();
     assert_eq!((by_hub(&hub), by_names(cache.path())), (vec![Missing], vec![Missing]));
     assert_eq!(server.contents().len(), asked, "nothing is downloaded");
@@ -82,10 +82,10 @@ fn a_comparison_can_be_cancelled() {
     assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
 }
 
-/// Small files of the cache are named by the ids that git has for them, files of Ollama by their SHA-256, and those of
-/// others by no hash.
+/// Small files in the cache are named by their git ids, files of Ollama by their SHA-256, and files of other programs
+/// by no hash.
 #[test]
-fn names_tell_hashes() {
+fn names_contain_hashes() {
     let cache = tempdir().unwrap();
     let write = |path: &str, bytes: &[u8]| {
         let path = cache.path().join(path);

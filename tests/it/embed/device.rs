@@ -10,7 +10,7 @@ use wglm_engine::plan::Fusions;
 
 /// Its shaders check every index, as in debug builds, and those of the other device check none.
 #[test]
-fn it_says_the_same_as_on_a_device_of_our_own() {
+fn an_apps_device_generates_the_same_text() {
     let owner = Owner::new();
     let gpu = owner.lend_with(&GpuOptions { checks: true, ..GpuOptions::default() }).unwrap();
     let own = model().gpu();
@@ -90,7 +90,7 @@ fn a_model_too_large_for_the_device() {
 
 /// The app's errors reach its own handler, also while wglm works on another thread, and are not taken for wglm's.
 #[test]
-fn the_apps_mistakes_stay_its_own() {
+fn the_apps_errors_reach_only_the_app() {
     let owner = Owner::new();
     let errors = owner.errors();
     let model = load_on(&owner.lend().unwrap()).unwrap();
@@ -116,7 +116,7 @@ fn the_apps_mistakes_stay_its_own() {
 
 /// Errors of wglm's calls are returned by these calls and do not reach the app's handler.
 #[test]
-fn our_mistakes_stay_ours() {
+fn our_errors_do_not_reach_the_app() {
     let owner = Owner::new();
     let errors = owner.errors();
     let gpu = owner.lend().unwrap();
@@ -127,7 +127,7 @@ fn our_mistakes_stay_ours() {
 }
 
 #[test]
-fn options_that_want_less_get_less() {
+fn options_can_request_less() {
     let owner = Owner::new();
     let options = GpuOptions { subgroups: false, ..GpuOptions::default() };
     let gpu = owner.lend_with(&options).unwrap();

@@ -16,7 +16,7 @@ fn with_limit(limit: u64) -> Gpu {
 
 /// Once every plan of a session has been used, the held memory equals the estimate, apart from small buffers.
 #[test]
-fn it_takes_what_was_said() {
+fn the_estimate_is_the_memory_that_is_held() {
     for (speculation, (chunk, lengths)) in [DraftKind::Off, DraftKind::Auto].into_iter().flat_map(|kind| {
         [
             (1, &[3][..]),
@@ -58,7 +58,7 @@ fn it_takes_what_was_said() {
         let held = gpu.memory().held - loaded.held;
         println!("{held} held in {said:?}, {} before a prompt", small - loaded.held);
         assert!(held <= said.cache + said.scratch, "{held} held, {said:?}");
-        // A slow machine cuts chunks of more than 64 tokens into parts, and makes no plan for the largest.
+        // A slow machine splits chunks of more than 64 tokens, and makes no plan for the largest.
         assert!(largest == chunk || largest >= 64, "{largest} tokens at once");
         // Not every plan of the multi-token-prediction block has been used.
         let least = if speculation == DraftKind::Off { 99 } else { 90 };
@@ -68,7 +68,7 @@ fn it_takes_what_was_said() {
 
 /// A budget as large as the estimate suffices, and a budget that does not suffice was predicted not to.
 #[test]
-fn a_fit_is_kept_and_a_misfit_is_told() {
+fn predicted_fits_are_right() {
     let options = LoadOptions { context: Some(512), ..LoadOptions::default() };
     let most = Model::estimate(&file(), &options, Some(&open(true))).unwrap().most();
     let gpu = with_limit(most);
@@ -84,7 +84,7 @@ fn a_fit_is_kept_and_a_misfit_is_told() {
 }
 
 #[test]
-fn what_is_too_large_in_one_piece_is_named() {
+fn a_buffer_that_is_too_large_is_named() {
     let options = LoadOptions { context: Some(16), ..LoadOptions::default() };
     let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffer_binding_size = 100_000);
     let said = Model::estimate(&file(), &options, Some(&owner.lend().unwrap())).unwrap();
@@ -100,7 +100,7 @@ fn what_is_too_large_in_one_piece_is_named() {
 
 /// The context that an error suggests fits, and one more token does not.
 #[test]
-fn a_context_that_is_too_large_is_told_what_fits() {
+fn the_error_for_a_large_context_says_what_fits() {
     let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffer_binding_size = 1 << 20);
     let gpu = owner.lend().unwrap();
     for cache in CacheType::ALL {

@@ -14,7 +14,7 @@ fn copied() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// What becomes of a load during which something happens to the file.
+/// The result of a load during which something happens to the file.
 fn load_while(path: &PathBuf, happens: impl Fn()) -> Error {
     let file = Gguf::open(path).unwrap();
     let mut told = 0;

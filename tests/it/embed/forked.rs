@@ -18,11 +18,12 @@ unsafe extern "C" {
     fn _exit(status: i32) -> !;
 }
 
-/// How a child ends, which is killed if it hangs.
+/// How a child process ends. It is killed if it hangs.
 fn ended(child: i32) -> i32 {
     let mut status = -1;
     for _ in 0..1200 {
-        // SAFETY: `child` is a child of this process that nobody else waits for, and `status` lives until the call returns.
+        // SAFETY: `child` is a child of this process that no one else waits for, and `status` lives until the call
+        // returns.
         match unsafe { waitpid(child, &mut status, NO_WAIT) } {
             0 => std::thread::sleep(Duration::from_millis(50)),
             found => {
@@ -31,7 +32,7 @@ fn ended(child: i32) -> i32 {
             }
         }
     }
-    // SAFETY: as above; the child has not been waited for, so that its number is no other process's.
+    // SAFETY: as above. The child has not been waited for, so no other process has its number.
     unsafe {
         kill(child, KILL);
         waitpid(child, &mut status, 0);
@@ -40,13 +41,13 @@ fn ended(child: i32) -> i32 {
 }
 
 fn is_forked<T>(result: Result<T, Error>) -> bool {
-    // What was made after all is not dropped: that calls the driver.
+    // A value that was created nevertheless is not dropped, because that would call the driver.
     result
         .map(std::mem::forget)
         .is_err_and(|error| matches!(error, Error::Forked) && error.kind() == ErrorKind::DeviceLost)
 }
 
-/// What exists before the process is forked.
+/// Everything that exists before the process is forked.
 struct Parent {
     gpu: Gpu,
     file: Gguf,
@@ -56,13 +57,13 @@ struct Parent {
     pair: [Session; 2],
     chat: Chat,
     scheduler: Scheduler,
-    /// Two replies that are under way.
+    /// Two replies that are being generated.
     scheduled: ScheduledReply,
     owned: OwnedReply,
     shared: SharedChat,
 }
 
-/// A request whose reply goes on until somebody stops it.
+/// A request whose reply continues until it is stopped.
 fn endless(model: &Model) -> ChatState {
     let tokenizer = model.tokenizer().unwrap();
     let ends = (0..model.config().vocab as u32).filter(|token| tokenizer.is_end(*token));
@@ -99,14 +100,14 @@ impl Parent {
     }
 }
 
-/// A call in a forked process, and whether it says so.
+/// A call in a forked process, and whether it returns the error for one.
 type Call = (&'static str, fn(&mut Parent) -> bool);
 
 fn nothing(_: usize, _: &[f32]) -> wglm::Result<()> {
     Ok(())
 }
 
-/// What a reply says when it is waited for.
+/// The error of a reply that is waited for.
 fn first(mut events: impl Iterator<Item = wglm::Result<Event>>) -> wglm::Result<Option<Event>> {
     events.next().transpose()
 }
@@ -172,9 +173,9 @@ const CALLS: &[Call] = &[
     }),
 ];
 
-/// In the child every call says so instead of hanging in the driver, and the parent goes on.
+/// In the child every call returns the error instead of hanging in the driver, and the parent continues.
 #[test]
-fn a_forked_process_is_told() {
+fn a_forked_process_gets_errors() {
     let mut parent = Parent::new().unwrap();
     // SAFETY: the child calls nothing but this thread's code and leaves without running destructors.
     let child = unsafe { fork() };

@@ -1,4 +1,4 @@
-//! An app draws frames on the device that wglm computes on.
+//! Tests an app that draws frames on the device on which wglm computes.
 
 use super::load_on;
 use super::owner::Owner;
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use wglm::{Gpu, Session};
 
-/// How many frames are drawn at least.
+/// The least number of frames.
 const FRAMES: usize = 60;
 
-/// Draws a frame, and returns how many submissions wglm made meanwhile. A frame needs its turn on the GPU, and the
-/// device's locks, shared to submit, and exclusively to release a buffer or a texture, as `present` does.
+/// Draws a frame, and returns how many submissions wglm made meanwhile. A frame needs a turn on the GPU and the
+/// device's locks: shared to submit, and exclusively to release a buffer or a texture, as `present` does.
 fn frame(owner: &Owner, gpu: &Gpu) -> u64 {
     let buffer = owner.buffer(1024);
     let mut encoder = owner.device.create_command_encoder(&Default::default());
@@ -23,8 +23,8 @@ fn frame(owner: &Owner, gpu: &Gpu) -> u64 {
     gpu.work().submissions - before
 }
 
-/// Draws frames while `work` runs again and again, until there are enough of them, and returns for how many submissions
-/// nineteen in twenty of them waited at most.
+/// Draws frames while `work` runs repeatedly, until there are enough of them. Returns the number of submissions that 95
+/// % of the frames waited for at most.
 fn waited_for(what: &str, owner: &Owner, gpu: &Gpu, mut work: impl FnMut()) -> u64 {
     let (stop, drawn) = (AtomicBool::new(false), AtomicUsize::new(0));
     let mut waited = std::thread::scope(|scope| {
@@ -50,7 +50,7 @@ fn waited_for(what: &str, owner: &Owner, gpu: &Gpu, mut work: impl FnMut()) -> u
     late
 }
 
-/// A software driver computes during the call that submits, and wglm submits each dispatch by itself there, so a frame
+/// A software driver computes during the call that submits, and wglm submits each dispatch separately there, so a frame
 /// waits for a few of them. On a GPU it waits for the work under way: a token and the one after it, or two submissions
 /// of a prompt.
 #[test]
@@ -78,7 +78,7 @@ fn a_frame_waits_for_less_than_a_token() {
     assert!(token > 10 && most < token, "one frame in twenty waits for {most} submissions or more, a token is {token}");
 }
 
-/// The callback of the owner is called before each submission, and nothing continues until it returns.
+/// The app's callback is called before each submission, and nothing continues until it returns.
 #[test]
 fn work_waits_for_its_owner() {
     let owner = Owner::new();

@@ -1,6 +1,6 @@
-//! How apps hold what wglm makes: in statics, in state that threads and tasks share, in structs of their own. What the
-//! compiler has to prove for that goes through all types that a model consists of, those of wgpu included, and may not
-//! need more steps than it takes by default: no crate of these tests has a `#![recursion_limit]`.
+//! Tests how apps hold wglm's values: in statics, in state that threads and tasks share, and in structs. For that the
+//! compiler has to check all types inside a model, including wgpu's, within its default limit of recursion: no crate of
+//! these tests has a `#![recursion_limit]`.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ type Chats = HashMap<String, Arc<Mutex<Option<Chat>>>>;
 static CHATS: LazyLock<Mutex<Chats>> = LazyLock::new(Mutex::default);
 static SCHEDULER: OnceLock<RwLock<Option<Scheduler>>> = OnceLock::new();
 
-/// As the state of a server or the object of a binding.
+/// Like the state of a server or an object of a language binding.
 #[derive(Clone)]
 #[expect(dead_code, reason = "only the compiler looks at it")]
 struct State {
@@ -54,7 +54,7 @@ fn an_app_needs_no_recursion_limit() {
     assert!(CHAT.get().is_none() && CHATS.lock().unwrap().is_empty() && SCHEDULER.get().is_none());
 }
 
-/// A future that a runtime may run on any thread, with all of it across an await.
+/// A future that a runtime may run on any thread, and that holds everything across an await.
 #[test]
 fn a_future_holds_it_across_an_await() {
     fn spawned<F: Future<Output = ()> + Send + 'static>(_: F) {}
@@ -65,7 +65,7 @@ fn a_future_holds_it_across_an_await() {
     });
 }
 
-/// A binding catches panics around every call (UniFFI asks for these).
+/// A binding catches panics around every call (UniFFI requires these traits).
 #[test]
 fn a_model_crosses_a_catch_of_panics() {
     fn caught<T: UnwindSafe + RefUnwindSafe>() {}

@@ -49,7 +49,7 @@ fn destroyed_in_mid_generation() {
     assert_eq!(generate(&mut Session::new(&model).unwrap(), 4).unwrap(), expected(4), "on the next device");
 }
 
-/// Replies side by side all end with the error, whoever does the work.
+/// Replies side by side all end with the error, whichever thread does the work.
 #[test]
 fn all_replies_end() {
     let owner = Owner::new();
@@ -123,9 +123,9 @@ fn destroyed_in_mid_load() {
     }
 }
 
-/// The device of an app is the app's to close and to open again.
+/// Only the app closes and reopens its device.
 #[test]
-fn an_apps_device_is_left_to_the_app() {
+fn wglm_does_not_reopen_an_apps_device() {
     let owner = Owner::new();
     let gpu = owner.lend().unwrap();
     gpu.close();

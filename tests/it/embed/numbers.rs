@@ -1,5 +1,5 @@
-//! Every number that an app can pass: the smallest, the largest and those that are none are refused with an error that
-//! names them, or taken for the nearest that can be. Nothing panics, and nothing is left behind.
+//! Every number that an app can pass: the smallest, the largest and NaN are refused with an error that names them, or
+//! replaced by the nearest possible number. Nothing panics, and nothing leaks.
 
 use super::{PROMPT, file, load_on, model};
 use crate::common::gpu::open;
@@ -18,7 +18,7 @@ const FLOATS: [f32; 10] =
 const TIMES: [Duration; 5] =
     [Duration::ZERO, Duration::from_nanos(1), Duration::from_millis(1), Duration::from_secs(1 << 40), Duration::MAX];
 
-/// An error that says what is too large or out of range, and no other.
+/// Expects an error that says what is too large or out of range.
 #[track_caller]
 fn says_so(what: &str, error: &Error) {
     let fine = matches!(
@@ -201,7 +201,7 @@ fn of_chats() {
     }
 }
 
-/// Options whose numbers are none can be saved and read, and are refused when they are used.
+/// Options that are NaN can be saved and read, and are refused when they are used.
 #[test]
 fn of_saved_chats() {
     for value in FLOATS {
@@ -228,7 +228,7 @@ fn of_saved_chats() {
             assert_eq!(chat.messages(), []);
         }
     }
-    // What older versions wrote.
+    // Options as older versions wrote them.
     let read: SamplerParams = serde_json::from_str(r#"{"temperature": null, "logit_bias": [[3, null]]}"#).unwrap();
     assert!(read.temperature.is_nan() && read.logit_bias == [(3, f32::NEG_INFINITY)], "{read:?}");
 }
@@ -252,9 +252,9 @@ fn of_budgets() {
     }
 }
 
-/// A budget that no clock can count to is a long one, of which little is over at the beginning.
+/// A budget that exceeds a clock's range is a long one, of which little has passed at the beginning.
 #[test]
-fn an_endless_budget_is_no_short_one() {
+fn an_endless_budget_is_a_long_one() {
     let (cancel, options) = (Cancel::default(), TuneOptions { budget: Some(Duration::MAX), ..TuneOptions::default() });
     let mut shares = Vec::new();
     let tuning = tune(model(), &options, &cancel, &mut |progress| {
@@ -264,9 +264,9 @@ fn an_endless_budget_is_no_short_one() {
     assert!(!tuning.unwrap().complete && shares.iter().all(|share| *share < 1e-6), "{shares:?}");
 }
 
-/// A cancellation is heard while a tuning prepares, before anything else is submitted.
+/// A cancellation takes effect while a tuning prepares, before anything else is submitted.
 #[test]
-fn a_tuning_hears_a_cancel_at_once() {
+fn a_tuning_is_cancelled_at_once() {
     let gpu = open(true);
     let model = load_on(&gpu).unwrap();
     let (cancel, before) = (Cancel::default(), gpu.work().submissions);
@@ -274,7 +274,7 @@ fn a_tuning_hears_a_cancel_at_once() {
     let stopped = tune(&model, &TuneOptions::default(), &cancel, &mut |_| {}).unwrap();
     assert!(!stopped.complete && stopped.trials.is_empty());
     assert_eq!(gpu.work().submissions, before);
-    // At any moment of the set-up and the first measurements.
+    // At any moment of the setup and the first measurements.
     for moment in [1, 3, 10, 30, 60] {
         let (cancel, count, device) = (Cancel::default(), std::sync::atomic::AtomicU64::new(0), gpu.clone());
         let (asked, begin) = (cancel.clone(), gpu.work().submissions);

@@ -1,4 +1,4 @@
-//! An app with a device of its own.
+//! An app with its own device.
 
 use std::sync::mpsc::{Receiver, channel};
 use wglm::{Gpu, GpuOptions, wgpu};

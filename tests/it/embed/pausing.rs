@@ -1,6 +1,6 @@
-//! An app holds wglm's submissions back while it does what wgpu allows only on an idle queue.
+//! Tests an app that pauses wglm's submissions while it does what wgpu allows only on an idle queue.
 //!
-//! One device and one model serve all of it, since a driver in software takes seconds to compile for another device.
+//! All tests share one device and one model, since a software driver takes seconds to compile for another device.
 
 use super::owner::Owner;
 use super::{PROMPT, file, generate, load_on};
@@ -57,13 +57,13 @@ fn until(so: impl Fn() -> bool) {
     }
 }
 
-/// Waits until a thread has found the GPU paused, from now on.
+/// Waits until a thread, from now on, finds the GPU paused.
 fn until_held_back(gpu: &Gpu) {
     let before = gpu.work().held_back;
     until(|| gpu.work().held_back > before);
 }
 
-/// Whether the queue is idle once everything is done that was submitted before: what `Surface::configure` demands.
+/// Whether the queue is idle after all earlier submissions, as `Surface::configure` requires.
 fn idles(owner: &Owner) -> bool {
     owner.device.poll(PollType::wait_indefinitely()).unwrap() == PollStatus::QueueEmpty
 }
@@ -81,7 +81,7 @@ fn pauses() {
     a_snapshot_is_cancelled_during_a_pause(&gpu, &model);
 }
 
-/// What `configure` does succeeds during every pause, however the pauses fall. Without a pause it fails now and then.
+/// The operations of `configure` succeed during every pause, at any moment. Without a pause they fail now and then.
 fn the_queue_idles_during_a_pause(owner: &Owner, gpu: &Gpu, model: &Model) {
     let mut session = Session::new(model).unwrap();
     while_generating(&mut session, |tokens| {
@@ -122,7 +122,7 @@ fn a_thread_does_not_wait_for_its_own_pause(gpu: &Gpu, model: &Model) {
     assert_eq!(generate(&mut session, 4).unwrap(), super::expected(4), "the session works on");
 }
 
-/// Options of a reply that nothing but a cancellation ends soon.
+/// Options of a reply that only a cancellation ends soon.
 fn endless() -> GenerateOptions {
     let bias = (0..2048).filter(|token| super::model().tokenizer().unwrap().is_end(*token));
     let sampling =
@@ -130,7 +130,7 @@ fn endless() -> GenerateOptions {
     GenerateOptions { sampling, ..GenerateOptions::default() }
 }
 
-/// A reply that waits for the end of a pause can be cancelled, and its session goes on afterwards.
+/// A reply that waits for the end of a pause can be cancelled, and its session can be used afterwards.
 fn a_cancel_is_heard_during_a_pause(gpu: &Gpu, model: &Model) {
     for begun in [false, true] {
         let (cancel, events) = (Cancel::default(), AtomicUsize::new(0));
@@ -162,7 +162,7 @@ fn a_cancel_is_heard_during_a_pause(gpu: &Gpu, model: &Model) {
     }
 }
 
-/// So can what takes a `Cancel` of its own.
+/// So can other calls that take a `Cancel`.
 fn a_snapshot_is_cancelled_during_a_pause(gpu: &Gpu, model: &Model) {
     let mut session = Session::new(model).unwrap();
     session.feed(PROMPT).unwrap();
@@ -186,7 +186,7 @@ fn a_snapshot_is_cancelled_during_a_pause(gpu: &Gpu, model: &Model) {
     assert_eq!(generate(&mut session, 4).unwrap(), super::expected(4));
 }
 
-/// A load that waits for the end of a pause can be stopped, and asks whether it should all the time.
+/// A load that waits for the end of a pause can be stopped, and calls its callback throughout.
 fn a_load_is_stopped_during_a_pause(gpu: &Gpu) {
     let (sender, pause) = std::sync::mpsc::channel::<Pause>();
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Tests what many threads and many loads leave behind.
+//! Tests that many threads and many loads leave nothing behind.
 
 use super::owner::Owner;
 use super::{load_on, model};
@@ -7,7 +7,7 @@ use wglm::{Cancel, Chat, Estimate, Gguf, Gpu, Model, SamplerParams, Session};
 
 /// Every other load is stopped before its end.
 #[test]
-fn loads_give_everything_back() {
+fn loads_release_everything() {
     let gpu = crate::common::gpu::open(true);
     for round in 0..6 {
         let (mut told, cancel) = (0, Cancel::default());
@@ -23,7 +23,7 @@ fn loads_give_everything_back() {
     }
 }
 
-/// The tokens that a session draws with a seed, after a prompt of its own.
+/// The tokens that a session draws with a seed, after its own prompt.
 fn say(model: &Model, seed: u64) -> Vec<u32> {
     let mut session = Session::new(model).unwrap();
     session.set_sampling(&SamplerParams { seed: Some(seed), ..SamplerParams::default() }).unwrap();
@@ -32,7 +32,7 @@ fn say(model: &Model, seed: u64) -> Vec<u32> {
     (0..15).map(|_| session.next_token().unwrap()).collect()
 }
 
-/// Four sessions that draw on four threads at once generate what each generates alone, on a device of wglm's and on an
+/// Four sessions that draw on four threads at once generate what each generates alone, on wglm's device and on an
 /// app's.
 #[test]
 fn sessions_on_threads_do_not_mix() {
@@ -58,7 +58,7 @@ fn sessions_on_threads_do_not_mix() {
 
 /// The types that an app may send between threads and share.
 #[test]
-fn handles_go_where_they_are_needed() {
+fn handles_can_be_sent_and_shared() {
     fn anywhere<T: Send + Sync + Clone + 'static>() {}
     fn moves<T: Send + 'static>() {}
     anywhere::<Gpu>();

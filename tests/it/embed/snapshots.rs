@@ -46,7 +46,7 @@ fn dialogue() -> Vec<u32> {
 }
 
 #[test]
-fn two_thousand_tokens_go_on_bit_by_bit() {
+fn two_thousand_tokens_continue_bit_by_bit() {
     let tokens: Vec<u32> = dialogue().into_iter().cycle().take(2000).collect();
     for (ty, length) in [(CacheType::F32, 2000), (CacheType::F16, 300), (CacheType::Q8_0, 300)] {
         let mut first = session(2048, ty);
@@ -105,7 +105,7 @@ fn refused(session: &mut Session, snapshot: &[u8]) -> Error {
 }
 
 #[test]
-fn no_part_and_no_changed_byte_passes() {
+fn truncated_and_changed_snapshots_are_refused() {
     let mut session = small();
     let snapshot = session.snapshot().unwrap();
     let expected = bits(&mut session);
@@ -180,10 +180,10 @@ fn a_file_with_other_weights_is_another() {
     assert!(matches!(error, Error::Snapshot { what: "its model", .. }), "{error}");
 }
 
-/// A text does not depend on the multi-token-prediction block. What a snapshot holds for another block is left out, so that
+/// A text does not depend on the multi-token-prediction block. A snapshot's data for another block is ignored, so that
 /// the session is as if the snapshot had been taken without a block.
 #[test]
-fn what_is_of_another_block_is_left_out() {
+fn data_of_another_block_is_ignored() {
     let layers = model().config().layers;
     let other = with_other_weights(&format!("blk.{layers}.ffn_down_exps.weight"));
     let taken = |kind| {
@@ -207,8 +207,8 @@ fn what_is_of_another_block_is_left_out() {
     session_of(&other, DraftKind::Off).restore(&with).unwrap();
 }
 
-/// A cancellation is heard during each of a snapshot's submissions, and before the first. The session can be used afterwards,
-/// and a file is the one that was there.
+/// A cancellation takes effect during each of a snapshot's submissions, and before the first. The session can be used
+/// afterwards, and an existing file is unchanged.
 #[test]
 fn snapshots_can_be_cancelled() {
     let gpu = open(true);
@@ -242,9 +242,9 @@ fn snapshots_can_be_cancelled() {
     assert!(bits(&mut session) == expected);
 }
 
-/// Whichever part of the cache gets lost on its way to the device, it is noticed, and the session is empty.
+/// If any part of the cache is lost on its way to the device, that is detected, and the session is empty.
 #[test]
-fn a_part_that_gets_lost_is_noticed() {
+fn a_lost_part_is_detected() {
     let gpu = open(true);
     let model = load_on(&gpu).unwrap();
     let mut session = Session::with_cache(&model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
@@ -281,7 +281,7 @@ fn a_file_that_changes_meanwhile(gpu: &Gpu, session: &mut Session) {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn snapshots_that_do_not_fit_are_refused() {
     let snapshot = small().snapshot().unwrap();
     let error = refused(&mut session(4, CacheType::F32), &snapshot);
     assert!(matches!(error, Error::ContextFull { needed: 5, context: 4 }), "{error}");

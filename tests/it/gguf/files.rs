@@ -18,7 +18,7 @@ fn written(bytes: &[u8]) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn read_static_and_owned_say_the_same() {
+fn read_static_and_owned_agree() {
     let bytes = with_value("text").tensor("w", &[2], F32, &[7, 8, 9, 10, 11, 12, 13, 14]).finish();
     let file = written(&bytes);
     let leaked: &'static [u8] = Box::leak(bytes.clone().into_boxed_slice());
@@ -79,7 +79,7 @@ fn a_file_that_is_written_to() {
 
 /// Files that people download by mistake get an error with a remedy.
 #[test]
-fn what_is_no_gguf_file() {
+fn files_that_are_not_gguf() {
     let tensors = [&[9, 0, 0, 0, 0, 0, 0, 0][..], b"{\"a\":{}} and values"].concat();
     let cases: [(&[u8], &str); 8] = [
         (b"", "it is empty"),
@@ -158,7 +158,7 @@ fn data_is_not_read() {
     assert_eq!((w.bytes, last), (128 << 30, [0]));
 }
 
-/// A header that claims to be as long as the file is read no further than its bytes go.
+/// If a header claims to be as long as the file, only its actual bytes are read.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_header_without_end() {

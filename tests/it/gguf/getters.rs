@@ -39,7 +39,7 @@ fn integers_that_do_not_fit() {
 }
 
 #[test]
-fn a_value_per_layer_where_one_is_asked_for() {
+fn equal_values_per_layer_count_as_one() {
     let gguf = open(
         GgufWriter::new()
             .meta("same", [8u32, 8, 8])
@@ -147,7 +147,7 @@ fn an_optional_key_of_the_wrong_type_is_still_wrong() {
 }
 
 #[test]
-fn strings_that_are_not_utf8_fail_the_getter_alone() {
+fn strings_that_are_not_utf8_fail_only_the_getter() {
     let bad = Meta::String(b"a\xff\x1b[31m".to_vec());
     let tokens = Meta::Array(8, vec![Meta::from("fine"), bad.clone()]);
     let gguf = open(GgufWriter::new().meta("s", bad).meta("tokens", tokens).meta("n", 1u8));

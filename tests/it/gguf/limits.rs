@@ -1,4 +1,4 @@
-//! Headers that claim more than any model needs: each is refused at once, and costs no memory.
+//! Tests headers that claim more than any model needs: each is refused at once, without much memory.
 
 use super::{F32, says};
 use crate::common::gguf_writer::{GgufWriter, Meta};
@@ -9,21 +9,21 @@ use tempfile::tempdir;
 use wglm::Gguf;
 use wglm_engine::gguf::Value;
 
-/// The size of the files, most of which is a hole: as large as those of models.
+/// The size of the files, which are as large as models and mostly a hole.
 const BYTES: u64 = 40 << 30;
 
-/// What is read of a file at first. A header that is refused for what it claims costs no more.
+/// The number of bytes that are read first. A header that is refused for its claims takes no more memory.
 const FIRST: usize = 1 << 20;
 
 /// The longest header.
 const LONGEST: usize = 48 << 20;
 
-/// The value of an array that claims so many elements of a type.
+/// The value of an array that claims this many elements of a type.
 fn claimed(element: u32, count: u64) -> Meta {
     Meta::Raw(9, [&element.to_le_bytes()[..], &count.to_le_bytes()].concat())
 }
 
-/// The error for a file that begins with these bytes and goes on with zeros, and the largest allocation.
+/// The error for a file that begins with these bytes and continues with zeros, and the largest allocation.
 fn opened(bytes: &[u8]) -> (String, usize) {
     let dir = tempdir().unwrap();
     let path = dir.path().join("hostile.gguf");
@@ -34,7 +34,7 @@ fn opened(bytes: &[u8]) -> (String, usize) {
     (opened.expect_err("the file is hostile").to_string(), largest)
 }
 
-/// A header without its last bytes, which pad it.
+/// A header without its padding.
 fn header(writer: &GgufWriter, counts: Option<(usize, u64)>) -> Vec<u8> {
     let mut bytes = writer.header();
     if let Some((at, count)) = counts {
@@ -44,7 +44,7 @@ fn header(writer: &GgufWriter, counts: Option<(usize, u64)>) -> Vec<u8> {
 }
 
 #[test]
-fn claims_beyond_reason_cost_nothing() {
+fn excessive_claims_take_no_memory() {
     let key = |value| GgufWriter::new().meta("some.key", value);
     let string = |bytes: u64| Meta::Raw(8, bytes.to_le_bytes().to_vec());
     let nested = Meta::Raw(
@@ -101,14 +101,14 @@ fn claims_beyond_reason_cost_nothing() {
     }
 }
 
-/// Each array is one that may be, but not all of them together. What is read of them is bounded, and so is what is kept
-/// of a file in memory.
+/// Each array is allowed, but not all of them together: the bytes that are read are limited, and so is the part of a
+/// file in memory.
 #[test]
-fn a_header_has_an_end() {
+fn a_header_has_a_largest_size() {
     let strings = |count: u64| claimed(8, count);
     let many = (0..5).fold(GgufWriter::new(), |writer, i| writer.meta(&format!("key.{i}"), strings(0)));
     let mut bytes = many.header();
-    // Each array gets the most elements there may be, all of them empty, which take 16 MiB.
+    // Each array has the largest allowed number of elements, all of them empty, which take 16 MiB.
     let ends: Vec<usize> = (0..5)
         .map(|i| bytes.windows(5).position(|w| w == format!("key.{i}").as_bytes()).unwrap() + 5 + 4 + 4 + 8)
         .collect();
@@ -126,7 +126,7 @@ fn a_header_has_an_end() {
 /// Four times the vocabulary of GLM-4.7-Flash, whose header has 154,880 tokens and 321,649 merges and takes 9 MB, is
 /// opened.
 #[test]
-fn large_vocabularies_are_no_claims() {
+fn large_vocabularies_are_allowed() {
     let words =
         |count: usize, word: &str| Meta::Array(8, (0..count).map(|i| Meta::from(&*format!("{word}{i:06}"))).collect());
     let (tokens, merges) = (4 * 154_880, 4 * 321_649);

@@ -161,8 +161,8 @@ fn clones_are_read_on_any_thread() {
     assert_eq!(there.join().unwrap(), gguf.read_all(gguf.tensor("w").unwrap()).unwrap());
 }
 
-/// As many names as there may be. A reader that compared every name with all others would take a hundred times as long
-/// as one that looks them up, and whoever runs the tests would notice.
+/// The largest allowed number of names. A reader that compared every name with all others would take a hundred times as
+/// long as one that looks them up, which would be noticed.
 #[test]
 fn a_header_of_many_names_is_read_in_one_go() {
     let (keys, tensors) = (1 << 12, 1 << 16);

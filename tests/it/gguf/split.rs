@@ -62,7 +62,7 @@ fn any_file_opens_all() {
 }
 
 #[test]
-fn one_file_that_says_so_is_whole() {
+fn one_file_of_one_is_complete() {
     let (folder, model) = (folder(), small());
     let all: Vec<&TensorInfo> = model.tensors().collect();
     let path = folder.path().join("any name.gguf");
@@ -120,7 +120,7 @@ fn a_tensor_in_two_files_is_refused() {
 }
 
 #[test]
-fn what_is_no_part_is_refused() {
+fn other_files_are_refused() {
     let (folder, model) = (folder(), small());
     let paths = split(&model, 3, folder.path());
     std::fs::write(&paths[2], GgufWriter::new().finish()).unwrap();
@@ -133,7 +133,7 @@ fn what_is_no_part_is_refused() {
 }
 
 #[test]
-fn in_memory_there_are_no_others() {
+fn a_file_in_memory_has_no_other_parts() {
     let (folder, model) = (folder(), small());
     let bytes = std::fs::read(&split(&model, 3, folder.path())[0]).unwrap();
     let error = Gguf::from_vec(bytes).unwrap_err();

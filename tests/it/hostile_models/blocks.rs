@@ -1,5 +1,5 @@
-//! Multi-token-prediction blocks that are odd, damaged or not there: the model is loaded without, and says why, unless the
-//! block is asked for.
+//! Multi-token-prediction blocks that are unusual, damaged or missing: the model is loaded without the block and says
+//! why, unless options require the block.
 
 use super::refused::load;
 use super::small::{F32, Numbers, Small, key};
@@ -11,12 +11,12 @@ fn options(speculation: DraftKind) -> LoadOptions {
 
 const NUMBERS: fn() -> Numbers = || Numbers { heads: 4, ..Numbers::default() };
 
-/// Whose heads' vectors make up whole groups, as a few rows in one step need it.
+/// A shape whose concatenated heads are whole groups, which steps of a few rows require.
 fn whole() -> Small {
     Small::with_block(&NUMBERS())
 }
 
-/// Tokens that are generated with guesses of a kind.
+/// The tokens that are generated with guesses of a kind.
 fn generated(small: &Small, kind: DraftKind) -> (Vec<u32>, usize) {
     let model = load(small, &options(DraftKind::Auto)).unwrap();
     let mut session = Session::new(&model).unwrap();
@@ -39,7 +39,7 @@ fn a_block_guesses() {
 
 /// Its own embeddings and output matrix.
 #[test]
-fn a_block_may_have_more_of_its_own() {
+fn a_block_may_have_its_own_embeddings_and_output() {
     let mut small = whole();
     for stem in ["embed_tokens", "shared_head_head"] {
         small.add(&format!("blk.2.nextn.{stem}.weight"), &[32, 40], F32);
@@ -71,7 +71,7 @@ fn a_damaged_block_is_left_out() {
     }
 }
 
-/// The file of the block alone, in which it has this number, beside copies of what it shares with the model.
+/// A file with only the block, in which it has this number, and copies of the tensors that it shares with the model.
 fn alone(number: usize) -> Small {
     let mut small = whole();
     small.tensors.retain(|tensor| tensor.name.starts_with("blk.2.") || !tensor.name.starts_with("blk."));
@@ -80,7 +80,7 @@ fn alone(number: usize) -> Small {
     }
     small.set(&key("block_count"), number as u32 + 1);
     small.set(&key("context_length"), 99u32);
-    small.set(&key("expert_count"), NUMBERS().experts); // as wide an integer as no other program writes
+    small.set(&key("expert_count"), NUMBERS().experts); // in a wider integer than any program writes
     small
 }
 
@@ -96,9 +96,9 @@ fn drafted(small: &Small, options: &LoadOptions) -> Vec<Vec<f32>> {
     session.draft_logits(6, 2).unwrap()
 }
 
-/// In a file of its own the block drafts as it does in the model's file, whatever its number there, and takes as much memory.
+/// In a separate file the block drafts as it does in the model's file, whatever its number, and takes as much memory.
 #[test]
-fn a_block_may_have_a_file_of_its_own() {
+fn a_block_may_have_a_separate_file() {
     let wanted = drafted(&whole(), &options(DraftKind::Auto));
     let trunk = Small::of(&NUMBERS());
     let memory = |small: &Small, options: &LoadOptions| -> Estimate {
@@ -109,7 +109,7 @@ fn a_block_may_have_a_file_of_its_own() {
         assert_eq!(drafted(&trunk, &options), wanted, "block {number}");
         assert_eq!(memory(&trunk, &options), memory(&whole(), &LoadOptions::default()));
     }
-    // It takes the place of the one in the model's file, and of none where nothing or the text guesses.
+    // It replaces the block in the model's file, and is not loaded if nothing or only the text guesses.
     let mut damaged = whole();
     damaged.remove("blk.2.nextn.eh_proj.weight");
     assert_eq!(drafted(&damaged, &beside(&alone(2), DraftKind::Mtp)), wanted);
@@ -142,9 +142,9 @@ fn the_file_of_a_block_of_another_model() {
     }
 }
 
-/// Snapshots of a session with the block are good without it, and the other way round.
+/// Snapshots of a session with the block can be restored without it, and vice versa.
 #[test]
-fn snapshots_do_not_ask_for_a_block() {
+fn snapshots_do_not_need_a_block() {
     let wanted = generated(&whole(), DraftKind::Off).0;
     let sessions = || {
         [DraftKind::Mtp, DraftKind::Off].map(|kind| {

@@ -206,7 +206,7 @@ fn unsupported() -> Vec<Broken> {
     ]
 }
 
-/// Sets sound keys of YaRN.
+/// Sets valid keys of YaRN.
 fn with_yarn(s: &mut Small) {
     s.set(&key("rope.scaling.type"), "yarn");
     s.set(&key(FACTOR), 40f32);
@@ -214,7 +214,7 @@ fn with_yarn(s: &mut Small) {
     s.set(&key("rope.scaling.yarn_log_multiplier"), 0.0707f32);
 }
 
-/// A file with sound keys of YaRN, but for one of them.
+/// A file with valid keys of YaRN, except one of them.
 fn yarn_but(name: &str, value: Meta, variant: &'static str, says: &[&str]) -> Broken {
     let what = format!("YaRN with {name} = {value:?}");
     let edit = |s: &mut Small| {
@@ -243,9 +243,9 @@ fn yarn() -> Vec<Broken> {
     cases
 }
 
-/// Keys that a file may lack, or that say nothing, have the values that llama.cpp gives them.
+/// Keys that are absent or neutral have the values that llama.cpp gives them.
 #[test]
-fn what_holds_without_keys_of_scaling() {
+fn defaults_of_keys_of_scaling() {
     let rope = |edit: &dyn Fn(&mut Small)| {
         let mut small = Small::default();
         edit(&mut small);

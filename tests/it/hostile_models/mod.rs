@@ -17,7 +17,7 @@ use wglm::{Cancel, Error, LoadOptions, LoadStage, Model, Session};
 
 /// The unbroken model loads and computes, so files that the tests refuse are refused for what was broken in them.
 #[test]
-fn unbroken_the_model_runs() {
+fn the_unbroken_model_runs() {
     plan(&Small::default()).unwrap();
     let model = load(&Small::default(), &LoadOptions::default()).unwrap();
     let mut session = Session::new(&model).unwrap();
@@ -80,7 +80,7 @@ fn a_session_refuses_tokens_outside_the_vocabulary() {
 
 /// A file may claim any context. Memory is only allocated when a session requests all of it.
 #[test]
-fn a_claimed_context_costs_nothing_until_it_is_asked_for() {
+fn a_claimed_context_costs_nothing_until_it_is_requested() {
     let mut small = Small::default();
     small.set(&key("context_length"), u32::MAX);
     let model = load(&small, &LoadOptions::default()).unwrap();

@@ -78,12 +78,12 @@ fn logits_that_are_not_numbers_choose_no_token() {
 
 /// A damaged router must be reported, because the experts that it selects would produce plausible nonsense.
 #[test]
-fn a_router_that_is_not_a_number_shows() {
+fn a_router_that_is_not_a_number_is_reported() {
     none_is_a_number(&[("blk.1.ffn_gate_inp.weight", f32::NAN)]);
 }
 
 #[test]
-fn a_bias_that_is_not_a_number_is_survived() {
+fn a_bias_that_is_not_a_number_is_harmless() {
     let mut session = session(HARMLESS, f32::NAN, FORMS[0]);
     let logits = session.logits().unwrap();
     let numbers = logits.iter().filter(|l| l.is_finite()).count();

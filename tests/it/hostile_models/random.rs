@@ -80,7 +80,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_is_changed_there_is_a_plan_or_an_error(
+    fn any_change_gives_a_plan_or_an_error(
         n in numbers(),
         plain in any::<bool>(),
         changes in prop::collection::vec(change(), 1..5),
@@ -103,7 +103,7 @@ proptest! {
     }
 }
 
-/// Every shape has kernels of its own, which take a software driver ten seconds to compile. Each run tests others.
+/// Every shape needs different kernels, which a software driver compiles in ten seconds. Each run tests other shapes.
 const COMPUTED: u32 = 6;
 
 proptest! {

@@ -1,5 +1,4 @@
-//! A model of two layers, one dense and one of experts, that is written anew for every test. It is valid, and easily
-//! broken.
+//! A model of two layers, one dense and one of experts, that is written for every test. It is valid, and easy to break.
 
 use crate::common::gguf_writer::{GgufWriter, Meta};
 use wglm::{Gguf, Result};
@@ -90,7 +89,7 @@ impl Small {
         small
     }
 
-    /// With a multi-token-prediction block behind the layers.
+    /// The same with a multi-token-prediction block after the layers.
     pub fn with_block(n: &Numbers) -> Self {
         let mut small = Self::of(n);
         small.set(&key("block_count"), 3u32);

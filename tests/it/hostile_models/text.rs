@@ -123,9 +123,9 @@ fn sound_texts_are_read() {
     assert!(model.template().is_ok());
 }
 
-/// Whether texts begin with a token of their own is up to the file, and otherwise to the kind of vocabulary.
+/// Whether texts begin with a special token is decided by the file, and otherwise by the kind of vocabulary.
 #[test]
-fn texts_begin_as_the_vocabulary_says() {
+fn texts_begin_as_the_vocabulary_requires() {
     let begins = |pre: &str, bos: Option<u32>, add: Option<bool>| {
         let mut small = Small::default();
         with_texts(&mut small);
@@ -145,7 +145,7 @@ fn texts_begin_as_the_vocabulary_says() {
 
 /// A model without tokenizer and template computes, and calls that need them say what is missing.
 #[test]
-fn a_conversation_needs_both() {
+fn a_conversation_needs_tokenizer_and_template() {
     for (missing, edit) in [
         (ggml("model"), (|_| ()) as fn(&mut Small)),
         (TEMPLATE.to_owned(), |s| {
@@ -173,9 +173,9 @@ fn a_template_that_refuses_the_conversation() {
     }
 }
 
-/// The sampling parameters that the file recommends are checked as everything else in it.
+/// The sampling parameters that the file recommends are checked like everything else in it.
 #[test]
-fn sampling_that_cannot_be() {
+fn impossible_sampling_parameters() {
     let wrong: [(&str, Meta); 4] =
         [("temp", f32::NAN.into()), ("temp", "hot".into()), ("top_k", (-1i32).into()), ("min_p", 1u32.into())];
     for (name, value) in wrong {

@@ -1,5 +1,5 @@
-//! The plans of batches: every step binds what its shader asks for, inside buffers that exist, over the weights and the
-//! caches of the token's plan and no others.
+//! The plans of batches: every step binds what its shader declares, inside buffers that exist, and uses only the
+//! weights and caches of the token's plan.
 
 use super::plans::{buffers, grids, mismatch, models, planned, repeated, targets};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn batch(file: &Gguf, token: &BatchPlan, target: &Target, shape: BatchShape) -> 
     plan_batch(&Config::read(file).unwrap(), token, target, shape).unwrap()
 }
 
-/// Every model's plans, for every target, type of cache and shape, with the token's beside them.
+/// Every model's plans, for every target, type of cache and shape, each with the plan of a token.
 fn plans() -> Vec<(String, BatchPlan, BatchPlan)> {
     let mut plans = Vec::new();
     for (name, file) in models() {
@@ -85,9 +85,10 @@ fn every_step_of_a_batch_fits() {
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
 }
 
-/// Rows of different sequences have KV rows of their own: no kernel is there whose workgroups share those of several rows.
+/// Rows of different sequences have different KV rows, so plans for them have no kernel whose workgroups share the KV
+/// rows of several rows.
 #[test]
-fn rows_of_different_sequences_are_kept_apart() {
+fn rows_of_different_sequences_share_no_kv_rows() {
     let (_, file) = models().into_iter().find(|(name, _)| name == "fable").unwrap();
     for matrices in [Matrices::None, Matrices::Eight, Matrices::Sixteen] {
         let target = &Target { matrices, ..Target::default() };
@@ -103,7 +104,7 @@ fn rows_of_different_sequences_are_kept_apart() {
     }
 }
 
-/// Activations are shared by all layers, and of the full shape they are moderate: see tests/it/synth.rs.
+/// All layers share activations. tests/it/synth.rs tests their size for the full shape.
 #[test]
 fn layers_share_activations() {
     let (_, file) = models().into_iter().find(|(name, _)| name == "fable").unwrap();

@@ -1,4 +1,4 @@
-//! The plan of a choice with bias and penalties: it fits every model's plan of a token.
+//! The plan of sampling with bias and penalties fits every model's plan of a token.
 
 use super::plans::{buffers, grids, mismatch, models, planned, repeated, targets};
 use wglm::{CacheType, Config};

@@ -9,7 +9,7 @@ pub struct File {
     pub text: String,
 }
 
-/// Every file below `folder` whose name ends in `.extension`, by path.
+/// Every file below `folder` with this extension, by path.
 pub fn files(folder: &str, extension: &str) -> Vec<File> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();

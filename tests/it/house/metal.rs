@@ -1,4 +1,4 @@
-//! What wgpu asks on Metal of plans and of the code that hands them over, held where there is no Mac.
+//! What wgpu requires on Metal of plans and of the code that submits them, tested without a Mac.
 
 use super::code::{files, names};
 use super::plans::{accessed, models, plans};
@@ -8,11 +8,12 @@ use wglm_engine::model::plan_token;
 use wglm_engine::plan::{BufferRef, Plan, Step, Target};
 use wglm_engine::shader::{Access, Reflected};
 
-/// Pipelines of a token, at most. Metal compiles each from source at every start, and wgpu keeps no cache of them there.
+/// The most pipelines of a token. Metal compiles each from source at every start, because wgpu has no pipeline cache
+/// there.
 const PIPELINES: usize = 32;
 
-/// wgpu tracks whole buffers: one that is read in a binding and written in another of the same dispatch is refused,
-/// whatever the ranges; one that is written in two is a race.
+/// wgpu tracks whole buffers: it refuses a buffer that one binding of a dispatch reads and another writes, whatever the
+/// ranges. A buffer that two bindings write is a race.
 fn shared(plan: &Plan, step: &Step, reflected: &Reflected) -> Vec<String> {
     let mut bound: HashMap<BufferRef, Vec<&str>> = HashMap::new();
     let mut written: Vec<BufferRef> = Vec::new();
@@ -52,9 +53,9 @@ fn no_buffer_that_a_step_writes_is_bound_twice() {
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
 }
 
-/// The test above has to see it.
+/// The test above must detect such a step.
 #[test]
-fn a_buffer_read_and_written_at_once_is_noticed() {
+fn a_buffer_read_and_written_at_once_is_detected() {
     let (_, mut planned) = plans().swap_remove(0);
     let index = planned.plan.steps.iter().position(|step| step.kernel == "mul_mv").unwrap();
     let reflected = wglm_engine::shader::reflect(&planned.plan.variants[planned.plan.steps[index].variant]).unwrap();
@@ -82,7 +83,7 @@ fn every_model_takes_few_pipelines() {
     }
 }
 
-/// Where a word of the code stands, by file, as often as it does.
+/// The files in which a word of the code occurs, once for each occurrence.
 fn places(word: &str) -> Vec<String> {
     let mut places = Vec::new();
     for file in files("engine/src", "rs") {
@@ -92,7 +93,7 @@ fn places(word: &str) -> Vec<String> {
     places
 }
 
-/// So that what counts submissions and passes counts all of them.
+/// So that the counters of submissions and passes count all of them.
 #[test]
 fn encoders_and_passes_are_made_in_one_place() {
     for word in ["create_command_encoder", "begin_compute_pass"] {
@@ -100,9 +101,9 @@ fn encoders_and_passes_are_made_in_one_place() {
     }
 }
 
-/// Apple's GPUs have timestamps at the ends of a pass and nowhere inside.
+/// Apple's GPUs take timestamps at the ends of a pass only.
 #[test]
-fn timestamps_stand_at_the_ends_of_passes_only() {
+fn timestamps_are_only_at_the_ends_of_passes() {
     for word in ["write_timestamp", "TIMESTAMP_QUERY_INSIDE_PASSES", "TIMESTAMP_QUERY_INSIDE_ENCODERS"] {
         assert_eq!(places(word), [""; 0], "{word}");
     }

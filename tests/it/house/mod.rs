@@ -1,4 +1,4 @@
-//! The house rules, held against the sources, and the plan of a token, held against its shaders. No GPU.
+//! Tests the sources against the rules of the house, and plans against their shaders, without a GPU.
 
 mod batches;
 mod choices;

@@ -1,5 +1,5 @@
-//! The plan of a token, built from headers alone: every step is there once, binds what its shader asks for
-//! and nothing else, and stays inside its buffers.
+//! The plan of a token, built from headers alone: no label occurs twice, and every step binds exactly what its shader
+//! declares, inside buffers that exist.
 
 use crate::hostile_models::small::{Numbers, Small};
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use wglm_engine::plan::{
 };
 use wglm_engine::shader::{Access, Reflected, reflect};
 
-/// Dispatches of a token, at most: what every layer takes, and what surrounds them.
+/// The most dispatches of a token: those of every layer, and those around the layers.
 const DENSE_LAYER: usize = 15;
 const EXPERTS_LAYER: usize = 20;
 const AROUND: usize = 6;
@@ -42,7 +42,7 @@ pub fn planned(file: &Gguf, target: &Target, ty: CacheType) -> BatchPlan {
     plan_token(file, &config, CacheShape { context: 300, ty }, target).unwrap()
 }
 
-/// Everything that a plan can be made for.
+/// All targets that plans are made for.
 pub fn targets() -> Vec<Target> {
     let teams = [Team::Subgroup, Team::Workgroup];
     let arithmetics = [Arithmetic::Float, Arithmetic::Int];
@@ -52,7 +52,7 @@ pub fn targets() -> Vec<Target> {
         .collect()
 }
 
-/// Every model's plan, for every target and type of cache.
+/// Every model's plan of a token, for every target and type of cache.
 pub fn plans() -> Vec<(String, BatchPlan)> {
     let mut plans = Vec::new();
     for (name, file) in models() {
@@ -66,7 +66,7 @@ pub fn plans() -> Vec<(String, BatchPlan)> {
     plans
 }
 
-/// Fails with every complaint that `check` has about a step.
+/// Fails with all complaints of `check` about steps.
 fn every_step(check: impl Fn(&Plan, &Step) -> Vec<String>) {
     let mut complaints = Vec::new();
     for (name, planned) in plans() {
@@ -83,7 +83,7 @@ pub fn repeated<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 #[test]
-fn every_label_stands_once() {
+fn every_label_occurs_once() {
     for (name, planned) in plans() {
         let Plan { steps, variants, weights, .. } = &planned.plan;
         assert_eq!(repeated(steps.iter().map(|s| s.label.as_str())), [""; 0], "{name}: steps");
@@ -92,12 +92,12 @@ fn every_label_stands_once() {
     }
 }
 
-/// Whatever the formats, steps bind no more storage buffers than every device has that wglm opens. With more of them, the
-/// same steps also leave their outputs rounded to bytes.
+/// Whatever the formats, steps bind no more storage buffers than every supported device has. On devices with more, the
+/// same steps also write their outputs rounded to bytes.
 #[test]
 fn few_storage_buffers() {
     let wide = Numbers { width: 256, query_rank: 256, latent_rank: 256, expert_width: 256, ..Numbers::default() };
-    // K-quants, and the formats that have a grid.
+    // K-quants, and formats with a grid.
     for ty in (10..=14).chain([16, 17, 18, 21, 22]) {
         let file = Small::of(&Numbers { ty, value_width: 128, ..wide }).open().unwrap();
         let config = Config::read(&file).unwrap();
@@ -136,7 +136,7 @@ pub fn grids(plan: &Plan, step: &Step) -> Vec<String> {
     complaints
 }
 
-/// The bytes of the buffer that is bound, and what it is called; nothing if there is none.
+/// The size and the name of the bound buffer; nothing if there is none.
 fn buffer(plan: &Plan, bound: &Bound) -> Option<(u64, String)> {
     match bound.buffer {
         BufferRef::Weight(id) => plan.weights.get(id.index()).map(|w| (w.bytes(), w.name.to_string())),
@@ -160,7 +160,7 @@ pub fn buffers(plan: &Plan, step: &Step) -> Vec<String> {
     step.bindings.iter().filter_map(complain).collect()
 }
 
-/// A weight keeps the name of the tensor it is, and every weight is bound somewhere.
+/// A weight has the name of its tensor, and every weight is bound by a step.
 #[test]
 fn every_weight_is_in_the_file_and_in_use() {
     let file = fable();
@@ -176,7 +176,7 @@ fn every_weight_is_in_the_file_and_in_use() {
     assert_eq!(unused, [""; 0], "tensors outside the draft block that nothing uses");
 }
 
-/// How a shader accesses what it binds by this name.
+/// How a shader accesses its binding of this name.
 pub fn accessed(reflected: &Reflected, name: &str) -> Option<Access> {
     reflected.bindings.iter().find(|b| b.name == name).map(|b| b.access)
 }
@@ -186,7 +186,7 @@ fn accesses(reflected: &Reflected, uniform: bool) -> Vec<&str> {
     picked.map(|b| b.name.as_str()).collect()
 }
 
-/// What a shader asks for is what its step brings: the same buffers, parameters of the same length.
+/// Each step binds what its shader declares: the same buffers, and parameters of the same length.
 pub fn mismatch(step: &Step, reflected: &Reflected) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut wanted = accesses(reflected, false);
@@ -204,7 +204,7 @@ pub fn mismatch(step: &Step, reflected: &Reflected) -> Vec<String> {
 }
 
 #[test]
-fn every_shader_of_every_plan_compiles_and_gets_what_it_asks_for() {
+fn every_shader_of_every_plan_compiles_and_gets_its_bindings() {
     let mut complaints = Vec::new();
     let mut known = std::collections::HashMap::new();
     for (name, BatchPlan { plan, .. }) in plans() {
@@ -222,7 +222,7 @@ fn every_shader_of_every_plan_compiles_and_gets_what_it_asks_for() {
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
 }
 
-/// Everything a plan says, as text.
+/// Everything in a plan, as text.
 fn told(planned: &BatchPlan) -> String {
     let Plan { steps, head, variants, weights, locals, splits, rows } = &planned.plan;
     let weights: Vec<_> = weights.iter().map(|w| (&w.name, w.quant.name, w.shape)).collect();
@@ -239,7 +239,7 @@ fn a_plan_is_the_same_when_built_twice() {
     }
 }
 
-/// A longer context changes the caches, and how attention is split, and nothing else.
+/// A longer context changes only the caches and the splits of attention.
 #[test]
 fn only_the_caches_grow_with_the_context() {
     let file = fable();
@@ -259,7 +259,7 @@ fn only_the_caches_grow_with_the_context() {
     assert!(scratch < 1 << 20, "{scratch} bytes of scratch memory");
 }
 
-/// The host and the kernels know the same batch: fields, their places, and how far a row is from the next.
+/// The host and the kernels agree on the layout of a batch: fields, offsets, and the size of a row.
 #[test]
 fn a_batch_is_laid_out_alike_in_rust_and_wgsl() {
     let file = fable();

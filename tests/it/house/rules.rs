@@ -1,9 +1,9 @@
-//! Which module may name what, and where things belong.
+//! Which modules and crates a module may name, and where things belong.
 
 use super::code::{File, files, names, sources};
 use wglm_engine::quant::QUANTS;
 
-/// The engine's modules from the ground up: each may use those before it. Those of one line may not use each other.
+/// The engine's modules from the ground up: each may use those before it. Modules of one line may not use each other.
 const ORDER: [&[&str]; 23] = [
     &["error"],
     &["cancel", "wgsl", "threads", "memory", "files", "visible"],
@@ -33,7 +33,7 @@ const ORDER: [&[&str]; 23] = [
 /// The modules of the engine that the command may name: those that apps see, and its instruments.
 const OPEN: [&str; 7] = ["catalog", "download", "instruments", "offers", "sample", "text", "tune"];
 
-/// Modules that stand beside the order and use only these.
+/// Modules that use only these, although others come before them.
 const ASIDE: [(&str, &[&str]); 5] = [
     ("catalog", &["error", "files", "visible"]),
     ("text", &["error", "gguf"]),
@@ -97,7 +97,7 @@ fn the_command_keeps_to_what_is_open_of_the_engine() {
     none(complaints);
 }
 
-/// `crate::Error` for `crate::error::Error` would hide who uses whom.
+/// Names at the root of the crate would hide which module uses which. Only `Error` and `Result` are allowed.
 #[test]
 fn modules_name_each_other_rather_than_the_surface() {
     let mut complaints = Vec::new();
@@ -111,7 +111,7 @@ fn modules_name_each_other_rather_than_the_surface() {
     none(complaints);
 }
 
-/// Crates, and a module of the standard library, that belong to some modules of the engine only.
+/// Crates, and a module of the standard library, that only some modules of the engine may name.
 const ENGINE_PLACES: [(&str, &[&str]); 16] = [
     ("wgpu", &["gpu", "shader"]),
     ("objc2_metal", &["gpu"]),
@@ -142,7 +142,7 @@ const COMMAND_PLACES: [(&str, &[&str]); 6] = [
 ];
 
 #[test]
-fn every_dependency_has_its_place() {
+fn every_dependency_is_named_by_its_modules_only() {
     let mut complaints = Vec::new();
     for (folder, places) in [("engine/src", &ENGINE_PLACES[..]), ("command/src", &COMMAND_PLACES)] {
         for file in files(folder, "rs") {
@@ -156,27 +156,27 @@ fn every_dependency_has_its_place() {
     none(complaints);
 }
 
-/// Files of the command that may write to a terminal by themselves, and why.
+/// Files of the command that may write to a terminal directly, and why.
 const WRITE: [(&str, &str); 4] = [
-    ("command/src/output.rs", "the door: on a terminal it shows what others would have obeyed"),
-    ("command/src/terminal.rs", "sequences of its own, which restore the terminal"),
+    ("command/src/output.rs", "all output goes through it: on a terminal it makes control characters visible"),
+    ("command/src/terminal.rs", "escape sequences that restore the terminal"),
     ("command/src/logits.rs", "numbers, and not to a terminal"),
     ("command/src/progress.rs", "bars of indicatif, whose messages it makes visible"),
 ];
 
 #[test]
-fn the_command_writes_by_one_door() {
+fn the_command_writes_through_one_module() {
     let ways = ["stdout()", "stderr()", "::stdout", "::stderr", "print!(", "println!(", ".exit()"];
     let mut complaints = Vec::new();
     for file in files("command/src", "rs").iter().filter(|file| WRITE.iter().all(|(path, _)| *path != file.path)) {
-        // To ask whether it is a terminal is no way to write to it.
+        // Asking whether a stream is a terminal does not write to it.
         let writes = |line: &&str| ways.iter().any(|way| line.contains(way)) && !line.contains("().is_terminal()");
         complaints.extend(file.code().filter(writes).map(|line| format!("{}: {}", file.path, line.trim())));
     }
     none(complaints);
 }
 
-/// Files outside quant that may spell formats' names: which names, and why.
+/// Files outside quant that may contain names of formats: which names, and why.
 const SPELL_FORMATS: [(&str, &[&str], &str); 4] = [
     ("engine/src/gguf/types.rs", &[], "the sizes of all of GGML's types, most of them unknown to quant"),
     ("engine/src/gguf/value.rs", &["f32"], "a type of metadata"),
@@ -185,7 +185,7 @@ const SPELL_FORMATS: [(&str, &[&str], &str); 4] = [
 ];
 
 #[test]
-fn formats_are_named_in_quant_alone() {
+fn formats_are_named_only_in_quant() {
     let mut complaints = Vec::new();
     let mut needed = [false; SPELL_FORMATS.len()];
     for file in sources().iter().filter(|f| f.module() != "quant") {
@@ -205,9 +205,9 @@ fn formats_are_named_in_quant_alone() {
     none(complaints);
 }
 
-/// Any may say f32, which is what kernels take vectors as; cases of kernels may say any.
+/// Every module may name f32, the type of kernels' vectors; cases of kernels may name any format.
 #[test]
-fn no_one_else_singles_out_a_format() {
+fn no_other_module_uses_a_single_format() {
     let constants: Vec<String> = QUANTS.iter().map(|q| q.name.to_uppercase()).filter(|name| name != "F32").collect();
     let mut complaints = Vec::new();
     for file in sources().iter().filter(|f| !["quant", "reference"].contains(&f.module())) {
@@ -242,13 +242,13 @@ fn every_file_says_what_it_is() {
     none(sources().iter().chain(&files("tests", "rs")).filter_map(mute).collect());
 }
 
-/// A fragment opens with a comment too: what it is and how it is used.
+/// Fragments begin with a comment too, which says what they are and how they are used.
 #[test]
 fn every_shader_file_says_what_it_is() {
     none(files("engine/wgsl", "wgsl").iter().filter(|f| !f.text.starts_with("// ")).map(|f| f.path.clone()).collect());
 }
 
-/// `engine/wgsl/README.md` names every shader file, and of those that kernels share every function and buffer.
+/// `engine/wgsl/README.md` names every shader file, and every function and buffer of the files that kernels share.
 #[test]
 fn shader_files_are_described() {
     let readme = &files("engine/wgsl", "md")[0].text;

@@ -1,4 +1,4 @@
-//! What an app sees: every type in a signature of the public surface can be named through it, or the item is hidden.
+//! The public interface: every type in a public signature can be named through it, or the item is hidden.
 
 use super::code::{File, files, names};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ fn declared(file: &File) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The public signatures and fields of these types in a file, but for hidden ones: each with the line it begins in.
+/// The public signatures and fields of these types in a file, except hidden ones, each with the line where it begins.
 fn signatures(file: &File, types: &BTreeSet<String>) -> Vec<(usize, String)> {
     let lines: Vec<&str> = file.text.lines().collect();
     let (mut found, mut inside) = (Vec::new(), false);
@@ -77,7 +77,7 @@ fn signatures(file: &File, types: &BTreeSet<String>) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn every_type_of_the_surface_has_a_name_there() {
+fn every_type_of_the_surface_can_be_named() {
     let sources = files("engine/src", "rs");
     let public = public(&sources);
     let all: BTreeSet<&String> = public.values().flatten().collect();

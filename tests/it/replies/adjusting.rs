@@ -72,7 +72,7 @@ fn the_gpu_chooses_as_the_host() {
 
 /// Sampled tokens are penalised too: with a penalty that outweighs all logits no token occurs twice.
 #[test]
-fn drawn_tokens_do_not_come_back() {
+fn penalised_tokens_do_not_occur_again() {
     let params = SamplerParams {
         temperature: 1.5,
         top_p: 0.9,
@@ -92,7 +92,7 @@ fn drawn_tokens_do_not_come_back() {
 /// The result does not depend on how the session got there: with the prompt in chunks, parameters that were set
 /// afterwards, a rewind, or logits that were read on the way.
 #[test]
-fn the_way_there_does_not_matter() {
+fn earlier_operations_do_not_matter() {
     let params = SamplerParams { repeat_penalty: 1.4, frequency_penalty: 0.3, ..SamplerParams::greedy() };
     let want = on_gpu(&params, 30);
     let mut late = session(&prompt(), &SamplerParams::greedy());
@@ -112,7 +112,7 @@ fn the_way_there_does_not_matter() {
     chunks.set_sampling(&params).unwrap();
     chunks.feed(&known[..middle]).unwrap();
     assert_eq!(chunks.next_token().unwrap(), known[middle], "in chunks");
-    // Then other adjustments, more than there was room for, and none.
+    // Then other adjustments, more than there was space for, and none.
     let all = SamplerParams { logit_bias: (0..500).map(|token| (token, -1.0)).collect(), ..params };
     chunks.set_sampling(&all).unwrap();
     assert_eq!(chunks.sampled_token().unwrap(), on_host_after(&all, chunks.tokens()));
@@ -128,7 +128,7 @@ fn on_host_after(params: &SamplerParams, tokens: &[u32]) -> u32 {
 
 /// The logits that a session returns are never changed by bias or penalties.
 #[test]
-fn logits_stay_as_they_are() {
+fn logits_are_not_changed() {
     let bits = |session: &mut Session| session.logits().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
     let plain = bits(&mut session(&prompt(), &SamplerParams::greedy()));
     for params in ways() {

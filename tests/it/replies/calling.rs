@@ -67,7 +67,7 @@ fn a_round_trip() {
 
 /// Ids that other programs gave, or that remain from a longer conversation, are not given again.
 #[test]
-fn every_call_has_an_id_of_its_own() {
+fn every_call_has_its_own_id() {
     let mut chat = chat_with_tools();
     let mut before = ToolCall::new("weather", Map::new());
     before.id = Some("call_1".to_owned());
@@ -84,7 +84,7 @@ fn every_call_has_an_id_of_its_own() {
 
 /// A reply that is cut off inside a call has no answer, and can be generated again.
 #[test]
-fn a_call_that_is_cut_is_no_text() {
+fn a_call_that_is_cut_off_is_not_text() {
     let mut chat = chat_with_tools();
     script(&mut chat, Some(ASKED), CALL, "<|observation|>");
     chat.options.max_tokens = Some(6);
@@ -103,7 +103,7 @@ fn a_call_that_is_cut_is_no_text() {
     assert_eq!((calls(&events).len(), chat.messages().len()), (1, 2));
 }
 
-/// Without tools no calls are looked for.
+/// Without tools no calls are searched for.
 #[test]
 fn without_tools_a_call_is_text() {
     let mut chat = chat();
@@ -123,7 +123,7 @@ fn tools_that_are_not_called() {
     assert!(stats.prompt.new > 60, "the tools are not in the prompt: {:?}", stats.prompt);
 }
 
-/// Stop strings are not looked for in calls, and text that was held back for one comes before the call.
+/// Stop strings are not searched for in calls, and text that was held back for one comes before the call.
 #[test]
 fn stop_strings_leave_calls_alone() {
     let mut chat = chat_with_tools();

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use wglm::{Cancel, Chat, Event, Gguf, Gpu, LoadOptions, Model, PromptOptions, SamplerParams, Stop};
 
-/// A conversation on a device of its own, whose submissions are counted.
+/// A conversation on its own device, whose submissions are counted.
 fn chat(gpu: &Gpu) -> Chat {
     let prompt = PromptOptions { limit: Duration::from_millis(1), ..PromptOptions::default() };
     let options = LoadOptions { context: Some(768), prompt, ..LoadOptions::default() };
@@ -47,7 +47,7 @@ fn cancelled(chat: &mut Chat, gpu: &Gpu, question: &str, count: usize, pause: Du
 }
 
 #[test]
-fn within_a_submission_and_usable_afterwards() {
+fn a_cancelled_reply_ends_soon_and_leaves_a_usable_chat() {
     let gpu = open(true);
     let mut chat = chat(&gpu);
     let owl = "Tell me a story about an owl.";
@@ -93,7 +93,7 @@ fn pressed(chat: &mut Chat, moment: usize) -> Stop {
 /// At any moment, from before the message is sent to the last event before the end, a cancellation is never lost and
 /// never stops another reply.
 #[test]
-fn no_press_is_lost() {
+fn no_cancellation_is_lost() {
     let mut chat = super::chat();
     let mut moments = 0;
     for moment in 0.. {
@@ -113,7 +113,7 @@ fn no_press_is_lost() {
 /// As in the guide, the window creates a `Cancel` for each question and sends both. However the cancellation and the
 /// reply coincide, the reply that it is for ends, and the next one does not.
 #[test]
-fn question_and_press_at_once() {
+fn question_and_cancellation_at_once() {
     let mut chat = super::chat();
     let (say, said) = mpsc::channel::<(String, Cancel)>();
     let (tell, heard) = mpsc::channel();
@@ -140,7 +140,7 @@ fn question_and_press_at_once() {
 
 /// One `Cancel` serves a question whose answer takes several replies.
 #[test]
-fn one_button_for_several_replies() {
+fn one_cancel_for_several_replies() {
     let mut chat = super::chat();
     let cancel = Cancel::default();
     told(chat.send("My name is Anna.").unwrap().with_cancel(&cancel));
@@ -153,7 +153,7 @@ fn one_button_for_several_replies() {
 
 /// Its own `Cancel` and those that it was given each stop the reply, and none cancels another.
 #[test]
-fn every_button_of_a_reply_stops_it() {
+fn every_cancel_of_a_reply_stops_it() {
     let mut chat = super::chat();
     for pressed in 0..3 {
         let reply = chat.send("Tell me a story about an owl.").unwrap();

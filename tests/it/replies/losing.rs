@@ -1,4 +1,4 @@
-//! Tests replies whose device is lost while they are generated, and that continue on a new one.
+//! Tests replies that continue on a new device after the loss of the first.
 
 use super::{model, told};
 use crate::common::gpu::{drop_submissions, open};
@@ -9,7 +9,7 @@ use wglm::{
 
 const QUESTION: &str = "Tell me a story about an owl.";
 
-/// A model on a device of its own.
+/// A model on its own device.
 fn fresh() -> Model {
     load_on(&fable_file("q4_0"), &open(true))
 }
@@ -29,8 +29,8 @@ fn undisturbed(model: &Model, ask: Ask) -> (Vec<Event>, Stats) {
     told(chat.send(QUESTION).unwrap())
 }
 
-/// The reply if all submissions of its first device from the `first` on are dropped, and the device's successor. Before
-/// the move nothing comes.
+/// The reply if all submissions of its first device from `first` on are dropped, and the new device. No event arrives
+/// before the move.
 fn moved(model: Model, ask: Ask, first: u64) -> ((Vec<Event>, Stats), Chat) {
     let mut chat = Chat::new(&model).unwrap();
     ask(&mut chat);
@@ -63,8 +63,8 @@ fn answer(events: &[Event]) -> (String, String) {
     (thinking, text)
 }
 
-/// Wherever the loss comes, while the prompt is read, before the first token or in the middle, the reply is the one that
-/// an undisturbed device gives, event by event, and so is the conversation's next one.
+/// Whenever the loss happens, in the prompt, before the first token or in the middle, the reply is that of an
+/// undisturbed device, event by event, and so is the next reply of the conversation.
 #[test]
 fn a_reply_continues_on_a_new_device() {
     let greedy: Ask = |chat| {
@@ -84,7 +84,7 @@ fn a_reply_continues_on_a_new_device() {
     }
 }
 
-/// The seed stays, guesses are made again, and what was held back at the loss comes once.
+/// The seed stays, guesses are made again, and text that was held back at the loss is reported once.
 #[test]
 fn options_stay_on_the_new_device() {
     let options: Ask = |chat| {
@@ -104,7 +104,7 @@ fn options_stay_on_the_new_device() {
     assert_eq!((tokens(&again), tokens(&again)), (tokens(&events), stats.generated));
 }
 
-/// The grammar of an answer goes on where it was.
+/// The grammar of an answer continues where it was.
 #[cfg(feature = "constrain")]
 #[test]
 fn a_constrained_reply_continues_on_a_new_device() {
@@ -127,7 +127,7 @@ fn a_constrained_reply_continues_on_a_new_device() {
     }
 }
 
-/// Plain text goes on too, and the second loss is as good as the first.
+/// Plain text continues too, and a second loss is handled like the first.
 #[test]
 fn text_continues_after_two_losses() {
     let whole = |model: &Model| {

@@ -1,4 +1,4 @@
-//! Tests calls that are messages of their own, as GigaChat 3.0 writes them: with a small model that says what it is told.
+//! Tests calls that are separate messages, as GigaChat 3.0 writes them, with a small model that generates given tokens.
 
 use super::told;
 use crate::common::gguf_writer::Meta;
@@ -8,7 +8,7 @@ use wglm::serde_json::json;
 use wglm::text::{Family, ReplyParser};
 use wglm::{Event, GenerateOptions, Generation, LoadOptions, Model, SamplerParams, Session, Stop};
 
-/// Tokens behind those of single bytes, and the types of them.
+/// The tokens after those of single bytes, and their types.
 const TOKENS: [(&str, i32); 7] = [
     ("Yes.", 1),
     ("functionĠcall", 1),
@@ -40,8 +40,8 @@ fn model() -> Model {
     Model::load(&small.open().unwrap(), gpu(), &LoadOptions::default()).unwrap()
 }
 
-/// What a reply of these tokens is told as: the answer and the names of the functions that are called. And how many tokens
-/// were generated.
+/// How a reply of these tokens is reported: the answer, the names of the called functions, and the number of generated
+/// tokens.
 fn reply(model: &Model, tokens: &[u32], tools: bool) -> (String, usize) {
     let favour = |(place, token): (usize, &u32)| (*token, 128.0 * (tokens.len() - place + 1) as f32);
     let sampling = SamplerParams {
@@ -69,11 +69,11 @@ fn reply(model: &Model, tokens: &[u32], tools: bool) -> (String, usize) {
 }
 
 #[test]
-fn a_reply_goes_on_where_a_call_may_follow() {
+fn a_reply_continues_where_a_call_may_follow() {
     let model = model();
     assert_eq!(reply(&model, &[YES, END, CALL, ROLE, WEATHER, OVER], true), ("Yes.[weather]".into(), 5));
     assert_eq!(reply(&model, &[END, CALL, ROLE, WEATHER, OVER], true), ("[weather]".into(), 4));
-    // Another role ends the reply, and so does the end itself without functions.
+    // Another role ends the reply. Without functions, the end of the message does too.
     assert_eq!(reply(&model, &[YES, END, USER, ROLE, CALL], true), ("Yes.".into(), 3));
     assert_eq!(reply(&model, &[YES, END, OVER], true), ("Yes.".into(), 2));
     assert_eq!(reply(&model, &[YES, END, CALL, ROLE, WEATHER], false), ("Yes.".into(), 1));

@@ -37,7 +37,7 @@ fn chat() -> Chat {
     chats::greedy(model())
 }
 
-/// All events of a reply but those of the prompt and the end, and the statistics.
+/// All events of a reply except those of the prompt and the end, and the statistics.
 fn told(events: impl Iterator<Item = Result<Event>>) -> (Vec<Event>, Stats) {
     let mut events: Vec<Event> = events.map(Result::unwrap).collect();
     let Some(Event::Done(stats)) = events.pop() else { panic!("no `Done`: {events:?}") };

@@ -24,10 +24,10 @@ fn thinking(mut chat: Chat) -> Chat {
     chat
 }
 
-/// A reply that is cut off anywhere, inside thinking as well, continues as if it had not been cut, and computes no
-/// token again.
+/// A reply that is cut off anywhere, even inside thinking, continues as if it had not been cut, and computes no token
+/// again.
 #[test]
-fn a_cut_reply_goes_on() {
+fn a_cut_reply_is_continued() {
     let chats: [fn() -> Chat; 3] = [chat, || seeded(chat()), || thinking(chat())];
     for (chat, question) in chats.into_iter().zip([OWL, OWL, SUM]) {
         let (want, most) = (whole(chat(), question), chat().options.max_tokens);
@@ -50,7 +50,7 @@ fn a_cut_reply_goes_on() {
 
 /// A cancelled reply is continued from the saved conversation, without its cache.
 #[test]
-fn a_kept_reply_goes_on() {
+fn a_saved_reply_is_continued() {
     let want = whole(chat(), OWL);
     let mut cut = chat();
     {
@@ -83,7 +83,7 @@ fn a_kept_reply_goes_on() {
 /// A reply that is cut off inside a call is continued; the call is complete afterwards, and earlier calls keep their
 /// ids.
 #[test]
-fn a_cut_call_goes_on() {
+fn a_cut_call_is_continued() {
     const CALL: &str = "<tool_call>weather<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call>";
     let asked = "Does it rain in Rome?";
     let tokens = model().tokenizer().unwrap().encode(CALL, true).unwrap().len();
@@ -138,7 +138,7 @@ fn a_beginning_forges_nothing() {
 }
 
 #[test]
-fn what_cannot_go_on_is_refused() {
+fn replies_that_cannot_continue_are_refused() {
     let mut chat = chat();
     for messages in [vec![], vec![Message::user(OWL)]] {
         chat.set_messages(messages);
@@ -160,7 +160,7 @@ fn what_cannot_go_on_is_refused() {
 
 /// A given beginning is not confused with an earlier reply that began in the same way, for example inside a call.
 #[test]
-fn a_beginning_is_no_earlier_reply() {
+fn a_beginning_is_not_an_earlier_reply() {
     let asked = "Does it rain in Rome?";
     let mut chat = chat();
     chat.tools = vec![json!({"type": "function", "function": {"name": "weather", "parameters": {}}})];

@@ -6,7 +6,7 @@ use wglm::{Error, Event, GenerateOptions, Generation, SamplerParams, Session, St
 const OWL: &str = "Tell me a story about an owl.";
 
 #[test]
-fn a_stop_string_is_never_told() {
+fn a_stop_string_is_never_reported() {
     let mut chat = chat();
     let (events, stats) = told(chat.send(OWL).unwrap());
     let whole = text(&events);
@@ -28,7 +28,7 @@ fn a_stop_string_is_never_told() {
 
 /// A stop string does not end thinking.
 #[test]
-fn thinking_goes_on() {
+fn thinking_continues() {
     let mut chat = chat();
     chat.reasoning = Some(true);
     let (events, _) = told(chat.send("What is seven plus five?").unwrap());
@@ -53,7 +53,7 @@ fn an_empty_stop_string_is_refused() {
 
 /// Text that was held back because a stop string might have begun is in an event at the end.
 #[test]
-fn what_was_held_back_is_told() {
+fn held_back_text_is_reported() {
     let mut chat = chat();
     chat.options.max_tokens = Some(6);
     let (events, _) = told(chat.send(OWL).unwrap());
@@ -69,7 +69,7 @@ fn tokens(events: &[Event]) -> Vec<&TokenLogprobs> {
 }
 
 #[test]
-fn every_token_tells_how_likely_it_was() {
+fn every_token_has_its_probability() {
     let prompt =
         model().tokenizer().unwrap().encode("[gMASK]<sop><|user|>My name is Anna.<|assistant|></think>", true).unwrap();
     for sampling in [

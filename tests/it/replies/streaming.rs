@@ -40,7 +40,7 @@ async fn all(stream: &mut ReplyStream) -> Vec<Result<Event>> {
 }
 
 #[test]
-fn it_tells_what_the_iterator_tells() {
+fn a_stream_has_the_events_of_the_iterator() {
     let mut known = chat();
     let (want, _) = told(known.send(OWL).unwrap());
     let mut stream = sent(chat(), OWL);
@@ -56,7 +56,7 @@ fn it_tells_what_the_iterator_tells() {
 
 /// Polling never blocks, and the task is woken.
 #[test]
-fn polling_does_not_wait() {
+fn polling_does_not_block() {
     let mut stream = sent(chat(), OWL);
     let mut context = Context::from_waker(Waker::noop());
     let (mut pending, mut ended, mut longest) = (0, false, Duration::ZERO);
@@ -74,7 +74,7 @@ fn polling_does_not_wait() {
 }
 
 #[test]
-fn given_back_half_way() {
+fn a_stream_becomes_a_reply_again() {
     let mut stream = sent(chat(), OWL);
     let mut part = String::new();
     while part.len() < 20 {
@@ -100,11 +100,11 @@ fn begun(chat: Chat) -> (ReplyStream, Cancel) {
 
 /// The device is used by nothing else, so that its work can be counted.
 #[test]
-fn dropped_it_stops() {
+fn a_dropped_stream_stops() {
     let alone = load_on(&fable_file("q4_0"), &open(true));
     let before = alone.gpu().work().submissions;
     let (stream, cancel) = begun(chats::greedy(&alone));
-    drop(stream); // waits for the thread, which holds the session
+    drop(stream); // waits for the thread, which uses the session
     let submissions = alone.gpu().work().submissions - before;
     assert!(submissions < 60, "{submissions} submissions: the rest of the reply was generated"); // the whole reply has a hundred tokens
     assert!(!cancel.is_cancelled(), "other replies may share it");
@@ -112,7 +112,7 @@ fn dropped_it_stops() {
 
 /// The caller's `Cancel`, the stream's own, and one that was cancelled before the stream existed each stop the reply.
 #[test]
-fn stopped_by_a_button() {
+fn a_cancelled_stream_stops() {
     let (mut stream, cancel) = begun(chat());
     cancel.cancel();
     assert_eq!(told(block_on(all(&mut stream)).into_iter()).1.stop, Stop::Cancelled);
@@ -159,9 +159,10 @@ fn a_task_that_is_dropped_loses_nothing() {
     assert!(shared.take().is_err() && shared.with(|_| ()).is_err() && back(stream).is_err());
 }
 
-/// Once the last event was sent the conversation is free, and a call while a stream is running says that it is in use.
+/// After the last event was sent, the conversation is free, and a call while a stream is running says that it is in
+/// use.
 #[test]
-fn free_at_the_last_event() {
+fn the_conversation_is_free_after_the_last_event() {
     let shared = SharedChat::new(chat());
     let mut stream = shared.send("My name is Anna.").into_stream();
     assert_eq!(format!("{stream:?}"), "ReplyStream { reply: OwnedReply { over: false, .. } }");
@@ -197,7 +198,7 @@ fn replies_to_results_and_failures() {
 }
 
 #[test]
-fn conversations_and_streams_go_to_other_threads() {
+fn conversations_and_streams_can_be_sent() {
     fn send<T: Send>() {}
     send::<Chat>();
     send::<ReplyStream>();
@@ -211,9 +212,9 @@ fn conversations_and_streams_go_to_other_threads() {
     assert!(model().gpu().check().is_ok());
 }
 
-/// The stream's own `Cancel`, and one that it is given after it has begun.
+/// The stream's own `Cancel`, and one that is added after the stream has begun.
 #[test]
-fn every_button_of_a_stream_stops_it() {
+fn every_cancel_of_a_stream_stops_it() {
     for pressed in 0..2 {
         let mut stream = sent(chat(), OWL);
         block_on(next(&mut stream)).unwrap().unwrap();
@@ -224,7 +225,7 @@ fn every_button_of_a_stream_stops_it() {
     }
 }
 
-/// A reply beside its conversation, in a struct of the app's, with blocking calls alone.
+/// A reply next to its conversation in a struct of the app, used only with blocking calls.
 #[test]
 fn an_owned_reply_is_an_iterator() {
     struct View {
@@ -240,9 +241,9 @@ fn an_owned_reply_is_an_iterator() {
     assert_eq!(view.chat.messages().len(), 2);
 }
 
-/// Without a runtime and without waiting.
+/// Without a runtime, and without blocking.
 #[test]
-fn an_owned_reply_is_looked_at() {
+fn an_owned_reply_is_polled_in_frames() {
     let (want, _) = told(chat().send(OWL).unwrap());
     let mut reply = SharedChat::new(chat()).send(OWL);
     let (mut events, mut pending) = (Vec::new(), 0);
@@ -279,7 +280,7 @@ fn a_reply_that_is_dropped_by_its_waker_does_not_wait_for_itself() {
     receiver.recv_timeout(Duration::from_secs(60)).unwrap();
 }
 
-/// Runs in time something that hangs where a lock is held that another thread waits for.
+/// Runs something with a time limit. It would hang if it held a lock that another thread waits for.
 fn in_time(does: impl FnOnce() + Send + 'static) {
     let (done, is_done) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn(move || {
@@ -289,7 +290,8 @@ fn in_time(does: impl FnOnce() + Send + 'static) {
     is_done.recv_timeout(Duration::from_secs(120)).expect("neither a deadlock nor a panic");
 }
 
-/// An app may drop a reply while it holds the lock that the reply's waker waits for: egui's `request_repaint` takes one.
+/// An app may drop a reply while it holds the lock that the reply's waker waits for: egui's `request_repaint` takes
+/// one.
 #[test]
 fn a_reply_is_dropped_under_the_lock_of_its_waker() {
     use std::sync::{Arc, Mutex, mpsc::SyncSender};
@@ -318,7 +320,7 @@ fn a_reply_is_dropped_under_the_lock_of_its_waker() {
     });
 }
 
-/// A waker that panics, which is a fault of the app, does not end the reply.
+/// A panic of a waker, which is an error of the app, does not end the reply.
 #[test]
 fn a_reply_outlives_a_panic_of_its_waker() {
     struct Panics;

@@ -77,7 +77,7 @@ fn a_banned_token_is_never_chosen() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn impossible_parameters_are_refused() {
     let (nan, infinity) = (f32::NAN, f32::INFINITY);
     for (params, name) in [
         (SamplerParams { repeat_penalty: 0.0, ..open() }, "repeat_penalty"),

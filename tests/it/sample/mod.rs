@@ -102,7 +102,7 @@ fn top_p_counts_after_top_k_and_before_the_temperature() {
 }
 
 #[test]
-fn top_p_looks_as_far_as_it_must() {
+fn top_p_may_keep_half_of_a_large_vocabulary() {
     // Uniform over 5000 tokens: the half with the lowest ids is kept, whatever the number of tokens that are sorted
     // first.
     let logits = vec![0.25; 5000];
@@ -179,7 +179,7 @@ fn any_logit() -> impl Strategy<Value = f32> {
 
 proptest! {
     #[test]
-    fn whatever_comes_a_possible_token_or_an_error(
+    fn any_logits_give_a_possible_token_or_an_error(
         logits in prop::collection::vec(any_logit(), 0..300),
         temperature in prop_oneof![Just(0.0f32), 0.0f32..3.0, Just(f32::MAX), Just(1e-40)],
         top_k in 0..320usize, top_p in prop_oneof![Just(1.0f32), 0.0f32..=1.0], min_p in prop_oneof![Just(0.0f32), 0.0f32..=1.0], seed: u64,

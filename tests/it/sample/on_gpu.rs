@@ -90,7 +90,7 @@ fn draws_follow_the_distribution() {
 
 /// The distribution of the kept tokens is not changed by the filters.
 #[test]
-fn draws_follow_what_the_filters_leave() {
+fn filters_do_not_change_the_distribution() {
     let logits = logits(&[0.05, 0.3, 0.02, 0.25, 0.2, 0.08, 0.1]);
     // Of the five likeliest tokens (0.93 in all) those that reach 0.8 (0.744 in all) are kept, and of these all that
     // are at least a third as likely as the likeliest.
@@ -137,7 +137,7 @@ fn draws_reach_all_of_a_large_vocabulary() {
 }
 
 #[test]
-fn the_same_is_kept_as_on_the_host() {
+fn filters_keep_the_same_as_on_the_host() {
     let nan = f32::NAN;
     let spread: Vec<f32> = (0..40).map(|n| (n as f32 * 2.3).sin() * 4.0).collect();
     let peaked: Vec<f32> = (0..40).map(|n| if n == 23 { 20.0 } else { (n as f32 * 0.7).cos() }).collect();

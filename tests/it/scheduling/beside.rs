@@ -1,4 +1,4 @@
-//! Replies beside others are those that each conversation gets alone.
+//! Tests that replies beside others equal those that each conversation gets alone.
 
 use super::{Lot, alone, begin, by_turns, greedy, model, request, rest, said, scheduler, stats};
 use wglm::{ChatState, Event, GenerateOptions, Message, SamplerParams, ScheduledReply, Stop};
@@ -14,9 +14,10 @@ const PROMPTS: [&str; 8] = [
     "Who are you?",
 ];
 
-/// Eight conversations of different lengths in five slots. They come at random times, and events are taken in random order.
+/// Eight conversations of different lengths in five slots. They arrive at random times, and their events are taken in
+/// random order.
 #[test]
-fn they_are_those_of_each_alone() {
+fn replies_equal_those_of_each_alone() {
     let requests: Vec<ChatState> =
         PROMPTS.iter().zip([40, 20, 30, 12, 24, 36, 16, 28]).map(|(text, most)| request(text, most)).collect();
     let wanted: Vec<Vec<Event>> = requests.iter().map(alone).collect();
@@ -59,7 +60,7 @@ fn they_are_those_of_each_alone() {
     }
 }
 
-/// Each has its own way of sampling, its own stop strings, and log-probabilities if it asks for them.
+/// Each has its own sampling parameters, stop strings, and log-probabilities if requested.
 #[test]
 fn each_has_its_own_options() {
     let drawn = |seed| SamplerParams { temperature: 1.0, top_p: 0.9, seed: Some(seed), ..SamplerParams::default() };
@@ -90,7 +91,7 @@ fn each_has_its_own_options() {
     assert_ne!(said(&texts[0]), said(&texts[1]));
 }
 
-/// Functions, system messages and variables of the template are those of each request.
+/// Each request has its own functions, system messages and variables of the template.
 #[test]
 fn each_has_its_own_prompt() {
     let tool = serde_json::json!({"type": "function", "function": {"name": "dice", "description": "Rolls the dice"}});
@@ -112,12 +113,12 @@ fn each_has_its_own_prompt() {
     }
 }
 
-/// The first two events, whatever they are.
+/// The first two events of any kind.
 fn begin_any(reply: &mut ScheduledReply) -> Vec<Event> {
     reply.take(2).map(Result::unwrap).collect()
 }
 
-/// A prompt of tokens is continued as text, also beside a conversation.
+/// A prompt of tokens is continued as text, even beside a conversation.
 #[test]
 fn plain_text_beside_a_conversation() {
     let prompt = model().tokenizer().unwrap().encode("One morning the owl", true).unwrap();

@@ -1,10 +1,10 @@
-//! What is compiled, and when.
+//! Tests what is compiled, and when.
 
 use super::{begin, greedy, model_on, request, rest, said};
 use crate::common::gpu::open;
 use wglm::{ChatState, GenerateOptions, SamplerParams, Scheduler, SchedulerOptions, Speculation};
 
-/// If everything is compiled when the scheduler is made, steps of any number of conversations wait for nothing, with
+/// If everything is compiled when the scheduler is made, no step of any number of conversations compiles anything, with
 /// penalties and filters or without.
 #[test]
 fn nothing_is_compiled_between_tokens() {
@@ -15,7 +15,7 @@ fn nothing_is_compiled_between_tokens() {
     let before = gpu.work().pipelines;
     let filtered = SamplerParams { temperature: 0.7, top_k: 40, top_p: 0.9, seed: Some(1), ..SamplerParams::default() };
     let penalised = SamplerParams { repeat_penalty: 1.2, logit_bias: vec![(7, 1.0)], ..filtered.clone() };
-    // A row alone has penalties of its own, which the load compiles if it is asked to.
+    // A single row has its own kernels for penalties, which the load compiles on request.
     let asked = |sampling: &SamplerParams| {
         let options = GenerateOptions { sampling: sampling.clone(), speculation: Speculation::OFF, ..greedy(12) };
         ChatState { options, ..request("Tell me a story about an owl.", 0) }

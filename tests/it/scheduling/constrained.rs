@@ -1,4 +1,4 @@
-//! Replies that a grammar restricts beside others.
+//! Tests replies that a grammar restricts, beside others.
 
 use super::{alone, by_turns, greedy, model_on, request, rest_by_turns, said, scheduler, stats};
 use crate::common::gpu::open;
@@ -8,7 +8,7 @@ use wglm::{
 };
 
 fn restricted(text: &str, constraint: Constraint) -> ChatState {
-    // What repeats itself is guessed wherever it can be, while the reply is alone.
+    // Text that repeats itself is guessed while the reply is alone.
     let speculation = Speculation { kind: DraftKind::Lookup, most: Some(7) };
     let options = GenerateOptions { constraint: Some(constraint), speculation, ..greedy(40) };
     ChatState { options, ..request(text, 0) }
@@ -21,10 +21,10 @@ fn person() -> Constraint {
     Constraint::json_schema(json!({"type": "object", "properties": properties, "required": ["name", "age"]})).unwrap()
 }
 
-/// They say what each says alone, whether tokens are sampled under a mask or forced, drawn or the likeliest, told with
-/// log-probabilities or without; and so do the others.
+/// They equal the replies of each alone, whether tokens are sampled under a mask or forced, drawn or the likeliest,
+/// with log-probabilities or without. So do the other replies.
 #[test]
-fn they_are_those_of_each_alone() {
+fn replies_equal_those_of_each_alone() {
     let letters = || Constraint::regex("[a-z]{9}[0-9]{4}").unwrap();
     let mut requests = [
         request("Tell me a story about an owl.", 40),
@@ -45,14 +45,14 @@ fn they_are_those_of_each_alone() {
     }
 }
 
-/// No token is computed twice, or in a pass of its own: six replies take hardly more dispatches than two do.
+/// No token is computed twice or in a separate pass: six replies take hardly more dispatches than two.
 #[test]
-fn they_take_steps_together() {
+fn replies_take_steps_together() {
     let gpu = open(true);
     let options = SchedulerOptions { sessions: 6, ..SchedulerOptions::default() };
     let scheduler = Scheduler::new(&model_on(&gpu, 1), &options).unwrap();
     let dispatches = |count: usize| {
-        // With the prompts in the cache but for their last tokens, what is left are the replies.
+        // With all but the last tokens of the prompts in the cache, only the replies are computed.
         let requests = vec![restricted("Who are you?", Constraint::regex("[a-z]{200}").unwrap()); count];
         by_turns(&scheduler, &requests);
         let before = gpu.work().dispatches;
@@ -64,9 +64,9 @@ fn they_take_steps_together() {
     assert!(six < 2 * two, "{two} and {six} dispatches");
 }
 
-/// A reply that guessed while it was alone says the same once another one joins it, at whatever token that is.
+/// A reply that guessed while it was alone stays the same when another one joins, at any token.
 #[test]
-fn others_join_one_that_guesses() {
+fn others_join_a_reply_that_guesses() {
     let repeating = || restricted("Who are you?", Constraint::regex("((owl|fox|hen|cat),? ){40}!").unwrap());
     let other = request("What is seven plus five?", 8);
     let (want, others) = (said(&alone(&repeating())), said(&alone(&other)));

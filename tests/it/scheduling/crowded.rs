@@ -1,4 +1,4 @@
-//! More requests than slots, places in the queue, or memory.
+//! Tests more requests than there are slots, queue entries or memory.
 
 use super::{alone, begin, by_turns, model, request, rest, rest_by_turns, said, scheduler_with, stats};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,17 +15,17 @@ fn a_full_queue_refuses() {
     }
     begin(&mut replies[0]);
     assert!(matches!(ask(), Err(Error::Busy { waiting: 2, most: 2 })));
-    replies.remove(1); // which was waiting
+    replies.remove(1); // the waiting one
     replies.push(ask().unwrap());
     assert!(matches!(ask(), Err(Error::Busy { .. })));
-    // In whatever order they are asked, they are answered one after the other.
+    // Whatever the order of requests for events, replies are generated one after the other.
     let wanted = said(&alone(&request("What is seven plus five?", 12)));
     assert_eq!(said(&rest(&mut replies[2])), wanted);
     assert_eq!(said(&rest(&mut replies[1])), wanted);
     assert_eq!(scheduler.state().waiting, 0);
 }
 
-/// A request whose reply has so many tokens, because none may end it.
+/// A request whose reply has this many tokens, because no token may end it.
 fn endless(text: &str, tokens: usize) -> ChatState {
     let mut request = request(text, tokens);
     let ends = model().tokenizer().unwrap().end_tokens().iter();
@@ -33,7 +33,7 @@ fn endless(text: &str, tokens: usize) -> ChatState {
     request
 }
 
-/// One whose prompt nearly fills a page.
+/// A request whose prompt nearly fills a page.
 fn nearly_a_page(text: &str) -> ChatState {
     let mut request = endless(text, 40);
     let long = format!("{text} {}", "An owl sat on a branch. ".repeat(60));
@@ -43,7 +43,7 @@ fn nearly_a_page(text: &str) -> ChatState {
     request
 }
 
-/// Has a grammar say what the reply may be, so that this goes on as well behind a cache that was computed again.
+/// Restricts the reply by a grammar, so that one also continues after its cache was computed again.
 fn restrict(_request: &mut ChatState) {
     #[cfg(feature = "constrain")]
     {
@@ -57,9 +57,10 @@ fn two_pages(sessions: usize) -> Scheduler {
     scheduler_with(SchedulerOptions { sessions, tokens: Some(2 * 256), ..SchedulerOptions::default() })
 }
 
-/// A reply grows beyond its page, but the memory has none left. The newer one gives its own up, waits, and both are complete.
+/// A reply outgrows its page, but no page is free. The newer reply gives up its own page and waits, and both replies
+/// are complete.
 #[test]
-fn memory_for_fewer_than_there_are() {
+fn memory_for_fewer_conversations() {
     let (long, mut short) = (nearly_a_page("Tell me a story about an owl."), endless("Tell me about the moon.", 40));
     restrict(&mut short);
     let scheduler = two_pages(2);
@@ -73,16 +74,17 @@ fn memory_for_fewer_than_there_are() {
     assert_eq!((stats(&told[0]).generated, stats(&told[1]).generated), (40, 40));
     let given_up = scheduler.state().counts.given_up;
     assert!((1..80).contains(&given_up), "{given_up} tokens, of the newer one alone");
-    // Caches of conversations that are over make room for others, of which the last one waits.
+    // The caches of finished conversations are freed for others, the last of which waits.
     let small = ["Who are you?", "My name is Anna.", "What is seven plus five?"].map(|text| request(text, 8));
     for (request, events) in small.iter().zip(by_turns(&two_pages(3), &small)) {
         assert_eq!(said(&events), said(&alone(request)));
     }
 }
 
-/// A reply whose owner is gone for a coffee gives its memory up, and goes on although others come all the time.
+/// A reply whose events are not taken for a while gives up its memory, and continues later although others arrive all
+/// the time.
 #[test]
-fn nobody_waits_for_ever() {
+fn no_reply_waits_forever() {
     let scheduler = two_pages(3);
     let (story, small) = (endless("Tell me a story about an owl.", 90), request("What is seven plus five?", 6));
     let mut slow = scheduler.chat(story.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! Replies that end before their time: by a cancellation, because nobody holds them, by an error or in a loop.
+//! Tests replies that end early: cancelled, dropped, by an error or in a loop.
 
 use super::{alone, begin, greedy, model, model_on, request, rest, said, scheduler, stats};
 use crate::common::gpu::open;
@@ -10,7 +10,7 @@ use wglm::{
 
 const OWL: &str = "Tell me a story about an owl.";
 
-/// In the queue, in the prompt and between tokens, each time beside another one that goes on.
+/// In the queue, in the prompt and between tokens, each time beside another reply that continues.
 #[test]
 fn cancelled_anywhere() {
     let scheduler = scheduler(2);
@@ -43,7 +43,7 @@ fn cancelled_anywhere() {
     assert_eq!(said(&told), said(&alone(&request(OWL, 60))));
 }
 
-/// A reply that is dropped frees its slot, or its place in the queue, although nobody waits for anything.
+/// A dropped reply frees its slot or its queue entry, even if no thread waits for an event.
 #[test]
 fn dropped_anywhere() {
     let scheduler = scheduler(1);
@@ -63,9 +63,9 @@ fn dropped_anywhere() {
     assert_eq!(stats(&asleep.map(Result::unwrap).collect::<Vec<_>>()).stop, Stop::End);
 }
 
-/// What one asks for that cannot be done is no failure of others.
+/// An impossible request fails without affecting others.
 #[test]
-fn errors_are_of_one_alone() {
+fn an_error_ends_only_one_reply() {
     let scheduler = scheduler(3);
     let story = request(OWL, 40);
     let mut other = scheduler.chat(story.clone()).unwrap();
@@ -86,9 +86,10 @@ fn errors_are_of_one_alone() {
     assert!(scheduler.state().slots.iter().all(|slot| !slot.busy));
 }
 
-/// A panic, here of an app's callback in the prompt of one, ends this one. Others go on, and its slot serves the next.
+/// A panic, here in an app's callback during a prompt, ends that reply. Others continue, and its slot serves the next
+/// one.
 #[test]
-fn a_panic_is_of_one_alone() {
+fn a_panic_ends_only_one_reply() {
     let gpu = open(true);
     let options = SchedulerOptions { sessions: 2, ..SchedulerOptions::default() };
     let scheduler = Scheduler::new(&model_on(&gpu, 1), &options).unwrap();
@@ -108,7 +109,7 @@ fn a_panic_is_of_one_alone() {
     assert!(scheduler.state().slots.iter().all(|slot| !slot.busy));
 }
 
-/// A reply that repeats itself ends if it is asked to.
+/// A reply that repeats itself ends if its options say so.
 #[test]
 fn a_loop_ends() {
     let token = model().tokenizer().unwrap().encode(" owl", false).unwrap().pop().unwrap();

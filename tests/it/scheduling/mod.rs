@@ -1,4 +1,5 @@
-//! Tests replies side by side: each is what it would be alone, whoever waits for it, joins, leaves or is slow.
+//! Tests replies side by side: each is what it would be alone, whichever thread waits for it, and whichever replies
+//! join, leave or are slow.
 
 mod beside;
 mod compiling;
@@ -24,17 +25,17 @@ use wglm::{
 
 /// A context that suffices for every conversation here.
 const CONTEXT: usize = 512;
-/// How many tokens of a prompt are read at a time.
+/// The number of tokens of a prompt that are computed at a time.
 const PART: usize = 16;
 
-/// The demonstration model, loaded once. Prompts are computed token by token, so that their cache is the same in
-/// whatever parts they are read.
+/// The demonstration model, loaded once. Prompts are computed token by token, so that their cache does not depend on
+/// how they are divided.
 fn model() -> &'static Model {
     static MODEL: OnceLock<Model> = OnceLock::new();
     MODEL.get_or_init(|| model_on(gpu(), 1))
 }
 
-/// The same on a device, with prompts in chunks of so many tokens.
+/// The same on a device, with prompts in chunks of this many tokens.
 fn model_on(gpu: &Gpu, chunk: usize) -> Model {
     let prompt = PromptOptions { chunk: Some(chunk), ..PromptOptions::default() };
     let options = LoadOptions { context: Some(CONTEXT), prompt, ..LoadOptions::default() };
@@ -49,7 +50,7 @@ fn scheduler_with(options: SchedulerOptions) -> Scheduler {
     Scheduler::new(model(), &options).unwrap()
 }
 
-/// Greedy, and up to so many tokens.
+/// Greedy sampling of up to this many tokens.
 fn greedy(max_tokens: usize) -> GenerateOptions {
     let sampling = SamplerParams::greedy();
     GenerateOptions { sampling, max_tokens: Some(max_tokens), ..GenerateOptions::default() }
@@ -61,10 +62,10 @@ fn request(text: &str, max_tokens: usize) -> ChatState {
     ChatState { messages, reasoning: Some(false), options, ..ChatState::default() }
 }
 
-/// The events of the same request alone. Each is asked once, all of them in one session: what that has in its cache of
-/// others was computed token by token, as it would be anew.
+/// The events of the same request alone. Each request is computed once, all of them in one session, whose cache was
+/// computed token by token, so reusing it changes nothing.
 fn alone(request: &ChatState) -> Vec<Event> {
-    /// By the request as JSON.
+    /// The events, by the request as JSON.
     type Known = BTreeMap<String, Vec<Event>>;
     static ALONE: Mutex<(Option<Session>, Known)> = Mutex::new((None, Known::new()));
     let (session, known) = &mut *ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,14 +90,14 @@ fn alone_in(session: Session, request: &ChatState) -> (Vec<Event>, Session) {
     (events, chat.into_session())
 }
 
-/// The events of replies to requests that come at once, each taken when it is the reply's turn.
+/// The events of replies to simultaneous requests, one event of each reply per turn.
 fn by_turns(scheduler: &Scheduler, requests: &[ChatState]) -> Vec<Vec<Event>> {
     let ask = |request: &ChatState| scheduler.chat(request.clone()).unwrap();
     let mut replies: Vec<ScheduledReply> = requests.iter().map(ask).collect();
     rest_by_turns(&mut replies)
 }
 
-/// All events that are left of replies, each taken when it is the reply's turn.
+/// All remaining events of replies, one event of each reply per turn.
 fn rest_by_turns(replies: &mut [ScheduledReply]) -> Vec<Vec<Event>> {
     let mut told = vec![Vec::new(); replies.len()];
     let mut over = vec![false; replies.len()];
@@ -111,7 +112,7 @@ fn rest_by_turns(replies: &mut [ScheduledReply]) -> Vec<Vec<Event>> {
     told
 }
 
-/// What events say: thinking, text and calls.
+/// The content of events: thinking, text and calls.
 fn said(events: &[Event]) -> String {
     let piece = |event: &Event| match event {
         Event::Thinking(text) | Event::Text(text) => text.clone(),
@@ -130,12 +131,12 @@ fn stats(events: &[Event]) -> Stats {
     }
 }
 
-/// All events that are left.
+/// All remaining events.
 fn rest(reply: &mut ScheduledReply) -> Vec<Event> {
     reply.map(Result::unwrap).collect()
 }
 
-/// Takes events until there is a text.
+/// Takes events until one has text.
 fn begin(reply: &mut ScheduledReply) -> Vec<Event> {
     let mut events = Vec::new();
     while said(&events).is_empty() {

@@ -1,4 +1,4 @@
-//! Conversations that outgrow their context.
+//! Tests conversations that outgrow their context.
 
 use super::{alone, greedy, model, request, rest, said, scheduler_with};
 #[cfg(feature = "constrain")]
@@ -8,7 +8,7 @@ use wglm::{CacheShape, Chat, ChatState, Error, Event, Message, Overflow, Schedul
 
 const CONTEXT: usize = 128;
 
-/// A conversation that has grown.
+/// A long conversation.
 fn grown() -> Vec<Message> {
     let mut messages = vec![Message::system("Be brief.")];
     for _ in 0..8 {
@@ -26,7 +26,7 @@ fn chat() -> Chat {
     chat
 }
 
-/// The messages that went, and what else came.
+/// The dropped messages, and the other events.
 fn dropped(events: impl Iterator<Item = wglm::Result<Event>>) -> (Vec<Message>, Vec<Event>) {
     let mut events = events.map(Result::unwrap);
     match events.next() {
@@ -50,17 +50,17 @@ fn a_chat_drops_its_oldest_turns() {
     assert_eq!(chat.messages().len(), kept.len() + 1);
     let Some(Event::Done(stats)) = events.last() else { panic!("{events:?}") };
     assert!(matches!(stats.stop, Stop::End | Stop::Length), "{stats:?}");
-    // What is kept is the policy's business once, and part of what is saved.
+    // The policy decides once which messages stay, and they are what is saved.
     let saved: ChatState = serde_json::from_str(&serde_json::to_string(&chat.save()).unwrap()).unwrap();
     assert_eq!(saved.overflow, Overflow::DropOldest { reserve: None });
     assert_eq!(serde_json::from_str::<Overflow>(r#"{"drop_oldest": {}}"#).unwrap(), saved.overflow);
     assert_eq!(serde_json::from_str::<ChatState>("{}").unwrap().overflow, Overflow::Refuse);
 }
 
-/// A reply that cannot begin leaves the messages as they were.
+/// A reply that is refused leaves the messages unchanged.
 #[cfg(feature = "constrain")]
 #[test]
-fn no_turn_goes_for_a_reply_that_cannot_begin() {
+fn no_turn_is_dropped_for_a_refused_reply() {
     let mut chat = chat();
     chat.set_messages(grown());
     chat.overflow = Overflow::DROP_OLDEST;
@@ -71,10 +71,10 @@ fn no_turn_goes_for_a_reply_that_cannot_begin() {
     assert_eq!(chat.messages(), grown());
 }
 
-/// Whoever has the whole conversation finds no id twice, although the turn with the first call went.
+/// In the whole conversation no id occurs twice, although the turn with the first call was dropped.
 #[cfg(feature = "constrain")]
 #[test]
-fn ids_of_calls_that_went_are_not_given_again() {
+fn ids_of_dropped_calls_are_not_reused() {
     let mut call = ToolCall::new("dice", Map::new());
     call.id = Some("call_0".to_owned());
     let mut asked = ChatState {
@@ -98,9 +98,9 @@ fn ids_of_calls_that_went_are_not_given_again() {
     assert_eq!(called.expect("a call").id.as_deref(), Some("call_1"), "{events:?}");
 }
 
-/// An endless conversation, of which each turn has room for its reply.
+/// An endless conversation, in which every turn has space for its reply.
 #[test]
-fn a_chat_goes_on_for_ever() {
+fn a_chat_continues_forever() {
     let mut chat = chat();
     chat.push(Message::system("Be brief."));
     chat.overflow = Overflow::DropOldest { reserve: Some(24) };
@@ -117,9 +117,10 @@ fn a_chat_goes_on_for_ever() {
     assert!(went > 4 && chat.messages().len() + went == 21, "{went} messages went");
 }
 
-/// Where each request comes with the whole conversation, what stays of it is the same for some turns, and so in the cache.
+/// If each request has the whole conversation, the remaining part is the same for some turns, and therefore in the
+/// cache.
 #[test]
-fn turns_go_in_steps() {
+fn turns_are_dropped_in_steps() {
     let options = SchedulerOptions { sessions: 1, context: Some(2 * CONTEXT), ..SchedulerOptions::default() };
     let scheduler = scheduler_with(options);
     let mut messages = grown();
@@ -139,7 +140,8 @@ fn turns_go_in_steps() {
     assert!(kept >= 1 && counts.is_sorted(), "{counts:?}");
 }
 
-/// A newest turn that leaves less room than the reserve gets what room there is; one that leaves none is refused.
+/// If the newest turn leaves less space than the reserve, the reply gets what is left; if it leaves none, the reply is
+/// refused.
 #[test]
 fn the_newest_turn_stays() {
     let mut chat = chat();
@@ -167,7 +169,7 @@ fn a_request_drops_its_oldest_turns() {
     assert!(!gone.is_empty() && said(&events) == said(&wanted) && said(&reply) == said(&wanted));
 }
 
-/// Texts of a size that the context cannot hold are not even rendered, and the result is as if they had been.
+/// Texts that are too large for the context are not even rendered, and the result is the same.
 #[test]
 fn a_prepared_conversation_has_several_replies() {
     let scheduler =

@@ -1,4 +1,4 @@
-//! Replies that are polled: nobody waits for them, and the scheduler's own thread generates them.
+//! Tests replies that are polled: no thread waits for them, and the scheduler's own thread generates them.
 
 use super::{alone, by_turns, request, rest, said, scheduler, scheduler_with, stats};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,7 +12,7 @@ use wglm::{
 const OWL: &str = "Tell me a story about an owl.";
 const SUM: &str = "What is seven plus five?";
 
-/// All events, by looking again and again.
+/// All events, by polling repeatedly.
 fn looked(reply: &mut ScheduledReply) -> Vec<Event> {
     let mut events = Vec::new();
     loop {
@@ -24,7 +24,7 @@ fn looked(reply: &mut ScheduledReply) -> Vec<Event> {
     }
 }
 
-/// A waker that says so through a channel.
+/// A waker that sends a message to a channel.
 struct Bell(SyncSender<()>);
 
 impl Wake for Bell {
@@ -38,7 +38,7 @@ fn bell() -> (Waker, Receiver<()>) {
     (Arc::new(Bell(sender)).into(), rung)
 }
 
-/// Runs in time something that hangs where a lock is held that another thread, or the same one, waits for.
+/// Runs something with a time limit. It would hang if it held a lock that another thread, or the same one, waits for.
 fn in_time(does: impl FnOnce() + Send + 'static) {
     let (done, is_done) = sync_channel(1);
     std::thread::spawn(move || {
@@ -49,7 +49,7 @@ fn in_time(does: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn looking_gets_every_event() {
+fn polling_gets_every_event() {
     let scheduler = scheduler(2);
     let wanted = request(SUM, 12);
     let mut reply = scheduler.chat(wanted.clone()).unwrap();
@@ -58,7 +58,7 @@ fn looking_gets_every_event() {
     assert!(matches!(reply.try_next(), Poll::Ready(None)) && reply.next().is_none(), "an event after the end");
 }
 
-/// Several replies in one thread, beside one that is waited for in another.
+/// Several polled replies in one thread, beside one that another thread waits for.
 #[test]
 fn polled_and_waited_for_side_by_side() {
     let scheduler = scheduler(3);
@@ -100,7 +100,7 @@ fn a_task_is_woken() {
     assert_eq!(said(&events), said(&alone(&wanted)));
 }
 
-/// As a stream, on a runtime that knows nothing of wglm.
+/// As a stream, on a runtime that does not know wglm.
 #[cfg(feature = "stream")]
 #[test]
 fn a_stream_of_a_scheduler() {
@@ -119,9 +119,9 @@ fn a_stream_of_a_scheduler() {
     assert_eq!(stream.reply().prompt_tokens(), stream.into_reply().prompt_tokens());
 }
 
-/// Dropping what is polled cancels it, a `Cancel` ends it, and the next request gets the slot.
+/// Dropping a polled reply cancels it, a `Cancel` ends it, and the next request gets the slot.
 #[test]
-fn dropped_or_cancelled_it_stops() {
+fn a_dropped_or_cancelled_reply_stops() {
     let scheduler = scheduler(1);
     let mut reply = scheduler.chat(request(OWL, 400)).unwrap();
     while !matches!(reply.try_next(), Poll::Ready(Some(_))) {
@@ -138,7 +138,7 @@ fn dropped_or_cancelled_it_stops() {
     assert!(scheduler.state().slots.iter().all(|slot| !slot.busy));
 }
 
-/// Tells which thread does the work.
+/// Reports which thread does the work.
 #[cfg(target_os = "linux")]
 struct TellsThread(SyncSender<std::path::PathBuf>);
 
@@ -150,7 +150,8 @@ impl Chooser for TellsThread {
     }
 }
 
-/// The thread ends with the last of the scheduler and its replies: here a reply that nobody takes events of.
+/// The thread ends when the scheduler and all of its replies are dropped: here the last one is a reply whose events are
+/// not taken.
 #[cfg(target_os = "linux")]
 #[test]
 fn no_thread_outlives_its_scheduler() {
@@ -163,7 +164,7 @@ fn no_thread_outlives_its_scheduler() {
     let name = std::fs::read_to_string(thread.join("comm")).unwrap();
     assert_eq!(name.trim(), "wglm scheduler");
     drop(scheduler);
-    drop(reply); // waits for the thread, whose entry goes a moment after it was waited for
+    drop(reply); // waits for the thread, which the system removes a moment later
     let is_gone = |_: &i32| {
         std::thread::sleep(Duration::from_millis(10));
         !thread.exists()
@@ -171,7 +172,7 @@ fn no_thread_outlives_its_scheduler() {
     assert!((0..1000).any(|wait| is_gone(&wait)), "{thread:?} is left");
 }
 
-/// A waker may do anything with the scheduler, and may be what drops it, on its own thread.
+/// A waker may do anything with the scheduler, and may even drop it, on the scheduler's own thread.
 #[test]
 fn a_waker_may_use_the_scheduler() {
     struct Task(Mutex<Option<(Scheduler, ScheduledReply)>>, SyncSender<usize>);
@@ -217,7 +218,7 @@ fn a_scheduler_is_dropped_under_the_lock_of_a_waker() {
     });
 }
 
-/// Holds another reply, which is dropped with it: as a waker and as a chooser.
+/// A waker and a chooser that owns another reply, which is dropped with it.
 struct Holds(#[expect(dead_code, reason = "it is dropped")] Option<ScheduledReply>);
 
 impl Wake for Holds {
@@ -232,8 +233,8 @@ impl Chooser for Holds {
     }
 }
 
-/// What of the app's the scheduler drops may use the scheduler: wakers that are replaced or left, and choosers of replies
-/// that wait or are refused.
+/// Values of the app that the scheduler drops may use the scheduler: wakers that are replaced or left over, and
+/// choosers of replies that wait or are refused.
 #[test]
 fn what_is_dropped_may_use_the_scheduler() {
     in_time(|| {
@@ -258,7 +259,7 @@ fn what_is_dropped_may_use_the_scheduler() {
     });
 }
 
-/// A waker that panics, which is a fault of the app, ends no reply.
+/// A panic of a waker, which is an error of the app, ends no reply.
 #[test]
 fn replies_outlive_a_panic_of_a_waker() {
     struct Panics;
@@ -278,7 +279,7 @@ fn replies_outlive_a_panic_of_a_waker() {
     assert_eq!(said(&events), said(&alone(&wanted)));
 }
 
-/// Lets so many tokens pass, and then fails with an error of the app's.
+/// Lets this many tokens pass, and then fails with an error of the app.
 struct Fails(usize);
 
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -292,7 +293,7 @@ impl Chooser for Fails {
     }
 }
 
-/// A chooser takes part in one reply; what it fails with arrives as it is, and the others are not touched.
+/// A chooser takes part in one reply. Its error arrives unchanged, and other replies are not affected.
 #[test]
 fn a_chooser_of_one_reply() {
     let scheduler = scheduler(2);
@@ -310,10 +311,10 @@ fn a_chooser_of_one_reply() {
     assert!(failing.next().is_none());
 }
 
-/// A value of a type, and one of a schema that is known only now.
+/// A value of a type, and one of a schema that is known only at run time.
 #[cfg(feature = "schema")]
 #[test]
-fn it_is_asked_for_values() {
+fn a_scheduler_is_asked_for_values() {
     use wglm::serde_json::json;
     use wglm::{AskError, GenerateOptions};
     #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]

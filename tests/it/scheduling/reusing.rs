@@ -1,4 +1,4 @@
-//! What is in a cache is not computed again.
+//! Tests that cached tokens are not computed again.
 
 use super::{begin, request, rest, said, scheduler, stats};
 use wglm::{ChatState, Message};
@@ -10,7 +10,7 @@ const LONG: &str = "Once there was an owl who lived in an old oak at the edge of
     thought about that for a long time. Then it flew home. The next day it asked the fox again, and the fox laughed and \
     ran away over the hill. What does the story tell us?";
 
-/// Two conversations by turns: each finds its own cache, and the slot of the other one stays as it was.
+/// Two conversations alternate: each finds its own cache and does not change the other's slot.
 #[test]
 fn a_conversation_finds_its_cache() {
     let scheduler = scheduler(2);
@@ -36,7 +36,7 @@ fn a_conversation_finds_its_cache() {
     assert!(counts.cached_tokens >= cached.iter().map(|it| it.0 as u64).sum() && counts.generated_tokens > 12);
 }
 
-/// Conversations with the same system prompt do not push each other out of a slot while others are empty.
+/// Conversations with the same system prompt do not take each other's slots while others are empty.
 #[test]
 fn the_same_beginning_is_another_conversation() {
     let scheduler = scheduler(3);
@@ -62,7 +62,7 @@ fn the_same_beginning_is_another_conversation() {
     assert_eq!(held, 2, "one slot each");
 }
 
-/// Pages of a beginning that two conversations have in common are computed once, although both are on their way.
+/// The pages of a common beginning of two conversations are computed once, although both replies are being generated.
 #[test]
 fn a_beginning_is_shared() {
     let scheduler = scheduler(2);

@@ -1,4 +1,4 @@
-//! Nobody waits long for others.
+//! Tests that no reply waits long for others.
 
 use super::{PART, alone, alone_in, begin, by_turns, model_on, request, rest, said, scheduler, session_of};
 use crate::common::gpu::gpu;
@@ -11,14 +11,14 @@ fn long() -> ChatState {
     request
 }
 
-/// The slot that reads a long prompt.
+/// The slot that computes a long prompt.
 fn reading(scheduler: &Scheduler) -> SlotState {
     *scheduler.state().slots.iter().max_by_key(|slot| slot.prompt_total).unwrap()
 }
 
-/// While a long prompt is read, others get a token after each part.
+/// While a long prompt is computed, others get a token after each part.
 #[test]
-fn a_long_prompt_holds_nobody_up() {
+fn a_long_prompt_delays_no_reply() {
     let scheduler = scheduler(3);
     let story = request("Tell me a story about an owl.", 60);
     let mut others = [scheduler.chat(story.clone()).unwrap(), scheduler.chat(story.clone()).unwrap()];
@@ -45,7 +45,7 @@ fn a_long_prompt_holds_nobody_up() {
     }
 }
 
-/// Of two long prompts each is read in its turn.
+/// Two long prompts are computed in turns.
 #[test]
 fn prompts_take_turns() {
     let scheduler = scheduler(2);
@@ -60,7 +60,7 @@ fn prompts_take_turns() {
     assert_eq!(said(&rest(second)), said(&alone(&long())));
 }
 
-/// Prompts that are read in chunks, between which others go on, are followed by what follows them alone.
+/// Prompts that are computed in chunks, between which other replies continue, get the same reply as alone.
 #[test]
 fn prompts_in_chunks() {
     let model = model_on(gpu(), 32);
@@ -73,9 +73,9 @@ fn prompts_in_chunks() {
     }
 }
 
-/// A reply whose events nobody takes pauses, and is the same when it goes on. Others are not held up by it.
+/// A reply whose events are not taken pauses, and continues unchanged later. It does not delay others.
 #[test]
-fn a_slow_owner_holds_nobody_up() {
+fn a_slow_reader_delays_no_reply() {
     let scheduler = scheduler(2);
     let story = request("Tell me a story about an owl.", 200);
     let mut slow = scheduler.chat(story.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! Tenants: none learns from the cache what another has sent, and none waits for all that another has asked for.
+//! Tests tenants: none can find out from the cache what another has sent, and none waits for all requests of another.
 
 use super::{begin, request, rest, said, scheduler, stats};
 use wglm::{ChatState, Message, Scheduler, Tenant};
@@ -7,7 +7,7 @@ fn tenant(scheduler: &Scheduler, turns: u64, cache: u64) -> Scheduler {
     scheduler.for_tenant(Tenant { turns, cache })
 }
 
-/// Whether the cache had all of a prompt but its last token, or else nothing of it.
+/// Whether the cache had all of a prompt except its last token; otherwise it had nothing of it.
 #[track_caller]
 fn is_cached(scheduler: &Scheduler) -> bool {
     let mut reply = scheduler.chat(request("An owl sat on a branch. What did it see?", 2)).unwrap();
@@ -16,7 +16,7 @@ fn is_cached(scheduler: &Scheduler) -> bool {
     reuse.cached > 0
 }
 
-/// What a slot holds serves its tenant and those who share its cache. Others take the slot over, and find nothing.
+/// The cache of a slot serves its tenant and those who share its cache. Others who take over the slot find nothing.
 #[test]
 fn a_slot_is_emptied_for_another_tenant() {
     for sessions in [1, 2] {
@@ -27,8 +27,7 @@ fn a_slot_is_emptied_for_another_tenant() {
     }
 }
 
-/// Pages of a reply on its way are shared among those who share a cache, and with nobody else, whose text is the same
-/// all the same.
+/// Pages of a running reply are shared only among tenants that share a cache; the text of others is the same anyway.
 #[test]
 fn pages_are_their_tenants_own() {
     let long = || -> ChatState {
@@ -49,7 +48,7 @@ fn pages_are_their_tenants_own() {
     assert_eq!((said(&[begun, rest(&mut first)].concat()), said(&shared)), (said(&told), said(&told)));
 }
 
-/// One that asks for much delays its own requests.
+/// A tenant with many requests delays only its own.
 #[test]
 fn tenants_take_turns() {
     let scheduler = scheduler(1);

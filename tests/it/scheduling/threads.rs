@@ -1,19 +1,19 @@
-//! Replies on many threads, none of which is the scheduler's.
+//! Tests replies on many threads, none of which is the scheduler's.
 
 use super::{alone, request, rest, said, scheduler};
 use std::time::Duration;
 use wglm::{Cancel, ChatState, Event, ScheduledReply, Scheduler, Stop};
 
-/// They can go from thread to thread.
+/// Replies can be sent to other threads.
 #[test]
-fn they_are_sent() {
+fn replies_can_be_sent() {
     fn sent<T: Send + 'static>() {}
     fn shared<T: Clone + Send + Sync + 'static>() {}
     sent::<ScheduledReply>();
     shared::<Scheduler>();
 }
 
-/// Thirty-two at once, some of which give up, fall asleep or are cancelled by others.
+/// Thirty-two at once, some of which drop their reply, sleep, or are cancelled by others.
 #[test]
 fn thirty_two_threads() {
     let scheduler = scheduler(4);

@@ -1,4 +1,4 @@
-//! Whom the server answers, and what it lets pages do.
+//! Tests which clients the server answers, and what pages may do.
 
 use super::client::{Answer, ask, exchange, request};
 use super::{Serving, question, shared};
@@ -7,7 +7,7 @@ use std::io::Write;
 const PATH: &str = "/v1/models";
 
 #[test]
-fn a_key_is_asked_for() {
+fn a_key_is_required() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"\n second key \n").unwrap();
     let path = file.path().to_str().unwrap().to_owned();
@@ -28,9 +28,9 @@ fn a_key_is_asked_for() {
     }
 }
 
-/// An empty key is a mistake, and what stands in one is the key as a whole.
+/// An empty key is a mistake, and every character of a key counts.
 #[test]
-fn a_key_is_what_was_given() {
+fn a_key_is_the_given_text() {
     for (key, variable) in [(Some(""), None), (Some(" "), None), (None, Some(""))] {
         let mut command = Serving::command(&key.map_or(vec![], |key| vec!["--api-key", key]));
         if let Some(variable) = variable {
@@ -45,9 +45,9 @@ fn a_key_is_what_was_given() {
     assert_eq!((get("a"), get("9f3c"), get("a,9f3c")), (401, 401, 200));
 }
 
-/// A client that sends a long prompt learns why it is refused, and not just that the connection was reset.
+/// A client that sends a long prompt gets the reason of the refusal instead of a reset connection.
 #[test]
-fn who_is_refused_is_told_so() {
+fn refused_clients_get_the_reason() {
     let serving = Serving::start(&["--api-key", "first"]);
     let body = vec![b' '; 900_000];
     for _ in 0..8 {
@@ -59,7 +59,7 @@ fn who_is_refused_is_told_so() {
 }
 
 #[test]
-fn pages_of_others_get_nothing_unless_allowed() {
+fn pages_of_other_origins_are_refused_unless_allowed() {
     let serving = shared();
     let origin = ("origin", "https://chat.example");
     let get = |serving: &Serving, origin| ask(&serving.address, "GET", PATH, &[origin], b"");
@@ -77,11 +77,11 @@ fn pages_of_others_get_nothing_unless_allowed() {
 }
 
 #[test]
-fn names_from_outside_do_not_lead_here() {
+fn unknown_host_names_are_refused() {
     let serving = shared();
     let get = |host: &str| ask(&serving.address, "GET", PATH, &[("host", host)], b"").status;
     assert_eq!((get("localhost:1"), get("rebound.example"), get("127.0.0.1.example:80")), (200, 403, 403));
-    // By where the server listens, and not by what that was called.
+    // The address at which the server listens decides, and not its name.
     let named = Serving::start(&["--host", "LOCALHOST"]);
     let get = |serving: &Serving, host: &str| ask(&serving.address, "GET", PATH, &[("host", host)], b"").status;
     assert_eq!((get(&named, "localhost"), get(&named, "rebound.example")), (200, 403));
@@ -105,7 +105,7 @@ fn the_page_may_load_nothing() {
 }
 
 #[test]
-fn paths_and_methods_that_are_not_there_say_so() {
+fn unknown_paths_and_methods_are_reported() {
     let serving = shared();
     let (unknown, wrong) = (serving.get("/v1/nothing"), serving.get("/v1/chat/completions"));
     assert_eq!((unknown.status, unknown.json()["error"]["type"].as_str()), (404, Some("not_found_error")));
@@ -117,7 +117,7 @@ fn paths_and_methods_that_are_not_there_say_so() {
 
 /// Several requests over one connection.
 #[test]
-fn a_connection_is_kept() {
+fn a_connection_serves_several_requests() {
     let serving = shared();
     let body = question().to_string();
     let keep = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace("connection: close\r\n", "");

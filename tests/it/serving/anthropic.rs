@@ -1,4 +1,4 @@
-//! `/v1/messages` and `/v1/messages/count_tokens`.
+//! Tests `/v1/messages` and `/v1/messages/count_tokens`.
 
 use super::{ANSWER, QUESTION, Serving, THOUGHT, shared};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn a_message_is_answered() {
 }
 
 #[test]
-fn a_stream_says_the_same() {
+fn a_stream_has_the_same_content() {
     let mut body = body();
     (body["thinking"], body["stream"]) = (json!({"type": "enabled"}), true.into());
     let answer = shared().post("/v1/messages", &body);
@@ -50,7 +50,7 @@ fn a_stream_says_the_same() {
 }
 
 #[test]
-fn without_thinking_there_is_text_alone() {
+fn without_thinking_there_is_only_text() {
     let mut without = body();
     without["thinking"] = json!({"type": "enabled"});
     without["chat_template_kwargs"] = json!({"enable_thinking": false});
@@ -75,8 +75,8 @@ fn tokens_are_counted_without_a_reply() {
 }
 
 #[test]
-fn what_a_client_changes_with_every_request_does_not_end_the_prefix() {
-    let serving = Serving::start(&[]); // where nobody else needs the slots
+fn varying_lines_of_a_client_do_not_end_the_prefix() {
+    let serving = Serving::start(&[]); // a server of its own, whose slots no other test needs
     let count = |billed: &str| {
         let mut body = body();
         let header = format!("x-anthropic-billing-header: cc_version=2; cch={billed};");
@@ -90,7 +90,7 @@ fn what_a_client_changes_with_every_request_does_not_end_the_prefix() {
 }
 
 #[test]
-fn a_stop_sequence_is_told() {
+fn a_stop_sequence_is_reported() {
     let mut body = body();
     body["stop_sequences"] = json!(["five"]);
     let json = shared().post("/v1/messages", &body).json();
@@ -115,7 +115,7 @@ fn errors_have_its_form() {
 }
 
 #[test]
-fn results_and_earlier_thinking_are_taken() {
+fn results_and_earlier_thinking_are_accepted() {
     let mut body = body();
     body["tools"] =
         json!([{"name": "add", "input_schema": {"type": "object"}}, {"type": "bash_20250124", "name": "bash"}]);

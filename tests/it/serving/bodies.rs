@@ -1,4 +1,4 @@
-//! Garbage: bodies and requests that nobody means. Each gets an answer, and the server stays as it was.
+//! Tests random bodies and requests. Each gets an answer, and the server is unaffected.
 
 use super::client::{Answer, exchange, request};
 use super::{Serving, question, shared, wait_for};
@@ -7,7 +7,7 @@ use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Map, Value, json};
 
-/// How many bodies are sent; more by hand.
+/// The default number of bodies.
 fn cases() -> u32 {
     std::env::var("WGLM_BODIES").ok().and_then(|count| count.parse().ok()).unwrap_or(200)
 }
@@ -23,7 +23,7 @@ const PATHS: [&str; 8] = [
     "/apply-template",
 ];
 
-/// Names of fields that mean something to one interface or another.
+/// Names of fields that some interface knows.
 const FIELDS: [&str; 34] = [
     "messages",
     "prompt",
@@ -72,7 +72,7 @@ fn words() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Values of any shape under names that mean something.
+/// Values of any shape, with known names of fields.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -92,7 +92,7 @@ fn object(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Map<Stri
     vec((name, inner), 0..8).prop_map(|fields| fields.into_iter().collect())
 }
 
-/// A body: fields of any kind over one that would be answered, bytes of any kind, or the beginning of a good one.
+/// A body: a valid one with random fields, random bytes, or the beginning of a valid one.
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let good = || {
         let mut body = question();
@@ -119,7 +119,7 @@ fn body() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// The memory of a process in KiB, where the system tells.
+/// The memory of a process in KiB, if the system reports it.
 fn memory(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
@@ -127,7 +127,7 @@ fn memory(process: u32) -> Option<u64> {
 }
 
 #[test]
-fn any_body_is_answered_and_takes_no_memory() {
+fn any_body_is_answered_without_leaking_memory() {
     let serving = Serving::start(&["--timeout", "5", "--kv-tokens", "4096"]);
     let send = |path: &str, body: &[u8]| {
         let answer = exchange(&serving.address, &request(&serving.address, "POST", path, &[], body));
@@ -146,7 +146,7 @@ fn any_body_is_answered_and_takes_no_memory() {
             panic!("{error}");
         }
     };
-    run(cases() / 4); // what is made once is there
+    run(cases() / 4); // allocates what is allocated once
     let before = memory(serving.process.id());
     run(cases());
     let after = memory(serving.process.id());
@@ -159,7 +159,7 @@ fn any_body_is_answered_and_takes_no_memory() {
 }
 
 #[test]
-fn what_is_no_request_is_no_harm() {
+fn invalid_requests_do_no_harm() {
     let serving = shared();
     for bytes in [
         &b"\r\n\r\n"[..],

@@ -1,4 +1,4 @@
-//! A client that sends what it is told to, byte for byte, and takes apart what comes back.
+//! A client that sends given bytes and parses the answers.
 
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -14,7 +14,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Reads what came over a connection.
+    /// Parses the bytes that a connection received.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
         let head = std::str::from_utf8(&bytes[..end]).ok()?;
@@ -50,7 +50,7 @@ impl Answer {
     }
 }
 
-/// The chunks of a body that came in pieces, as far as they came.
+/// The content of a chunked body, as far as it arrived.
 fn joined(mut rest: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(end) = rest.windows(2).position(|window| window == b"\r\n") {
@@ -82,7 +82,7 @@ pub fn connect(address: &str) -> TcpStream {
 /// Sends bytes and reads until the server closes the connection.
 pub fn exchange(address: &str, bytes: &[u8]) -> Vec<u8> {
     let mut stream = connect(address);
-    // A server that refuses what it has not read may close before all is sent.
+    // A server that refuses a request may close the connection before everything is sent.
     let _ = stream.write_all(bytes);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);

@@ -1,9 +1,9 @@
-//! Answers by a schema, and calls that are required, in the interfaces that ask for them.
+//! Tests answers with a schema, and required calls, in all interfaces that have them.
 
 use super::{ANSWER, QUESTION, Serving, ask, question, shared};
 use serde_json::{Value, json};
 
-/// What few models would say of themselves.
+/// A schema that few models would match by themselves.
 fn schema() -> Value {
     json!({
         "type": "object",
@@ -26,7 +26,7 @@ fn assert_valid(text: &str) {
     assert!(object["name"].as_str().unwrap().chars().count() <= 12, "{text}");
 }
 
-/// A question with further fields.
+/// A question with more fields.
 fn with(fields: &Value) -> Value {
     let mut body = question();
     body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -37,7 +37,7 @@ fn of_schema(schema: &Value) -> Value {
     json!({"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "strict": true, "schema": schema}}})
 }
 
-/// A number that has bounds: this model writes digits for ever.
+/// A number with bounds, because this model writes digits forever.
 fn few() -> Value {
     json!({"type": "integer", "minimum": 1, "maximum": 12})
 }
@@ -52,7 +52,7 @@ fn tools() -> Value {
 }
 
 #[test]
-fn an_answer_is_valid_by_its_schema() {
+fn an_answer_is_valid_against_its_schema() {
     let serving = shared();
     let json = serving.post("/v1/chat/completions", &with(&of_schema(&schema()))).json();
     let choice = &json["choices"][0];
@@ -81,9 +81,9 @@ fn an_answer_is_valid_by_its_schema() {
     assert_valid(message["content"][0]["text"].as_str().unwrap());
 }
 
-/// What cannot be is refused before anything is computed, and says where it is wrong.
+/// Impossible schemas are refused before anything is computed, with the location of the error.
 #[test]
-fn what_nothing_matches_is_refused() {
+fn schemas_without_values_are_refused() {
     let impossible = json!({"type": "object", "properties": {"legs": {"type": "integer", "minimum": 5, "maximum": 4}},
         "required": ["legs"]});
     let unknown = json!({"type": "object", "properties": {"legs": {"$ref": "https://example.com/legs"}}});
@@ -102,7 +102,7 @@ fn what_nothing_matches_is_refused() {
 }
 
 #[test]
-fn calls_are_made_where_they_have_to_be() {
+fn required_calls_are_made() {
     let serving = shared();
     let any = serving.post("/v1/chat/completions", &with(&json!({"tools": tools(), "tool_choice": "required"}))).json();
     let choice = &any["choices"][0];
@@ -135,9 +135,9 @@ fn calls_are_made_where_they_have_to_be() {
     assert_eq!(json["stop_reason"], "tool_use");
 }
 
-/// Replies that are constrained take their steps together with free ones, and change nothing for these.
+/// Constrained replies take steps together with unconstrained ones, and do not change these.
 #[test]
-fn beside_free_answers() {
+fn constrained_answers_beside_free_ones() {
     let serving = Serving::start(&[]);
     std::thread::scope(|scope| {
         for constrained in [true, false, true, false] {
@@ -152,9 +152,9 @@ fn beside_free_answers() {
     });
 }
 
-/// `strict` decides about what cannot be held, `json_whitespace` about blanks, and numbers keep all of their digits.
+/// `strict` decides about unsupported keywords, `json_whitespace` about blanks, and numbers keep all of their digits.
 #[test]
-fn how_a_schema_is_taken() {
+fn options_of_a_schema() {
     let serving = shared();
     let set = json!({"type": "array", "uniqueItems": true, "items": few(), "minItems": 2, "maxItems": 3});
     for (strict, status) in [(json!(true), 400), (Value::Null, 400), (json!(false), 200)] {

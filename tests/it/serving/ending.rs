@@ -1,4 +1,4 @@
-//! Clients that go away, and servers that end.
+//! Tests clients that disconnect, and servers that end.
 
 use super::client::{Answer, connect, request};
 use super::{SOON, Serving, wait_for};
@@ -25,7 +25,7 @@ fn begun(serving: &Serving, streams: bool) -> (TcpStream, Vec<u8>) {
 }
 
 #[test]
-fn who_goes_away_ends_the_reply() {
+fn a_disconnected_client_ends_its_reply() {
     let serving = Serving::start(&["-np", "1"]);
     for streams in [true, false] {
         let (stream, _) = begun(&serving, streams);
@@ -68,7 +68,7 @@ fn an_idle_server_ends_at_once() {
     }
 }
 
-/// As a shell starts a program in the background of a script, and `nohup` any program.
+/// A shell starts background programs of a script like this, and `nohup` any program.
 #[cfg(unix)]
 #[test]
 fn signals_that_were_ignored_stay_ignored() {
@@ -85,11 +85,11 @@ fn signals_that_were_ignored_stay_ignored() {
     assert_eq!(ended(&mut serving), Some(0));
 }
 
-/// The first press lets a reply go on, the second one ends it. Its client is told so, and so is one whose turn never
-/// came.
+/// After the first Ctrl-C a reply continues, and the second one ends it. Its client gets an error, and so does one
+/// whose turn never came.
 #[cfg(unix)]
 #[test]
-fn replies_end_first_and_are_cancelled_if_asked_again() {
+fn replies_end_first_and_are_cancelled_by_a_second_signal() {
     let mut serving = Serving::start(&["--grace", "100", "-np", "1"]);
     let (mut stream, mut came) = begun(&serving, true);
     let mut body = serving.endless();
@@ -119,10 +119,10 @@ fn replies_end_first_and_are_cancelled_if_asked_again() {
     assert_eq!(ended(&mut serving), Some(130));
 }
 
-/// A short reply has time to end.
+/// A short reply has enough time to end.
 #[cfg(unix)]
 #[test]
-fn a_reply_may_end_within_the_grace() {
+fn a_reply_may_end_within_the_grace_period() {
     let mut serving = Serving::start(&[]);
     let mut body = serving.endless();
     (body["max_tokens"], body["stream"]) = (40.into(), false.into());

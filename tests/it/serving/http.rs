@@ -1,4 +1,5 @@
-//! HTTP at its edges: hosts, connections that are closed on one side, and answers to clients that still send.
+//! Tests edge cases of HTTP: hosts, connections that are closed on one side, and answers to clients that are still
+//! sending.
 
 use super::client::{Answer, connect, exchange, request};
 use super::{Serving, question, shared, wait_for};
@@ -52,9 +53,9 @@ fn forms_and_pictures_of_other_pages_are_refused() {
     assert_eq!(ask("GET", &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], b""), 200);
 }
 
-/// A client that closes its side when it has asked, as `nc -N` does, has its answer.
+/// A client that closes its side after its request, as `nc -N` does, gets its answer.
 #[test]
-fn a_half_closed_client_has_its_answer() {
+fn a_half_closed_client_gets_its_answer() {
     let serving = shared();
     let mut body = question();
     for streams in [false, true] {
@@ -66,7 +67,7 @@ fn a_half_closed_client_has_its_answer() {
         stream.shutdown(Shutdown::Write).unwrap();
         let mut came = Vec::new();
         stream.read_to_end(&mut came).unwrap();
-        // Answers that are not the last one are skipped.
+        // Interim answers are skipped.
         let last = came.windows(9).rposition(|window| window == b"HTTP/1.1 ").unwrap();
         let before = String::from_utf8_lossy(&came[..last]).into_owned();
         assert_eq!(before.replace("HTTP/1.1 100 Continue\r\n\r\n", ""), "");
@@ -80,7 +81,7 @@ fn a_half_closed_client_has_its_answer() {
     }
 }
 
-/// A client that has gone is no client that has closed its side: its reply ends, also one that waits for its turn.
+/// A client that is gone differs from one that has closed its side: its reply ends, even one that waits for its turn.
 #[test]
 fn a_client_that_is_gone_ends_its_reply() {
     let serving = Serving::start(&["-np", "1"]);
@@ -101,9 +102,10 @@ fn a_client_that_is_gone_ends_its_reply() {
     }
 }
 
-/// A client that sends far more than it may, and reads nothing until it has sent all, learns why it was refused.
+/// A client that sends far more than allowed, and reads nothing until it has sent everything, gets the reason of the
+/// refusal.
 #[test]
-fn who_sends_too_much_is_told_so() {
+fn a_client_that_sends_too_much_gets_the_reason() {
     let serving = Serving::start(&["--max-body", "64"]);
     let body = vec![b' '; 20 << 20];
     let head = |rest: &str| format!("POST /tokenize HTTP/1.1\r\nhost: localhost\r\n{rest}\r\n\r\n").into_bytes();
@@ -121,20 +123,20 @@ fn who_sends_too_much_is_told_so() {
 }
 
 #[test]
-fn a_head_has_its_time() {
+fn a_head_has_a_time_limit() {
     let serving = Serving::start(&["--io-timeout", "2"]);
     let mut stream = connect(&serving.address);
     let mut trickles = |byte: &[u8]| {
         std::thread::sleep(std::time::Duration::from_millis(100));
         stream.write_all(byte).is_ok()
     };
-    // Each byte comes well within the time, and all of them never.
+    // Each byte arrives well within the time limit, but the request is never complete.
     let count = (0..400).take_while(|_| trickles(b"x")).count();
     assert!((10..400).contains(&count), "{count} bytes of a head were taken");
 }
 
 #[test]
-fn keys_that_nobody_can_send_are_refused() {
+fn keys_that_no_client_can_send_are_refused() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all("first\n# of Anna\n".as_bytes()).unwrap();
     let path = file.path().to_str().unwrap();

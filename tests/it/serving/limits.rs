@@ -1,4 +1,4 @@
-//! What the server refuses, and how long it waits.
+//! Tests what the server refuses, and how long it waits.
 
 use super::client::{Answer, connect, exchange, request};
 use super::{Serving, question, shared, wait_for};
@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 #[test]
-fn what_is_wrong_is_refused_with_the_reason() {
+fn invalid_requests_are_refused_with_the_reason() {
     let serving = shared();
     let with = |field: &str, value: Value| {
         let mut body = question();
@@ -59,7 +59,7 @@ fn what_is_wrong_is_refused_with_the_reason() {
 }
 
 #[test]
-fn what_is_too_long_is_refused() {
+fn long_requests_are_refused() {
     let serving = shared();
     let long = json!({"messages": [{"role": "user", "content": "owl ".repeat(3000)}]});
     let answer = serving.post("/v1/chat/completions", &long);
@@ -85,14 +85,14 @@ fn what_is_too_long_is_refused() {
     assert!(small.post("/v1/chat/completions", &many).text().contains("at most 3"));
 }
 
-/// What bodies may take together is counted as they come, and is free again when they were read.
+/// The memory of all bodies is counted while they arrive, and is free again when they have been read.
 #[test]
-fn bodies_fill_no_memory() {
+fn bodies_do_not_fill_memory() {
     let serving = Serving::start(&["--max-body", "16384"]);
     let head = b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 16700000\r\n\r\n";
     let mut halves: Vec<_> = (0..4).map(|_| connect(&serving.address)).collect();
     halves.iter_mut().for_each(|stream| stream.write_all(&[&head[..], &vec![b' '; 16_699_999][..]].concat()).unwrap());
-    std::thread::sleep(Duration::from_secs(1)); // while they are read, the next one would take room from them
+    std::thread::sleep(Duration::from_secs(1)); // until they are read, so that they do not take memory from the next one
     let long = vec![b' '; 350_000];
     let ask = || {
         let answer = exchange(&serving.address, &request(&serving.address, "POST", "/tokenize", &[], &long));
@@ -105,7 +105,7 @@ fn bodies_fill_no_memory() {
 }
 
 #[test]
-fn the_oldest_turns_are_dropped_if_asked_for() {
+fn the_oldest_turns_are_dropped_on_request() {
     let turn = |text: &str| json!({"role": "user", "content": text});
     let said = json!({"role": "assistant", "content": "Yes."});
     let messages = json!([turn(&"owl ".repeat(1500)), said, turn("What is one plus two?")]);
@@ -118,7 +118,7 @@ fn the_oldest_turns_are_dropped_if_asked_for() {
 }
 
 #[test]
-fn more_than_may_wait_are_sent_away() {
+fn requests_beyond_the_queue_are_refused() {
     let serving = Serving::start(&["-np", "1", "--queue", "1"]);
     let endless = serving.endless().to_string();
     let bytes = request(&serving.address, "POST", "/v1/completions", &[], endless.as_bytes());
@@ -149,9 +149,9 @@ fn a_reply_ends_when_its_time_is_over() {
 }
 
 #[test]
-fn who_sends_or_takes_nothing_is_left() {
+fn silent_clients_are_disconnected() {
     let serving = Serving::start(&["--io-timeout", "1", "-np", "2"]);
-    // Half a head, half a body.
+    // Half a head, then half a body.
     for half in [
         "GET /health HTTP/1.1\r\nhost: loc",
         "POST /tokenize HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n{",
@@ -162,7 +162,7 @@ fn who_sends_or_takes_nothing_is_left() {
         let status = Answer::read(&answer).map(|answer| answer.status);
         assert!(status.is_none_or(|status| status == 408), "{half:?}: {status:?}");
     }
-    // A client that does not read what it asked for: an answer that does not fit into the system's buffers.
+    // A client that does not read its answer, which exceeds the system's buffers.
     let content = json!({"content": "owl ".repeat(500_000), "with_pieces": true}).to_string();
     let bytes = request(&serving.address, "POST", "/tokenize", &[], content.as_bytes());
     let mut slow = connect(&serving.address);

@@ -1,10 +1,10 @@
-//! What llama.cpp's server has.
+//! Tests the endpoints of llama.cpp's server.
 
 use super::{QUESTION, Serving, shared, wait_for};
 use serde_json::json;
 
 #[test]
-fn a_server_says_what_it_is() {
+fn a_server_describes_itself() {
     let serving = shared();
     assert_eq!(serving.get("/health").json(), json!({"status": "ok"}));
     let props = serving.get("/props").json();
@@ -29,7 +29,7 @@ fn health_waits_for_the_model() {
 }
 
 #[test]
-fn text_becomes_tokens_and_text_again() {
+fn text_becomes_tokens_and_tokens_text() {
     let serving = shared();
     for text in [QUESTION, "", "ä€😀 <|user|>"] {
         let tokens = serving.post("/tokenize", &json!({"content": text})).json()["tokens"].clone();
@@ -54,7 +54,7 @@ fn a_prompt_can_be_seen() {
 }
 
 #[test]
-fn figures_count_what_was_done() {
+fn metrics_count_the_work() {
     let serving = Serving::start(&["-np", "2", "--alias", "owl"]);
     let body = json!({"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 5, "temperature": 0});
     let reply = serving.post("/v1/chat/completions", &body).json();

@@ -1,19 +1,19 @@
-//! Servers whose GPU is lost: requests are told so while the model is loaded again, and then answered.
+//! Tests servers whose GPU is lost: requests are refused while the model is loaded again, and then answered.
 
 use super::client::Answer;
 use super::{ANSWER, Serving, question, wait_for};
 use serde_json::json;
 
-/// The answer of a whole reply.
+/// The text of a complete reply.
 fn answer(told: &Answer) -> String {
     told.json()["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Another conversation, and what an undisturbed server says in it.
+/// Another conversation, and the answer of an undisturbed server.
 const OTHER: (&str, &str) = ("What is the opposite of dark?", "The opposite of dark is light.");
 
 #[test]
-fn conversations_go_on_after_a_loss() {
+fn conversations_continue_after_a_loss() {
     let serving = Serving::start_with(&["-np", "2"], &[("WGLM_DROP_WORK", "6")]);
     let other = json!({"messages": [{"role": "user", "content": OTHER.0}], "temperature": 0,
         "chat_template_kwargs": {"enable_thinking": false}});
@@ -40,7 +40,7 @@ fn conversations_go_on_after_a_loss() {
 
 /// A stream ends with the error if it has begun, and the request can be repeated.
 #[test]
-fn a_stream_is_told_of_a_loss() {
+fn a_stream_reports_a_loss() {
     let serving = Serving::start_with(&[], &[("WGLM_DROP_WORK", "8")]);
     let mut body = question();
     body["stream"] = true.into();

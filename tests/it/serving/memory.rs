@@ -1,7 +1,7 @@
-//! Memory and threads: the process stays below its size at rest and `--max-memory` under any mix of requests, and no kind of
-//! work takes what another one needs.
+//! Tests memory and threads: with any mix of requests the process needs at most `--max-memory` more than at rest, and
+//! no kind of work takes the threads of another.
 
-// Some of this is for Linux alone. What is measured there stands in /proc.
+// Some tests are only for Linux, where /proc has the figures.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
 
 use super::client::{Answer, exchange, request};
@@ -9,11 +9,11 @@ use super::{ANSWER, Serving, question, wait_for};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What the server of the test may take beside its size at rest, in MiB.
+/// The memory in MiB that the server may take in addition to its size at rest.
 const BOUND: usize = 128;
 
-/// How much more the server may take after the attack than before, in KiB: what was made at first use, and what is not worth
-/// giving back.
+/// How much more the server may take after the attack than before, in KiB: for allocations at first use, and for memory
+/// that is not worth returning.
 const LEFT: u64 = 32 << 10;
 
 /// Figures of a process in KiB.
@@ -24,26 +24,26 @@ fn figure(process: u32, name: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// A request that takes much memory for its size: a path, a body in which `@` stands for what is long, and that.
+/// A request that takes much memory for its size: a path, a body with `@` as a placeholder, and its long replacement.
 struct Attack {
     path: &'static str,
     body: String,
     long: Long,
 }
 
-/// What is long.
+/// The long part of a request.
 #[derive(Clone, Copy)]
 enum Long {
-    /// A list of the same.
+    /// A list of copies.
     List(&'static str),
-    /// A string of the same.
+    /// A string of copies.
     Text(&'static str),
-    /// The same without anything around it.
+    /// The copies themselves.
     Bare(&'static str),
 }
 
 impl Attack {
-    /// The body with so many bytes of what is long.
+    /// The body with a long part of this many bytes.
     fn of_size(&self, bytes: usize) -> String {
         let long = match self.long {
             Long::List(what) => format!("[{}{what}]", format!("{what},").repeat(bytes / (what.len() + 1))),
@@ -100,14 +100,14 @@ fn attacks() -> Vec<Attack> {
     attacks
 }
 
-/// Sends a body; the status, and when to come again.
+/// Sends a body, and returns the status and the value of `Retry-After`.
 fn send(serving: &Serving, path: &str, body: &[u8]) -> (Option<u16>, bool) {
     let answer = Answer::read(&exchange(&serving.address, &request(&serving.address, "POST", path, &[], body)));
     let again = answer.as_ref().is_some_and(|answer| answer.header("retry-after").is_some());
     (answer.map(|answer| answer.status), again)
 }
 
-/// Uses once what is made at first use.
+/// Triggers all allocations at first use.
 fn warm_up(serving: &Serving) {
     let with = |field: &str, value: Value| {
         let mut body = question();
@@ -200,7 +200,7 @@ fn extended_no_mix_of_requests_takes_more_than_the_bound() {
 }
 
 #[test]
-fn what_is_too_much_for_the_memory_is_refused_with_the_reason() {
+fn requests_beyond_the_memory_are_refused_with_the_reason() {
     let serving = Serving::start(&["--max-memory", "128", "--max-connections", "64"]);
     let long = json!({"messages": [{"role": "user", "content": "x".repeat(8_000_000)}]});
     let answer = serving.post("/v1/chat/completions", &long);
@@ -230,9 +230,9 @@ fn what_is_too_much_for_the_memory_is_refused_with_the_reason() {
     }
 }
 
-/// Each reply of several has a seed of its own, and is the one that a request with that seed alone has.
+/// Each of several replies has its own seed, and equals the reply to a request with that seed.
 #[test]
-fn several_replies_share_a_prompt_and_have_seeds_of_their_own() {
+fn several_replies_share_a_prompt_and_have_their_own_seeds() {
     let serving = super::shared();
     let mut body = json!({"messages": [{"role": "user", "content": "Tell me a story about an owl."}]});
     (body["temperature"], body["max_tokens"], body["n"]) = (json!(2), json!(24), json!(4));

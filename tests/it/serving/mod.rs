@@ -1,4 +1,4 @@
-//! Tests the server as its clients meet it: a process, connections, and what goes over them.
+//! Tests the server as its clients see it: a process, connections, and their bytes.
 //!
 //! Everything runs on the demonstration model. Clients that others wrote are in tests/clients.
 
@@ -33,29 +33,29 @@ const QUESTION: &str = "What is seven plus five?";
 const THOUGHT: &str = "7 plus 5 is 12.";
 const ANSWER: &str = "Seven plus five is twelve.";
 
-/// How long a test waits for what should come soon.
+/// How long a test waits for what should happen soon.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A server that ends with the value.
+/// A server that ends when the value is dropped.
 struct Serving {
     process: Child,
     address: String,
 }
 
 impl Serving {
-    /// Starts a server with further arguments and waits until it has loaded its model.
+    /// Starts a server with more arguments and waits until it has loaded its model.
     fn start(args: &[&str]) -> Self {
         Self::start_with(args, &[])
     }
 
-    /// The same with variables of the environment.
+    /// The same with environment variables.
     fn start_with(args: &[&str], variables: &[(&str, &str)]) -> Self {
         let serving = Self::spawn(Self::command(args).envs(variables.iter().copied()));
         wait_for("the model", || serving.get("/health").status == 200);
         serving
     }
 
-    /// The command that starts a server with further arguments.
+    /// The command that starts a server with more arguments.
     fn command(args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wglm"));
         command.args(["serve", "--port", "0", "-c", "1024"]).args(args);
@@ -99,14 +99,14 @@ impl Serving {
         ask(&self.address, "POST", path, &[("content-type", "application/json")], body.to_string().as_bytes())
     }
 
-    /// A figure of `/metrics`.
+    /// A metric of `/metrics`.
     fn figure(&self, name: &str) -> u64 {
         let text = self.get("/metrics").text();
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("wglm_{name} ")));
         line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
     }
 
-    /// The body of a completion that goes on until the context is full.
+    /// The body of a completion that continues until the context is full.
     fn endless(&self) -> Value {
         let ends = ["<|user|>", "<|endoftext|>", "<|observation|>", "<|assistant|>", "<|system|>"];
         let tokens = self.post("/tokenize", &json!({"content": ends.concat()})).json()["tokens"].clone();
@@ -122,7 +122,7 @@ impl Drop for Serving {
     }
 }
 
-/// A server that tests share, as long as one of them holds it.
+/// A server that tests share while one of them uses it.
 fn shared() -> Arc<Serving> {
     static SHARED: Mutex<Weak<Serving>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -133,7 +133,7 @@ fn shared() -> Arc<Serving> {
     })
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {

@@ -1,9 +1,9 @@
-//! `/v1/chat/completions`, `/v1/completions` and `/v1/models`.
+//! Tests `/v1/chat/completions`, `/v1/completions` and `/v1/models`.
 
 use super::{ANSWER, QUESTION, Serving, THOUGHT, question, shared};
 use serde_json::{Value, json};
 
-/// What the deltas of a stream add up to: thinking, text, the reason of the end.
+/// The sum of a stream's deltas: thinking, text, the reason of the end.
 fn joined(events: &[Value], choice: u64) -> (String, String, Vec<String>) {
     let (mut thinking, mut text, mut reasons) = (String::new(), String::new(), Vec::new());
     for event in events.iter().filter_map(|event| event["choices"].as_array()).flatten() {
@@ -39,7 +39,7 @@ fn a_chat_is_answered_with_its_figures() {
 }
 
 #[test]
-fn a_stream_says_the_same() {
+fn a_stream_has_the_same_content() {
     let mut body = question();
     body["stream"] = true.into();
     body["stream_options"] = json!({"include_usage": true});
@@ -56,7 +56,7 @@ fn a_stream_says_the_same() {
 
 #[test]
 fn the_next_turn_finds_the_last_one_in_the_cache() {
-    let serving = Serving::start(&[]); // where nobody else needs the slots
+    let serving = Serving::start(&[]); // a server of its own, whose slots no other test needs
     let mut body = question();
     body["messages"][0]["content"] = "Tell me a story about a fox and a hen, who meet at a well.".into();
     body["max_tokens"] = 8.into();
@@ -69,7 +69,7 @@ fn the_next_turn_finds_the_last_one_in_the_cache() {
 }
 
 #[test]
-fn several_replies_are_each_their_own() {
+fn several_replies_differ() {
     let serving = Serving::start(&[]);
     let mut body =
         json!({"messages": [{"role": "user", "content": "Tell me a story about an owl."}], "temperature": 1.5});
@@ -157,7 +157,7 @@ fn log_probabilities_are_those_of_the_answer() {
 }
 
 #[test]
-fn a_completion_goes_on_with_the_text() {
+fn a_completion_continues_the_text() {
     let serving = shared();
     let body = json!({"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0, "echo": true});
     let json = serving.post("/v1/completions", &body).json();
@@ -175,7 +175,7 @@ fn a_completion_goes_on_with_the_text() {
 }
 
 #[test]
-fn several_prompts_have_each_their_completions() {
+fn several_prompts_get_their_completions() {
     let body = json!({"prompt": ["One", "Two"], "n": 2, "max_tokens": 4, "temperature": 0, "logprobs": 1});
     let json = shared().post("/v1/completions", &body).json();
     let choices = json["choices"].as_array().unwrap();
@@ -212,7 +212,7 @@ fn a_tool_result_can_be_answered() {
     assert_eq!(answer.json()["usage"]["completion_tokens"], 8);
 }
 
-/// As OpenAI's server, it refuses a result whose call is not in the conversation, and names the id.
+/// Like OpenAI's server, it refuses a result whose call is not in the conversation, and names the id.
 #[test]
 fn a_result_without_its_call_is_refused() {
     let body = json!({"max_tokens": 1, "messages": [

@@ -1,5 +1,5 @@
-//! The processes in which a server compiles schemas first: where they end, how many there are, and what is left of them. Linux
-//! tells that.
+//! Tests the processes in which a server first compiles schemas: their limits, their number, and that none is left.
+//! Only Linux shows that.
 
 use super::client::{connect, request};
 use super::schemas::{asking, is_alive};
@@ -9,13 +9,14 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// A request whose schema has the process that compiles it take something without end, or wait.
+/// A request whose schema makes the process that compiles it exhaust a resource, or wait.
 fn faulty(fault: &str, seed: usize) -> Value {
     asking(&json!({"type": "integer", "maximum": seed, "$comment": fault}))[0].1.clone()
 }
 
-/// A process that takes too much ends, and the client is told; the next one is told the same without a process. Two work at
-/// a time, and some requests wait for one; more are told to come again. Clients that go away take their processes with them.
+/// A process that takes too much ends, and the client gets an error; the next client gets the same error without a
+/// process. Two processes run at a time, and some requests wait for one; more are told to retry. The processes of
+/// disconnected clients end.
 #[test]
 fn processes_end_at_their_limits() {
     let serving = Serving::start_with(&[], &[("WGLM_COMPILE_FAULT", "1")]);
@@ -32,7 +33,7 @@ fn processes_end_at_their_limits() {
     waiting_clients(&serving);
 }
 
-/// How many processes a server has that have not ended, or that nobody asked how.
+/// The number of a server's child processes that are running or have not been waited for.
 fn processes_of(serving: &Serving) -> usize {
     let of = serving.process.id().to_string();
     let all = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -72,7 +73,7 @@ fn waiting_clients(serving: &Serving) {
         assert!(answer.starts_with("HTTP/1.1 503") && answer.to_lowercase().contains("retry-after: 1"), "{answer}");
         true
     });
-    is_alive(serving); // what has no schema is answered meanwhile
+    is_alive(serving); // requests without a schema are answered meanwhile
     drop(waiting);
     wait_for("no process", || processes_of(serving) == 0);
 }

@@ -1,9 +1,9 @@
-//! `/v1/responses`, with what Codex sends.
+//! Tests `/v1/responses`, with requests like those of Codex.
 
 use super::{ANSWER, QUESTION, THOUGHT, shared};
 use serde_json::{Value, json};
 
-/// A body with all the fields that Codex has, some of which mean nothing here.
+/// A body with all fields that Codex sends, some of which have no effect here.
 fn body(stream: bool) -> Value {
     json!({
         "model": "gpt",
@@ -81,7 +81,7 @@ fn what_codex_sends_is_understood() {
     let end = events.last().unwrap();
     assert!(["response.completed", "response.incomplete"].contains(&end["type"].as_str().unwrap()), "{end}");
     let output = end["response"]["output"].clone();
-    // The whole output is handed back, with what a function returned.
+    // The next request contains the whole output and the result of a function.
     let mut next = body(false);
     let mut input = next["input"].as_array().unwrap().clone();
     input.extend(output.as_array().unwrap().iter().cloned());
@@ -97,7 +97,7 @@ fn what_codex_sends_is_understood() {
 }
 
 #[test]
-fn a_response_repeats_what_was_asked() {
+fn a_response_repeats_its_request() {
     let text = json!({"format": {"type": "json_object"}, "verbosity": "low"});
     let choice = json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "shell"}]});
     let mut body = body(false);
@@ -142,7 +142,7 @@ fn a_response_repeats_a_schema_and_the_choice_of_a_function() {
 }
 
 #[test]
-fn metadata_is_as_short_as_openai_has_it() {
+fn metadata_has_openais_limits() {
     let many = |keys: usize| -> Value { (0..keys).map(|key| (key.to_string(), "x")).collect() };
     for (metadata, status) in [
         (many(16), 200),
@@ -175,7 +175,7 @@ fn thinking_without_content_is_its_summary() {
 }
 
 #[test]
-fn a_message_that_was_cut_is_incomplete() {
+fn a_message_that_was_cut_off_is_incomplete() {
     let mut body = plain(false);
     (body["reasoning"], body["max_output_tokens"]) = (json!({"effort": "none"}), 3.into());
     let json = shared().post("/v1/responses", &body).json();
@@ -190,7 +190,7 @@ fn a_message_that_was_cut_is_incomplete() {
 }
 
 #[test]
-fn what_would_have_to_be_kept_is_refused() {
+fn stored_responses_are_refused() {
     for (field, value) in [
         ("previous_response_id", json!("resp_1")),
         ("conversation", json!("conv_1")),

@@ -1,5 +1,5 @@
-//! Schemas that are made to take the server down: they end the process that compiles them first, if anything, while others
-//! are answered.
+//! Tests schemas that are made to crash the server: at most they end the process that compiles them first, while other
+//! clients are answered.
 
 use super::{Answer, QUESTION, Serving, question, shared};
 use serde_json::{Map, Value, json};
@@ -10,13 +10,13 @@ fn properties(count: usize) -> Value {
     json!({"type": "object", "properties": named})
 }
 
-/// Patterns that are the same for nobody else.
+/// Patterns that no other request has.
 fn patterns(count: usize, seed: usize) -> Value {
     let pattern = |letter: char| json!({"pattern": format!(".*{letter}.{{{}}}", 15 + seed)});
     json!({"allOf": ('a'..).take(count).map(pattern).collect::<Vec<_>>()})
 }
 
-/// A request for a schema's answer, on each interface.
+/// A request for an answer with a schema, for each interface.
 pub fn asking(schema: &Value) -> [(&'static str, Value); 4] {
     let messages = question()["messages"].clone();
     let format = json!({"type": "json_schema", "name": "it", "schema": schema});
@@ -31,7 +31,7 @@ pub fn asking(schema: &Value) -> [(&'static str, Value); 4] {
     ]
 }
 
-/// The same for a function with it.
+/// The same with a function that has the schema.
 fn calling(schema: &Value) -> [(&'static str, Value); 3] {
     let messages = question()["messages"].clone();
     let function = json!({"name": "dig", "description": "", "parameters": schema});
@@ -73,7 +73,7 @@ fn properties_without_end() {
             assert!(answer.status == 400 && answer.text().contains("000 properties"), "{path}: {}", answer.text());
         }
     }
-    // A function's schema is left out, but the prompt has it too.
+    // A function's schema is ignored, but it is also part of the prompt.
     for (path, body) in calling(&properties(2000)) {
         let answer = serving.post(path, &body);
         assert!(answer.status == 400 && answer.text().contains("prompt is too long"), "{path}: {}", answer.text());
@@ -83,9 +83,9 @@ fn properties_without_end() {
     assert_eq!(refused.status, 400, "{}", refused.text());
 }
 
-/// A good client is answered meanwhile.
+/// Another client is answered meanwhile.
 #[test]
-fn patterns_that_hold_together() {
+fn patterns_that_apply_together() {
     let serving = shared();
     let answers: Vec<Answer> = scope(|scope| {
         let hostile = |seed| {
@@ -111,9 +111,9 @@ fn patterns_that_hold_together() {
     is_alive(&serving);
 }
 
-/// The same schemas and functions are compiled once, whatever else a request says.
+/// The same schemas and functions are compiled once, whatever else a request contains.
 #[test]
-fn extended_what_was_compiled_is_known() {
+fn extended_compiled_schemas_are_cached() {
     let serving = Serving::start(&[]);
     let schema = json!({"type": "object", "properties": {"a": {"type": "integer", "maximum": 9}}, "required": ["a"]});
     for (path, body) in
@@ -128,7 +128,7 @@ fn extended_what_was_compiled_is_known() {
         assert_eq!(after, [before[0] + 1, before[1] + 1], "{path}");
     }
     assert_eq!(serving.figure("schema_limits_total"), 0);
-    // What has no schema needs no process.
+    // A request without a schema needs no process.
     let before = serving.figure("schema_processes_total");
     is_alive(&serving);
     let mut none = calling(&properties(2))[0].1.clone();

@@ -1,6 +1,6 @@
-//! Clients beside each other: none holds up another, takes its share, or learns what it sent.
+//! Tests simultaneous clients: none delays another, takes its share, or can find out what it sent.
 
-// Some of this is for Linux alone. Only there has a machine all addresses of 127.0.0.0/8.
+// Some tests are only for Linux, where a machine has all addresses of 127.0.0.0/8.
 #![cfg_attr(not(target_os = "linux"), allow(dead_code, unused_imports))]
 
 use super::client::{Answer, ask, request};
@@ -11,11 +11,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many tokens a slow reader asks for: more than what lies between it and its reply would hold of them, which was
+/// The number of tokens that a slow reader requests: more than the buffers between it and its reply hold, which was
 /// about 230.
 const TOKENS: usize = 300;
 
-/// A question with a key, which has to be answered.
+/// Asks a question with a key, and expects an answer.
 fn asked(serving: &Serving, key: &str, body: &Value) -> Value {
     let headers = [("content-type", "application/json"), ("x-api-key", key)];
     let answer = ask(&serving.address, "POST", "/v1/chat/completions", &headers, body.to_string().as_bytes());
@@ -23,7 +23,7 @@ fn asked(serving: &Serving, key: &str, body: &Value) -> Value {
     answer.json()
 }
 
-/// A request for a stream of so many tokens, each with all log-probabilities.
+/// A request for a stream of this many tokens, each with all log-probabilities.
 fn long(serving: &Serving) -> Vec<u8> {
     let mut body = serving.endless();
     (body["max_tokens"], body["logprobs"], body["top_logprobs"]) = (TOKENS.into(), true.into(), 20.into());
@@ -31,7 +31,7 @@ fn long(serving: &Serving) -> Vec<u8> {
     request(&serving.address, "POST", "/v1/chat/completions", &[], body.to_string().as_bytes())
 }
 
-/// Waits longer than for what comes at once: for hundreds of tokens.
+/// A longer wait, for hundreds of tokens.
 fn wait_long_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -40,10 +40,10 @@ fn wait_long_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Clients that ask for long replies, with all log-probabilities, over connections that hold little, and take two
-/// bytes of them. Their replies end all the same, and their slots are free while they have not been read.
+/// Clients request long replies with all log-probabilities over connections with small buffers, and read two bytes.
+/// Their replies end anyway, and their slots are free although the replies are unread.
 #[test]
-fn slow_readers_hold_nobody_up() {
+fn slow_readers_delay_no_one() {
     let serving = Serving::start(&["-np", "2", "--io-timeout", "600"]);
     let bytes = long(&serving);
     let mut slow: Vec<TcpStream> = (0..2).map(|_| connect_with(&serving, 1, Some(2048))).collect();
@@ -55,7 +55,7 @@ fn slow_readers_hold_nobody_up() {
     let started = serving.figure("replies_total");
     assert_eq!(serving.post("/v1/chat/completions", &question()).status, 200);
     assert_eq!((started, serving.figure("clients_gone_total")), (2, 0), "the slow ones are still there");
-    // What they have not read is kept for them, up to the end.
+    // The unread part is available to the end.
     for mut stream in slow {
         let mut came = b"HT".to_vec();
         stream.read_to_end(&mut came).unwrap();
@@ -66,9 +66,9 @@ fn slow_readers_hold_nobody_up() {
     }
 }
 
-/// A client that takes nothing is left, and its reply ends.
+/// A client that reads nothing is disconnected, and its reply ends.
 #[test]
-fn who_takes_nothing_of_a_stream_is_left() {
+fn clients_that_read_nothing_are_disconnected() {
     let serving = Serving::start(&["--io-timeout", "1", "-np", "1"]);
     let mut slow = connect_with(&serving, 1, Some(2048));
     slow.write_all(&long(&serving)).unwrap();
@@ -80,7 +80,7 @@ fn who_takes_nothing_of_a_stream_is_left() {
     assert!(!came.ends_with(b"0\r\n\r\n"), "{} bytes, which is all", came.len());
 }
 
-/// Key B is answered as if key A had sent nothing, whatever that was, unless the cache is shared.
+/// Key B is answered as if key A had sent nothing, unless the cache is shared.
 #[test]
 fn a_prompt_stays_with_its_key() {
     let secret = |number: &str| {
@@ -101,7 +101,7 @@ fn a_prompt_stays_with_its_key() {
     assert_eq!(cached(&asked(&sharing, "ben", &secret("4711"))), prompt - 1);
 }
 
-/// A key that has twenty requests waiting delays its own alone.
+/// A key with twenty waiting requests delays only its own.
 #[test]
 fn keys_take_turns() {
     let serving = Serving::start(&["-np", "1", "--api-key", "anna", "--api-key", "ben"]);
@@ -132,7 +132,7 @@ fn connect_from(serving: &Serving, last: u8) -> TcpStream {
     connect_with(serving, last, None)
 }
 
-/// The same, which holds no more than so many bytes that were not read.
+/// The same, with a buffer for at most this many unread bytes.
 fn connect_with(serving: &Serving, last: u8, holds: Option<u32>) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
     let (own, server) = (SocketAddr::from((Ipv4Addr::new(127, 0, 0, last), 0)), serving.address.parse().unwrap());
@@ -148,7 +148,7 @@ fn connect_with(serving: &Serving, last: u8, holds: Option<u32>) -> TcpStream {
     stream
 }
 
-/// One that has sent a half of a head.
+/// A connection that has sent half a head.
 fn half(serving: &Serving, last: u8) -> TcpStream {
     let mut stream = connect_from(serving, last);
     stream.write_all(b"GET /health HTTP/1.1\r\nhost: loc").unwrap();
@@ -168,7 +168,7 @@ fn answered(serving: &Serving, last: u8) -> u16 {
 #[test]
 fn one_address_takes_its_share_of_connections() {
     let serving = Serving::start(&["--max-connections", "8"]);
-    let pause = || std::thread::sleep(Duration::from_millis(300)); // until the server has seen what was sent
+    let pause = || std::thread::sleep(Duration::from_millis(300)); // until the server has read the bytes
     let mut slow: Vec<TcpStream> = (0..4).map(|_| half(&serving, 1)).collect();
     pause();
     assert_eq!((answered(&serving, 1), answered(&serving, 2)), (429, 200));
@@ -179,19 +179,19 @@ fn one_address_takes_its_share_of_connections() {
     assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
     drop(slow);
     wait_for("places", || answered(&serving, 1) == 200 && answered(&serving, 3) == 200);
-    // Who waits with an idle connection makes room for who asks.
+    // An idle connection is closed for one with a request.
     let idle: Vec<TcpStream> = (0..8).map(|number| connect_from(&serving, 1 + number / 4)).collect();
     pause();
     assert_eq!((answered(&serving, 3), answered(&serving, 1)), (200, 200));
     drop(idle);
-    // A proxy has one address for all.
+    // All clients of a proxy have its address.
     let serving = Serving::start(&["--max-connections", "4", "--max-per-client", "0"]);
     let _slow: Vec<TcpStream> = (0..3).map(|_| half(&serving, 1)).collect();
     pause();
     assert_eq!(answered(&serving, 1), 200);
 }
 
-/// A client that fills the queue keeps nobody out: the last of its requests is refused for another client's.
+/// A client that fills the queue does not keep out others: its last request is refused in favour of another client's.
 #[cfg(target_os = "linux")]
 #[test]
 fn one_client_does_not_fill_the_queue() {

@@ -1,11 +1,11 @@
-//! Many conversations at once.
+//! Tests many conversations at once.
 
 use super::{ANSWER, Serving, question};
 use serde_json::{Value, json};
 
-/// 64 conversations over the queue of four slots: each has the answer that it has alone.
+/// 64 conversations with four slots and a queue: each gets the answer that it gets alone.
 #[test]
-fn sixty_four_conversations_are_each_as_if_alone() {
+fn sixty_four_conversations_get_their_answers() {
     let serving = Serving::start(&["--queue", "64"]);
     let stories = |number: usize| {
         let text = format!("What is {number} plus two?");

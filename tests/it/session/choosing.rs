@@ -21,7 +21,7 @@ fn chosen(session: &mut Session, count: usize) -> Vec<u32> {
 }
 
 #[test]
-fn greedily_it_is_the_most_likely_token_each_time() {
+fn greedy_sampling_takes_the_likeliest_token() {
     let [mut ahead, mut behind] = pair(10);
     for index in 0..20 {
         let token = behind.most_likely().unwrap();
@@ -36,7 +36,7 @@ fn greedily_it_is_the_most_likely_token_each_time() {
 
 /// Reading results in between changes nothing.
 #[test]
-fn what_is_read_on_the_way_is_that_of_the_last_token() {
+fn results_read_in_between_belong_to_the_last_token() {
     let [mut read, mut unread] = pair(6);
     for session in [&mut read, &mut unread] {
         session.set_sampling(&seeded(3)).unwrap();
@@ -55,7 +55,7 @@ fn what_is_read_on_the_way_is_that_of_the_last_token() {
 
 /// A draw depends on the position, and not on how the session got there.
 #[test]
-fn rewound_it_draws_the_same_again() {
+fn a_rewound_session_draws_the_same_again() {
     let mut session = session_of(64);
     session.set_sampling(&seeded(8)).unwrap();
     session.feed(&dialogue(5)).unwrap();

@@ -1,5 +1,5 @@
-//! Counts what each kind of step takes of the GPU: submissions, passes, dispatches, writes from the host, and results
-//! that the host waits for. These are what a token costs the host, and none of them may grow unnoticed.
+//! Counts the GPU work of each kind of step: submissions, passes, dispatches, writes from the host, and results that
+//! the host waits for. They determine what a token costs the host, so none of them may grow unnoticed.
 
 use super::{alone, dialogue};
 use crate::common::gpu::open;
@@ -9,14 +9,14 @@ use wglm::{
     SamplerParams, Scheduler, SchedulerOptions, Session, Speculation,
 };
 
-/// What was counted: a line for each act.
+/// The counts, a line for each act.
 struct Counted {
     gpu: Gpu,
     lines: Vec<String>,
 }
 
 impl Counted {
-    /// Counts the work of an act, once it has been done twice, so that all plans are made.
+    /// Counts the work of an act, after running it twice to make all plans.
     fn act<T>(&mut self, name: &str, mut act: impl FnMut() -> T) {
         let mut counts = [0; 5];
         for _ in 0..3 {
@@ -40,7 +40,7 @@ impl Counted {
     }
 }
 
-/// The demonstration model on a device of its own. Prompts are computed token by token, because how many submissions a part
+/// The demonstration model on its own device. Prompts are computed token by token, because how many submissions a part
 /// of a prompt takes depends on how fast the GPU is.
 fn model() -> (Model, Counted) {
     let gpu = open(true);

@@ -171,7 +171,7 @@ fn progress_counts_every_token() {
 
 /// Earlier logits belong to another token: they are no longer available once a token is fed.
 #[test]
-fn cancelled_anywhere_the_session_goes_on() {
+fn a_session_continues_after_any_cancellation() {
     let tokens = dialogue(18);
     let (before, rest) = tokens.split_at(2);
     for stop in [1, 2, 6, 15, 16] {

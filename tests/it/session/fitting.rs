@@ -40,7 +40,7 @@ fn needs(messages: &[Message]) -> usize {
 /// For any reserve, no more turns are dropped than necessary, only whole turns are dropped, and the rest keeps its
 /// order.
 #[test]
-fn the_oldest_turns_go_whole() {
+fn the_oldest_turns_are_dropped_as_a_whole() {
     let all = long();
     let newest = needs(&[all[0].clone(), all[10].clone()]);
     // The ends of turns, up to which messages may be dropped.
@@ -78,9 +78,9 @@ fn a_turn_that_is_too_long_is_refused() {
     assert!(chat.fit(10).unwrap().is_empty());
 }
 
-/// An endless conversation never fails for lack of room, and keeps its system prompt.
+/// An endless conversation never fails for lack of space, and keeps its system prompt.
 #[test]
-fn a_conversation_goes_on_for_ever() {
+fn a_conversation_continues_forever() {
     let mut chat = chat();
     chat.options.max_tokens = Some(24);
     chat.push(Message::system("Be brief."));

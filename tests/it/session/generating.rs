@@ -110,7 +110,7 @@ fn greedy_is_the_sampler_at_temperature_zero() {
 }
 
 #[test]
-fn as_many_tokens_as_asked_for() {
+fn replies_have_the_requested_length() {
     let whole = generate(&mut session(), owl(), greedy(None)).text;
     for most in [0, 1, 5] {
         let mut session = session();
@@ -169,7 +169,7 @@ fn a_prompt_is_checked_before_it_is_read() {
 
 /// A long prompt reports its progress, and the reply is that of the whole prompt computed at once.
 #[test]
-fn a_long_prompt_tells_how_far_it_is() {
+fn a_long_prompt_reports_its_progress() {
     let long: Vec<u32> = owl().into_iter().cycle().take(120).collect();
     let mut session = session_of(160);
     let events: Vec<Event> =
@@ -186,7 +186,7 @@ fn a_long_prompt_tells_how_far_it_is() {
 }
 
 #[test]
-fn parameters_that_cannot_be_are_refused_at_once() {
+fn impossible_parameters_are_refused_at_once() {
     let usual = SamplerParams::default;
     let wrong = [
         ("temperature", SamplerParams { temperature: -1.0, ..usual() }),
@@ -215,7 +215,7 @@ fn a_seed_decides() {
 
 /// A story without a seed reports the seed that was used, with which it can be generated again.
 #[test]
-fn the_seed_drawn_is_told() {
+fn the_drawn_seed_is_reported() {
     let mut session = session();
     assert_eq!(generate(&mut session, owl(), greedy(Some(2))).stats.seed, None);
     assert_eq!(generate(&mut session, owl(), seeded(7)).stats.seed, Some(7));
@@ -227,7 +227,7 @@ fn the_seed_drawn_is_told() {
 }
 
 #[test]
-fn thinking_and_answer_come_apart() {
+fn thinking_and_answer_are_separated() {
     let mut session = session();
     let (tokens, parser) = prompt("What is seven plus five?", true);
     assert!(parser.is_thinking());
@@ -262,7 +262,7 @@ fn cancel_after(events: usize, session: &mut Session) -> Told {
             confirm.send(()).unwrap();
         });
         let mut seen = 0;
-        // Takes ownership of `ask`, so that the thread never waits for ever.
+        // Takes ownership of `ask`, so that the thread never waits forever.
         let watched = Generation::new(session, owl(), None, greedy(None)).unwrap().with_cancel(&cancel);
         let watched = watched.inspect(move |_| {
             seen += 1;
@@ -334,7 +334,7 @@ fn cancelled_before_it_began() {
 
 /// Tokens that were in the cache before are not counted as computed.
 #[test]
-fn a_cancelled_prompt_is_counted_right() {
+fn a_cancelled_prompt_is_counted_correctly() {
     let stats = cancelled_at_once(&mut session()).stats;
     assert_eq!(stats.prompt.cached, owl().len());
     assert!(stats.prompt.new <= 1, "{:?}", stats.prompt);

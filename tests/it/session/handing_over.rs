@@ -54,7 +54,7 @@ fn pipelines_are_compiled_at_load_and_at_once() {
     let model = alone();
     let loaded = model.gpu().work();
     let mut session = Session::new(&model).unwrap();
-    // And one that verifies the weights.
+    // And the one that verifies the weights.
     assert_eq!(loaded.pipelines, session.plan().variants.len() as u64 + 1);
     let threads = std::thread::available_parallelism().unwrap().get().min(2) as u64;
     assert!(loaded.pipelines_at_once >= threads, "{loaded:?}, {threads} threads");
@@ -129,7 +129,7 @@ fn work_that_was_dropped_leaves_no_token() {
 
 /// A token that is sampled again at the same position is distinguished from the one before.
 #[test]
-fn a_choice_that_was_dropped_is_not_the_one_before() {
+fn a_dropped_choice_is_not_taken_for_the_previous_one() {
     let model = alone();
     let mut session = Session::new(&model).unwrap();
     session.feed(&dialogue(5)).unwrap();
@@ -207,10 +207,10 @@ fn a_token_that_was_dropped_unread_is_noticed() {
     }
 }
 
-/// A prompt with more submissions than there is room to record is computed like any other, whether the host waits in
-/// between or not.
+/// A prompt with more submissions than can be recorded is computed like any other, whether the host waits in between or
+/// not.
 #[test]
-fn a_prompt_of_many_parts_is_whole() {
+fn a_prompt_of_many_parts_is_complete() {
     let model = alone();
     let tokens: Vec<u32> = (20..320).collect();
     for first in [257, 299] {
@@ -254,10 +254,10 @@ fn a_model_whose_work_is_dropped_does_not_load() {
     assert!(matches!(loaded, Err(Error::DeviceLost { .. })), "{loaded:?}");
 }
 
-/// More sessions than a batch has rows take several steps. Each step takes the result of the one before, and if that was
-/// lost, the sessions of earlier steps are told their tokens all the same.
+/// More sessions than a batch has rows take several steps. Each step takes the result of the one before. If that was
+/// lost, the sessions of earlier steps get their tokens anyway.
 #[test]
-fn tokens_of_the_steps_before_a_failed_one_are_told() {
+fn tokens_of_steps_before_a_failed_one_are_reported() {
     const ROWS: usize = 32;
     let model = alone();
     let cache = CacheShape { context: 16, ..model.cache() };

@@ -133,10 +133,10 @@ fn a_snapshot_has_none() {
     assert!(session.hidden().unwrap() == hidden);
 }
 
-/// What returns something of every token can be cancelled, before it begins and at any submission, and keeps what it has
-/// computed until then: a session that goes on from there has the same logits.
+/// Calls that return something for every token can be cancelled, before they begin and at any submission, and keep what
+/// they have computed: a session that continues from there has the same logits.
 #[test]
-fn what_is_returned_of_every_token_can_be_cancelled() {
+fn calls_that_return_something_for_every_token_can_be_cancelled() {
     let gpu = open(true);
     let model = Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), &gpu, &LoadOptions::default()).unwrap();
     let prompt = PromptOptions { chunk: Some(8), ..PromptOptions::default() };

@@ -13,7 +13,7 @@ use wglm::{
 /// Reasoning, functions, template variables and options are restored together with the messages: the prompt is the
 /// same.
 #[test]
-fn a_conversation_comes_back_as_it_was() {
+fn a_saved_conversation_is_restored() {
     let mut chat = chats::greedy(model());
     chat.push(Message::system("Be brief."));
     chat.push(Message::user("What is seven plus five?"));
@@ -49,7 +49,7 @@ fn parts_of_a_conversation_are_enough() {
 }
 
 #[test]
-fn what_is_told_becomes_json() {
+fn events_become_json() {
     let value = |event: &Event| serde_json::to_value(event).unwrap();
     assert_eq!(value(&Event::Prompt { done: 1, total: 2 }), json!({"prompt": {"done": 1, "total": 2}}));
     assert_eq!(value(&Event::Thinking("Hm".into())), json!({"thinking": "Hm"}));

@@ -36,7 +36,8 @@ fn progress_rises_to_the_total() {
     assert!(first.total > 4_000_000 && told.len() > 10, "{first:?}");
     assert_eq!((last.stage, last.done), (LoadStage::Check, last.total));
     assert!(last.total > 10, "{last:?}");
-    // A cold check compiles before it runs steps. Each of these counts, so the share is never long the same.
+    // A cold check compiles before it runs steps. Each of these is counted, so the progress never stands still for
+    // long.
     let check: Vec<u64> = told.iter().filter(|p| p.stage == LoadStage::Check).map(|p| p.done).collect();
     let shares = check.chunk_by(|a, b| a == b).count();
     assert!(shares > 10, "the check shows {shares} shares: {check:?}");
@@ -51,8 +52,8 @@ fn progress_rises_to_the_total() {
 }
 
 #[test]
-fn cancelled_the_next_load_is_whole() {
-    let fresh = open(true); // what is compiled on it stays, and a load that compiles nothing tells less
+fn after_a_cancelled_load_the_next_one_succeeds() {
+    let fresh = open(true); // a new device: kernels stay compiled on a device, and a load that compiles nothing reports less
     for stop in [1, 5, 50] {
         let (mut told, cancel) = (0, Cancel::default());
         let mut progress = |_| {
@@ -66,7 +67,7 @@ fn cancelled_the_next_load_is_whole() {
         assert!(matches!(error, Error::Cancelled), "{error}");
         assert_eq!(told, stop, "told again after it was stopped");
     }
-    // A load can be stopped in any stage, also at the last moment: even the end of the check is reported.
+    // A load can be stopped in any stage, even at the last moment: the end of the check is reported too.
     let overrides = LoadOverrides { fusions: Fusions::none(), ..LoadOverrides::default() }; // without fusions there are many kernels
     let fused_less = LoadOptions { overrides, ..LoadOptions::default() };
     type Stops = fn(LoadProgress) -> bool;
@@ -124,7 +125,7 @@ fn names_the_cache(error: &Error) {
 }
 
 #[test]
-fn a_cache_that_cannot_be() {
+fn an_impossible_cache() {
     for context in [500_000_000, 4_000_000_000] {
         for ty in CacheType::ALL {
             names_the_cache(&Session::with_cache(model(), CacheShape { context, ty }).map(drop).unwrap_err());
@@ -137,9 +138,9 @@ fn a_cache_that_cannot_be() {
     holds(&mut session, &dialogue(4), "after caches that cannot be");
 }
 
-/// A model whose latents are no whole blocks has no cache in blocks.
+/// A model whose latents are not whole blocks cannot have a cache in blocks.
 #[test]
-fn a_cache_in_blocks_is_refused_where_latents_are_none() {
+fn a_cache_in_blocks_needs_latents_of_whole_blocks() {
     let load = |options: &LoadOptions| {
         let file = Gguf::open(crate::common::models::fixture("models/no-shared.gguf")).unwrap();
         Model::load(&file, gpu(), options)
@@ -171,7 +172,7 @@ fn a_cache_beyond_counting() {
 }
 
 #[test]
-fn the_context_that_is_asked_for() {
+fn the_requested_context() {
     let made_for = model().config().context;
     for (asked, context) in [(None, made_for.min(8192)), (Some(0), made_for), (Some(100), 100)] {
         let options = LoadOptions { context: asked, ..LoadOptions::default() };
@@ -182,7 +183,7 @@ fn the_context_that_is_asked_for() {
 /// The memory of a model and a session is reported; staging memory is released after the load, and everything at the
 /// end.
 #[test]
-fn memory_is_counted_and_given_back() {
+fn memory_is_counted_and_released() {
     let gpu = open(true);
     let model = Model::load(&file(), &gpu, &LoadOptions::default()).unwrap();
     let (weights, loaded) = (3_000_000..8_000_000, gpu.memory());
@@ -199,7 +200,7 @@ fn memory_is_counted_and_given_back() {
 }
 
 #[test]
-fn a_pretended_depth_is_there_at_once() {
+fn a_synthetic_depth_takes_no_time() {
     for ty in CacheType::ALL {
         let mut session = Session::with_cache(model(), CacheShape { context: 300, ty }).unwrap();
         session.feed(&dialogue(4)).unwrap();

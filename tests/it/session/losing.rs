@@ -9,7 +9,7 @@ use wglm::{
 };
 use wglm_engine::gpu::MISSING;
 
-/// All submissions from one on.
+/// All submissions from this one on.
 const FOR_EVER: u64 = u64::MAX;
 
 #[track_caller]
@@ -38,7 +38,7 @@ fn a_queue_that_returns_nothing_three_times_in_a_row_is_lost() {
         });
         (read, session.tokens().len())
     };
-    // Results that arrive in between start the count anew.
+    // Results that arrive in between reset the count.
     for missing in [1, 2, 1, 2, 1].map(|missing: u32| missing.min(MISSING - 1)) {
         let (read, tokens) = read_in_vain(missing.into());
         nothing_came(read);
@@ -52,13 +52,13 @@ fn a_queue_that_returns_nothing_three_times_in_a_row_is_lost() {
     }));
     let error = gpu.check().unwrap_err();
     assert!(error.to_string().contains("the last 3 submissions to it returned nothing"), "{error}");
-    // The queue works again by now, but nobody knows what else is wrong with the device.
+    // The queue works again by now, but the device may have other faults.
     lost(session.sampled_token());
 }
 
-/// Whoever uses the device next is told, also on other sessions.
+/// Later calls on the device get the error, even on other sessions.
 #[test]
-fn everybody_is_told() {
+fn all_callers_get_the_error() {
     type Use = fn(&mut Session) -> wglm::Result<()>;
     let uses: [(&str, Use); 4] = [
         ("logits", |session| session.logits().map(drop)),
@@ -83,9 +83,9 @@ fn everybody_is_told() {
     }
 }
 
-/// Of replies side by side each gets the error, whoever does the work, and so does the next request.
+/// All replies side by side get the error, whichever thread does the work, and so does the next request.
 #[test]
-fn replies_side_by_side_are_told() {
+fn replies_side_by_side_get_the_error() {
     let model = load_on(&fable_file("q4_0"), &open(true));
     let options = SchedulerOptions { sessions: 2, context: Some(256), ..SchedulerOptions::default() };
     let scheduler = Scheduler::new(&model, &options).unwrap();
@@ -103,7 +103,7 @@ fn replies_side_by_side_are_told() {
     lost(ask().unwrap().last().expect("an error"));
 }
 
-/// A session goes on on another device, of the same file only.
+/// A session continues on another device, but only with the same file.
 #[test]
 fn a_session_moves_to_a_new_device() {
     let (first, file) = (load_on(&fable_file("q4_0"), &open(true)), fable_file("f16"));
@@ -125,7 +125,7 @@ fn a_session_moves_to_a_new_device() {
     lost(first.gpu().check());
 }
 
-/// A device that was closed is as one that was lost, and can be opened again.
+/// A device that was closed is like one that was lost, and can be opened again.
 #[test]
 fn a_closed_device_can_be_opened_again() {
     let gpu = open(true);

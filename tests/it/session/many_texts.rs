@@ -1,5 +1,5 @@
-//! Speculation over many texts: two hundred prompts with and without thinking, texts that are drawn, and random models. It
-//! takes minutes on a CPU, so it runs when asked for: `cargo test --test it many_texts -- --ignored --nocapture`.
+//! Speculation over many texts: two hundred prompts with and without thinking, texts that are drawn, and random models.
+//! It takes minutes on a CPU, so it runs only on request: `cargo test --test it many_texts -- --ignored --nocapture`.
 
 use crate::common::models::{Synthetic, fable, load};
 use wglm::{DraftKind, DraftStats, Event, GenerateOptions, Generation, SamplerParams, Session, Speculation};
@@ -49,7 +49,7 @@ fn questions() -> Vec<String> {
     all
 }
 
-/// The text behind a prompt, and how drafts fared.
+/// The text after a prompt, and the statistics of drafts.
 fn said(
     session: &mut Session,
     prompt: &[u32],
@@ -77,7 +77,8 @@ fn kinds() -> Vec<Speculation> {
     [looked_up, Speculation::default()].into_iter().chain(predicted).collect()
 }
 
-/// How many texts are others with speculation of each kind, and of how many. Tells how drafts fared.
+/// The number of texts that differ with speculation of each kind, and the number of texts. Prints the statistics of
+/// drafts.
 fn compare(precision: &str, prompts: &[Vec<u32>], sampling: impl Fn(usize) -> SamplerParams) -> (usize, usize) {
     let model = fable(precision);
     let mut plain = Session::new(model).unwrap();
@@ -96,7 +97,7 @@ fn compare(precision: &str, prompts: &[Vec<u32>], sampling: impl Fn(usize) -> Sa
             total.steps += stats.steps;
         }
         let DraftStats { drafted, accepted, steps, .. } = total;
-        // With `auto` nothing may pay.
+        // With `auto` it may be that no draft pays.
         assert!(drafted > 0 || speculation.kind == DraftKind::Auto, "{speculation:?} drafted nothing");
         let each = accepted as f64 / steps.max(1) as f64;
         println!(
@@ -158,7 +159,7 @@ fn no_text_of_a_random_model_depends_on_drafts() {
             (text, session.draft_stats())
         };
         let (wanted, _) = text(Speculation::OFF);
-        // None of these models has a block that predicts.
+        // None of these models has a multi-token-prediction block.
         for speculation in kinds().into_iter().filter(|speculation| speculation.kind != DraftKind::Mtp) {
             let (same, stats) = text(speculation);
             println!("{name}, {:?} {:?}: {stats:?}", speculation.kind, speculation.most);

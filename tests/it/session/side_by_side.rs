@@ -1,34 +1,34 @@
-//! Tests sessions of a pool: they get what each gets alone, whoever takes steps with them.
+//! Tests sessions of a pool: each gets what it would get alone, whichever sessions take steps with it.
 
 use super::{dialogue, model};
 use crate::common::models::relative_l2;
 use wglm::{CacheShape, CacheType, Error, Pool, PromptOptions, SamplerParams, Session};
 
-/// Tokens of a page of the cache.
+/// The tokens of a page of the cache.
 const PAGE: usize = 256;
-/// How far logits may be from those of the session alone: rows of a batch are summed in another order.
+/// The bound on the distance of logits from those of the session alone: rows of a batch are summed in another order.
 const BOUND: f64 = 1e-5;
 
 fn cache(context: usize) -> CacheShape {
     CacheShape { context, ..model().cache() }
 }
 
-/// Tokens of a dialogue from one on, again and again.
+/// The tokens of a dialogue from an index on, repeated.
 fn tokens(first: usize, length: usize) -> Vec<u32> {
     dialogue(104).into_iter().cycle().skip(first).take(length).collect()
 }
 
-/// What a session alone makes of a prompt: each token, and the logits that follow it.
+/// What a session computes alone: each token, and the logits after it.
 fn alone(prompt: &[u32], count: usize) -> Vec<(u32, Vec<f32>)> {
     let mut session = Session::with_cache(model(), cache(640)).unwrap();
     session.feed(prompt).unwrap();
     (0..count).map(|_| (session.next_token().unwrap(), session.logits().unwrap())).collect()
 }
 
-/// A session, and what it is to get.
+/// A session, and what it should get.
 type Held<'a, 'b> = (&'a mut Session, &'a mut std::slice::Iter<'b, (u32, Vec<f32>)>);
 
-/// Takes steps with all sessions, and holds what they get against what they get alone.
+/// Takes steps with all sessions, and compares the results with those of each alone.
 fn steps(pool: &Pool, sessions: &mut [Held<'_, '_>], count: usize) {
     for step in 0..count {
         let mut together: Vec<&mut Session> = sessions.iter_mut().map(|(session, _)| &mut **session).collect();
@@ -44,7 +44,7 @@ fn steps(pool: &Pool, sessions: &mut [Held<'_, '_>], count: usize) {
 
 /// Three sessions take steps together, then a fourth joins, and one leaves.
 #[test]
-fn together_as_alone() {
+fn sessions_get_the_same_together_as_alone() {
     let pool = Pool::new(model(), 4, cache(640), 8 * PAGE).unwrap();
     let prompts = [tokens(0, 40), tokens(7, 3), tokens(14, 270), tokens(21, 90)];
     let wanted: Vec<_> = prompts.iter().map(|prompt| alone(prompt, 12)).collect();
@@ -82,7 +82,7 @@ fn together_as_alone() {
     assert!([to_second, to_third].iter().all(|of| of.len() == 0) && to_fourth.len() == 4);
 }
 
-/// Each has its own way of sampling, and the same seed makes the same text as alone.
+/// Each has its own sampling parameters, and the same seed gives the same text as alone.
 #[test]
 fn each_samples_in_its_own_way() {
     let plain = SamplerParams { temperature: 1.0, seed: Some(5), ..SamplerParams::default() };
@@ -112,15 +112,15 @@ fn each_samples_in_its_own_way() {
     }
 }
 
-/// Full pages of a prefix that another session has computed are held once, and changed by none that share them.
+/// Full pages of a prefix that another session has computed exist once, and no session that shares them changes them.
 #[test]
-fn a_prefix_is_held_once() {
+fn a_prefix_is_stored_once() {
     is_held_once(cache(4 * PAGE), BOUND);
 }
 
-/// The same of a cache in blocks, where the smallest difference may round a value to the next byte.
+/// The same with a cache in blocks, where the smallest difference may round a value to the next byte.
 #[test]
-fn a_prefix_in_blocks_is_held_once() {
+fn a_prefix_in_blocks_is_stored_once() {
     is_held_once(CacheShape { context: 4 * PAGE, ty: CacheType::Q8_0 }, 1e-2);
 }
 
@@ -138,7 +138,7 @@ fn is_held_once(cache: CacheShape, bound: f64) {
     let error = relative_l2(&second.logits().unwrap(), &wanted);
     assert!(error < bound, "{error:.1e}");
 
-    // The second one goes on differently from within a page that both hold: it gets one of its own.
+    // The second session continues differently from within a shared page: it gets its own copy.
     let other: Vec<u32> = long[..PAGE + 100].iter().chain(&long[..30]).copied().collect();
     let reuse = sync(&mut second, &other);
     assert_eq!((reuse.cached, pool.free()), (PAGE + 100, 2 * PAGE));
@@ -151,15 +151,15 @@ fn is_held_once(cache: CacheShape, bound: f64) {
     let error = relative_l2(&first.logits().unwrap(), &wanted);
     assert!(error < bound, "{error:.1e}");
 
-    // Nobody finds what nobody holds.
+    // Pages that no session holds are not found.
     drop((first, second));
     assert_eq!(pool.free(), 6 * PAGE);
     assert_eq!(sync(&mut pool.session().unwrap(), &long).cached, 0);
 }
 
-/// A session that got no room for tokens goes on with fewer, and what others read of its pages stays.
+/// A session that got no page for its tokens continues with fewer tokens, and pages that others read stay unchanged.
 #[test]
-fn a_refusal_leaves_what_others_read() {
+fn a_refusal_leaves_shared_pages() {
     let pool = Pool::new(model(), 2, cache(3 * PAGE), 3 * PAGE).unwrap();
     let (mut first, mut second) = (pool.session().unwrap(), pool.session().unwrap());
     let long = tokens(0, PAGE + 44);
@@ -168,7 +168,7 @@ fn a_refusal_leaves_what_others_read() {
     let reuse = second.sync(&long).unwrap();
     assert_eq!((reuse.cached, pool.free()), (PAGE, PAGE));
     first.rewind(100);
-    // A page of its own in place of the one that both hold, and one more.
+    // A copy of the shared page, and one more page.
     assert!(matches!(first.feed(&tokens(30, 200)), Err(Error::PoolFull { needed: 2, free: 1 })));
     first.feed(&tokens(30, 50)).unwrap();
     for (session, held) in [(&mut second, long), (&mut first, [tokens(0, 100), tokens(30, 50)].concat())] {
@@ -180,7 +180,7 @@ fn a_refusal_leaves_what_others_read() {
     }
 }
 
-/// Steps that verify several tokens of one session, and none, between steps of others.
+/// Steps that verify several tokens or none of one session, between steps of others.
 #[test]
 fn drafts_beside_other_sessions() {
     let pool = Pool::new(model(), 2, cache(640), 8 * PAGE).unwrap();
@@ -206,7 +206,7 @@ fn drafts_beside_other_sessions() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn sessions_that_do_not_fit_are_refused() {
     let pool = Pool::new(model(), 2, cache(2 * PAGE), 2 * PAGE).unwrap();
     let (mut first, mut second) = (pool.session().unwrap(), pool.session().unwrap());
     assert!(matches!(pool.session(), Err(Error::Argument { argument: "sessions", .. })));

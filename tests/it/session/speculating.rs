@@ -7,7 +7,7 @@ use wglm::{
     DraftKind, DraftStats, Error, Event, GenerateOptions, Generation, Model, SamplerParams, Session, Speculation, Stop,
 };
 
-/// How far logits may be from those of a row alone: rows of a batch are summed in another order.
+/// The bound on the distance of logits from those of a single row: rows of a batch are summed in another order.
 const BOUND: f64 = 1e-5;
 
 const PREDICTED: Speculation = Speculation { kind: DraftKind::Mtp, most: Some(3) };
@@ -23,9 +23,9 @@ fn one_by_one(session: &mut Session, count: usize) -> Vec<u32> {
     (0..count).map(|_| session.next_token().unwrap()).collect()
 }
 
-/// Drafts that are right up to a place, and wrong from there on.
+/// Drafts that are right up to an index, and wrong from there on.
 #[test]
-fn drafts_are_accepted_as_far_as_they_are_right() {
+fn correct_drafts_are_accepted() {
     let prompt = dialogue(13);
     let wanted = one_by_one(&mut fed(model(), &prompt), 24);
     for right in [0, 1, 2, 5, 7] {
@@ -41,7 +41,7 @@ fn drafts_are_accepted_as_far_as_they_are_right() {
         ];
         assert!(error < BOUND && hidden < BOUND, "{right} right drafts: {error:.1e}, {hidden:.1e}");
         assert_eq!(session.sampled_token().unwrap(), wanted[1 + right]);
-        // A token by itself, drafts again, and a token by itself.
+        // A single token, drafts again, and a single token.
         assert_eq!(session.next_token().unwrap(), wanted[1 + right]);
         let again = session.verify(&wanted[right + 3..right + 6]).unwrap();
         assert_eq!(again, wanted[right + 2..right + 6]);
@@ -51,7 +51,7 @@ fn drafts_are_accepted_as_far_as_they_are_right() {
     }
 }
 
-/// What is sampled with a seed, with penalties, with a bias, and with all filters, is the same behind accepted drafts.
+/// Tokens that are sampled with a seed, penalties, a bias and all filters are the same after accepted drafts.
 #[test]
 fn drafts_do_not_change_what_is_sampled() {
     let prompt = dialogue(13);
@@ -68,7 +68,7 @@ fn drafts_do_not_change_what_is_sampled() {
             session.set_sampling(&params).unwrap();
             let mut made = Vec::new();
             while made.len() < 32 {
-                // Right drafts up to a place that changes.
+                // Drafts that are right up to a varying index.
                 let right = made.len() % 5;
                 let mut drafts = wanted[made.len() + 1..made.len() + 6].to_vec();
                 drafts.iter_mut().skip(right).for_each(|draft| *draft = (*draft + 7) % 2048);
@@ -79,7 +79,7 @@ fn drafts_do_not_change_what_is_sampled() {
     }
 }
 
-/// A bias holds after the last of several drafts, too, though the host does not know the token before them.
+/// A bias also applies after the last of several drafts, though the host does not know the token before them.
 #[test]
 fn a_bias_holds_after_the_last_draft() {
     let prompt = dialogue(13);
@@ -97,7 +97,7 @@ fn a_bias_holds_after_the_last_draft() {
     assert_eq!(session.sampled_token().unwrap(), wanted[3]);
 }
 
-/// The reply to a prompt of tokens, and its figures.
+/// The reply to a prompt of tokens, and its statistics.
 fn reply(model: &Model, prompt: &[u32], options: &GenerateOptions) -> (String, Vec<u32>, wglm::Stats) {
     let mut session = Session::new(model).unwrap();
     let (mut text, mut stats) = (String::new(), None);
@@ -111,7 +111,7 @@ fn reply(model: &Model, prompt: &[u32], options: &GenerateOptions) -> (String, V
     (text, session.tokens().to_vec(), stats.unwrap())
 }
 
-/// Every golden prompt, continued with guesses of each kind, as without.
+/// Every golden prompt has the same continuation with guesses of each kind as without.
 #[test]
 fn guesses_change_no_text() {
     for (precision, golden) in ["f16", "q4_0", "q4_0"].into_iter().zip(goldens()) {
@@ -141,7 +141,7 @@ fn guesses_change_no_text() {
 
 /// A text that repeats itself is continued in fewer steps than it has tokens.
 #[test]
-fn look_up_finds_what_repeats_itself() {
+fn look_up_finds_repeated_text() {
     let story = dialogue(104);
     let prompt = [story.as_slice(), &story[..13]].concat();
     let options = GenerateOptions {
@@ -156,7 +156,7 @@ fn look_up_finds_what_repeats_itself() {
     assert!(3 * accepted > stats.generated, "{accepted} of {drafted} drafts in {steps} steps");
 }
 
-/// Where a reply ends, whatever ends it, the session holds what it would hold without guesses.
+/// However a reply ends, the session holds what it would hold without guesses.
 #[test]
 fn a_reply_ends_where_it_would_end() {
     let story = dialogue(52);
@@ -222,7 +222,7 @@ fn drafts_fit_the_context() {
     assert!(matches!(session.set_speculation(&Speculation { most: Some(0), ..LOOKUP }), Err(Error::Argument { .. })));
 }
 
-/// Verified tokens are part of snapshots and of what is synced, and can be rewound.
+/// Verified tokens are part of snapshots and of synced tokens, and can be rewound.
 #[test]
 fn verified_tokens_are_like_others() {
     let prompt = dialogue(13);

@@ -1,4 +1,4 @@
-//! Tests which tokens a session keeps when it is brought to others.
+//! Tests which tokens a session keeps when it is synced to others.
 
 use super::{bits, dialogue, holds, session_of};
 use wglm::{Cancel, Error, Session};
@@ -14,7 +14,7 @@ fn sync(session: &mut Session, tokens: &[u32]) -> ((usize, usize), usize) {
 type Case<'a> = (&'a str, &'a [u32], Vec<u32>, usize, usize);
 
 #[test]
-fn what_is_kept_and_what_is_computed() {
+fn kept_and_computed_tokens() {
     let d = dialogue(10);
     let other = |at: usize| {
         let mut tokens = d.clone();
@@ -46,7 +46,7 @@ fn what_is_kept_and_what_is_computed() {
 
 /// Tokens that do not fit, or do not exist, leave the session unchanged.
 #[test]
-fn what_is_refused_changes_nothing() {
+fn refused_tokens_change_nothing() {
     let mut session = session_of(12);
     session.feed(&dialogue(8)).unwrap();
     let before = bits(&mut session);
@@ -83,7 +83,7 @@ fn the_same_after_a_rewind() {
 }
 
 #[test]
-fn to_nothing() {
+fn a_sync_to_no_tokens() {
     let mut session = session_of(64);
     assert_eq!(sync(&mut session, &[]), ((0, 0), 0));
     session.feed(&dialogue(3)).unwrap();
@@ -94,7 +94,7 @@ fn to_nothing() {
 }
 
 #[test]
-fn cancelled_and_taken_up_again() {
+fn a_cancelled_sync_can_be_repeated() {
     let tokens = dialogue(16);
     let mut session = session_of(64);
     session.feed(&tokens[..4]).unwrap();
@@ -112,7 +112,7 @@ fn cancelled_and_taken_up_again() {
 
 /// A token outside of the vocabulary is found before anything is computed.
 #[test]
-fn to_something_that_cannot_be() {
+fn a_sync_to_impossible_tokens() {
     let tokens = dialogue(6);
     let mut session = session_of(64);
     session.feed(&tokens).unwrap();

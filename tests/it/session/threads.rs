@@ -12,7 +12,7 @@ fn sequences() -> [Vec<u32>; 3] {
 }
 
 #[test]
-fn interleaved_they_do_not_mix() {
+fn interleaved_sessions_do_not_mix() {
     let sequences = sequences();
     let mut sessions = sequences.each_ref().map(|_| session_of(64));
     for at in (0..30).step_by(3) {
@@ -26,7 +26,7 @@ fn interleaved_they_do_not_mix() {
 }
 
 #[test]
-fn on_threads_they_do_not_mix() {
+fn sessions_on_threads_do_not_mix() {
     let alone = sequences().map(|tokens| fresh(&tokens, 64));
     let together = std::thread::scope(|scope| {
         let one = |tokens: Vec<u32>| {

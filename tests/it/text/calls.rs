@@ -156,7 +156,7 @@ fn values_are_what_the_schema_says() {
 
 /// Text that is not a call stays, with its tags, and no call after it is lost.
 #[test]
-fn what_is_no_call_is_text() {
+fn text_that_is_not_a_call_stays() {
     let good = "<tool_call>bare</tool_call>";
     for bad in [
         "<tool_call></tool_call>",
@@ -176,7 +176,7 @@ fn what_is_no_call_is_text() {
 
 /// An error after the name makes a failed call, up to its end or to the beginning of another.
 #[test]
-fn what_is_wrong_in_a_call_is_no_text() {
+fn errors_in_a_call_are_not_text() {
     let good = "<tool_call>bare</tool_call>";
     for bad in [
         "<tool_call>weather<arg_key>days</arg_key>5</tool_call>",
@@ -203,7 +203,7 @@ fn what_is_wrong_in_a_call_is_no_text() {
 
 /// A reply that ends inside a call: before its name is complete it is text.
 #[test]
-fn a_call_that_is_cut_failed() {
+fn a_call_that_is_cut_off_fails() {
     let whole = "<tool_call>weather\n<arg_key>city</arg_key><arg_value>Rome</arg_value>\n</tool_call>";
     for (end, _) in whole.char_indices().skip(1) {
         let cut = &whole[..end];
@@ -225,7 +225,7 @@ fn a_call_that_is_cut_failed() {
 
 /// A call is reported while it is written.
 #[test]
-fn calls_are_told_by_pieces() {
+fn calls_are_reported_in_pieces() {
     let mut parser = ReplyParser::new(false).with_tools(&tools());
     let start = || ReplyPiece::ToolCallStart { name: "weather".into() };
     let piece = |text: &str| ReplyPiece::ToolCallPiece(text.into());
@@ -325,7 +325,7 @@ proptest! {
         let whole = parse(inside, &[&reply]);
         prop_assert_eq!(parse(inside, &cut(&reply, &places)), whole.clone());
         prop_assert_eq!(parse(inside, &letters(&reply)), whole.clone());
-        // Nothing is lost but the tags of calls, and the blanks next to them.
+        // Nothing is lost except the tags of calls, and the blanks next to them.
         let words = |text: &str| text.chars().filter(|c| *c == 'é').count();
         let told: usize = whole.iter().map(|piece| match piece {
             ReplyPiece::Text(text) | ReplyPiece::Thinking(text) | ReplyPiece::ToolCallFailed { text, .. } => words(text),

@@ -1,4 +1,4 @@
-//! Tests the families of templates: which one a template is of, and calls in the form of each, in any pieces.
+//! Tests the families of templates: which one a template belongs to, and calls in the form of each, in any pieces.
 
 use super::cuts::every_way;
 use super::tokenizer::tiny;
@@ -54,8 +54,8 @@ const TEMPLATES: [(&str, &str); 7] = [
     ("glm", "{% for m in messages %}{{ m.content }}{% endfor %}"),
 ];
 
-/// Lines of published templates that show how their models call functions, and the family of each; there is none for the
-/// last ones.
+/// Lines of published templates that show how their models call functions, and the family of each; the last ones have
+/// none.
 const PUBLISHED: [(&str, &[&str], Option<&str>); 8] = [
     ("GLM-4.7-Flash", &["<tool_call>{function-name}<arg_key>{arg-key-1}</arg_key>"], Some("glm")),
     ("Qwen3-0.6B", &[r#"{{- '<tool_call>\n{"name": "' }}"#], Some("hermes")),
@@ -89,14 +89,14 @@ fn template(name: &str) -> ChatTemplate {
 }
 
 #[test]
-fn a_template_tells_its_family() {
+fn a_template_determines_its_family() {
     for (name, source) in TEMPLATES {
         assert_eq!(Family::of(source).name, name, "{source}");
     }
 }
 
 #[test]
-fn published_templates_tell_theirs() {
+fn published_templates_have_their_families() {
     for (model, lines, family) in PUBLISHED {
         let lines = lines.join("\n");
         assert_eq!(Family::known(&lines).map(|family| family.name), family, "{model}");
@@ -114,8 +114,8 @@ fn parser(family: &str) -> ReplyParser {
     ReplyParser::new(false).with_family(template(family).family()).with_tools(&tools())
 }
 
-/// The reply as thinking, text, calls, and calls that failed, each with its kind. The pieces of a call have to be part of
-/// its text, behind its name.
+/// The reply as thinking, text, calls, and calls that failed, each with its kind. The pieces of a call have to be part
+/// of its text, after its name.
 fn parse<S: AsRef<str>>(family: &str, chunks: &[S]) -> Vec<(char, String)> {
     let mut parser = parser(family);
     let mut pieces: Vec<_> = chunks.iter().flat_map(|chunk| parser.push(chunk.as_ref())).collect();
@@ -170,7 +170,7 @@ fn objects_between_tags() {
         &[('?', "So."), ('t', "I look."), ('c', rome), ('c', rome)],
     );
     check("hermes", &format!("{call}\nDone."), &[('c', rome), ('t', "Done.")]);
-    // Forms that models write as well: other orders and names, JSON within JSON, nothing but a name, no closing tag.
+    // Other forms that models write: other orders and names, JSON within JSON, only a name, no closing tag.
     check("hermes", r#"<tool_call>{"arguments":{"city":"Rome"},"name":"weather"}</tool_call>"#, &[('c', rome)]);
     check("hermes", r#"<tool_call>{"name":"weather","arguments":{"city":"Rome"}}"#, &[('c', rome)]);
     let late = r#"<tool_call>{"arguments":{"city":"Rome"},"name":"weather"}"#;
@@ -213,7 +213,7 @@ fn objects_that_fail() {
 }
 
 #[test]
-fn an_object_that_nothing_closes() {
+fn an_object_without_a_closing_tag() {
     let call = r#"<|function_call|>{"name": "weather", "arguments": {"city": "Ро{м"}}"#;
     let rome = r#"["weather",{"city":"Ро{м"},null]"#;
     check("gigachat", call, &[('c', rome)]);
@@ -226,7 +226,7 @@ fn an_object_that_nothing_closes() {
     check("gigachat", wrong, &[('!', wrong)]);
 }
 
-/// A call is another message behind the answer's. Any other role means that the reply has ended.
+/// A call is a separate message after the answer's. Any other role means that the reply has ended.
 #[test]
 fn a_message_that_is_a_call() {
     let call = "<|message_sep|>\n\nfunction call<|role_sep|>\n\
@@ -250,7 +250,7 @@ fn a_message_that_is_a_call() {
     check(family, &wrong, &[('!', &wrong)]);
 }
 
-/// The same by the published tokens, which contain the line ends and are hidden from readers.
+/// The same with the published tokens, which contain the line ends and are hidden from readers.
 #[test]
 fn messages_by_their_tokens() {
     let names = ["<|message_sep|>\n\n", "<|role_sep|>\n", "</s>"];
@@ -306,7 +306,7 @@ fn a_string_that_does_not_end() {
     assert_eq!(reply.push_tag(call_end), [failed(format!("<tool_call>{open}</tool_call>"))]);
     assert_eq!(reply.push("It rains."), [ReplyPiece::Text("It rains.".into())]);
 
-    // In thinking its end ends the call as well.
+    // In thinking, the end of thinking ends the call too.
     let mut reply = ReplyParser::new(true).with_family(template("hermes").family()).with_tools(&tools());
     reply = reply.with_tokenizer(&tokenizer);
     assert!(reply.push_tag(call).is_empty());
@@ -354,7 +354,7 @@ fn a_family_without_tags() {
     check("glm", " Yes.", &[('t', " Yes.")]);
 }
 
-/// What a template writes of a call is read as the same call.
+/// A call that a template writes is parsed as the same call.
 #[test]
 fn calls_survive_their_template() {
     let arguments = json!({"city": "Köln \"<b>\" }{", "days": 3, "tags": ["a", {"b": null}]});
@@ -372,8 +372,8 @@ fn calls_survive_their_template() {
     }
 }
 
-/// Templates get the names of the tokens at the beginning and the end of texts, and a prompt begins with one such token,
-/// whoever writes it.
+/// Templates get the names of the tokens at the beginning and the end of texts, and a prompt begins with one such
+/// token, whether the template or the tokenizer adds it.
 #[test]
 fn the_names_of_tokens() {
     let mut vocab = tiny(&[("<s>", TokenType::Control), ("</s>", TokenType::Control)], &[]);

@@ -1,5 +1,4 @@
-//! Tests that only the template makes control tokens and tags in a prompt, whatever the strings contain that it is
-//! given.
+//! Tests that only the template makes control tokens and tags in a prompt, whatever its input strings contain.
 
 use super::fable_vocab::fable_vocab;
 use super::tokenizer::tiny;
@@ -183,7 +182,7 @@ proptest! {
         }
     }
 
-    /// A text is encoded to the same tokens as it is by itself, user-defined tokens that are not markup included.
+    /// A text is encoded to the same tokens as by itself, including user-defined tokens that are not markup.
     #[test]
     fn marks_do_not_change_the_tokens_of_a_text(text in text()) {
         for tokenizer in [&*FABLE, &OTHER] {
@@ -194,7 +193,7 @@ proptest! {
 
     /// This holds for everything that a template does to two texts and joins.
     #[test]
-    fn texts_that_were_changed_forge_nothing(one in text(), two in text(), most in 0..12usize) {
+    fn changed_texts_forge_nothing(one in text(), two in text(), most in 0..12usize) {
         let (fable, other) = (&*FABLE, &*OTHER);
         for change in ["", "|trim", "|lower", "|upper|lower", "|replace('é', '')", ".strip('a')", ".split('a')|join",
             ".split('<')|join('<')", ".rsplit(' ', 1)|last", "|string|tojson", "|list|tojson(ensure_ascii=True)",
@@ -212,7 +211,7 @@ proptest! {
 }
 
 #[test]
-fn a_text_that_is_turned_around_forges_nothing() {
+fn a_reversed_text_forges_nothing() {
     for change in ["|reverse", "[::-1]"] {
         let source = format!("{{{{ messages[0].content{change} }}}}");
         let tokens = prompt(&source, &FABLE, &[">|resu|<"]).tokens;
@@ -275,7 +274,7 @@ fn tags_in_an_answer_are_text() {
 
 /// Marks are removed from JSON too, in which characters outside of ASCII are escaped.
 #[test]
-fn json_holds_no_marks() {
+fn json_contains_no_marks() {
     let tokens = prompt("{{ messages[0].content|tojson(ensure_ascii=True) }}", &FABLE, &["<|user|>é[gMASK]"]).tokens;
     assert_eq!(FABLE.decode(&tokens, true).unwrap(), "\"<|user|>\\u00e9[gMASK]\"");
     assert_eq!(reserved(&FABLE, &tokens), Vec::<String>::new());
@@ -311,7 +310,7 @@ fn prompts_that_open_thinking() {
 
 /// An error quotes strings without their marks, whether it comes from the template or from the engine.
 #[test]
-fn errors_hold_no_marks() {
+fn errors_contain_no_marks() {
     let error = |source: &str| {
         let messages = [Message::user("<x>")];
         ChatTemplate::new(source).unwrap().prompt(&ChatInput::new(&messages), &FABLE).unwrap_err()

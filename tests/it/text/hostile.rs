@@ -1,7 +1,7 @@
-//! Templates that try to abort the process, to take its memory or its time.
+//! Tests templates that try to abort the process, or to exhaust its memory or its time.
 //!
-//! They run in a process of their own, this test again, whose memory is limited: what fails to be bounded ends that
-//! process, and the name of the template is the last thing that it printed.
+//! They run in a child process with limited memory, which runs this test again: an unbounded template ends the child,
+//! whose last output is the name of the template.
 
 use rand::prelude::*;
 use rand_pcg::Pcg64;
@@ -34,7 +34,7 @@ fn in_a_child(name: &str) -> bool {
     true
 }
 
-/// The most memory that this process has had since the last call, in KiB; `None` where the system does not tell.
+/// The most memory of this process since the last call, in KiB; `None` if the system does not report it.
 fn peak() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?.parse().ok();
@@ -46,7 +46,8 @@ fn render(source: &str) -> wglm::Result<String> {
     ChatTemplate::new(source)?.render(&ChatInput::new(&[Message::user("Hello")]))
 }
 
-/// A body, run a million times, with a namespace `ns` in which `l` is a list, `s` a string and `d` a mapping.
+/// A loop that runs a body a million times, with a namespace `ns` in which `l` is a list, `s` a string and `d` a
+/// mapping.
 fn repeated(body: &str) -> String {
     format!(
         "{{% set ns = namespace(l=[], s='0123456789abcdef', d={{}}) %}}{{% for i in range(1000) %}}\
@@ -294,7 +295,7 @@ fn refused() -> Vec<(String, String)> {
     all
 }
 
-/// What is within the bounds of a source is compiled and rendered on the stack that there is.
+/// Sources within the bounds are compiled and rendered on the available stack.
 fn accepted() -> Vec<(String, String)> {
     let expression = |text: String| format!("{{{{ {text} }}}}");
     [
@@ -324,8 +325,8 @@ fn accepted() -> Vec<(String, String)> {
 }
 
 #[test]
-fn extended_no_template_aborts_or_takes_much() {
-    if in_a_child("text::hostile::extended_no_template_aborts_or_takes_much") {
+fn extended_no_template_aborts_or_exhausts_memory() {
+    if in_a_child("text::hostile::extended_no_template_aborts_or_exhausts_memory") {
         return;
     }
     peak();
@@ -460,7 +461,7 @@ fn filled(random: &mut Pcg64, pattern: &str, depth: usize) -> String {
     })
 }
 
-/// Three hundred random templates, and as many published ones with bytes that changed, end one way or the other.
+/// Three hundred random templates, and as many published ones with changed bytes, end with a text or an error.
 #[test]
 fn random_templates_end() {
     if in_a_child("text::hostile::random_templates_end") {
@@ -499,7 +500,7 @@ fn random_templates_end() {
     assert!(good > 20 && bad > 100, "{good} rendered, {bad} did not");
 }
 
-/// A value as deep as an app makes it, which parsing would not.
+/// A value that is deeper than parsing allows, as an app may make it.
 fn deep(levels: usize) -> Value {
     (0..levels).fold(json!(1), |value, _| Value::Array(vec![value]))
 }
@@ -541,7 +542,7 @@ fn deep_conversations_are_refused() {
                 Err(error) => panic!("{error}"),
             }
         }
-        // Only who made them can drop them: serde_json recurses.
+        // They are leaked, because dropping them would recurse.
         std::mem::forget(inputs);
         std::mem::forget((conversations, tools));
     }

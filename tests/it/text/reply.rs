@@ -64,7 +64,7 @@ fn a_reply_that_starts_in_thinking() {
 }
 
 #[test]
-fn a_reply_that_does_not() {
+fn a_reply_that_starts_in_the_answer() {
     check(false, "Hello\n", "", "Hello\n");
     check(false, "\n Hello", "", "\n Hello");
     check(false, "  ", "", "  ");
@@ -74,7 +74,7 @@ fn a_reply_that_does_not() {
 }
 
 #[test]
-fn tags_of_the_models_own() {
+fn tags_that_the_model_writes() {
     check(false, "\n<think>why</think>\nBecause.", "why", "Because.");
     check(false, "<think></think>\n\nBecause.", "", "Because.");
     check(false, "</think>\n\nBecause.", "", "Because.");

@@ -34,7 +34,7 @@ fn text_ends_before_the_first_one() {
 }
 
 #[test]
-fn what_cannot_become_one_is_told_at_once() {
+fn text_that_is_certain_is_reported_at_once() {
     let mut stops = StopStrings::new(["</end>".to_owned()]);
     assert_eq!(stops.push("a <"), "a ");
     assert_eq!(stops.push("/e"), "");

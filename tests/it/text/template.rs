@@ -72,7 +72,7 @@ fn the_demonstration_models_template() {
 
 /// A string that a template compares with something other than a role is not a role.
 #[test]
-fn roles_are_named_where_roles_are_meant() {
+fn errors_about_roles_name_roles() {
     let template = "{% if m.type == 'text' %}{% elif m['role'] in [\"critic\"] %}'poet' has no role{% endif %}";
     let template = ChatTemplate::new(template).unwrap();
     assert_eq!(["critic", "text", "poet"].map(|role| template.names_role(role)), [true, false, false]);
@@ -95,7 +95,7 @@ fn errors_name_the_line() {
 
 /// An error that a template raises is about the conversation, also from within a macro; other errors are not.
 #[test]
-fn a_refusal_is_no_broken_template() {
+fn a_refusal_is_not_a_broken_template() {
     for source in
         ["{{ raise_exception('because') }}", "{% macro m() %}{{ raise_exception('because') }}{% endmacro %}{{ m() }}"]
     {

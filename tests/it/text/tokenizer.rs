@@ -47,7 +47,7 @@ fn the_tokens_that_llama_cpp_makes() {
 }
 
 #[test]
-fn control_tokens_and_tags_arise_only_where_asked_for() {
+fn control_tokens_and_tags_arise_only_on_request() {
     let user = FABLE.special("<|user|>").unwrap();
     let text = "[gMASK]<sop><|user|>Hello<|assistant|><think>";
     let special = FABLE.encode(text, true).unwrap();
@@ -178,8 +178,8 @@ fn defects_are_refused_by_name() {
     assert!(Tokenizer::new(Vocab { types: Vec::new(), ..vocab }).is_ok(), "types are optional");
 }
 
-/// DeepSeek's first vocabularies have normal tokens for the bytes of UTF-8 only. The characters that would stand for the
-/// other 13 are user-defined tokens there, which mean those letters.
+/// DeepSeek's first vocabularies have normal tokens for the bytes of UTF-8 only. The characters that would stand for
+/// the other 13 are user-defined tokens there, which mean those letters.
 #[test]
 fn bytes_that_text_never_has_need_no_tokens() {
     let letters = ["À", "Á", "õ", "ö", "÷", "ø", "ù", "ú", "û", "ü", "ý", "þ", "ÿ"];
@@ -245,7 +245,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_text_comes_back(text in texts(), parse_special: bool) {
+    fn any_text_round_trips(text in texts(), parse_special: bool) {
         let tokens = FABLE.encode(&text, parse_special).unwrap();
         prop_assert_eq!(FABLE.decode(&tokens, true).unwrap(), text);
     }

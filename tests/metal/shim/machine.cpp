@@ -1,16 +1,17 @@
-// A machine for kernels: a process that keeps buffers and runs dispatches as its standard input asks for them.
+// A machine for kernels: a process that holds buffers and runs dispatches as requested on its standard input.
 //
-// Every invocation is a fiber, which runs until it waits for others. The lanes of a simdgroup must all come to the same
-// call, and the invocations of a workgroup to the same barrier; where they do not, the process says who waits where and
-// ends. Memory of a workgroup holds NaNs before it is written, and ends, as buffers do, where the process may not go.
+// Every invocation is a fiber, which runs until it waits for others. All lanes of a simdgroup must reach the same call,
+// and all invocations of a workgroup the same barrier; otherwise the process reports where each of them waits, and
+// ends. Workgroup memory holds NaNs before it is written. After it, as after buffers, follows memory that the process
+// may not access.
 //
-// Simdgroups run one after the other from barrier to barrier, so that one that reads too early what another writes
-// finds nothing; `-DBACKWARDS` turns their order and that of workgroups around, which finds the same the other way. What
-// both orders hide a random one shows: MACHINE_ORDER is its seed. In it a simdgroup runs up to the next function that
-// its lanes call together, and then another may be next.
+// Simdgroups run one after the other from barrier to barrier, so one that reads too early what a later one writes finds
+// nothing. `-DBACKWARDS` reverses their order and that of workgroups, which detects the same in the other direction. A
+// random order, with the seed MACHINE_ORDER, shows what both orders hide: there a simdgroup runs to the next function
+// that its lanes call together, and then another one may be next.
 //
-// Functions whose results Metal leaves open within bounds return the correctly rounded one, or, as MACHINE_ERRORS asks
-// for it, the lowest or the highest that is allowed, or either, by a hash of the seed and the exact value.
+// Functions whose results Metal specifies within bounds return the correctly rounded result or, depending on
+// MACHINE_ERRORS, the lowest or the highest allowed one, or either of these by a hash of the seed and the exact value.
 #include "machine.h"
 #include <cfloat>
 #include <cmath>
@@ -36,7 +37,7 @@ Kernel *Kernel::first;
 
 namespace {
 
-// What a process that met a fault ends with.
+// The exit status after a fault.
 constexpr int FAULT = 3;
 constexpr size_t STACK = 128 << 10;
 constexpr size_t PAGE = 64 << 10;
@@ -77,7 +78,7 @@ void wait(State state, unsigned line) {
     if (!_setjmp(current->place)) _longjmp(scheduler, 1);
 }
 
-// ---- what Metal leaves open
+// ---- what Metal does not determine
 
 // A well mixed word, as splitmix64 makes it.
 uint64_t mixed(uint64_t z) {
@@ -94,13 +95,13 @@ Order order = Order::Descending;
 #else
 Order order = Order::Ascending;
 #endif
-uint64_t lots; // what random orders are drawn by
+uint64_t lots; // the state of random orders
 Errors errors = Errors::None;
 uint64_t errors_seed;
 
 unsigned draw(unsigned below) { return mixed(lots += 0x9e3779b97f4a7c15) % below; }
 
-// Lists the numbers below `count` in the order in which as many things are done.
+// Lists the numbers below `count` in the order of execution.
 void put_in_order(unsigned *to, unsigned count) {
     for (unsigned i = 0; i < count; i++) to[i] = order == Order::Descending ? count - 1 - i : i;
     for (unsigned i = count; order == Order::Random && i > 1; i--) std::swap(to[i - 1], to[draw(i)]);
@@ -127,7 +128,7 @@ void live() {
     }
 }
 
-// Takes a fiber to a stack of its own.
+// Starts a fiber on its own stack.
 void begin(Fiber &fiber) {
     static ucontext_t start;
     fiber.begun = true;
@@ -138,7 +139,7 @@ void begin(Fiber &fiber) {
     setcontext(&start);
 }
 
-// Runs a fiber until it waits. Jumps spare the calls of the system that switching contexts makes.
+// Runs a fiber until it waits. Jumps avoid the system calls of context switches.
 void resume(Fiber &fiber) {
     current = &fiber;
     if (_setjmp(scheduler)) return;
@@ -166,7 +167,7 @@ struct Simdgroup {
 
 unsigned simdgroups() { return (fibers.size() + WIDTH - 1) / WIDTH; }
 
-// Says who waits where.
+// Reports where each of them waits.
 [[noreturn]] void stuck(const char *what, unsigned first, unsigned count) {
     std::map<std::pair<int, unsigned>, unsigned> places;
     for (unsigned i = first; i < first + count; i++) places[{fibers[i].state, fibers[i].line}]++;
@@ -184,7 +185,7 @@ void same_line(const char *what, unsigned first, unsigned count) {
         if (fibers[first + i].line != fibers[first].line) stuck(what, first, count);
 }
 
-// Runs the lanes of a simdgroup until each of them waits. True if all wait for one another, and go on.
+// Runs the lanes of a simdgroup until each of them waits. True if all wait for each other, and can continue.
 bool advance(const Simdgroup &group) {
     unsigned lanes[WIDTH];
     put_in_order(lanes, group.count);
@@ -227,7 +228,7 @@ void run_workgroup() {
 
 // ---- memory
 
-// Memory that ends, to 16 bytes, where the process may not go.
+// Memory that ends, within 16 bytes, at an inaccessible page.
 struct Region {
     char *whole = nullptr, *start = nullptr;
     size_t mapped = 0, bytes = 0;
@@ -250,7 +251,7 @@ void outside(int, siginfo_t *, void *) {
     fault("reads or writes outside its buffers and arrays, or where a vector may not lie", current);
 }
 
-// Has a fault of memory reported, on a stack of its own.
+// Reports a fault of memory, on a separate stack.
 void watch_memory() {
     static char stack[64 << 10];
     stack_t own = {};
@@ -308,7 +309,7 @@ struct Dispatch {
     }
 };
 
-// ---- what the process is asked for
+// ---- requests
 
 // Reads from the standard input; false at its end.
 bool take(void *to, size_t bytes) { return fread(to, 1, bytes, stdin) == bytes; }

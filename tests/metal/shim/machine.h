@@ -1,4 +1,4 @@
-// What a kernel may ask of the machine it runs on, and how it is made known to it.
+// The functions that the machine provides to kernels, and the registration of kernels.
 #pragma once
 #include <cstdint>
 
@@ -15,27 +15,28 @@ struct Bits { uint64_t words[2]; };
 // What the lanes of a simdgroup have published, and how many lanes it has.
 struct Lanes { const Bits *published; unsigned count, own; };
 
-// The optimiser knows as little of these functions as Apple's knows of its own: they are defined elsewhere, code does not
-// move where fewer invocations reach it, and what they are given a pointer to they change but do not keep.
+// The optimiser knows as little about these functions as Apple's about its own: they are defined elsewhere, code does
+// not move to where fewer invocations reach it, and they change what their pointers point to but do not store the
+// pointers.
 #define CONVERGENT __attribute__((convergent))
 #define NOT_KEPT __attribute__((noescape))
 
-// Waits for all invocations of the workgroup. Like every function that waits it is given the line that calls it: those
-// that meet must have come to the same one.
+// Waits for all invocations of the workgroup. Like every function that waits, it gets the line of the call: all that
+// wait together must be at the same one.
 CONVERGENT void barrier(unsigned line);
 
 // Waits for all lanes of the simdgroup and gives them each other's bits.
 CONVERGENT Lanes exchange(Bits own, unsigned line);
 
-// The place of the invocation in its simdgroup.
+// The index of the invocation in its simdgroup.
 unsigned lane();
 
-// What a function may return that is off by `most` at most, or by so many units in the last place: see machine.cpp. Only
-// its arguments determine it.
+// The result of a function that may be off by `most`, or by this many units in the last place: see machine.cpp. It
+// depends only on the arguments.
 __attribute__((const)) float within(double exact, double most);
 __attribute__((const)) float within_ulps(double exact, double ulps);
 
-// Atomics: invocations take turns, so that nothing comes between. An update returns what was there before.
+// Atomics: invocations take turns, so no other access intervenes. An update returns the previous value.
 enum class Update { EXCHANGE, ADD, SUB, MAX, MIN, OR, AND, XOR };
 template <class T> T atomic_load(NOT_KEPT const T *from);
 template <class T> void atomic_store(NOT_KEPT T *to, T value);
@@ -49,7 +50,7 @@ struct Invocation {
 // The most arguments in workgroup memory that a kernel may have.
 constexpr unsigned ARRAYS = 32;
 
-// A kernel, known to the machine from the moment its object is linked.
+// A kernel, which is registered with the machine when its object is linked.
 struct Kernel {
     const char *name;
     void (*run)(const Invocation &, void *const *buffers, void *const *arrays);

@@ -5,7 +5,7 @@ use crate::serve::failure::{Dialect, Failure};
 use crate::serve::figures::{Usage, add_figures, argument_pieces, arguments};
 use crate::serve::interface::{Interface, Prompt, Request};
 use crate::serve::reply::{Delta, Finish, FinishReason, Reply};
-use crate::serve::server::{Engine, Server, id};
+use crate::serve::server::{LoadedModel, Server, id};
 use crate::serve::stream::Events;
 use serde_json::{Value, json};
 use wglm_engine::text::ToolCall;
@@ -146,8 +146,8 @@ impl Messages {
 impl Interface for Messages {
     type Body = Body;
 
-    fn request(body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure> {
-        super::request(body, server, engine)
+    fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
+        super::request(body, server, loaded)
     }
 
     fn begin(&mut self, prompt: usize, _: &mut Events) {

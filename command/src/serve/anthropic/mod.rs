@@ -11,7 +11,7 @@ use super::fields::{Fields, max_tokens, or_default, read};
 use super::interface::{Prompt, Request};
 use super::memory::Share;
 use super::router::json;
-use super::server::{Engine, Server};
+use super::server::{LoadedModel, Server};
 use axum::extract::State;
 use axum::response::Response;
 use input::{GivenMessage, System, conversation, functions};
@@ -87,13 +87,13 @@ impl Body {
 }
 
 /// Turns a body into a prompt and a request.
-fn request(body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Messages>), Failure> {
+fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Messages>), Failure> {
     if max_tokens(body.max_tokens)?.is_none() {
         return Err(Failure::invalid("max_tokens: field required"));
     }
     let stream = body.fields.stream;
     let one_call = body.tool_choice.as_ref().is_some_and(|choice| choice.disable_parallel_tool_use);
-    let (chat, demand, held) = body.conversation(server)?.chat(server, engine)?;
+    let (chat, demand, held) = body.conversation(server)?.chat(server, loaded)?;
     let interface = Messages::new(&server.name, chat.options.stop.clone());
     let request = Request { choices: 1, stream, one_call, held, interface };
     Ok((Prompt::Chat(Box::new(chat), demand), request))
@@ -102,11 +102,11 @@ fn request(body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Requ
 /// `/v1/messages/count_tokens`.
 pub async fn count_tokens(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     body.check_text()?;
-    let engine = server.engine()?;
+    let loaded = server.loaded()?;
     let (of, needed) = (server.clone(), body.conversation());
     let count = move |_: &Share| {
-        let chat = read::<Body>(&body.bytes)?.conversation(&of)?.state(&engine)?;
-        let prompt = engine.model.template()?.prompt(&template_input(&chat), engine.model.tokenizer()?)?;
+        let chat = read::<Body>(&body.bytes)?.conversation(&of)?.state(&loaded)?;
+        let prompt = loaded.model.template()?.prompt(&template_input(&chat), loaded.model.tokenizer()?)?;
         Ok(json!({"input_tokens": prompt.tokens.len()}))
     };
     let (counted, _memory) = server.work(&server.pools.tools, needed, count).await?;

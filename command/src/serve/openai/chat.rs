@@ -9,7 +9,7 @@ use crate::serve::fields::{Fields, StreamOptions, choices, or_default, top_logpr
 use crate::serve::figures::{ChatLogprobs, argument_pieces, arguments};
 use crate::serve::interface::{Interface, Prompt, Request};
 use crate::serve::reply::{Delta, FinishReason, Reply};
-use crate::serve::server::{Engine, Server};
+use crate::serve::server::{LoadedModel, Server};
 use crate::serve::stream::Events;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -125,7 +125,7 @@ impl Chat {
 impl Interface for Chat {
     type Body = Body;
 
-    fn request(body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure> {
+    fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         check_messages(body.messages.len(), server)?;
         check_tools(&body.tools)?;
         let whitespace = body.fields.json_whitespace;
@@ -146,7 +146,7 @@ impl Interface for Chat {
             overflow: server.overflow,
             fields: body.fields,
         };
-        let (mut chat, demand, held) = conversation.chat(server, engine)?;
+        let (mut chat, demand, held) = conversation.chat(server, loaded)?;
         chat.options.logprobs = body.logprobs.then(|| top_logprobs(body.top_logprobs)).transpose()?;
         let usage = body.stream_options.include_usage;
         let frame = Frame::new("chatcmpl-", &server.name, body.logprobs, usage, choices);

@@ -8,7 +8,7 @@ use crate::serve::fields::{Fields, StreamOptions, choices, max_tokens, or_defaul
 use crate::serve::figures::CompletionLogprobs;
 use crate::serve::interface::{Interface, Prompt, Request};
 use crate::serve::reply::{Delta, FinishReason, Reply};
-use crate::serve::server::{Engine, Server};
+use crate::serve::server::{LoadedModel, Server};
 use crate::serve::stream::Events;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -67,8 +67,8 @@ impl Prompts {
 
     /// The tokens of each prompt. More than the context holds are refused; a text that cannot have fewer is refused
     /// before it is encoded.
-    fn tokens(self, engine: &Engine) -> Result<Vec<Vec<u32>>, Failure> {
-        let (tokenizer, context) = (engine.model.tokenizer()?, engine.scheduler.context());
+    fn tokens(self, loaded: &LoadedModel) -> Result<Vec<Vec<u32>>, Failure> {
+        let (tokenizer, context) = (loaded.model.tokenizer()?, loaded.scheduler.context());
         let fits = |needed| match needed {
             needed if needed > context => Err(Failure::from(Error::ContextFull { needed, context })),
             _ => Ok(()),
@@ -116,7 +116,7 @@ fn choice(index: usize, text: &str, logprobs: Option<CompletionLogprobs>, reason
     json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason})
 }
 
-/// Refuses what completions do not have. A client that got free text instead would take it for what it asked for.
+/// Refuses what completions do not have. A client would take unconstrained text for what it requested.
 fn check_supported(body: &mut Body, choices: usize) -> Result<(), Failure> {
     let format = std::mem::take(&mut body.response_format).read(false)?;
     for (is_asked_for, message) in [
@@ -140,7 +140,7 @@ impl Interface for Completions {
         body.completion()
     }
 
-    fn request(mut body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure> {
+    fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         let choices = choices(body.n, server)?;
         check_supported(&mut body, choices)?;
         let given = body.prompt.ok_or_else(|| Failure::invalid("there is no prompt"))?;
@@ -148,14 +148,14 @@ impl Interface for Completions {
         if !(1..=most).contains(&count) {
             return Err(Failure::invalid(format!("the request asks for {count} replies; expected 1 to {most}")));
         }
-        let (stream, prompts, mut options) = (body.fields.stream, given.tokens(engine)?, body.fields.options(engine)?);
+        let (stream, prompts, mut options) = (body.fields.stream, given.tokens(loaded)?, body.fields.options(loaded)?);
         let limit = body.max_tokens.or(body.n_predict);
         let usual = limit.is_none().then_some(MAX_TOKENS);
         options.max_tokens = max_tokens(limit)?.or(options.max_tokens).or(usual);
         options.logprobs = body.logprobs.map(top_logprobs).transpose()?;
         let mut echo = Vec::new();
         for tokens in prompts.iter().filter(|_| body.echo) {
-            echo.extend(repeat_n(engine.model.tokenizer()?.decode(tokens, true)?, choices));
+            echo.extend(repeat_n(loaded.model.tokenizer()?.decode(tokens, true)?, choices));
         }
         let held = ECHO_COPIES * echo.iter().map(String::len).sum::<usize>();
         echo.resize(count, String::new());

@@ -20,15 +20,15 @@ fn model(server: &Server) -> Value {
         "type": "model",
         "display_name": server.name,
     });
-    if let Ok(engine) = server.engine.peek() {
-        let config = engine.model.config();
+    if let Ok(loaded) = server.loaded.peek() {
+        let config = loaded.model.config();
         model["meta"] = json!({
-            "n_ctx": engine.scheduler.context(),
+            "n_ctx": loaded.scheduler.context(),
             "n_ctx_train": config.context,
             "n_vocab": config.vocab,
-            "size": engine.model.file().file_bytes(),
+            "size": loaded.model.file().file_bytes(),
         });
-        model["max_model_len"] = engine.scheduler.context().into();
+        model["max_model_len"] = loaded.scheduler.context().into();
     }
     model
 }

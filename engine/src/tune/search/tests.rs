@@ -6,14 +6,14 @@ use super::*;
 use crate::plan::{RowRange, SplitsChoice};
 use std::cell::Cell;
 
-const TOKEN: Work = Work::Token { depth: 0 };
-const DEEP: Work = Work::Token { depth: 4096 };
-const PROMPT: Work = Work::Rows { rows: 512, depth: 0 };
+const TOKEN: Workload = Workload::Token { depth: 0 };
+const DEEP: Workload = Workload::Token { depth: 4096 };
+const PROMPT: Workload = Workload::Rows { rows: 512, depth: 0 };
 
 /// A machine with tabulated times plus noise, whose clock is their sum.
 struct MadeUp {
     /// The seconds of work with some choices.
-    seconds: fn(&Choices, Work) -> f64,
+    seconds: fn(&Choices, Workload) -> f64,
     /// The largest relative error of a measurement.
     noise: f64,
     wrong: fn(&Choices) -> bool,
@@ -23,7 +23,7 @@ struct MadeUp {
 }
 
 impl MadeUp {
-    fn new(seconds: fn(&Choices, Work) -> f64, noise: f64) -> Self {
+    fn new(seconds: fn(&Choices, Workload) -> f64, noise: f64) -> Self {
         Self { seconds, noise, wrong: |_| false, fails: |_| false, clock: 0.0, random: 1 }
     }
 
@@ -38,18 +38,18 @@ impl Bench for MadeUp {
         self.clock
     }
 
-    fn identity(&mut self, choices: &Choices, _: Work) -> Result<u64> {
+    fn identity(&mut self, choices: &Choices, _: Workload) -> Result<u64> {
         // One row uses 64 splits whether that was chosen or not.
         let splits = choices.splits(1).unwrap_or(64) as u64;
         Ok(splits + 1000 * choices.chunk.unwrap_or(512) as u64 + 1_000_000 * choices.few_rows.unwrap_or(32) as u64)
     }
 
-    fn prepare(&mut self, candidates: &[Choices], _: &[Work], go_on: &mut GoOn<'_>) -> Result<()> {
+    fn prepare(&mut self, candidates: &[Choices], _: &[Workload], go_on: &mut GoOn<'_>) -> Result<()> {
         self.clock += 0.01 * candidates.len() as f64;
         go_on()
     }
 
-    fn time(&mut self, choices: &Choices, work: Work) -> Result<f64> {
+    fn time(&mut self, choices: &Choices, work: Workload) -> Result<f64> {
         if (self.fails)(choices) {
             return Err(Error::OutOfMemory { doing: "measuring".to_owned(), bytes: 1 });
         }
@@ -58,7 +58,7 @@ impl Bench for MadeUp {
         Ok(seconds)
     }
 
-    fn fault(&mut self, choices: &Choices, _: &[Work], _: &mut GoOn<'_>) -> Result<Option<String>> {
+    fn fault(&mut self, choices: &Choices, _: &[Workload], _: &mut GoOn<'_>) -> Result<Option<String>> {
         Ok((self.wrong)(choices).then(|| "at `x`, 1 and not 2".to_owned()))
     }
 }
@@ -67,11 +67,11 @@ fn splits(splits: usize) -> Edit {
     Edit::Splits(SplitsChoice { rows: RowRange::new(1, 1), splits })
 }
 
-fn question(name: &str, works: &[Work], candidates: Vec<Edit>) -> Question {
+fn question(name: &str, works: &[Workload], candidates: Vec<Edit>) -> Question {
     Question { name: name.to_owned(), works: works.to_vec(), candidates, weight: 1.0, least: 0.0 }
 }
 
-fn all_splits(works: &[Work]) -> Question {
+fn all_splits(works: &[Workload]) -> Question {
     question("splits", works, [64, 48, 32, 16, 8, 4, 2, 1].map(splits).to_vec())
 }
 
@@ -80,7 +80,7 @@ fn search(bench: &mut MadeUp, budget: f64, questions: &[Question]) -> Found {
 }
 
 /// 16 splits are best by a tenth; others lose more the further away they are.
-fn sixteen(choices: &Choices, _: Work) -> f64 {
+fn sixteen(choices: &Choices, _: Workload) -> f64 {
     let splits = choices.splits(1).unwrap_or(64) as f64;
     1e-3 * (1.0 + 0.05 * (splits / 16.0).log2().abs())
 }
@@ -130,7 +130,7 @@ fn what_is_wrong_or_fails_is_not_chosen() {
 /// A gain for one work must not slow down another one much.
 #[test]
 fn no_work_is_given_up_for_another() {
-    let uneven = |choices: &Choices, work: Work| match (choices.splits(1), work) {
+    let uneven = |choices: &Choices, work: Workload| match (choices.splits(1), work) {
         (Some(8), TOKEN) => 0.5e-3,
         (Some(8), _) => 1.1e-3,
         (Some(32), _) => 0.9e-3,
@@ -144,7 +144,7 @@ fn no_work_is_given_up_for_another() {
 #[test]
 fn time_is_kept() {
     let questions = [all_splits(&[TOKEN]), question("chunk", &[PROMPT], vec![Edit::Chunk(1024), Edit::Chunk(2048)])];
-    let seconds = |choices: &Choices, work: Work| if work == PROMPT { 2.0 } else { sixteen(choices, work) };
+    let seconds = |choices: &Choices, work: Workload| if work == PROMPT { 2.0 } else { sixteen(choices, work) };
     for budget in [0.01, 0.1, 1.0, 5.0, 20.0] {
         let mut bench = MadeUp::new(seconds, 0.01);
         let found = search(&mut bench, budget, &questions);
@@ -198,14 +198,14 @@ fn a_limit_ends_the_last_comparison_too() {
 /// Each gain was real when it was measured, but together they are slower: then the slower part is dropped.
 #[test]
 fn the_whole_decides() {
-    let jealous = |choices: &Choices, work: Work| match (choices.splits(1), choices.chunk, work) {
+    let jealous = |choices: &Choices, work: Workload| match (choices.splits(1), choices.chunk, work) {
         (Some(32), Some(1024), PROMPT) => 1.5e-3,
         (Some(32), None, TOKEN) => 0.8e-3,
         (Some(32), _, TOKEN) => 1.3e-3,
         (_, Some(1024), _) => 0.9e-3,
         _ => 1e-3,
     };
-    let chunk = question("chunk", &[Work::Rows { rows: 128, depth: 0 }], vec![Edit::Chunk(1024)]);
+    let chunk = question("chunk", &[Workload::Rows { rows: 128, depth: 0 }], vec![Edit::Chunk(1024)]);
     let found = search(&mut MadeUp::new(jealous, 0.0), 100.0, &[question("splits", &[TOKEN], vec![splits(32)]), chunk]);
     assert_eq!((found.choices.splits(1), found.choices.chunk), (None, Some(1024)), "{found:#?}");
     assert_eq!(outcomes(&found), [("32 splits", &Outcome::Dropped), ("1024 tokens", &Outcome::Kept)]);
@@ -219,16 +219,16 @@ fn a_lost_device_ends_it() {
         fn elapsed(&self) -> f64 {
             0.0
         }
-        fn identity(&mut self, choices: &Choices, _: Work) -> Result<u64> {
+        fn identity(&mut self, choices: &Choices, _: Workload) -> Result<u64> {
             Ok(choices.splits(1).unwrap_or_default() as u64)
         }
-        fn prepare(&mut self, _: &[Choices], _: &[Work], _: &mut GoOn<'_>) -> Result<()> {
+        fn prepare(&mut self, _: &[Choices], _: &[Workload], _: &mut GoOn<'_>) -> Result<()> {
             Ok(())
         }
-        fn time(&mut self, _: &Choices, _: Work) -> Result<f64> {
+        fn time(&mut self, _: &Choices, _: Workload) -> Result<f64> {
             Err(Error::DeviceLost { reason: "gone".to_owned() })
         }
-        fn fault(&mut self, _: &Choices, _: &[Work], _: &mut GoOn<'_>) -> Result<Option<String>> {
+        fn fault(&mut self, _: &Choices, _: &[Workload], _: &mut GoOn<'_>) -> Result<Option<String>> {
             Ok(None)
         }
     }

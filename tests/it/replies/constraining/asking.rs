@@ -13,7 +13,7 @@ use wglm::{
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Fable {
-    /// Who it is about.
+    /// The subject of the text.
     hero: Animal,
     #[schemars(length(max = 12))]
     moral: String,
@@ -64,9 +64,9 @@ fn a_value_of_a_type() {
     }
 }
 
-/// A value that is cut comes back as the text so far, and why it ended.
+/// A value that is cut off is returned as the text so far, with the reason.
 #[test]
-fn a_value_that_is_cut() {
+fn a_value_that_is_cut_off() {
     let mut chat = chat();
     chat.options.max_tokens = Some(4);
     match chat.ask::<Fable>("Tell me a story about an owl.") {
@@ -77,9 +77,9 @@ fn a_value_that_is_cut() {
     assert_eq!(chat.options.constraint, None::<Constraint>);
 }
 
-/// A type whose schema nothing meets is an error before anything is said.
+/// A type whose schema has no value is an error before anything is generated.
 #[test]
-fn a_type_of_nothing() {
+fn a_type_without_values() {
     #[derive(Debug, Deserialize, JsonSchema)]
     #[allow(dead_code)]
     struct Nothing {
@@ -94,9 +94,9 @@ fn a_type_of_nothing() {
     assert!(chat.messages().is_empty());
 }
 
-/// A number that is cut is no number: 12 of 1234.
+/// A number that is cut off is not a value: 12 of 1234.
 #[test]
-fn a_number_that_is_cut() {
+fn a_number_that_is_cut_off() {
     let mut chat = chat();
     let digit = model().tokenizer().unwrap().encode("1", false).unwrap()[0];
     chat.options.sampling.logit_bias = vec![(digit, 100.0)];
@@ -112,7 +112,7 @@ fn a_number_that_is_cut() {
     }
 }
 
-/// An alternative whose entries are those of the object around it.
+/// An alternative whose entries are part of the enclosing object.
 #[test]
 fn a_flattened_alternative() {
     #[derive(Debug, Deserialize, JsonSchema)]
@@ -127,7 +127,7 @@ fn a_flattened_alternative() {
         By(Animal),
         Times(bool),
     }
-    // It stays open, so there may be more entries than a short reply has room for.
+    // It stays open, so there may be more entries than fit a short reply.
     let mut chat = chat();
     chat.options.max_tokens = Some(200);
     match chat.ask::<Numbered>("Who told it?") {
@@ -143,7 +143,7 @@ fn a_flattened_alternative() {
     }
 }
 
-/// What was left unfinished goes on by the same schema, in small pieces, to a value or as events.
+/// An unfinished reply continues with the same schema, in small pieces, to a value or as events.
 #[test]
 fn a_value_in_pieces() {
     let mut chat = chat();
@@ -159,7 +159,7 @@ fn a_value_in_pieces() {
     }
     asked.unwrap_or_else(|error| panic!("{error}: {before}"));
     assert!(pieces > 2 && chat.messages().len() == 2, "{pieces}: {:?}", chat.messages());
-    // Without the tokens in the session, by the text alone; and as events, which are cut once more.
+    // Without the tokens in the session, from the text alone; and as events, which are cut off once more.
     for forgets in [true, false] {
         chat.clear();
         chat.options.max_tokens = Some(9);
@@ -174,17 +174,17 @@ fn a_value_in_pieces() {
         assert_eq!(stats.stop, Stop::End, "{answer}");
         serde_json::from_str::<Fable>(&answer).unwrap_or_else(|error| panic!("{answer}: {error}"));
     }
-    // Another conversation is free.
+    // Another conversation is unconstrained.
     chat.truncate(0);
     chat.push(Message::user("What is seven plus five?"));
     let (events, _) = told(chat.prefill("The answer is").unwrap());
     assert!(serde_json::from_str::<serde_json::Value>(&text(&events)).is_err());
 }
 
-/// The schema of a value that is cut is saved with the conversation, and its rest is by it: as events and as a value, with the
-/// tokens in a session and without. What was changed meanwhile is free.
+/// The schema of a value that is cut off is saved with the conversation and applies to the rest: as events and as a
+/// value, with the tokens in a session and without. A conversation that was changed meanwhile is unconstrained.
 #[test]
-fn a_saved_value_goes_on() {
+fn a_saved_value_is_continued() {
     let mut cut = chat();
     cut.options.max_tokens = Some(8);
     assert!(matches!(cut.ask::<Fable>("Tell me a story about an owl."), Err(AskError::Unfinished { .. })));
@@ -209,9 +209,9 @@ fn a_saved_value_goes_on() {
     assert!(!whole.contains("unfinished"), "{whole}");
 }
 
-/// The schema of an unfinished value is that of its reply alone, and holds there whatever constraint the app has.
+/// The schema of an unfinished value applies only to its reply, whatever constraint the app sets.
 #[test]
-fn the_schema_of_a_value_that_is_cut() {
+fn the_schema_of_an_unfinished_value() {
     let mut chat = chat();
     chat.reasoning = Some(true);
     chat.options.max_tokens = Some(2);
@@ -244,7 +244,7 @@ fn the_schema_of_a_value_that_is_cut() {
     serde_json::from_str::<Fable>(&answer).unwrap_or_else(|error| panic!("{answer}: {error}"));
 }
 
-/// Types of all kinds have schemas that are held, and whose answers serde accepts.
+/// Types of all kinds have schemas that are enforced, and serde accepts the answers.
 #[test]
 #[allow(dead_code)]
 fn extended_types_of_all_kinds() {
@@ -313,7 +313,7 @@ fn extended_types_of_all_kinds() {
     assert_eq!(chat.messages()[1].text(), "{}");
 }
 
-/// Types without a value, and those of which no value ends.
+/// Types without a value, and types whose values are all infinite.
 #[test]
 #[allow(dead_code)]
 fn types_without_a_value() {
@@ -341,7 +341,7 @@ fn types_without_a_value() {
     assert!(chat.messages().is_empty());
 }
 
-/// What `ask_value` left unfinished goes on by the schema, and stops by a `Cancel`.
+/// An unfinished `ask_value` continues with the schema, and is stopped by a `Cancel`.
 #[test]
 fn a_value_of_a_schema_in_pieces() {
     let item = json!({"type": "integer", "minimum": 100, "maximum": 999});
@@ -365,7 +365,7 @@ fn a_value_of_a_schema_in_pieces() {
     assert!(pieces > 1 && list.as_array().is_some_and(|list| list.len() == 4), "{pieces}: {list}");
 }
 
-/// A conversation that is shared is asked as well, but not while a reply is on its way.
+/// A shared conversation can be asked too, but not while a reply is being generated.
 #[test]
 fn a_shared_conversation_is_asked() {
     let (shared, go_on) = (SharedChat::new(chat()), Cancel::default());
@@ -383,9 +383,9 @@ struct Sum {
     sum: u32,
 }
 
-/// A value that is polled, awaited or waited for, of a conversation and of a scheduler.
+/// A value of a conversation and of a scheduler that is polled, awaited or waited for.
 #[test]
-fn a_value_without_waiting() {
+fn a_value_without_blocking() {
     let question = "What is seven plus five?";
     let shared = SharedChat::new(chat());
     let mut asking = shared.begin_ask::<Sum>(question).unwrap();
@@ -417,10 +417,10 @@ fn polled<T: serde::de::DeserializeOwned>(asking: &mut Asking<T>) -> Result<T, A
     }
 }
 
-/// One that is stopped, cut or dropped is part of the conversation, and goes on by its schema. What cannot be asked for says so
-/// at once, and what the conversation refuses comes with the value.
+/// A value that is cancelled, cut off or dropped is part of the conversation, and continues with its schema. Invalid
+/// schemas are errors at once; refusals of the conversation arrive in place of the value.
 #[test]
-fn a_value_that_is_not_waited_for_to_its_end() {
+fn a_value_that_is_not_awaited_to_its_end() {
     let shared = SharedChat::new(chat());
     shared.with(|chat| chat.options.max_tokens = Some(8)).unwrap();
     let cut = shared.begin_ask::<Fable>("Tell me a story about an owl.").unwrap().wait();

@@ -1,15 +1,15 @@
-//! Schemas, expressions and grammars that are made to take the stack, memory or time without end are refused with a reason,
-//! whatever the stack of the caller; those just within the limits work.
+//! Schemas, expressions and grammars that are made to exhaust the stack, memory or time are refused with a reason,
+//! whatever the caller's stack. Those just within the limits work.
 
 use super::super::{chat, text};
 use std::time::{Duration, Instant};
 use wglm::serde_json::{Map, Value, json};
 use wglm::{Calls, Constraint, Error, Result};
 
-/// What a machine takes for any of these, at most. Most take milliseconds.
+/// The most time for any of these. Most take milliseconds.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Runs something on a thread with hardly any stack.
+/// Runs something on a thread with a very small stack.
 fn with_little_stack<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(192 << 10).spawn_scoped(scope, run);
@@ -50,7 +50,7 @@ fn schemas() {
     refused(of(patterns(20)), "too complex");
     let named: Vec<Value> = (0..20).map(|at| json!({"properties": {"a": patterns(20)["allOf"][at]}})).collect();
     refused(of(json!({"allOf": named})), "#/properties/a: too complex");
-    // Each alternative is merged with what stands beside it: 2.4 GB in four seconds, with 3000 of either.
+    // Each alternative is merged with adjacent keywords: 2.4 GB in four seconds, with 3000 of each.
     let any: Vec<Value> = (0..3000).map(|most| json!({"type": "object", "maxProperties": most})).collect();
     let values: Vec<String> = (0..3000).map(|value| value.to_string()).collect();
     let beside = json!({"type": "object", "properties": {"a": {"enum": values}}});
@@ -71,7 +71,7 @@ fn expressions_and_grammars() {
     let met: Vec<String> = ('a'..).take(20).map(|letter| format!("/.*{letter}.{{15}}/")).collect();
     let grammar = format!("start: A\nA: {}", met.join(" & "));
     refused(|| Constraint::lark(&grammar), "too complex");
-    // The same by names.
+    // The same through references.
     let named: String = met.iter().enumerate().map(|(at, of)| format!("A{at}: {of} & A{}\n", at + 1)).collect();
     refused(|| Constraint::lark(&format!("start: A0\n{named}A20: \"a\"")), "too complex");
     let chain: String = (0..15_000)
@@ -83,7 +83,7 @@ fn expressions_and_grammars() {
     refused(|| Constraint::lark(&nested), "7000 properties");
 }
 
-/// What is just within the limits is compiled from any stack, and answered by.
+/// What is just within the limits is compiled from any stack, and answers match it.
 #[test]
 fn just_within() {
     let since = Instant::now();
@@ -126,7 +126,7 @@ fn functions() {
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
 }
 
-/// An expression that needs more and more memory ends the reply that it is of, with a reason, and not the process.
+/// An expression that needs more and more memory ends its reply with a reason, and not the process.
 #[test]
 fn memory_while_a_reply_is_written() {
     let mut chat = chat();

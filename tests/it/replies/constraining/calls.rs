@@ -42,7 +42,7 @@ fn calls(events: &[Event]) -> Vec<ToolCall> {
     events.iter().filter_map(call).collect()
 }
 
-/// Whether the arguments are valid by the function's schema.
+/// Whether the arguments are valid against the function's schema.
 fn is_valid(call: &ToolCall) -> bool {
     let of = &call.function.arguments;
     let names: Vec<&str> = of.as_object().unwrap().keys().map(String::as_str).collect();
@@ -85,7 +85,7 @@ fn calls_that_are_required() {
     assert!(named > 1, "{named} calls");
 }
 
-/// A call that the model begins by itself, and what it would get wrong.
+/// A call that the model begins itself, and what it would write wrongly.
 #[test]
 fn calls_that_the_model_begins() {
     for reasoning in [false, true] {
@@ -136,8 +136,8 @@ fn an_answer_or_calls() {
     assert!(answers > 0 && called > 0, "{answers} answers, {called} replies with calls");
 }
 
-/// Functions whose schemas are too deep, branch without end, are not supported or met by nothing: the others are called as
-/// ever, and these with any arguments.
+/// Functions whose schemas are too deep, branch without end, are unsupported or have no value: they are called with any
+/// arguments, and other functions as usual.
 #[test]
 fn functions_of_any_schema() {
     let links = (0..5000).map(|number| (format!("a{number}"), json!({"$ref": format!("#/$defs/a{}", number + 1)})));
@@ -165,7 +165,7 @@ fn functions_of_any_schema() {
     }
 }
 
-/// A reply that calls a function. The functions are not in the prompt, which has no room for all of these.
+/// A reply that calls a function. The functions are not in the prompt, which has no space for all of them.
 fn called_by(tools: &[Value], name: &str, most: usize, seed: u64) -> (Vec<Event>, Stats) {
     let prompt = format!("[gMASK]<sop><|user|>{ASKED}<|assistant|></think>");
     let prompt = model().tokenizer().unwrap().encode(&prompt, true).unwrap();
@@ -177,7 +177,7 @@ fn called_by(tools: &[Value], name: &str, most: usize, seed: u64) -> (Vec<Event>
     told(Generation::new(&mut session, prompt, Some(parser), options).unwrap())
 }
 
-/// The function that is asked for is called once, and no other, also if the call begins in the thinking.
+/// Only the requested function is called, once, even if the call begins in the thinking.
 #[test]
 fn one_function_from_the_thinking() {
     let mut chat = chat_with(Calls::Function("light".to_owned()), 1);
@@ -189,7 +189,7 @@ fn one_function_from_the_thinking() {
     assert!(called[0].function.name == "light" && is_valid(&called[0]) && text(&events).is_empty(), "{events:?}");
 }
 
-/// Arguments behind references and among alternatives are read as what they were written as.
+/// Arguments behind references and among alternatives are read as the types as which they were written.
 #[test]
 fn arguments_behind_references() {
     let schema = json!({"type": "object", "properties": {

@@ -1,4 +1,5 @@
-//! Tests answers that match a constraint: by the demonstration model, which knows nothing of JSON, and by random weights.
+//! Tests answers that match a constraint, with the demonstration model, which was not trained on JSON, and with random
+//! weights.
 
 #[cfg(feature = "schema")]
 mod asking;
@@ -41,9 +42,9 @@ fn chat_by(constraint: Constraint) -> Chat {
     chat
 }
 
-/// The answer is the constraint's whatever comes before the choice; with a temperature of 0 it is the same each time.
+/// The answer matches the constraint whatever takes part in the choice; with a temperature of 0 it is always the same.
 #[test]
-fn however_tokens_are_chosen() {
+fn answers_match_however_tokens_are_chosen() {
     let by_schema = || chat_by(Constraint::json_schema(person()).unwrap());
     let mut answers = Vec::new();
     for seed in 0..7 {
@@ -66,7 +67,7 @@ fn however_tokens_are_chosen() {
     }
     assert_eq!(answers[0], answers[1]);
     assert!(answers.iter().any(|answer| *answer != answers[0]), "{answers:?}");
-    // The next message is answered freely again, from the same conversation.
+    // The next message of the same conversation is answered freely again.
     let mut chat = by_schema();
     told(chat.send("Who is the owl?").unwrap());
     chat.options.constraint = None;
@@ -74,7 +75,7 @@ fn however_tokens_are_chosen() {
     assert!(from_str::<Value>(&text(&events)).is_err(), "{events:?}");
 }
 
-/// Exactly one of several types, which a property tells apart, as Pydantic and OpenAPI write it.
+/// Exactly one of several types that a property distinguishes, as Pydantic and OpenAPI write it.
 #[test]
 fn one_of_several() {
     let kind = |name: &str, more: Value| {
@@ -101,7 +102,7 @@ fn one_of_several() {
     assert!(Constraint::json_schema(owner(twice)).unwrap_err().to_string().contains("oneOf"));
 }
 
-/// What other programs would want of a text: a form, one of several words, any letters at all.
+/// Typical requirements of programs: a form, one of several words, any letters.
 #[test]
 fn expressions_and_grammars() {
     let mut chat = chat_by(Constraint::regex(r"(?:[A-Z][a-z]{2,5} ){2}\d{4}-\d{2}").unwrap());
@@ -129,7 +130,8 @@ fn expressions_and_grammars() {
     assert_eq!(answer.chars().count(), 4, "{answer}");
 }
 
-/// An answer that the limit or the context cuts is the beginning of one that would match, and is told to be cut.
+/// An answer that is cut off by the limit or the context is the beginning of a matching one, and is reported as cut
+/// off.
 #[test]
 fn cut_answers() {
     let mut chat = chat_by(Constraint::json_schema(person()).unwrap());
@@ -138,7 +140,7 @@ fn cut_answers() {
     let cut = text(&events);
     assert_eq!((stats.stop, stats.generated), (Stop::Length, 5));
     assert!(cut.starts_with('{') && from_str::<Value>(&cut).is_err(), "{cut}");
-    // What follows the cut makes it whole.
+    // Continuing it completes it.
     chat.options.max_tokens = Some(200);
     let (rest, stats) = told(chat.resume().unwrap());
     assert_eq!(stats.stop, Stop::End);
@@ -156,7 +158,7 @@ fn cut_answers() {
     assert!(text(&events).starts_with("nanana"), "{events:?}");
 }
 
-/// A beginning that the caller gives has to match too, and the rest follows it.
+/// A beginning from the caller has to match too, and the rest continues it.
 #[test]
 fn resumed_replies() {
     let mut chat = chat_by(Constraint::json_schema(person()).unwrap());
@@ -165,7 +167,7 @@ fn resumed_replies() {
     assert_eq!(stats.stop, Stop::End);
     let answer = chat.messages()[1].text().into_owned();
     assert!(is_person(&answer) && answer.starts_with("{\"name\":\"Olga\""), "{answer} {events:?}");
-    // With blanks, whether they are asked for or not.
+    // With blanks, whether they are allowed for the model or not.
     let spaced = "{\"name\": \"Olga\",\n  \"age\":";
     let free = SchemaOptions::default().with_whitespace(true);
     for constraint in [Constraint::json_schema(person()), Constraint::json_schema_with(person(), free)] {
@@ -180,7 +182,7 @@ fn resumed_replies() {
     assert!(error.contains("the constraint allows"), "{error}");
 }
 
-/// Thinking is as it is without a constraint, and the end of the reply waits for the answer.
+/// Thinking is the same as without a constraint, and the reply ends only after the answer.
 #[test]
 fn thinking_is_free() {
     let mut free = chat();
@@ -199,7 +201,7 @@ fn thinking_is_free() {
         assert_eq!(thought(&events), thought(&before), "{kind:?}");
         assert!(is_person(&text(&events)) && stats.stop == Stop::End, "{events:?}");
     }
-    // A model that ends its reply while it thinks answers, whatever takes part in the choice of tokens.
+    // A model that would end its reply while it thinks still answers, whatever takes part in the choice of tokens.
     struct Watching(Vec<u32>);
     impl Chooser for Watching {
         fn accept(&mut self, token: u32) -> Result<()> {
@@ -223,7 +225,7 @@ fn thinking_is_free() {
     }
 }
 
-/// Where the prompt leaves it to the model whether it thinks, it may, and the answer waits.
+/// If the prompt leaves thinking to the model, it may think, and the answer follows.
 #[test]
 fn thinking_that_the_model_opens() {
     let tokenizer = model().tokenizer().unwrap();
@@ -250,7 +252,7 @@ fn thinking_that_the_model_opens() {
     }
 }
 
-/// A beginning that is the whole answer, and a reply that has ended, are complete as they are.
+/// A beginning that is the whole answer, and a reply that has ended, are complete.
 #[test]
 fn complete_beginnings() {
     let whole = "{\"name\":\"Olga\",\"age\":5}";
@@ -263,7 +265,7 @@ fn complete_beginnings() {
     assert_eq!((stats.stop, stats.generated, text(&events).as_str()), (Stop::End, 0, ""), "{events:?}");
 }
 
-/// Log-probabilities are those of the model, and a chooser sees what is allowed.
+/// Log-probabilities are those of the model, and a chooser sees which tokens are allowed.
 #[test]
 fn logprobs_and_choosers() {
     let constraint = Constraint::regex("[0-9]{6}").unwrap();
@@ -306,10 +308,10 @@ fn logprobs_and_choosers() {
     assert!(last.unwrap_err().to_string().contains("a token that the constraint allows"));
 }
 
-/// Sessions of a pool, some of which are constrained, say what each would say alone, also where their tokens are computed
-/// in one step with those of others.
+/// Sessions of a pool, some of which are constrained, generate what each would generate alone, even if their tokens are
+/// computed in one step with those of others.
 #[test]
-fn beside_others() {
+fn constrained_sessions_beside_others() {
     let cache = CacheShape { context: CONTEXT, ..model().cache() };
     let options = |constraint: Option<&str>| GenerateOptions {
         constraint: constraint.map(|expression| Constraint::regex(expression).unwrap()),
@@ -332,7 +334,7 @@ fn beside_others() {
     });
     assert_eq!(together, alone);
 
-    // By hand: one step for all, then the masks.
+    // Without a generation: one step for all, then the masks.
     let vocab = model().config().vocab;
     let digits = |token: u32| model().tokenizer().unwrap().token_bytes(token).unwrap().iter().all(u8::is_ascii_digit);
     let mut mask = vec![0u32; vocab.div_ceil(32)];
@@ -364,7 +366,7 @@ fn beside_others() {
     }
 }
 
-/// What repeats itself is guessed ahead where a grammar holds too, and no answer depends on that.
+/// Text that repeats itself is guessed ahead under a grammar too, and no answer depends on that.
 #[test]
 fn guesses_that_the_grammar_allows() {
     let prompt = model().tokenizer().unwrap().encode("the owl and the fox, the owl and the fox, the", false).unwrap();
@@ -403,7 +405,7 @@ fn guesses_that_the_grammar_allows() {
     assert!(accepted > 20 && drafted > accepted, "{accepted} of {drafted} accepted");
 }
 
-/// A mask that is no mask is refused, and what is not masked any more is sampled from all tokens.
+/// An invalid mask is refused, and without a mask tokens are sampled from all again.
 #[test]
 fn masks() {
     let mut session = Session::new(model()).unwrap();
@@ -423,7 +425,7 @@ fn masks() {
     let mut free = Session::new(model()).unwrap();
     free.feed(&prompt).unwrap();
     assert_eq!(free.next_token().unwrap(), all);
-    // The mask was the last word: the token that it chose is fed.
+    // The token that was chosen under the mask is fed.
     assert_eq!(session.next_token().unwrap(), 69);
     assert_eq!(session.logits().unwrap().len(), model().config().vocab);
 }

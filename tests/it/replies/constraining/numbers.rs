@@ -1,10 +1,10 @@
-//! Tests numbers in answers: a grammar of JSON alone lets them go on for ever.
+//! Tests numbers in answers, which the grammar of JSON alone would let continue forever.
 
 use super::{chat_by, model, text, told};
 use wglm::serde_json::{Value, from_str, json};
 use wglm::{Constraint, Stop};
 
-/// Numbers without bounds end, and are such that they can be read.
+/// Numbers without bounds end, and programs can read them.
 #[test]
 fn numbers_without_bounds() {
     let named = |of: Value| {
@@ -21,7 +21,7 @@ fn numbers_without_bounds() {
         json!({}),
     ] {
         for favoured in tokens_of("901") {
-            // The model would write digits for ever.
+            // The model would write digits forever.
             let mut chat = chat_by(Constraint::json_schema(named(of.clone())).unwrap());
             chat.options.max_tokens = Some(200);
             let favour = |token: &u32| (*token, if *token == favoured { 120.0 } else { 100.0 });
@@ -50,7 +50,7 @@ fn numbers_without_bounds() {
     }
 }
 
-/// The tokens of these letters, each alone.
+/// The tokens of these single letters.
 fn tokens_of(letters: &str) -> Vec<u32> {
     let tokenizer = model().tokenizer().unwrap();
     let token = |letter: char| match tokenizer.encode(&letter.to_string(), false).unwrap()[..] {

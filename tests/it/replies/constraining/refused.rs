@@ -12,7 +12,7 @@ fn refused(schema: Value) -> (String, String) {
 }
 
 #[test]
-fn schemas_that_nothing_meets() {
+fn schemas_without_values() {
     let with = |property: Value| {
         json!({"type": "object", "properties": {"a": {"type": "object", "properties": {
         "b": property}, "required": ["b"]}, "other": {"type": "string"}}, "required": ["a"]})
@@ -61,7 +61,7 @@ fn expressions_and_grammars_that_are_malformed() {
     }
 }
 
-/// What would take for ever is an error, soon.
+/// What would take forever is soon an error.
 #[test]
 fn bombs() {
     let since = std::time::Instant::now();
@@ -71,7 +71,7 @@ fn bombs() {
     );
     let many: Vec<String> = (0..20_000).map(|n| format!("value number {n} {}", n * 7919)).collect();
     for large in [nested, json!({"enum": many})] {
-        // Either is compiled in parts, as they are needed.
+        // Both are compiled in parts, when the parts are needed.
         Constraint::json_schema(large).unwrap();
     }
     Constraint::regex("((((a{1,1000}){1,1000}){1,1000}){1,1000})b{1,1000}c").unwrap();
@@ -84,7 +84,7 @@ fn bombs() {
     assert!(since.elapsed().as_secs() < 60, "{:?}", since.elapsed());
 }
 
-/// References lead from one schema to another without an end in sight: refused before anything follows them.
+/// Chains of references that are too long are refused before anything follows them.
 #[test]
 fn chains() {
     let name = |number: usize| format!("#/$defs/a{number}");
@@ -101,14 +101,14 @@ fn chains() {
         Constraint::json_schema(schema(30)).unwrap();
         let (place, message) = refused(schema(5000));
         assert!(place == "#" && message.contains("levels"), "{message}");
-        // The same from behind, in pieces that are short by themselves, and then from the beginning.
+        // The same from the end, in pieces that are short by themselves, and then from the beginning.
         let pieces: Map<String, Value> =
             (1..100).map(|piece| (format!("p{piece}"), json!({"$ref": name(5000 - 50 * piece)}))).collect();
         let (_, message) = refused(json!({"type": ["object", "array"], "properties": pieces,
             "items": {"type": "object", "$ref": name(0)}, "$defs": definitions(5000, of)}));
         assert!(message.contains("levels"), "{message}");
     }
-    // Not a chain: each of many properties leads to the same place.
+    // Not a chain: many properties refer to the same schema.
     let many: Map<String, Value> = (0..500).map(|number| (format!("p{number}"), json!({"$ref": name(0)}))).collect();
     let wide = json!({"type": "object", "properties": many, "$defs": definitions(10, &of_objects)});
     Constraint::json_schema(wide).unwrap();
@@ -129,9 +129,9 @@ fn chains() {
     assert!(Constraint::lark(&nested).unwrap_err().to_string().contains("levels"));
 }
 
-/// Calls need functions, and the one that is named.
+/// Required calls need functions, and a required function must exist.
 #[test]
-fn calls_of_nothing() {
+fn calls_without_functions() {
     for (calls, words) in [(Calls::Required, "functions to call"), (Calls::Function("weather".into()), "weather")] {
         let mut chat = chat();
         chat.options.calls = calls;

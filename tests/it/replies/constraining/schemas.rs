@@ -1,6 +1,6 @@
-//! Tests answers by schemas made at random: each has to be JSON that is valid by its schema.
+//! Tests answers with random schemas: each answer has to be JSON that is valid against its schema.
 //!
-//! `WGLM_SCHEMAS` is how many schemas each model answers by.
+//! `WGLM_SCHEMAS` sets the number of schemas for each model.
 
 use super::super::{CONTEXT, model, text, told};
 use crate::common::gpu::gpu;
@@ -11,7 +11,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use wglm::serde_json::{Map, Value, from_str, json};
 use wglm::{Chat, Constraint, Gguf, LoadOptions, Model, Stop};
 
-/// Patterns, and what they mean.
+/// Patterns, and functions that test for them.
 type Matches = fn(&str) -> bool;
 const PATTERNS: [(&str, Matches); 4] = [
     ("^[a-f]{2,5}$", |text| (2..=5).contains(&text.len()) && text.bytes().all(|byte| (b'a'..=b'f').contains(&byte))),
@@ -31,7 +31,7 @@ const PATTERNS: [(&str, Matches); 4] = [
     }),
 ];
 
-/// Schemas of values of bounded size: random weights never end what may go on.
+/// Schemas of values of bounded size, because random weights never end what may continue.
 fn schemas() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         (0u64..4, 0u64..8)
@@ -85,7 +85,7 @@ fn object(of: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
     })
 }
 
-/// Why a value is not valid by a schema, if it is not. It knows the keywords that these schemas have, and no others.
+/// Why a value is not valid against a schema, if it is not. Only the keywords of these schemas are supported.
 fn invalid(value: &Value, schema: &Value, whole: &Value) -> Option<String> {
     let wrong = |why: &str| Some(format!("{value} {why} {schema}"));
     let known = [
@@ -179,7 +179,7 @@ fn runner(seed: u8) -> TestRunner {
     TestRunner::new_with_rng(Config::default(), TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]))
 }
 
-/// Has a model answer by random schemas.
+/// Makes a model answer with random schemas.
 fn answers(model: &Model, usual: usize, seed: u8) {
     let count = std::env::var("WGLM_SCHEMAS").map_or(usual, |count| count.parse().unwrap());
     let (mut runner, mut failures, mut tokens) = (runner(seed), Vec::new(), 0);
@@ -209,13 +209,13 @@ fn answers(model: &Model, usual: usize, seed: u8) {
 }
 
 #[test]
-fn by_the_demonstration_model() {
+fn answers_of_the_demonstration_model() {
     answers(model(), 8, 1);
 }
 
 /// The demonstration model with every quant replaced by noise.
 #[test]
-fn by_random_weights() {
+fn answers_of_random_weights() {
     let path = fable_file("q4_0");
     let (file, mut bytes) = (Gguf::open(&path).unwrap(), std::fs::read(&path).unwrap());
     let mut state = 1u64;
@@ -230,9 +230,9 @@ fn by_random_weights() {
     answers(&Model::load(&Gguf::from_vec(bytes).unwrap(), gpu(), &options).unwrap(), 8, 2);
 }
 
-/// The judge of these tests is no yes-man.
+/// The validation of these tests detects invalid values.
 #[test]
-fn the_judge() {
+fn the_validation_detects_errors() {
     let schema = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/first"}, "b": {"anyOf": [
         {"type": "array", "items": {"type": "integer", "minimum": 3}, "minItems": 1}, {"enum": ["x"]}]}},
         "required": ["a"], "additionalProperties": false, "$defs": {"first": {"type": "string", "maxLength": 2}}});

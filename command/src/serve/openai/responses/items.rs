@@ -6,7 +6,7 @@ use crate::serve::failure::Failure;
 use crate::serve::figures::{Usage, add_figures, argument_pieces, arguments};
 use crate::serve::interface::{Interface, Prompt, Request};
 use crate::serve::reply::{Delta, Finish, FinishReason, Reply};
-use crate::serve::server::{Engine, Server, id, now};
+use crate::serve::server::{LoadedModel, Server, id, now};
 use crate::serve::stream::Events;
 use serde_json::{Map, Value, json};
 use wglm_engine::text::ToolCall;
@@ -212,8 +212,8 @@ impl Responses {
 impl Interface for Responses {
     type Body = Body;
 
-    fn request(body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Self>), Failure> {
-        super::request(body, server, engine)
+    fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
+        super::request(body, server, loaded)
     }
 
     fn begin(&mut self, _: usize, to: &mut Events) {

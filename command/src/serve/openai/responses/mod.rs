@@ -10,7 +10,7 @@ use crate::serve::conversation::{Conversation, check_messages, check_tools};
 use crate::serve::failure::Failure;
 use crate::serve::fields::{Fields, or_default};
 use crate::serve::interface::{Prompt, Request};
-use crate::serve::server::{Engine, Server};
+use crate::serve::server::{LoadedModel, Server};
 use input::{Item, conversation};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -109,7 +109,7 @@ fn messages(body: &mut Body, server: &Server) -> Result<Vec<Message>, Failure> {
 }
 
 /// Turns a body into a prompt and a request.
-fn request(mut body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, Request<Responses>), Failure> {
+fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Responses>), Failure> {
     check_complete(&body)?;
     echo::check_metadata(&body.metadata)?;
     check_tools(&body.tools)?;
@@ -132,7 +132,7 @@ fn request(mut body: Body, server: &Server, engine: &Engine) -> Result<(Prompt, 
     let (stream, max_tokens) = (fields.stream, body.max_output_tokens);
     let thinking = body.reasoning.effort.as_deref().map_or(server.reasoning, thinks);
     let conversation = Conversation { messages, tools, calls, format, max_tokens, thinking, overflow, fields };
-    let (chat, demand, held) = conversation.chat(server, engine)?;
+    let (chat, demand, held) = conversation.chat(server, loaded)?;
     let one_call = body.parallel_tool_calls == Some(false);
     let include_thinking = body.include.iter().any(|what| what == INCLUDE_THINKING);
     let echo = echo::fields(body, format_echo, choice_echo, &chat);
