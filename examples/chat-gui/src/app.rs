@@ -192,8 +192,8 @@ impl App {
         };
         match (source, not_loaded) {
             (Some(source), _) => app.load(source, context),
-            (None, Some(told)) => {
-                app.notices.push(told);
+            (None, Some(notice)) => {
+                app.notices.push(notice);
                 app.note_last_model(LastModel::forget);
             }
             (None, None) => {}

@@ -97,8 +97,8 @@ mod tests {
         assert_eq!(Appearance::read(file.clone()), (appearance, None));
         assert_eq!(fs::read_to_string(&file).unwrap(), r#"{"theme":"dark","frame_times":true}"#);
         fs::write(&file, "{").unwrap();
-        let (damaged, told) = Appearance::read(file);
+        let (damaged, notice) = Appearance::read(file);
         assert_eq!(damaged.theme(), ThemePreference::System);
-        assert!(told.unwrap().contains("appearance.json.damaged"));
+        assert!(notice.unwrap().contains("appearance.json.damaged"));
     }
 }

@@ -53,11 +53,11 @@ impl App {
                 self.notices.extend(error);
             }
             WorkerMessage::Tuning(progress) => self.tuning = Some(Some(progress)),
-            WorkerMessage::Tuned { told, faster, lost } => {
+            WorkerMessage::Tuned { summary, faster, lost } => {
                 if !lost {
                     self.note_last_model(LastModel::loaded);
                 }
-                self.tuned(told, faster);
+                self.tuned(summary, faster);
             }
             WorkerMessage::Opened(held) => self.held = held,
             WorkerMessage::Unloaded => (self.held, self.counter) = (0, Counter::default()),
@@ -99,9 +99,9 @@ impl App {
     }
 
     /// Shows the result of tuning, and reloads the model if it will be faster.
-    fn tuned(&mut self, told: String, faster: bool) {
+    fn tuned(&mut self, summary: String, faster: bool) {
         self.tuning = None;
-        self.notices.push(told);
+        self.notices.push(summary);
         if let Some((source, context)) = self.source.clone().filter(|_| faster && self.worker.lives()) {
             self.picker.open = true;
             self.load(source, context);

@@ -293,9 +293,9 @@ impl App {
 
     fn export_row(&mut self, ui: &mut Ui) {
         let Some(row) = &mut self.export else { return };
-        if let Outcome::Close(told) = row.show(ui, self.chats.open(), &mut self.places) {
+        if let Outcome::Close(notice) = row.show(ui, self.chats.open(), &mut self.places) {
             self.export = None;
-            self.notices.extend(told);
+            self.notices.extend(notice);
         }
     }
 
