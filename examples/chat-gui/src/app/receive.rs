@@ -12,7 +12,12 @@ use wglm::TuneOptions;
 impl App {
     /// Handles all messages from the worker since the last frame.
     pub(super) fn receive(&mut self) {
-        self.notices.extend(self.chats.failures());
+        for failure in self.chats.failures() {
+            // A full disk fails every time, and is reported until the user has seen it.
+            if !self.notices.contains(&failure) {
+                self.notices.push(failure);
+            }
+        }
         let downloaded = self.picker.receive(&self.window);
         downloaded.into_iter().for_each(|model| self.downloaded(model));
         self.worker.received().into_iter().for_each(|message| self.take(message));
@@ -114,7 +119,7 @@ impl App {
             self.leave_edit();
         }
         if !matches!(action, list::Action::Rename(..) | list::Action::Delete(_)) {
-            self.list_toggled &= !self.narrow; // the conversation takes the place of the list
+            self.pages.show_center();
         }
         match action {
             list::Action::New => self.chats.begin(),
