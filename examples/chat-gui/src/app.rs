@@ -15,6 +15,7 @@ use crate::frames::Frames;
 use crate::last_model::LastModel;
 use crate::list::List;
 use crate::messages::View;
+use crate::pages::Pages;
 use crate::pending::Pending;
 use crate::picker::Picker;
 use crate::presets::Presets;
@@ -30,7 +31,7 @@ use crate::worker::Worker;
 use crate::{device, fonts, look};
 use anyhow::Context as _;
 use eframe::CreationContext;
-use eframe::egui::Context;
+use eframe::egui::{Color32, Context};
 use std::time::{Duration, Instant};
 use wglm::Stats;
 use wglm::tune::{TuneOptions, TuneProgress};
@@ -88,12 +89,9 @@ pub struct App {
     picker: Picker,
     export: Option<ExportRow>,
     panel: Panel,
-    settings_shown: bool,
-    /// Whether the list of conversations is shown, and whether the user has switched it from the default.
-    list_shown: bool,
-    list_toggled: bool,
-    /// Whether the window has space only for the conversation, the list or the settings.
-    narrow: bool,
+    pages: Pages,
+    /// The background of the current frame.
+    background: Color32,
     /// A conversation whose settings were changed, and the time of the change. They are saved a moment later.
     unsaved: Option<(String, Instant)>,
     frames: Frames,
@@ -181,10 +179,8 @@ impl App {
             picker,
             export: None,
             panel: Panel::new(presets),
-            settings_shown: false,
-            list_shown: true,
-            list_toggled: false,
-            narrow: false,
+            pages: Pages::default(),
+            background: Color32::default(),
             unsaved: None,
             frames: Frames::default(),
             surface,
@@ -193,8 +189,8 @@ impl App {
         };
         match (source, not_loaded) {
             (Some(source), _) => app.load(source, context),
-            (None, Some(told)) => {
-                app.notices.push(told);
+            (None, Some(notice)) => {
+                app.notices.push(notice);
                 app.note_last_model(LastModel::forget);
             }
             (None, None) => {}

@@ -72,6 +72,7 @@ impl Appearance {
             return Ok(());
         }
         ui.ctx().set_theme(self.theme());
+        ui.ctx().request_repaint(); // this frame is half drawn in the other theme
         self.write()
     }
 
@@ -83,8 +84,39 @@ impl Appearance {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Appearance, Theme, ThemePreference};
+    use super::{Appearance, Places, Theme, ThemePreference};
+    use eframe::egui::{self, Context, Event, Modifiers, PointerButton, Pos2, RawInput, Rect, ViewportId, pos2, vec2};
     use std::fs;
+    use std::time::Duration;
+
+    /// Otherwise a part of the window would keep the colours of the old theme until the mouse moves.
+    #[test]
+    fn a_new_theme_is_drawn_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut appearance, _) = Appearance::read(folder.path().join("appearance.json"));
+        let (context, mut places) = (Context::default(), Places::new(true));
+        let mut frame = |events| {
+            let screen_rect = Some(Rect::from_min_size(Pos2::ZERO, vec2(400.0, 300.0)));
+            let input = RawInput { screen_rect, events, ..RawInput::default() };
+            let output = context.run_ui(input, |ui| {
+                places.clear(ui.ctx());
+                appearance.show(ui, &mut places).unwrap();
+            });
+            let delay = output.viewport_output[&ViewportId::ROOT].repaint_delay;
+            output.drop_without_applying_deltas();
+            let dark = serde_json::to_value(&places).unwrap()["theme dark"].clone();
+            (pos2(dark[0].as_f64().unwrap() as f32, dark[1].as_f64().unwrap() as f32), delay)
+        };
+        let (pos, _) = frame(vec![]);
+        frame(vec![Event::PointerMoved(pos)]);
+        let button = |pressed| {
+            let (button, modifiers) = (PointerButton::Primary, Modifiers::NONE);
+            Event::PointerButton { pos, button, pressed, modifiers }
+        };
+        frame(vec![button(true)]);
+        let (_, delay) = frame(vec![button(false)]);
+        assert_eq!((delay, context.theme()), (Duration::ZERO, egui::Theme::Dark));
+    }
 
     #[test]
     fn what_is_chosen_is_kept() {
@@ -97,8 +129,8 @@ mod tests {
         assert_eq!(Appearance::read(file.clone()), (appearance, None));
         assert_eq!(fs::read_to_string(&file).unwrap(), r#"{"theme":"dark","frame_times":true}"#);
         fs::write(&file, "{").unwrap();
-        let (damaged, told) = Appearance::read(file);
+        let (damaged, notice) = Appearance::read(file);
         assert_eq!(damaged.theme(), ThemePreference::System);
-        assert!(told.unwrap().contains("appearance.json.damaged"));
+        assert!(notice.unwrap().contains("appearance.json.damaged"));
     }
 }

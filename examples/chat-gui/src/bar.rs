@@ -3,7 +3,7 @@
 use crate::frames::Frames;
 use crate::pending::Pending;
 use crate::protocol::Loaded;
-use eframe::egui::{ProgressBar, RichText, Ui, vec2};
+use eframe::egui::{Label, ProgressBar, RichText, Ui, vec2};
 use wglm::Stats;
 
 /// The contents of the status line.
@@ -44,7 +44,7 @@ impl Bar<'_> {
                     work.p95,
                     work.max
                 );
-                ui.label(RichText::new(text).small().weak()).on_hover_text(hint);
+                ui.add(whole(RichText::new(text).weak())).on_hover_text(hint);
             }
         });
     }
@@ -54,10 +54,11 @@ impl Bar<'_> {
         let share = self.tokens as f32 / loaded.context.max(1) as f32;
         ui.add(ProgressBar::new(share).desired_width(70.0).desired_height(8.0));
         ui.spacing_mut().interact_size = vec2(0.0, 0.0);
-        let text = RichText::new(format!("{} of {} tokens", self.tokens, loaded.context)).small();
+        let text = RichText::new(format!("{} of {} tokens", self.tokens, loaded.context));
         let full = self.tokens > loaded.context;
         let text = if full { text.color(ui.visuals().error_fg_color) } else { text.weak() };
-        ui.label(text).on_hover_text("The context that this conversation takes, with the message that you are writing");
+        ui.add(whole(text))
+            .on_hover_text("The context that this conversation takes, with the message that you are writing");
     }
 
     fn speed(&self) -> Option<String> {
@@ -79,5 +80,47 @@ impl Bar<'_> {
 }
 
 fn small(ui: &mut Ui, text: impl Into<String>) {
-    ui.label(RichText::new(text).small().weak());
+    ui.add(whole(RichText::new(text).weak()));
+}
+
+/// A label that moves to the next line as a whole.
+fn whole(text: RichText) -> Label {
+    Label::new(text.small()).extend()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bar, Loaded, Pending, Stats};
+    use eframe::egui::{Context, Pos2, RawInput, Rect, Shape, vec2};
+    use wglm::{SamplerParams, Stop};
+
+    #[test]
+    fn in_a_narrow_window_no_part_is_broken() {
+        let (name, sampling) = ("demonstration model".into(), SamplerParams::default());
+        let loaded = Loaded { name, context: 4096, sampling, first_tuning: None };
+        let stats = Stats::new(Stop::End);
+        let (loaded, stats, pending) = (Some(&loaded), Some(&stats), None::<&Pending>);
+        let context = Context::default();
+        for width in [300.0, 360.0, 420.0, 480.0] {
+            let screen_rect = Some(Rect::from_min_size(Pos2::ZERO, vec2(width, 200.0)));
+            let mut output = context.run_ui(RawInput { screen_rect, ..RawInput::default() }, |ui| {
+                Bar { loaded, tokens: 120, pending, stats, frames: None }.show(ui);
+            });
+            output.textures_delta.clear(); // nothing is drawn here
+            let texts: Vec<_> = output
+                .shapes
+                .iter()
+                .filter_map(|shape| match &shape.shape {
+                    Shape::Text(text) => Some((
+                        text.galley.text().to_owned(),
+                        text.galley.rows.len(),
+                        text.visual_bounding_rect().right(),
+                    )),
+                    _ => None,
+                })
+                .collect();
+            assert!(texts.iter().all(|(_, rows, right)| *rows == 1 && *right <= width), "{texts:?}");
+            assert_eq!(texts.len(), 4, "{texts:?}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::conversation::Conversation;
 use crate::protocol::Place;
-use crate::saver::{Job, Jobs, Saver};
+use crate::saver::{Failure, Job, Jobs, Saver};
 use crate::settings::Settings;
 use crate::store::Store;
 use eframe::egui::Context;
@@ -18,6 +18,8 @@ pub struct Chats {
     list: Vec<Arc<Conversation>>,
     active: usize,
     changes: Cell<usize>,
+    /// The ids of conversations whose files are older than they are, because they could not be written.
+    unsaved: Vec<String>,
 }
 
 impl Chats {
@@ -32,7 +34,7 @@ impl Chats {
             list.push(Arc::new(Conversation::new(Settings::default())));
         }
         let saver = Saver::start(store.clone(), window.clone())?;
-        Ok((Self { store, saver, list, active: 0, changes: Cell::new(0) }, damaged))
+        Ok((Self { store, saver, list, active: 0, changes: Cell::new(0), unsaved: Vec::new() }, damaged))
     }
 
     /// All conversations, newest first.
@@ -121,15 +123,40 @@ impl Chats {
     /// the list.
     pub fn failures(&mut self) -> Vec<String> {
         let failures: Vec<_> = self.saver.failures().collect();
-        for kept in failures.iter().filter_map(|failure| failure.kept.as_ref()) {
-            if self.list.iter().all(|other| other.id != kept.id) {
-                let place = self.list.partition_point(|other| other.id > kept.id);
-                self.list.insert(place, kept.clone());
-                self.active += usize::from(place <= self.active);
-                self.note_change();
-            }
+        failures.iter().for_each(|failure| self.note_failure(failure));
+        let remedy = |failure: &Failure| match failure.deleting {
+            true => " It stays in the list.",
+            false => " It will be saved with its next change, or when the window closes.",
+        };
+        failures.iter().map(|failure| message(failure) + remedy(failure)).collect()
+    }
+
+    fn note_failure(&mut self, Failure { conversation, deleting, .. }: &Failure) {
+        let id = &conversation.id;
+        if !deleting {
+            self.unsaved.push(id.clone());
+        } else if self.list.iter().all(|other| other.id != *id) {
+            let place = self.list.partition_point(|other| other.id > *id);
+            self.list.insert(place, conversation.clone());
+            self.active += usize::from(place <= self.active);
+            self.note_change();
         }
-        failures.into_iter().map(|failure| format!("{}.", failure.error)).collect()
+    }
+
+    /// Waits until everything is saved, and tries once more what could not be saved, since there may be space on the
+    /// disk by now. Returns the errors that are left.
+    pub fn finish(&mut self) -> Vec<String> {
+        self.saver.jobs().wait();
+        let failures: Vec<_> = self.saver.failures().collect();
+        failures.iter().for_each(|failure| self.note_failure(failure));
+        let mut unsaved = std::mem::take(&mut self.unsaved);
+        unsaved.sort_unstable();
+        unsaved.dedup();
+        let mut errors: Vec<String> = failures.iter().filter(|failure| failure.deleting).map(message).collect();
+        errors.extend(unsaved.iter().filter_map(|id| self.save(id).err()).map(|error| format!("{error}.")));
+        self.saver.jobs().wait();
+        errors.extend(self.saver.failures().map(|failure| message(&failure)));
+        errors
     }
 
     /// A way to wait for what is being saved.
@@ -141,6 +168,11 @@ impl Chats {
     pub fn place(&self) -> Place {
         self.store.place(&self.open().id)
     }
+}
+
+/// What failed, and why.
+fn message(Failure { error, deleting, .. }: &Failure) -> String {
+    format!("A conversation could not be {}: {error}.", if *deleting { "deleted" } else { "saved" })
 }
 
 #[cfg(test)]
@@ -174,6 +206,30 @@ mod tests {
         assert_eq!((chats.active(), chats.list().len()), (0, 1));
         chats.delete(0).unwrap();
         assert!(chats.open().is_empty());
+    }
+
+    #[test]
+    fn what_cannot_be_saved_is_saved_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = || Chats::read(Store::open(folder.path().to_owned()).unwrap(), &Context::default()).unwrap().0;
+        let mut chats = read();
+        chats.open_mut().ask("first");
+        let id = chats.open().id.clone();
+        let file = folder.path().join(format!("{id}.json"));
+        fs::create_dir_all(file.join("x")).unwrap(); // a folder in its place cannot be replaced
+        chats.save(&id).unwrap();
+        chats.save(&id).unwrap();
+        chats.jobs().wait();
+        let errors = chats.failures();
+        assert!(errors.len() == 2 && errors[0].contains(&id), "{errors:?}");
+        let errors = chats.finish();
+        assert!(errors.len() == 1 && errors[0].contains(&id), "it still cannot: {errors:?}");
+        chats.save(&id).unwrap();
+        chats.jobs().wait();
+        chats.failures();
+        fs::remove_dir_all(file).unwrap();
+        assert!(chats.finish().is_empty());
+        assert_eq!(read().list(), chats.list());
     }
 
     #[test]

@@ -46,6 +46,11 @@ impl Counter {
         (self.tokens, self.counting) = (tokens, false);
     }
 
+    /// Notes a number of tokens that is known without counting.
+    pub fn note(&mut self, tokens: usize) {
+        self.tokens = Some(tokens);
+    }
+
     /// The number of tokens, if it is known.
     pub fn tokens(&self) -> Option<usize> {
         self.tokens
@@ -104,7 +109,10 @@ mod tests {
         assert!(!counter.is_due(typed("abc"), start + 11 * REST) && counter.waits(), "one is being counted");
         counter.take(Some(2));
         assert!(counter.is_due(typed("abc"), start + 11 * REST));
+        counter.note(7);
+        assert_eq!(counter.tokens(), Some(7), "it is shown until the result arrives");
         counter.take(Some(3));
+        assert_eq!(counter.tokens(), Some(3));
         assert_ne!(typed("ab"), of("be brief", "owl", "ab"));
         assert_ne!(typed("ab"), of("", "fox", "ab"));
         assert!(!counter.is_due(typed("c"), start + 12 * REST + Duration::from_millis(1)));

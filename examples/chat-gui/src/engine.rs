@@ -13,14 +13,14 @@ use crate::worker::WindowSender;
 use wglm::tune::{TuneOptions, Tuning};
 use wglm::{Cancel, Chat, Error, Event, Gguf, Gpu, LoadOptions, Message, Model, Overflow, PromptOptions, Result};
 
-/// The model, and the conversation in its session.
+/// The model, and the conversation whose messages its session holds.
 pub struct Engine {
     gpu: Gpu,
     window: WindowSender,
     /// The folder of tunings.
     tunings: Tunings,
     restart: Restart,
-    /// What saves conversations, which is waited for before the program restarts.
+    /// The thread that saves conversations, which must finish before the program restarts.
     saves: Jobs,
     /// What is loaded, or is being loaded.
     source: Option<(Source, Option<usize>)>,
@@ -96,12 +96,12 @@ impl Engine {
         let tuned = self.tuned(options, cancel);
         let error = tuned.as_ref().err().and_then(|error| error.downcast_ref::<Error>());
         let lost = error.is_some_and(|error| matches!(error.cause(), Error::DeviceLost { .. }));
-        let (told, faster) = match tuned {
-            Ok(Some(tuning)) => (tunings::told(&tuning), !tuning.choices.is_empty()),
+        let (summary, faster) = match tuned {
+            Ok(Some(tuning)) => (tunings::summary(&tuning), !tuning.choices.is_empty()),
             Ok(None) => ("No model is loaded. Load one first.".into(), false),
             Err(error) => (format!("Tuning failed: {error}."), false),
         };
-        self.window.send(WorkerMessage::Tuned { told, faster, lost });
+        self.window.send(WorkerMessage::Tuned { summary, faster, lost });
     }
 
     fn tuned(&self, options: &TuneOptions, cancel: &Cancel) -> anyhow::Result<Option<Tuning>> {
@@ -138,7 +138,7 @@ impl Engine {
         restored.is_ok()
     }
 
-    /// Saves no snapshot of a conversation, because its files are deleted.
+    /// Forgets the open conversation if it has this id, so that no snapshot of it is saved: its files are deleted.
     fn forget(&mut self, id: &str) {
         if self.place.as_ref().is_some_and(|place| place.id == id) {
             (self.place, self.unsaved) = (None, false);
@@ -206,10 +206,10 @@ fn answer(
 ) -> (Option<Message>, Option<Error>) {
     let rest = request.rest;
     let mut gone = 0;
-    let begun = ask(chat, request).and_then(|()| if rest { make_room(chat) } else { Ok(0) });
+    let begun = ask(chat, request).and_then(|()| if rest { free_context(chat) } else { Ok(0) });
     let before = chat.messages().len() - usize::from(rest && !chat.messages().is_empty());
     let error = begun.and_then(|dropped| {
-        tell_dropped(window, dropped);
+        report_dropped(window, dropped);
         stream(chat, rest, window, cancel, &mut gone)
     });
     let reply = before.checked_sub(gone).and_then(|place| chat.messages().get(place));
@@ -229,7 +229,7 @@ fn ask(chat: &mut Chat, Request { messages, settings, .. }: Request) -> Result<(
 
 /// Drops the oldest turns if the context has no space for the rest of the last message. Returns the number of messages
 /// that were dropped.
-fn make_room(chat: &mut Chat) -> Result<usize> {
+fn free_context(chat: &mut Chat) -> Result<usize> {
     let Some(begun) = chat.messages().last().cloned() else { return Ok(0) };
     let text = format!("{}{}", begun.reasoning_content.as_deref().unwrap_or_default(), begun.text());
     let said = chat.session().model().tokenizer()?.encode(&text, false)?.len();
@@ -249,14 +249,14 @@ fn stream(chat: &mut Chat, rest: bool, window: &WindowSender, cancel: &Cancel, g
         let event = event?;
         if let Event::Dropped { messages } = &event {
             *gone = messages.len();
-            tell_dropped(window, *gone);
+            report_dropped(window, *gone);
         }
         window.send(WorkerMessage::Event(event));
     }
     Ok(())
 }
 
-fn tell_dropped(window: &WindowSender, messages: usize) {
+fn report_dropped(window: &WindowSender, messages: usize) {
     let oldest = match messages {
         0 => return,
         1 => "message".to_owned(),

@@ -27,7 +27,7 @@ pub fn show(ui: &mut Ui, fetch: &Fetch, places: &mut Places) -> Option<Action> {
                     action = Some(does);
                 }
             }
-            ui.label(RichText::new("Pause keeps what was downloaded. Cancel deletes it.").small().weak());
+            ui.label(RichText::new("Pause keeps the partial download; Cancel deletes it.").small().weak());
         });
         action
     })

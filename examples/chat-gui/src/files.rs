@@ -104,8 +104,8 @@ mod tests {
         let path = folder.path().join("file.json");
         assert_eq!(read_or_put_aside::<Vec<u8>>(&path), (vec![], None));
         fs::write(&path, "[1,").unwrap();
-        let (read, told) = read_or_put_aside::<Vec<u8>>(&path);
-        assert!(read.is_empty() && told.unwrap().contains("file.json.damaged"));
+        let (read, notice) = read_or_put_aside::<Vec<u8>>(&path);
+        assert!(read.is_empty() && notice.unwrap().contains("file.json.damaged"));
         assert_eq!(fs::read_to_string(folder.path().join("file.json.damaged")).unwrap(), "[1,");
         assert!(!path.exists());
     }

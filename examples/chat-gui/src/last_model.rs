@@ -37,11 +37,11 @@ impl LastModel {
             Some(Known { source, context, loaded: true }) => (Some((source.clone(), *context)), None),
             Some(Known { source, .. }) => {
                 let name = source.name();
-                let told = format!(
+                let notice = format!(
                     "{name} was not loaded at the start, because loading or tuning it did not finish last time. Open it to try \
                      again."
                 );
-                (None, Some(told))
+                (None, Some(notice))
             }
             None => (None, None),
         }
@@ -71,7 +71,7 @@ impl LastModel {
         }
     }
 
-    /// Forgets the model, because the user has unloaded it or was told that it was not loaded.
+    /// Forgets the model, because the user has unloaded it or was informed that it was not loaded.
     ///
     /// # Errors
     /// Those of the file system.
@@ -102,8 +102,8 @@ mod tests {
         assert_eq!(read().wanted(), (None, None));
         let mut last = read();
         last.begin(&model, Some(512)).unwrap();
-        let (wanted, told) = read().wanted();
-        assert!(wanted.is_none() && told.unwrap().starts_with("owner/name:Q4_0 was not loaded at the start"));
+        let (wanted, notice) = read().wanted();
+        assert!(wanted.is_none() && notice.unwrap().starts_with("owner/name:Q4_0 was not loaded at the start"));
         last.loaded().unwrap();
         assert_eq!(read().wanted(), (Some((model, Some(512))), None));
         last.forget().unwrap();

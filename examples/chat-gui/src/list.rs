@@ -7,7 +7,7 @@ use crate::conversation::Conversation;
 use crate::look;
 use crate::search::{Found, Search};
 use crate::status::Places;
-use eframe::egui::{Align, Button, Key, Layout, RichText, ScrollArea, TextEdit, Ui, vec2};
+use eframe::egui::{Align, Button, Frame, Key, Layout, Margin, RichText, ScrollArea, TextEdit, Ui, vec2};
 use std::sync::Arc;
 
 /// An action of the user. Numbers are positions in the list.
@@ -132,7 +132,9 @@ impl List {
             }
             if found.more > 0 {
                 let messages = if found.more == 1 { "message" } else { "messages" };
-                ui.label(RichText::new(format!("and {} more {messages}", found.more)).small().weak());
+                let more = RichText::new(format!("and {} more {messages}", found.more)).small().weak();
+                let margin = Margin::symmetric(ui.spacing().button_padding.x as i8, 0); // as in the rows above
+                Frame::new().inner_margin(margin).show(ui, |ui| ui.label(more));
             }
             ui.add_space(6.0);
         }
@@ -163,7 +165,8 @@ impl List {
         let id = &conversation.id;
         let confirming = self.deleting.as_ref() == Some(id);
         let mut action = None;
-        ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
+        let size = vec2(ui.available_width(), look::SMALL);
+        ui.allocate_ui_with_layout(size, Layout::right_to_left(Align::Center), |ui| {
             let delete = ui.add(look::small(if confirming { "Delete for good" } else { "Delete" }));
             places.note(if confirming { "really delete" } else { "delete" }, delete.rect);
             if delete.clicked() {
@@ -207,4 +210,36 @@ impl List {
 /// The position of the conversation in which something was found.
 fn place(conversations: &[Arc<Conversation>], found: &Found) -> Option<usize> {
     conversations.iter().position(|conversation| conversation.id == found.conversation)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{Chats, List, Places};
+    use crate::store::Store;
+    use eframe::egui::{Context, Pos2, RawInput, Rect, Shape, vec2};
+
+    #[test]
+    fn the_words_on_buttons_are_in_their_middle() {
+        let folder = tempfile::tempdir().unwrap();
+        let (window, store) = (Context::default(), Store::open(folder.path().to_owned()).unwrap());
+        crate::look::set(&window);
+        let (chats, _) = Chats::read(store, &window).unwrap();
+        let (mut list, mut places) = (List::default(), Places::new(true));
+        let screen_rect = Some(Rect::from_min_size(Pos2::ZERO, vec2(220.0, 600.0)));
+        let mut output = window.run_ui(RawInput { screen_rect, ..RawInput::default() }, |ui| {
+            places.clear(ui.ctx());
+            list.show(ui, &chats, &mut places);
+        });
+        output.textures_delta.clear(); // nothing is drawn here
+        let words = output.shapes.iter().find_map(|shape| match &shape.shape {
+            Shape::Text(text) if text.galley.text() == "Rename" => {
+                Some(Rect::from_min_size(text.pos, text.galley.size()))
+            }
+            _ => None,
+        });
+        let (words, places) = (words.unwrap().center(), serde_json::to_value(&places).unwrap());
+        let button = places["rename"][1].as_f64().unwrap() as f32;
+        assert!((words.y - button).abs() < 1.5, "{} in a button around {button}", words.y);
+    }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use eframe::egui::{
-    Button, Color32, Context, FontDefinitions, FontFamily, FontId, Margin, Rect, RichText, TextStyle, Ui, UiBuilder,
-    vec2,
+    Button, Color32, Context, FontDefinitions, FontFamily, FontId, Margin, Rect, RichText, Stroke, TextStyle, Ui,
+    UiBuilder, vec2,
 };
 
 /// The space around the conversation and its parts.
@@ -15,6 +15,8 @@ pub const NARROW: f32 = 680.0;
 pub const LINE: f32 = 760.0;
 /// The width of a scroll bar, which is drawn over the contents.
 pub const SCROLL_BAR: f32 = 10.0;
+/// The height of a small button.
+pub const SMALL: f32 = 20.0;
 
 /// Adds space to egui's style, and fonts: the one for code has arrows and mathematical signs that the one for text
 /// lacks. For all other letters there are the system's fonts ([`fonts`](crate::fonts)).
@@ -34,6 +36,8 @@ pub fn set(context: &Context) {
         style.spacing.interact_size.y = 24.0;
         let dark = style.visuals.dark_mode;
         let text = if dark { 215 } else { 35 };
+        // Without an outline, fields and check boxes are hard to tell from the background.
+        style.visuals.widgets.inactive.bg_stroke = Stroke::new(1.0, Color32::from_gray(if dark { 85 } else { 160 }));
         // Small letters in pure red are hard to read.
         style.visuals.error_fg_color =
             if dark { Color32::from_rgb(255, 130, 120) } else { Color32::from_rgb(180, 30, 30) };
@@ -58,7 +62,7 @@ pub fn column<R>(ui: &mut Ui, contents: impl FnOnce(&mut Ui) -> R) -> R {
 
 /// A small button.
 pub fn small(text: &str) -> Button<'_> {
-    Button::new(RichText::new(text).small()).small().min_size(vec2(0.0, 20.0))
+    Button::new(RichText::new(text).small()).small().min_size(vec2(0.0, SMALL))
 }
 
 /// The background of the user's messages.

@@ -29,6 +29,7 @@ mod look;
 mod markdown;
 mod message_tools;
 mod messages;
+mod pages;
 mod pending;
 mod picker;
 mod presets;

@@ -12,7 +12,7 @@ mod prepare;
 mod table;
 
 use eframe::egui::cache::{ComputerMut, FrameCache};
-use eframe::egui::{Align, Context, Layout, OutputCommand, RichText, Ui, vec2};
+use eframe::egui::{Align, Context, Layout, OutputCommand, RichText, Stroke, TextStyle, Ui, vec2};
 use egui_commonmark::{CommonMarkCache, CommonMarkViewer};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -116,7 +116,12 @@ fn show_as(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str, keep_lines: boo
     let same = page.clone();
     let inset = move |ui: &mut Ui, number: &str, inline: bool| same.inset(ui, number, inline);
     // The viewer shows code in fields, so that it can be selected.
-    ui.name_inputs("Code", |ui| CommonMarkViewer::new().render_math_fn(Some(&inset)).show(ui, cache, &page.text));
+    ui.name_inputs("Code", |ui| {
+        // In lines that are higher than the text, links and the numbers of lists would not be on its baseline.
+        ui.spacing_mut().interact_size.y = ui.text_style_height(&TextStyle::Body);
+        ui.visuals_mut().widgets.inactive.bg_stroke = Stroke::NONE; // code has a frame already
+        CommonMarkViewer::new().render_math_fn(Some(&inset)).show(ui, cache, &page.text);
+    });
 }
 
 /// The text, with the marks appended that are open in its last paragraph.
@@ -195,6 +200,7 @@ mod tests {
     /// The texts that are drawn, and where.
     fn shapes(text: &str) -> Vec<(String, egui::Rect)> {
         let context = egui::Context::default();
+        crate::look::set(&context);
         let mut cache = CommonMarkCache::default();
         let screen_rect = Some(egui::Rect::from_min_size(egui::Pos2::ZERO, egui::vec2(WIDTH, 400.0)));
         let input = egui::RawInput { screen_rect, ..egui::RawInput::default() };
@@ -241,6 +247,15 @@ mod tests {
             assert!(!shapes.iter().any(|(text, _)| text.contains("[^1]")), "{first:?}: {shapes:?}");
             find("A note.");
         }
+    }
+
+    #[test]
+    fn the_number_and_the_links_of_an_item_are_on_the_line_of_its_text() {
+        let shapes = shapes("Text\n\n1. Hill [link](https://a.org) **bold** hill");
+        let find = |part: &str| shapes.iter().find(|(text, _)| text.contains(part)).map(|(_, place)| place.bottom());
+        let [text, link, bold] = ["Hill", "link", "bold"].map(|part| find(part).unwrap_or_default());
+        assert!(text > 0.0 && (text - link).abs() < 1.0 && (text - bold).abs() < 1.0, "{shapes:?}");
+        assert!(find("1.").is_some_and(|number| (number - text).abs() < 2.0), "{shapes:?}");
     }
 
     #[test]

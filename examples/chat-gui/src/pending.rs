@@ -18,6 +18,8 @@ pub struct Pending {
     pub failed_call: Option<String>,
     /// While the prompt is being computed: the number of its tokens that are done, and of all.
     pub prompt: Option<(usize, usize)>,
+    /// The number of tokens of the prompt, once it is known.
+    sent: Option<usize>,
     /// The statistics, known once the reply has ended.
     pub stats: Option<Stats>,
     pieces: usize,
@@ -38,6 +40,7 @@ impl Pending {
             calls: Vec::new(),
             failed_call: None,
             prompt: None,
+            sent: None,
             stats: None,
             pieces: 0,
             since: None,
@@ -47,7 +50,7 @@ impl Pending {
     /// Adds an event.
     pub fn take(&mut self, event: Event) {
         match event {
-            Event::Prompt { done, total } => self.prompt = Some((done, total)),
+            Event::Prompt { done, total } => (self.prompt, self.sent) = (Some((done, total)), Some(total)),
             Event::Thinking(piece) => self.piece(&piece, |reply| &mut reply.thinking),
             Event::Text(piece) => self.piece(&piece, |reply| &mut reply.text),
             Event::ToolCall(call) => self.calls.push(call),
@@ -62,6 +65,11 @@ impl Pending {
         self.prompt = None;
         self.pieces += 1;
         self.since.get_or_insert_with(Instant::now);
+    }
+
+    /// About the number of tokens that the conversation takes so far, once it is known.
+    pub fn tokens(&self) -> Option<usize> {
+        Some(self.sent? + self.pieces)
     }
 
     /// Pieces per second. That is about the number of tokens, since nearly every token makes one piece.
@@ -81,13 +89,14 @@ mod tests {
     fn pieces_come_together() {
         let said = Conversation::new(Settings::default()).said();
         let mut reply = Pending::new("id".into(), said.clone(), Asked::Again(1), None);
+        assert_eq!(reply.tokens(), None);
         reply.take(Event::Prompt { done: 1, total: 2 });
-        assert_eq!((reply.prompt, reply.speed()), (Some((1, 2)), None));
+        assert_eq!((reply.prompt, reply.tokens(), reply.speed()), (Some((1, 2)), Some(2), None));
         for event in [Event::Thinking("Hm".into()), Event::Text("An ".into()), Event::Text("owl".into())] {
             reply.take(event);
         }
         assert_eq!((reply.thinking.as_str(), reply.text.as_str(), reply.prompt), ("Hm", "An owl", None));
-        assert!(reply.speed().is_some());
+        assert!(reply.speed().is_some() && reply.tokens() == Some(5));
         let begun = Message::assistant("An owl").with_reasoning("Hm");
         let mut rest = Pending::new("id".into(), said, Asked::Rest, Some(begun));
         rest.take(Event::Text(" is".into()));

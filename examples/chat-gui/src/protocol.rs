@@ -45,7 +45,7 @@ pub enum Command {
     Tune(TuneOptions),
     /// Restore the session of a conversation.
     Open(Place),
-    /// Save no snapshot of the conversation with this id, because its files are deleted.
+    /// Do not save a snapshot of the conversation with this id, because its files are deleted.
     Forget(String),
     /// Generate a reply.
     Reply(Box<Request>),
@@ -78,7 +78,7 @@ pub enum WorkerMessage {
     /// The progress of tuning.
     Tuning(TuneProgress),
     /// Tuning has ended: its result in words, whether the next load will be faster, and whether the GPU was lost.
-    Tuned { told: String, faster: bool, lost: bool },
+    Tuned { summary: String, faster: bool, lost: bool },
     /// The model was dropped.
     Unloaded,
     /// The number of tokens in the cache that belong to the opened conversation.

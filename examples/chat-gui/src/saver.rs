@@ -33,8 +33,9 @@ pub enum Job {
 #[derive(Debug)]
 pub struct Failure {
     pub error: Error,
-    /// The conversation that could not be deleted.
-    pub kept: Option<Arc<Conversation>>,
+    pub conversation: Arc<Conversation>,
+    /// Whether it could not be deleted, rather than written.
+    pub deleting: bool,
 }
 
 impl Saver {
@@ -87,10 +88,13 @@ impl Jobs {
 
 fn done(store: &Store, job: Job) -> Option<Failure> {
     match job {
-        Job::Write(conversation) => store.write(&conversation).err().map(|error| Failure { error, kept: None }),
+        Job::Write(conversation) => {
+            let error = store.write(&conversation).err()?;
+            Some(Failure { error, conversation, deleting: false })
+        }
         Job::Delete(conversation) => {
-            let deleted = store.delete(&conversation.id);
-            deleted.err().map(|error| Failure { error, kept: Some(conversation) })
+            let error = store.delete(&conversation.id).err()?;
+            Some(Failure { error, conversation, deleting: true })
         }
         Job::Answer(answer) => {
             let _ = answer.send(()); // the receiver may have stopped waiting
@@ -139,7 +143,7 @@ mod tests {
         saver.jobs().wait();
         let failures: Vec<_> = saver.failures().collect();
         assert!(failures.iter().all(|failure| failure.error.to_string().contains(&one.id)), "{failures:?}");
-        let kept: Vec<_> = failures.into_iter().map(|failure| failure.kept).collect();
-        assert_eq!(kept, [None, Some(one)]);
+        assert!(failures.iter().all(|failure| failure.conversation == one));
+        assert_eq!(failures.iter().map(|failure| failure.deleting).collect::<Vec<_>>(), [false, true]);
     }
 }

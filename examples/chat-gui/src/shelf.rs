@@ -1,4 +1,4 @@
-//! The list of models on this machine, in which a click opens one.
+//! The list of models on this machine, with a button to open each.
 
 use crate::protocol::Source;
 use crate::status::Places;

@@ -33,13 +33,13 @@ pub struct Shop {
 /// A repository.
 pub struct Row {
     pub name: ModelName,
-    /// What is said about it.
+    /// A short description.
     pub about: String,
     /// Whether none of its models is likely to fit.
     large: bool,
     pub state: State,
     /// How the last download ended, or why it failed.
-    pub told: Option<Result<&'static str, String>>,
+    pub outcome: Option<Result<&'static str, String>>,
 }
 
 /// What is known of a repository.
@@ -143,7 +143,7 @@ impl Shop {
     /// Shows the repositories. `can_open` says whether a model can be opened.
     pub fn show(&mut self, ui: &mut Ui, can_open: bool, places: &mut Places) {
         ui.horizontal_wrapped(|ui| {
-            ui.label(format!("To download from {}", self.host));
+            ui.label(format!("Download from {}", self.host));
             if self.rows.iter().any(|row| row.is_unknown() && !row.large) {
                 let ask = ui.add(look::small("Find what fits this machine"));
                 places.note("browse", ask.rect);
@@ -211,8 +211,8 @@ impl Shop {
         };
         (self.wrong, self.typed) = (None, String::new());
         let place = self.place(&name.repo.to_string()).unwrap_or_else(|| {
-            let (about, large, state, told) = (String::new(), false, State::Unknown, None);
-            self.rows.push(Row { name: name.clone(), about, large, state, told });
+            let (about, large, state, outcome) = (String::new(), false, State::Unknown, None);
+            self.rows.push(Row { name: name.clone(), about, large, state, outcome });
             self.rows.len() - 1
         });
         self.rows[place].name = name;
@@ -228,7 +228,7 @@ impl Shop {
 impl Row {
     /// The row of a repository, if its name is valid.
     fn new(name: &str, about: String) -> Option<Self> {
-        Some(Self { name: name.parse().ok()?, about, large: false, state: State::Unknown, told: None })
+        Some(Self { name: name.parse().ok()?, about, large: false, state: State::Unknown, outcome: None })
     }
 
     fn is(&self, repo: &str) -> bool {
@@ -240,7 +240,7 @@ impl Row {
     }
 
     fn ask(&mut self, window: &Context, gpu: &Gpu) {
-        self.told = None;
+        self.outcome = None;
         self.state = State::Asked(listing::ask(window, gpu, self.name.clone()));
     }
 
@@ -257,7 +257,7 @@ impl Row {
     fn fetch(&mut self, window: &Context) -> Option<Fetch> {
         let State::Known(listing) = &self.state else { return None };
         let model = listing.offer()?.model.clone();
-        self.told = None;
+        self.outcome = None;
         Some(Fetch::start(window, listing.repository.clone(), model))
     }
 
@@ -270,8 +270,8 @@ impl Row {
         match end.how {
             How::Done(file) => return Some(file),
             How::Paused => {}
-            How::Cancelled => self.told = Some(Ok("Cancelled. The partial download was deleted.")),
-            How::Failed(error) => self.told = Some(Err(error)),
+            How::Cancelled => self.outcome = Some(Ok("Cancelled. The partial download was deleted.")),
+            How::Failed(error) => self.outcome = Some(Err(error)),
         }
         None
     }

@@ -10,7 +10,7 @@ use eframe::egui::{ComboBox, RichText, Ui};
 /// can be opened, and whether another download can begin.
 pub fn show(ui: &mut Ui, row: &mut Row, can_open: bool, can_fetch: bool, places: &mut Places) -> Option<Action> {
     let name = row.name.repo.to_string();
-    let Row { state, told, about, .. } = row;
+    let Row { state, outcome, about, .. } = row;
     let (text, enabled) = button(state, can_open, can_fetch);
     let mut cancelled = false;
     let pressed = row::show(ui, &name, text, enabled, |ui| {
@@ -28,7 +28,7 @@ pub fn show(ui: &mut Ui, row: &mut Row, can_open: bool, can_fetch: bool, places:
             State::Failed(error) => fail(ui, error),
             State::Known(listing) => cancelled = known(ui, &name, listing, can_fetch, places),
         }
-        match told {
+        match outcome {
             Some(Ok(news)) => drop(ui.label(RichText::new(*news).small())),
             Some(Err(error)) => fail(ui, error),
             None => {}
@@ -95,7 +95,7 @@ fn unfinished(ui: &mut Ui, name: &str, listing: &Listing, can_fetch: bool, place
         let text = format!("{} of {} downloaded.", look::bytes(here), look::bytes(whole));
         ui.label(RichText::new(text).small());
         let cancel = ui.add_enabled(can_fetch, look::small("Cancel"));
-        ui.label(RichText::new("deletes what was downloaded.").small().weak());
+        ui.label(RichText::new("deletes the partial download.").small().weak());
         cancel
     });
     places.note(format!("cancel {name}"), cancel.inner.rect);
@@ -109,20 +109,20 @@ fn fail(ui: &mut Ui, text: &str) {
 /// A repository in words, for tests.
 pub fn words(row: &Row) -> String {
     let name = &row.name.repo;
-    let told = row
-        .told
+    let outcome = row
+        .outcome
         .as_ref()
-        .map(|told| format!(" {}", told.as_deref().unwrap_or_else(String::as_str)))
+        .map(|outcome| format!(" {}", outcome.as_deref().unwrap_or_else(String::as_str)))
         .unwrap_or_default();
     match &row.state {
-        State::Unknown => format!("{name}: unknown{told}"),
-        State::Asked(_) => format!("{name}: asked{told}"),
-        State::Failed(error) => format!("{name}: {error}{told}"),
+        State::Unknown => format!("{name}: unknown{outcome}"),
+        State::Asked(_) => format!("{name}: asked{outcome}"),
+        State::Failed(error) => format!("{name}: {error}{outcome}"),
         State::Known(listing) => match listing.offer() {
-            None => format!("{name}: nothing{told}"),
+            None => format!("{name}: nothing{outcome}"),
             Some(offer) => {
                 let (label, here) = (&offer.model.label, listing.here());
-                format!("{name}: {label}, {here} of {} here, {}{told}", offer.bytes, verdict::words(&offer.judged))
+                format!("{name}: {label}, {here} of {} here, {}{outcome}", offer.bytes, verdict::words(&offer.judged))
             }
         },
     }

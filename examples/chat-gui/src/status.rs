@@ -90,7 +90,7 @@ pub struct Status {
     pub held: usize,
     /// The tokens of the conversation with what is typed, once they are counted.
     pub tokens: Option<usize>,
-    /// Buttons and fields that a screen reader cannot name.
+    /// Buttons and fields without a name for screen readers.
     pub nameless: Vec<String>,
     /// The letters of the messages for which there is no glyph.
     pub boxes: String,
@@ -173,18 +173,18 @@ mod tests {
     }
 
     #[test]
-    fn places_are_told_once_nothing_moves() {
+    fn places_are_reported_once_nothing_moves() {
         let mut file = StatusFile::new(PathBuf::new());
-        let mut told = |typed, at| {
+        let mut settled = |typed, at| {
             let mut status = status(typed, at);
             let moves = file.settle(&mut status);
             assert_eq!(moves, status.places.of.is_empty());
             !moves
         };
-        assert!(!told("", 0.0));
-        assert!(told("", 0.0));
-        assert!(!told("owl", 0.0), "the effects of the change may appear later");
-        assert!(!told("owl", 9.0), "it moved");
-        assert!(told("owl", 9.0));
+        assert!(!settled("", 0.0));
+        assert!(settled("", 0.0));
+        assert!(!settled("owl", 0.0), "the effects of the change may appear later");
+        assert!(!settled("owl", 9.0), "it moved");
+        assert!(settled("owl", 9.0));
     }
 }

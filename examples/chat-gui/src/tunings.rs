@@ -44,7 +44,7 @@ impl Tunings {
 }
 
 /// The result of tuning in words.
-pub fn told(tuning: &Tuning) -> String {
+pub fn summary(tuning: &Tuning) -> String {
     let tried = format!("{} candidates were tried", tuning.trials.len());
     let gains: Vec<String> =
         tuning.comparison.iter().map(|work| format!("{} {:.1} %", work.figure.work, 100.0 * work.gain)).collect();

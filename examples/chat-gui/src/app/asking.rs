@@ -61,6 +61,9 @@ impl App {
         );
         self.stats = stats;
         let (is_open, stop) = (self.chats.open().id == id, stats.map(|stats| stats.stop));
+        if is_open && held > 0 {
+            self.counter.note(held); // the old number would be shown until the new one is counted
+        }
         let back = message.is_none() && self.gives_back(&asked, is_open);
         if let Some(conversation) = self.chats.get_mut(&id) {
             match message {

@@ -12,7 +12,12 @@ use wglm::tune::TuneOptions;
 impl App {
     /// Handles all messages from the worker since the last frame.
     pub(super) fn receive(&mut self) {
-        self.notices.extend(self.chats.failures());
+        for failure in self.chats.failures() {
+            // A full disk fails every time, and is reported until the user has seen it.
+            if !self.notices.contains(&failure) {
+                self.notices.push(failure);
+            }
+        }
         let downloaded = self.picker.receive(&self.window);
         downloaded.into_iter().for_each(|model| self.downloaded(model));
         self.worker.received().into_iter().for_each(|message| self.take(message));
@@ -53,11 +58,11 @@ impl App {
                 self.notices.extend(error);
             }
             WorkerMessage::Tuning(progress) => self.tuning = Some(Some(progress)),
-            WorkerMessage::Tuned { told, faster, lost } => {
+            WorkerMessage::Tuned { summary, faster, lost } => {
                 if !lost {
                     self.note_last_model(LastModel::loaded);
                 }
-                self.tuned(told, faster);
+                self.tuned(summary, faster);
             }
             WorkerMessage::Opened(held) => self.held = held,
             WorkerMessage::Unloaded => (self.held, self.counter) = (0, Counter::default()),
@@ -99,9 +104,9 @@ impl App {
     }
 
     /// Shows the result of tuning, and reloads the model if it will be faster.
-    fn tuned(&mut self, told: String, faster: bool) {
+    fn tuned(&mut self, summary: String, faster: bool) {
         self.tuning = None;
-        self.notices.push(told);
+        self.notices.push(summary);
         if let Some((source, context)) = self.source.clone().filter(|_| faster && self.worker.lives()) {
             self.picker.open = true;
             self.load(source, context);
@@ -114,7 +119,7 @@ impl App {
             self.leave_edit();
         }
         if !matches!(action, list::Action::Rename(..) | list::Action::Delete(_)) {
-            self.list_toggled &= !self.narrow; // the conversation takes the place of the list
+            self.pages.show_center();
         }
         match action {
             list::Action::New => self.chats.begin(),

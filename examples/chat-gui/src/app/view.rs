@@ -34,29 +34,30 @@ impl eframe::App for App {
         self.frames.begin(Instant::now(), self.moves(), frame.info().cpu_usage);
         self.places.clear(ui.ctx());
         let bare = || Frame::new().inner_margin(look::MARGIN);
-        // In a narrow window the list and the settings are shown only when the user wants them, in place of the
-        // conversation.
-        self.narrow = ui.available_width() < look::NARROW;
+        self.background = ui.visuals().panel_fill;
+        self.pages.narrow = ui.available_width() < look::NARROW;
         self.keys(ui);
-        self.list_shown = self.narrow == self.list_toggled && !(self.narrow && self.settings_shown);
-        if self.list_shown && !self.narrow {
+        let (narrow, list_shown, settings_shown) = (self.pages.narrow, self.pages.list(), self.pages.settings());
+        if list_shown && !narrow {
             Panel::left("conversations").frame(bare()).default_size(220.0).show(ui, |ui| self.conversations(ui));
         }
-        if self.settings_shown && !self.narrow {
+        if settings_shown && !narrow {
             let panel = Panel::right("settings").frame(bare()).default_size(350.0);
             panel.show(ui, |ui| self.settings(ui));
         }
         Panel::top("model").frame(bare()).show(ui, |ui| self.top(ui));
         Panel::bottom("bar").frame(bare()).show(ui, |ui| self.bar(ui));
-        let page = self.narrow && (self.list_shown || self.settings_shown);
+        let page = narrow && (self.pages.list() || self.pages.settings());
         if !self.picker.open && !page {
             let panel = Panel::bottom("composer").frame(bare()).show_separator_line(false);
             panel.show(ui, |ui| look::column(ui, |ui| self.composer(ui)));
         }
         CentralPanel::default().frame(bare()).show(ui, |ui| {
-            self.notices(ui);
+            if !self.notices.is_empty() {
+                look::column(ui, |ui| self.notices(ui));
+            }
             match page {
-                true if self.settings_shown => self.settings(ui),
+                true if self.pages.settings() => self.settings(ui),
                 true => self.conversations(ui),
                 false => self.center(ui),
             }
@@ -72,9 +73,10 @@ impl eframe::App for App {
     }
 
     /// The background of everything. Panels paint none, because that would write every pixel in every frame, whereas
-    /// clearing the frame with this colour is free.
-    fn clear_color(&self, visuals: &Visuals) -> [f32; 4] {
-        visuals.panel_fill.to_normalized_gamma_f32()
+    /// clearing the frame with this colour is free. It is not taken from the visuals of this moment: a theme that the user
+    /// has chosen in this frame is that of the next one.
+    fn clear_color(&self, _: &Visuals) -> [f32; 4] {
+        self.background.to_normalized_gamma_f32()
     }
 
     #[allow(clippy::print_stderr)] // the window is closed
@@ -90,8 +92,7 @@ impl eframe::App for App {
             // A load that the closing window has stopped did not fail. One that hangs does not get here.
             self.note_last_model(LastModel::loaded);
         }
-        self.chats.jobs().wait();
-        self.chats.failures().iter().for_each(|error| eprintln!("{error}"));
+        self.chats.finish().iter().for_each(|error| eprintln!("{error}"));
     }
 }
 
@@ -106,8 +107,7 @@ impl App {
             self.on_list_action(list::Action::New);
         }
         if pressed(Key::F) {
-            self.list_toggled = self.narrow;
-            self.settings_shown &= !self.narrow;
+            self.pages.show_list();
             self.list.seek();
         }
         if pressed(Key::R) {
@@ -180,17 +180,18 @@ impl App {
     fn top(&mut self, ui: &mut Ui) {
         ui.add_space(4.0);
         ui.horizontal_wrapped(|ui| {
-            let list = ui.selectable_label(self.list_shown, "☰").on_hover_text("Show or hide the conversations");
+            let list = ui.selectable_label(self.pages.list(), "☰").on_hover_text("Show or hide the conversations");
             self.places.note("list", list.rect);
             if list.clicked() {
-                self.list_toggled = !self.list_toggled;
+                self.pages.turn_list();
             }
             ui.strong(self.loaded.as_ref().map_or("No model", |loaded| &loaded.name));
             let busy = self.moves();
             let model = ui.add_enabled(!busy, Button::new("Model …").selected(self.picker.open));
             self.places.note("model", model.rect);
             if model.clicked() {
-                self.picker.turn(ui.ctx(), !self.picker.open || self.loaded.is_none());
+                let hidden = self.pages.show_center();
+                self.picker.turn(ui.ctx(), hidden || !self.picker.open || self.loaded.is_none());
             }
             if let Some(fetch) = self.picker.shop.fetch() {
                 let share = ui.weak(format!("⬇ {:.0} %", 100.0 * fetch.share()));
@@ -209,16 +210,23 @@ impl App {
             if tune.on_hover_text(hint).clicked() {
                 self.tune(TuneOptions::default());
             }
-            let settings = ui.add(Button::new("Settings").selected(self.settings_shown));
+            let settings = ui.add(Button::new("Settings").selected(self.pages.settings()));
             self.places.note("settings", settings.rect);
-            self.settings_shown ^= settings.clicked();
+            if settings.clicked() {
+                self.pages.turn_settings();
+            }
         });
         ui.add_space(2.0);
     }
 
     fn bar(&self, ui: &mut Ui) {
         let (loaded, pending, stats) = (self.loaded.as_ref(), self.pending.as_ref(), self.stats.as_ref());
-        let tokens = self.counter.tokens().filter(|_| pending.is_none()).unwrap_or(self.held);
+        let tokens = match pending {
+            Some(pending) if pending.conversation == self.chats.open().id => pending.tokens().or(self.counter.tokens()),
+            Some(_) => None,
+            None => self.counter.tokens(),
+        };
+        let tokens = tokens.unwrap_or(self.held);
         let frames = self.appearance.frame_times.then_some(&self.frames);
         Bar { loaded, tokens, pending, stats, frames }.show(ui);
     }
@@ -259,8 +267,12 @@ impl App {
     }
 
     fn center(&mut self, ui: &mut Ui) {
-        self.undo_row(ui);
-        self.export_row(ui);
+        if self.undo.is_some() || self.export.is_some() {
+            look::column(ui, |ui| {
+                self.undo_row(ui);
+                self.export_row(ui);
+            });
+        }
         if self.picker.open {
             let action = self.picker.show(ui, self.loaded.as_ref(), &mut self.places);
             return action.into_iter().for_each(|action| self.on_picker_action(action));
@@ -294,9 +306,9 @@ impl App {
 
     fn export_row(&mut self, ui: &mut Ui) {
         let Some(row) = &mut self.export else { return };
-        if let Outcome::Close(told) = row.show(ui, self.chats.open(), &mut self.places) {
+        if let Outcome::Close(notice) = row.show(ui, self.chats.open(), &mut self.places) {
             self.export = None;
-            self.notices.extend(told);
+            self.notices.extend(notice);
         }
     }
 

@@ -101,7 +101,8 @@ impl Table {
         let (mut needs, mut words) = (vec![0.0_f32; self.alignments.len()], vec![0.0_f32; self.alignments.len()]);
         for (number, row) in self.rows.iter().enumerate() {
             for (column, cell) in row.iter().enumerate().take(needs.len()) {
-                let width = |job| ui.fonts_mut(|fonts| fonts.layout_job(job)).size().x;
+                // Rounded up, or sums that are rounded down might break a word.
+                let width = |job| ui.fonts_mut(|fonts| fonts.layout_job(job)).size().x.ceil();
                 needs[column] = needs[column].max(width(job(ui, cell, number == 0, f32::INFINITY)));
                 for piece in cell {
                     for word in piece.text.split_whitespace() {
@@ -218,7 +219,7 @@ fn share(needs: &[f32], words: &[f32], space: f32) -> Vec<f32> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Alignment, Piece, find, job, share};
+    use super::{Alignment, PAD, Piece, find, job, share};
     use eframe::egui::{Context, RawInput};
 
     const TEXT: &str = "An *owl*:\n\n| a | b |\n|:-:|--:|\n| **x** `y` | $0$ |\n| [l](https://a.org) | |\n\nend";
@@ -255,6 +256,25 @@ mod tests {
             let word = ui.fonts_mut(|fonts| fonts.layout_job(word)).size().x;
             let widths = table.widths(ui, 400.0);
             assert!(widths[0] >= word && widths[1] > 300.0, "{widths:?} for {word}");
+        });
+        output.drop_without_applying_deltas();
+    }
+
+    #[test]
+    fn words_that_have_space_do_not_break() {
+        let words = "one hundred | two hundred | three | four | five | six | seven | eight | nine | ten";
+        let found = find(&format!("{}\n{}\n{words}", "| a ".repeat(10), "|-".repeat(10)), &[]);
+        let table = &found[0].1;
+        let context = Context::default();
+        crate::look::set(&context);
+        let output = context.run_ui(RawInput::default(), |ui| {
+            for space in (4000..8000).step_by(7).map(|tenths| tenths as f32 / 10.0) {
+                for (cell, width) in table.rows[1].iter().zip(table.widths(ui, space)).skip(2) {
+                    let job = job(ui, cell, false, width + 2.0 * PAD[0] - 2.0 * PAD[0]);
+                    let rows = ui.fonts_mut(|fonts| fonts.layout_job(job)).rows.len();
+                    assert_eq!(rows, 1, "{cell:?} in {width} of {space}");
+                }
+            }
         });
         output.drop_without_applying_deltas();
     }

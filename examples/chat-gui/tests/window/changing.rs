@@ -128,8 +128,8 @@ fn found_and_exported(window: &Window<'_>, folder: &Path) {
     replace(window, "export path", file.to_str().unwrap());
     window.picture("exporting");
     window.press("Return");
-    let told = window.wait("the export", |status| status["notices"] != json(&[]));
-    assert!(told["notices"][0].as_str().unwrap().ends_with("mice.md."), "{told}");
+    let shown = window.wait("the export", |status| status["notices"] != json(&[]));
+    assert!(shown["notices"][0].as_str().unwrap().ends_with("mice.md."), "{shown}");
     let written = fs::read_to_string(file).unwrap();
     assert!(written.starts_with("# Mice\n\n## User\n\nWhat is a mouse?\n\n## Model\n\nA grey animal.\n"), "{written}");
     window.click("dismiss");
@@ -161,13 +161,13 @@ fn settings_have_functions_schemas_and_presets() {
     fs::write(folder.path().join("window/presets.json"), "[{").unwrap();
     let display = Display::open();
     let window = Window::open(&display, folder.path(), &[]);
-    let told = window.wait("what was not done", |status| status["notices"].as_array().unwrap().len() == 2);
-    assert!(told["notices"][0].as_str().unwrap().contains("presets.json.damaged"), "{told}");
+    let shown = window.wait("what was not done", |status| status["notices"].as_array().unwrap().len() == 2);
+    assert!(shown["notices"][0].as_str().unwrap().contains("presets.json.damaged"), "{shown}");
     assert!(
-        told["notices"][1].as_str().unwrap().starts_with("demonstration model was not loaded at the start"),
-        "{told}"
+        shown["notices"][1].as_str().unwrap().starts_with("demonstration model was not loaded at the start"),
+        "{shown}"
     );
-    assert_eq!((&told["loading"], &told["model"]), (&false.into(), &Value::Null));
+    assert_eq!((&shown["loading"], &shown["model"]), (&false.into(), &Value::Null));
     window.picture("not-loaded");
     window.click("dismiss");
     window.wait("the other notice", |status| status["notices"].as_array().unwrap().len() == 1);

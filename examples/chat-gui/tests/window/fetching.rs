@@ -27,7 +27,7 @@ impl Hub {
     fn start() -> Self {
         let files = Files::of(&[("demo-Q4_0.gguf", wglm::DEMO_MODEL), ("demo-Q8_0.gguf", b"<html></html>")]);
         let (go_on, refuse) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let (told, no) = (go_on.clone(), refuse.clone());
+        let (release, no) = (go_on.clone(), refuse.clone());
         let server = Server::start(move |request: &Request, _| {
             let mut reply = files.answer_as(REPO, request);
             let of_model =
@@ -36,7 +36,7 @@ impl Hub {
                 return Reply::new(403);
             }
             if of_model {
-                reply.held = Some((told.clone(), FIRST));
+                reply.held = Some((release.clone(), FIRST));
             }
             reply
         });
@@ -119,8 +119,8 @@ fn a_cancelled_download_leaves_nothing() {
     let window = begin(&display, folder.path(), &hub);
     assert!(part(folder.path()).exists());
     window.click("cancel fetch");
-    let told = ended(&window);
-    assert!(has(&told, "offered", &format!("{REPO}: Q4_0, 0 of "), "The partial download was deleted."), "{told}");
+    let shown = ended(&window);
+    assert!(has(&shown, "offered", &format!("{REPO}: Q4_0, 0 of "), "The partial download was deleted."), "{shown}");
     assert!(!part(folder.path()).exists());
 
     // A paused download can be cancelled, too.
@@ -165,9 +165,9 @@ fn a_download_outlives_its_window_and_a_refusal() {
     window.write("Hello.");
     window.wait("the reply", |status| status["messages"].as_array().unwrap().len() == 2);
     hub.let_go();
-    let told = window.wait("the end", |status| status["notices"] != json(&[]));
-    assert!(told["notices"][0].as_str().unwrap().starts_with(&format!("{REPO}:Q4_0 has been downloaded")), "{told}");
-    assert_eq!(told["model"], "demonstration model");
+    let shown = window.wait("the end", |status| status["notices"] != json(&[]));
+    assert!(shown["notices"][0].as_str().unwrap().starts_with(&format!("{REPO}:Q4_0 has been downloaded")), "{shown}");
+    assert_eq!(shown["model"], "demonstration model");
     window.close();
     assert!(!part(folder.path()).exists());
 }

@@ -105,8 +105,8 @@ fn loads_that_fail_or_are_stopped_leave_a_window_that_loads() {
     fs::write(&broken, &wglm::DEMO_MODEL[..wglm::DEMO_MODEL.len() / 2]).unwrap();
     let display = Display::open();
     let window = Window::open(&display, folder.path(), &[broken.to_str().unwrap()]);
-    let told = window.wait("the error", |status| status["notices"] != json(&[]));
-    assert!(told["notices"][0].as_str().unwrap().contains("broken.gguf"), "{told}");
+    let shown = window.wait("the error", |status| status["notices"] != json(&[]));
+    assert!(shown["notices"][0].as_str().unwrap().contains("broken.gguf"), "{shown}");
     window.click("dismiss");
     window.wait("the error's end", |status| status["notices"] == json(&[]));
     window.click("demo");
