@@ -327,6 +327,17 @@ impl<'a> GenerationTask<'a> {
         self.policy.choose(session, &step.turn(&self.events, &self.options)).map(drop)
     }
 
+    /// Whether the session holds tokens already that were not reported yet.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// The most tokens that a step may feed which the session takes with others, the certain one included.
+    pub fn wants(&self, step: &Step) -> usize {
+        let one_by_one = step.logits.is_some() || self.policy.rules(|rule| rule.holds_at(self.events.place()));
+        if one_by_one { 1 } else { step.most }
+    }
+
     /// Prepares the choice of the next token. `None` if there is none, because the generation ends.
     ///
     /// # Errors
@@ -356,6 +367,16 @@ impl<'a> GenerationTask<'a> {
     /// Whether the reply is complete by its rule, and nothing can follow.
     fn is_complete(&self) -> bool {
         self.pending.is_empty() && self.policy.rules(|rule| rule.is_over())
+    }
+
+    /// Takes the tokens that a step has fed which the session took with others: the first one, and later those after it.
+    ///
+    /// # Errors
+    /// As [`end_step`](Self::end_step).
+    pub fn end_common_step(&mut self, session: &mut Session, step: Step, fed: &[u32]) -> Result<()> {
+        let [token, following @ ..] = fed else { return Err(Error::NoResult) };
+        self.pending.extend(following);
+        self.end_step(session, step, *token)
     }
 
     /// Takes the token that was chosen and, if the context was not full, fed to the session.

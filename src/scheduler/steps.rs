@@ -1,8 +1,8 @@
 //! Steps that several conversations take together.
 //!
-//! The tokens of those that a grammar restricts are sampled under masks before, and the step feeds them. A conversation that
-//! has tokens left that were guessed while it was alone, or whose context is full, takes its steps by itself. One that is
-//! alone takes all of them by itself, with guesses, as it would without a scheduler.
+//! The tokens of those that a grammar restricts are sampled under masks before, and the step feeds them. Of the others it
+//! verifies guesses of further tokens, where that pays. What a step has fed of a conversation is reported before the next step.
+//! A conversation whose context is full takes its steps by itself, and so does one that is alone.
 
 use super::engine::{Engine, Slot, Work, caught, died, empty};
 use crate::error::Error;
@@ -13,6 +13,15 @@ impl Engine {
     pub(super) fn decode(&mut self) {
         let decodes = |slot: &Slot| slot.work.as_ref().is_some_and(Work::decodes);
         let decoding: Vec<usize> = (0..self.slots.len()).filter(|index| decodes(&self.slots[*index])).collect();
+        for index in &decoding {
+            let has_pending =
+                |slot: &Slot| slot.work.as_ref().is_some_and(|work| work.decodes() && work.task.has_pending());
+            while has_pending(&self.slots[*index]) {
+                let advanced = self.attempt(*index, |task, session| task.advance(session));
+                self.conclude(*index, advanced);
+            }
+        }
+        let decoding = decoding.into_iter().filter(|index| decodes(&self.slots[*index])).collect::<Vec<_>>();
         let joins = |index: &usize| {
             let slot = &self.slots[*index];
             slot.work.as_ref().is_some_and(|work| work.task.joins(&slot.session))
@@ -57,20 +66,23 @@ impl Engine {
             return;
         }
         let slots = self.slots.iter_mut().enumerate();
-        let taking = slots.filter(|(index, _)| steps.iter().any(|(of, _)| of == index));
-        let mut sessions: Vec<&mut Session> = taking.map(|(_, slot)| &mut slot.session).collect();
-        let stepped = caught(|| self.pool.next_tokens(&mut sessions)).unwrap_or_else(|| {
+        let taking = slots.filter_map(|(index, slot)| {
+            let (_, step) = steps.iter().find(|(of, _)| *of == index)?;
+            Some((&mut slot.session, slot.work.as_ref().map_or(1, |work| work.task.wants(step))))
+        });
+        let (mut sessions, most): (Vec<&mut Session>, Vec<usize>) = taking.unzip();
+        let stepped = caught(|| self.pool.next_of_each(&mut sessions, &most)).unwrap_or_else(|| {
             sessions.iter_mut().for_each(|session| empty(session));
             Err(died())
         });
-        let mut tokens = match stepped {
-            Ok(tokens) => tokens,
+        let mut fed = match stepped {
+            Ok(fed) => fed,
             Err(error) => steps.iter().map(|_| Err(error.clone())).collect(),
         }
         .into_iter();
         for (index, step) in steps {
-            let token = tokens.next().unwrap_or(Err(Error::NoResult));
-            let ended = self.attempt(index, |task, session| task.end_step(session, step, token?));
+            let fed = fed.next().unwrap_or(Err(Error::NoResult));
+            let ended = self.attempt(index, |task, session| task.end_common_step(session, step, &fed?));
             self.conclude(index, ended);
         }
     }
