@@ -1,9 +1,11 @@
 //! Conversations side by side: requests from any thread share a model, a KV cache and the steps of the GPU.
 //!
 //! Whoever waits for an event, when nobody else does the work, does it for all (`scheduler/shared.rs`); for replies that
-//! are polled a thread does, which the scheduler owns (`scheduler/background.rs`). A round reads a part of one prompt, then takes a step with all conversations that are past
-//! theirs (`scheduler/engine.rs`). So nobody waits longer than a part of a prompt takes, and a reply that is alone is
-//! generated as [`Generation`](crate::Generation) generates it.
+//! are polled a thread does, which the scheduler owns (`scheduler/background.rs`). A round reads a part of one prompt, then
+//! takes a step with all conversations that are past theirs (`scheduler/engine.rs`). So nobody waits longer than a part of a
+//! prompt takes, and a reply that is alone is generated as [`Generation`](crate::Generation) generates it.
+//!
+//! The scheduler uses generations and the pool of their sessions, which know nothing of it.
 
 #[cfg(feature = "schema")]
 mod ask;

@@ -227,7 +227,7 @@ fn measure(
         }
     }
     let from_text = args.speculation().kind == DraftKind::Lookup;
-    let mut once = |test| match sessions.as_mut_slice() {
+    let mut once = |test: BenchTest| match sessions.as_mut_slice() {
         [session] if test.generate == 0 => read(session, test),
         sessions => generate(&pool, sessions, test, (assumed, from_text)),
     };

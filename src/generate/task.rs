@@ -296,14 +296,21 @@ impl<'a> GenerationTask<'a> {
 
     fn next_token(&mut self, session: &mut Session) -> Result<()> {
         let Some(step) = self.begin_step(session)? else { return Ok(()) };
-        let token = match self.pending.pop_front() {
-            Some(token) => token,
-            None => {
-                let turn = step.turn(&self.events, &self.options);
-                self.policy.next(session, &turn, &mut self.pending)?
-            }
+        let known = match self.pending.pop_front() {
+            None => self.policy.next(session, &step.turn(&self.events, &self.options), &mut self.pending)?,
+            pending => pending,
         };
-        self.end_step(session, step, token)
+        match known {
+            Some(token) => self.take(session, step, token),
+            None if step.most == 0 => {
+                let token = session.sampled_token()?;
+                self.take(session, step, token)
+            }
+            None => {
+                let fed = session.next_tokens(self.wants(&step))?;
+                self.end_step(session, step, &fed)
+            }
+        }
     }
 
     /// Whether its next token may come from a step that the session takes with others: it is sampled on the device, and
@@ -332,7 +339,7 @@ impl<'a> GenerationTask<'a> {
         !self.pending.is_empty()
     }
 
-    /// The most tokens that a step may feed which the session takes with others, the certain one included.
+    /// The most tokens that a step may feed, the certain one included.
     pub fn wants(&self, step: &Step) -> usize {
         let one_by_one = step.logits.is_some() || self.policy.rules(|rule| rule.holds_at(self.events.place()));
         if one_by_one { 1 } else { step.most }
@@ -369,22 +376,18 @@ impl<'a> GenerationTask<'a> {
         self.pending.is_empty() && self.policy.rules(|rule| rule.is_over())
     }
 
-    /// Takes the tokens that a step has fed which the session took with others: the first one, and later those after it.
+    /// Takes the tokens that a step has fed: the first one, and later those after it.
     ///
     /// # Errors
-    /// As [`end_step`](Self::end_step).
-    pub fn end_common_step(&mut self, session: &mut Session, step: Step, fed: &[u32]) -> Result<()> {
+    /// [`Error::TokenOutOfRange`] for a token that is not in the vocabulary, [`Error::NoResult`] if nothing was fed.
+    pub fn end_step(&mut self, session: &mut Session, step: Step, fed: &[u32]) -> Result<()> {
         let [token, following @ ..] = fed else { return Err(Error::NoResult) };
         self.pending.extend(following);
-        self.end_step(session, step, *token)
+        self.take(session, step, *token)
     }
 
     /// Takes the token that was chosen and, if the context was not full, fed to the session.
-    ///
-    /// # Errors
-    /// [`Error::TokenOutOfRange`] for one that is not in the vocabulary.
-    pub fn end_step(&mut self, session: &mut Session, step: Step, token: u32) -> Result<()> {
-        let mut token = token;
+    fn take(&mut self, session: &mut Session, step: Step, mut token: u32) -> Result<()> {
         let turn = step.turn(&self.events, &self.options);
         if turn.ends(session, token) {
             self.pending.clear();

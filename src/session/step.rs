@@ -7,6 +7,27 @@
 //!
 //! The result also shows whether any work since the result before it was lost. If so, nobody knows what the cache holds of
 //! the tokens that no result has confirmed, and they are removed from the sequences.
+//!
+//! # Calls
+//!
+//! Of a reply's token from the app to the device, each of which calls the next:
+//!
+//! 1. `Reply::next` (`chat/reply.rs`)
+//! 2. `Generation::next` (`generate.rs`)
+//! 3. `GenerationTask::advance` (`generate/task.rs`)
+//! 4. `GenerationTask::next_token`, where a rule or a chooser may have its say (`Policy::next`)
+//! 5. `Session::next_tokens` (`session/next.rs`)
+//! 6. `Pool::step`, which decides about guesses
+//! 7. `Pool::verify`, which makes the [`StepRequest`]
+//! 8. [`Device::run`]
+//! 9. `Submissions::run` (`session/submissions.rs`)
+//! 10. `Results::submit` (`gpu/results.rs`)
+//! 11. `Executor::submit_with` (`plan/executor.rs`)
+//! 12. `Gpu::submit` (`gpu/device.rs`)
+//!
+//! In a scheduler 2 to 5 are `Engine::round`, `Engine::decode`, `Engine::step` and `Pool::next_of_each`. The result comes
+//! back from `Gpu::read` through `Results::read`, `Submissions::take`, `Device::results` and `Device::take_fed` to
+//! [`Device::take`].
 
 mod batch;
 mod part;
