@@ -36,7 +36,7 @@ pub struct Drafter {
 pub struct CommonDrafter {
     /// By the number of sessions: what their steps take.
     planners: HashMap<usize, DraftPlanner>,
-    clock: StepClock,
+    pub clock: StepClock,
     /// The most rows of a step with drafts.
     pub most_rows: usize,
 }
@@ -143,11 +143,6 @@ impl Drafter {
 impl CommonDrafter {
     pub fn new() -> Self {
         Self { planners: HashMap::new(), clock: StepClock::default(), most_rows: DRAFTED_ROWS }
-    }
-
-    /// Other work has followed the last step.
-    pub fn interrupt(&mut self) {
-        self.clock.interrupt();
     }
 
     /// The planner for steps of as many sessions.

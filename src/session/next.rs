@@ -38,6 +38,7 @@ impl Session {
     /// # Errors
     /// As for [`Session::next_token`].
     pub fn next_tokens(&mut self, most: usize) -> Result<Vec<u32>> {
+        self.check(self.tokens().len() + 1, &[])?;
         let pool = self.pool.clone();
         only(pool.step(&mut [self], &[most])?)
     }
@@ -126,9 +127,6 @@ impl Pool {
 
     /// Takes a step with sessions, in which what they guess is verified.
     fn step(&self, sessions: &mut [&mut Session], most: &[usize]) -> Result<Vec<Result<Vec<u32>>>> {
-        for session in sessions.iter() {
-            session.check(session.tokens().len() + 1, &[])?;
-        }
         let mut guesses: Vec<Option<Guess>> = match &mut *sessions {
             [session] => vec![session.guess(most[0])],
             sessions if most.iter().all(|most| *most <= 1) => sessions.iter().map(|_| None).collect(),
