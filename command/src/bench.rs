@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::ops::ControlFlow;
 use std::time::Instant;
 use wglm_engine::instruments::PAGE;
-use wglm_engine::{CacheShape, Gpu, Model, Pool, SamplerParams, Session};
+use wglm_engine::{CacheShape, DraftKind, Gpu, Model, Pool, SamplerParams, Session};
 
 /// One row of the table: the numbers of tokens in the prompt, to generate, and in the cache before, and of sessions
 /// side by side.
@@ -208,8 +208,7 @@ fn measure(
     progress: &ProgressLine,
 ) -> anyhow::Result<BenchRow> {
     let assumed = args.assume_acceptance.as_slice();
-    let guesses = test.generate > 0 && test.sessions == 1;
-    let name = test.name() + &if guesses { args.generation_name() } else { String::new() };
+    let name = test.name() + &if test.generate > 0 { args.generation_name() } else { String::new() };
     progress.doing(format!("{name}: warmup"));
     let context = context::enough(&name, test.needed(), args.model.file.context.map(|_| model.cache().context))?;
     let pool = Pool::new(
@@ -226,9 +225,10 @@ fn measure(
             session.set_sampling(&SamplerParams { temperature, seed: Some(1), ..SamplerParams::default() })?;
         }
     }
-    let mut once = |test| match sessions.as_mut_slice() {
-        [session] => once(session, test, assumed),
-        sessions => together(&pool, sessions, test),
+    let from_text = args.speculation().kind == DraftKind::Lookup;
+    let mut once = |test: BenchTest| match sessions.as_mut_slice() {
+        [session] if test.generate == 0 => read(session, test),
+        sessions => generate(&pool, sessions, test, (assumed, from_text)),
     };
     if !args.no_warmup {
         // With drafts, warm up making and verifying them too.
@@ -270,58 +270,52 @@ fn measure(
     })
 }
 
-/// Runs a test once and returns the nanoseconds. The session is restored afterwards.
-fn once(session: &mut Session, test: BenchTest, assumed: &[f32]) -> anyhow::Result<f64> {
-    let vocab = session.model().config().vocab;
-    let prompt = prompt_of(test.prompt, vocab);
+/// Reads a prompt once and returns the nanoseconds. The session is restored afterwards.
+fn read(session: &mut Session, test: BenchTest) -> anyhow::Result<f64> {
+    let prompt = prompt_of(test.prompt, session.model().config().vocab);
     let start = Instant::now();
-    if test.prompt > 0 {
-        session.feed(&prompt)?;
-        session.most_likely()?;
-    }
-    if test.generate > 0 {
-        session.feed(&[token(test.depth, vocab)])?;
-        generate(session, test.generate - 1, assumed)?;
-        session.sampled_token()?;
-    }
+    session.feed(&prompt)?;
+    session.most_likely()?;
     let elapsed = start.elapsed();
     session.rewind(test.depth);
     Ok(elapsed.as_secs_f64() * 1e9)
 }
 
-/// Generates tokens of several sessions, one of each per step, and returns the nanoseconds. The sessions are restored
+/// Generates tokens of one session or several, in the same steps, and returns the nanoseconds. With assumed acceptance, drafts
+/// are accepted at random with these probabilities, as many of each session, so that the steps are those of a model with that
+/// acceptance; the multi-token-prediction block makes them, unless they are from the text. The sessions are restored
 /// afterwards.
-fn together(pool: &Pool, sessions: &mut [Session], test: BenchTest) -> anyhow::Result<f64> {
+fn generate(
+    pool: &Pool,
+    sessions: &mut [Session],
+    test: BenchTest,
+    (assumed, from_text): (&[f32], bool),
+) -> anyhow::Result<f64> {
     let vocab = pool.model().config().vocab;
+    let (end, mut random) = (test.depth + test.generate, Uniform(1));
     let start = Instant::now();
     for (number, session) in sessions.iter_mut().enumerate() {
         session.feed(&[token(test.depth + number, vocab)])?;
     }
-    for _ in 1..test.generate {
-        pool.next_tokens(&mut sessions.iter_mut().collect::<Vec<_>>())?.into_iter().try_for_each(|it| it.map(drop))?;
+    loop {
+        // Without assumed acceptance some may be ahead of others.
+        let mut behind: Vec<&mut Session> =
+            sessions.iter_mut().filter(|session| session.tokens().len() < end).collect();
+        let left: Vec<usize> = behind.iter().map(|session| end - session.tokens().len()).collect();
+        let Some(most) = left.iter().max() else { break };
+        let fed = if assumed.is_empty() || *most <= assumed.len() {
+            pool.next_of_each(&mut behind, &left)?
+        } else {
+            let drawn = random.next();
+            let accepted = assumed.iter().take_while(|part| drawn < f64::from(**part)).count();
+            pool.predict_assumed(&mut behind, (assumed.len(), accepted), from_text)?
+        };
+        fed.into_iter().try_for_each(|fed| fed.map(drop))?;
     }
     sessions.iter_mut().try_for_each(|session| session.sampled_token().map(drop))?;
     let elapsed = start.elapsed();
     sessions.iter_mut().for_each(|session| session.rewind(test.depth));
     Ok(elapsed.as_secs_f64() * 1e9)
-}
-
-/// Generates tokens. With assumed acceptance, drafts are accepted at random with these probabilities, so that the steps
-/// are those of a model with that acceptance.
-fn generate(session: &mut Session, count: usize, assumed: &[f32]) -> anyhow::Result<()> {
-    let end = session.tokens().len() + count;
-    let mut random = Uniform(1);
-    while session.tokens().len() < end {
-        let left = end - session.tokens().len();
-        if assumed.is_empty() || left <= assumed.len() {
-            session.next_tokens(left)?;
-        } else {
-            let drawn = random.next();
-            let accepted = assumed.iter().take_while(|part| drawn < f64::from(**part)).count();
-            session.predict_assumed(assumed.len(), accepted)?;
-        }
-    }
-    Ok(())
 }
 
 /// Random numbers from 0 to 1, the same in each run.

@@ -1,4 +1,7 @@
 //! Generates a reply to the tokens of a prompt, one token at a time, on the calling thread, and reports it as events.
+//!
+//! A generation uses sessions and is used by the scheduler: it knows nothing of slots and queues. What a step does before
+//! and after the GPU is in `generate/task.rs`, for a generation alone and for one that takes the step with others.
 
 mod choose;
 mod chooser;

@@ -1,9 +1,11 @@
 //! Conversations side by side: requests from any thread share a model, a KV cache and the steps of the GPU.
 //!
 //! Whoever waits for an event, when nobody else does the work, does it for all (`scheduler/shared.rs`); for replies that
-//! are polled a thread does, which the scheduler owns (`scheduler/background.rs`). A round reads a part of one prompt, then takes a step with all conversations that are past
-//! theirs (`scheduler/engine.rs`). So nobody waits longer than a part of a prompt takes, and a reply that is alone is
-//! generated as [`Generation`](crate::Generation) generates it.
+//! are polled a thread does, which the scheduler owns (`scheduler/background.rs`). A round reads a part of one prompt, then
+//! takes a step with all conversations that are past theirs (`scheduler/engine.rs`). So nobody waits longer than a part of a
+//! prompt takes, and a reply that is alone is generated as [`Generation`](crate::Generation) generates it.
+//!
+//! The scheduler uses generations and the pool of their sessions, which know nothing of it.
 
 #[cfg(feature = "schema")]
 mod ask;
@@ -53,12 +55,17 @@ pub struct SchedulerOptions {
     /// them waits; `None` stands for yes on a GPU, as for
     /// [`LoadOptions::compile_all`](crate::LoadOptions::compile_all).
     pub compile_all: Option<bool>,
+    /// The most rows of a step of several conversations in which guesses are verified: a row for the token of each
+    /// conversation, and one for each guess, at most 32 in all. With 0 only a conversation that is alone guesses; `None`
+    /// stands for as many as are known to pay. Whether a conversation guesses is up to its
+    /// [`speculation`](GenerateOptions::speculation).
+    pub drafted_rows: Option<usize>,
 }
 
 impl Default for SchedulerOptions {
     /// Four conversations with the model's usual context, and 64 requests that wait.
     fn default() -> Self {
-        Self { sessions: 4, context: None, tokens: None, queue: 64, cache: None, compile_all: None }
+        Self { sessions: 4, context: None, tokens: None, queue: 64, cache: None, compile_all: None, drafted_rows: None }
     }
 }
 
@@ -251,12 +258,14 @@ impl Scheduler {
                 pool => break pool?,
             }
         };
+        options.drafted_rows.into_iter().for_each(|rows| pool.set_drafted_rows(rows));
         let compiles = options.compile_all.unwrap_or(!model.gpu().report().is_software());
         let other = if compiles { pool.compile(&mut || cancel.check())? } else { None };
         let model = other.unwrap_or_else(|| model.clone());
         if !pool.model().plans_as(&model) {
             drop(pool); // before the memory is taken once more
             pool = Pool::new(&model, sessions, cache, tokens)?;
+            options.drafted_rows.into_iter().for_each(|rows| pool.set_drafted_rows(rows));
         }
         let engine = Engine::new(pool, sessions);
         let shared = Arc::new(Owner::new(Shared::new(engine, sessions, options.queue)));

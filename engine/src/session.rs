@@ -4,6 +4,8 @@
 //! most a few submissions ahead of the GPU. What the cache holds already is not computed again. The token that follows is
 //! sampled on the GPU, which can go on with it before the host knows it: [`Session::next_token`]. How all that is done
 //! is in `session/step.rs`.
+//!
+//! `generate` drives sessions, and `scheduler` generations: neither is known here, and nothing here calls back into them.
 
 mod block;
 mod device;

@@ -12,7 +12,7 @@ mod lookup;
 mod planner;
 
 pub(crate) use lookup::{Continuation, Lookup};
-pub(crate) use planner::{DraftPlanner, Evidence, Offer};
+pub(crate) use planner::{DraftPlanner, Evidence, Offer, Wish};
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};

@@ -20,7 +20,7 @@ pub struct BenchArgs {
     /// Numbers of tokens in the KV cache before a test
     #[arg(short = 'd', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<usize>, default_value = "0", action = ArgAction::Set)]
     pub n_depth: Vec<usize>,
-    /// Numbers of conversations that generate tokens side by side, in the same steps; without guesses if more than one
+    /// Numbers of conversations that generate tokens side by side, in the same steps
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = positive::<u32>, default_value = "1", action = ArgAction::Set)]
     pub sessions: Vec<u32>,
     /// Repetitions of each test
@@ -41,7 +41,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "KIND")]
     pub speculate: Option<SpeculateArg>,
     /// Accept drafts at random: the fractions of steps in which the first, the first two, … drafts are right, such as
-    /// 0.83,0.65,0.49. Measures the cost of steps on a model with random weights
+    /// 0.83,0.65,0.49. Measures the cost of steps on a model with random weights. With --sessions, each step has as many
+    /// drafts of every conversation, at most 32 rows in all, a row for the token of each included. With --speculate lookup the
+    /// drafts stand for such from the text: no block is needed, and none makes any
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = probability, action = ArgAction::Set)]
     pub assume_acceptance: Vec<f32>,
 }

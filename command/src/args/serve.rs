@@ -47,6 +47,10 @@ pub struct ServeArgs {
     /// Requests that may wait for their turn; more are refused with status 429
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = number, help_heading = LIMITS)]
     pub queue: usize,
+    /// Rows of a step of several conversations in which guessed tokens are verified, at most 32: one for the token of each
+    /// conversation, and one for each guess; 0 to guess only while one conversation is alone [default: 8]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number, help_heading = LIMITS)]
+    pub draft_rows: Option<usize>,
     /// Total tokens of all conversations in the KV cache [default: as many as the conversations can have, if memory
     /// allows]
     #[arg(long, value_name = "N", value_parser = count, help_heading = LIMITS)]

@@ -146,7 +146,8 @@ impl Loader {
     fn new(args: &ServeArgs, defaults: GenerateOptions) -> Self {
         let (sessions, tokens) = (args.parallel, args.kv_tokens);
         let queue = args.parallel.saturating_add(args.queue); // the server has a queue of its own
-        let scheduler = SchedulerOptions { sessions, queue, tokens, ..SchedulerOptions::default() };
+        let drafted_rows = args.draft_rows;
+        let scheduler = SchedulerOptions { sessions, queue, tokens, drafted_rows, ..SchedulerOptions::default() };
         Self { model: args.model.clone(), guesses: args.sampling.speculate.kind(), scheduler, defaults }
     }
 

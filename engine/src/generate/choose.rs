@@ -66,27 +66,23 @@ impl<'a> Policy<'a> {
     }
 
     /// Chooses the next token, and feeds it if the context is not full and it does not end the reply, perhaps with others
-    /// that follow it, which become `pending`.
-    pub fn next(&mut self, session: &mut Session, turn: &Turn<'_>, pending: &mut VecDeque<u32>) -> Result<u32> {
+    /// that follow it, which become `pending`. `None` leaves it to the GPU: a step feeds what was sampled there.
+    pub fn next(&mut self, session: &mut Session, turn: &Turn<'_>, pending: &mut VecDeque<u32>) -> Result<Option<u32>> {
         if let Some(rule) = self.rule.as_mut().filter(|_| turn.most > 0 && turn.logits.is_none()) {
             let forced = rule.feed_forced(session, turn)?;
             if let [first, rest @ ..] = &forced[..] {
                 pending.extend(rest);
-                return Ok(*first);
+                return Ok(Some(*first));
             }
         }
-        match (self.choose(session, turn)?, &mut self.rule) {
-            (Some(token), _) if turn.most == 0 || turn.ends(session, token) => Ok(token),
-            (Some(token), Some(rule)) => rule.feed(session, token, turn, pending).map(|()| token),
-            (Some(token), None) => session.feed(&[token]).map(|()| token),
-            (None, _) if turn.most == 0 => session.sampled_token(),
-            (None, _) if turn.logits.is_some() => session.next_token(),
-            (None, _) => {
-                let fed = session.next_tokens(turn.most)?;
-                pending.extend(&fed[1..]);
-                Ok(fed[0])
+        let Some(token) = self.choose(session, turn)? else { return Ok(None) };
+        if turn.most > 0 && !turn.ends(session, token) {
+            match &mut self.rule {
+                Some(rule) => rule.feed(session, token, turn, pending)?,
+                None => session.feed(&[token])?,
             }
         }
+        Ok(Some(token))
     }
 
     /// Chooses another token in the place of one that would end a reply that may not end yet, after `before` tokens, and

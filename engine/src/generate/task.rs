@@ -296,14 +296,21 @@ impl<'a> GenerationTask<'a> {
 
     fn next_token(&mut self, session: &mut Session) -> Result<()> {
         let Some(step) = self.begin_step(session)? else { return Ok(()) };
-        let token = match self.pending.pop_front() {
-            Some(token) => token,
-            None => {
-                let turn = step.turn(&self.events, &self.options);
-                self.policy.next(session, &turn, &mut self.pending)?
-            }
+        let known = match self.pending.pop_front() {
+            None => self.policy.next(session, &step.turn(&self.events, &self.options), &mut self.pending)?,
+            pending => pending,
         };
-        self.end_step(session, step, token)
+        match known {
+            Some(token) => self.take(session, step, token),
+            None if step.most == 0 => {
+                let token = session.sampled_token()?;
+                self.take(session, step, token)
+            }
+            None => {
+                let fed = session.next_tokens(self.wants(&step))?;
+                self.end_step(session, step, &fed)
+            }
+        }
     }
 
     /// Whether its next token may come from a step that the session takes with others: it is sampled on the device, and
@@ -325,6 +332,17 @@ impl<'a> GenerationTask<'a> {
             return Ok(());
         }
         self.policy.choose(session, &step.turn(&self.events, &self.options)).map(drop)
+    }
+
+    /// Whether the session holds tokens already that were not reported yet.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// The most tokens that a step may feed, the certain one included.
+    pub fn wants(&self, step: &Step) -> usize {
+        let one_by_one = step.logits.is_some() || self.policy.rules(|rule| rule.holds_at(self.events.place()));
+        if one_by_one { 1 } else { step.most }
     }
 
     /// Prepares the choice of the next token. `None` if there is none, because the generation ends.
@@ -358,12 +376,18 @@ impl<'a> GenerationTask<'a> {
         self.pending.is_empty() && self.policy.rules(|rule| rule.is_over())
     }
 
-    /// Takes the token that was chosen and, if the context was not full, fed to the session.
+    /// Takes the tokens that a step has fed: the first one, and later those after it.
     ///
     /// # Errors
-    /// [`Error::TokenOutOfRange`] for one that is not in the vocabulary.
-    pub fn end_step(&mut self, session: &mut Session, step: Step, token: u32) -> Result<()> {
-        let mut token = token;
+    /// [`Error::TokenOutOfRange`] for a token that is not in the vocabulary, [`Error::NoResult`] if nothing was fed.
+    pub fn end_step(&mut self, session: &mut Session, step: Step, fed: &[u32]) -> Result<()> {
+        let [token, following @ ..] = fed else { return Err(Error::NoResult) };
+        self.pending.extend(following);
+        self.take(session, step, *token)
+    }
+
+    /// Takes the token that was chosen and, if the context was not full, fed to the session.
+    fn take(&mut self, session: &mut Session, step: Step, mut token: u32) -> Result<()> {
         let turn = step.turn(&self.events, &self.options);
         if turn.ends(session, token) {
             self.pending.clear();

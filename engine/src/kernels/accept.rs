@@ -11,15 +11,21 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/accept.wgsl");
 /// Only one invocation works, so the workgroup is the smallest.
 const WORKGROUP: usize = Target::LEAST_WORKGROUP;
-/// The most rows that are verified together.
-pub const VERIFIED_ROWS: usize = 16;
+/// The most rows of a step that verifies drafts, of one sequence or of several.
+pub const VERIFIED_ROWS: usize = 32;
+/// The most drafts of a sequence that a step verifies.
+pub const MOST_DRAFTS: usize = 15;
+/// The entries of a sequence in [`Plan::SAMPLED`] after those of verified rows: the number of its drafts that were accepted,
+/// the number made since, and the drafts.
+pub const DRAFTING: usize = 1 + MOST_DRAFTS.div_ceil(Plan::SAMPLED_WORDS);
 
 pub(super) const KERNEL: Kernel = Kernel { name: "accept", op: OP, params: &[], matrices: &[] };
 
 impl Builder {
-    /// Verifies the drafts in the rows after the first one, once a token was sampled for each row. Writes to
-    /// [`Plan::SAMPLED`], for the rows' sequence, the token that was sampled after the last accepted row, and, after
-    /// the [`VERIFIED_ROWS`] entries of the rows, the number of accepted drafts.
+    /// Verifies the drafts in the rows after the first one of each sequence, once a token was sampled for each row.
+    /// Writes to [`Plan::SAMPLED`], for each sequence, the token that was sampled after its last accepted row and, to its
+    /// [`DRAFTING`] entries after the [`VERIFIED_ROWS`] of the rows, the number of accepted drafts. The rows of a sequence
+    /// lie together, and the first row of all has the first entry of the rows.
     ///
     /// # Errors
     /// See [`Builder::step`].
@@ -27,7 +33,8 @@ impl Builder {
         let variant = self
             .token_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP))
             .constant("SAMPLED_WORDS", "", Plan::SAMPLED_WORDS)
-            .constant("ROWS", "", VERIFIED_ROWS);
+            .constant("ROWS", "", VERIFIED_ROWS)
+            .constant("DRAFTING", "", DRAFTING);
         let bindings = vec![self.bound_batch(), self.bound_sampled()];
         self.computes(KERNEL.name, Accepted { pairs: self.pairs() });
         self.step(label, variant, bindings, &(), [1, 1, 1], Cost::default())

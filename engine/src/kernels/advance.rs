@@ -1,6 +1,6 @@
-//! The batch for the next draft, which the GPU makes itself.
+//! The batch for the next drafts, which the GPU makes itself.
 
-use super::accept::VERIFIED_ROWS;
+use super::accept::{DRAFTING, VERIFIED_ROWS};
 use super::computes::Advanced;
 use super::{Kernel, params};
 use crate::error::Result;
@@ -15,10 +15,10 @@ params! { splits: u32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "advance", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// Makes the plan's batch of a single row. `candidates` is a batch of up to `room` rows that the host writes; the
-    /// index of the row is the number of drafts that were accepted or made since. Its next token is the last of these
-    /// drafts or, if there is none, the sampled token. Attention divides the cache into `splits`. Returns the local
-    /// buffer of the candidates.
+    /// Makes the plan's batch, a row for each of some sequences. `candidates` is a batch of up to `room` rows that the host
+    /// writes, as many for each sequence as its header has splits; the index of a sequence's row among its own is the number
+    /// of its drafts that were accepted or made since. The row's next token is the last of these drafts or, if there is none,
+    /// the sampled token. Attention divides the cache into `splits`. Returns the local buffer of the candidates.
     ///
     /// # Errors
     /// See [`Builder::step`].
@@ -27,6 +27,7 @@ impl Builder {
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .constant("PAIRS", "p", self.pairs())
             .constant("ROWS", "", VERIFIED_ROWS)
+            .constant("DRAFTING", "", DRAFTING)
             .constant("SAMPLED", "", RowHeader::SAMPLED as usize)
             .constant("SAMPLED_WORDS", "", Plan::SAMPLED_WORDS);
         let bindings = vec![
@@ -36,7 +37,7 @@ impl Builder {
         ];
         let params = Params { splits: splits as u32 };
         self.computes(KERNEL.name, Advanced { candidates, pairs: self.pairs() });
-        self.step(label, variant, bindings, &params, [1, 1, 1], Cost::default())?;
+        self.step(label, variant, bindings, &params, [self.rows(), 1, 1], Cost::default())?;
         Ok(candidates)
     }
 }

@@ -300,13 +300,13 @@ pub(crate) struct Drawn {
     pub pairs: usize,
 }
 
-/// How many drafts equal the sampled tokens, and the token that was sampled after the last of them.
+/// Of each sequence how many drafts equal the sampled tokens, and the token that was sampled after the last of them.
 pub(crate) struct Accepted {
     /// The number of rotary angles of a row.
     pub pairs: usize,
 }
 
-/// A ring buffer of hidden states {width}, by position: see [`KEPT_ROWS`](super::KEPT_ROWS).
+/// Ring buffers of hidden states {width}, one for each sequence, by position: see [`KEPT_ROWS`](super::KEPT_ROWS).
 #[derive(Debug, Clone, Copy)]
 pub struct Kept {
     /// The buffer.
@@ -325,7 +325,7 @@ pub(crate) struct KeptHidden {
     pub pairs: usize,
 }
 
-/// y = the ring buffer's entry at the row's position plus `ahead`.
+/// y = for each row its ring buffer's entry at its position plus `ahead`.
 pub(crate) struct PickedHidden {
     pub ring: Kept,
     pub y: Tensor,
@@ -344,14 +344,14 @@ pub(crate) struct DraftInput {
     pub pairs: usize,
 }
 
-/// The batch of the next draft = a row of the candidates.
+/// The batch of the next drafts = for each sequence a row of its candidates.
 pub(crate) struct Advanced {
     pub candidates: BufferRef,
     /// The number of rotary angles of a row.
     pub pairs: usize,
 }
 
-/// The likeliest token, appended to the drafts.
+/// The likeliest token of each row, appended to the drafts of its sequence.
 pub(crate) struct Drafted {
     pub maxima: Tensor,
     /// The number of rotary angles of a row.

@@ -1,6 +1,6 @@
 //! A draft: the likeliest token of the multi-token-prediction block.
 
-use super::accept::VERIFIED_ROWS;
+use super::accept::{DRAFTING, MOST_DRAFTS, VERIFIED_ROWS};
 use super::computes::Drafted;
 use super::slice_max::{SLICE, Slices, candidate_files};
 use super::{Kernel, params};
@@ -16,8 +16,8 @@ params! { slices: u32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "draft", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// Appends the likeliest token, given the slices of a row's logits, to the drafts after the entries of verified
-    /// rows in [`Plan::SAMPLED`].
+    /// Appends for each row the likeliest token, given the slices of its logits, to the drafts of its sequence after the
+    /// entries of verified rows in [`Plan::SAMPLED`], of which the row has the first one for its result.
     ///
     /// # Errors
     /// See [`Builder::step`].
@@ -26,10 +26,12 @@ impl Builder {
             .constant("SLICE", "", SLICE)
             .constant("SAMPLED_WORDS", "", Plan::SAMPLED_WORDS)
             .constant("ROWS", "", VERIFIED_ROWS)
+            .constant("DRAFTING", "", DRAFTING)
+            .constant("MOST", "", MOST_DRAFTS)
             .file(source!("lib/maxima.wgsl"));
         let bindings = vec![self.bound_batch(), self.bound("maxima", slices.maxima.buffer), self.bound_sampled()];
         let params = Params { slices: slices.count() as u32 };
         self.computes(KERNEL.name, Drafted { maxima: slices.maxima, pairs: self.pairs() });
-        self.step(label, variant, bindings, &params, [1, 1, 1], Cost::of_activations(slices.maxima.bytes()))
+        self.step(label, variant, bindings, &params, [self.rows(), 1, 1], Cost::of_activations(slices.maxima.bytes()))
     }
 }

@@ -1,4 +1,4 @@
-//! Stores hidden states for the multi-token-prediction block in a ring buffer, by position.
+//! Stores hidden states for the multi-token-prediction block in ring buffers, one for each sequence, by position.
 
 use super::computes::{Kept, KeptHidden};
 use super::matvec::Norm;
@@ -9,7 +9,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/keep_hidden.wgsl");
 const WORKGROUP: usize = 256;
-/// The capacity of the ring buffer: the most rows of a plan of few rows.
+/// The capacity of a sequence's ring buffer: the most rows of a plan of few rows.
 pub const KEPT_ROWS: usize = 32;
 
 params! { width: u32, epsilon: f32, pitch: u32, ahead: u32 }
@@ -17,8 +17,8 @@ params! { width: u32, epsilon: f32, pitch: u32, ahead: u32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "keep_hidden", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// Stores x {n, rows}, normalised, in `ring` {n, [`KEPT_ROWS`]}: each vector at its row's position plus `ahead`,
-    /// modulo the capacity. Of more rows, the last ones are stored.
+    /// Stores x {n, rows}, normalised, in `ring` {n, [`KEPT_ROWS`], sequences}: each vector at its row's sequence, and
+    /// at its position plus `ahead`, modulo the capacity. Of more rows, the last ones are stored.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the widths differ.
@@ -29,7 +29,8 @@ impl Builder {
         expect_shape(KERNEL.name, "the ring", ring.width, width)?;
         let variant = self
             .batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target_for(KERNEL.name)))
-            .constant("PLACES", "", KEPT_ROWS);
+            .constant("PLACES", "", KEPT_ROWS)
+            .file(source!("lib/ring.wgsl"));
         let bindings = vec![
             self.bound_batch(),
             self.bound("x", x.buffer),

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Capabilities, Matrices};
 use crate::kernels::expand_kv::writes_out;
-use crate::kernels::{KEPT_ROWS, VERIFIED_ROWS};
+use crate::kernels::{DRAFTING, KEPT_ROWS, MOST_DRAFTS, VERIFIED_ROWS};
 use crate::plan::{Builder, LocalId, Plan, Purpose, StepChoice, Target, Team, Tensor, Tiling};
 use crate::quant::GROUP;
 use crate::speculate::DraftKind;
@@ -44,7 +44,7 @@ pub enum Outputs {
     Last,
     /// Every row.
     All,
-    /// Every row of a small batch; the rows may belong to different sequences.
+    /// Every row of a small batch; the rows may belong to different sequences, and hold drafts to verify.
     Sequences,
     /// Every row of a small batch of one sequence. All rows except the first hold drafts to verify.
     Verified,
@@ -238,7 +238,7 @@ fn plan(
     let mut b = builder.with_weights(&weights.table.weights);
     let hidden = layers(&mut b, weights, config, cache)?;
     let mut kept = None;
-    if weights.block.is_some() && (b.rows() == 1 || outputs == Outputs::Verified) {
+    if weights.block.is_some() && (b.rows() == 1 || matches!(outputs, Outputs::Verified | Outputs::Sequences)) {
         b.leave_layers();
         let (saved, local) = saved_states(&mut b, KEPT, config);
         b.keep_hidden("keep_hidden", &hidden, &weights.output_norm, &saved, 0)?;
@@ -270,17 +270,17 @@ fn few_of_prompt(target: &Target) -> usize {
 }
 
 /// The size in bytes of [`Plan::SAMPLED`] for `sequences` sequences. Their tokens are followed by those that a
-/// verification sampled, the number of drafts that it accepted, the number made since, and the drafts.
+/// verification sampled, and by the drafts of each sequence.
 pub(crate) fn sampled_bytes(sequences: usize) -> u64 {
-    let drafts = VERIFIED_ROWS.div_ceil(Plan::SAMPLED_WORDS);
     (sequences as u64)
-        .saturating_add((VERIFIED_ROWS + 1 + drafts) as u64)
+        .saturating_mul(1 + DRAFTING as u64)
+        .saturating_add(VERIFIED_ROWS as u64)
         .saturating_mul(4 * Plan::SAMPLED_WORDS as u64)
 }
 
-/// How many drafts a step can verify.
+/// How many drafts of a sequence a step can verify.
 pub(crate) fn most_drafts(config: &Config) -> usize {
-    if serves_few(config) { VERIFIED_ROWS - 1 } else { 0 }
+    if serves_few(config) { MOST_DRAFTS } else { 0 }
 }
 
 /// The most sequences that the rows of a batch can be of. The kernels of many rows compute those of one sequence only.

@@ -12,7 +12,7 @@ use super::graph::{STREAM, layer};
 use super::weights::{BlockWeights, ModelWeights};
 use super::{Config, PromptOptions};
 use crate::error::{Error, Result};
-use crate::kernels::{HiddenStates, Input, KEPT_ROWS, Kept, Norm, Residual, VERIFIED_ROWS, splits};
+use crate::kernels::{HiddenStates, Input, KEPT_ROWS, Kept, MOST_DRAFTS, Norm, Residual, splits};
 use crate::plan::{BufferRef, Builder, LocalId, Plan, Target, Tensor};
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ pub struct DraftPlan {
     pub kept: Option<LocalId>,
     /// The buffer of the block's own hidden states, each at the index of the row that continues from it.
     pub drafted: LocalId,
-    /// For a single row: how it drafts.
+    /// How it drafts, if it does.
     pub drafting: Option<Drafting>,
 }
 
-/// How the plan of a single row makes drafts.
+/// How a plan makes drafts, one for each row.
 #[derive(Debug, Clone, Copy)]
 pub struct Drafting {
     /// The batch of the rows that drafts may need: see [`Builder::advance`].
@@ -37,7 +37,7 @@ pub struct Drafting {
     pub block: usize,
     /// The first step after the block: the head, and the choice of the draft.
     pub head: usize,
-    /// The logits {vocab} of the draft.
+    /// The logits {vocab, rows} of the drafts.
     pub logits: Tensor,
 }
 
@@ -45,9 +45,9 @@ impl DraftPlan {
     /// How it makes drafts.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a plan of several rows.
+    /// [`Error::Argument`] for a plan that makes none.
     pub fn drafting(&self) -> Result<Drafting> {
-        let (expected, found) = ("a plan of a single row".to_owned(), "one of several rows".to_owned());
+        let (expected, found) = ("a plan that makes drafts".to_owned(), "one that makes none".to_owned());
         self.drafting.ok_or(Error::Argument { argument: "plan", expected, found })
     }
 }
@@ -61,7 +61,7 @@ pub enum DraftInputs {
     Kept,
 }
 
-/// The shapes of the block's plans of several rows, for a context of `context` tokens.
+/// The shapes of the block's plans of several rows of a sequence, for a context of `context` tokens.
 pub(super) fn block_shapes(prompt: PromptOptions, context: usize) -> impl Iterator<Item = (BatchShape, DraftInputs)> {
     let stream = BatchShape::all(prompt, context).map(|shape| (shape, DraftInputs::Stream));
     stream.chain(BatchShape::kept(context).map(|shape| (shape, DraftInputs::Kept)))
@@ -71,8 +71,8 @@ pub(super) fn block_shapes(prompt: PromptOptions, context: usize) -> impl Iterat
 pub(super) const KEPT: &str = "kept";
 const DRAFTED: &str = "drafted";
 
-/// The most rows that drafts may continue from, and the drafts themselves.
-const CANDIDATES: usize = 2 * VERIFIED_ROWS;
+/// The most rows of a sequence that drafts may continue from, and the drafts themselves.
+pub(crate) const CANDIDATES: usize = 2 * (1 + MOST_DRAFTS);
 
 /// Adds a buffer of hidden states to a plan.
 pub(super) fn saved_states(b: &mut Builder, name: &str, config: &Config) -> (Kept, LocalId) {
@@ -80,7 +80,7 @@ pub(super) fn saved_states(b: &mut Builder, name: &str, config: &Config) -> (Kep
     (Kept { buffer: BufferRef::Local(local), width: config.width }, local)
 }
 
-/// Plans the block for a single row, with the drafts.
+/// Plans the block for a row alone, or for a row of each of several sequences, with the drafts.
 ///
 /// # Errors
 /// [`Error::Argument`] for a model without a block; [`Error::Shape`] for shapes that no grid has.
@@ -89,11 +89,16 @@ pub fn plan_drafting(
     config: &Config,
     cache: CacheShape,
     target: &Target,
+    shape: BatchShape,
 ) -> Result<DraftPlan> {
     let w = block_of(weights)?;
-    let mut b = builder_alone(config, target).with_weights(&weights.table.weights);
+    let builder = match shape.rows {
+        1 => builder_alone(config, target),
+        _ => builder_for(config, target, shape, cache),
+    };
+    let mut b = builder.with_weights(&weights.table.weights);
     let (saved, drafted) = saved_states(&mut b, DRAFTED, config);
-    let candidates = b.advance("advance", CANDIDATES, splits(target, 1))?.local()?;
+    let candidates = b.advance("advance", CANDIDATES * shape.rows, splits(target, shape.rows))?.local()?;
     let block = b.steps();
     let y = compute(&mut b, w, config, HiddenStates::Kept(saved), cache)?;
     b.keep_hidden("draft_norm", &y, &w.head_norm, &saved, 1)?;

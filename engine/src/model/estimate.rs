@@ -107,7 +107,11 @@ impl Model {
         };
         let (weights, _) = ModelWeights::with_block(file, &config, options)?;
         let token = plan_alone(&weights, &config, shape, &target)?;
-        let drafting = weights.block.as_ref().map(|_| plan_drafting(&weights, &config, shape, &target)).transpose()?;
+        let drafting = weights
+            .block
+            .as_ref()
+            .map(|_| plan_drafting(&weights, &config, shape, &target, BatchShape::ALONE))
+            .transpose()?;
         let prompt = gpu.map_or(options.prompt, |gpu| options.prompt.on(gpu.report()));
         let plans = plans(&config, &token, &target, (prompt, options.speculation))?;
         let caches = |plan: &Plan| plan.local_memory(Purpose::Cache);

@@ -16,6 +16,15 @@ pub struct SamplingSteps {
     pub first: usize,
     /// The index of the one that is needed only if there are filters (top-k or top-p).
     pub histogram: usize,
+    /// The index of the one that is needed only if there are drafts to verify.
+    pub accept: usize,
+}
+
+impl SamplingSteps {
+    /// Whether a step is needed, given whether there are filters, and drafts to verify.
+    pub fn needs(&self, step: usize, filters: bool, verifies: bool) -> bool {
+        (filters || step != self.histogram) && (verifies || step != self.accept)
+    }
 }
 
 /// The plan of sampling from adjusted or masked logits. Its steps replace those of a batch's plan from
@@ -77,8 +86,9 @@ pub(super) fn sample_tokens(b: &mut Builder, logits: &Tensor, outputs: Outputs) 
     let histogram = b.steps();
     b.histogram("histogram", logits, &slices)?;
     b.sample("sample", logits, &slices)?;
-    if outputs == Outputs::Verified {
+    let accept = b.steps();
+    if matches!(outputs, Outputs::Verified | Outputs::Sequences) {
         b.accept("accept")?;
     }
-    Ok(SamplingSteps { first, histogram })
+    Ok(SamplingSteps { first, histogram, accept })
 }

@@ -57,7 +57,7 @@ impl Shaders {
         }
         if token.weights.block.is_some() {
             let (weights, cache) = (&token.weights, token.cache);
-            shaders.drafts.extend(new(plan_drafting(weights, config, cache, target)?.plan));
+            shaders.drafts.extend(new(plan_drafting(weights, config, cache, target, BatchShape::ALONE)?.plan));
             for shape in block_shapes(prompt, cache.context) {
                 shaders.drafts.extend(new(plan_drafted_rows(weights, config, cache, target, shape)?.plan));
             }

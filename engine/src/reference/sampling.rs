@@ -1,6 +1,7 @@
 //! The choice of the next token, beginning with the adjustment of logits. Tokens are compared exactly. If two are so
 //! close that rounding may decide between them, the choice is not checked.
 
+use super::drafting::drafting_of;
 use super::{VALUES, VECTORS, exact, sample};
 use crate::error::Result;
 use crate::kernels::computes::{Accepted, Adjusted, Drawn, Histogram, Masked, Maxima, SLACK};
@@ -8,7 +9,7 @@ use crate::kernels::errors::deficit;
 use crate::kernels::histogram::{BINS, scale};
 use crate::kernels::sampling::pcg4d;
 use crate::kernels::slice_max::SLICE;
-use crate::kernels::{Adjustment, NO_TOKEN, Penalties, Sampling, VERIFIED_ROWS, mask_words};
+use crate::kernels::{Adjustment, NO_TOKEN, Penalties, Sampling, mask_words};
 use crate::plan::{BufferRef, OutputPlace, Plan, Probe, Reference, RowHeader, Sample};
 
 /// The bits of minus infinity, the logit of a token that must not be chosen.
@@ -198,23 +199,23 @@ impl Reference for Drawn {
 impl Reference for Accepted {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let buffer = BufferRef::Local(Plan::SAMPLED);
-        let (mut rows, mut sampled) = (Vec::new(), Vec::new());
+        let mut rows: Vec<(RowHeader, u32, Vec<u32>)> = Vec::new();
         for row in 0..probe.count {
             let header = probe.row_header(row, self.pairs)?;
-            sampled.push(probe.words(buffer, header.result as usize * Plan::SAMPLED_WORDS, Plan::SAMPLED_WORDS)?);
-            rows.push((header, probe.token(&header)?));
+            let words = probe.words(buffer, header.result as usize * Plan::SAMPLED_WORDS, Plan::SAMPLED_WORDS)?;
+            rows.push((header, probe.token(&header)?, words));
         }
-        let Some((first, _)) = rows.first() else { return Ok(vec![]) };
-        let drafts: Vec<u32> = rows.iter().skip(1).map(|(_, token)| *token).collect();
-        let accepted = accepted(&drafts, sampled.iter().map(|words| words[0]));
-        let place = |place: usize| Plan::SAMPLED_WORDS * place;
-        let drafting = place(first.result as usize + VERIFIED_ROWS);
-        let mut samples = vec![
-            exact(OutputPlace::U32(buffer, drafting), accepted as f64),
-            exact(OutputPlace::U32(buffer, drafting + 1), 0.0),
-        ];
-        for (word, at) in sampled[accepted].iter().zip(place(first.sequence as usize)..) {
-            samples.push(exact(OutputPlace::U32(buffer, at), f64::from(*word)));
+        let (first, mut samples) = (rows.first().map_or(0, |(header, ..)| header.result), Vec::new());
+        for of_sequence in rows.chunk_by(|(before, ..), (after, ..)| before.sequence == after.sequence) {
+            let sequence = of_sequence[0].0.sequence;
+            let drafts: Vec<u32> = of_sequence.iter().skip(1).map(|(_, token, _)| *token).collect();
+            let accepted = accepted(&drafts, of_sequence.iter().map(|(.., words)| words[0]));
+            let drafting = drafting_of(first, sequence);
+            samples.push(exact(OutputPlace::U32(buffer, drafting), accepted as f64));
+            samples.push(exact(OutputPlace::U32(buffer, drafting + 1), 0.0));
+            for (word, at) in of_sequence[accepted].2.iter().zip(sequence as usize * Plan::SAMPLED_WORDS..) {
+                samples.push(exact(OutputPlace::U32(buffer, at), f64::from(*word)));
+            }
         }
         Ok(samples)
     }

@@ -202,6 +202,12 @@ impl Engine {
         })
     }
 
+    /// Does the next thing for the reply of a slot.
+    pub(super) fn advance(&mut self, index: usize) {
+        let advanced = self.attempt(index, |task, session| task.advance(session));
+        self.conclude(index, advanced);
+    }
+
     /// Puts a request into the slot that suits it best.
     fn place(&mut self, request: Request) {
         self.outcome.worked = true;
@@ -253,13 +259,11 @@ impl Engine {
         self.turn = index + 1;
         let others = self.slots.iter().any(|slot| slot.work.as_ref().is_some_and(Work::decodes));
         self.slots[index].session.set_others_waiting(others);
-        let read = self.attempt(index, |task, session| {
-            if !task.is_begun() {
-                task.advance(session)?;
-            }
-            task.advance(session)
-        });
-        self.conclude(index, read);
+        let is_begun = self.slots[index].work.as_ref().is_some_and(|work| work.task.is_begun());
+        self.advance(index);
+        if !is_begun && self.slots[index].work.as_ref().is_some_and(Work::reads) {
+            self.advance(index);
+        }
     }
 
     /// Takes notice of what came of work in a slot.

@@ -1,34 +1,41 @@
 //! Steps that several conversations take together.
 //!
-//! The tokens of those that a grammar restricts are sampled under masks before, and the step feeds them. A conversation that
-//! has tokens left that were guessed while it was alone, or whose context is full, takes its steps by itself. One that is
-//! alone takes all of them by itself, with guesses, as it would without a scheduler.
+//! The tokens of those that a grammar restricts are sampled under masks before, and the step feeds them. Of the others it
+//! verifies guesses of further tokens, where that pays. What a step has fed of a conversation is reported before the next step.
+//! A conversation whose context is full takes its steps by itself, and so does one that is alone.
 
-use super::engine::{Engine, Slot, Work, caught, died, empty};
+use super::engine::{Engine, Slot, caught, died, empty};
 use crate::error::Error;
+use crate::generate::GenerationTask;
 use crate::session::Session;
 
 impl Engine {
-    /// Generates a token of each conversation that is past its prompt.
+    /// Generates a token of each conversation that is past its prompt, or more where guesses are right.
     pub(super) fn decode(&mut self) {
-        let decodes = |slot: &Slot| slot.work.as_ref().is_some_and(Work::decodes);
-        let decoding: Vec<usize> = (0..self.slots.len()).filter(|index| decodes(&self.slots[*index])).collect();
-        let joins = |index: &usize| {
-            let slot = &self.slots[*index];
-            slot.work.as_ref().is_some_and(|work| work.task.joins(&slot.session))
-        };
+        for index in 0..self.slots.len() {
+            while self.decodes(index, |task, _| task.has_pending()) {
+                self.advance(index);
+            }
+        }
+        let decoding: Vec<usize> = (0..self.slots.len()).filter(|index| self.decodes(*index, |_, _| true)).collect();
+        let joins = |index: &usize| self.decodes(*index, GenerationTask::joins);
         let (mut together, mut alone): (Vec<usize>, Vec<usize>) = decoding.into_iter().partition(joins);
         if together.len() == 1 {
             alone.append(&mut together);
         }
         for index in alone {
             // Another one may have needed the memory of its cache in the meantime.
-            if decodes(&self.slots[index]) {
-                let advanced = self.attempt(index, |task, session| task.advance(session));
-                self.conclude(index, advanced);
+            if self.decodes(index, |_, _| true) {
+                self.advance(index);
             }
         }
         self.step(together);
+    }
+
+    /// Whether the next thing that the reply of a slot does is to generate a token, and something is true of it.
+    fn decodes(&self, index: usize, is: impl Fn(&GenerationTask<'static>, &Session) -> bool) -> bool {
+        let Slot { session, work, .. } = &self.slots[index];
+        work.as_ref().is_some_and(|work| work.decodes() && is(&work.task, session))
     }
 
     /// Takes one step with several conversations, given in the order of their slots.
@@ -44,40 +51,42 @@ impl Engine {
             self.make_ready(*index);
         }
         // Some may have failed meanwhile, or have given up their caches for others.
-        let held = |slot: &Slot| slot.work.as_ref().is_some_and(Work::decodes);
-        steps.retain(|(index, _)| held(&self.slots[*index]));
+        steps.retain(|(index, _)| self.decodes(*index, |_, _| true));
         // Only now, when all have their pages: a token that was chosen has to be fed.
         for (index, step) in &steps {
             if let Err(error) = self.attempt(*index, |task, session| task.choose_ahead(session, step)) {
                 self.fail(*index, error);
             }
         }
-        steps.retain(|(index, _)| held(&self.slots[*index]));
+        steps.retain(|(index, _)| self.decodes(*index, |_, _| true));
         if steps.is_empty() {
             return;
         }
         let slots = self.slots.iter_mut().enumerate();
-        let taking = slots.filter(|(index, _)| steps.iter().any(|(of, _)| of == index));
-        let mut sessions: Vec<&mut Session> = taking.map(|(_, slot)| &mut slot.session).collect();
-        let stepped = caught(|| self.pool.next_tokens(&mut sessions)).unwrap_or_else(|| {
+        let taking = slots.filter_map(|(index, slot)| {
+            let (_, step) = steps.iter().find(|(of, _)| *of == index)?;
+            Some((&mut slot.session, slot.work.as_ref().map_or(1, |work| work.task.wants(step))))
+        });
+        let (mut sessions, most): (Vec<&mut Session>, Vec<usize>) = taking.unzip();
+        let stepped = caught(|| self.pool.next_of_each(&mut sessions, &most)).unwrap_or_else(|| {
             sessions.iter_mut().for_each(|session| empty(session));
             Err(died())
         });
-        let mut tokens = match stepped {
-            Ok(tokens) => tokens,
+        let mut fed = match stepped {
+            Ok(fed) => fed,
             Err(error) => steps.iter().map(|_| Err(error.clone())).collect(),
         }
         .into_iter();
         for (index, step) in steps {
-            let token = tokens.next().unwrap_or(Err(Error::NoResult));
-            let ended = self.attempt(index, |task, session| task.end_step(session, step, token?));
+            let fed = fed.next().unwrap_or(Err(Error::NoResult));
+            let ended = self.attempt(index, |task, session| task.end_step(session, step, &fed?));
             self.conclude(index, ended);
         }
     }
 
     /// Makes sure that a conversation can take part in a step.
     fn make_ready(&mut self, index: usize) {
-        while self.slots[index].work.as_ref().is_some_and(Work::decodes) {
+        while self.decodes(index, |_, _| true) {
             match self.attempt(index, |_, session| session.make_ready()) {
                 Ok(()) => return,
                 failed => self.conclude(index, failed),

@@ -1,16 +1,16 @@
 //! Drafts by the multi-token-prediction block: its plans on the device, and what they compute for a sequence.
 //!
 //! The block has a row for every token of a sequence, whose KV rows lie in the sequence's pages. Rows of a prompt follow on
-//! the model's rows, part for part. The model's hidden states of single and of verified rows are saved in a ring buffer,
-//! and the block catches up with them when drafts are wanted, or when the buffer is full. Drafts are made on the device,
-//! and the rows that verify them name where they are, so nothing waits for the host.
+//! the model's rows, part for part. The model's hidden states of all other rows are saved in a ring buffer of their sequence,
+//! and the block catches up with them when drafts are wanted, or when the buffer is full. Drafts are made on the device, of
+//! several sequences at a time, and the rows that verify them name where they are, so nothing waits for the host.
 
 use super::device::Device;
 use super::plans::SharedBuffers;
 use super::sequence::Sequence;
 use crate::error::Result;
 use crate::gpu::Buffer;
-use crate::kernels::{KEPT_ROWS, VERIFIED_ROWS};
+use crate::kernels::{DRAFTING, KEPT_ROWS, VERIFIED_ROWS};
 use crate::model::{
     BatchShape, CacheShape, DraftInputs, DraftPlan, Drafting, Model, Outputs, plan_drafted_rows, plan_drafting,
 };
@@ -22,9 +22,9 @@ use std::ops::Range;
 pub struct BlockPlans {
     /// The plan of a row alone, which makes drafts.
     pub alone: ReadyBlock,
-    pub drafting: Drafting,
-    /// The plans of several rows, each from its first use on.
-    pub rows: HashMap<(BatchShape, DraftInputs), ReadyBlock>,
+    /// The plans of several rows, each from its first use on: from some inputs, or those that make drafts, a row for each of
+    /// several sequences.
+    pub rows: HashMap<(BatchShape, Option<DraftInputs>), ReadyBlock>,
     /// The model's hidden states that are saved.
     kept: Buffer,
     /// The block's own ones.
@@ -38,22 +38,24 @@ pub struct ReadyBlock {
 }
 
 impl BlockPlans {
-    /// For sessions with a cache as given, whose KV rows take `layer_bytes` bytes. `kept` is the ring buffer of the model's
-    /// plans.
+    /// For as many sequences with a cache as given, whose KV rows take `layer_bytes` bytes. `kept` is the ring buffers of the
+    /// model's plans.
     pub fn new(
         model: &Model,
         cache: CacheShape,
-        layer_bytes: u64,
+        (layer_bytes, sequences): (u64, usize),
         shared: &SharedBuffers,
         kept: Buffer,
     ) -> Result<Self> {
-        let mut planned = plan_drafting(model.model_weights(), model.config(), cache, model.target())?;
+        let weights = model.model_weights();
+        let mut planned = plan_drafting(weights, model.config(), cache, model.target(), BatchShape::ALONE)?;
+        planned.plan.local_mut(planned.drafted).bytes *= sequences as u64;
         let caches: Vec<LocalId> = planned.plan.caches().collect();
         caches.into_iter().for_each(|cache| planned.plan.local_mut(cache).bytes = layer_bytes);
         let locals = shared.states().into_iter().collect();
         let executor = Executor::with_locals(model.pipelines(), &planned.plan, model.weights(), &locals)?;
-        let (drafting, drafted) = (planned.drafting()?, executor.local(planned.drafted).clone());
-        Ok(Self { alone: ReadyBlock { planned, executor }, drafting, rows: HashMap::new(), kept, drafted })
+        let drafted = executor.local(planned.drafted).clone();
+        Ok(Self { alone: ReadyBlock { planned, executor }, rows: HashMap::new(), kept, drafted })
     }
 
     /// The KV rows of the block.
@@ -63,8 +65,18 @@ impl BlockPlans {
     }
 
     /// Plans rows of the block.
-    pub fn plan(&self, model: &Model, cache: CacheShape, shape: BatchShape, inputs: DraftInputs) -> Result<DraftPlan> {
-        plan_drafted_rows(model.model_weights(), model.config(), cache, model.target(), (shape, inputs))
+    pub fn plan(
+        &self,
+        model: &Model,
+        cache: CacheShape,
+        shape: BatchShape,
+        inputs: Option<DraftInputs>,
+    ) -> Result<DraftPlan> {
+        let (weights, config, target) = (model.model_weights(), model.config(), model.target());
+        match inputs {
+            Some(inputs) => plan_drafted_rows(weights, config, cache, target, (shape, inputs)),
+            None => plan_drafting(weights, config, cache, target, shape),
+        }
     }
 
     /// The buffers of a plan that are not its own.
@@ -74,6 +86,16 @@ impl BlockPlans {
             [(planned.drafted, self.drafted.clone())].into_iter().chain(planned.kept.zip(Some(self.kept.clone())));
         shared.states().into_iter().chain(states).chain(cache).collect()
     }
+}
+
+/// What drafts of a sequence continue from.
+pub struct Continued {
+    /// The index of the sequence among those of the call.
+    pub of: usize,
+    /// The position of the block's last row or, where rows were just verified, of the first of them.
+    pub position: usize,
+    /// How many rows were just verified: the block's last row is as many positions further as drafts were accepted.
+    pub verified: usize,
 }
 
 /// What the block has computed for a sequence.
@@ -127,33 +149,31 @@ impl Device {
         sequence.block.wanted && self.plans.block.is_some()
     }
 
-    /// Has the hidden states and drafts of a sequence be those on the device. Another one's may have been there.
-    pub fn claim_states(&mut self, sequence: &mut Sequence) {
-        if self.owners.take_states(sequence.index) {
-            sequence.block.forget_states(sequence.tokens.len());
-        }
-    }
-
     /// Sees to it that the ring buffer can take the hidden states of `count` further tokens, the first of which is `next`;
     /// `None` for the one that was sampled.
     pub fn reserve_states(&mut self, sequence: &mut Sequence, count: usize, next: Option<u32>) -> Result<()> {
         let pending = sequence.block.pending(sequence.tokens.len());
         if self.uses_block(sequence) && pending.len() + count > KEPT_ROWS {
-            self.catch_up(sequence, next)
+            self.catch_up(&mut [sequence], next)
         } else {
             Ok(())
         }
     }
 
-    /// Computes the rows of the block that are missing. `next` is the token that follows the last one; `None` for the one
-    /// that was sampled.
-    pub fn catch_up(&mut self, sequence: &mut Sequence, next: Option<u32>) -> Result<()> {
-        let (length, sampled) = (sequence.tokens.len(), RowHeader::sampled(sequence.index));
-        let following = |index: usize| sequence.tokens.get(index + 1).copied().or(next).unwrap_or(sampled);
-        let row = |index: usize| RowHeader { next: following(index), ..sequence.row(sequence.tokens[index], index) };
-        let rows: Vec<RowHeader> = sequence.block.pending(length).map(row).collect();
-        self.compute_saved(&rows)?;
-        sequence.block.computed_to(length);
+    /// Computes the rows of the block that are missing. `next` is the token that follows the last one of each sequence; `None`
+    /// for the one that was sampled.
+    pub fn catch_up(&mut self, sequences: &mut [&mut Sequence], next: Option<u32>) -> Result<()> {
+        let mut rows = Vec::new();
+        for sequence in sequences.iter() {
+            let (tokens, sampled) = (&sequence.tokens, RowHeader::sampled(sequence.index));
+            let following = |index: usize| tokens.get(index + 1).copied().or(next).unwrap_or(sampled);
+            let row = |index: usize| RowHeader { next: following(index), ..sequence.row(tokens[index], index) };
+            rows.extend(sequence.block.pending(tokens.len()).map(row));
+        }
+        for rows in rows.chunks(KEPT_ROWS) {
+            self.compute_saved(rows)?;
+        }
+        sequences.iter_mut().for_each(|sequence| sequence.block.computed_to(sequence.tokens.len()));
         Ok(())
     }
 
@@ -161,59 +181,88 @@ impl Device {
     /// ring buffer, or from those that the model's plan of that shape has just left.
     pub fn compute_block(&mut self, rows: &[RowHeader], shape: BatchShape, inputs: DraftInputs) -> Result<()> {
         let Self { plans, submissions, model, .. } = self;
-        let Some(ready) = plans.block_rows(model, shape, inputs)? else { return Ok(()) };
+        let Some(ready) = plans.block_plan(model, shape, Some(inputs))? else { return Ok(()) };
         submissions.write_batch(&ready.executor, Plan::BATCH, ready.planned.plan.splits, rows)?;
         submissions.push(model.gpu(), ready.executor.submit(0..ready.planned.plan.steps.len(), &[])?)
     }
 
-    /// Computes rows of the block whose hidden states are in the ring buffer.
+    /// Computes rows of the block whose hidden states are in the ring buffers.
     pub fn compute_saved(&mut self, rows: &[RowHeader]) -> Result<()> {
-        let Some(first) = rows.first() else { return Ok(()) };
-        self.compute_block(rows, self.saved_shape(rows.len(), first.position as usize), DraftInputs::Kept)
+        if rows.is_empty() { Ok(()) } else { self.compute_block(rows, self.saved_shape(rows), DraftInputs::Kept) }
     }
 
-    /// The shape of the block's plan for rows from a position on whose hidden states were saved.
-    pub fn saved_shape(&self, rows: usize, position: usize) -> BatchShape {
-        BatchShape::of(rows.next_power_of_two().max(2), Outputs::Last, position, self.cache.context)
+    /// The shape of the block's plan for rows whose hidden states were saved.
+    pub fn saved_shape(&self, rows: &[RowHeader]) -> BatchShape {
+        let of_one = rows.iter().all(|row| row.sequence == rows[0].sequence);
+        let outputs = if of_one { Outputs::Last } else { Outputs::Sequences };
+        let last = rows.iter().map(|row| row.position as usize).max().unwrap_or_default();
+        let before = (last + 1).saturating_sub(rows.len());
+        BatchShape::of(rows.len().next_power_of_two().max(2), outputs, before, self.cache.context)
     }
 
-    /// Makes drafts of the tokens after the sampled one. The block's rows are there; the last of them is at `position` or,
-    /// where `verified` rows were just verified, as many positions further as drafts were accepted.
-    pub fn draft(&mut self, sequence: &mut Sequence, position: usize, verified: usize, count: usize) -> Result<()> {
-        self.list_alone(sequence)?;
-        let (first, counts) = (self.sessions(), self.sessions() + VERIFIED_ROWS);
-        let candidate =
-            |position: usize| RowHeader { result: first as u32, first_page: 0, ..sequence.row(0, position) };
-        let candidates: Vec<RowHeader> = (position..position + verified + count).map(candidate).collect();
-        let Self { plans, submissions, model, .. } = self;
-        let Some(BlockPlans { alone: ReadyBlock { planned, executor }, drafting, .. }) = &plans.block else {
-            return Ok(());
+    /// Makes drafts of the tokens after the sampled ones. The block's rows are there.
+    pub fn draft(&mut self, sequences: &mut [&mut Sequence], from: &[Continued], count: usize) -> Result<()> {
+        let deepest = from.iter().map(|it| it.position).max().unwrap_or_default();
+        let shape = match from {
+            [Continued { of, .. }] => {
+                self.list_alone(sequences[*of])?;
+                BatchShape::ALONE
+            }
+            _ => BatchShape::of(from.len().next_power_of_two(), Outputs::Sequences, deepest, self.cache.context),
         };
-        if verified == 0 {
-            let none: [u32; 2] = [0; 2]; // drafts that were accepted, and that were made since
-            let at = (4 * counts * Plan::SAMPLED_WORDS) as u64;
-            model.gpu().write(&plans.shared.sampled, at, bytemuck::cast_slice(&none))?;
+        // Which rows they continue from shows on the device: how many drafts were accepted, and how many were made since.
+        let each = count + from.iter().map(|it| it.verified).max().unwrap_or_default();
+        let mut candidates = Vec::with_capacity(from.len() * each);
+        for Continued { of, position, verified } in from {
+            let sequence = &*sequences[*of];
+            let first_page = if shape == BatchShape::ALONE { 0 } else { sequence.first_page as u32 };
+            let row = |at| RowHeader { result: self.sessions() as u32, first_page, ..sequence.row(0, position + at) };
+            candidates.extend((0..each).map(row));
+            if *verified == 0 {
+                let none: [u32; 2] = [0; 2]; // drafts that were accepted, and that were made since
+                let at = (4 * self.drafting_of(sequence) * Plan::SAMPLED_WORDS) as u64;
+                self.model.gpu().write(&self.plans.shared.sampled, at, bytemuck::cast_slice(&none))?;
+            }
         }
-        submissions.write_batch(executor, drafting.candidates, 0, &candidates)?;
-        let (all, head) = (planned.plan.steps.len(), drafting.head);
-        let steps = (0..drafting.block).chain(head..all).chain((1..count).flat_map(|_| 0..all));
+        let Self { plans, submissions, model, .. } = self;
+        let Some(ReadyBlock { planned, executor }) = plans.block_plan(model, shape, None)? else { return Ok(()) };
+        let Drafting { candidates: local, block, head, .. } = planned.drafting()?;
+        submissions.write_batch(executor, local, each, &candidates)?;
+        let all = planned.plan.steps.len();
+        let steps = (0..block).chain(head..all).chain((1..count).flat_map(|_| 0..all));
         submissions.push(model.gpu(), executor.submit(steps, &[])?)?;
-        sequence.block.made = count;
+        from.iter().for_each(|it| sequences[it.of].block.made = count);
         Ok(())
     }
 
-    /// Has the block make drafts of the tokens after the sampled one, unless they are there. Returns their names, for rows
-    /// that verify them.
-    pub fn prepare_drafts(&mut self, sequence: &mut Sequence, count: usize) -> Result<Vec<u32>> {
-        self.sample_if_left(sequence)?;
-        self.claim_states(sequence);
-        if sequence.block.made < count {
-            self.reach(sequence, count)?;
-            self.catch_up(sequence, None)?;
-            self.draft(sequence, sequence.tokens.len().saturating_sub(1), 0, count)?;
+    /// Has the block make drafts of the tokens after the sampled ones of the sequences that are to have any, unless they are
+    /// there.
+    pub fn prepare_drafts(&mut self, sequences: &mut [&mut Sequence], drafting: &[bool], count: usize) -> Result<()> {
+        let mut from = Vec::new();
+        for (of, sequence) in sequences.iter_mut().enumerate().filter(|(of, _)| drafting[*of]) {
+            self.sample_if_left(sequence)?;
+            if sequence.block.made < count {
+                self.reach(sequence, count)?;
+                from.push(Continued { of, position: sequence.tokens.len().saturating_sub(1), verified: 0 });
+            }
         }
-        let first = RowHeader::sampled(self.sessions() + VERIFIED_ROWS + 1);
-        Ok((first..first + count as u32).collect())
+        if from.is_empty() {
+            return Ok(());
+        }
+        let behind = sequences.iter_mut().enumerate().filter(|(of, _)| from.iter().any(|it| it.of == *of));
+        let mut behind: Vec<&mut Sequence> = behind.map(|(_, sequence)| &mut **sequence).collect();
+        self.catch_up(&mut behind, None)?;
+        self.draft(sequences, &from, count)
+    }
+
+    /// The name of a draft of a sequence, for a row that verifies it.
+    pub fn draft_name(&self, sequence: &Sequence, draft: usize) -> u32 {
+        RowHeader::sampled(self.drafting_of(sequence) + 1) + draft as u32
+    }
+
+    /// The index among what was sampled at which the drafts of a sequence are counted, before these.
+    pub fn drafting_of(&self, sequence: &Sequence) -> usize {
+        self.sessions() + VERIFIED_ROWS + DRAFTING * sequence.index
     }
 }
 
@@ -229,14 +278,15 @@ impl super::Session {
         let (mut device, sequence) = self.device()?;
         let device = &mut *device;
         let length = sequence.tokens.len();
-        device.claim_states(sequence);
         sequence.block.reopen_last(length);
         device.reach(sequence, count)?;
-        device.catch_up(sequence, Some(next))?;
+        device.catch_up(&mut [&mut *sequence], Some(next))?;
         let mut all = Vec::with_capacity(count);
         for drafts in 1..=count {
-            device.draft(sequence, length.saturating_sub(1), 0, drafts)?;
-            let Some(BlockPlans { alone, drafting, .. }) = &device.plans.block else { break };
+            let from = Continued { of: 0, position: length.saturating_sub(1), verified: 0 };
+            device.draft(&mut [&mut *sequence], &[from], drafts)?;
+            let Some(BlockPlans { alone, .. }) = &device.plans.block else { break };
+            let drafting = alone.planned.drafting()?;
             let (buffer, vocab) = (alone.executor.local(drafting.logits.buffer.local()?), drafting.logits.shape[0]);
             let logits = device.fetch.read(buffer, 0, 4 * vocab as u64)?;
             all.push(bytemuck::pod_collect_to_vec(&logits));

@@ -1,5 +1,6 @@
 //! What the sessions of a pool share on the device: the pages of the cache, the plans, and the work under way.
 
+use super::guesses::CommonDrafter;
 use super::owners::Owners;
 use super::pages::Pages;
 use super::plans::Plans;
@@ -22,6 +23,8 @@ pub(super) struct Device {
     /// Reads logits and hidden states.
     pub fetch: Fetch,
     pub owners: Owners,
+    /// Decides about guesses in steps that several sessions take together.
+    pub drafter: CommonDrafter,
     /// Which sequences belong to a session.
     sequences: Vec<bool>,
     /// How often work was lost.
@@ -41,6 +44,7 @@ impl Device {
             plans,
             fetch: Fetch::new(gpu, 4 * config.vocab.max(config.width) as u64)?,
             owners: Owners::default(),
+            drafter: CommonDrafter::new(),
             sequences: vec![false; sessions],
             losses: 0,
         })
@@ -72,7 +76,7 @@ impl Device {
     pub fn leave(&mut self, sequence: &mut Sequence) {
         self.pages.release(sequence.pages.drain(..));
         self.sequences[sequence.index] = false;
-        self.owners.forget(sequence.index);
+        self.owners.drop_list(sequence.index);
     }
 
     /// Tells the device how tokens of a sequence are sampled.

@@ -18,8 +18,6 @@ pub struct Owners {
     shared: u64,
     /// The sequence whose list of pages the plan of a row alone has, if it is up to date. Its kernels look for no other.
     list: Option<usize>,
-    /// The sequence whose hidden states and drafts are on the device, for a multi-token-prediction block.
-    states: Option<usize>,
 }
 
 /// What the device holds of a sequence's last token, beside its KV rows.
@@ -81,19 +79,8 @@ impl Owners {
         self.list.replace(sequence) != Some(sequence)
     }
 
-    /// The pages of a sequence have changed.
+    /// The pages of a sequence have changed, or it has ended.
     pub fn drop_list(&mut self, sequence: usize) {
         self.list.take_if(|owner| *owner == sequence);
-    }
-
-    /// Gives a sequence the buffers of hidden states and drafts. Returns whether another one's were there.
-    pub fn take_states(&mut self, sequence: usize) -> bool {
-        self.states.replace(sequence) != Some(sequence)
-    }
-
-    /// Forgets a sequence that has ended.
-    pub fn forget(&mut self, sequence: usize) {
-        self.drop_list(sequence);
-        self.states.take_if(|owner| *owner == sequence);
     }
 }

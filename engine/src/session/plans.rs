@@ -28,7 +28,7 @@ pub struct SharedBuffers {
     pub sampled: Buffer,
     /// How tokens of each sequence are sampled.
     pub sampling: Buffer,
-    /// The hidden states that are saved for a multi-token-prediction block.
+    /// The hidden states of each sequence that are saved for a multi-token-prediction block.
     kept: Option<Buffer>,
 }
 
@@ -108,6 +108,7 @@ impl Plans {
         plan.local_mut(Plan::PAGES).bytes = 4 * lists as u64 * cache.context.div_ceil(PAGE) as u64;
         plan.local_mut(Plan::SAMPLED).bytes = sampled_bytes(sequences);
         plan.local_mut(Plan::SAMPLING).bytes = (size_of::<Sampling>() * sequences) as u64;
+        planned.kept.into_iter().for_each(|kept| plan.local_mut(kept).bytes *= sequences as u64);
         plan.caches().collect::<Vec<_>>().into_iter().for_each(|cache| plan.local_mut(cache).bytes = layer_bytes);
         let executor = Executor::new(model.pipelines(), &plan, model.weights())?;
         let mut shared = SharedBuffers {
@@ -119,7 +120,7 @@ impl Plans {
         };
         shared.kept = planned.kept.map(|kept| executor.local(kept).clone());
         let block = match &shared.kept {
-            Some(kept) => Some(BlockPlans::new(model, cache, layer_bytes, &shared, kept.clone())?),
+            Some(kept) => Some(BlockPlans::new(model, cache, (layer_bytes, sequences), &shared, kept.clone())?),
             None => None,
         };
         shared.caches.extend(block.as_ref().and_then(BlockPlans::cache));
@@ -152,10 +153,17 @@ impl Plans {
         Ok(Ready::new(planned, executor))
     }
 
-    /// The plan of the multi-token-prediction block for rows of a shape, if there is a block.
-    pub fn block_rows(&mut self, model: &Model, shape: BatchShape, inputs: DraftInputs) -> Result<Option<&ReadyBlock>> {
+    /// The plan of the multi-token-prediction block for rows of a shape, if there is a block: from some inputs, or one that makes
+    /// drafts.
+    pub fn block_plan(
+        &mut self,
+        model: &Model,
+        shape: BatchShape,
+        inputs: Option<DraftInputs>,
+    ) -> Result<Option<&ReadyBlock>> {
         let Some(block) = &self.block else { return Ok(None) };
-        if !block.rows.contains_key(&(shape, inputs)) {
+        let known = (shape, inputs) == (BatchShape::ALONE, None) || block.rows.contains_key(&(shape, inputs));
+        if !known {
             let planned = block.plan(model, self.alone.planned.cache, shape, inputs)?;
             self.drop_outgrown(&planned.plan);
             let Some(block) = &self.block else { return Ok(None) };
@@ -167,7 +175,8 @@ impl Plans {
                 block.rows.insert((shape, inputs), ReadyBlock { planned, executor });
             }
         }
-        Ok(self.block.as_ref().and_then(|block| block.rows.get(&(shape, inputs))))
+        let Some(block) = &self.block else { return Ok(None) };
+        Ok(block.rows.get(&(shape, inputs)).or(Some(&block.alone).filter(|_| inputs.is_none())))
     }
 
     /// The buffers of a plan's activations that are there.

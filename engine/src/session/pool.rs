@@ -2,9 +2,8 @@
 
 use super::Session;
 use super::device::Device;
-use super::sequence::Sequence;
-use super::step::{Row, StepRequest, Token};
 use crate::error::{Error, Result};
+use crate::kernels::VERIFIED_ROWS;
 use crate::model::{BatchShape, CacheShape, Model, Outputs, most_sequences};
 use crate::plan::PAGE;
 use crate::shader::Variant;
@@ -40,7 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// ```
 #[derive(Clone)]
 pub struct Pool {
-    device: Arc<Mutex<Device>>,
+    pub(super) device: Arc<Mutex<Device>>,
     model: Model,
     cache: CacheShape,
     sessions: usize,
@@ -92,6 +91,7 @@ impl Pool {
     /// The shaders of all that, with those of a row alone.
     fn variants(&self, model: &Model) -> Result<Vec<Variant>> {
         let most = self.sessions.min(most_sequences(model.config()));
+        let most = if most > 1 { most.max(self.device().drafter.most_rows.min(VERIFIED_ROWS)) } else { most };
         let alone = model.plan(self.cache, BatchShape::ALONE)?;
         let mut variants = model.plan_sampling(&alone, alone.head()?, 1, true)?.plan.variants;
         variants.extend(alone.plan.variants.iter().cloned());
@@ -104,6 +104,7 @@ impl Pool {
                 let planned = model.plan(self.cache, shape)?;
                 variants.extend(planned.plan.variants.iter().cloned());
                 variants.extend(model.plan_sampling(&planned, planned.head()?, 1, false)?.plan.variants);
+                variants.extend(model.draft_plans(self.cache, shape)?.into_iter().flat_map(|it| it.plan.variants));
                 before = shape.depth + 1;
             }
             rows *= 2;
@@ -146,44 +147,9 @@ impl Pool {
         self.device().pages.count().saturating_sub(held.len()) * PAGE
     }
 
-    /// Feeds each session the token that was sampled after its last one, all in one step, and returns these tokens in order.
-    /// As with [`Session::next_token`], which does the same for one, they are submitted first and read afterwards.
-    ///
-    /// A session gets the tokens that it would get alone. Logits may be off by rounding, because rows of a batch are summed
-    /// in another order than a row alone.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for a session of another pool or one that nothing was fed to since the last rewind,
-    /// [`Error::ContextFull`] and [`Error::PoolFull`], after which all are as they were; [`Error::NoResult`] and what the
-    /// device reports. A session of whose logits none is a number gets [`Error::NotANumber`] for a token. More than 32
-    /// sessions take several steps: if one after the first fails, the sessions of this step and of those after it get its
-    /// error for a token.
-    pub fn next_tokens(&self, sessions: &mut [&mut Session]) -> Result<Vec<Result<u32>>> {
-        let device = &mut *self.enter()?;
-        for session in sessions.iter_mut() {
-            if !Arc::ptr_eq(&session.pool.device, &self.device) {
-                let (expected, found) = ("a session of this pool".to_owned(), "one of another".to_owned());
-                return Err(Error::Argument { argument: "sessions", expected, found });
-            }
-            session.check(session.tokens().len() + 1, &[])?;
-            device.settle(&mut session.sequence)?;
-            device.sample_if_left(&mut session.sequence)?;
-            device.reach(&mut session.sequence, 1)?;
-        }
-        let count = sessions.len();
-        let mut tokens = Vec::with_capacity(count);
-        for group in sessions.chunks_mut(most_sequences(self.model.config())) {
-            let mut sequences: Vec<&mut Sequence> = group.iter_mut().map(|session| &mut session.sequence).collect();
-            match device.next_tokens(&mut sequences) {
-                Ok(of_group) => tokens.extend(of_group),
-                Err(error) if tokens.is_empty() => return Err(error),
-                Err(error) => {
-                    tokens.resize_with(count, || Err(error.clone()));
-                    break;
-                }
-            }
-        }
-        Ok(tokens)
+    /// The most rows of a step of several sessions in which drafts are verified: 0 for no such steps.
+    pub(crate) fn set_drafted_rows(&self, rows: usize) {
+        self.device().drafter.most_rows = rows;
     }
 
     /// The device, for a call that computes. Every such call comes through here.
@@ -198,19 +164,6 @@ impl Pool {
     /// The same, for a call that only looks, or forgets tokens.
     pub(super) fn device(&self) -> MutexGuard<'_, Device> {
         lock(&self.device)
-    }
-}
-
-impl Device {
-    /// Feeds each sequence the token that was sampled after its last one, all in one step.
-    pub fn next_tokens(&mut self, sequences: &mut [&mut Sequence]) -> Result<Vec<Result<u32>>> {
-        let row =
-            |(of, sequence): (usize, &&mut Sequence)| Row { of, token: Token::Sampled, want: sequence.sampling.want() };
-        let request = StepRequest::new(sequences.iter().enumerate().map(row).collect());
-        let ticket = self.run(sequences, request)?;
-        let fed = self.take(sequences, &ticket)?;
-        let only = |fed: Vec<u32>| fed.first().copied().ok_or(Error::NoResult);
-        Ok(fed.into_iter().map(|fed| fed.and_then(only)).collect())
     }
 }
 

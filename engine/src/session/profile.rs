@@ -6,7 +6,7 @@
 //! change from one kernel to another takes.
 
 use super::Session;
-use super::block::{BlockPlans, ReadyBlock};
+use super::block::{BlockPlans, Continued, ReadyBlock};
 use super::device::Device;
 use super::sequence::Sequence;
 use super::step::{Batch, Part, Row, StepRequest, Token, Want};
@@ -85,11 +85,11 @@ impl Session {
         let (batch, profile) = device.profile(sequence, request)?;
         parts.push((device.plans.get(&device.model, batch.plan, &mut || Ok(()))?.planned.plan.clone(), profile));
         device.compute_saved(&batch.headers)?;
-        let shape = device.saved_shape(batch.headers.len(), length);
-        if let Some(ready) = device.plans.block_rows(&device.model, shape, DraftInputs::Kept)? {
+        let shape = device.saved_shape(&batch.headers);
+        if let Some(ready) = device.plans.block_plan(&device.model, shape, Some(DraftInputs::Kept))? {
             parts.push((ready.planned.plan.clone(), profile_of(&ready.executor, &ready.planned.plan)?));
         }
-        device.draft(sequence, length, 0, drafts)?;
+        device.draft(&mut [sequence], &[Continued { of: 0, position: length, verified: 0 }], drafts)?;
         if let Some(BlockPlans { alone: ReadyBlock { planned, executor }, .. }) = &device.plans.block {
             parts.push((planned.plan.clone(), profile_of(executor, &planned.plan)?));
         }

@@ -7,6 +7,27 @@
 //!
 //! The result also shows whether any work since the result before it was lost. If so, nobody knows what the cache holds of
 //! the tokens that no result has confirmed, and they are removed from the sequences.
+//!
+//! # Calls
+//!
+//! Of a reply's token from the app to the device, each of which calls the next:
+//!
+//! 1. `Reply::next` (`chat/reply.rs`)
+//! 2. `Generation::next` (`generate.rs`)
+//! 3. `GenerationTask::advance` (`generate/task.rs`)
+//! 4. `GenerationTask::next_token`, where a rule or a chooser may have its say (`Policy::next`)
+//! 5. `Session::next_tokens` (`session/next.rs`)
+//! 6. `Pool::step`, which decides about guesses
+//! 7. `Pool::verify`, which makes the [`StepRequest`]
+//! 8. [`Device::run`]
+//! 9. `Submissions::run` (`session/submissions.rs`)
+//! 10. `Results::submit` (`gpu/results.rs`)
+//! 11. `Executor::submit_with` (`plan/executor.rs`)
+//! 12. `Gpu::submit` (`gpu/device.rs`)
+//!
+//! In a scheduler 2 to 5 are `Engine::round`, `Engine::decode`, `Engine::step` and `Pool::next_of_each`. The result comes
+//! back from `Gpu::read` through `Results::read`, `Submissions::take`, `Device::results` and `Device::take_fed` to
+//! [`Device::take`].
 
 mod batch;
 mod part;
@@ -14,6 +35,7 @@ mod part;
 pub use batch::Batch;
 pub use part::Part;
 
+use super::block::Continued;
 use super::device::Device;
 use super::owners::{Output, Values};
 use super::plans::PlanKey;
@@ -21,14 +43,15 @@ use super::sequence::Sequence;
 use super::submissions::Sampled;
 use crate::error::{Error, Result};
 use crate::gpu::{BufferCopy, BufferRange};
-use crate::kernels::{NO_TOKEN, VERIFIED_ROWS};
-use crate::model::{BatchShape, Outputs};
+use crate::kernels::NO_TOKEN;
+use crate::model::BatchShape;
 use crate::plan::{Plan, RowHeader};
 
 /// What the GPU computes next.
 pub struct StepRequest<'a> {
+    /// The rows of a sequence lie together, in the order of the sequences.
     pub rows: Vec<Row<'a>>,
-    /// How many drafts the block makes after these rows, which verify others.
+    /// How many drafts the block makes of each sequence after rows that verify others of its drafts.
     pub drafts: usize,
     /// How the rows are computed if they are a part of a prompt.
     pub part: Option<Part<'a>>,
@@ -72,21 +95,23 @@ pub struct Ticket {
     run: u64,
     /// Whether it would have taken too long and was given up. Then it feeds nothing.
     pub given_up: bool,
-    /// Whether it feeds each sequence the token that was sampled before.
-    feeds_sampled: bool,
-    /// The drafts that it verifies, if any, which are fed as far as they are right.
-    verifies: Option<Verified>,
+    /// The plan, if it verifies drafts, which are fed as far as they are right.
+    verifies: Option<BatchShape>,
+    /// What it feeds each sequence, beginning with the token that was sampled before; nothing if all tokens are known.
+    feeds: Vec<Fed>,
 }
 
-/// Drafts that a step verifies.
-#[derive(Clone, Copy)]
-struct Verified {
-    shape: BatchShape,
-    /// The token before them, if the host knows it.
+/// What a step feeds a sequence.
+struct Fed {
+    /// The first row.
+    row: usize,
+    /// The token that was sampled before, if the host knows it.
     first: Option<u32>,
     drafts: usize,
     /// How many others the block makes meanwhile.
     made: usize,
+    /// Whether the token that follows is sampled.
+    samples: bool,
 }
 
 impl<'a> StepRequest<'a> {
@@ -110,9 +135,21 @@ impl<'a> StepRequest<'a> {
         self.rows.iter().any(|row| is(&row.token))
     }
 
-    /// How many rows have drafts.
-    fn drafted(&self) -> usize {
-        self.rows.iter().filter(|row| matches!(row.token, Token::Draft(_))).count()
+    /// Whether a row has a draft.
+    fn verifies(&self) -> bool {
+        self.has(|token| matches!(token, Token::Draft(_)))
+    }
+
+    /// The rows of a sequence: the first one, and how many there are.
+    fn rows_of(&self, of: usize) -> (usize, usize) {
+        let first = self.rows.iter().position(|row| row.of == of).unwrap_or_default();
+        (first, self.rows.iter().filter(|row| row.of == of).count())
+    }
+
+    /// How many drafts the block makes of a sequence: none if the rows verify none that it has made.
+    fn makes(&self, of: usize) -> usize {
+        let is_made = |row: &Row<'_>| matches!(row.token, Token::Draft(name) if name >= RowHeader::SAMPLED);
+        if self.rows.iter().any(|row| row.of == of && is_made(row)) { self.drafts } else { 0 }
     }
 
     /// The mask of the only row, if it has one.
@@ -144,35 +181,30 @@ impl Device {
             Some(part) => self.submit_part(&batch, part, sequences[0].tokens.len()),
             None => {
                 let filters = sequences.iter().any(|sequence| sequence.sampling.filters());
-                let sampled = Sampled { adjustments: batch.adjustments.as_deref(), filters, mask: request.mask() };
+                let (adjustments, verifies) = (batch.adjustments.as_deref(), request.verifies());
+                let sampled = Sampled { adjustments, filters, mask: request.mask(), verifies };
                 let ready = self.plans.get(&self.model, batch.plan, &mut || Ok(()))?;
                 let sampled = batch.samples.then_some(sampled);
                 self.submissions.run(ready, batch.steps.clone(), sampled, place).map(|_| true)
             }
         };
         let given_up = !self.or_rewound(sequences, submitted)?;
-        let (mut verifies, drafts) = (None, request.drafted());
-        if let PlanKey::Shape(shape) = batch.plan
-            && batch.samples
-            && drafts > 0
-        {
-            let made = self.make_drafts(sequences[0], &request, &batch, before)?;
-            verifies = Some(Verified { shape, first: batch.first, drafts, made });
+        let verifies = match batch.plan {
+            PlanKey::Shape(shape) if batch.samples && request.verifies() => Some(shape),
+            _ => None,
+        };
+        if verifies.is_some() {
+            self.make_drafts(sequences, &request, &batch, before)?;
         }
         if !given_up {
             self.note(sequences, &request, &batch)?;
         }
-        let feeds_sampled = request.has(|token| *token == Token::Sampled);
-        Ok(Ticket { before, place, run: batch.run, given_up, feeds_sampled, verifies })
-    }
-
-    /// Takes a step of one sequence, and returns the tokens that it has fed.
-    ///
-    /// # Errors
-    /// As [`Device::run`] and [`Device::take`].
-    pub fn step(&mut self, sequence: &mut Sequence, request: StepRequest<'_>) -> Result<Vec<u32>> {
-        let ticket = self.run(&mut [&mut *sequence], request)?;
-        self.take(&mut [sequence], &ticket)?.pop().unwrap_or(Err(Error::NoResult))
+        let feeds = if request.has(|token| *token == Token::Sampled) || verifies.is_some() {
+            (0..sequences.len()).map(|of| fed(&request, &batch, of)).collect()
+        } else {
+            Vec::new()
+        };
+        Ok(Ticket { before, place, run: batch.run, given_up, verifies, feeds })
     }
 
     /// Waits for what a step has fed, and returns these tokens for each sequence, which has them from then on. A sequence of
@@ -181,58 +213,60 @@ impl Device {
     /// # Errors
     /// [`Error::NoResult`] if work was lost; what the device reports.
     pub fn take(&mut self, sequences: &mut [&mut Sequence], ticket: &Ticket) -> Result<Vec<Result<Vec<u32>>>> {
-        let taken = match ticket.verifies {
-            Some(verified) => self.take_verified(sequences, ticket, verified).map(|fed| vec![Ok(fed)]),
-            None if ticket.feeds_sampled => self.take_sampled(sequences, ticket),
-            None => Ok(sequences.iter().map(|_| Ok(Vec::new())).collect()),
-        };
+        if ticket.feeds.is_empty() {
+            return Ok(sequences.iter().map(|_| Ok(Vec::new())).collect());
+        }
+        let taken = self.take_fed(sequences, ticket);
         if taken.is_err() {
             sequences.iter_mut().for_each(|sequence| sequence.output = None);
         }
         taken
     }
 
-    fn take_sampled(&mut self, sequences: &mut [&mut Sequence], ticket: &Ticket) -> Result<Vec<Result<Vec<u32>>>> {
-        let words = self.results(sequences, ticket.before)?;
-        let fed = |sequence: &mut Sequence| {
-            let token = known(words[sequence.index][0]).inspect_err(|_| sequence.output = None)?;
-            sequence.tokens.push(token);
-            Ok(vec![token])
+    fn take_fed(&mut self, sequences: &mut [&mut Sequence], ticket: &Ticket) -> Result<Vec<Result<Vec<u32>>>> {
+        // Another session's work may have left its number at the place of the result before.
+        let are_known = self.sessions() == 1 && ticket.feeds.iter().all(|fed| fed.first.is_some());
+        let before = if are_known { Vec::new() } else { self.results(sequences, ticket.before)? };
+        let after = match ticket.verifies {
+            Some(shape) => Some((shape, self.results(sequences, ticket.place)?)),
+            None => None,
         };
-        Ok(sequences.iter_mut().map(|sequence| fed(sequence)).collect())
+        let mut all = Vec::with_capacity(sequences.len());
+        for (sequence, fed) in sequences.iter_mut().zip(&ticket.feeds) {
+            let first = fed.first.map_or_else(|| known(before[sequence.index][0]), Ok);
+            let tokens = first.and_then(|first| match &after {
+                Some((shape, words)) => self.take_verified(sequence, (first, fed), (ticket.run, *shape, words)),
+                None => {
+                    sequence.tokens.push(first);
+                    Ok(vec![first])
+                }
+            });
+            all.push(tokens.inspect_err(|_| sequence.output = None));
+        }
+        Ok(all)
     }
 
+    /// Takes what a step that verified drafts has fed a sequence.
     fn take_verified(
         &mut self,
-        sequences: &mut [&mut Sequence],
-        ticket: &Ticket,
-        Verified { shape, first, drafts, made }: Verified,
+        sequence: &mut Sequence,
+        (first, of): (u32, &Fed),
+        (run, shape, words): (u64, BatchShape, &[[u32; Plan::SAMPLED_WORDS]]),
     ) -> Result<Vec<u32>> {
-        let (index, sessions) = (sequences[0].index, self.sessions());
-        let first = match first {
-            Some(first) if sessions == 1 => first,
-            // Another session's work may have left its number at the place of the result before.
-            first => {
-                let words = self.results(sequences, ticket.before)?;
-                first.map_or_else(|| known(words[index][0]), Ok)?
-            }
-        };
-        let words = self.results(sequences, ticket.place)?;
-        let accepted = (words[sessions + VERIFIED_ROWS][0] as usize).min(drafts);
-        let following = words[sessions..].iter().map(|[sampled, ..]| *sampled);
+        let accepted = (words[self.drafting_of(sequence)][0] as usize).min(of.drafts);
+        let following = words[self.sessions() + of.row..].iter().map(|[sampled, ..]| *sampled);
         let fed: Vec<u32> = [first].into_iter().chain(following.take(accepted)).collect();
         if fed.contains(&NO_TOKEN) {
             return Err(Error::NotANumber);
         }
-        let sequence = &mut *sequences[0];
         sequence.tokens.extend_from_slice(&fed);
         self.confirm(sequence);
-        if made > 0 {
+        if of.made > 0 {
             sequence.block.computed_to(sequence.tokens.len());
         }
-        let values = Values::Row { shape, row: accepted };
-        sequence.output = Some(Output { run: ticket.run, values, sampled: true });
-        sequence.sampled = known(words[index][0]).ok();
+        sequence.output =
+            Some(Output { run, values: Values::Row { shape, row: of.row + accepted }, sampled: of.samples });
+        sequence.sampled = known(words[sequence.index][0]).ok().filter(|_| of.samples);
         Ok(fed)
     }
 
@@ -265,28 +299,36 @@ impl Device {
         result
     }
 
-    /// Has the block make drafts of the tokens after those that a step verifies, while it does. Returns how many.
+    /// Has the block make drafts of the tokens after those that a step verifies, while it does.
     fn make_drafts(
         &mut self,
-        sequence: &mut Sequence,
+        sequences: &mut [&mut Sequence],
         request: &StepRequest<'_>,
         batch: &Batch,
         before: usize,
-    ) -> Result<usize> {
-        sequence.block.made = 0;
-        if request.drafts == 0 {
-            return Ok(0);
+    ) -> Result<()> {
+        let (mut rows, mut from) = (Vec::new(), Vec::new());
+        for (of, sequence) in sequences.iter_mut().enumerate() {
+            sequence.block.made = 0;
+            if request.makes(of) > 0 {
+                let (first, verified) = request.rows_of(of);
+                let following = |row: &RowHeader| RowHeader { next: RowHeader::sampled(row.result as usize), ..*row };
+                rows.extend(batch.headers[first..first + verified].iter().map(following));
+                from.push(Continued { of, position: sequence.tokens.len(), verified });
+            }
         }
-        let following = |row: &RowHeader| RowHeader { next: RowHeader::sampled(row.result as usize), ..*row };
-        let rows: Vec<RowHeader> = batch.headers.iter().map(following).collect();
+        if from.is_empty() {
+            return Ok(());
+        }
         self.compute_saved(&rows)?;
-        self.draft(sequence, sequence.tokens.len(), rows.len(), request.drafts)?;
+        self.draft(sequences, &from, request.drafts)?;
         if batch.adjustments.is_none() {
             // The next step is probably one like this, and recording it takes the host almost as long as the GPU computes.
+            let filters = sequences.iter().any(|sequence| sequence.sampling.filters());
             let ready = self.plans.get(&self.model, batch.plan, &mut || Ok(()))?;
-            self.submissions.prepare(ready, sequence.sampling.filters(), before)?;
+            self.submissions.prepare(ready, filters, before)?;
         }
-        Ok(request.drafts)
+        Ok(())
     }
 
     /// Notes which tokens the sequences have after a step, and what it leaves of them on the device.
@@ -310,11 +352,6 @@ impl Device {
             };
             let sampled = matches!(want, Want::Sample(_));
             sequence.output = Some(Output { run: batch.run, values, sampled });
-            if batch.plan.outputs() == Some(Outputs::Sequences) {
-                // Such steps save no hidden states.
-                sequence.forget_sampled();
-                sequence.block.forget_states(sequence.tokens.len() + 1);
-            }
         }
         Ok(())
     }
@@ -367,6 +404,13 @@ impl Device {
         }
         Ok(Token::Last)
     }
+}
+
+/// What a step feeds one of its sequences.
+fn fed(request: &StepRequest<'_>, batch: &Batch, of: usize) -> Fed {
+    let (row, rows) = request.rows_of(of);
+    let samples = matches!(request.rows[row].want, Want::Sample(_));
+    Fed { row, first: batch.first[of], drafts: rows - 1, made: request.makes(of), samples }
 }
 
 /// The token that was sampled, or an error if no logit was a number.

@@ -36,12 +36,14 @@ pub struct Sampled<'a> {
     pub filters: bool,
     /// Of each row a bit a token, if not all tokens are allowed.
     pub mask: Option<&'a [u32]>,
+    /// Whether there are drafts to verify.
+    pub verifies: bool,
 }
 
 impl Sampled<'_> {
     /// The steps that sample after those of a plan, and the plan that has them.
     fn steps(self, ready: &Ready) -> Result<(&Executor, Vec<usize>)> {
-        let Self { adjustments, filters, mask } = self;
+        let Self { adjustments, filters, mask, verifies } = self;
         let adjusts = adjustments.is_some() || mask.is_some();
         let sampler = if adjusts { ready.sampler(adjustments.unwrap_or_default(), mask)? } else { None };
         let (executor, sampling, steps, adjust) = match sampler {
@@ -54,7 +56,7 @@ impl Sampled<'_> {
                 (&ready.executor, sampling, sampling.first..ready.planned.plan.steps.len(), None)
             }
         };
-        let needed = |step: &usize| (filters || *step != sampling.histogram) && Some(*step) != adjust;
+        let needed = |step: &usize| sampling.needs(*step, filters, verifies) && Some(*step) != adjust;
         Ok((executor, steps.filter(needed).collect()))
     }
 }
@@ -94,7 +96,7 @@ impl Submissions {
         sampled: Option<Sampled<'_>>,
         place: usize,
     ) -> Result<Submission> {
-        if let Some(Sampled { adjustments: None, mask: None, filters }) = sampled
+        if let Some(Sampled { adjustments: None, mask: None, filters, verifies: true }) = sampled
             && let Some(submission) = self.run_prepared(ready, filters, place)?
         {
             return Ok(submission);
@@ -111,15 +113,15 @@ impl Submissions {
         Ok(submission)
     }
 
-    /// Records the steps of a plan with those that sample from logits as they are, with the results to a place, if such work
-    /// is not recorded yet.
+    /// Records the steps of a plan with those that sample from logits as they are and verify drafts, with the results to a
+    /// place, if such work is not recorded yet.
     pub fn prepare(&self, ready: &mut Ready, filters: bool, place: usize) -> Result<()> {
         let key = (place, filters);
         if ready.prepared.as_ref().is_some_and(|(known, _)| *known == key) {
             return Ok(());
         }
         let (executor, sampling) = (&ready.executor, ready.head()?.sampling);
-        let steps = (0..ready.planned.plan.steps.len()).filter(|step| filters || *step != sampling.histogram);
+        let steps = (0..ready.planned.plan.steps.len()).filter(|step| sampling.needs(*step, filters, true));
         let copies = self.places[place].first_copies(self.number_in(executor), &[self.sampled_range()]);
         let prepared = executor.prepare(steps, &copies)?;
         ready.prepared = prepared.map(|work| (key, work));

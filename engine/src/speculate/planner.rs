@@ -25,6 +25,13 @@ pub struct Offer {
     pub count: usize,
 }
 
+/// What one of several conversations would have verified.
+pub struct Wish {
+    pub evidence: Evidence,
+    /// How likely it is that each draft is accepted.
+    pub odds: Vec<f64>,
+}
+
 /// Kinds of drafts whose acceptance is counted separately: the fewest matching tokens of each, and the fraction of
 /// first drafts that is assumed to be accepted until enough are counted. The last kind is that of the block.
 const KINDS: [(usize, f64); 7] = [(0, 0.3), (3, 0.4), (4, 0.55), (6, 0.7), (9, 0.8), (17, 0.9), (usize::MAX, 0.75)];
@@ -111,36 +118,85 @@ impl DraftPlanner {
 
     /// The drafts that the next step should verify: the index of the offer, and how many of its drafts.
     pub fn choose(&mut self, offers: &[Offer]) -> Option<(usize, usize)> {
-        let alone = self.alone?;
-        if self.plain < FIRST || self.guessed >= AGAIN {
-            return None;
-        }
+        let alone = self.ready()?;
         let (mut best, mut most) = (None, GAIN / alone);
-        for (number, Offer { evidence, count }) in offers.iter().enumerate() {
-            let (mut expected, mut all) = (1.0, 1.0);
-            for drafts in 1..=(*count).min(self.verified[0].len() - 2) {
-                all *= self.rate(*evidence, drafts - 1);
-                expected += all;
-                let promised = expected / self.seconds(alone, *evidence, 1 + drafts);
-                if promised > most {
-                    (best, most) = (Some((number, drafts)), promised);
-                }
-            }
+        for (number, offer) in offers.iter().enumerate() {
+            let drafts = self.best(1, offer.evidence, &self.odds(offer), &mut most);
+            best = drafts.map(|drafts| (number, drafts)).or(best);
         }
         if best.is_some() {
             self.silent = 0;
             return best;
         }
+        let hopeful: Vec<usize> = (0..offers.len()).filter(|number| offers[*number].count > 0).collect();
+        self.trial(&hopeful).map(|number| (number, 1))
+    }
+
+    /// How many drafts of each of several conversations the next step should verify, which has a certain token of each, given
+    /// how likely it is that each draft is accepted. The planner is one for steps of as many conversations.
+    pub fn choose_together(&mut self, wishes: &[Wish], most_drafts: usize) -> Option<Vec<usize>> {
+        let (plain, certain) = (self.ready()?, wishes.len());
+        let of = |(number, wish): (usize, &Wish)| -> Vec<(f64, usize)> {
+            wish.odds.iter().map(|likely| (*likely, number)).collect()
+        };
+        let mut drafts: Vec<(f64, usize)> = wishes.iter().enumerate().flat_map(of).collect();
+        drafts.sort_by(|a, b| b.0.total_cmp(&a.0));
+        drafts.truncate(most_drafts);
+        let predicted = drafts.iter().find(|(_, number)| wishes[*number].evidence == Evidence::Predicted);
+        let evidence = predicted.map_or(Evidence::Matched(0), |_| Evidence::Predicted);
+        let odds: Vec<f64> = drafts.iter().map(|(likely, _)| *likely).collect();
+        let best = self.best(certain, evidence, &odds, &mut (GAIN * certain as f64 / plain));
+        let mut chosen = vec![0; certain];
+        if let Some(count) = best {
+            self.silent = 0;
+            drafts[..count].iter().for_each(|(_, number)| chosen[*number] += 1);
+            return Some(chosen);
+        }
+        let hopeful: Vec<usize> = (0..certain).filter(|number| drafts.iter().any(|(_, of)| of == number)).collect();
+        chosen[self.trial(&hopeful)?] = 1;
+        Some(chosen)
+    }
+
+    /// The time of a step without drafts, once drafts may be tried.
+    fn ready(&self) -> Option<f64> {
+        self.alone.filter(|_| self.plain >= FIRST && self.guessed < AGAIN)
+    }
+
+    /// How many drafts promise the most tokens per second beside the certain ones, given how likely it is that each is
+    /// accepted, most likely first. None if that is not more than `most`, which it becomes otherwise.
+    fn best(&self, certain: usize, evidence: Evidence, odds: &[f64], most: &mut f64) -> Option<usize> {
+        let (alone, mut expected, mut best) = (self.alone?, certain as f64, None);
+        for (likely, drafts) in odds.iter().zip(1..self.verified[0].len() - 1) {
+            expected += likely;
+            let promised = expected / self.seconds(alone, evidence, 1 + drafts);
+            if promised > *most {
+                (best, *most) = (Some(drafts), promised);
+            }
+        }
+        best
+    }
+
+    /// How likely it is that each draft of an offer is accepted.
+    pub fn odds(&self, offer: &Offer) -> Vec<f64> {
+        let mut all = 1.0;
+        let likely = |draft| {
+            all *= self.rate(offer.evidence, draft);
+            all
+        };
+        (0..offer.count).map(likely).collect()
+    }
+
+    /// Which of those that do not seem to pay is tried in this step, if any.
+    fn trial(&mut self, hopeful: &[usize]) -> Option<usize> {
         self.silent += 1;
-        if self.silent < self.pause {
+        if self.silent < self.pause || hopeful.is_empty() || self.row >= HOPELESS {
             return None;
         }
-        let hopeful = || (0..offers.len()).filter(|number| offers[*number].count > 0 && self.row < HOPELESS);
-        let trial = hopeful().cycle().nth(self.trials % hopeful().count().max(1))?;
+        let trial = hopeful[self.trials % hopeful.len()];
         self.trials += 1;
         self.silent = 0;
         self.pause = (2 * self.pause).min(PAUSE[1]);
-        Some((trial, 1))
+        Some(trial)
     }
 
     /// Records how many of some drafts were accepted.
@@ -204,7 +260,7 @@ fn mean(known: Option<f64>, expected: Option<f64>, time: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{DraftPlanner, Evidence, KINDS, Offer};
+    use super::{DraftPlanner, Evidence, KINDS, Offer, Wish};
     use std::time::Duration;
 
     const ROWS: usize = 16;
@@ -317,6 +373,37 @@ mod tests {
             }
         }
         assert!(taken.iter().all(|trials| (4..40).contains(trials)), "{taken:?}");
+    }
+
+    /// Four conversations whose steps take 5 ms, and a tenth of that more for each draft: those whose drafts are right have
+    /// some verified, and others none. Where a draft costs as much as a token, nobody has.
+    #[test]
+    fn the_likeliest_drafts_of_several_conversations_are_taken() {
+        let wish =
+            |likely: f64| Wish { evidence: Evidence::Matched(3), odds: (1..5).map(|n| likely.powi(n)).collect() };
+        let wishes = [0.95, 0.1, 0.9, 0.2].map(wish);
+        for (slope, pays) in [(0.5, true), (1.25, false)] {
+            let mut planner = DraftPlanner::new(ROWS, 0.05);
+            let mut last = vec![0; wishes.len()];
+            for step in 0..400 {
+                let chosen = planner.choose_together(&wishes, 12);
+                let drafts: usize = chosen.iter().flatten().sum();
+                let took = Duration::from_secs_f64(1e-3 * (5.0 + slope * drafts as f64));
+                if drafts == 0 {
+                    planner.took_alone(took)
+                } else {
+                    planner.took(MATCHED.evidence, 1 + drafts, took)
+                }
+                if step >= 350 {
+                    last.iter_mut().zip(chosen.unwrap_or_default()).for_each(|(all, drafts)| *all += drafts);
+                }
+            }
+            assert!(last[1] + last[3] < 4 && (last[0] > 90 && last[2] > 90) == pays, "{slope}: {last:?}");
+        }
+        let mut planner = DraftPlanner::new(ROWS, 0.05);
+        (0..5).for_each(|_| planner.took_alone(Duration::from_millis(5)));
+        let few = planner.choose_together(&wishes, 3).unwrap_or_default();
+        assert_eq!(few, [2, 0, 1, 0], "no more than fit");
     }
 
     /// Two kinds are offered, of which one is right more often.

@@ -17,10 +17,10 @@ var<storage, read> embedding_norm: array<f32>;
 var<storage, read> hidden_norm: array<f32>;
 var<storage, read_write> y: array<f32>;
 
-// The first value of a row's hidden state: at the row's index or, with KEPT, at its position in a ring buffer.
+// The first value of a row's hidden state: at the row's index or, with KEPT, at its place in the ring buffers.
 fn hidden_of(row: u32) -> u32 {
     if KEPT {
-        return batch.rows[row].position % PLACES * params.hidden_pitch;
+        return ring_place(row, 0u) * params.hidden_pitch;
     }
     return row * params.hidden_pitch;
 }

@@ -1,6 +1,6 @@
-// Stores hidden states for the multi-token-prediction block in a ring buffer: the vector of each row, normalised, at
-// its token's position plus a constant, modulo PLACES. If there are more rows, the last ones are stored. One workgroup
-// for each row.
+// Stores hidden states for the multi-token-prediction block in ring buffers, one for each sequence: the vector of each
+// row, normalised, at its token's position plus a constant, modulo PLACES. If there are more rows, the last ones are
+// stored. One workgroup for each row.
 
 struct Params {
     width: u32,
@@ -27,7 +27,7 @@ fn main(i: Invocation) {
     }
     let mean = workgroup_sum(squares, team_of(i)) / f32(params.width);
     let scale = inverseSqrt(mean + params.epsilon);
-    let to = (batch.rows[row].position + params.ahead) % PLACES * params.width;
+    let to = ring_place(row, params.ahead) * params.width;
     for (var k = i.local; k < params.width; k += WORKGROUP) {
         ring[to + k] = x[source + k] * scale * weight[k];
     }

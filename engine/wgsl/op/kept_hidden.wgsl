@@ -1,8 +1,9 @@
-// y = the hidden state that is stored for a single row's position plus a constant: see op/keep_hidden.wgsl.
+// y = for each row the hidden state that is stored for its position plus a constant: see op/keep_hidden.wgsl.
 
 struct Params {
     width: u32,
     ahead: u32,
+    pitch: u32, // values from one row's vector to the next
 }
 
 var<uniform> params: Params;
@@ -11,7 +12,7 @@ var<storage, read_write> y: array<f32>;
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-    if id.x < params.width {
-        y[id.x] = ring[(batch.rows[0].position + params.ahead) % PLACES * params.width + id.x];
+    if id.x < params.width && id.y < row_count() {
+        y[id.y * params.pitch + id.x] = ring[ring_place(id.y, params.ahead) * params.width + id.x];
     }
 }

@@ -7,6 +7,7 @@ mod compiling;
 mod constrained;
 mod crowded;
 mod ending;
+mod guessing;
 mod overflowing;
 mod polled;
 mod reusing;

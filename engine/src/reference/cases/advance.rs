@@ -1,71 +1,92 @@
 //! The cases of `advance` and `draft`.
 
-use super::super::drafting::{likeliest, next_row};
+use super::super::drafting::{drafting_of, likeliest, next_row};
 use crate::error::Result;
-use crate::kernels::VERIFIED_ROWS;
 use crate::kernels::slice_max::SLICE;
+use crate::kernels::{DRAFTING, VERIFIED_ROWS};
 use crate::plan::{BatchHeader, BufferRef, Plan, RowHeader, Target};
 use crate::reference::{Case, CaseBuilder, OutputType};
 
 /// The number of sequences, whose entries come before those of verified rows.
-const SEQUENCES: usize = 2;
-/// The word after the entries of verified rows.
-const DRAFTING: usize = (SEQUENCES + VERIFIED_ROWS) * Plan::SAMPLED_WORDS;
+const SEQUENCES: usize = 4;
+const FIRST: u32 = SEQUENCES as u32;
 
-/// Sets the buffer of sampled tokens: how many drafts were accepted, and how many were made since.
-fn sampled(case: &mut CaseBuilder, accepted: u32, made: u32) {
-    let words: Vec<u32> = (0..DRAFTING as u32).chain([accepted, made]).collect();
-    case.plan.room_for_sequences(SEQUENCES + 2 * VERIFIED_ROWS);
+/// Sets the buffer of sampled tokens: of sequences from the second on how many drafts were accepted, and how many were made
+/// since.
+fn sampled(case: &mut CaseBuilder, counts: &[(u32, u32)]) {
+    let entries = SEQUENCES + VERIFIED_ROWS + SEQUENCES * DRAFTING;
+    let mut words: Vec<u32> = (0..(entries * Plan::SAMPLED_WORDS) as u32).collect();
+    for (sequence, (accepted, made)) in (1..).zip(counts) {
+        let drafting = drafting_of(FIRST, sequence);
+        (words[drafting], words[drafting + 1]) = (*accepted, *made);
+    }
+    case.plan.room_for_sequences(entries);
     case.fill_bytes(BufferRef::Local(Plan::SAMPLED), bytemuck::cast_slice(&words).to_vec());
 }
 
+fn for_rows(target: &Target, pairs: usize, rows: usize) -> CaseBuilder {
+    if rows == 1 { CaseBuilder::new(target, pairs) } else { CaseBuilder::for_tokens(target, pairs, rows) }
+}
+
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
-    let case = |(pairs, accepted, made): (usize, u32, u32)| {
-        const ROOM: usize = 9;
-        let mut case = CaseBuilder::new(target, pairs);
-        sampled(&mut case, accepted, made);
-        let candidates = case.plan.advance("advance", ROOM, 7)?;
-        let header = BatchHeader { submission: 5, ..BatchHeader::default() };
-        let (mut bytes, mut rows) = (bytemuck::bytes_of(&header).to_vec(), Vec::new());
-        for row in 0..ROOM as u32 {
-            let (position, sequence, result) = (30 + row, 1, SEQUENCES as u32);
-            rows.push(RowHeader { token: row, position, sequence, result, first_page: 3, ..RowHeader::default() });
-            let rotations: Vec<u32> = (0..2 * pairs as u32).map(|word| 1000 * row + word).collect();
-            bytes.extend_from_slice(bytemuck::bytes_of(&rows[row as usize]));
-            bytes.extend_from_slice(bytemuck::cast_slice(&rotations));
+    let case = |(pairs, counts): (usize, &[(u32, u32)])| {
+        const EACH: u32 = 9;
+        let room = counts.len().next_power_of_two();
+        let mut case = for_rows(target, pairs, room);
+        sampled(&mut case, counts);
+        let candidates = case.plan.advance("advance", room * EACH as usize, 7)?;
+        let (count, mut want, mut longest) = (counts.len() as u32, Vec::new(), 0);
+        let header = BatchHeader { count: count * EACH, splits: EACH, submission: 5, ..BatchHeader::default() };
+        let mut bytes = bytemuck::bytes_of(&header).to_vec();
+        for (sequence, (accepted, made)) in (1..).zip(counts) {
+            let candidate = |row: u32| {
+                let (token, position) = (row, 30 * sequence + row);
+                RowHeader { token, position, sequence, result: FIRST, first_page: 3, ..RowHeader::default() }
+            };
+            let rows: Vec<RowHeader> = (0..EACH).map(candidate).collect();
+            let rotations = |row: u32| (0..2 * pairs as u32).map(move |word| 1000 * (row + EACH * sequence) + word);
+            for (row, number) in rows.iter().zip(0..) {
+                bytes.extend_from_slice(bytemuck::bytes_of(row));
+                bytes.extend_from_slice(bytemuck::cast_slice(&rotations(number).collect::<Vec<u32>>()));
+            }
+            let (next, number) = next_row(&rows, *accepted, *made);
+            longest = longest.max(next.position + 1);
+            want.extend_from_slice(bytemuck::cast_slice(bytemuck::bytes_of(&next)));
+            want.extend(rotations(number as u32));
         }
         case.fill_bytes(candidates, bytes);
-        let (next, number) = next_row(&rows, accepted, made);
-        let header = BatchHeader { count: 1, longest: next.position + 1, splits: 7, submission: 5 };
-        let mut want: Vec<u32> = bytemuck::cast_slice(bytemuck::bytes_of(&header)).to_vec();
-        want.extend_from_slice(bytemuck::cast_slice(bytemuck::bytes_of(&next)));
-        want.extend((0..2 * pairs as u32).map(|word| 1000 * number as u32 + word));
+        let header = BatchHeader { count, longest, splits: 7, submission: 5 };
+        want.splice(0..0, bytemuck::cast_slice(bytemuck::bytes_of(&header)).iter().copied());
         let want = want.into_iter().map(f64::from).collect();
         case.expect_at(BufferRef::Local(Plan::BATCH), OutputType::U32, 0, want, 0.0);
-        Ok(case.finish(format!("{pairs} pairs, {accepted} accepted, {made} made")))
+        Ok(case.finish(format!("{pairs} pairs, accepted and made {counts:?}")))
     };
-    [(32, 0, 0), (3, 2, 0), (32, 3, 2), (40, 0, 8)].into_iter().map(case).collect()
+    let shapes: [(usize, &[(u32, u32)]); 5] =
+        [(32, &[(0, 0)]), (3, &[(2, 0)]), (32, &[(3, 2)]), (40, &[(0, 8)]), (3, &[(1, 0), (0, 4), (5, 3)])];
+    shapes.into_iter().map(case).collect()
 }
 
 pub(super) fn draft(target: &Target) -> Result<Vec<Case>> {
-    let case = |(slices, made): (usize, u32)| {
-        let mut case = CaseBuilder::new(target, 1);
-        let logits = case.plan.tensor("logits", [slices * SLICE, 1]);
-        let values = case.noise(slices * SLICE);
-        case.fill(&logits, &values);
-        case.rows(&[RowHeader { result: SEQUENCES as u32, ..RowHeader::default() }]);
-        sampled(&mut case, 1, made);
+    let case = |(slices, made): (usize, &[u32])| {
+        let mut case = for_rows(target, 1, made.len());
+        let (logits, values) = case.batch("logits", [slices * SLICE, 1], made.len(), made.len());
+        let row = |sequence: u32| RowHeader { sequence, result: FIRST, ..RowHeader::default() };
+        case.rows(&(1..=made.len() as u32).map(row).collect::<Vec<_>>());
+        sampled(&mut case, &made.iter().map(|made| (1, *made)).collect::<Vec<_>>());
         let slices = case.plan.slice_max("slices", &logits)?;
         case.allow(slices.maxima.buffer);
         case.allow(slices.histogram.buffer);
         case.plan.draft("draft", &slices)?;
-        let maxima = values.iter().zip(0..).flat_map(|(value, token)| [value.to_bits(), token]).collect::<Vec<u32>>();
-        let want = [1, made + 1, likeliest(&maxima)].map(f64::from);
-        let buffer = BufferRef::Local(Plan::SAMPLED);
-        case.expect_at(buffer, OutputType::U32, DRAFTING, want[..2].to_vec(), 0.0);
-        let place = DRAFTING + Plan::SAMPLED_WORDS + made as usize;
-        case.expect_at(buffer, OutputType::U32, place, want[2..].to_vec(), 0.0);
-        Ok(case.finish(format!("{} slices, {made} made", slices.count())))
+        for ((sequence, made), values) in (1..).zip(made).zip(values.chunks(logits.shape[0])) {
+            let maxima = values.iter().zip(0..).flat_map(|(value, token)| [value.to_bits(), token]);
+            let want = [1, made + 1, likeliest(&maxima.collect::<Vec<u32>>())].map(f64::from);
+            let (buffer, drafting) = (BufferRef::Local(Plan::SAMPLED), drafting_of(FIRST, sequence));
+            case.expect_at(buffer, OutputType::U32, drafting, want[..2].to_vec(), 0.0);
+            let place = drafting + Plan::SAMPLED_WORDS + *made as usize;
+            case.expect_at(buffer, OutputType::U32, place, want[2..].to_vec(), 0.0);
+        }
+        Ok(case.finish(format!("{} slices, {made:?} made", slices.count())))
     };
-    [(1, 0), (3, 2), (152, 14)].into_iter().map(case).collect()
+    let shapes: [(usize, &[u32]); 4] = [(1, &[0]), (3, &[2]), (152, &[14]), (5, &[1, 0])];
+    shapes.into_iter().map(case).collect()
 }

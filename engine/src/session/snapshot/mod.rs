@@ -88,8 +88,7 @@ impl Session {
         let header = self.header(tokens, if output { self.model().config().vocab } else { 0 });
         let (mut device, sequence) = self.device()?;
         if device.uses_block(sequence) && output {
-            device.claim_states(sequence);
-            device.catch_up(sequence, None)?;
+            device.catch_up(&mut [sequence], None)?;
         }
         let logits = if output { device.logits(sequence)? } else { Vec::new() };
         device.newest(sequence)?; // no work that the cache depends on was lost

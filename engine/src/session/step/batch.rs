@@ -23,8 +23,8 @@ pub struct Batch {
     pub adjustments: Option<Vec<Adjustment>>,
     /// Whether tokens are sampled.
     pub samples: bool,
-    /// The token that was sampled before rows that verify drafts, if the host knows it.
-    pub first: Option<u32>,
+    /// Of each sequence the token that was sampled before a step that verifies drafts, if the host knows it.
+    pub first: Vec<Option<u32>>,
     /// What the plan of a row alone has of the row afterwards.
     pub values: Values,
 }
@@ -37,11 +37,11 @@ impl Device {
         for (of, sequence) in sequences.iter_mut().enumerate() {
             self.make_ready(sequence, of, request)?;
         }
-        let first = self.first_known(sequences, request, plan)?;
+        let first = self.first_known(sequences, request)?;
         let samples = plan.outputs() == Some(Outputs::Sequences)
             || request.rows.iter().any(|row| matches!(row.want, Want::Sample(_)));
         let adjusts = samples && sequences.iter().any(|sequence| sequence.sampling.adjusts());
-        let (headers, adjustments) = self.headers(sequences, request, (plan, first, adjusts));
+        let (headers, adjustments) = self.headers(sequences, request, (plan, &first, adjusts));
         let before = sequences[0].output.map_or(Values::Gone, |output| output.values);
         let held = sequences[0].tokens.len();
         let run = self.owners.begin(plan);
@@ -62,14 +62,14 @@ impl Device {
         Ok(Batch { plan, steps, run, headers, adjustments, samples, first, values })
     }
 
-    /// The plan that computes the rows of a request. It has rows of several sequences, or drafts of one.
+    /// The plan that computes the rows of a request, of one sequence or of several.
     fn plan_for(&self, sequences: &[&mut Sequence], request: &StepRequest<'_>) -> PlanKey {
-        let (rows, drafted) = (request.rows.len(), request.drafted());
+        let rows = request.rows.len();
         match &request.part {
             Some(part) => PlanKey::Shape(part.shape),
             None if rows == 1 => PlanKey::Alone,
             None => {
-                let outputs = if drafted > 0 { Outputs::Verified } else { Outputs::Sequences };
+                let outputs = if sequences.len() == 1 { Outputs::Verified } else { Outputs::Sequences };
                 let deepest = sequences.iter().map(|sequence| sequence.tokens.len()).max().unwrap_or_default();
                 PlanKey::Shape(BatchShape::of(rows.next_power_of_two(), outputs, deepest, self.cache.context))
             }
@@ -79,7 +79,7 @@ impl Device {
     /// Has a sequence hold the pages that its rows need, what was sampled before them, and the hidden states that the
     /// block has not seen.
     fn make_ready(&mut self, sequence: &mut Sequence, of: usize, request: &mut StepRequest<'_>) -> Result<()> {
-        let (alone, drafted) = (request.rows.len() == 1 && request.part.is_none(), request.drafted() > 0);
+        let (alone, few) = (request.rows.len() == 1 && request.part.is_none(), request.part.is_none());
         let Some(row) = request.rows.iter_mut().find(|row| row.of == of) else { return Ok(()) };
         match row.token {
             Token::Last => row.token = self.bring_last(sequence)?,
@@ -88,48 +88,49 @@ impl Device {
         }
         let first = row.token;
         let (length, follows) = (sequence.tokens.len(), request.part.as_ref().is_some_and(|part| part.then.is_some()));
-        let follows = follows && self.uses_block(sequence);
         let count = request.rows.iter().filter(|row| row.of == of && row.token != Token::Last).count();
-        if alone || drafted || follows {
-            self.claim_states(sequence);
-        }
         // What the block makes has to fit the context, too.
-        request.drafts = request.drafts.min(self.cache.context.saturating_sub(length + count));
-        self.reach(sequence, count + request.drafts)?;
+        let room = self.cache.context.saturating_sub(length + count);
+        let made = request.makes(of).min(room);
+        if made > 0 {
+            request.drafts = request.drafts.min(room);
+        }
+        self.reach(sequence, count + made)?;
         let known = if let Token::Known(token) = first { Some(token) } else { None };
         if known.is_some() || first == Token::Last {
             sequence.forget_sampled();
             sequence.block.reopen_last(length);
         }
-        if alone {
+        if few && !request.verifies() {
             sequence.forget_sampled();
         }
-        if follows {
-            self.catch_up(sequence, known)?;
-        } else if (alone || drafted) && count > 0 && request.drafts == 0 {
+        if follows && self.uses_block(sequence) {
+            self.catch_up(&mut [&mut *sequence], known)?;
+        } else if few && count > 0 && made == 0 {
             self.reserve_states(sequence, count, known)?;
         }
         if alone { self.list_alone(sequence) } else { Ok(()) }
     }
 
-    /// The token that was sampled before rows that verify drafts, if the host knows it. Penalties on these rows depend on
-    /// it, so then the host waits for it.
-    fn first_known(
-        &mut self,
-        sequences: &mut [&mut Sequence],
-        request: &StepRequest<'_>,
-        plan: PlanKey,
-    ) -> Result<Option<u32>> {
-        let is_first = request.rows.first().is_some_and(|row| row.token == Token::Sampled);
-        if plan.outputs() != Some(Outputs::Verified) || !is_first {
-            return Ok(None);
+    /// Of each sequence the token that was sampled before a step that verifies drafts, if the host knows it. Penalties on rows
+    /// with drafts depend on it, so then the host waits for it.
+    fn first_known(&mut self, sequences: &mut [&mut Sequence], request: &StepRequest<'_>) -> Result<Vec<Option<u32>>> {
+        let mut all = vec![None; sequences.len()];
+        if !request.verifies() {
+            return Ok(all);
         }
-        let sequence = &mut *sequences[0];
-        if sequence.sampled.is_none() && sequence.sampling.penalises() {
-            let [sampled, ..] = self.newest(sequence)?;
-            sequence.sampled = Some(known(sampled).inspect_err(|_| sequence.output = None)?);
+        for (of, sequence) in sequences.iter_mut().enumerate() {
+            let (first, rows) = request.rows_of(of);
+            if request.rows[first].token != Token::Sampled {
+                continue;
+            }
+            if sequence.sampled.is_none() && rows > 1 && sequence.sampling.penalises() {
+                let [sampled, ..] = self.newest(sequence)?;
+                sequence.sampled = known(sampled).ok(); // without a number the session gets an error for its tokens
+            }
+            all[of] = sequence.sampled;
         }
-        Ok(sequence.sampled)
+        Ok(all)
     }
 
     /// The headers of a request's rows, and the adjustments of their logits.
@@ -137,7 +138,7 @@ impl Device {
         &self,
         sequences: &[&mut Sequence],
         request: &StepRequest<'_>,
-        (plan, first, adjusts): (PlanKey, Option<u32>, bool),
+        (plan, first, adjusts): (PlanKey, &[Option<u32>], bool),
     ) -> (Vec<RowHeader>, Vec<Adjustment>) {
         let (mut rows, mut adjustments) = (Vec::with_capacity(request.rows.len()), Vec::new());
         let text = |sequence: &&mut Sequence| if adjusts { sequence.tokens.clone() } else { Vec::new() };
@@ -147,7 +148,7 @@ impl Device {
             let (sequence, length) = (&sequences[*of], sequences[*of].tokens.len());
             let known = match *token {
                 Token::Known(id) | Token::Draft(id) => Some(id),
-                Token::Sampled => first,
+                Token::Sampled => first[*of],
                 Token::Last => None,
             };
             let mut row = match token {
@@ -156,7 +157,7 @@ impl Device {
             };
             if plan == PlanKey::Alone {
                 row.first_page = 0;
-            } else if plan.outputs() == Some(Outputs::Verified) {
+            } else if request.verifies() {
                 row.result = (self.sessions() + rows.len()) as u32;
             }
             if adjusts {

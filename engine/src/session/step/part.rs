@@ -30,6 +30,7 @@ impl Device {
     /// Submits a part of a prompt after `held` tokens. Returns false if it gives the part up because it would take too long;
     /// the next parts are then smaller.
     pub(super) fn submit_part(&mut self, batch: &Batch, part: &mut Part<'_>, held: usize) -> Result<bool> {
+        self.drafter.clock.interrupt();
         let Self { plans, submissions, model, .. } = self;
         let ready = plans.get(model, batch.plan, &mut || Ok(()))?;
         let (count, writes_out, end) = (batch.headers.len(), ready.planned.writes_out(), batch.steps.end);

@@ -1,0 +1,155 @@
+//! Replies side by side that guess tokens: each is what it would be alone, without guesses.
+
+use super::{alone, by_turns, greedy, model, request, said, scheduler_with, stats};
+use wglm::{ChatState, DraftKind, Event, GenerateOptions, Pool, SamplerParams, SchedulerOptions, Session, Speculation};
+
+/// The most rows of a step.
+const ROWS: usize = 32;
+
+const PROMPTS: [&str; 8] = [
+    "Tell me a story about an owl.",
+    "What is seven plus five?",
+    "Say this again: the owl and the fox, the owl and the fox, the owl and the fox, the owl and the fox.",
+    "My name is Anna.",
+    "Tell me a story about a mouse. It should be a short one, and it should end well for the mouse.",
+    "Tell me about the moon.",
+    "What is two plus two?",
+    "Who are you?",
+];
+
+/// Requests of different lengths, greedy or drawn with seeds, some with penalties, which guess in a way or not at all.
+fn requests(count: usize, drawn: bool, speculation: Speculation) -> Vec<ChatState> {
+    let sampling = |number: usize| match (drawn, number % 3) {
+        (false, 2) => SamplerParams { repeat_penalty: 1.2, ..SamplerParams::greedy() },
+        (false, _) => SamplerParams::greedy(),
+        (true, 2) => SamplerParams { frequency_penalty: 0.2, seed: Some(9), top_k: 40, ..SamplerParams::default() },
+        (true, _) => SamplerParams { temperature: 0.9, seed: Some(number as u64), ..SamplerParams::default() },
+    };
+    let ask = |(number, text): (usize, &&str)| {
+        let options = GenerateOptions { sampling: sampling(number), speculation, ..greedy(24 + 3 * number) };
+        ChatState { options, ..request(text, 0) }
+    };
+    PROMPTS.iter().take(count).enumerate().map(ask).collect()
+}
+
+fn without(request: &ChatState) -> ChatState {
+    let mut request = request.clone();
+    request.options.speculation = Speculation::OFF;
+    request
+}
+
+/// The replies to requests side by side are those that each gets alone without guesses. Returns their events.
+#[track_caller]
+fn are_those_of_each_alone(requests: &[ChatState]) -> Vec<Vec<Event>> {
+    let options =
+        SchedulerOptions { sessions: requests.len(), drafted_rows: Some(ROWS), ..SchedulerOptions::default() };
+    let all = by_turns(&scheduler_with(options), requests);
+    for (request, events) in requests.iter().zip(&all) {
+        let want = alone(&without(request));
+        assert_eq!(said(events), said(&want), "{:?}", request.options);
+        let (got, want) = (stats(events), stats(&want));
+        assert_eq!((got.stop, got.generated), (want.stop, want.generated), "{:?}", request.options);
+    }
+    all
+}
+
+/// Two, four and eight conversations, with guesses from the text and by the block.
+#[test]
+fn guesses_change_no_text() {
+    let lookup = Speculation { kind: DraftKind::Lookup, most: Some(3) };
+    let predicted = Speculation { kind: DraftKind::Mtp, most: Some(3) };
+    for speculation in [lookup, predicted] {
+        for count in [2, 4, 8] {
+            for drawn in [false, true] {
+                let all = are_those_of_each_alone(&requests(count, drawn, speculation));
+                let drafts = all.iter().map(|events| stats(events).drafts);
+                let [drafted, accepted] =
+                    drafts.fold([0, 0], |[all, right], it| [all + it.drafted, right + it.accepted]);
+                println!("{count} {speculation:?}, drawn {drawn}: {accepted} of {drafted} drafts accepted");
+                assert!(
+                    drafted > count && accepted > 0,
+                    "{count} conversations {speculation:?}: {accepted} of {drafted}"
+                );
+            }
+        }
+    }
+}
+
+/// Conversations that guess in different ways, or not, share steps.
+#[test]
+fn different_guesses_share_steps() {
+    let kinds = [DraftKind::Mtp, DraftKind::Lookup, DraftKind::Off, DraftKind::Auto];
+    let mut requests = requests(4, false, Speculation::OFF);
+    for (request, kind) in requests.iter_mut().zip(kinds) {
+        request.options.speculation = Speculation { kind, most: Some(2) };
+    }
+    let all = are_those_of_each_alone(&requests);
+    assert!(stats(&all[0]).drafts.accepted > 0 && stats(&all[2]).drafts.drafted == 0);
+}
+
+/// Beside conversations that a grammar restricts, and those themselves before their answer.
+#[cfg(feature = "constrain")]
+#[test]
+fn guesses_beside_a_grammar() {
+    use wglm::Constraint;
+    for kind in [DraftKind::Lookup, DraftKind::Mtp] {
+        let mut requests = requests(4, false, Speculation { kind, most: Some(3) });
+        requests[1].options.constraint = Some(Constraint::regex("((owl|fox|hen|cat),? ){9}!").unwrap());
+        requests[3].options.constraint = Some(Constraint::regex("[a-z]{5}[0-9]{3}").unwrap());
+        requests[3].reasoning = Some(true);
+        requests[3].options.sampling = SamplerParams { seed: Some(4), ..SamplerParams::default() };
+        are_those_of_each_alone(&requests);
+    }
+}
+
+/// Steps of several conversations with guesses are fewer than their tokens: a step is for all of them.
+#[test]
+fn accepted_guesses_save_steps() {
+    let rounds = |speculation: Speculation| {
+        let requests = requests(4, false, speculation);
+        let options = SchedulerOptions { sessions: 4, drafted_rows: Some(ROWS), ..SchedulerOptions::default() };
+        let scheduler = scheduler_with(options);
+        by_turns(&scheduler, &requests);
+        scheduler.state().counts.rounds
+    };
+    let (plain, guessed) = (rounds(Speculation::OFF), rounds(Speculation { kind: DraftKind::Mtp, most: Some(3) }));
+    assert!(guessed + 8 < plain, "{guessed} rounds with guesses, {plain} without");
+}
+
+/// With no rows for guesses, only a conversation that is alone guesses.
+#[test]
+fn guesses_can_be_left_to_who_is_alone() {
+    let requests = requests(2, false, Speculation { kind: DraftKind::Mtp, most: Some(3) });
+    let options = SchedulerOptions { sessions: 2, drafted_rows: Some(0), ..SchedulerOptions::default() };
+    let all = by_turns(&scheduler_with(options), &requests);
+    for (request, events) in requests.iter().zip(&all) {
+        assert_eq!(said(events), said(&alone(&without(request))));
+    }
+    assert_eq!(stats(&all[0]).drafts.drafted, 0, "it ends before the other one");
+}
+
+/// Assumed drafts of several sessions: as many are accepted as was said, and the block goes on.
+#[test]
+fn assumed_drafts_of_several_sessions() {
+    let pool = Pool::new(model(), 3, wglm::CacheShape { context: 256, ..model().cache() }, 3 * 256).unwrap();
+    let mut sessions: Vec<Session> = (0..3).map(|_| pool.session().unwrap()).collect();
+    for (session, token) in sessions.iter_mut().zip([3, 4, 5]) {
+        session.feed(&[token, 7, 9]).unwrap();
+    }
+    let mut alone: Vec<Session> = (0..3).map(|_| Session::new(model()).unwrap()).collect();
+    for (session, other) in sessions.iter().zip(&mut alone) {
+        other.feed(session.tokens()).unwrap();
+    }
+    for (accepted, from_text) in [(2, false), (0, false), (3, false), (1, true), (3, true)] {
+        let mut together: Vec<&mut Session> = sessions.iter_mut().collect();
+        let fed = pool.predict_assumed(&mut together, (3, accepted), from_text).unwrap();
+        for (fed, other) in fed.into_iter().zip(&mut alone) {
+            let fed = fed.unwrap();
+            assert!(fed.len() > accepted, "{fed:?}");
+            let wanted: Vec<u32> = fed.iter().map(|_| other.next_token().unwrap()).collect();
+            assert_eq!(fed, wanted);
+        }
+    }
+    let mut together: Vec<&mut Session> = sessions.iter_mut().collect();
+    assert!(pool.predict_assumed(&mut together, (10, 1), false).is_err(), "33 rows");
+}
