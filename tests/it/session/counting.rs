@@ -154,14 +154,31 @@ fn tokens_of_several_sessions() {
     sessions[1].set_masked(false);
     counted.act("drafts of one", || sessions[2].verify(&[2, 2, 2]).unwrap());
     counted.are(&[
-        "three together: [1, 1, 39, 1, 1]",
+        "three together: [1, 1, 40, 1, 1]",
         "one by one: [3, 3, 120, 6, 3]",
         "one of them: [1, 1, 40, 1, 1]",
         "logits of each: [6, 6, 120, 9, 6]",
-        "three together, one with penalties: [1, 1, 41, 2, 1]",
-        "two together, one under a mask: [3, 2, 42, 3, 2]",
+        "three together, one with penalties: [1, 1, 42, 2, 1]",
+        "two together, one under a mask: [3, 2, 43, 3, 2]",
         "drafts of one: [1, 1, 41, 1, 2]",
     ]);
+}
+
+/// A step of three sessions verifies three drafts of each, and the block makes as many of all of them in one submission.
+#[test]
+fn drafts_of_several_sessions() {
+    let (model, mut counted) = model();
+    let pool = Pool::new(&model, 3, CacheShape { context: 512, ty: CacheType::F32 }, 3 * 512).unwrap();
+    let mut sessions = [pool.session().unwrap(), pool.session().unwrap(), pool.session().unwrap()];
+    sessions.iter_mut().for_each(|session| session.feed(&dialogue(5)).unwrap());
+    let mut assumed = |name: &str, from_text| {
+        counted.act(name, || {
+            pool.predict_assumed(&mut sessions.iter_mut().collect::<Vec<_>>(), (3, 1), from_text).unwrap();
+        });
+    };
+    assumed("by the block", false);
+    assumed("from the text", true);
+    counted.are(&["by the block: [3, 3, 97, 3, 2]", "from the text: [1, 1, 41, 1, 2]"]);
 }
 
 /// Replies of 24 tokens, each with the prompt that it begins with.
@@ -188,7 +205,7 @@ fn replies_side_by_side() {
     }
     counted.are(&[
         "1 at a time: [25, 25, 1000, 26, 24]",
-        "2 at a time: [27, 27, 1057, 31, 25]",
-        "3 at a time: [29, 29, 1137, 35, 26]",
+        "2 at a time: [27, 27, 1080, 31, 25]",
+        "3 at a time: [29, 29, 1160, 35, 26]",
     ]);
 }
