@@ -3,7 +3,7 @@
 //!
 //! `candidates` lists the candidates, `search` decides between them, and `bench` measures and checks on the device.
 //!
-//! The chosen values are [`Choices`](crate::plan::Choices), which the code asks before its own tables. Because they
+//! The chosen values are [`Choices`], which the code asks before its own tables. Because they
 //! change shaders, the load that uses a tuning checks its kernels again.
 
 mod bench;
