@@ -40,7 +40,7 @@ use serde_json::{Map, Value, json};
 ///     "required": ["name", "age"],
 ///     "additionalProperties": false,
 /// }))?;
-/// let date = Constraint::regex(r"\d{4}-\d{2}-\d{2}")?;
+/// let date = Constraint::regex(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")?;
 /// assert_ne!(person, date);
 /// let wrong = Constraint::json_schema(json!({"type": "object", "properties": {
 ///     "age": {"type": "integer", "minimum": 5, "maximum": 4},
@@ -221,7 +221,7 @@ impl Constraint {
     }
 
     /// Text that a regular expression matches from its beginning to its end, in the syntax of Rust's crate `regex`
-    /// without look-around and word boundaries.
+    /// without look-around and word boundaries. `\d` and `\w` stand for the digits and letters of all scripts.
     ///
     /// # Errors
     /// [`Error::Constraint`] for an expression that is malformed, too long, or matches nothing.
