@@ -164,8 +164,14 @@ impl CommonDrafter {
         let by_name = |it: &Speculation| it.most.is_some() && matches!(it.kind, DraftKind::Lookup | DraftKind::Mtp);
         let asked = sessions.iter().any(|session| by_name(&session.drafter.options));
         let chosen = if asked { shared_out(&offered, room) } else { self.chosen(sessions, &offered, room) };
+        // The block makes the same number of drafts for all, which have to fit the context of each.
+        let is_predicted =
+            |it: &Option<Offered>| matches!(it, Some((offer, _)) if offer.evidence == Evidence::Predicted);
+        let predicting = sessions.iter().zip(&offered).filter(|(_, offered)| is_predicted(offered));
+        let most = predicting.map(|(session, _)| session.left_after_next()).min().unwrap_or_default();
         let guess = |(offered, count): (&mut Option<Offered>, usize)| {
             let (Offer { evidence, .. }, tokens) = offered.take().filter(|_| count > 0)?;
+            let count = if evidence == Evidence::Predicted { count.min(most) } else { count };
             let tokens = tokens.map(|tokens| tokens.into_iter().take(count).collect());
             Some(Guess { evidence, count, tokens })
         };
@@ -249,9 +255,14 @@ impl Session {
         self.drafter.stats
     }
 
+    /// How many tokens fit the context after the next one.
+    fn left_after_next(&self) -> usize {
+        self.context().saturating_sub(self.tokens().len() + 1)
+    }
+
     /// The most guesses of tokens after a certain one, of which `most` are wanted.
     fn most_guesses(&self, most: usize) -> usize {
-        let left = self.context().saturating_sub(self.tokens().len() + 1);
+        let left = self.left_after_next();
         let asked = self.drafter.options.most.unwrap_or(usize::MAX);
         most.min(left).min(asked).min(most_drafts(self.model().config()))
     }

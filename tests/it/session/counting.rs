@@ -178,7 +178,7 @@ fn drafts_of_several_sessions() {
     };
     assumed("by the block", false);
     assumed("from the text", true);
-    counted.are(&["by the block: [3, 3, 97, 3, 2]", "from the text: [1, 1, 41, 1, 2]"]);
+    counted.are(&["by the block: [3, 3, 95, 3, 2]", "from the text: [1, 1, 41, 1, 2]"]);
 }
 
 /// Replies of 24 tokens, each with the prompt that it begins with.

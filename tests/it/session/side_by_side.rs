@@ -2,7 +2,7 @@
 
 use super::{dialogue, model};
 use crate::common::models::relative_l2;
-use wglm::{CacheShape, CacheType, Error, Pool, PromptOptions, SamplerParams, Session};
+use wglm::{CacheShape, CacheType, DraftKind, Error, Pool, PromptOptions, SamplerParams, Session, Speculation};
 
 /// The tokens of a page of the cache.
 const PAGE: usize = 256;
@@ -203,6 +203,33 @@ fn drafts_beside_other_sessions() {
     assert_eq!(first.verify(&to_first[6..9]).unwrap(), to_first[5..9]);
     assert_eq!(second.verify(&to_second[6..8]).unwrap(), to_second[5..8]);
     assert_eq!((first.sampled_token().unwrap(), second.sampled_token().unwrap()), (to_first[9], to_second[8]));
+}
+
+/// Drafts of several sessions stop where one of them reaches the end of its context.
+#[test]
+fn drafts_together_fit_the_context() {
+    let pool = Pool::new(model(), 2, cache(PAGE), 2 * PAGE).unwrap();
+    let prompts = [tokens(0, PAGE - 9), tokens(7, 30)];
+    let wanted =
+        prompts.each_ref().map(|prompt| -> Vec<u32> { alone(prompt, 36).into_iter().map(|(t, _)| t).collect() });
+    let mut sessions = [pool.session().unwrap(), pool.session().unwrap()];
+    for (session, prompt) in sessions.iter_mut().zip(&prompts) {
+        session.feed(prompt).unwrap();
+        session.set_speculation(&Speculation { kind: DraftKind::Mtp, most: Some(3) }).unwrap();
+    }
+    let mut made = [Vec::new(), Vec::new()];
+    while sessions[0].tokens().len() < PAGE {
+        let left = [0, 1].map(|index| PAGE - sessions[index].tokens().len());
+        let fed = pool.next_of_each(&mut sessions.iter_mut().collect::<Vec<_>>(), &left).unwrap();
+        made.iter_mut().zip(fed).for_each(|(made, fed)| made.extend(fed.unwrap()));
+    }
+    for ((session, made), wanted) in sessions.iter().zip(&made).zip(&wanted) {
+        assert_eq!(made[..], wanted[..made.len()]);
+        assert!(session.draft_stats().drafted > 0);
+    }
+    // What lies beside the lists of pages is whole.
+    assert_eq!(sessions[1].next_token().unwrap(), wanted[1][made[1].len()]);
+    assert_eq!(sessions[0].tokens()[PAGE - 9..], wanted[0][..9]);
 }
 
 #[test]
