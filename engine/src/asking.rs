@@ -160,8 +160,7 @@ impl<T: DeserializeOwned> Asking<T> {
         if !self.over {
             return Ok(());
         }
-        let expected = "one whose value was not returned yet".to_owned();
-        Err(Error::Argument { argument: "asking", expected, found: "one whose value was returned".to_owned() })
+        Err(Error::argument("asking", "one whose value was not returned yet", "one whose value was returned"))
     }
 }
 

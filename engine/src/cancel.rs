@@ -1,8 +1,8 @@
 //! Stops work from other threads: loads, downloads, tunings, prompts and replies.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unpoisoned};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Stops a long call, or a reply, from any thread. Clones stop the same work. Every call that may take long takes one,
 /// and returns [`Error::Cancelled`] once it is cancelled; a reply ends with
@@ -42,7 +42,7 @@ impl Cancel {
     /// Whether a cancellation was requested.
     pub fn is_cancelled(&self) -> bool {
         let asked = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
-        asked(&self.state.asked) || lock(&self.state.others).iter().any(asked)
+        asked(&self.state.asked) || unpoisoned(self.state.others.lock()).iter().any(asked)
     }
 
     /// Returns [`Error::Cancelled`] if a cancellation was requested.
@@ -55,14 +55,9 @@ impl Cancel {
 
     /// Makes `other`, and everything that stops `other` at this moment, stop this one too. The reverse does not hold.
     pub(crate) fn join(&self, other: &Self) {
-        let theirs = lock(&other.state.others).clone();
-        lock(&self.state.others).extend(theirs.into_iter().chain([other.state.asked.clone()]));
+        let theirs = unpoisoned(other.state.others.lock()).clone();
+        unpoisoned(self.state.others.lock()).extend(theirs.into_iter().chain([other.state.asked.clone()]));
     }
-}
-
-/// Locks the list of handles, which a panic elsewhere leaves valid.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// All handles that stop a generation.

@@ -17,7 +17,7 @@ pub use verdict::{KernelFault, KernelFinding, Verdict};
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LockResult, PoisonError};
 
 /// The result of an operation that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -449,6 +449,12 @@ pub enum Error {
     App(Arc<dyn std::error::Error + Send + Sync>),
 }
 
+/// What a lock guards, or what a wait for a change returns, even if another thread panicked while it held the lock. For
+/// data that such a panic leaves valid.
+pub(crate) fn unpoisoned<T>(locked: LockResult<T>) -> T {
+    locked.unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Error {
     /// An error of the app's own, for callbacks that return a [`Result`]. The reply, or the call, ends with it. A wglm
     /// error is returned unchanged, so that it keeps its [kind](Error::kind) when it passes through a callback.
@@ -465,6 +471,21 @@ impl Error {
     pub fn app(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         let error: Box<dyn std::error::Error + Send + Sync> = error.into();
         error.downcast().map_or_else(|error| Self::App(error.into()), |own| *own)
+    }
+
+    /// An [`Error::Argument`].
+    pub(crate) fn argument(argument: &'static str, expected: impl Into<String>, found: impl Into<String>) -> Self {
+        Self::Argument { argument, expected: expected.into(), found: found.into() }
+    }
+
+    /// Makes an [`Error::Io`] of the operating system's reason.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Self {
+        move |reason| Self::Io { action, path: path.into(), reason: reason.into() }
+    }
+
+    /// An [`Error::Unsupported`].
+    pub(crate) fn unsupported(what: impl Into<String>, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::Unsupported { what: what.into(), found: found.into(), remedy: remedy.into() }
     }
 
     /// The error without the path of the file that it is about.

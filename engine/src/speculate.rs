@@ -56,10 +56,7 @@ impl Speculation {
     /// An error for a number of tokens that is out of range.
     pub(crate) fn check(&self) -> Result<()> {
         match self.most {
-            Some(0) => {
-                let (expected, found) = ("at least 1".to_owned(), "0".to_owned());
-                Err(Error::Argument { argument: "speculation.most", expected, found })
-            }
+            Some(0) => Err(Error::argument("speculation.most", "at least 1", "0")),
             _ => Ok(()),
         }
     }

@@ -8,14 +8,14 @@ mod wakers;
 
 pub use wakers::WakerCalls;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unpoisoned};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{Builder, Scope, ScopedJoinHandle, available_parallelism, scope};
 use std::time::Duration;
 
@@ -66,9 +66,9 @@ pub fn cores() -> usize {
     available_parallelism().map_or(1, |n| n.get())
 }
 
-/// Locks a mutex even if another thread panicked while it held the lock. For data that such a panic leaves valid.
+/// Locks a mutex, whatever happened to the thread that held it before: see [`unpoisoned`].
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    unpoisoned(mutex.lock())
 }
 
 /// Runs a job on a thread of its own that nobody waits for, so the job owns everything it needs. If the system refuses

@@ -81,10 +81,12 @@ fn odd_part(message: &Message) -> Option<&Value> {
 
 /// Returns an error for the first entry of `tools` that does not describe a function.
 pub fn tools(tools: &[Value]) -> Result<()> {
-    let wrong = |(index, tool): (usize, &Value)| Error::Argument {
-        argument: "tools",
-        expected: r#"descriptions of functions as {"type": "function", "function": {"name": …, …}}"#.to_owned(),
-        found: format!("{} at {index}", shown(tool)),
+    let wrong = |(index, tool): (usize, &Value)| {
+        Error::argument(
+            "tools",
+            r#"descriptions of functions as {"type": "function", "function": {"name": …, …}}"#,
+            format!("{} at {index}", shown(tool)),
+        )
     };
     let odd = tools.iter().enumerate().find(|(_, tool)| !is_function(tool));
     odd.map_or(Ok(()), |odd| Err(wrong(odd)))

@@ -67,11 +67,11 @@ pub(super) fn check(endpoint: &str) -> Result<()> {
     match uri.as_ref().and_then(http::Uri::scheme_str) {
         Some("http") => Ok(()),
         Some("https") => tls::provider().map(drop),
-        _ => Err(Error::Argument {
-            argument: "address of the hub (HF_ENDPOINT)",
-            expected: "an address such as https://huggingface.co".into(),
-            found: format!("`{endpoint}`"),
-        }),
+        _ => Err(Error::argument(
+            "address of the hub (HF_ENDPOINT)",
+            "an address such as https://huggingface.co",
+            format!("`{endpoint}`"),
+        )),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::client::{Attempt, Client, Trouble, receive};
 use super::{RemoteModel, Repository};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unpoisoned};
 use crate::gguf::Gguf;
 use crate::threads::{GoOn, Job, lock, work};
 use std::ops::Range;
@@ -72,7 +72,7 @@ pub(super) fn read<T: Send>(
         Ok(())
     };
     work("reading a header", vec![Box::new(alone) as Job<'_>], |_| Ok(()), go_on)?;
-    let common = first.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let common = unpoisoned(first.into_inner());
     let next = Mutex::new(1..models.len());
     let others = |go_on: &mut GoOn<'_>| {
         loop {
@@ -85,7 +85,7 @@ pub(super) fn read<T: Send>(
     };
     let jobs = (1..models.len()).take(connections).map(|_| Box::new(others) as Job<'_>);
     work("reading headers", jobs.collect(), |_| Ok(()), go_on)?;
-    let results = results.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let results = unpoisoned(results.into_inner());
     Ok(results.into_iter().map(|result| result.unwrap_or_else(|| each(Err(Error::Cancelled)))).collect())
 }
 

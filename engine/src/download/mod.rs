@@ -318,11 +318,8 @@ impl Hub {
 
     /// The folder of a repository in the cache.
     fn folder(&self, repository: &Repository) -> Result<RepoFolder> {
-        let cache = self.options.cache.as_ref().ok_or_else(|| Error::Argument {
-            argument: "cache",
-            expected: "a folder, because there is no home folder".into(),
-            found: "none".into(),
-        })?;
+        let none = || Error::argument("cache", "a folder, because there is no home folder", "none");
+        let cache = self.options.cache.as_ref().ok_or_else(none)?;
         Ok(RepoFolder::new(cache, &repository.name))
     }
 

@@ -10,12 +10,12 @@
 use super::RemoteFile;
 use super::client::{Answer, Attempt, Client, Trouble, receive};
 use super::part::PartFile;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unpoisoned};
 use crate::threads::{GoOn, Job, lock, work};
 use std::io::Read;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How far a connection may be ahead of the part's end, in pieces per connection.
@@ -81,8 +81,7 @@ impl<'a> Transfer<'a> {
 
     /// The part, and the SHA-256 that the file should have, if the hub sent it.
     pub fn into_part(self) -> (PartFile, Option<String>) {
-        let part = self.part.into_inner().unwrap_or_else(PoisonError::into_inner);
-        (part, self.listed.into_inner().unwrap_or_else(PoisonError::into_inner))
+        (unpoisoned(self.part.into_inner()), unpoisoned(self.listed.into_inner()))
     }
 
     /// Fetches the missing bytes over at most `connections` connections, in pieces of `piece` bytes.

@@ -81,11 +81,7 @@ impl FromStr for Backend {
             "metal" | "mtl" => Ok(Self::Metal),
             "vulkan" | "vk" => Ok(Self::Vulkan),
             "dx12" | "d3d12" => Ok(Self::Dx12),
-            other => Err(Error::Argument {
-                argument: "backend",
-                expected: "metal, vulkan or dx12".into(),
-                found: format!("`{other}`"),
-            }),
+            other => Err(Error::argument("backend", "metal, vulkan or dx12", format!("`{other}`"))),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Turns wgpu's three ways of reporting failures into results.
 
 use super::Gpu;
-use crate::error::{Error, Result};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::error::{Error, Result, unpoisoned};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Records whether the device was lost, and why.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ impl Failures {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<String>> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.lost.lock())
     }
 
     /// Whether the device is known to be lost, or belongs to another process.

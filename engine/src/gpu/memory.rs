@@ -39,8 +39,7 @@ impl Buffer {
         if start.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
             return Ok(Self { start: self.start + start, bytes, ..self.clone() });
         }
-        let (expected, found) = (format!("a part of {} bytes", self.bytes), format!("{bytes} bytes at {start}"));
-        Err(Error::Argument { argument: "part", expected, found })
+        Err(Error::argument("part", format!("a part of {} bytes", self.bytes), format!("{bytes} bytes at {start}")))
     }
 }
 
@@ -162,7 +161,7 @@ impl Gpu {
     pub fn read_into(&self, readback: &Readback, data: &mut [u8], after: &Submission) -> Result<()> {
         if data.len() as u64 > readback.raw.size() {
             let (expected, found) = (format!("at most {} bytes", readback.raw.size()), format!("{} bytes", data.len()));
-            return Err(Error::Argument { argument: "data", expected, found });
+            return Err(Error::argument("data", expected, found));
         }
         self.count_read();
         let slice = readback.raw.slice(..data.len() as u64);

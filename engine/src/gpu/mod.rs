@@ -119,8 +119,7 @@ impl GpuOptions {
             Some("low") => true,
             None | Some("high" | "none") => false,
             Some(other) => {
-                let (expected, found) = ("low, high or none".to_owned(), format!("`{other}`"));
-                return Err(Error::Argument { argument: "power", expected, found });
+                return Err(Error::argument("power", "low, high or none", format!("`{other}`")));
             }
         };
         let backends = match self.backends {

@@ -2,11 +2,11 @@
 //! long as a driver may need, because a compiler that hangs never returns.
 
 use super::Pipeline;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unpoisoned};
 use crate::threads::lock;
 use crate::wgsl::Variant;
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// The slots of pipelines, by their shaders.
@@ -66,10 +66,7 @@ impl PipelineSlot {
                 State::Empty => Ok(Duration::from_secs(1)), // no thread waits before one has begun
             };
             match left {
-                Ok(left) => {
-                    let waited = self.ended.wait_timeout(state, left.max(Duration::from_millis(1)));
-                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
-                }
+                Ok(left) => state = unpoisoned(self.ended.wait_timeout(state, left.max(Duration::from_millis(1)))).0,
                 Err(error) => *state = State::Ended(Err(error)),
             }
         }

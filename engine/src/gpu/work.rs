@@ -2,9 +2,9 @@
 //! tests check, because on Metal each of these is a command buffer or more.
 
 use super::{Dispatch, Gpu, Prepared, Submission};
-use crate::error::Result;
+use crate::error::{Result, unpoisoned};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The work of a device since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,11 +71,11 @@ impl Gpu {
     /// saves a session. It is called without any lock held. Another call replaces the callback. To block submissions,
     /// use [`Gpu::pause`].
     pub fn before_submissions(&self, wait: impl Fn() + Send + Sync + 'static) {
-        *self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(wait));
+        *unpoisoned(self.shared.before.0.lock()) = Some(Arc::new(wait));
     }
 
     fn call_before(&self) {
-        let wait = self.shared.before.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let wait = unpoisoned(self.shared.before.0.lock()).clone();
         wait.into_iter().for_each(|wait| wait());
     }
 

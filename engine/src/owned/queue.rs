@@ -1,10 +1,10 @@
 //! The queue between the thread that generates events and the thread that takes them.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unpoisoned};
 use crate::generate::Event;
-use crate::threads::WakerCalls;
+use crate::threads::{WakerCalls, lock};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
@@ -34,16 +34,11 @@ impl QueueState {
 }
 
 impl Queue {
-    /// Locks the state. A panic elsewhere leaves it valid, since nothing that can panic runs while it is locked.
-    fn state(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Changes the state, and wakes the threads and tasks that wait for it. Wakers are the app's code, so they are
     /// called without the lock.
     fn change(&self, change: impl FnOnce(&mut QueueState)) {
         let waker = {
-            let mut state = self.state();
+            let mut state = lock(&self.state);
             change(&mut state);
             state.waker.take()
         };
@@ -54,7 +49,7 @@ impl Queue {
     /// The next event, if there is one. Otherwise the waker is woken when one arrives.
     pub fn poll(&self, waker: Option<&Waker>) -> Poll<Option<Result<Event>>> {
         let mut waker = waker.cloned(); // cloned here and dropped after `state`: both run the app's code
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let taken = state.take();
         if taken.is_pending() && waker.is_some() {
             std::mem::swap(&mut state.waker, &mut waker);
@@ -64,11 +59,11 @@ impl Queue {
 
     /// The next event. Waits for it.
     pub fn wait(&self) -> Option<Result<Event>> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         loop {
             match state.take() {
                 Poll::Ready(event) => return event,
-                Poll::Pending => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Poll::Pending => state = unpoisoned(self.changed.wait(state)),
             }
         }
     }
@@ -80,14 +75,14 @@ impl Queue {
 
     /// Waits for the thread that adds events, which was asked to end. No waker is called any more.
     pub fn join(&self, thread: JoinHandle<()>) {
-        let waker = self.state().waker.take();
+        let waker = lock(&self.state).waker.take();
         drop(waker); // outside of the lock
         self.wakers.join(thread);
     }
 
     /// Whether the queue is closed and empty.
     pub fn is_over(&self) -> bool {
-        let state = self.state();
+        let state = lock(&self.state);
         state.closed && state.ready.is_empty()
     }
 

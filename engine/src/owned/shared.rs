@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 use crate::generate::Event;
 use crate::gpu::Process;
 use crate::text::Message;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use crate::threads::lock;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// A conversation whose replies own themselves. Clones share it, so it outlives any one task: if a reply is dropped
 /// before its end, the messages keep the generated part, the cache stays, and the next reply continues from there.
@@ -111,7 +112,9 @@ impl SharedChat {
     }
 }
 
-/// Holds the conversation. A thread locks it while it generates.
+/// Holds the conversation. A thread locks it while it generates. A panic of that thread leaves both parts valid: the
+/// copy of the messages is only replaced as a whole, and before each reply the session is synchronised with the
+/// messages.
 #[derive(Debug)]
 pub struct ChatSlot {
     /// The process in which the conversation was made shareable.
@@ -120,12 +123,6 @@ pub struct ChatSlot {
     /// A copy of the messages as they were when the last reply began or ended, which is readable while a thread
     /// generates.
     messages: Mutex<Vec<Message>>,
-}
-
-/// Locks a mutex, also after a panic. What both of them hold stays valid then: the copy of the messages is only
-/// replaced as a whole, and before each reply a conversation's session is synchronised with its messages.
-fn lock<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
-    place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ChatSlot {
@@ -199,8 +196,7 @@ impl ChatSlot {
 }
 
 fn missing(found: &str) -> Error {
-    let expected = "a conversation without a reply on its way".to_owned();
-    Error::Argument { argument: "chat", expected, found: found.to_owned() }
+    Error::argument("chat", "a conversation without a reply on its way", found)
 }
 
 fn gone() -> Error {

@@ -74,19 +74,17 @@ impl Quant {
                 Ok(values.iter().flat_map(|v| half::f16::from_f32(*v).to_le_bytes()).collect())
             }
             id if id == super::F32.id => Ok(values.iter().flat_map(|v| v.to_le_bytes()).collect()),
-            _ => Err(Error::Argument {
-                argument: "format",
-                expected: "f32 or f16".into(),
-                found: format!("{}, which can only be decoded", self.name),
-            }),
+            _ => Err(Error::argument("format", "f32 or f16", format!("{}, which can only be decoded", self.name))),
         }
     }
 
     fn checked_row_bytes(&self, argument: &'static str, cols: usize) -> Result<usize> {
-        self.row_bytes(cols).ok_or_else(|| Error::Argument {
-            argument,
-            expected: format!("rows of {}, in whole blocks of {} values", self.name, self.values),
-            found: format!("{cols} values"),
+        self.row_bytes(cols).ok_or_else(|| {
+            Error::argument(
+                argument,
+                format!("rows of {}, in whole blocks of {} values", self.name, self.values),
+                format!("{cols} values"),
+            )
         })
     }
 
@@ -94,14 +92,14 @@ impl Quant {
         if found == expected {
             return Ok(());
         }
-        let expected = format!("{expected} bytes of {}", self.name);
-        Err(Error::Argument { argument, expected, found: format!("{found} bytes") })
+        Err(Error::argument(argument, format!("{expected} bytes of {}", self.name), format!("{found} bytes")))
     }
 
     fn check_streams(&self, blocks: usize, out: &[&mut [u8]]) -> Result<()> {
         if out.len() != self.streams.len() {
-            let expected = format!("the {} streams of {}", self.streams.len(), self.name);
-            return Err(Error::Argument { argument: "out", expected, found: out.len().to_string() });
+            let (expected, found) =
+                (format!("the {} streams of {}", self.streams.len(), self.name), out.len().to_string());
+            return Err(Error::argument("out", expected, found));
         }
         for (stream, bytes) in self.streams.iter().zip(out) {
             self.check_bytes(stream.name, stream.bytes * blocks, bytes.len())?;

@@ -237,13 +237,9 @@ fn keep_mass(tokens: &mut Vec<Candidate>, max: f32, enough: f64) {
 }
 
 fn nothing_to_choose(logits: &[f32]) -> Error {
-    Error::Argument {
-        argument: "logits",
-        expected: "at least one number above minus infinity".into(),
-        found: format!(
-            "{} logits, of which {} NaN",
-            logits.len(),
-            logits.iter().filter(|logit| logit.is_nan()).count()
-        ),
-    }
+    Error::argument(
+        "logits",
+        "at least one number above minus infinity",
+        format!("{} logits, of which {} NaN", logits.len(), logits.iter().filter(|logit| logit.is_nan()).count()),
+    )
 }

@@ -98,7 +98,7 @@ impl SamplerParams {
             ("logit_bias", "a finite number or minus infinity", worst.unwrap_or(0.0), worst.is_none()),
         ] {
             if !fine {
-                return Err(Error::Argument { argument, expected: expected.into(), found: value.to_string() });
+                return Err(Error::argument(argument, expected, value.to_string()));
             }
         }
         Ok(())

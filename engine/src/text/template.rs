@@ -150,7 +150,8 @@ pub struct Prompt {
 ///   and blocks nest as deeply as the engine's parser allows, between 70 and 140 levels. Products of literals take a
 ///   few MB at most.
 /// * A rendering takes at most 20 million steps.
-/// * It makes at most 64 MiB of text and lists, its output included, and 64 bytes more for each byte of the conversation.
+/// * It makes at most 64 MiB of text and lists, its output included, and 64 bytes more for each byte of the
+/// conversation.
 ///   Text and lists that it no longer uses count too.
 /// * It runs for a few seconds at most, and longer for a long conversation: 2^28 units of work, and 256 more for each
 ///   byte of the conversation. A unit reads or copies one byte; an item of a list is 24 units.

@@ -6,8 +6,9 @@
 //! wakers are called, and a running one that does not return is not waited for.
 
 use super::lock;
+use crate::error::unpoisoned;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 use std::task::Waker;
 use std::thread::{JoinHandle, current};
 use std::time::Duration;
@@ -56,8 +57,7 @@ impl WakerCalls {
         if thread.thread().id() == current().id() {
             return;
         }
-        let waited = self.returned.wait_timeout_while(state, PATIENCE, |state| state.running > 0);
-        let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (state, waited) = unpoisoned(self.returned.wait_timeout_while(state, PATIENCE, |state| state.running > 0));
         drop(state);
         if waited.timed_out() {
             tracing::warn!("the app's waker does not return; no longer waiting for the thread that called it");
