@@ -367,7 +367,8 @@ fn decimals_of_pydantic() {
 #[test]
 fn schemas_of_libraries() {
     for schema in [
-        // pydantic: bytes, SecretStr, Path, Decimal, dict[int, str], Literal, Optional, date, UUID, tuple, a generic's reference.
+        // pydantic: bytes, SecretStr, Path, Decimal, dict[int, str], Literal, Optional, date, UUID, tuple, a generic's
+        // reference.
         json!({"type": "object", "properties": {
             "bytes": {"format": "binary", "title": "Bytes", "type": "string"},
             "secret": {"format": "password", "title": "Secret", "type": "string", "writeOnly": true},

@@ -112,7 +112,7 @@ impl CallGrammar<'_> {
             }
         };
         let found = if let Calls::Function(wanted) = calls { format!("{wanted:?}") } else { "none".to_owned() };
-        Err(Error::Argument { argument: "calls", expected, found })
+        Err(Error::argument("calls", expected, found))
     }
 }
 
@@ -225,8 +225,9 @@ impl<'a> Rules<'a> {
     fn bodies(&mut self, tools: &[Value]) -> Result<String> {
         let family = self.of.family;
         if family.text(Tag::Call).is_empty() && family.caller.is_none() {
-            let expected = "a model whose template has function calls".to_owned();
-            return Err(Error::Argument { argument: "calls", expected, found: format!("the family {}", family.name) });
+            let (expected, found) =
+                ("a model whose template has function calls", format!("the family {}", family.name));
+            return Err(Error::argument("calls", expected, found));
         }
         let close = self.tag(Tag::CallEnd);
         let end = if close.is_empty() { String::new() } else { format!("NL? {close}") };

@@ -2,7 +2,7 @@
 //! recursion, and a stack overflow ends the process. So this refuses what is too deep before llguidance sees it.
 
 use super::expression::ways;
-use super::schema::Fault;
+use super::schema::{Fault, all_values, list, named_types};
 use super::together::{self, MOST_WAYS};
 use crate::text::referred;
 use serde_json::{Map, Value};
@@ -63,14 +63,12 @@ fn measured(schema: &Value) -> Result<Vec<&Map<String, Value>>, String> {
     if is_deeper_than(schema, DEEPEST) {
         return Err(format!("more than {DEEPEST} levels of nesting"));
     }
-    let (mut values, mut bytes, mut open, mut objects) = (0, 0, vec![schema], Vec::new());
-    while let Some(value) = open.pop() {
+    let (mut values, mut bytes, mut objects) = (0, 0, Vec::new());
+    for value in all_values(schema) {
         values += 1;
         match value {
-            Value::Array(items) => open.extend(items),
             Value::Object(entries) => {
                 bytes += entries.keys().map(String::len).sum::<usize>();
-                open.extend(entries.values());
                 objects.push(entries);
             }
             Value::String(text) => bytes += text.len(),
@@ -124,8 +122,7 @@ fn of_patterns(objects: &[&Map<String, Value>]) -> Option<String> {
 /// How many schemas are merged with others at a schema: those listed together or combined with keywords of objects, and
 /// those of properties that a pattern may match too.
 fn merged(keywords: &Map<String, Value>) -> u64 {
-    let values = keywords.get("enum").and_then(Value::as_array).into_iter().flatten();
-    let values = values.filter(|value| value.is_object()).count() as u64;
+    let values = list(keywords, "enum").iter().filter(|value| value.is_object()).count() as u64;
     let reference = u64::from(keywords.contains_key("$ref"));
     let [all, any, one] = ["allOf", "anyOf", "oneOf"].map(|key| length(keywords.get(key)));
     let parts = [values, reference, all, any, one];
@@ -153,8 +150,8 @@ fn length(value: Option<&Value>) -> u64 {
 /// Why too many alternatives of a `oneOf` would have to be compared, if so.
 fn of_one(objects: &[&Map<String, Value>], whole: &Value) -> Option<String> {
     let mut pairs = 0u64;
-    for list in objects.iter().filter_map(|keywords| keywords.get("oneOf").and_then(Value::as_array)) {
-        let count = below(list, whole);
+    for keywords in objects {
+        let count = below(list(keywords, "oneOf"), whole);
         pairs = pairs.saturating_add(count.saturating_mul(count));
         if pairs > MOST_COMPARED {
             return Some(format!("more than {MOST_COMPARED} pairs of values in oneOf"));
@@ -169,29 +166,13 @@ fn below(list: &[Value], whole: &Value) -> u64 {
     for alternative in list {
         let (mut next, mut followed) = (Some(alternative), HashSet::new());
         while let Some(part) = next {
-            count += values(part, MOST_BELOW.saturating_sub(count));
+            // Up to one more than the most.
+            count += all_values(part).take((MOST_BELOW + 1).saturating_sub(count) as usize).count() as u64;
             if count > MOST_BELOW {
                 return count;
             }
             let reference = part.get("$ref").and_then(Value::as_str).filter(|name| followed.insert(*name));
             next = reference.and_then(|name| referred(name, whole));
-        }
-    }
-    count
-}
-
-/// The number of values in a value, counted up to one more than `most`.
-fn values(value: &Value, most: u64) -> u64 {
-    let (mut count, mut open) = (0, vec![value]);
-    while let Some(value) = open.pop() {
-        count += 1;
-        if count > most {
-            break;
-        }
-        match value {
-            Value::Array(items) => open.extend(items),
-            Value::Object(entries) => open.extend(entries.values()),
-            _ => {}
         }
     }
     count
@@ -291,11 +272,7 @@ impl<'a> Depth<'a> {
         if met.is_empty() {
             return;
         }
-        let types = match keywords.get("type") {
-            Some(Value::String(name)) => vec![name.as_str()],
-            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
-            _ => vec!["array", "object"],
-        };
+        let types = named_types(keywords).unwrap_or(vec!["array", "object"]);
         let named = |key: &str| met.get(key).and_then(|value| value.as_object()).into_iter().flat_map(Map::values);
         for name in types {
             if name == "object" {

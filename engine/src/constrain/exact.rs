@@ -7,7 +7,7 @@
 
 use super::decimal::{Bound, Decimal};
 use super::range::{Range, Written, expression};
-use super::schema::{Fault, for_each_at, has_keyword};
+use super::schema::{Fault, all_values, applied, define, has_keyword, list, named_types, try_for_each};
 use crate::text::referred;
 use llguidance::earley::{Grammar, lexerspec::LexerSpec};
 use serde_json::{Map, Value, json};
@@ -132,48 +132,30 @@ pub(super) fn unsupported() -> String {
 
 /// The error in the strings with the mark in a schema, if any.
 pub(super) fn misused(schema: &Value) -> Option<String> {
-    let mut open = vec![schema];
-    while let Some(value) = open.pop() {
-        match value {
-            Value::Array(items) => open.extend(items),
-            Value::Object(entries) => {
-                if entries.keys().any(|key| key.contains(MARK)) {
-                    return Some(unsupported());
-                }
-                open.extend(entries.values());
-            }
-            Value::String(text) if text.contains(MARK) && number(value).is_none() => {
-                let number = text.strip_prefix(MARK).filter(|number| is_json_number(number));
-                let shown = |number: &str| number.chars().take(40).collect::<String>();
-                let of_number = |number| format!("a number has an exponent beyond ±1000: {}", shown(number));
-                return Some(number.map_or_else(unsupported, of_number));
-            }
-            _ => {}
+    all_values(schema).find_map(|value| match value {
+        Value::Object(entries) => entries.keys().any(|key| key.contains(MARK)).then(unsupported),
+        Value::String(text) if text.contains(MARK) && number(value).is_none() => {
+            let number = text.strip_prefix(MARK).filter(|number| is_json_number(number));
+            let shown = |number: &str| number.chars().take(40).collect::<String>();
+            let of_number = |number| format!("a number has an exponent beyond ±1000: {}", shown(number));
+            Some(number.map_or_else(unsupported, of_number))
         }
-    }
-    None
+        _ => None,
+    })
 }
 
 /// The most digits that a number in an answer may need: those of the longest number in the schema, or of its longest
 /// format.
 pub(super) fn longest(schema: &Value) -> usize {
-    let (mut longest, mut open) = (0, vec![schema]);
-    while let Some(value) = open.pop() {
-        match value {
-            Value::Array(items) => open.extend(items),
-            Value::Object(entries) => {
-                let format = entries.get("format").and_then(Value::as_str).and_then(of_format);
-                let bounds = format.into_iter().flat_map(|range| [range.least, range.most]).flatten();
-                longest = bounds.map(|bound| bound.value.lengths().0).fold(longest, usize::max);
-                open.extend(entries.values());
-            }
-            value => {
-                let lengths = number(value).map(|number| number.lengths());
-                longest = longest.max(lengths.map_or(0, |(whole, places)| whole.max(1) + places));
-            }
+    let longest = |value: &Value| match value {
+        Value::Object(entries) => {
+            let format = entries.get("format").and_then(Value::as_str).and_then(of_format);
+            let bounds = format.into_iter().flat_map(|range| [range.least, range.most]).flatten();
+            bounds.map(|bound| bound.value.lengths().0).max()
         }
-    }
-    longest
+        value => number(value).map(|number| number.lengths()).map(|(whole, places)| whole.max(1) + places),
+    };
+    all_values(schema).filter_map(longest).max().unwrap_or(0)
 }
 
 /// Replaces a schema's keywords of numbers by exact equivalents.
@@ -182,26 +164,17 @@ pub(super) fn longest(schema: &Value) -> usize {
 /// For numbers that cannot be enforced.
 pub(super) fn hold_numbers(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
     let whole = if has_keyword(schema, "$ref") { schema.clone() } else { Value::Null };
-    let (mut numbers, mut fault) = (Rewriting { whole: &whole, looked_at: 0, exact: BTreeSet::new() }, None);
-    for_each_at(schema, "#", &mut |place, keywords| {
-        let of_one = if fault.is_none() { numbers.hold(keywords) } else { Ok(()) };
-        match of_one {
-            Err(message) if !lenient => fault = Some(Fault::new(place, message)),
-            Err(_) => let_go(keywords),
-            Ok(()) => {}
+    let mut numbers = Rewriting { whole: &whole, looked_at: 0, exact: BTreeSet::new() };
+    try_for_each(schema, &mut |keywords| match numbers.hold(keywords) {
+        Err(_) if lenient => {
+            let_go(keywords);
+            Ok(())
         }
-    });
-    let exact = numbers.exact;
-    if let (Value::Object(keywords), false) = (schema, exact.is_empty()) {
-        let known = keywords.entry("$defs").or_insert_with(|| Value::Object(Map::new()));
-        for name in exact {
-            known
-                .as_object_mut()
-                .into_iter()
-                .for_each(|known| drop(known.insert(name.clone(), json!({"const": name}))));
-        }
-    }
-    fault.map_or(Ok(()), Err)
+        held => held,
+    })?;
+    let definition = |name: String| (name.clone(), json!({"const": name}));
+    define(schema, numbers.exact.into_iter().map(definition).collect());
+    Ok(())
 }
 
 /// Keywords of numbers.
@@ -226,25 +199,24 @@ const SILENT: [&str; 12] = [
     "x-guidance",
 ];
 
-/// The types of values that a schema allows, as bits: a number is one whether it is an integer or not.
-fn type_bits(keywords: &Map<String, Value>) -> u8 {
-    let bit = |name: &str| match name {
-        "null" => 1,
-        "boolean" => 2,
-        "integer" | "number" => NUMBER,
-        "string" => 8,
-        "array" => 16,
-        _ => 32,
-    };
-    match keywords.get("type") {
-        Some(Value::String(name)) => bit(name),
-        Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).map(bit).fold(0, |all, bit| all | bit),
-        _ => ALL,
-    }
-}
-
+/// The types of values as bits: a number is one whether it is an integer or not.
+const TYPES: [(&str, u8); 7] = [
+    ("null", 1),
+    ("boolean", 2),
+    ("integer", NUMBER),
+    ("number", NUMBER),
+    ("string", 8),
+    ("array", 16),
+    ("object", 32),
+];
 const NUMBER: u8 = 4;
 const ALL: u8 = 63;
+
+/// The types of values that a schema allows.
+fn type_bits(keywords: &Map<String, Value>) -> u8 {
+    let Some(names) = named_types(keywords) else { return ALL };
+    TYPES.iter().filter(|(name, _)| names.contains(name)).fold(0, |all, (_, bit)| all | bit)
+}
 
 /// The assertions about numbers by a schema, and by those that apply with it.
 pub(super) struct Said<'a> {
@@ -343,10 +315,6 @@ impl<'a> Said<'a> {
         }
         Some(all)
     }
-}
-
-fn list<'v>(keywords: &'v Map<String, Value>, key: &str) -> &'v [Value] {
-    keywords.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// The values that a schema lists by `const`, `enum`, or both.
@@ -484,14 +452,7 @@ impl Rewriting<'_> {
 
     /// Rewrites the keywords of numbers in one schema.
     fn hold(&mut self, keywords: &mut Map<String, Value>) -> Result<(), String> {
-        let applied: usize = APPLIED
-            .iter()
-            .map(
-                |key| {
-                    if *key == "allOf" { list(keywords, key).len() } else { usize::from(keywords.contains_key(*key)) }
-                },
-            )
-            .sum();
+        let applied = applied(keywords, &APPLIED);
         let types = type_bits(keywords);
         let says = KEYWORDS.iter().any(|key| keywords.contains_key(*key))
             || keywords.contains_key("type") && types & NUMBER != 0;
@@ -504,10 +465,7 @@ impl Rewriting<'_> {
         if !says || types & NUMBER == 0 || applied > 0 {
             return Ok(());
         }
-        let mut written = Vec::new();
-        for range in own(keywords) {
-            written.extend(range.written()?);
-        }
+        let written = written(&own(keywords))?;
         self.replace(keywords, types, written);
         Ok(())
     }
@@ -526,10 +484,7 @@ impl Rewriting<'_> {
         }
         let ranges = if types == Some(NUMBER) { Said::of(self.whole).numbers(&schema) } else { None };
         let Some(ranges) = ranges else { return left_to_doubles(keywords) };
-        let mut written = Vec::new();
-        for range in ranges {
-            written.extend(range.written()?);
-        }
+        let written = written(&ranges)?;
         for key in APPLIED.iter().chain(&["const", "enum"]) {
             keywords.shift_remove(*key);
         }
@@ -551,8 +506,8 @@ impl Rewriting<'_> {
             return;
         }
         let mut options = Vec::new();
-        let names = [(1, "null"), (2, "boolean"), (8, "string"), (16, "array"), (32, "object")];
-        let others: Vec<&str> = names.iter().filter(|(bit, _)| types & bit != 0).map(|(_, name)| *name).collect();
+        let is_other = |(_, bit): &&(&str, u8)| types & bit & !NUMBER != 0;
+        let others: Vec<&str> = TYPES.iter().filter(is_other).map(|(name, _)| *name).collect();
         if !others.is_empty() {
             let kept = keywords.keys().filter(|key| !SILENT.contains(&key.as_str())).cloned().collect::<Vec<_>>();
             let mut rest = Map::new();
@@ -564,10 +519,7 @@ impl Rewriting<'_> {
             options.push(Value::Object(rest));
         }
         options.extend(written.into_iter().map(|one| self.schema(one)));
-        match options.is_empty() {
-            true => keywords.insert("enum".to_owned(), json!([])),
-            false => keywords.insert("anyOf".to_owned(), Value::Array(options)),
-        };
+        set_options(keywords, options);
     }
 
     /// Rewrites lists of values with numbers that doubles cannot represent.
@@ -607,10 +559,7 @@ impl Rewriting<'_> {
             }
         }
         keywords.retain(|key, _| SILENT.contains(&key.as_str()));
-        match options.is_empty() {
-            true => keywords.insert("enum".to_owned(), json!([])),
-            false => keywords.insert("anyOf".to_owned(), Value::Array(options)),
-        };
+        set_options(keywords, options);
         Ok(())
     }
 
@@ -640,10 +589,24 @@ impl Rewriting<'_> {
     }
 }
 
+/// The written forms of ranges.
+fn written(ranges: &[Range]) -> Result<Vec<Written>, String> {
+    let mut written = Vec::new();
+    for range in ranges {
+        written.extend(range.written()?);
+    }
+    Ok(written)
+}
+
+/// Adds the options of which one has to be valid; without any no value is.
+fn set_options(keywords: &mut Map<String, Value>, options: Vec<Value>) {
+    let key = if options.is_empty() { "enum" } else { "anyOf" };
+    keywords.insert(key.to_owned(), options.into());
+}
+
 /// Checks that a schema's own keywords of numbers are exact in doubles, if they must be.
 fn left_to_doubles(keywords: &Map<String, Value>) -> Result<(), String> {
-    let is_exact =
-        |range: &Range| range.written().is_ok_and(|all| all.iter().any(|one| matches!(one, Written::Exact(_))));
+    let is_exact = |range: &Range| range.written().is_ok_and(|all| all.iter().any(Written::is_exact));
     let says = KEYWORDS.iter().any(|key| keywords.contains_key(*key));
     let of_values = values(keywords).is_some_and(|values| values.into_iter().any(has_exact));
     if says && own(keywords).iter().any(is_exact) || of_values {
@@ -661,15 +624,8 @@ fn let_go(keywords: &mut Map<String, Value>) {
 
 /// Whether a value is or contains a number that doubles cannot represent.
 fn has_exact(value: &Value) -> bool {
-    match value {
-        Value::Array(items) => items.iter().any(has_exact),
-        Value::Object(entries) => entries.values().any(has_exact),
-        value => match point(value).map(|point| point.written()) {
-            Some(Ok(written)) => written.iter().any(|one| matches!(one, Written::Exact(_))),
-            Some(Err(_)) => true,
-            None => false,
-        },
-    }
+    let is_exact = |range: Range| range.written().map_or(true, |written| written.iter().any(Written::is_exact));
+    all_values(value).filter_map(point).any(is_exact)
 }
 
 /// Replaces the strings that represent numbers in a grammar by the expressions of the numbers.

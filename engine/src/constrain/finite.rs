@@ -6,7 +6,7 @@
 //! allow nothing.
 
 use super::exact::{Said, plainly};
-use super::schema::{Fault, within};
+use super::schema::{Fault, escaped, list, named_types, within};
 use crate::text::referred;
 use serde_json::{Map, Value};
 use std::collections::HashSet;
@@ -44,17 +44,13 @@ enum Need<'a> {
     /// The target of a reference.
     Reference(&'a str),
     /// One of these.
-    Any(String, Vec<&'a Value>),
+    Any(&'static str, &'a [Value]),
     /// Something impossible, for this reason.
     Never(String),
 }
 
 fn number(keywords: &Map<String, Value>, key: &str) -> Option<u64> {
     keywords.get(key).and_then(Value::as_u64)
-}
-
-fn list<'v>(keywords: &'v Map<String, Value>, key: &str) -> Vec<&'v Value> {
-    keywords.get(key).and_then(Value::as_array).map(|list| list.iter().collect()).unwrap_or_default()
 }
 
 impl<'a> Finite<'a> {
@@ -93,25 +89,20 @@ impl<'a> Finite<'a> {
     fn needs<'v>(&self, keywords: &'v Map<String, Value>) -> Vec<Need<'v>> {
         let mut needs = Vec::new();
         needs.extend(keywords.get("$ref").and_then(Value::as_str).map(Need::Reference));
-        for (at, part) in list(keywords, "allOf").into_iter().enumerate() {
+        for (at, part) in list(keywords, "allOf").iter().enumerate() {
             needs.push(Need::Part(format!("/allOf/{at}"), part));
         }
         for key in ["anyOf", "oneOf"] {
             if keywords.contains_key(key) {
-                needs.push(Need::Any(key.to_owned(), list(keywords, key)));
+                needs.push(Need::Any(key, list(keywords, key)));
             }
         }
         if keywords.get("enum").and_then(Value::as_array).is_some_and(Vec::is_empty) {
             needs.push(Need::Never("no value is allowed".to_owned()));
         }
-        let types = match keywords.get("type") {
-            Some(Value::String(name)) => vec![name.as_str()],
-            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
-            _ => return needs,
-        };
         // A value of any of its types is enough. Schemas of several types are rarely impossible, so only single types
         // are checked.
-        if let [only] = types[..] {
+        if let Some([only]) = named_types(keywords).as_deref() {
             self.of_type(only, keywords, &mut needs);
         }
         needs
@@ -143,21 +134,19 @@ impl<'a> Finite<'a> {
     /// The required items.
     fn of_items<'v>(keywords: &'v Map<String, Value>, needs: &mut Vec<Need<'v>>) {
         let least = number(keywords, "minItems").unwrap_or(0) as usize;
-        let (first, rest) = match keywords.get("items") {
-            Some(Value::Array(first)) => (first.iter().collect(), ("additionalItems", keywords.get("additionalItems"))),
-            items => (list(keywords, "prefixItems"), ("items", items)),
-        };
-        let count = first.len();
-        let key = if keywords.get("items").is_some_and(Value::is_array) { "items" } else { "prefixItems" };
-        for (at, part) in first.into_iter().enumerate().take(least) {
-            needs.push(Need::Part(format!("/{key}/{at}"), part));
+        let is_list = keywords.get("items").is_some_and(Value::is_array);
+        let (first, rest) = if is_list { ("items", "additionalItems") } else { ("prefixItems", "items") };
+        let parts = list(keywords, first);
+        for (at, part) in parts.iter().enumerate().take(least) {
+            needs.push(Need::Part(format!("/{first}/{at}"), part));
         }
-        match rest {
-            (_, Some(Value::Bool(false))) if least > count => {
+        let count = parts.len();
+        match keywords.get(rest).filter(|_| least > count) {
+            Some(Value::Bool(false)) => {
                 needs.push(Need::Never(format!("`minItems` is {least}, but only {count} items are allowed")));
             }
-            (key, Some(part)) if least > count => needs.push(Need::Part(format!("/{key}"), part)),
-            _ => {}
+            Some(part) => needs.push(Need::Part(format!("/{rest}"), part)),
+            None => {}
         }
     }
 
@@ -169,9 +158,9 @@ impl<'a> Finite<'a> {
         }
         let named = keywords.get("properties").and_then(Value::as_object);
         let is_closed = keywords.get("additionalProperties") == Some(&Value::Bool(false));
-        for name in required.into_iter().filter_map(Value::as_str) {
+        for name in required.iter().filter_map(Value::as_str) {
             match named.and_then(|named| named.get(name)) {
-                Some(part) => needs.push(Need::Part(format!("/properties/{}", super::schema::escaped(name)), part)),
+                Some(part) => needs.push(Need::Part(format!("/properties/{}", escaped(name)), part)),
                 None if is_closed && !keywords.contains_key("patternProperties") => {
                     let name: String = name.chars().take(40).collect();
                     needs.push(Need::Never(format!("{name:?} is required, but not among the allowed properties")));
@@ -202,7 +191,7 @@ impl<'a> Finite<'a> {
                     None => return Fault::new(&place, "no value is valid"),
                 },
                 Some(Need::Any(key, parts)) => match parts.first() {
-                    Some(inner) => (place, part) = (format!("{place}/{key}/0"), *inner),
+                    Some(inner) => (place, part) = (format!("{place}/{key}/0"), inner),
                     None => return Fault::new(&place, format!("`{key}` is empty, so no value is valid")),
                 },
                 Some(Need::Never(reason)) => return Fault::new(&place, format!("no value is valid: {reason}")),

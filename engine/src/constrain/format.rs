@@ -4,7 +4,8 @@
 //! The expressions allow what a format's definition allows and programs can read: existing dates, no leap seconds, at
 //! most nine digits of a second, and bounded lengths.
 
-use serde_json::{Map, Value, json};
+use super::schema::add_pattern;
+use serde_json::{Map, Value};
 
 /// Years with a 29th of February: those divisible by four, but of the centuries only those divisible by four hundred.
 macro_rules! leap_year {
@@ -132,16 +133,9 @@ pub(super) fn hold(keywords: &mut Map<String, Value>) {
     let is_fixed = ["const", "enum"].iter().any(|key| keywords.contains_key(*key));
     let Some(expression) = format.as_str().and_then(expression).filter(|_| !is_fixed) else { return };
     let pattern = format!("^(?:{expression})$");
-    if !keywords.contains_key("pattern") {
+    if keywords.contains_key("pattern") {
+        add_pattern(keywords, pattern);
+    } else {
         keywords.insert("pattern".to_owned(), pattern.into());
-        return;
-    }
-    let mut both = json!({"pattern": pattern});
-    if let (Some(kind), Value::Object(both)) = (keywords.get("type"), &mut both) {
-        both.insert("type".to_owned(), kind.clone());
-    }
-    match keywords.entry("allOf").or_insert_with(|| Value::Array(Vec::new())) {
-        Value::Array(list) => list.push(both),
-        other => *other = Value::Array(vec![both]),
     }
 }

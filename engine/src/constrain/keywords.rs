@@ -6,7 +6,7 @@
 
 use super::decimal::Decimal;
 use super::exact;
-use super::schema::{Fault, for_each_at, has_keyword};
+use super::schema::{Fault, add_pattern, has_keyword, try_for_each};
 use llguidance::regex_to_lark;
 use regex_syntax::hir::Look;
 use serde_json::{Map, Value, json};
@@ -145,16 +145,8 @@ fn shown(value: &Value) -> String {
 /// # Errors
 /// For a keyword of the wrong type, or one that cannot be enforced, unless the schema is `lenient`.
 pub(super) fn tidy(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
-    let mut fault = None;
     let whole = if has_keyword(schema, "propertyNames") { schema.clone() } else { Value::Null };
-    for_each_at(schema, "#", &mut |place, keywords| {
-        if fault.is_none()
-            && let Err(message) = of_one(keywords, &whole, lenient)
-        {
-            fault = Some(Fault::new(place, message));
-        }
-    });
-    fault.map_or(Ok(()), Err)
+    try_for_each(schema, &mut |keywords| of_one(keywords, &whole, lenient))
 }
 
 fn of_one(keywords: &mut Map<String, Value>, whole: &Value, lenient: bool) -> Result<(), String> {
@@ -326,15 +318,8 @@ fn hold_look_ahead(keywords: &mut Map<String, Value>) {
     let Some((rest, another)) = keywords.get("pattern").and_then(Value::as_str).and_then(without_look_ahead) else {
         return;
     };
-    let mut both = json!({"pattern": another});
-    if let (Some(kind), Value::Object(both)) = (keywords.get("type"), &mut both) {
-        both.insert("type".to_owned(), kind.clone());
-    }
     keywords.insert("pattern".to_owned(), rest.into());
-    // A value that is not a list is refused later.
-    if let Value::Array(list) = keywords.entry("allOf").or_insert_with(|| Value::Array(Vec::new())) {
-        list.push(both);
-    }
+    add_pattern(keywords, another);
 }
 
 /// The pattern without such a look-ahead, and the one for another character; `None` if it has no such look-ahead.

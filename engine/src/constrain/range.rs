@@ -40,6 +40,12 @@ pub(super) enum Written {
     Exact(String),
 }
 
+impl Written {
+    pub fn is_exact(&self) -> bool {
+        matches!(self, Self::Exact(_))
+    }
+}
+
 impl Range {
     /// A single number.
     pub fn of(value: &Decimal, text: &str) -> Self {

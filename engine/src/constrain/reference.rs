@@ -3,16 +3,13 @@
 //! JSON Schema has more: JSON pointers with `~0` and `~1`, percent-encoding, anchors, and the `$id` of a schema in the
 //! same document. The targets of these, and targets that are not definitions, get definitions of their own.
 
-use super::schema::{Fault, escaped, has_keyword, within};
+use super::schema::{DEFINITIONS, Fault, all_values, define, escaped, has_keyword, within};
 use crate::text::decoded;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
 /// The most values in all added definitions.
 const MOST_COPIED: usize = 200_000;
-
-/// The keywords under which a schema has definitions.
-const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// Converts all references in a schema to the simple form. If `lenient`, dangling references accept anything.
 ///
@@ -38,7 +35,7 @@ pub(super) fn simplify(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
         };
         meant.insert(key, simple);
     }
-    let copied: usize = wanted.iter().filter_map(|(target, _)| schema.pointer(target)).map(size).sum();
+    let copied = wanted.iter().filter_map(|(target, _)| schema.pointer(target)).flat_map(all_values).count();
     if copied > MOST_COPIED {
         return Err(Fault::new("#", format!("too large: references to {copied} values that are not definitions")));
     }
@@ -49,25 +46,8 @@ pub(super) fn simplify(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
         definitions.insert(name.clone(), copy);
     }
     rewrite(schema, "", "", &meant, all.is_old);
-    if let (Value::Object(keywords), false) = (&mut *schema, definitions.is_empty()) {
-        let known = keywords.entry("$defs").or_insert_with(|| Value::Object(Map::new()));
-        known.as_object_mut().into_iter().for_each(|known| known.extend(std::mem::take(&mut definitions)));
-    }
+    define(schema, definitions);
     Ok(())
-}
-
-/// The number of values in a value.
-fn size(value: &Value) -> usize {
-    let (mut count, mut open) = (0, vec![value]);
-    while let Some(value) = open.pop() {
-        count += 1;
-        match value {
-            Value::Array(items) => open.extend(items),
-            Value::Object(entries) => open.extend(entries.values()),
-            _ => {}
-        }
-    }
-    count
 }
 
 /// The named parts of a document. Places are JSON pointers.

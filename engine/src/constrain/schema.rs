@@ -53,13 +53,70 @@ pub(super) fn escaped(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
+/// The schemas that a keyword lists.
+pub(super) fn list<'v>(keywords: &'v Map<String, Value>, key: &str) -> &'v [Value] {
+    keywords.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// How many schemas these keywords apply to the same value, where all but `allOf` apply one.
+pub(super) fn applied(keywords: &Map<String, Value>, keys: &[&str]) -> usize {
+    let count = |key: &str| match key {
+        "allOf" => list(keywords, key).len(),
+        key => usize::from(keywords.contains_key(key)),
+    };
+    keys.iter().copied().map(count).sum()
+}
+
+/// The types that a schema names, if it names any.
+pub(super) fn named_types(keywords: &Map<String, Value>) -> Option<Vec<&str>> {
+    match keywords.get("type")? {
+        Value::String(name) => Some(vec![name]),
+        Value::Array(names) => Some(names.iter().filter_map(Value::as_str).collect()),
+        _ => None,
+    }
+}
+
+/// A value and all values in it.
+pub(super) fn all_values(value: &Value) -> impl Iterator<Item = &Value> {
+    let mut open = vec![value];
+    std::iter::from_fn(move || {
+        let value = open.pop()?;
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(entries) => open.extend(entries.values()),
+            _ => {}
+        }
+        Some(value)
+    })
+}
+
+/// Adds definitions to a schema.
+pub(super) fn define(schema: &mut Value, definitions: Map<String, Value>) {
+    if let (Value::Object(keywords), false) = (schema, definitions.is_empty())
+        && let Value::Object(known) = keywords.entry("$defs").or_insert_with(|| Map::new().into())
+    {
+        known.extend(definitions);
+    }
+}
+
+/// Adds another pattern, which strings have to match as well.
+pub(super) fn add_pattern(keywords: &mut Map<String, Value>, pattern: String) {
+    let mut part = Map::new();
+    part.insert("pattern".to_owned(), pattern.into());
+    part.extend(keywords.get("type").map(|kind| ("type".to_owned(), kind.clone())));
+    // A value that is not a list is refused elsewhere.
+    if let Value::Array(list) = keywords.entry("allOf").or_insert_with(|| Value::Array(Vec::new())) {
+        list.push(part.into());
+    }
+}
+
 /// Changes a schema and all schemas in it, but not values that only look like schemas: defaults, examples, constants.
 pub(crate) fn for_each(schema: &mut Value, change: &mut dyn FnMut(&mut Map<String, Value>)) {
     for_each_at(schema, "#", &mut |_, keywords| change(keywords));
 }
 
 /// The same, with the path of each schema.
-pub(super) fn for_each_at(schema: &mut Value, place: &str, change: &mut dyn FnMut(&str, &mut Map<String, Value>)) {
+fn for_each_at(schema: &mut Value, place: &str, change: &mut dyn FnMut(&str, &mut Map<String, Value>)) {
     let Value::Object(keywords) = schema else { return };
     change(place, keywords);
     for (keyword, value) in keywords.iter_mut() {
@@ -78,6 +135,22 @@ pub(super) fn for_each_at(schema: &mut Value, place: &str, change: &mut dyn FnMu
             _ => {}
         }
     }
+}
+
+/// Changes a schema and all schemas in it, up to the first error.
+pub(super) fn try_for_each(
+    schema: &mut Value,
+    change: &mut dyn FnMut(&mut Map<String, Value>) -> Result<(), String>,
+) -> Result<(), Fault> {
+    let mut fault = None;
+    for_each_at(schema, "#", &mut |place, keywords| {
+        if fault.is_none()
+            && let Err(message) = change(keywords)
+        {
+            fault = Some(Fault::new(place, message));
+        }
+    });
+    fault.map_or(Ok(()), Err)
 }
 
 /// The schemas that a schema is made of, with the paths to them.
@@ -151,11 +224,7 @@ fn are_apart(list: &[Value], whole: &Value) -> bool {
 fn are_of_other_types(all: &[&Value]) -> bool {
     let mut kinds = HashSet::new();
     all.iter().all(|part| {
-        let names = match part.get("type") {
-            Some(Value::String(name)) => vec![name.as_str()],
-            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).collect(),
-            _ => return false,
-        };
+        let Some(names) = part.as_object().and_then(named_types) else { return false };
         names.into_iter().all(|name| kinds.insert(if name == "integer" { "number" } else { name }))
     })
 }
@@ -191,7 +260,7 @@ fn meant<'a>(part: &'a Value, whole: &'a Value) -> &'a Value {
 }
 
 /// The keywords under which a schema has definitions.
-const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+pub(super) const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
 /// A part of a schema with the definitions that it refers to.
 pub(super) fn with_definitions(part: &Value, whole: &Value) -> Value {
@@ -235,18 +304,7 @@ pub(super) fn refers_elsewhere(schema: &Value) -> bool {
 
 /// All references in a schema.
 fn references(schema: &Value) -> Vec<String> {
-    let (mut found, mut open) = (Vec::new(), vec![schema]);
-    while let Some(value) = open.pop() {
-        match value {
-            Value::Array(items) => open.extend(items),
-            Value::Object(entries) => {
-                found.extend(entries.get("$ref").and_then(Value::as_str).map(str::to_owned));
-                open.extend(entries.values());
-            }
-            _ => {}
-        }
-    }
-    found
+    all_values(schema).filter_map(|value| value.get("$ref")?.as_str()).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

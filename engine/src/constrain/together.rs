@@ -7,7 +7,7 @@
 
 use super::exact;
 use super::expression::{UNKNOWN, ways};
-use super::schema::{Fault, escaped};
+use super::schema::{Fault, applied, escaped, list};
 use crate::text::referred;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
@@ -269,27 +269,24 @@ impl<'a> Count<'a> {
     fn of(&mut self, schema: &'a Value, holds: bool) -> Result<Sum<'a>, Found<'a>> {
         self.step(1)?;
         let Some(keywords) = schema.as_object() else { return Ok(Sum::one()) };
-        let list = |key: &str| keywords.get(key).and_then(Value::as_array).into_iter().flatten();
-        let applied = ["allOf", "anyOf", "oneOf", "$ref", "const", "enum"];
-        let applied = keywords.iter().filter(|(key, _)| applied.contains(&key.as_str()));
-        let applied: usize = applied.map(|(key, value)| if key == "allOf" { len(value) } else { 1 }).sum();
+        let applied = applied(keywords, &["allOf", "anyOf", "oneOf", "$ref", "const", "enum"]);
         let beside = KEYWORDS.iter().any(|key| keywords.contains_key(*key));
         let holds = holds || applied > 1 || applied == 1 && beside;
         let mut sum = self.own(keywords, holds)?;
-        for part in list("allOf") {
+        for part in list(keywords, "allOf") {
             let part = self.of(part, holds)?;
             self.and(&mut sum, part)?;
         }
         for key in ["anyOf", "oneOf"] {
             let mut any: Option<Sum> = None;
-            for part in list(key) {
+            for part in list(keywords, key) {
                 let part = self.of(part, holds)?;
                 any = Some(self.either(any, part)?);
             }
             any.map(|any| self.and(&mut sum, any)).transpose()?;
         }
         let mut any: Option<Sum> = None;
-        for value in list("enum").chain(keywords.get("const")) {
+        for value in list(keywords, "enum").iter().chain(keywords.get("const")) {
             let value = self.constant(value)?;
             any = Some(self.either(any, value)?);
         }
@@ -352,9 +349,10 @@ impl<'a> Count<'a> {
         let properties = named("properties");
         let is_known =
             |name: &Value| properties.is_some_and(|all| name.as_str().is_some_and(|name| all.contains_key(name)));
-        let required = || keywords.get("required").and_then(Value::as_array).into_iter().flatten();
-        self.step(required().map(|name| 1 + name.as_str().map_or(0, str::len) / NAME).sum())?;
-        held.properties = (len_of(properties) + required().filter(|name| !is_known(name)).count()) as u64;
+        let required = list(keywords, "required");
+        self.step(required.iter().map(|name| 1 + name.as_str().map_or(0, str::len) / NAME).sum())?;
+        held.properties =
+            (properties.map_or(0, Map::len) + required.iter().filter(|name| !is_known(name)).count()) as u64;
         for (name, part) in properties.into_iter().flatten() {
             self.below(&mut sum, Step::Property(name), part, holds)?;
         }
@@ -443,14 +441,6 @@ const KEYWORDS: [&str; 15] = [
     "maxLength",
     "multipleOf",
 ];
-
-fn len(value: &Value) -> usize {
-    value.as_array().map_or(0, Vec::len)
-}
-
-fn len_of(entries: Option<&Map<String, Value>>) -> usize {
-    entries.map_or(0, Map::len)
-}
 
 #[cfg(test)]
 #[allow(clippy::panic)]

@@ -5,14 +5,14 @@ use super::matcher::{Matcher, failed};
 use super::numbers::{Digits, Numbers};
 use super::stack::with_stack;
 use super::together::MOST_PROPERTIES;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unpoisoned};
 use crate::text::{TokenType, Tokenizer};
 use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{INVALID_TOKEN, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 use llguidance::{ParserFactory, panic_utils};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// Its name in messages.
 const VOCABULARY: &str = "the model's vocabulary";
@@ -99,7 +99,7 @@ impl Vocabulary {
     ) -> Result<Arc<Matcher>> {
         let Ok(text) = serde_json::to_string(&grammar.source) else { return self.compile(grammar) };
         let text: Arc<str> = text.into();
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compiled = unpoisoned(self.compiled.lock());
         loop {
             if let Some(place) = compiled.known.iter().position(|(of, ..)| *of == text) {
                 let found = compiled.known.remove(place);
@@ -110,7 +110,7 @@ impl Vocabulary {
             if !compiled.begun.contains(&text) && compiled.begun.len() < AT_A_TIME {
                 break;
             }
-            compiled = self.made.wait(compiled).unwrap_or_else(PoisonError::into_inner);
+            compiled = unpoisoned(self.made.wait(compiled));
         }
         compiled.begun.push(text.clone());
         drop(compiled);
@@ -142,7 +142,7 @@ struct Begun<'a> {
 impl Begun<'_> {
     /// Caches the result, and drops the least recently used grammars.
     fn keep(&self, made: &Arc<Matcher>) {
-        let mut compiled = self.of.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compiled = unpoisoned(self.of.compiled.lock());
         compiled.known.push((self.text.clone(), made.clone(), made.size() + self.text.len()));
         let mut bytes: usize = compiled.known.iter().map(|(.., bytes)| bytes).sum();
         while bytes > KEPT_BYTES || compiled.known.len() > KEPT {
@@ -153,7 +153,7 @@ impl Begun<'_> {
 
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
-        let mut compiled = self.of.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compiled = unpoisoned(self.of.compiled.lock());
         compiled.begun.retain(|begun| *begun != self.text);
         self.of.made.notify_all();
     }
