@@ -14,74 +14,30 @@ pub(super) trait FromValue<'a>: Sized {
     fn from_value(value: Value<'a>) -> Result<Self, String>;
 }
 
-impl<'a> FromValue<'a> for u32 {
-    const EXPECTED: &'static str = "an integer from 0 to 4294967295";
-    fn from_value(value: Value<'a>) -> Result<Self, String> {
-        one(value, integer)
-    }
+macro_rules! from_value {
+    ($($type:ty: $count:ident($convert:ident), $expected:literal;)*) => {
+        $(
+            impl<'a> FromValue<'a> for $type {
+                const EXPECTED: &'static str = $expected;
+                fn from_value(value: Value<'a>) -> Result<Self, String> {
+                    $count(value, $convert)
+                }
+            }
+        )*
+    };
 }
 
-impl<'a> FromValue<'a> for u64 {
-    const EXPECTED: &'static str = "an integer from 0 to 18446744073709551615";
-    fn from_value(value: Value<'a>) -> Result<Self, String> {
-        one(value, integer)
-    }
-}
-
-impl<'a> FromValue<'a> for i32 {
-    const EXPECTED: &'static str = "an integer from -2147483648 to 2147483647";
-    fn from_value(value: Value<'a>) -> Result<Self, String> {
-        one(value, integer)
-    }
-}
-
-impl<'a> FromValue<'a> for f32 {
-    const EXPECTED: &'static str = "a finite float";
-    fn from_value(value: Value<'a>) -> Result<Self, String> {
-        one(value, float)
-    }
-}
-
-impl<'a> FromValue<'a> for bool {
-    const EXPECTED: &'static str = "a bool";
-    fn from_value(value: Value<'a>) -> Result<Self, String> {
-        one(value, truth)
-    }
-}
-
-impl<'a> FromValue<'a> for &'a str {
-    const EXPECTED: &'static str = "a string in UTF-8";
-    fn from_value(value: Value<'a>) -> Result<Self, String> {
-        text(value).ok_or_else(|| value.to_string())
-    }
-}
-
-impl<'a> FromValue<'a> for Vec<&'a str> {
-    const EXPECTED: &'static str = "an array of strings in UTF-8";
-    fn from_value(value: Value<'a>) -> Result<Self, String> {
-        all(value, text)
-    }
-}
-
-impl<'a> FromValue<'a> for Vec<u32> {
-    const EXPECTED: &'static str = "an array of integers from 0 to 4294967295";
-    fn from_value(value: Value<'a>) -> Result<Self, String> {
-        all(value, integer)
-    }
-}
-
-impl<'a> FromValue<'a> for Vec<i32> {
-    const EXPECTED: &'static str = "an array of integers from -2147483648 to 2147483647";
-    fn from_value(value: Value<'a>) -> Result<Self, String> {
-        all(value, integer)
-    }
-}
-
-impl<'a> FromValue<'a> for Vec<f32> {
-    const EXPECTED: &'static str = "an array of finite floats";
-    fn from_value(value: Value<'a>) -> Result<Self, String> {
-        all(value, float)
-    }
+from_value! {
+    u32: one(integer), "an integer from 0 to 4294967295";
+    i32: one(integer), "an integer from -2147483648 to 2147483647";
+    u64: one(integer), "an integer from 0 to 18446744073709551615";
+    f32: one(float), "a finite float";
+    bool: one(truth), "a bool";
+    &'a str: single(text), "a string in UTF-8";
+    Vec<&'a str>: all(text), "an array of strings in UTF-8";
+    Vec<u32>: all(integer), "an array of integers from 0 to 4294967295";
+    Vec<i32>: all(integer), "an array of integers from -2147483648 to 2147483647";
+    Vec<f32>: all(float), "an array of finite floats";
 }
 
 fn integer<T: TryFrom<i128>>(value: Value<'_>) -> Option<T> {
@@ -105,9 +61,14 @@ fn text(value: Value<'_>) -> Option<&str> {
     if let Value::String(v) = value { str::from_utf8(v).ok() } else { None }
 }
 
+/// Converts one value.
+fn single<'a, T>(value: Value<'a>, convert: fn(Value<'a>) -> Option<T>) -> Result<T, String> {
+    convert(value).ok_or_else(|| value.to_string())
+}
+
 /// Converts one value, or an array whose elements are all equal.
 fn one<'a, T: PartialEq>(value: Value<'a>, convert: fn(Value<'a>) -> Option<T>) -> Result<T, String> {
-    let Value::Array(array) = value else { return convert(value).ok_or_else(|| value.to_string()) };
+    let Value::Array(array) = value else { return single(value, convert) };
     let first = array.iter().next().ok_or("an empty array")?;
     let converted = convert(first).ok_or_else(|| value.to_string())?;
     match array.iter().enumerate().find(|(_, element)| *element != first) {

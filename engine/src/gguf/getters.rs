@@ -6,159 +6,44 @@ use super::Gguf;
 use super::convert::FromValue;
 use crate::error::{Error, Result};
 
+macro_rules! getters {
+    ($($name:ident, $optional:ident: $type:ty, $what:literal;)*) => {
+        impl Gguf {
+            $(
+                #[doc = concat!($what, ".")]
+                ///
+                /// # Errors
+                /// [`Error::Metadata`] if it is absent or holds anything else.
+                pub fn $name(&self, key: &str) -> Result<$type> {
+                    self.required(key)
+                }
+
+                #[doc = concat!($what, ", or `None`.")]
+                ///
+                /// # Errors
+                /// [`Error::Metadata`] if it holds anything else.
+                pub fn $optional(&self, key: &str) -> Result<Option<$type>> {
+                    self.optional(key)
+                }
+            )*
+        }
+    };
+}
+
+getters! {
+    u32, opt_u32: u32, "An integer from 0 to 2³² − 1";
+    i32, opt_i32: i32, "An integer from −2³¹ to 2³¹ − 1";
+    u64, opt_u64: u64, "An integer from 0 to 2⁶⁴ − 1";
+    f32, opt_f32: f32, "A finite float, rounded if it is one of 64 bits";
+    bool, opt_bool: bool, "A truth value";
+    string, opt_string: &str, "A string, which must be UTF-8";
+    strings, opt_strings: Vec<&str>, "An array of strings, each of which must be UTF-8";
+    u32s, opt_u32s: Vec<u32>, "An array of integers from 0 to 2³² − 1";
+    i32s, opt_i32s: Vec<i32>, "An array of integers from −2³¹ to 2³¹ − 1";
+    f32s, opt_f32s: Vec<f32>, "An array of finite floats";
+}
+
 impl Gguf {
-    /// An integer from 0 to 2³² − 1.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it is absent or holds anything else.
-    pub fn u32(&self, key: &str) -> Result<u32> {
-        self.required(key)
-    }
-
-    /// An integer from 0 to 2³² − 1, or `None`.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it holds anything else.
-    pub fn opt_u32(&self, key: &str) -> Result<Option<u32>> {
-        self.optional(key)
-    }
-
-    /// An integer from −2³¹ to 2³¹ − 1, or `None`.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it holds anything else.
-    pub fn opt_i32(&self, key: &str) -> Result<Option<i32>> {
-        self.optional(key)
-    }
-
-    /// An integer from 0 to 2⁶⁴ − 1.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it is absent or holds anything else.
-    pub fn u64(&self, key: &str) -> Result<u64> {
-        self.required(key)
-    }
-
-    /// An integer from 0 to 2⁶⁴ − 1, or `None`.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it holds anything else.
-    pub fn opt_u64(&self, key: &str) -> Result<Option<u64>> {
-        self.optional(key)
-    }
-
-    /// A finite float; a float of 64 bits is rounded.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it is absent or holds anything else.
-    pub fn f32(&self, key: &str) -> Result<f32> {
-        self.required(key)
-    }
-
-    /// A finite float, or `None`; a float of 64 bits is rounded.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it holds anything else.
-    pub fn opt_f32(&self, key: &str) -> Result<Option<f32>> {
-        self.optional(key)
-    }
-
-    /// A truth value.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it is absent or holds anything else.
-    pub fn bool(&self, key: &str) -> Result<bool> {
-        self.required(key)
-    }
-
-    /// A truth value, or `None`.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it holds anything else.
-    pub fn opt_bool(&self, key: &str) -> Result<Option<bool>> {
-        self.optional(key)
-    }
-
-    /// A string, which must be UTF-8.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it is absent or holds anything else.
-    pub fn string(&self, key: &str) -> Result<&str> {
-        self.required(key)
-    }
-
-    /// A string, which must be UTF-8, or `None`.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it holds anything else.
-    pub fn opt_string(&self, key: &str) -> Result<Option<&str>> {
-        self.optional(key)
-    }
-
-    /// An array of strings, each of which must be UTF-8.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it is absent or holds anything else.
-    pub fn strings(&self, key: &str) -> Result<Vec<&str>> {
-        self.required(key)
-    }
-
-    /// An array of strings, each of which must be UTF-8, or `None`.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it holds anything else.
-    pub fn opt_strings(&self, key: &str) -> Result<Option<Vec<&str>>> {
-        self.optional(key)
-    }
-
-    /// An array of integers from 0 to 2³² − 1.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it is absent or holds anything else.
-    pub fn u32s(&self, key: &str) -> Result<Vec<u32>> {
-        self.required(key)
-    }
-
-    /// An array of integers from 0 to 2³² − 1, or `None`.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it holds anything else.
-    pub fn opt_u32s(&self, key: &str) -> Result<Option<Vec<u32>>> {
-        self.optional(key)
-    }
-
-    /// An array of integers from −2³¹ to 2³¹ − 1.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it is absent or holds anything else.
-    pub fn i32s(&self, key: &str) -> Result<Vec<i32>> {
-        self.required(key)
-    }
-
-    /// An array of integers from −2³¹ to 2³¹ − 1, or `None`.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it holds anything else.
-    pub fn opt_i32s(&self, key: &str) -> Result<Option<Vec<i32>>> {
-        self.optional(key)
-    }
-
-    /// An array of finite floats.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it is absent or holds anything else.
-    pub fn f32s(&self, key: &str) -> Result<Vec<f32>> {
-        self.required(key)
-    }
-
-    /// An array of finite floats, or `None`.
-    ///
-    /// # Errors
-    /// [`Error::Metadata`] if it holds anything else.
-    pub fn opt_f32s(&self, key: &str) -> Result<Option<Vec<f32>>> {
-        self.optional(key)
-    }
-
     fn required<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<T> {
         let absent = || Error::Metadata { key: key.into(), expected: T::EXPECTED.into(), found: "nothing".into() };
         self.optional(key)?.ok_or_else(absent).map_err(|error| self.name(error))

@@ -173,20 +173,16 @@ impl<'a> Value<'a> {
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.ty().name();
+        if let Some(integer) = self.integer() {
+            return write!(f, "{name} {integer}");
+        }
         match self {
-            Self::U8(v) => write!(f, "{name} {v}"),
-            Self::I8(v) => write!(f, "{name} {v}"),
-            Self::U16(v) => write!(f, "{name} {v}"),
-            Self::I16(v) => write!(f, "{name} {v}"),
-            Self::U32(v) => write!(f, "{name} {v}"),
-            Self::I32(v) => write!(f, "{name} {v}"),
             Self::F32(v) => write!(f, "{name} {v}"),
+            Self::F64(v) => write!(f, "{name} {v}"),
             Self::Bool(v) => write!(f, "{name} {v}"),
             Self::String(v) => write!(f, "{name} {}", quoted(v)),
             Self::Array(v) => write!(f, "{name} of {} {}", v.len(), v.element_type().name()),
-            Self::U64(v) => write!(f, "{name} {v}"),
-            Self::I64(v) => write!(f, "{name} {v}"),
-            Self::F64(v) => write!(f, "{name} {v}"),
+            _ => f.write_str(name),
         }
     }
 }
