@@ -1,7 +1,8 @@
 //! Generates a reply to the tokens of a prompt, one token at a time, on the calling thread, and reports it as events.
 //!
-//! A generation uses sessions and is used by the scheduler: it knows nothing of slots and queues. What a step does before
-//! and after the GPU is in `generate/task.rs`, for a generation alone and for one that takes the step with others.
+//! A generation uses sessions and is used by the scheduler, but does not know about slots and queues. The work of a
+//! step before and after the GPU is in `generate/task.rs`, for a generation alone and for one that shares the step with
+//! others.
 
 mod choose;
 mod chooser;
@@ -39,26 +40,26 @@ pub struct GenerateOptions {
     pub sampling: SamplerParams,
     /// The most tokens to generate; `None` for as many as the context holds.
     pub max_tokens: Option<usize>,
-    /// Stop strings: the answer ends just before the first one that appears in it, and no part of that string is in any
-    /// event. Stop strings are not looked for in thinking or in calls of functions, and none spans a call.
+    /// Stop strings: the answer ends just before the first one that appears in it, and no event contains any part of
+    /// that string. Stop strings are not searched for in thinking or in calls of functions, and none spans a call.
     pub stop: Vec<String>,
     /// How many of the likeliest tokens each [`Event::Token`] lists; `None` for no such events. They require all logits
     /// of every token to be read back, while the GPU waits.
     pub logprobs: Option<usize>,
-    /// Whether and how tokens are guessed ahead. It changes how fast a reply comes, and not which one. Nothing is guessed
-    /// where log-probabilities are asked for or a [`Chooser`] takes part, and while a constraint holds guesses are from the
-    /// text alone.
+    /// Whether and how tokens are guessed ahead. This changes the speed of a reply and not its text. Nothing is guessed
+    /// with log-probabilities or a [`Chooser`], and while a constraint holds, guesses come from the text only.
     pub speculation: Speculation,
-    /// Whether a reply ends, with [`Stop::Loop`], once it repeats itself without end: if the same tokens, 512 at most,
+    /// Whether a reply ends, with [`Stop::Loop`], once it repeats itself endlessly: if the same tokens, at most 512,
     /// came at least five times in a row and make up at least 512 tokens.
     pub stop_loops: bool,
-    /// What the answer has to match, from its first letter to its end; the thinking before it is free. With functions the
-    /// answer matches it or consists of calls. A reply that ends for another reason than [`Stop::End`] is the beginning of
-    /// an answer that would match. A model that would end its reply while it thinks ends its thinking instead.
+    /// A constraint that the answer has to match, from its first letter to its end; the thinking before it is free.
+    /// With functions the answer matches it or consists of calls. A reply that ends for another reason than
+    /// [`Stop::End`] is the beginning of an answer that would match. If the model would end its reply while it thinks,
+    /// its thinking ends instead.
     #[cfg(feature = "constrain")]
     pub constraint: Option<Constraint>,
-    /// Whether functions may be called, or have to be. The arguments of each call are valid by the function's schema, as
-    /// far as that can be held, in any case. In GLM's form of calls the `format` of a string is not kept.
+    /// Whether functions may or must be called. In any case the arguments of each call are valid against the function's
+    /// schema, as far as it can be enforced. In GLM's form of calls the `format` of a string is not enforced.
     #[cfg(feature = "constrain")]
     pub calls: Calls,
 }
@@ -67,8 +68,7 @@ impl GenerateOptions {
     /// Returns an error for the first option that is out of range.
     pub(crate) fn check(&self) -> Result<()> {
         if self.stop.iter().any(String::is_empty) {
-            let expected = "strings of at least one character".to_owned();
-            return Err(Error::Argument { argument: "stop", expected, found: "an empty one".into() });
+            return Err(Error::argument("stop", "strings of at least one character", "an empty one"));
         }
         self.speculation.check()?;
         self.sampling.check()
@@ -90,7 +90,7 @@ pub enum Stop {
     Cancelled,
     /// One of [`GenerateOptions::stop`] appeared.
     StopString,
-    /// The reply repeats itself without end: see [`GenerateOptions::stop_loops`].
+    /// The reply repeats itself endlessly: see [`GenerateOptions::stop_loops`].
     Loop,
 }
 
@@ -119,8 +119,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// The statistics of a generation that ended so, with nothing counted: for an app's own tests of what it does with
-    /// them.
+    /// The statistics of a generation that ended for this reason, with all counts at zero, for an app's own tests.
     ///
     /// ```
     /// use wglm::{Stats, Stop};
@@ -135,8 +134,8 @@ impl Stats {
         Self { prompt, generated: 0, seed: None, stop, prompt_time: none, generate_time: none, drafts }
     }
 
-    /// How many times as fast the tokens came as they would have without guesses; `None` where nothing was guessed, or
-    /// where it was not measured how long a token takes without.
+    /// How many times faster the tokens came than they would have without guesses; `None` if nothing was guessed, or if
+    /// the time of a token without guesses was not measured.
     pub fn draft_gain(&self) -> Option<f64> {
         let (took, saved) = (self.generate_time.as_secs_f64().max(1e-9), self.drafts.saved_seconds);
         (self.drafts.steps > 0 && saved != 0.0).then_some((took + saved) / took)
@@ -262,11 +261,11 @@ impl<'a> Generation<'a> {
         Self { session, task, lost: false }
     }
 
-    /// Continues the generation on another device after [`Error::DeviceLost`]: with `model`, which has to be loaded from
-    /// the same file. [`Gpu::reopen`](crate::Gpu::reopen) opens the device. The session [moves](Session::move_to), and
-    /// the next events come after its tokens have been computed again. No event comes twice and none is missing;
-    /// [`Stats`] and [`max_tokens`](GenerateOptions::max_tokens) count the whole reply, but [`Stats::drafts`] only counts
-    /// drafts on the new device. A [`Chooser`] may be asked a second time for the token that was being computed.
+    /// Continues the generation on another device after [`Error::DeviceLost`], with a `model` loaded from the same
+    /// file. [`Gpu::reopen`](crate::Gpu::reopen) opens the device. The session [moves](Session::move_to), and the next
+    /// events come after its tokens have been computed again. No event comes twice and none is missing; [`Stats`] and
+    /// [`max_tokens`](GenerateOptions::max_tokens) count the whole reply, but [`Stats::drafts`] only counts drafts on
+    /// the new device. A [`Chooser`] may be asked again for the token that was being computed.
     ///
     /// # Errors
     /// Those of [`Session::move_to`]. After an error it can be called again with another model.
@@ -300,7 +299,7 @@ impl<'a> Generation<'a> {
         self.task.set_chooser(chooser);
     }
 
-    /// Has an event come before all others.
+    /// Adds an event before all others.
     pub(crate) fn begin_with(&mut self, event: Event) {
         self.task.push(event);
     }

@@ -1,11 +1,19 @@
 //! Conversations side by side: requests from any thread share a model, a KV cache and the steps of the GPU.
 //!
-//! Whoever waits for an event, when nobody else does the work, does it for all (`scheduler/shared.rs`); for replies that
-//! are polled a thread does, which the scheduler owns (`scheduler/background.rs`). A round reads a part of one prompt, then
-//! takes a step with all conversations that are past theirs (`scheduler/engine.rs`). So nobody waits longer than a part of a
-//! prompt takes, and a reply that is alone is generated as [`Generation`](crate::Generation) generates it.
+//! A thread that waits for an event generates for all replies, unless another thread does (`scheduler/shared.rs`). For
+//! replies that are polled, the scheduler has a thread of its own (`scheduler/background.rs`). A round computes a part
+//! of one prompt and then takes a step with all replies whose prompts are complete (`scheduler/engine.rs`). So no reply
+//! waits longer than a part of a prompt takes, and a reply that is alone is generated as
+//! [`Generation`](crate::Generation) generates it.
 //!
-//! The scheduler uses generations and the pool of their sessions, which know nothing of it.
+//! The scheduler uses generations and the pool of their sessions, which do not know about it.
+//!
+//! The thread that makes a request renders its prompt and compiles its grammars before the request enters the queue.
+//! Greedy replies are those that each conversation would get alone, except for the rounding of sums. If the device is
+//! lost, all replies and all waiting requests end with that error.
+//!
+//! Tenants ([`Scheduler::for_tenant`]) share no cache: a slot is emptied when another tenant takes it over, and pages
+//! are found by tenant.
 
 #[cfg(feature = "schema")]
 mod ask;
@@ -34,66 +42,66 @@ use shared::Shared;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// How many conversations a [`Scheduler`] is for, and how much of them it holds. Fields may be added, so construct it as
-/// `SchedulerOptions { …, ..SchedulerOptions::default() }`.
+/// The options of a [`Scheduler`]: how many conversations it has, and how much memory they get. Fields may be added, so
+/// construct it as `SchedulerOptions { …, ..SchedulerOptions::default() }`.
 #[derive(Debug, Clone)]
 pub struct SchedulerOptions {
-    /// How many conversations decode side by side. Each has a slot, which keeps its KV cache for the next turn.
+    /// How many conversations are generated at a time. Each has a slot, which keeps its KV cache for the next turn.
     pub sessions: usize,
-    /// The context of each in tokens; `None` for the model's usual one.
+    /// The context of each conversation in tokens; `None` for the model's usual one.
     pub context: Option<usize>,
-    /// How many tokens the KV cache holds of all of them together, counted in whole pages of 256; `None` for as many as
-    /// all contexts take, or fewer if there is not memory enough. A context is never larger than this. If it is less than
-    /// all contexts take and runs out, the caches of conversations whose replies have ended are given up first, then those
-    /// of the newest replies, which wait, and are computed again once there is memory.
+    /// How many tokens the KV cache holds for all conversations together, in whole pages of 256; `None` for all
+    /// contexts in full, or for less if memory is short. A context is never larger than this. If the cache is smaller
+    /// than all contexts and runs full, the caches of conversations whose replies have ended are dropped first, then
+    /// those of the newest replies, which wait and are computed again once there is memory.
     pub tokens: Option<usize>,
-    /// How many requests may wait for a slot. One more is refused with [`Error::Busy`].
+    /// How many requests may wait for a slot. Further ones are refused with [`Error::Busy`].
     pub queue: usize,
     /// The type of the cache's values; `None` for the model's usual one.
     pub cache: Option<CacheType>,
-    /// Whether everything that steps of several conversations need is compiled when the scheduler is made, so that none of
-    /// them waits; `None` stands for yes on a GPU, as for
+    /// Whether all kernels for steps of several conversations are compiled when the scheduler is created, so that no
+    /// step waits for them; `None` for yes on a GPU, as for
     /// [`LoadOptions::compile_all`](crate::LoadOptions::compile_all).
     pub compile_all: Option<bool>,
     /// The most rows of a step of several conversations in which guesses are verified: a row for the token of each
-    /// conversation, and one for each guess, at most 32 in all. With 0 only a conversation that is alone guesses; `None`
-    /// stands for as many as are known to pay. Whether a conversation guesses is up to its
+    /// conversation, and one for each guess, at most 32 in total. With 0 only a conversation that is alone guesses;
+    /// `None` for as many as are known to pay off. Whether a conversation guesses is up to its
     /// [`speculation`](GenerateOptions::speculation).
     pub drafted_rows: Option<usize>,
 }
 
 impl Default for SchedulerOptions {
-    /// Four conversations with the model's usual context, and 64 requests that wait.
+    /// Four conversations with the model's usual context, and 64 waiting requests.
     fn default() -> Self {
         Self { sessions: 4, context: None, tokens: None, queue: 64, cache: None, compile_all: None, drafted_rows: None }
     }
 }
 
-/// Whose requests a scheduler gets: see [`Scheduler::for_tenant`]. Fields may be added, so construct it as
-/// `Tenant { …, ..Tenant::default() }`.
+/// The party that makes requests: see [`Scheduler::for_tenant`]. Fields may be added, so construct it as `Tenant { …,
+/// ..Tenant::default() }`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Tenant {
-    /// With whom it takes turns: requests of one number wait for each other, and those of different numbers are served
-    /// in turn, however many of them wait.
+    /// The number under which it takes turns: requests with the same number wait for each other, and those with
+    /// different numbers are served in turn, however many of them wait.
     pub turns: u64,
-    /// With whom it shares the KV cache: what requests of one number have computed is used by later ones of the same
-    /// number, and by no others. Whoever shares a cache can learn from [`Stats::prompt`](crate::Stats::prompt), and from
-    /// the time to the first token, which prompts the others sent.
+    /// The number under which it shares the KV cache: what was computed for a request is used by later requests with
+    /// the same number, and by no others. Parties that share a cache can learn from
+    /// [`Stats::prompt`](crate::Stats::prompt), and from the time to the first token, which prompts the others sent.
     pub cache: u64,
 }
 
 /// Generates replies to requests from any thread, several at a time: each step of the GPU computes a token of every
-/// conversation, which takes little longer than a token of one. Clones share it.
+/// conversation, which takes little longer than a token of one conversation. Clones share it.
 ///
 /// A request waits in a queue until a slot is free; [tenants](Scheduler::for_tenant) take turns. A slot keeps the KV
-/// cache of its conversation, and the next request goes to the slot whose last prompt it continues, or else to the one
-/// that was used longest ago; full pages of 256 tokens that any conversation begins with are shared. Greedy replies are
-/// those that each conversation gets alone.
+/// cache of its conversation. The next request goes to the slot whose last prompt it continues, or otherwise to the one
+/// that has been unused for longest. Full pages of 256 tokens with which several conversations begin are shared. Greedy
+/// replies are those that each conversation gets alone.
 ///
-/// A reply is generated while its events are waited for, in any of the threads that wait. For replies that are polled
-/// ([`ScheduledReply::try_next`]) the scheduler has a thread, which lives no longer than the scheduler and its replies, and
-/// ends when none of them is polled. If a reply's events are not taken, it pauses after 64 of them, and the others
-/// continue.
+/// A reply is generated while a thread waits for its events, by any of the threads that wait. For replies that are
+/// polled ([`ScheduledReply::try_next`]) the scheduler has a thread, which lives no longer than the scheduler and its
+/// replies, and ends when none of them is polled. A reply whose events are not taken pauses after 64 of them, and the
+/// others continue.
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
@@ -129,8 +137,8 @@ pub struct Scheduler {
     tenant: Tenant,
 }
 
-/// A conversation whose prompt is made: what [`Scheduler::prepare`] returns, and [`Scheduler::reply`] generates any number
-/// of replies to. Clones share it, and so do replies, but for the tokens, which each has for itself.
+/// A conversation with its rendered prompt: [`Scheduler::prepare`] returns it, and [`Scheduler::reply`] generates any
+/// number of replies to it. Clones share it, and its replies share everything except their tokens.
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
@@ -156,13 +164,13 @@ pub struct PreparedChat {
     made: Arc<MadePrompt>,
 }
 
-/// What replies to the same conversation share.
+/// The data that replies to the same conversation share.
 struct MadePrompt {
     prompt: Vec<u32>,
     parser: ReplyParser,
     options: GenerateOptions,
     ids: CallIds,
-    /// The messages that were left out because the context is too small.
+    /// The messages that were dropped because the context is too small.
     dropped: Vec<Message>,
 }
 
@@ -177,7 +185,7 @@ impl PreparedChat {
         &self.made.options
     }
 
-    /// The messages that [`Overflow`](crate::Overflow) left out, oldest first.
+    /// The messages that were dropped because of [`Overflow`](crate::Overflow), oldest first.
     pub fn dropped(&self) -> &[Message] {
         &self.made.dropped
     }
@@ -190,9 +198,9 @@ impl std::fmt::Debug for PreparedChat {
 }
 
 /// A reply that waits for its turn or is being generated: an iterator of events, which ends after an error or
-/// [`Event::Done`]. [`next`](Iterator::next) waits; [`try_next`](Self::try_next) and [`poll_next`](Self::poll_next) do not,
-/// and with the feature `stream` it becomes an asynchronous stream (`ScheduledReply::into_stream`). It can be used from any
-/// thread. Dropping it cancels the reply.
+/// [`Event::Done`]. [`next`](Iterator::next) waits; [`try_next`](Self::try_next) and [`poll_next`](Self::poll_next) do
+/// not, and with the feature `stream` `ScheduledReply::into_stream` makes an asynchronous stream of it. It can be used
+/// from any thread. Dropping it cancels the reply.
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
@@ -223,17 +231,17 @@ pub struct ScheduledReply {
     prompt_tokens: usize,
     opens_thinking: bool,
     process: Process,
-    /// It has ended because this process was forked.
+    /// Whether it has ended because this process was forked.
     forked: bool,
 }
 
 impl Scheduler {
-    /// A scheduler for replies of a model. The KV cache for all of them is allocated here, and kernels are compiled.
+    /// Creates a scheduler for replies of a model. This allocates the KV cache for all of them, and compiles kernels.
     ///
     /// # Errors
-    /// [`Error::Argument`] for no sessions, a context of no tokens or no tokens at all, [`Error::Unsupported`] for a type of
-    /// cache that cannot hold the model's latents; [`Error::OutOfMemory`] or [`Error::ContextTooLarge`] if the cache does
-    /// not fit; what the device reports.
+    /// [`Error::Argument`] for no sessions, a context of no tokens or no tokens at all, [`Error::Unsupported`] for a
+    /// type of cache that cannot hold the model's latents; [`Error::OutOfMemory`] or [`Error::ContextTooLarge`] if the
+    /// cache does not fit; what the device reports.
     pub fn new(model: &Model, options: &SchedulerOptions) -> Result<Self> {
         Self::new_with(model, options, &Cancel::default())
     }
@@ -263,7 +271,7 @@ impl Scheduler {
         let other = if compiles { pool.compile(&mut || cancel.check())? } else { None };
         let model = other.unwrap_or_else(|| model.clone());
         if !pool.model().plans_as(&model) {
-            drop(pool); // before the memory is taken once more
+            drop(pool); // frees its memory first
             pool = Pool::new(&model, sessions, cache, tokens)?;
             options.drafted_rows.into_iter().for_each(|rows| pool.set_drafted_rows(rows));
         }
@@ -272,8 +280,8 @@ impl Scheduler {
         Ok(Self { model, shared, tenant: Tenant::default() })
     }
 
-    /// The same scheduler for requests of a tenant, where several parties that do not trust each other share a model.
-    /// They take turns, and none learns from the cache what another has sent. A scheduler as it is made is that of the
+    /// The same scheduler for requests of a tenant, for several parties that share a model and do not trust each other.
+    /// They take turns, and none of them learns from the cache what another has sent. A new scheduler is that of the
     /// default tenant.
     ///
     /// ```
@@ -294,8 +302,8 @@ impl Scheduler {
         Self { tenant, ..self.clone() }
     }
 
-    /// The model: the one that it was made with, whose [verdict](Model::verdict) also has the kernels that were replaced when
-    /// the scheduler was made.
+    /// The model that it was created with. Its [verdict](Model::verdict) also lists the kernels that were replaced when
+    /// the scheduler was created.
     pub fn model(&self) -> &Model {
         &self.model
     }
@@ -305,7 +313,7 @@ impl Scheduler {
         self.shared.context
     }
 
-    /// Asks for a reply to a conversation. Nothing is computed before somebody waits for an event.
+    /// Requests a reply to a conversation. Nothing is computed before an event of it is requested.
     ///
     /// # Errors
     /// Those of [`Chat::send`](crate::Chat::send); [`Error::Busy`] if too many requests wait.
@@ -314,11 +322,12 @@ impl Scheduler {
         self.reply(&self.prepare(request)?, seed)
     }
 
-    /// Makes the prompt of a conversation, once for as many replies as [`reply`](Self::reply) is then called for. Nothing
-    /// is asked for yet, so what is prepared takes no part of the queue.
+    /// Renders the prompt of a conversation, once for any number of calls of [`reply`](Self::reply). Nothing is
+    /// requested yet, so a prepared conversation takes no place in the queue.
     ///
     /// # Errors
-    /// Those of [`chat`](Self::chat), but for constraints that cannot be kept, which [`reply`](Self::reply) finds.
+    /// Those of [`chat`](Self::chat), except for constraints that cannot be enforced, which [`reply`](Self::reply)
+    /// reports.
     pub fn prepare(&self, request: ChatState) -> Result<PreparedChat> {
         let ChatState { mut messages, reasoning, tools, template_kwargs, options, overflow, .. } = request;
         options.check()?;
@@ -327,25 +336,25 @@ impl Scheduler {
         let (model, context) = (&self.model, self.context());
         let maker = PromptMaker { model, context, reasoning, tools: &tools, template_kwargs: &template_kwargs };
         let ((prompt, parser), first) = maker.prepare(&messages, overflow, options.max_tokens)?;
-        let ids = CallIds::after(&messages, &[]); // those that go have ids as well
+        let ids = CallIds::after(&messages, &[]); // the dropped messages have ids as well
         let dropped = drop_before(&mut messages, first);
         Ok(PreparedChat { made: Arc::new(MadePrompt { prompt, parser, options, ids, dropped }) })
     }
 
-    /// Asks for a reply to a conversation that this scheduler [prepared](Self::prepare), with a seed of its own in place of
-    /// the one that the conversation's options have. Nothing is computed before somebody waits for an event.
+    /// Requests a reply to a conversation that this scheduler [prepared](Self::prepare), with this seed instead of the
+    /// one in the conversation's options. Nothing is computed before an event of it is requested.
     ///
     /// # Errors
-    /// [`Error::Constraint`] for a constraint that cannot be kept; [`Error::ContextFull`] for a conversation of another
-    /// scheduler with a larger context; [`Error::Busy`] if too many requests wait.
+    /// [`Error::Constraint`] for a constraint that cannot be enforced; [`Error::ContextFull`] for a conversation of
+    /// another scheduler with a larger context; [`Error::Busy`] if too many requests wait.
     pub fn reply(&self, prepared: &PreparedChat, seed: Option<u64>) -> Result<ScheduledReply> {
         self.replied(prepared, seed, None)
     }
 
-    /// Like [`reply`](Self::reply), where `chooser` takes part in the choice of tokens: see
-    /// [`Reply::with_chooser`](crate::Reply::with_chooser). Such a reply takes its steps by itself, between those that the
-    /// others take together. The chooser is called on whichever thread does the work; what it returns as an error ends
-    /// this reply alone.
+    /// Like [`reply`](Self::reply), with a `chooser` that takes part in the choice of tokens: see
+    /// [`Reply::with_chooser`](crate::Reply::with_chooser). Such a reply takes steps of its own, between those that the
+    /// others take together. The chooser is called on whichever thread does the work; an error that it returns ends
+    /// only this reply.
     ///
     /// # Errors
     /// As there.
@@ -377,8 +386,8 @@ impl Scheduler {
         self.submit(task, ids.clone(), prompt.len(), parser.is_thinking())
     }
 
-    /// Asks for what follows the tokens of a prompt, as text without thinking and calls. Nothing is computed before
-    /// somebody waits for an event.
+    /// Requests what follows the tokens of a prompt, as text without thinking and calls. Nothing is computed before an
+    /// event of it is requested.
     ///
     /// # Errors
     /// [`Error::Argument`] if an option is out of range or there are no tokens; [`Error::TokenOutOfRange`],
@@ -386,15 +395,15 @@ impl Scheduler {
     pub fn generate(&self, prompt: Vec<u32>, options: GenerateOptions) -> Result<ScheduledReply> {
         let needed = prompt.len();
         if needed == 0 {
-            let expected = "at least one token".to_owned();
-            return Err(Error::Argument { argument: "prompt", expected, found: "none".into() });
+            return Err(Error::argument("prompt", "at least one token", "none"));
         }
         self.check_prompt(&prompt)?;
         let task = GenerationTask::new(&self.model, prompt, None, options)?;
         self.submit(task, CallIds::default(), needed, false)
     }
 
-    /// Whether the model knows a prompt's tokens, and the context holds them, in a process that has the device.
+    /// Checks that the model has the tokens of a prompt, that they fit the context, and that this process has the
+    /// device.
     fn check_prompt(&self, prompt: &[u32]) -> Result<()> {
         self.model.gpu().check_process()?;
         let (vocab, context, needed) = (self.model.config().vocab, self.context(), prompt.len());
@@ -421,7 +430,7 @@ impl Scheduler {
         Ok(ScheduledReply { shared, id, cancel, prompt_tokens, opens_thinking, process, forked: false })
     }
 
-    /// What it holds and does.
+    /// Its current state.
     pub fn state(&self) -> SchedulerState {
         self.shared.state()
     }
@@ -445,19 +454,19 @@ impl ScheduledReply {
         self
     }
 
-    /// The next event, if there is one by now: this does not wait. `None` says that the reply has ended, and
-    /// [`Poll::Pending`] that it has not, and has no event yet. From the first such call on the scheduler's thread
-    /// generates it; the reply ends with [`Error::NoThread`] if the system grants none.
+    /// The next event, if one is ready. This does not wait: `None` means that the reply has ended, and
+    /// [`Poll::Pending`] that there is no event yet. From the first call on, the scheduler's thread generates the
+    /// reply; the reply ends with [`Error::NoThread`] if the system refuses the thread.
     pub fn try_next(&mut self) -> Poll<Option<Result<Event>>> {
         self.poll(None)
     }
 
-    /// Like [`try_next`](Self::try_next), and has the task of `context` woken when there is an event. The waker is called
-    /// on the scheduler's thread, or on one that waits for an event. It may do anything, also drop the reply or the
+    /// Like [`try_next`](Self::try_next), and wakes the task of `context` when there is an event. The waker is called
+    /// on the scheduler's thread, or on one that waits for an event. It may do anything, even drop the reply or the
     /// scheduler. If it panics, the replies continue.
     ///
-    /// The last drop of the scheduler and its replies waits for the scheduler's thread, so a waker should not wait for a
-    /// lock that the app holds meanwhile. If it does, that drop takes half a second, and the memory of the GPU is released
+    /// The last drop of the scheduler and its replies waits for the scheduler's thread, so a waker should not wait for
+    /// a lock that the app holds meanwhile. If it does, that drop takes half a second, and the GPU's memory is released
     /// once the waker has returned.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Event>>> {
         self.poll(Some(context.waker()))
@@ -470,7 +479,7 @@ impl ScheduledReply {
         }
     }
 
-    /// The error in a process that was forked, once, and then the end: the threads that generate are the parent's.
+    /// In a forked process the error, once, and then the end: the threads that generate exist only in the parent.
     fn ended_by_fork(&mut self) -> Option<Option<Result<Event>>> {
         if self.forked {
             return Some(None);
@@ -494,7 +503,7 @@ impl ScheduledReply {
 impl Iterator for ScheduledReply {
     type Item = Result<Event>;
 
-    /// The next event. Waits for it, and meanwhile does the work of all replies if nobody else does.
+    /// The next event. Waits for it, and meanwhile generates for all replies unless another thread does.
     fn next(&mut self) -> Option<Self::Item> {
         self.ended_by_fork().unwrap_or_else(|| self.shared.next(self.id))
     }

@@ -1,11 +1,12 @@
 //! A sequence of tokens and the cache that belongs to it.
 //!
-//! A session computes a reply's tokens one by one, each in one submission, and a prompt's many at a time; the host is at
-//! most a few submissions ahead of the GPU. What the cache holds already is not computed again. The token that follows is
-//! sampled on the GPU, which can go on with it before the host knows it: [`Session::next_token`]. How all that is done
-//! is in `session/step.rs`.
+//! A session computes a reply's tokens one by one, each in a submission of its own, and a prompt's tokens many at a
+//! time; the host is at most a few submissions ahead of the GPU. Tokens in the cache are not computed again. The next
+//! token is sampled on the GPU, which can continue with it before the host knows it: [`Session::next_token`].
+//! `session/step.rs` explains how.
 //!
-//! `generate` drives sessions, and `scheduler` generations: neither is known here, and nothing here calls back into them.
+//! `generate` drives sessions, and `scheduler` drives generations. This module knows neither of them and does not call
+//! them.
 
 mod block;
 mod device;
@@ -54,7 +55,7 @@ pub struct Reuse {
     pub new: usize,
 }
 
-/// A conversation's place in a model: its tokens, its cache, and the logits of its last token.
+/// A conversation's state in a model: its tokens, its cache, and the logits of its last token.
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
@@ -96,11 +97,11 @@ impl Session {
         Self::with_cache(model, model.cache())
     }
 
-    /// A session with a cache as given. Sessions that are used side by side may share one instead: see [`Pool`].
+    /// A session with this cache. Sessions that are used side by side can share one instead: see [`Pool`].
     ///
     /// # Errors
-    /// As [`Session::new`], [`Error::Argument`] for a cache of no tokens, and [`Error::Unsupported`] for a type of cache that
-    /// cannot hold the model's latents.
+    /// As [`Session::new`], [`Error::Argument`] for a cache of no tokens, and [`Error::Unsupported`] for a type of
+    /// cache that cannot hold the model's latents.
     pub fn with_cache(model: &Model, cache: CacheShape) -> Result<Self> {
         Pool::new(model, 1, cache, cache.context)?.session()
     }
@@ -122,7 +123,7 @@ impl Session {
         &self.sequence.tokens
     }
 
-    /// Tokens the cache can hold.
+    /// How many tokens the cache can hold.
     pub fn context(&self) -> usize {
         self.pool.cache().context
     }
@@ -149,11 +150,11 @@ impl Session {
         &self.planned.plan
     }
 
-    /// Makes the session hold exactly `tokens`, keeping the cache of the longest common prefix. The logits
-    /// of the last token are there afterwards.
+    /// Makes the session hold exactly `tokens`, and keeps the cache of the longest common prefix. The logits of the
+    /// last token are available afterwards.
     ///
     /// # Errors
-    /// As [`Session::feed`]; tokens that are too many or unknown leave the session as it was.
+    /// As [`Session::feed`]; if there are too many tokens, or unknown ones, the session is unchanged.
     pub fn sync(&mut self, tokens: &[u32]) -> Result<Reuse> {
         self.sync_with(tokens, &Cancel::default(), &mut |_| {})
     }
@@ -161,15 +162,16 @@ impl Session {
     /// Like [`Session::sync`], with the `cancel` and the `progress` of [`Session::feed_with`].
     ///
     /// # Errors
-    /// As [`Session::feed_with`]; tokens that are too many or unknown leave the session as it was.
+    /// As [`Session::feed_with`]; if there are too many tokens, or unknown ones, the session is unchanged.
     pub fn sync_with(&mut self, tokens: &[u32], cancel: &Cancel, progress: &mut dyn FnMut(usize)) -> Result<Reuse> {
         let cached = self.keep_common(tokens)?;
         self.feed_with(&tokens[cached..], cancel, progress)?;
         Ok(Reuse { cached, new: tokens.len() - cached })
     }
 
-    /// Forgets all but what `tokens` begin with, unless they would not fit: then it keeps everything. Returns how many
-    /// of them need not be computed again, because this session or another one of the pool has computed them.
+    /// Drops all tokens but those that `tokens` begin with, unless they would not fit: then it keeps everything.
+    /// Returns how many of them need not be computed again, because this session or another one of the pool has
+    /// computed them.
     pub(crate) fn keep_common(&mut self, tokens: &[u32]) -> Result<usize> {
         let cached = self.reusable(tokens);
         self.check(cached, &tokens[cached..])?;
@@ -179,12 +181,12 @@ impl Session {
         Ok(self.sequence.tokens.len())
     }
 
-    /// Whose tokens the session holds.
+    /// The tenant whose tokens the session holds.
     pub(crate) fn tenant(&self) -> u64 {
         self.sequence.tenant
     }
 
-    /// Hands the session to a tenant. Nothing of another one's tokens is left in it.
+    /// Gives the session to a tenant, without the tokens of another one.
     pub(crate) fn set_tenant(&mut self, tenant: u64) {
         if tenant != self.sequence.tenant {
             self.rewind(0);
@@ -192,10 +194,10 @@ impl Session {
         }
     }
 
-    /// How many of `tokens` the session has in its cache and need not compute again.
+    /// How many of `tokens` need not be computed again, because the session has them in its cache.
     ///
-    /// The logits of a token are those of its own pass: unless they are still there, the last token has to
-    /// run again.
+    /// The logits of a token come from its own pass. Unless they are still available, the last token has to be computed
+    /// again.
     pub fn reusable(&self, tokens: &[u32]) -> usize {
         let held = self.tokens();
         let common = held.iter().zip(tokens).take_while(|(a, b)| a == b).count();
@@ -203,17 +205,17 @@ impl Session {
         if there { common } else { common.min(tokens.len().saturating_sub(1)) }
     }
 
-    /// Forgets all tokens but the first `length`. In a process that was forked, where no other call works, it does nothing.
+    /// Drops all tokens but the first `length`. In a forked process, where no other call works, it does nothing.
     pub fn rewind(&mut self, length: usize) {
         if let Ok(mut device) = self.pool.enter() {
             device.rewind(&mut self.sequence, length);
         }
     }
 
-    /// Whether the session can take part in a step of its pool, for which it then holds the pages.
+    /// Checks that the session can take part in a step of its pool, and reserves the pages for it.
     ///
     /// # Errors
-    /// Those of [`Pool::next_tokens`] that are about this session.
+    /// Those of [`Pool::next_tokens`] about this session.
     pub(crate) fn make_ready(&mut self) -> Result<()> {
         self.check(self.tokens().len() + 1, &[])?;
         let (mut device, sequence) = self.device()?;
@@ -221,7 +223,7 @@ impl Session {
         device.reach(sequence, 1)
     }
 
-    /// The device, once it is this session's turn, and the sequence.
+    /// The device, once this session may use it, and the sequence.
     ///
     /// # Errors
     /// [`Error::NoResult`] if work of this session was lost while others used the device.
@@ -239,19 +241,19 @@ impl Session {
         self.pool.enter()?.submissions.wait(self.pool.model().gpu(), 0)
     }
 
-    /// Replaces the session by an empty one of another model, which has to be the same file's, usually on a new device
-    /// after [`Error::DeviceLost`]. The cache has the same size and type, and prompts are computed in the same way; a
-    /// session of a [`Pool`] gets a cache of its own. The tokens have to be fed again: [`Session::tokens`] has them until
-    /// then.
+    /// Replaces the session by an empty one of another model, which has to be loaded from the same file, usually on a
+    /// new device after [`Error::DeviceLost`]. The cache has the same size and type, and prompts are computed in the
+    /// same way; a session of a [`Pool`] gets a cache of its own. The tokens have to be fed again: until this call,
+    /// [`Session::tokens`] has them.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the model is another file's; those of [`Session::with_cache`]. After an error the session is
-    /// as it was.
+    /// [`Error::Argument`] if the model is from another file; those of [`Session::with_cache`]. After an error the
+    /// session is unchanged.
     pub fn move_to(&mut self, model: &Model) -> Result<()> {
         let (own, other) = (self.model().fingerprint(), model.fingerprint());
         if own != other {
             let named = |fingerprint: u64| format!("model {fingerprint:016x}");
-            return Err(Error::Argument { argument: "model", expected: named(own), found: named(other) });
+            return Err(Error::argument("model", named(own), named(other)));
         }
         let mut moved = Self::with_cache(model, self.pool.cache())?;
         moved.set_prompt_options(self.options);
@@ -264,7 +266,7 @@ impl Session {
         self.options
     }
 
-    /// How prompts are computed from here on: as the model was loaded with until this is called.
+    /// Sets how prompts are computed from now on. Until this is called, it is as the model was loaded.
     pub fn set_prompt_options(&mut self, options: PromptOptions) {
         let options = options.on(self.model().gpu().report());
         if options != self.options {
@@ -273,7 +275,7 @@ impl Session {
     }
 }
 
-/// Does work of a session that is to stop once `cancel` is cancelled, also where it waits for the end of a
+/// Does work that should stop once `cancel` is cancelled, even while it waits for the end of a
 /// [pause](crate::gpu::Gpu::pause).
 fn heeding<T>(cancel: &Cancel, work: impl FnOnce() -> T) -> T {
     let cancel = cancel.clone();
@@ -290,7 +292,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Drop for Session {
-    /// Work on its way holds on to the cache: a session made next should find the memory free.
+    /// Waits, because running work keeps the cache: the next session should find its memory free.
     fn drop(&mut self) {
         let _ = self.wait();
         self.pool.device().leave(&mut self.sequence);

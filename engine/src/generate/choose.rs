@@ -1,5 +1,5 @@
-//! Which token comes next: the sampler on the GPU, a rule, or the caller's chooser says. That it is fed is another thing: a
-//! step that conversations take together feeds what the GPU has sampled.
+//! Chooses the next token: by the sampler on the GPU, a rule, or the caller's chooser. Feeding it is separate, because
+//! a common step of several conversations feeds the tokens that the GPU has sampled.
 
 use super::chooser::{Chooser, Steering};
 use super::event_builder::EventBuilder;
@@ -15,7 +15,7 @@ pub struct Policy<'a> {
     pub rule: Option<Box<dyn Rule>>,
 }
 
-/// What is known of the next token before it is chosen.
+/// The state before the next token is chosen.
 #[derive(Clone, Copy)]
 pub struct Turn<'a> {
     /// The reply so far.
@@ -44,17 +44,17 @@ impl<'a> Policy<'a> {
         self.steering = Some(Steering::new(chooser));
     }
 
-    /// Whether a caller takes part, who needs the logits.
+    /// Whether a caller's chooser takes part, which needs the logits.
     pub fn has_chooser(&self) -> bool {
         self.steering.is_some()
     }
 
-    /// Whether a rule says something of the reply.
+    /// Whether there is a rule that satisfies a condition.
     pub fn rules(&self, says: impl Fn(&dyn Rule) -> bool) -> bool {
         self.rule.as_deref().is_some_and(says)
     }
 
-    /// Chooses the next token, and does not feed it. `None` leaves it to the GPU, which has sampled one.
+    /// Chooses the next token without feeding it. `None` leaves the choice to the GPU, which has sampled one.
     pub fn choose(&mut self, session: &mut Session, turn: &Turn<'_>) -> Result<Option<u32>> {
         if let Some(rule) = &mut self.rule
             && let Some(token) = rule.choose(session, turn, self.steering.as_mut())?
@@ -65,8 +65,9 @@ impl<'a> Policy<'a> {
         steering.choose(&mut logits.to_vec(), session.tokens(), turn.sampling).map(Some)
     }
 
-    /// Chooses the next token, and feeds it if the context is not full and it does not end the reply, perhaps with others
-    /// that follow it, which become `pending`. `None` leaves it to the GPU: a step feeds what was sampled there.
+    /// Chooses the next token, and feeds it if the context is not full and it does not end the reply, perhaps with
+    /// others after it, which become `pending`. `None` leaves the choice to the GPU: a step feeds the token that was
+    /// sampled there.
     pub fn next(&mut self, session: &mut Session, turn: &Turn<'_>, pending: &mut VecDeque<u32>) -> Result<Option<u32>> {
         if let Some(rule) = self.rule.as_mut().filter(|_| turn.most > 0 && turn.logits.is_none()) {
             let forced = rule.feed_forced(session, turn)?;
@@ -85,7 +86,7 @@ impl<'a> Policy<'a> {
         Ok(Some(token))
     }
 
-    /// Chooses another token in the place of one that would end a reply that may not end yet, after `before` tokens, and
+    /// Chooses another token instead of one that would end a reply that may not end yet, after `before` tokens, and
     /// feeds it if the context is not full. `None` if the reply may end.
     pub fn next_no_end(&mut self, session: &mut Session, before: usize, turn: &Turn<'_>) -> Result<Option<u32>> {
         let Some(rule) = self.rule.as_mut().filter(|rule| rule.awaits_answer()) else { return Ok(None) };

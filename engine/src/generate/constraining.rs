@@ -1,11 +1,22 @@
-//! Has a reply match a constraint, and its calls the functions' schemas.
+//! Makes a reply match a constraint, and its calls the functions' schemas.
 //!
-//! Thinking is free. Where the answer begins, a grammar says from then on which tokens may come next: that of the
-//! constraint, or of the calls that are required. Otherwise the answer is free too, but for the calls in it, each from its
-//! opening to its end. While a grammar holds, the host has to know a token before it can tell the next one's mask. So the
-//! GPU computes the layers of a token while the host computes the mask, and tokens that the grammar forces are not sampled
-//! but fed at once, several together. Of tokens that are guessed ahead only those are computed that the grammar allows,
-//! and each is sampled under its own mask.
+//! Thinking is free. From the beginning of the answer, a grammar determines which tokens may come next: that of the
+//! constraint, or of the required calls. Otherwise the answer is free too, except for the calls in it, each from its
+//! opening to its end. While a grammar holds, the host has to know a token before it can compute the mask of the next
+//! one. So the GPU computes the layers of a token while the host computes the mask, and tokens that the grammar forces
+//! are not sampled but fed at once, several together. Only those guesses are computed that the grammar allows, and each
+//! is sampled under its own mask.
+//!
+//! If the model may still open its thinking, the token for that is allowed beside the grammar, which is then set aside.
+//! A reply cannot end before its answer: if the model would end it while it thinks, its thinking is ended instead, and
+//! elsewhere another token is drawn. With functions and a constraint the answer is either of both; `Calls::None` bans
+//! the tokens that open calls. A continued reply is replayed first, and refused if its beginning does not match.
+//!
+//! All grammars of a reply are compiled before it begins, since other replies may wait for each of its tokens.
+//!
+//! A draw is the largest sum of logit and noise, and the noise depends only on seed, position and token. So without
+//! top-k, top-p and min-p, which count only allowed tokens, a mask changes a reply only where it forbids the token that
+//! would be drawn. For a `Chooser` the host applies the mask to the logits.
 
 use super::choose::Turn;
 use super::chooser::Steering;
@@ -23,43 +34,44 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The grammars of a reply. All of them are compiled before the reply begins, since other replies may wait for each of its
-/// tokens.
+/// The grammars of a reply.
 pub(super) struct Constraining {
     model: Model,
-    /// That of the answer, until the answer begins. It is shared with other replies until it holds: those that wait take no
-    /// memory for it.
+    /// The grammar of the answer, until the answer begins. Until then it is shared with other replies, so that waiting
+    /// replies take no memory for it.
     answer: Option<Arc<Matcher>>,
-    /// That of a call from its opening on, and of the calls that may follow one if the answer was constrained.
+    /// The grammar of a call after its opening, and that of the calls that may follow one if the answer was
+    /// constrained.
     call: Option<Arc<Matcher>>,
     more: Option<Arc<Matcher>>,
     /// The grammar that holds now.
     holds: Option<(Matcher, Part)>,
-    /// Whether nothing can follow, because a call did instead of the answer.
+    /// Whether nothing can follow, because a call was the answer.
     over: bool,
     /// The token with which the model may begin to think before its answer, and the one that ends its thinking.
     think: Option<u32>,
     think_end: Option<u32>,
-    /// The last token of the reply, if the session was cut by it, or memory was too short for it, and does not hold it yet.
+    /// The last token of the reply, if it was cut from the session or there was no memory for it, so that it has to be
+    /// fed first.
     missing: Option<u32>,
-    /// The number of tokens of the session, and the token that was sampled after them instead of a guess that was wrong or
-    /// ended the reply. The next choice takes it.
+    /// The number of the session's tokens, and the token that was sampled after them instead of a guess that was wrong
+    /// or ended the reply. The next choice takes it.
     drawn: Option<(usize, u32)>,
-    /// Of the last step the number of tokens that the session had after it, when it was begun, and what it guessed.
+    /// The number of the session's tokens after the last step, when that step began, and its guesses.
     step: Option<(usize, Instant, Option<GuessedStep>)>,
 }
 
-/// The part of a reply that a grammar is of.
+/// The part of a reply that a grammar describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// The answer up to the end of the reply.
     Answer,
-    /// A call in an answer that is free otherwise.
+    /// A call in an otherwise free answer.
     Call,
 }
 
 impl Constraining {
-    /// The grammars for a reply to a prompt that a parser reads; `None` if nothing of it is constrained.
+    /// The grammars for a reply to a prompt; `None` if nothing of the reply is constrained.
     pub(super) fn new(
         model: &Model,
         parser: Option<&ReplyParser>,
@@ -111,12 +123,12 @@ impl Constraining {
         self.holds.is_some()
     }
 
-    /// Takes notice of the place of the reply: a grammar may hold from here on, or not any more.
+    /// Updates the grammar for the present place, where one may begin or cease to hold.
     fn arrive(&mut self, place: ReplyPlace) {
         match &self.holds {
             Some((matcher, Part::Call)) if matcher.is_over() => {
                 self.holds = None;
-                // A call does instead of the answer; others may follow.
+                // A call takes the place of the answer; others may follow.
                 if self.answer.take().is_some() {
                     self.holds = self.more.as_ref().map(|more| (more.copy(), Part::Answer));
                     self.over = self.holds.is_none();
@@ -143,18 +155,18 @@ impl Constraining {
         }
     }
 
-    /// The token that opens the thinking, at a place where it still may.
+    /// The token that begins thinking, at a place where that is allowed.
     fn thinks_at(&self, place: ReplyPlace) -> Option<u32> {
         self.think.filter(|_| place == ReplyPlace::Start && matches!(self.holds, Some((_, Part::Answer))))
     }
 
-    /// The model thinks before its answer, whose grammar has to wait.
+    /// Sets the grammar of the answer aside while the model thinks.
     fn set_aside(&mut self) {
         self.answer = self.holds.take().map(|(matcher, _)| Arc::new(matcher));
     }
 }
 
-/// The functions that calls may be of, wherever they begin.
+/// The functions that may be called anywhere in the reply.
 fn callable(tools: &[Value], calls: &Calls) -> Vec<Value> {
     match calls {
         Calls::None => Vec::new(),
@@ -165,7 +177,8 @@ fn callable(tools: &[Value], calls: &Calls) -> Vec<Value> {
     }
 }
 
-/// Compiles a grammar with calls. If it is not supported, the arguments of those functions are free whose schema is not.
+/// Compiles a grammar with calls. If it is not supported, any arguments are allowed for the functions whose schemas are
+/// not supported.
 fn compiled(
     vocabulary: &Vocabulary,
     grammar: &CallGrammar,
@@ -178,8 +191,8 @@ fn compiled(
     })
 }
 
-/// Compiles a grammar of calls in an answer that is free otherwise. They are free too if there is none: in a family without
-/// calls, and if it is too large.
+/// Compiles a grammar of calls in an otherwise free answer. Calls are free too if there is no grammar: in a family
+/// without calls, and if it is too large.
 fn of_calls(
     vocabulary: &Vocabulary,
     grammar: &CallGrammar,
@@ -201,8 +214,8 @@ fn of_calls(
 /// The most tokens of blanks that a prompt may end in.
 const BLANKS: usize = 4;
 
-/// The token with which the model may begin to think before its answer, and the one that ends its thinking. It may not begin
-/// where the prompt has ended the thinking.
+/// The token that begins thinking before the answer, unless the prompt has ended the thinking, and the one that ends
+/// thinking.
 fn thinking_tokens(parser: &ReplyParser, prompt: &[u32], tokenizer: &Tokenizer) -> [Option<u32>; 2] {
     let [begin, end] = [Tag::Think, Tag::ThinkEnd].map(|tag| parser.family().text(tag));
     let special = |text: &str| tokenizer.special(text).filter(|_| !text.is_empty());
@@ -216,7 +229,7 @@ impl Rule for Constraining {
     fn begin(&mut self, session: &mut Session, place: ReplyPlace, pending: &mut VecDeque<u32>) -> Result<()> {
         self.feed_missing(session)?;
         if self.begins(place) && !pending.is_empty() {
-            // They were guessed when everything was allowed.
+            // They were guessed while everything was allowed.
             let reported = session.tokens().len() - pending.len();
             pending.clear();
             session.set_masked(true);
@@ -236,7 +249,7 @@ impl Rule for Constraining {
     fn is_over(&self) -> bool {
         match &self.holds {
             Some((matcher, Part::Answer)) => matcher.is_over(),
-            // It does instead of the answer.
+            // It takes the place of the answer.
             Some((matcher, Part::Call)) => self.answer.is_some() && self.more.is_none() && matcher.is_over(),
             None => self.over,
         }
@@ -269,7 +282,7 @@ impl Rule for Constraining {
         let think = self.thinks_at(turn.events.place());
         let Some((matcher, _)) = &mut self.holds else { return Ok(None) };
         let length = session.tokens().len();
-        // Where the cache was computed again since, it has to be sampled again.
+        // If the cache was computed again since, it has to be sampled again.
         let drawn = self.drawn.take().filter(|(after, _)| *after == length && !session.awaits_mask());
         let mut mask = matcher.mask()?.to_vec();
         if let Some(think) = think {
@@ -333,7 +346,7 @@ impl Rule for Constraining {
 
     fn feed(&mut self, session: &mut Session, token: u32, turn: &Turn<'_>, pending: &mut VecDeque<u32>) -> Result<()> {
         let (begun, mut certain) = (Instant::now(), vec![token]);
-        // Where logits are wanted of each token, they are fed one by one.
+        // If the logits of each token are wanted, tokens are fed one by one.
         if let Some((matcher, _)) = self.holds.as_mut().filter(|_| turn.logits.is_none()) {
             if !matcher.is_over() {
                 certain.extend(matcher.forced());
@@ -352,7 +365,7 @@ impl Rule for Constraining {
             }
         }
         match session.feed(&certain) {
-            // It may move to another device, and the grammar has taken the token.
+            // The reply may move to another device, and the grammar has taken the token.
             Err(Error::PoolFull { .. } | Error::DeviceLost { .. }) => {
                 self.missing = Some(token);
                 return Ok(());
@@ -376,9 +389,9 @@ impl Rule for Constraining {
             let Some((matcher, _)) = &mut self.holds else { continue };
             if matcher.is_over() || !matcher.allows(*token)? {
                 let text = self.model.tokenizer()?.decode(&[*token], true)?;
-                let expected = "a beginning of the reply that the constraint allows".to_owned();
-                let found = format!("{text:?} where it does not");
-                return Err(Error::Argument { argument: "messages", expected, found });
+                let (expected, found) =
+                    ("a beginning of the reply that the constraint allows", format!("{text:?} where it does not"));
+                return Err(Error::argument("messages", expected, found));
             }
             matcher.accept(*token)?;
         }
@@ -387,14 +400,15 @@ impl Rule for Constraining {
 }
 
 impl Constraining {
-    /// Cuts a session to its first tokens, and computes the last of them again, so that its logits are there.
+    /// Reduces a session to its first `length` tokens, and computes the last of them again, so that its logits are
+    /// available.
     fn feed_last_again(&mut self, session: &mut Session, length: usize) -> Result<()> {
         self.missing = session.tokens()[..length].last().copied();
         session.rewind(length.saturating_sub(1));
         self.feed_missing(session)
     }
 
-    /// Feeds the last token of the reply if the session does not hold it. It may not have fit.
+    /// Feeds the last token of the reply if the session does not have it.
     fn feed_missing(&mut self, session: &mut Session) -> Result<()> {
         if let Some(token) = self.missing {
             session.feed(&[token])?;
@@ -404,19 +418,18 @@ impl Constraining {
     }
 }
 
-/// Has a mask forbid what a bias bans.
+/// Removes the tokens that a bias bans from a mask.
 fn ban(mask: &mut [u32], sampling: &SamplerParams) -> Result<()> {
     let banned = sampling.logit_bias.iter().filter(|(_, bias)| *bias == f32::NEG_INFINITY);
     banned.for_each(|(token, _)| set(mask, *token, false));
     if mask.iter().all(|word| *word == 0) {
-        let expected = "a token that the constraint allows and no bias bans".to_owned();
-        return Err(Error::Argument { argument: "logit_bias", expected, found: "none".to_owned() });
+        return Err(Error::argument("logit_bias", "a token that the constraint allows and no bias bans", "none"));
     }
     Ok(())
 }
 
-/// What the text predicts after a token that the grammar has taken, as far as that pays and is allowed: at most `most` tokens,
-/// each below `known`.
+/// What the text predicts after a token that the grammar has taken, as far as that pays off and is allowed: at most
+/// `most` tokens, each below `known`.
 fn allowed_after(
     session: &mut Session,
     matcher: &mut Matcher,
@@ -425,13 +438,13 @@ fn allowed_after(
 ) -> Result<Option<Continuation>> {
     let Some(mut guesses) = session.guesses_after(token, most) else { return Ok(None) };
     let spelled = guesses.tokens.iter().take_while(|token| (**token as usize) < known).count();
-    // The grammar is asked only about guesses that pay. Asked about all of them, it took 5 % of a reply's time.
+    // The grammar checks only guesses that pay off. Checking all of them took 5 % of a reply's time.
     guesses.tokens.truncate(matcher.valid(&guesses.tokens[..spelled])?);
     Ok(Some(guesses).filter(|guesses| !guesses.tokens.is_empty()))
 }
 
-/// Samples after each of the rows of a step as long as what is sampled is what was guessed, which becomes `pending`. Returns
-/// what came of it, and what was sampled instead of the first guess that was wrong, with the number of tokens before it.
+/// Samples after each row of a step as long as the sampled token is the guess, which becomes `pending`. Returns the
+/// result, and the token that was sampled instead of the first wrong guess, with the number of tokens before it.
 fn accept_guesses(
     session: &mut Session,
     matcher: &mut Matcher,
@@ -445,17 +458,17 @@ fn accept_guesses(
         if matcher.is_over() {
             break;
         }
-        // An error of the grammar, of biases or of logits comes again with the next choice.
+        // An error of the grammar, of biases or of logits occurs again with the next choice.
         let Ok(mut mask) = matcher.mask().map(<[u32]>::to_vec) else { break };
         if ban(&mut mask, turn.sampling).is_err() {
             break;
         }
         match only(&mask) {
-            Some(only) if only != *guess => break, // the same text, spelled by other tokens
+            Some(only) if only != *guess => break, // the same text in other tokens
             Some(_) => step.guessed -= 1,
             None => {
                 let sampled = match session.sample_masked(&mask) {
-                    Err(Error::NotANumber | Error::DeviceLost { .. }) => break, // comes again with the next choice
+                    Err(Error::NotANumber | Error::DeviceLost { .. }) => break, // it occurs again with the next choice
                     sampled => sampled?,
                 };
                 if sampled != *guess || turn.ends(session, sampled) {
@@ -477,7 +490,7 @@ fn accept_guesses(
     Ok((step, None))
 }
 
-/// The token that a mask allows, if there is only one.
+/// The only token that a mask allows, if there is only one.
 fn only(mask: &[u32]) -> Option<u32> {
     let place = mask.iter().position(|word| *word != 0)?;
     let alone = mask[place].is_power_of_two() && mask[place + 1..].iter().all(|word| *word == 0);
@@ -489,16 +502,15 @@ fn is_allowed(mask: &[u32], token: usize) -> bool {
     mask.get(token / 32).is_some_and(|word| word >> (token % 32) & 1 == 1)
 }
 
-/// An error for a token of a chooser that a mask does not allow.
+/// Returns an error if a mask does not allow a chooser's token.
 fn check_allowed(mask: &[u32], token: u32, expected: &str) -> Result<()> {
     if is_allowed(mask, token as usize) {
         return Ok(());
     }
-    let (expected, found) = (expected.to_owned(), format!("token {token}"));
-    Err(Error::Argument { argument: "chooser", expected, found })
+    Err(Error::argument("chooser", expected, format!("token {token}")))
 }
 
-/// Has a mask allow a token, or forbid it.
+/// Allows or forbids a token in a mask.
 fn set(mask: &mut [u32], token: u32, allowed: bool) {
     if let Some(word) = mask.get_mut(token as usize / 32) {
         let bit = 1 << (token % 32);

@@ -1,17 +1,16 @@
-//! Notices that a reply repeats itself without end, which models do that have lost their way.
+//! Detects a reply that repeats itself endlessly, as models do that have lost track.
 //!
-//! For every period there is a count of how many tokens in a row were the same as the token that many places before.
-//! A token costs a comparison for each period, and nothing depends on the length of the reply. Texts that repeat for
-//! good reasons, such as tables, lists of zeros or drawings, either change a little in each line, or end before the
-//! limits are reached.
+//! For every period this counts how many tokens in a row were equal to the token one period before. A token costs a
+//! comparison for each period, independent of the length of the reply. Texts that repeat for good reasons, such as
+//! tables, lists of zeros or drawings, either change a little in each line, or end before the limits are reached.
 
 use std::collections::VecDeque;
 
 /// The longest period in tokens.
 const PERIODS: usize = 512;
-/// How many times at least the same tokens have to come in a row.
+/// How often the same tokens have to come in a row.
 const TIMES: usize = 5;
-/// How many tokens at least that has to take.
+/// How many tokens the repetitions have to have in total.
 const TOKENS: usize = 512;
 
 /// Looks for loops at the end of a reply.
@@ -19,7 +18,7 @@ const TOKENS: usize = 512;
 pub struct LoopFinder {
     /// The newest tokens, the newest one first.
     recent: VecDeque<u32>,
-    /// Of each period, from 1 on, how many tokens in a row were the same as one period before.
+    /// For each period from 1 on, how many tokens in a row were equal to those one period before.
     same: Vec<usize>,
 }
 
@@ -30,7 +29,7 @@ impl LoopFinder {
         let mut found = false;
         for ((same, before), period) in self.same.iter_mut().zip(&self.recent).zip(1..) {
             *same = if token == *before { *same + 1 } else { 0 };
-            let long = *same + period; // with the first time
+            let long = *same + period; // including the first occurrence
             found |= long >= TOKENS && long >= period * TIMES;
         }
         self.recent.truncate(PERIODS - 1);

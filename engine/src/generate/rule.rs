@@ -1,5 +1,5 @@
-//! The seam for what restricts the tokens of a reply: a constraint of the answer, or the schemas of the functions that it
-//! may call. Without the feature `constrain` nothing does.
+//! The interface for restrictions on the tokens of a reply: a constraint of the answer, or the schemas of the functions
+//! that it may call. Without the feature `constrain` there are none.
 
 use super::GenerateOptions;
 use super::choose::Turn;
@@ -11,13 +11,13 @@ use crate::session::Session;
 use crate::text::ReplyPlace;
 use std::collections::VecDeque;
 
-/// Says which tokens may come next, and feeds them: what it forces is fed together, and what it allows of guesses.
+/// Restricts which tokens may come next, and feeds them: forced tokens together, and guesses that it allows.
 pub trait Rule: Send {
-    /// Before a token at a place: the rule may hold from here on, or not any more. `pending` are tokens that the session holds
-    /// already and that were not reported yet.
+    /// Called before a token at a place, where the rule may begin or cease to hold. `pending` are tokens in the session
+    /// that were not reported yet.
     fn begin(&mut self, session: &mut Session, place: ReplyPlace, pending: &mut VecDeque<u32>) -> Result<()>;
 
-    /// Whether it holds at a place, or begins to.
+    /// Whether it holds at a place or begins to.
     fn holds_at(&self, place: ReplyPlace) -> bool;
 
     /// Whether the reply is complete.
@@ -26,10 +26,10 @@ pub trait Rule: Send {
     /// Whether the reply may not end yet.
     fn awaits_answer(&self) -> bool;
 
-    /// Whether the session does not hold the last token of the reply yet.
+    /// Whether the session does not have the last token of the reply yet.
     fn lacks_token(&self) -> bool;
 
-    /// Feeds the tokens that can only come next, if there are any, and returns them.
+    /// Feeds the tokens that must come next, if there are any, and returns them.
     fn feed_forced(&mut self, session: &mut Session, turn: &Turn<'_>) -> Result<Vec<u32>>;
 
     /// Chooses the next token, if it holds.
@@ -40,7 +40,7 @@ pub trait Rule: Send {
         steering: Option<&mut Steering<'_>>,
     ) -> Result<Option<u32>>;
 
-    /// Chooses another token in the place of one that would end the reply, after `before` tokens.
+    /// Chooses another token instead of one that would end the reply, after `before` tokens.
     fn choose_no_end(
         &mut self,
         session: &mut Session,
@@ -49,16 +49,16 @@ pub trait Rule: Send {
         steering: Option<&mut Steering<'_>>,
     ) -> Result<u32>;
 
-    /// Feeds a token that was chosen, and with it others that are certain, or guesses that turn out to be right: these become
-    /// `pending`. Where the token does not fit, it is fed before the next choice.
+    /// Feeds a chosen token, and with it others that are certain, or guesses that turn out to be right: these become
+    /// `pending`. If there is no memory for the token, it is fed before the next choice.
     fn feed(&mut self, session: &mut Session, token: u32, turn: &Turn<'_>, pending: &mut VecDeque<u32>) -> Result<()>;
 
-    /// Follows the beginning of a reply that is to be continued: its tokens, and the place before each.
+    /// Replays the beginning of a reply that is to be continued: its tokens, and the place before each.
     fn replay(&mut self, begun: &[(u32, ReplyPlace)]) -> Result<()>;
 }
 
-/// The rule for a reply to a prompt, if anything restricts it. Where no calls are wanted, the options come to ban the
-/// tokens that open them.
+/// The rule for a reply to a prompt, if anything restricts it. If no calls are wanted, this changes the options to ban
+/// the tokens that open them.
 #[cfg(feature = "constrain")]
 pub fn rule_for(
     model: &Model,
@@ -78,8 +78,8 @@ pub fn rule_for(_: &Model, _: &[u32], _: &mut EventBuilder, _: &mut GenerateOpti
     Ok(None)
 }
 
-/// Options under which a beginning of the reply is allowed that these refuse: blanks in JSON that was given are, and then
-/// also in what follows, even where the constraint is of compact JSON.
+/// Options that allow a beginning of the reply which these refuse: JSON with blanks. They allow blanks in the rest too,
+/// even if the constraint is compact JSON.
 #[cfg(feature = "constrain")]
 pub fn relaxed(options: &GenerateOptions) -> Option<GenerateOptions> {
     let constraint = options.constraint.as_ref().and_then(crate::constrain::Constraint::with_blanks)?;

@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 impl Scheduler {
-    /// Asks for a reply to a conversation, waits for it, and returns it as a value: what [`Chat::ask`](crate::Chat::ask)
-    /// does, beside other replies. `cancel` stops it.
+    /// Requests a reply to a conversation, waits for it, and returns it as a value, like
+    /// [`Chat::ask`](crate::Chat::ask), together with other replies. `cancel` stops it.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

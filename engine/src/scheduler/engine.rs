@@ -1,10 +1,10 @@
 //! The slots of conversations, and rounds of work on them.
 //!
-//! A round reads a part of one prompt, whose turn it is, and takes a step with all conversations that are past theirs
+//! A round computes a part of one prompt, in turn, and takes a step with all conversations whose prompts are complete
 //! (`scheduler/steps.rs`).
 //!
-//! A panic, which is a defect, ends the replies that were being worked on, and no others. What a round has made stays in
-//! the engine until it is handed out, so that it is not lost with the thread that panics.
+//! A panic, which is a defect, ends only the replies that were being worked on. The results of a round stay in the
+//! engine until they are taken, so that they are not lost with the thread that panics.
 
 use super::Tenant;
 use super::state::SlotState;
@@ -30,51 +30,51 @@ pub struct Request {
 /// The slots of conversations.
 pub struct Engine {
     pub(super) pool: Pool,
-    /// How many slots there may be.
+    /// The most slots.
     most: usize,
     pub(super) slots: Vec<Slot>,
     /// Requests for which there are slots.
     accepted: VecDeque<Request>,
-    /// How many requests came into a slot so far.
+    /// How many requests were given a slot so far.
     placed: u64,
-    /// The slot that reads its prompt next.
+    /// The slot whose prompt is computed next.
     turn: usize,
-    /// What was made and not taken yet.
+    /// Results that were not taken yet.
     pub(super) outcome: Outcome,
 }
 
 /// A place for a conversation.
 pub(super) struct Slot {
     pub session: Session,
-    /// The reply on its way. Without one the session keeps its cache for the next turn.
+    /// The reply being generated. Without one the session keeps its cache for the next turn.
     pub work: Option<Work>,
-    /// The number of the request that came here last, among those that came into slots.
+    /// The number of the last request in this slot, among all requests that were given one.
     pub used: u64,
-    /// How many tokens of the session were the last prompt.
+    /// How many of the session's tokens are the last prompt.
     prompt: usize,
 }
 
-/// A reply on its way in a slot.
+/// A reply being generated in a slot.
 pub(super) struct Work {
     pub id: u64,
     pub task: GenerationTask<'static>,
     ids: CallIds,
     /// Whether its events are not taken.
     pub paused: bool,
-    /// The tokens whose cache it gave up, and that it has to compute again once there is memory.
+    /// The tokens whose cache was dropped, to be computed again once there is memory.
     pub given_up: Option<Vec<u32>>,
 }
 
-/// What rounds have made.
+/// The results of rounds.
 #[derive(Default)]
 pub struct Outcome {
     /// Events of replies by their numbers.
     pub events: Vec<(u64, Result<Event>)>,
     /// The replies that have ended.
     pub over: Vec<u64>,
-    /// Tokens of replies on their way whose cache was given up.
+    /// Tokens whose cache was dropped before their reply ended.
     pub given_up: usize,
-    /// The tasks of those that had a slot. They hold choosers, which are dropped where no lock is held.
+    /// The tasks of those that had a slot. They have choosers, which are dropped while no lock is held.
     pub ended: Vec<GenerationTask<'static>>,
     /// The error if the device is lost.
     pub lost: Option<Error>,
@@ -83,25 +83,25 @@ pub struct Outcome {
 }
 
 impl Work {
-    /// Whether the next round does anything for it.
+    /// Whether the next round works on it.
     pub fn is_active(&self) -> bool {
         !self.paused && self.given_up.is_none()
     }
 
-    /// Whether the next thing it does is to compute tokens of a prompt, or such that were dropped.
+    /// Whether it computes tokens of a prompt next, or tokens whose cache was dropped.
     fn reads(&self) -> bool {
         self.is_active() && self.task.reads()
     }
 
-    /// Whether the next thing it does is to generate a token.
+    /// Whether it generates a token next.
     pub fn decodes(&self) -> bool {
         self.is_active() && self.task.phase() == Phase::Tokens && !self.task.reads()
     }
 }
 
 impl Slot {
-    /// Whether a prompt that has `common` tokens in common with its session continues its last prompt: all of that but the
-    /// last tokens, which open the reply and may be others once the reply is part of the prompt.
+    /// Whether a prompt that shares `common` tokens with the session continues its last prompt: all of that except its
+    /// last tokens, which open the reply and may change once the reply is part of the prompt.
     fn is_continued(&self, common: usize) -> bool {
         let read = self.prompt.min(self.session.tokens().len());
         common > 0 && read.saturating_sub(common) <= (read / 4).min(OPENING)
@@ -134,7 +134,7 @@ impl Engine {
         self.pool.cache().context
     }
 
-    /// The states of all slots, also of those that were not needed yet.
+    /// The states of all slots, including those that do not exist yet.
     pub fn slots(&self) -> Vec<SlotState> {
         let empty = SlotState { context: self.context(), ..SlotState::default() };
         self.slots.iter().map(Slot::state).chain(std::iter::repeat(empty)).take(self.most).collect()
@@ -145,13 +145,13 @@ impl Engine {
         self.accepted.push_back(request);
     }
 
-    /// Pauses the replies that `paused` names by their numbers and by whether they are paused, and no others.
+    /// Pauses the replies for which `paused` returns true, given the number and whether it is paused, and no others.
     pub fn pause(&mut self, paused: impl Fn(u64, bool) -> bool) {
         let works = self.slots.iter_mut().filter_map(|slot| slot.work.as_mut());
         works.for_each(|work| work.paused = paused(work.id, work.paused));
     }
 
-    /// Works on all replies, until each that can has a token more or a part of a prompt was read.
+    /// Works on all replies until each active one has another token or a part of a prompt was computed.
     pub fn round(&mut self) {
         if caught(|| self.work()).is_none() {
             (0..self.slots.len()).for_each(|index| self.fail(index, died()));
@@ -159,7 +159,7 @@ impl Engine {
     }
 
     fn work(&mut self) {
-        self.end_cancelled(); // before, because what takes the place of a reply wants its slot
+        self.end_cancelled(); // first, because the next requests need their slots
         while let Some(request) = self.accepted.pop_front() {
             self.place(request);
         }
@@ -168,7 +168,7 @@ impl Engine {
         self.decode();
     }
 
-    /// Removes what was made so far.
+    /// Takes the results so far.
     pub fn take_outcome(&mut self) -> Outcome {
         std::mem::take(&mut self.outcome)
     }
@@ -186,8 +186,8 @@ impl Engine {
         }
     }
 
-    /// Does work for the reply of a slot, if there is one. After a panic nobody knows what its session holds, so that it is
-    /// emptied.
+    /// Does work for the reply of a slot, if there is one. After a panic the content of its session is unknown, so it
+    /// is emptied.
     pub(super) fn attempt<T: Default>(
         &mut self,
         index: usize,
@@ -202,7 +202,7 @@ impl Engine {
         })
     }
 
-    /// Does the next thing for the reply of a slot.
+    /// Advances the reply of a slot.
     pub(super) fn advance(&mut self, index: usize) {
         let advanced = self.attempt(index, |task, session| task.advance(session));
         self.conclude(index, advanced);
@@ -227,10 +227,10 @@ impl Engine {
         }
     }
 
-    /// The slot for a prompt: of those whose last prompt it continues, the one with which it has the most tokens in common;
-    /// or else one that is empty, or was used longest ago. Where only the beginning is the same, a system prompt say, the
-    /// other conversation keeps its slot: most of that beginning is shared in any case. Prompts of other tenants have
-    /// nothing in common with this one.
+    /// The slot for a prompt: of those whose last prompt it continues, the one with the most tokens in common;
+    /// otherwise one that is empty, or has been unused for longest. If only the beginning is the same, such as a system
+    /// prompt, the other conversation keeps its slot: most of that beginning is shared in any case. Prompts of other
+    /// tenants have nothing in common with this one.
     fn slot_for(&mut self, prompt: &[u32], tenant: u64) -> Result<usize> {
         let free = || self.slots.iter().enumerate().filter(|(_, slot)| slot.work.is_none());
         let common = |slot: &Slot| if slot.session.tenant() == tenant { slot.session.reusable(prompt) } else { 0 };
@@ -250,7 +250,7 @@ impl Engine {
         }
     }
 
-    /// Reads a part of the prompt whose turn it is.
+    /// Computes a part of the next prompt in turn.
     fn read(&mut self) {
         let count = self.slots.len();
         let mut turns = (0..count).map(|place| (self.turn + place) % count);
@@ -266,11 +266,11 @@ impl Engine {
         }
     }
 
-    /// Takes notice of what came of work in a slot.
+    /// Records the result of work in a slot.
     pub(super) fn conclude(&mut self, index: usize, result: Result<()>) {
         self.outcome.worked = true;
         match result {
-            Ok(()) | Err(Error::Cancelled) => {} // who is cancelled is ended in the next round
+            Ok(()) | Err(Error::Cancelled) => {} // a cancelled reply is ended in the next round
             Err(Error::PoolFull { .. }) if self.free_memory(index) => {}
             Err(error) => self.fail(index, error),
         }
@@ -325,7 +325,7 @@ pub(super) fn died() -> Error {
     Error::Worker { doing: "generating a reply" }
 }
 
-/// Empties a session of which nobody knows what it holds.
+/// Empties a session whose content is unknown.
 pub(super) fn empty(session: &mut Session) {
-    let _ = caught(|| session.rewind(0)); // if this panics as well, there is nothing more to be done
+    let _ = caught(|| session.rewind(0)); // if this panics too, nothing more can be done
 }

@@ -1,15 +1,15 @@
-//! The memory of the KV cache that all conversations share, where it is smaller than all of their contexts.
+//! Manages a shared KV cache that is smaller than all contexts together.
 //!
-//! Caches of replies that have ended go first. Then replies give theirs up that are on their way: those whose events
-//! nobody takes, and then the newest. They are computed again once they fit beside older ones: the oldest one always
-//! goes on.
+//! The caches of conversations whose replies have ended are dropped first; then those of replies whose events are not
+//! taken, and then those of the newest replies. These are computed again once they fit beside the older ones: the
+//! oldest reply always continues.
 
 use super::engine::{Engine, Slot, Work};
 use crate::error::Result;
 use crate::plan::PAGE;
 
 impl Engine {
-    /// Frees memory for the reply of a slot, or has it wait for memory. Returns false if nothing can be done.
+    /// Frees memory for the reply of a slot, or makes it wait for memory. Returns false if nothing can be done.
     pub(super) fn free_memory(&mut self, index: usize) -> bool {
         let Some(id) = self.slots[index].work.as_ref().map(|work| work.id) else { return false };
         if self.forget_idle() {
@@ -30,8 +30,8 @@ impl Engine {
         slots.filter_map(|(place, slot)| Some((place, slot.work.as_ref()?)))
     }
 
-    /// The slot of the reply that goes first where the one with this number needs memory: the newest of those whose events
-    /// nobody takes, or else the newest of those that came later.
+    /// The slot whose cache is dropped first if the reply with this number needs memory: that of the newest reply whose
+    /// events are not taken, or otherwise of the newest reply that came later.
     fn first_to_go(&self, id: u64) -> Option<usize> {
         let others = || self.holders().filter(|(_, work)| work.id != id);
         let paused = others().filter(|(_, work)| work.paused).max_by_key(|(_, work)| work.id);
@@ -39,15 +39,15 @@ impl Engine {
         paused.or(newer).map(|(place, _)| place)
     }
 
-    /// Forgets the cache of a conversation whose reply has ended, the one that was used longest ago. Returns false if
-    /// there is none.
+    /// Drops the cache of the conversation without a reply that has been unused for longest. Returns false if there is
+    /// none.
     fn forget_idle(&mut self) -> bool {
         let idle = self.slots.iter_mut().filter(|slot| slot.work.is_none() && !slot.session.tokens().is_empty());
         let oldest = idle.min_by_key(|slot| slot.used);
         oldest.map(|slot| slot.session.rewind(0)).is_some()
     }
 
-    /// Has a reply give up its cache until there is memory again.
+    /// Drops the cache of a reply until there is memory again.
     fn give_up(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         if let Some(work) = &mut slot.work {
@@ -57,8 +57,8 @@ impl Engine {
         slot.session.rewind(0);
     }
 
-    /// Begins to compute the cache again of the oldest reply that gave it up, if it fits beside the replies that are
-    /// older. Caches of newer ones go for it, so that it does not wait for ever while others come and go.
+    /// Begins to compute the oldest dropped cache again if it fits beside those of older replies. The caches of newer
+    /// replies are dropped for it, so that it does not wait forever while others come and go.
     pub(super) fn compute_again(&mut self) {
         let waits = self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let work = slot.work.as_ref().filter(|work| !work.paused)?;
@@ -67,13 +67,13 @@ impl Engine {
         let Some((id, index, length)) = waits.min() else { return };
         let stays = |slot: &&Slot| slot.work.as_ref().is_some_and(|work| work.id < id && work.is_active());
         let older = || self.slots.iter().filter(stays);
-        let needed = length + PAGE * (1 + older().count()); // a page for each, so that it does not have to go again at once
+        let needed = length + PAGE * (1 + older().count()); // a page for each, so that it is not dropped again at once
         let most = self.pool.tokens_beside(older().map(|slot| &slot.session));
         if most < needed && older().next().is_some() {
             return;
         }
         while self.pool.free() < needed && self.forget_idle() {}
-        // Newer ones go no sooner than they must.
+        // Newer ones are dropped only when necessary.
         while self.pool.free() <= length
             && let Some(other) = self.first_to_go(id)
         {

@@ -1,54 +1,54 @@
-//! What the threads share that wait for replies: the queue of requests, the events that were not taken yet, and the
-//! engine.
+//! The state that the threads waiting for replies share: the queue of requests, the events that were not taken yet, and
+//! the engine.
 //!
-//! Whoever takes the engine out drives it: a thread that waits for an event, or the one of `background.rs`. The lock is not
-//! held meanwhile, so that others can take events, ask for replies and cancel them. Once the driver has an event of its
-//! own, it puts the engine back and wakes another one who waits. Code of the app (wakers, choosers) never runs under the
-//! lock.
+//! The thread that takes the engine out drives it: one that waits for an event, or that of `background.rs`. It does not
+//! hold the lock meanwhile, so that others can take events, make requests and cancel replies. Once the driver has an
+//! event of its own reply, it puts the engine back and wakes another waiting thread. The app's code (wakers, choosers)
+//! never runs under the lock.
 
 use super::engine::{Engine, Outcome, Request};
 use super::state::{SchedulerCounts, SchedulerState, SlotState};
 use super::turns::Turns;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unpoisoned};
 use crate::generate::{Event, GenerationTask};
 use crate::threads::{WakerCalls, lock};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// A reply pauses when this many of its events were not taken.
+/// A reply pauses once this many of its events were not taken.
 const MOST_EVENTS: usize = 64;
-/// It goes on once there are fewer than this many: a reply that gave its memory up meanwhile, and has it computed again,
-/// should not pause again at once.
+/// A paused reply continues once fewer than this many are left: if its cache was dropped meanwhile and has to be
+/// computed again, it should not pause again at once.
 const FEW_EVENTS: usize = MOST_EVENTS / 2;
-/// How long a thread waits at a time where nobody drives the engine. A [`Cancel`](crate::Cancel) wakes nobody, so it looks
-/// again.
+/// How long a thread waits at a time if no thread drives the engine. A [`Cancel`](crate::Cancel) wakes no thread, so
+/// the waiting thread has to check it.
 const LOOK: Duration = Duration::from_millis(20);
-/// The same where somebody drives, who looks in each round and wakes another when it leaves.
+/// The same if one does: the driver checks in each round, and wakes another thread when it stops.
 const LOOK_SELDOM: Duration = Duration::from_secs(1);
 
-/// What threads share.
+/// The shared state.
 pub struct Shared {
     pub context: usize,
-    /// How many replies can be on their way.
+    /// How many replies can be generated at a time.
     sessions: usize,
-    /// How many requests may wait beside them.
+    /// How many more requests may wait.
     queue: usize,
     board: Mutex<Board>,
     /// The calls to wakers of polled replies.
     pub wakers: WakerCalls,
 }
 
-/// What the lock is for.
+/// The state under the lock.
 struct Board {
-    /// `None` while somebody drives it.
+    /// `None` while a thread drives it.
     engine: Option<Box<Engine>>,
     /// Requests that are in no slot, oldest first.
     waiting: VecDeque<Request>,
-    /// The requests that the engine has, and who takes its turn next.
+    /// The requests that the engine has, and which tenant is next.
     turns: Turns,
-    /// Of each reply that is held by somebody.
+    /// The events of the replies whose handles exist.
     mailboxes: BTreeMap<u64, Mailbox>,
     slots: Vec<SlotState>,
     counts: SchedulerCounts,
@@ -56,19 +56,19 @@ struct Board {
     /// Whether the thread for polled replies runs, and what wakes it.
     has_thread: bool,
     thread_wakes: Arc<Condvar>,
-    /// The last handle is gone.
+    /// Whether the last handle was dropped.
     ended: bool,
 }
 
-/// What is called or dropped once the lock is free. It is the app's, in part or as a whole, so that code of the app runs:
-/// that may lock what another thread holds while it waits for the lock here, or drop a reply, which takes the lock itself.
+/// What is called or dropped after the lock is released, because it may run the app's code. That code may lock a mutex
+/// that another thread holds while it waits for this lock, or drop a reply, which takes this lock.
 #[derive(Default)]
 struct Outside {
     /// Wakers to call.
     wakers: Vec<Waker>,
     /// Tasks that have ended, with their choosers.
     tasks: Vec<GenerationTask<'static>>,
-    /// Events that nobody takes. Errors in them may be the app's.
+    /// Events of replies without a handle. Errors in them may be the app's.
     events: Vec<Result<Event>>,
 }
 
@@ -76,12 +76,12 @@ struct Outside {
 #[derive(Default)]
 struct Mailbox {
     events: VecDeque<Result<Event>>,
-    /// No more will come.
+    /// Whether no more events follow.
     over: bool,
-    /// Whether somebody waits for `changed`.
+    /// Whether a thread waits for `changed`.
     waits: bool,
     changed: Arc<Condvar>,
-    /// Whether it is polled, so that nobody waits who would drive the engine.
+    /// Whether it is polled, so that no waiting thread drives the engine for it.
     polled: bool,
     waker: Option<Waker>,
 }
@@ -104,7 +104,7 @@ impl Shared {
         Self { context, sessions, queue, board: Mutex::new(board), wakers: WakerCalls::default() }
     }
 
-    /// What the scheduler holds and does.
+    /// The scheduler's current state.
     pub fn state(&self) -> SchedulerState {
         let board = lock(&self.board);
         SchedulerState { slots: board.slots.clone(), waiting: board.waiting.len(), counts: board.counts }
@@ -131,7 +131,7 @@ impl Shared {
         Err(Error::Busy { waiting: board.waiting.len(), most: self.queue })
     }
 
-    /// Has a request wait. Returns its number: later ones have higher numbers.
+    /// Adds a request to the queue. Returns its number: later ones have higher numbers.
     ///
     /// # Errors
     /// [`Error::Busy`] if too many wait.
@@ -142,7 +142,7 @@ impl Shared {
         if admitted.is_ok() {
             board.counts.requests += 1;
             board.mailboxes.insert(id, Mailbox::default());
-            board.waiting.push_back(request(id)); // one that is refused is dropped outside of the lock
+            board.waiting.push_back(request(id)); // a refused request is dropped outside of the lock
         }
         drop(self.woken(board));
         admitted.map(|()| id)
@@ -155,7 +155,7 @@ impl Shared {
             let mailbox = board.mailboxes.get_mut(&id)?;
             if let Some(event) = mailbox.events.pop_front() {
                 if mailbox.events.len() + 1 == FEW_EVENTS {
-                    board.wake_one(); // who waits for a slot may go on with this reply
+                    board.wake_one(); // a thread that waits may continue this reply
                 }
                 return Some(event);
             }
@@ -173,10 +173,10 @@ impl Shared {
         }
     }
 
-    /// The next event of a reply, if there is one; if not, the waker is woken when there is. Also whether the thread for
-    /// polled replies may have to be started for it.
+    /// The next event of a reply, if there is one. Otherwise the waker is woken when one arrives. Also whether the
+    /// thread for polled replies has to be started.
     pub fn poll(&self, id: u64, waker: Option<&Waker>) -> (Poll<Option<Result<Event>>>, bool) {
-        let mut waker = waker.cloned(); // here, and dropped after `board`: both are code of the app
+        let mut waker = waker.cloned(); // cloned here and dropped after `board`: both run the app's code
         let mut board = lock(&self.board);
         let Some(mailbox) = board.mailboxes.get_mut(&id) else { return (Poll::Ready(None), false) };
         mailbox.polled = true;
@@ -190,12 +190,12 @@ impl Shared {
             event => Poll::Ready(event),
         };
         if mailbox.events.len() + 1 == FEW_EVENTS {
-            board.wake_one(); // it goes on
+            board.wake_one(); // it continues
         }
         (event, board.needs_thread())
     }
 
-    /// Whether the caller has to start the thread for polled replies; it counts as running from here on.
+    /// Whether the caller has to start the thread for polled replies. It counts as running from then on.
     pub fn claim_thread(&self) -> bool {
         let mut board = lock(&self.board);
         let is_needed = board.needs_thread();
@@ -203,7 +203,7 @@ impl Shared {
         is_needed
     }
 
-    /// Drives the engine for replies that are polled, until none of them can go on.
+    /// Drives the engine for polled replies until none of them can continue.
     pub fn drive_polled(&self) {
         let _ends = ThreadEnds(self);
         let mut board = lock(&self.board);
@@ -215,7 +215,7 @@ impl Shared {
             };
             if !worked {
                 let (changed, look) = (board.thread_wakes.clone(), board.look());
-                board = changed.wait_timeout(board, look).unwrap_or_else(PoisonError::into_inner).0;
+                board = unpoisoned(changed.wait_timeout(board, look)).0;
             }
         }
         board.has_thread = false;
@@ -233,7 +233,7 @@ impl Shared {
         board.thread_wakes.notify_all();
     }
 
-    /// Calls the wakers that were collected while the board was locked, and drops what is the app's.
+    /// Releases the lock to call the collected wakers and to drop what may run the app's code, and takes it again.
     fn woken<'a>(&'a self, mut board: MutexGuard<'a, Board>) -> MutexGuard<'a, Board> {
         let Outside { wakers, tasks, events } = std::mem::take(&mut board.outside);
         if wakers.is_empty() && tasks.is_empty() && events.is_empty() {
@@ -245,7 +245,7 @@ impl Shared {
         lock(&self.board)
     }
 
-    /// Drives the engine until there is `news`, or nothing to do. Returns whether there is, or anything was done.
+    /// Drives the engine until there is `news` or nothing to do. Returns whether there is news or anything was done.
     fn drive<'a>(
         &'a self,
         board: MutexGuard<'a, Board>,
@@ -271,7 +271,7 @@ impl Shared {
             worked |= news || !idle;
             if news || idle {
                 board.engine = driving.engine.take();
-                board.end_cancelled(); // who left during the round
+                board.end_cancelled(); // replies that were dropped during the round
             }
         }
         if worked {
@@ -287,26 +287,26 @@ impl Shared {
         mailbox.waits = true;
         let changed = mailbox.changed.clone();
         let look = board.look();
-        let (mut board, _) = changed.wait_timeout(board, look).unwrap_or_else(PoisonError::into_inner);
+        let (mut board, _) = unpoisoned(changed.wait_timeout(board, look));
         if let Some(mailbox) = board.mailboxes.get_mut(&id) {
             mailbox.waits = false;
         }
         board
     }
 
-    /// Forgets a reply that nobody holds any more, and that was cancelled.
+    /// Forgets a cancelled reply whose handle was dropped.
     pub fn leave(&self, id: u64) {
         let mut board = lock(&self.board);
         let mailbox = board.mailboxes.remove(&id);
         board.end_cancelled();
         board.wake_one();
         drop(self.woken(board));
-        drop(mailbox); // with a waker of the app, so outside of the lock
+        drop(mailbox); // it has the app's waker, so outside of the lock
     }
 }
 
 impl Board {
-    /// Ends what was cancelled: in the queue, and in slots unless somebody drives, who then does that.
+    /// Ends cancelled requests: in the queue, and in slots unless a thread drives the engine, which then does it.
     fn end_cancelled(&mut self) {
         if !self.waiting.iter().any(|request| request.task.is_cancelled()) {
             return self.end_cancelled_in_slots();
@@ -326,19 +326,19 @@ impl Board {
     }
 
     fn end_cancelled_in_slots(&mut self) {
-        // The engine stays here, so that a panic does not take it along.
+        // The engine stays here, so that it is not lost by a panic.
         let Some(engine) = &mut self.engine else { return };
         engine.end_cancelled();
         let (outcome, slots) = (engine.take_outcome(), engine.slots());
         self.deliver(outcome, slots);
     }
 
-    /// How long who waits does so before it looks again.
+    /// How long a waiting thread waits before it checks again.
     fn look(&self) -> Duration {
         if self.engine.is_some() { LOOK } else { LOOK_SELDOM }
     }
 
-    /// Whether any reply that is polled can go on.
+    /// Whether any polled reply can continue.
     fn any_polled(&self) -> bool {
         let goes_on = |it: &Mailbox| it.polled && !it.over && it.events.len() < MOST_EVENTS;
         !self.ended && self.mailboxes.values().any(goes_on)
@@ -349,12 +349,12 @@ impl Board {
         !self.has_thread && self.any_polled()
     }
 
-    /// Whether there is something for a reply that its owner does not have yet, if it has one.
+    /// Whether there is something for a reply that was not taken yet, or nothing will take it.
     fn has_news(&self, id: u64) -> bool {
         self.mailboxes.get(&id).is_none_or(|own| own.over || !own.events.is_empty())
     }
 
-    /// Gives the engine the requests that it has slots for, and tells it whose events are not taken.
+    /// Gives the engine the requests that it has slots for, and pauses the replies whose events are not taken.
     fn hand_over(&mut self, engine: &mut Engine, sessions: usize) {
         self.end_cancelled();
         while self.turns.running() < sessions {
@@ -365,7 +365,7 @@ impl Board {
         engine.pause(|id, paused| self.mailboxes.get(&id).is_some_and(|it| it.events.len() >= most(paused)));
     }
 
-    /// Hands out what the engine has made, and takes notice of the state of its slots.
+    /// Distributes the results of the engine's work, and records the state of its slots.
     fn deliver(&mut self, outcome: Outcome, slots: Vec<SlotState>) {
         for (id, event) in outcome.events {
             if let Ok(Event::Done(stats)) = &event {
@@ -402,7 +402,7 @@ impl Board {
         self.slots = slots;
     }
 
-    /// Wakes one who waits without having an event, to drive the engine, and the thread for polled replies.
+    /// Wakes a waiting thread that has no event, to drive the engine, and the thread for polled replies.
     fn wake_one(&self) {
         let waits = |mailbox: &&Mailbox| mailbox.waits && mailbox.events.is_empty() && !mailbox.over;
         if let Some(mailbox) = self.mailboxes.values().find(waits) {
@@ -438,8 +438,8 @@ impl Drop for ThreadEnds<'_> {
     }
 }
 
-/// Somebody who drives the engine. If that panics all the same, the engine is put back with what it has made, so that
-/// others can go on.
+/// The thread that drives the engine. If it panics, the engine is put back with its results, so that others can
+/// continue.
 struct Driving<'a> {
     shared: &'a Shared,
     engine: Option<Box<Engine>>,

@@ -1,8 +1,8 @@
-//! What a scheduler tells of itself.
+//! The state of a scheduler, for apps.
 
 use serde::Serialize;
 
-/// What a [`Scheduler`](super::Scheduler) holds and does at a moment.
+/// The state of a [`Scheduler`](super::Scheduler) at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SchedulerState {
@@ -10,7 +10,7 @@ pub struct SchedulerState {
     pub slots: Vec<SlotState>,
     /// How many requests wait for a slot.
     pub waiting: usize,
-    /// What was done since the start.
+    /// Counts since the start.
     pub counts: SchedulerCounts,
 }
 
@@ -20,19 +20,19 @@ pub struct SchedulerState {
 pub struct SlotState {
     /// Whether a reply is being generated in it.
     pub busy: bool,
-    /// How many tokens its KV cache holds, also of a conversation whose reply has ended.
+    /// How many tokens its KV cache holds, including those of a conversation whose reply has ended.
     pub tokens: usize,
-    /// How many it can hold.
+    /// How many tokens it can hold.
     pub context: usize,
-    /// How many tokens of the prompt are computed, those that were in the cache included.
+    /// How many tokens of the prompt are computed, including those that were in the cache.
     pub prompt_done: usize,
     /// All tokens of the prompt.
     pub prompt_total: usize,
-    /// How many tokens were generated of its reply.
+    /// How many tokens of its reply were generated.
     pub generated: usize,
 }
 
-/// What a [`Scheduler`](super::Scheduler) has done since its start. Figures of a reply count when it has ended.
+/// Counts of a [`Scheduler`](super::Scheduler) since its start. The figures of a reply are added when it has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SchedulerCounts {
@@ -44,9 +44,9 @@ pub struct SchedulerCounts {
     pub cached_tokens: u64,
     /// Tokens that were generated.
     pub generated_tokens: u64,
-    /// Tokens whose cache a reply on its way gave up because memory ran out. They were computed again, or will be; the
-    /// other counts have them once.
+    /// Tokens whose cache was dropped because memory ran out while their reply was being generated. They were computed
+    /// again, or will be; the other counts include them once.
     pub given_up: u64,
-    /// Rounds of work: while replies are on their way and their events are taken, it grows.
+    /// Rounds of work. It grows while replies are being generated and their events are taken.
     pub rounds: u64,
 }

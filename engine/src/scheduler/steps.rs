@@ -1,8 +1,9 @@
 //! Steps that several conversations take together.
 //!
-//! The tokens of those that a grammar restricts are sampled under masks before, and the step feeds them. Of the others it
-//! verifies guesses of further tokens, where that pays. What a step has fed of a conversation is reported before the next step.
-//! A conversation whose context is full takes its steps by itself, and so does one that is alone.
+//! If a grammar restricts the next token of a conversation, it is sampled under a mask before the step, which only
+//! feeds it. For the other conversations the step verifies guesses of further tokens where that pays off. The tokens
+//! that a step has fed are reported before the next step. A conversation whose context is full, or that is alone, takes
+//! its steps by itself.
 
 use super::engine::{Engine, Slot, caught, died, empty};
 use crate::error::Error;
@@ -10,7 +11,7 @@ use crate::generate::GenerationTask;
 use crate::session::Session;
 
 impl Engine {
-    /// Generates a token of each conversation that is past its prompt, or more where guesses are right.
+    /// Generates a token of each conversation whose prompt is complete, or several if guesses are right.
     pub(super) fn decode(&mut self) {
         for index in 0..self.slots.len() {
             while self.decodes(index, |task, _| task.has_pending()) {
@@ -24,7 +25,7 @@ impl Engine {
             alone.append(&mut together);
         }
         for index in alone {
-            // Another one may have needed the memory of its cache in the meantime.
+            // Its cache may have been dropped for another one meanwhile.
             if self.decodes(index, |_, _| true) {
                 self.advance(index);
             }
@@ -32,7 +33,7 @@ impl Engine {
         self.step(together);
     }
 
-    /// Whether the next thing that the reply of a slot does is to generate a token, and something is true of it.
+    /// Whether the reply of a slot generates a token next and satisfies a condition.
     fn decodes(&self, index: usize, is: impl Fn(&GenerationTask<'static>, &Session) -> bool) -> bool {
         let Slot { session, work, .. } = &self.slots[index];
         work.as_ref().is_some_and(|work| work.decodes() && is(&work.task, session))
@@ -50,9 +51,9 @@ impl Engine {
         for (index, _) in &steps {
             self.make_ready(*index);
         }
-        // Some may have failed meanwhile, or have given up their caches for others.
+        // Some may have failed meanwhile, or their caches were dropped for others.
         steps.retain(|(index, _)| self.decodes(*index, |_, _| true));
-        // Only now, when all have their pages: a token that was chosen has to be fed.
+        // Only now that all have their pages: a token that was chosen has to be fed.
         for (index, step) in &steps {
             if let Err(error) = self.attempt(*index, |task, session| task.choose_ahead(session, step)) {
                 self.fail(*index, error);

@@ -1,30 +1,30 @@
-//! Whose request gets the next free slot.
+//! Decides which request gets the next free slot.
 //!
-//! Tenants take turns, so one that asks for much delays its own requests and not those of others. A free slot goes to
-//! the tenant with the fewest replies on their way; among equals to the one that was served longest ago; and within a
-//! tenant to the oldest request. With one tenant, that is first come, first served.
+//! Tenants take turns, so one with many requests delays its own and not those of others. A free slot goes to the tenant
+//! with the fewest replies being generated; among equals to the one that was served longest ago; and within a tenant to
+//! the oldest request. With one tenant that is first come, first served.
 
 use super::engine::Request;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// The replies on their way, and when each tenant had its last turn.
+/// The replies being generated, and when each tenant had its last turn.
 #[derive(Default)]
 pub struct Turns {
-    /// The tenant of each reply on its way, by the number of its request.
+    /// The tenant of each reply being generated, by the number of its request.
     running: BTreeMap<u64, u64>,
     /// The number of each tenant's last turn. A tenant that neither runs nor waits is forgotten, so this does not grow.
     served: HashMap<u64, u64>,
-    /// How many turns there were.
+    /// The number of turns so far.
     turns: u64,
 }
 
 impl Turns {
-    /// How many replies are on their way.
+    /// How many replies are being generated.
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// Takes the request whose turn it is out of those that wait, oldest first.
+    /// Removes the next request from the waiting ones, which are in order, oldest first.
     pub fn next(&mut self, waiting: &mut VecDeque<Request>) -> Option<Request> {
         let index = self.choose(waiting.iter().map(|request| request.tenant.turns))?;
         let request = waiting.remove(index)?;
@@ -34,7 +34,7 @@ impl Turns {
         Some(request)
     }
 
-    /// Which of the requests that wait is next, given their tenants, oldest first.
+    /// The index of the next request, given the tenants of those that wait, oldest first.
     fn choose(&self, waiting: impl Iterator<Item = u64>) -> Option<usize> {
         let mut runs: HashMap<u64, usize> = HashMap::new();
         self.running.values().for_each(|tenant| *runs.entry(*tenant).or_default() += 1);

@@ -1,9 +1,10 @@
-//! Drafts by the multi-token-prediction block: its plans on the device, and what they compute for a sequence.
+//! Drafts by the multi-token-prediction block: its plans on the device, and what they have computed for a sequence.
 //!
-//! The block has a row for every token of a sequence, whose KV rows lie in the sequence's pages. Rows of a prompt follow on
-//! the model's rows, part for part. The model's hidden states of all other rows are saved in a ring buffer of their sequence,
-//! and the block catches up with them when drafts are wanted, or when the buffer is full. Drafts are made on the device, of
-//! several sequences at a time, and the rows that verify them name where they are, so nothing waits for the host.
+//! The block has a row for every token of a sequence, with its KV rows in the sequence's pages. Rows of a prompt are
+//! computed after the model's rows, part by part. For all other rows the model's hidden states are saved in a ring
+//! buffer of their sequence, and the block catches up when drafts are wanted, or when the buffer is full. Drafts are
+//! made on the device, for several sequences at a time, and the rows that verify them name their places, so nothing
+//! waits for the host.
 
 use super::device::Device;
 use super::plans::SharedBuffers;
@@ -20,14 +21,14 @@ use std::ops::Range;
 
 /// The plans of the block on the device.
 pub struct BlockPlans {
-    /// The plan of a row alone, which makes drafts.
+    /// The single-row plan, which makes drafts.
     pub alone: ReadyBlock,
-    /// The plans of several rows, each from its first use on: from some inputs, or those that make drafts, a row for each of
-    /// several sequences.
+    /// The plans of several rows, created on first use: those that compute rows from some inputs, or those that make
+    /// drafts, with a row for each of several sequences.
     pub rows: HashMap<(BatchShape, Option<DraftInputs>), ReadyBlock>,
-    /// The model's hidden states that are saved.
+    /// The saved hidden states of the model.
     kept: Buffer,
-    /// The block's own ones.
+    /// Those of the block.
     drafted: Buffer,
 }
 
@@ -38,8 +39,8 @@ pub struct ReadyBlock {
 }
 
 impl BlockPlans {
-    /// For as many sequences with a cache as given, whose KV rows take `layer_bytes` bytes. `kept` is the ring buffers of the
-    /// model's plans.
+    /// For this many sequences with this cache, whose KV rows take `layer_bytes` bytes. `kept` is the ring buffer of
+    /// the model's plans.
     pub fn new(
         model: &Model,
         cache: CacheShape,
@@ -79,7 +80,7 @@ impl BlockPlans {
         }
     }
 
-    /// The buffers of a plan that are not its own.
+    /// The buffers of a plan that it shares with others.
     pub fn locals(&self, planned: &DraftPlan, shared: &SharedBuffers) -> HashMap<LocalId, Buffer> {
         let cache = planned.plan.caches().zip(self.cache());
         let states =
@@ -88,55 +89,56 @@ impl BlockPlans {
     }
 }
 
-/// What drafts of a sequence continue from.
+/// The row that drafts of a sequence continue from.
 pub struct Continued {
-    /// The index of the sequence among those of the call.
+    /// The index of the sequence within the call.
     pub of: usize,
-    /// The position of the block's last row or, where rows were just verified, of the first of them.
+    /// The position of the block's last row or, if rows were just verified, of the first of them.
     pub position: usize,
-    /// How many rows were just verified: the block's last row is as many positions further as drafts were accepted.
+    /// How many rows were just verified: the block's last row is further by the number of accepted drafts.
     pub verified: usize,
 }
 
 /// What the block has computed for a sequence.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BlockState {
-    /// Whether a row is wanted for every token, because the block may make drafts.
+    /// Whether a row is computed for every token, because the block may make drafts.
     pub wanted: bool,
-    /// For how many tokens there are rows.
+    /// How many tokens have rows.
     computed: usize,
-    /// From which token on hidden states are in the ring buffer.
+    /// The first token whose hidden state is in the ring buffer.
     saved: usize,
-    /// Drafts on the device, of the tokens after the one that was sampled.
+    /// The number of drafts on the device, after the sampled token.
     pub made: usize,
 }
 
 impl BlockState {
-    /// After a rewind from `before` tokens to `length` the last row has to be computed again: another token may follow it.
-    /// Of tokens too far back the ring buffer holds nothing any more.
+    /// After a rewind from `before` tokens to `length`, the last row has to be computed again, since another token may
+    /// follow it. Tokens too far back are no longer in the ring buffer.
     pub fn truncate(&mut self, before: usize, length: usize) {
         self.computed = self.computed.min(length.saturating_sub(1));
         self.saved = if before - length < KEPT_ROWS / 2 { self.saved.min(length) } else { length };
         self.made = 0;
     }
 
-    /// The first of `length` tokens that rows can be computed for: others before it have none.
+    /// The tokens, of `length`, whose rows are missing and can be computed.
     fn pending(&self, length: usize) -> Range<usize> {
         self.computed.max(self.saved).max(length.saturating_sub(KEPT_ROWS))..length
     }
 
-    /// There are rows for `length` tokens.
+    /// Records that there are rows for `length` tokens.
     pub fn computed_to(&mut self, length: usize) {
         self.computed = length;
     }
 
-    /// Of the tokens before `length` no hidden states are in the ring buffer.
+    /// Records that the ring buffer has no hidden states of the tokens before `length`.
     pub fn forget_states(&mut self, length: usize) {
         self.saved = length;
         self.made = 0;
     }
 
-    /// A token is fed after `length` others. It need not be the one that was sampled, with which the last row was computed.
+    /// Records that a token is fed after `length` others. It need not be the one that was sampled, from which the last
+    /// row was computed.
     pub fn reopen_last(&mut self, length: usize) {
         self.computed = self.computed.min(length.saturating_sub(1));
         self.made = 0;
@@ -149,8 +151,8 @@ impl Device {
         sequence.block.wanted && self.plans.block.is_some()
     }
 
-    /// Sees to it that the ring buffer can take the hidden states of `count` further tokens, the first of which is `next`;
-    /// `None` for the one that was sampled.
+    /// Makes room in the ring buffer for the hidden states of `count` more tokens, the first of which is `next`; `None`
+    /// for the sampled one.
     pub fn reserve_states(&mut self, sequence: &mut Sequence, count: usize, next: Option<u32>) -> Result<()> {
         let pending = sequence.block.pending(sequence.tokens.len());
         if self.uses_block(sequence) && pending.len() + count > KEPT_ROWS {
@@ -160,8 +162,8 @@ impl Device {
         }
     }
 
-    /// Computes the rows of the block that are missing. `next` is the token that follows the last one of each sequence; `None`
-    /// for the one that was sampled.
+    /// Computes the missing rows of the block. `next` is the token after the last one of each sequence; `None` for the
+    /// sampled one.
     pub fn catch_up(&mut self, sequences: &mut [&mut Sequence], next: Option<u32>) -> Result<()> {
         let mut rows = Vec::new();
         for sequence in sequences.iter() {
@@ -177,8 +179,8 @@ impl Device {
         Ok(())
     }
 
-    /// Computes rows of the block, each with the token that follows it, by the plan of a shape: from hidden states in the
-    /// ring buffer, or from those that the model's plan of that shape has just left.
+    /// Computes rows of the block, each with the token after it, with the plan of a shape: from hidden states in the
+    /// ring buffer, or from those that the model's plan of that shape has just computed.
     pub fn compute_block(&mut self, rows: &[RowHeader], shape: BatchShape, inputs: DraftInputs) -> Result<()> {
         let Self { plans, submissions, model, .. } = self;
         let Some(ready) = plans.block_plan(model, shape, Some(inputs))? else { return Ok(()) };
@@ -200,7 +202,7 @@ impl Device {
         BatchShape::of(rows.len().next_power_of_two().max(2), outputs, before, self.cache.context)
     }
 
-    /// Makes drafts of the tokens after the sampled ones. The block's rows are there.
+    /// Makes drafts after the sampled tokens. The block's rows have been computed.
     pub fn draft(&mut self, sequences: &mut [&mut Sequence], from: &[Continued], count: usize) -> Result<()> {
         let deepest = from.iter().map(|it| it.position).max().unwrap_or_default();
         let shape = match from {
@@ -210,7 +212,7 @@ impl Device {
             }
             _ => BatchShape::of(from.len().next_power_of_two(), Outputs::Sequences, deepest, self.cache.context),
         };
-        // Which rows they continue from shows on the device: how many drafts were accepted, and how many were made since.
+        // The device knows from which rows they continue: how many drafts were accepted, and how many were made since.
         let each = count + from.iter().map(|it| it.verified).max().unwrap_or_default();
         let mut candidates = Vec::with_capacity(from.len() * each);
         for Continued { of, position, verified } in from {
@@ -219,7 +221,7 @@ impl Device {
             let row = |at| RowHeader { result: self.sessions() as u32, first_page, ..sequence.row(0, position + at) };
             candidates.extend((0..each).map(row));
             if *verified == 0 {
-                let none: [u32; 2] = [0; 2]; // drafts that were accepted, and that were made since
+                let none: [u32; 2] = [0; 2]; // accepted drafts, and drafts made since
                 let at = (4 * self.drafting_of(sequence) * Plan::SAMPLED_WORDS) as u64;
                 self.model.gpu().write(&self.plans.shared.sampled, at, bytemuck::cast_slice(&none))?;
             }
@@ -235,8 +237,7 @@ impl Device {
         Ok(())
     }
 
-    /// Has the block make drafts of the tokens after the sampled ones of the sequences that are to have any, unless they are
-    /// there.
+    /// Makes drafts after the sampled tokens of those sequences that want any, unless they exist.
     pub fn prepare_drafts(&mut self, sequences: &mut [&mut Sequence], drafting: &[bool], count: usize) -> Result<()> {
         let mut from = Vec::new();
         for (of, sequence) in sequences.iter_mut().enumerate().filter(|(of, _)| drafting[*of]) {
@@ -255,20 +256,20 @@ impl Device {
         self.draft(sequences, &from, count)
     }
 
-    /// The name of a draft of a sequence, for a row that verifies it.
+    /// The name of a draft of a sequence, for the row that verifies it.
     pub fn draft_name(&self, sequence: &Sequence, draft: usize) -> u32 {
         RowHeader::sampled(self.drafting_of(sequence) + 1) + draft as u32
     }
 
-    /// The index among what was sampled at which the drafts of a sequence are counted, before these.
+    /// The index among the sampled values at which a sequence's drafts are counted; the drafts follow.
     pub fn drafting_of(&self, sequence: &Sequence) -> usize {
         self.sessions() + VERIFIED_ROWS + DRAFTING * sequence.index
     }
 }
 
 impl super::Session {
-    /// The logits {vocab} by which the block predicts the token after `next`, which follows the last token of the session,
-    /// and those of `count` − 1 further drafts, each after the one before it. For tests.
+    /// For tests: the logits {vocab} by which the block predicts the token after `next`, which follows the last token
+    /// of the session, and those of `count` − 1 further drafts, each after the previous one.
     ///
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) for a model without a block; what the device reports.

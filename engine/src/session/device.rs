@@ -1,4 +1,4 @@
-//! What the sessions of a pool share on the device: the pages of the cache, the plans, and the work under way.
+//! The state that the sessions of a pool share on the device: the pages of the cache, the plans, and running work.
 
 use super::guesses::CommonDrafter;
 use super::owners::Owners;
@@ -32,7 +32,7 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// For up to `sessions` sessions with a cache as given, which together hold up to `pages` pages.
+    /// For up to `sessions` sessions with this cache, which together hold up to `pages` pages.
     pub fn new(model: &Model, cache: CacheShape, pages: usize, sessions: usize) -> Result<Self> {
         let (gpu, config) = (model.gpu(), model.config());
         let plans = Plans::new(model, cache, pages, sessions)?;
@@ -50,7 +50,7 @@ impl Device {
         })
     }
 
-    /// How many sessions there can be.
+    /// The most sessions at a time.
     pub fn sessions(&self) -> usize {
         self.sequences.len()
     }
@@ -58,16 +58,16 @@ impl Device {
     /// A new sequence.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there are as many as there can be; what the device reports.
+    /// [`Error::Argument`] if there are as many as possible; what the device reports.
     pub fn join(&mut self) -> Result<Sequence> {
         let Some(index) = self.sequences.iter().position(|taken| !taken) else {
             let most = self.sessions();
             let (expected, found) = (format!("at most {most} sessions at a time"), format!("{}", most + 1));
-            return Err(Error::Argument { argument: "sessions", expected, found });
+            return Err(Error::argument("sessions", expected, found));
         };
         self.write_sampling(index, &Sampling::GREEDY)?;
         self.sequences[index] = true;
-        // The list of the only session of a pool is that of a row alone, which comes first.
+        // If a pool has only one session, its list is that of the single-row plan, which comes first.
         let list = if self.sessions() == 1 { 0 } else { 1 + index };
         Ok(Sequence::new(index, list * self.cache.context.div_ceil(PAGE), self.losses))
     }
@@ -79,7 +79,7 @@ impl Device {
         self.owners.drop_list(sequence.index);
     }
 
-    /// Tells the device how tokens of a sequence are sampled.
+    /// Writes the sampling parameters of a sequence to the device.
     pub fn write_sampling(&self, sequence: usize, sampling: &Sampling) -> Result<()> {
         let at = (sequence * size_of::<Sampling>()) as u64;
         self.model.gpu().write(&self.plans.shared.sampling, at, bytemuck::bytes_of(sampling))
@@ -92,12 +92,12 @@ impl Device {
         }
         let is_alone = self.sequences.iter().filter(|taken| **taken).count() == 1;
         if length <= sequence.confirmed && is_alone {
-            self.submissions.forget(); // what they computed is not needed any more
+            self.submissions.forget(); // their results are no longer needed
         }
         self.cut(sequence, length);
     }
 
-    /// Removes all tokens of a sequence but the first `length`, and gives their pages back.
+    /// Removes all tokens of a sequence but the first `length`, and releases their pages.
     pub fn cut(&mut self, sequence: &mut Sequence, length: usize) {
         sequence.cut(length);
         let pages = length.div_ceil(PAGE).min(sequence.pages.len());
@@ -105,18 +105,18 @@ impl Device {
         sequence.offered = sequence.offered.min(length / PAGE);
     }
 
-    /// Takes notice that work was lost, whatever it was: nobody knows what the cache holds of tokens that no result has
-    /// confirmed. Each sequence [settles](Self::settle) that when it is used next.
+    /// Records that work was lost. The content of the cache is unknown for tokens that no result has confirmed; each
+    /// sequence [settles](Self::settle) that when it is next used.
     pub fn lose(&mut self) {
         self.submissions.forget();
         self.pages.forget_all();
         self.losses += 1;
     }
 
-    /// Has a sequence take notice of work that was lost since it was used last.
+    /// Makes a sequence drop the tokens that may have been lost since it was last used.
     ///
     /// # Errors
-    /// [`Error::NoResult`] if it may have been its own. Then it keeps the tokens that a result has confirmed.
+    /// [`Error::NoResult`] if any may have been its own. It keeps the tokens that a result has confirmed.
     pub fn settle(&mut self, sequence: &mut Sequence) -> Result<()> {
         if sequence.losses == self.losses {
             return Ok(());
@@ -129,7 +129,7 @@ impl Device {
         Err(Error::NoResult)
     }
 
-    /// All tokens of a sequence are confirmed, and other sequences can find its full pages.
+    /// Records that all tokens of a sequence are confirmed, and lets other sequences find its full pages.
     pub fn confirm(&mut self, sequence: &mut Sequence) {
         sequence.confirmed = sequence.tokens.len();
         for index in sequence.offered..sequence.confirmed / PAGE {
@@ -139,8 +139,8 @@ impl Device {
         }
     }
 
-    /// Has a sequence hold full pages that others hold of `tokens`, which begin with its own. The last token is left to be
-    /// computed, so that there will be logits of it.
+    /// Gives a sequence the full pages that others hold of `tokens`, which begin with its own. The last token is left
+    /// to be computed, so that its logits become available.
     pub fn share(&mut self, sequence: &mut Sequence, tokens: &[u32]) -> Result<()> {
         let (first, most) = (sequence.tokens.len() / PAGE, tokens.len().saturating_sub(1) / PAGE);
         let mut shared = Vec::new();
@@ -163,7 +163,7 @@ impl Device {
         self.list_pages(sequence, first)
     }
 
-    /// Has a sequence hold the pages for `count` tokens more, pages that no other one reads.
+    /// Gives a sequence the pages for `count` more tokens. No other sequence reads these pages.
     ///
     /// # Errors
     /// [`Error::PoolFull`]; what the device reports.
@@ -172,7 +172,7 @@ impl Device {
         let first = length / PAGE;
         let more = last.saturating_sub(sequence.pages.len());
         let shared = sequence.pages.get(first).copied().filter(|page| self.pages.is_shared(*page));
-        // All that are needed, or none: the device has to know every page that the sequence holds.
+        // All of them or none: the device has to know every page that the sequence holds.
         let mut taken = self.pages.take(more + usize::from(shared.is_some()))?.into_iter();
         match (shared, sequence.pages.get_mut(first)) {
             (Some(shared), Some(page)) => {
@@ -188,7 +188,7 @@ impl Device {
         if more > 0 || shared.is_some() { self.list_pages(sequence, first) } else { Ok(()) }
     }
 
-    /// Copies the first KV rows of a page to another one.
+    /// Copies the first KV rows of a page to another page.
     fn copy_page(&mut self, from: u32, to: u32, rows: usize) -> Result<()> {
         let Some(first) = self.plans.shared.caches.first() else { return Ok(()) };
         let (gpu, page) = (self.model.gpu(), first.bytes() / self.pages.count().max(1) as u64);
@@ -204,14 +204,14 @@ impl Device {
         gpu.copy(&copies).map(drop)
     }
 
-    /// Writes the list of a sequence's pages to the device, from one page on.
+    /// Writes the list of a sequence's pages to the device, beginning with the page at index `first`.
     fn list_pages(&mut self, sequence: &Sequence, first: usize) -> Result<()> {
         self.owners.drop_list(sequence.index);
         let at = 4 * (sequence.first_page + first) as u64;
         self.model.gpu().write(&self.plans.shared.lists, at, bytemuck::cast_slice(&sequence.pages[first..]))
     }
 
-    /// Writes the list of a sequence's pages to where the plan of a row alone looks for it, unless it is there.
+    /// Writes the list of a sequence's pages to where the single-row plan reads it, unless it is there.
     pub fn list_alone(&mut self, sequence: &Sequence) -> Result<()> {
         if self.sessions() == 1 || !self.owners.take_list(sequence.index) {
             return Ok(());

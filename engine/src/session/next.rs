@@ -1,4 +1,4 @@
-//! The next tokens: the one that was sampled, and with it as many of those that follow as were guessed right.
+//! Generates the next tokens: the one that was sampled, and as many guesses after it as are right.
 
 use super::Session;
 use super::device::Device;
@@ -16,24 +16,24 @@ use std::sync::Arc;
 impl Session {
     /// Feeds the token that was sampled after the last one, and returns it.
     ///
-    /// The GPU knows this token before the host does. So it is submitted first and read afterwards, and the GPU is at work
-    /// while the host uses the token. Calling this in a loop is the fastest way to generate. If the token should not have
-    /// been fed, because it ends a reply, [`Session::rewind`] by one: the next token that is fed overwrites its KV rows.
+    /// The GPU knows this token before the host does. So the token is submitted first and read afterwards, and the GPU
+    /// works while the host uses the token. Calling this in a loop is the fastest way to generate. If the token should
+    /// not have been fed, because it ends a reply, [`Session::rewind`] by one: the next token overwrites its KV rows.
     ///
     /// # Errors
-    /// [`Error::ContextFull`] and [`Error::PoolFull`], which leave everything as it was. [`Error::Argument`] as for
-    /// [`Session::logits`]. [`Error::NotANumber`] if no logit is a number, or what the device reports: then nothing more was
-    /// fed, and the output of the last token is gone. [`Error::NoResult`] as for [`Session::logits`].
+    /// [`Error::ContextFull`] and [`Error::PoolFull`], which change nothing. [`Error::Argument`] as for
+    /// [`Session::logits`]. [`Error::NotANumber`] if no logit is a number, or what the device reports: then no other
+    /// token was fed, and the output of the last token is lost. [`Error::NoResult`] as for [`Session::logits`].
     pub fn next_token(&mut self) -> Result<u32> {
         self.verify_some(vec![None])?.first().copied().ok_or(Error::NoResult)
     }
 
-    /// Feeds the token that was sampled after the last one, as [`Session::next_token`], and with it as many of those that
-    /// follow as were guessed right: see [`Session::set_speculation`]. Returns all that were fed, in order: at least one, and
-    /// at most `most`.
+    /// Feeds the token that was sampled after the last one, like [`Session::next_token`], and as many guesses after it
+    /// as are right: see [`Session::set_speculation`]. Returns the fed tokens in order: at least one, and at most
+    /// `most`.
     ///
-    /// Each is the token that the model samples at its position by itself. Only the rounding of sums may differ between a row
-    /// alone and several rows, so that of two tokens that are equally likely the other one may be sampled.
+    /// Each is the token that the model samples at its position. Only the rounding of sums may differ between one row
+    /// and several, so that of two equally likely tokens the other one may be sampled.
     ///
     /// # Errors
     /// As for [`Session::next_token`].
@@ -43,8 +43,8 @@ impl Session {
         only(pool.step(&mut [self], &[most])?)
     }
 
-    /// Feeds the token that was sampled after the last one, and those of `drafts` that are sampled after it one after the
-    /// other. Returns all that were fed.
+    /// Feeds the token that was sampled after the last one, and those of `drafts` that are then sampled in this order.
+    /// Returns the fed tokens.
     ///
     /// # Errors
     /// [`Error::Argument`] for more drafts than a step verifies; otherwise as for [`Session::next_token`].
@@ -68,26 +68,25 @@ fn only<T>(results: Vec<Result<T>>) -> Result<T> {
 }
 
 impl Pool {
-    /// Feeds each session the token that was sampled after its last one, all in one step, and returns these tokens in order.
-    /// As with [`Session::next_token`], which does the same for one, they are submitted first and read afterwards.
+    /// Feeds each session the token that was sampled after its last one, all in one step, and returns these tokens in
+    /// order. Like [`Session::next_token`], this submits first and reads afterwards.
     ///
-    /// A session gets the tokens that it would get alone. Logits may be off by rounding, because rows of a batch are summed
-    /// in another order than a row alone.
+    /// Each session gets the tokens that it would get alone. Logits may differ by rounding, because rows of a batch are
+    /// summed in another order than a single row.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a session of another pool or one that nothing was fed to since the last rewind,
-    /// [`Error::ContextFull`] and [`Error::PoolFull`], after which all are as they were; [`Error::NoResult`] and what the
-    /// device reports. A session of whose logits none is a number gets [`Error::NotANumber`] for a token. More than 32
-    /// sessions take several steps: if one after the first fails, the sessions of this step and of those after it get its
-    /// error for a token.
+    /// [`Error::Argument`] for a session of another pool, or one without a token since the last rewind,
+    /// [`Error::ContextFull`] and [`Error::PoolFull`], after which all are unchanged; [`Error::NoResult`] and what the
+    /// device reports. If no logit of a session is a number, its result is [`Error::NotANumber`]. More than 32 sessions
+    /// take several steps: if a later one fails, the sessions of that step and of the following ones get its error.
     pub fn next_tokens(&self, sessions: &mut [&mut Session]) -> Result<Vec<Result<u32>>> {
         let fed = self.next_of_each(sessions, &vec![1; sessions.len()])?;
         let first = |fed: Vec<u32>| fed.first().copied().ok_or(Error::NoResult);
         Ok(fed.into_iter().map(|fed| fed.and_then(first)).collect())
     }
 
-    /// As [`Pool::next_tokens`], with as many of the tokens that follow as were guessed right: of each session at most so many
-    /// tokens in all. Returns all that were fed.
+    /// Like [`Pool::next_tokens`], with as many guesses as are right: at most `most` tokens for each session. Returns
+    /// the fed tokens.
     ///
     /// # Errors
     /// As there.
@@ -109,13 +108,12 @@ impl Pool {
         Ok(all)
     }
 
-    /// Sees to it that sessions can take a step together, and hold the pages for it.
+    /// Prepares sessions for a common step, and reserves the pages for it.
     fn make_ready(&self, sessions: &mut [&mut Session]) -> Result<()> {
         let device = &mut *self.enter()?;
         for session in sessions.iter_mut() {
             if !Arc::ptr_eq(&session.pool.device, &self.device) {
-                let (expected, found) = ("a session of this pool".to_owned(), "one of another".to_owned());
-                return Err(Error::Argument { argument: "sessions", expected, found });
+                return Err(Error::argument("sessions", "a session of this pool", "one of another"));
             }
             session.check(session.tokens().len() + 1, &[])?;
             device.settle(&mut session.sequence)?;
@@ -125,7 +123,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes a step with sessions, in which what they guess is verified.
+    /// Takes a step with sessions that verifies their guesses.
     fn step(&self, sessions: &mut [&mut Session], most: &[usize]) -> Result<Vec<Result<Vec<u32>>>> {
         let mut guesses: Vec<Option<Guess>> = match &mut *sessions {
             [session] => vec![session.guess(most[0])],
@@ -150,14 +148,14 @@ impl Pool {
         Ok(fed)
     }
 
-    /// Whether a step with guesses failed, but one without may not.
+    /// Whether a step with guesses failed but one without may succeed.
     fn goes_without(&self, sessions: &mut [&mut Session], fed: &Result<Vec<Result<Vec<u32>>>>) -> bool {
         match fed {
-            Err(Error::PoolFull { .. }) => true, // there may be memory for the tokens that are certain
+            Err(Error::PoolFull { .. }) => true, // there may be enough memory without guesses
             Err(Error::OutOfMemory { .. } | Error::TooLarge { .. }) => {
                 let are_whole = sessions.iter().all(|session| session.sequence.has_output());
                 if are_whole {
-                    sessions.iter_mut().for_each(|session| session.stop_guessing()); // plans that guess do not fit
+                    sessions.iter_mut().for_each(|session| session.stop_guessing()); // plans with guesses do not fit
                 }
                 are_whole
             }
@@ -165,8 +163,8 @@ impl Pool {
         }
     }
 
-    /// Feeds each session the token that was sampled after its last one, and what it guessed as far as that is right. Of
-    /// drafts by the block the first `right` ones are what is sampled, whatever the block made.
+    /// Feeds each session the token that was sampled after its last one, and its guesses as far as they are right. The
+    /// first `right` drafts of each count as right, whatever the block made.
     fn verify(
         &self,
         sessions: &mut [&mut Session],
@@ -189,11 +187,12 @@ impl Pool {
         Ok(fed)
     }
 
-    /// As if there were `count` drafts for each session, of which `accepted` are right, for measurements on random weights: a
-    /// step as sessions take it. The block makes drafts for the next one, unless they are `from_text`.
+    /// For measurements on random weights: a step like any other, with `count` drafts for each session, of which
+    /// `accepted` count as right. The block makes drafts for the next step, unless they are `from_text`.
     ///
     /// # Errors
-    /// As for [`Pool::next_tokens`]; [`Error::Argument`] for a model without a block, and for more rows than a step verifies.
+    /// As for [`Pool::next_tokens`]; [`Error::Argument`] for a model without a block, and for more rows than a step
+    /// verifies.
     #[doc(hidden)]
     pub fn predict_assumed(
         &self,
@@ -210,8 +209,11 @@ impl Pool {
         }
         let rows = sessions.len() * (1 + count);
         if rows > VERIFIED_ROWS {
-            let expected = format!("at most {VERIFIED_ROWS} rows, a token of each session and its drafts");
-            return Err(Error::Argument { argument: "drafts", expected, found: format!("{rows} rows") });
+            let (expected, found) = (
+                format!("at most {VERIFIED_ROWS} rows, a token of each session and its drafts"),
+                format!("{rows} rows"),
+            );
+            return Err(Error::argument("drafts", expected, found));
         }
         let tokens = from_text.then(|| vec![0; count]);
         let guess = |_| Some(Guess { evidence: Evidence::Predicted, count, tokens: tokens.clone() });
@@ -221,7 +223,7 @@ impl Pool {
 }
 
 impl Device {
-    /// A step of the token that was sampled after the last one of each sequence, and of its drafts.
+    /// The request for the token that was sampled after the last one of each sequence, and for its drafts.
     fn verification(
         &mut self,
         sequences: &mut [&mut Sequence],
@@ -243,7 +245,7 @@ impl Device {
             let Some(guess) = guess else { continue };
             for draft in 0..guess.count {
                 let token = match &guess.tokens {
-                    // A draft that is named by what is sampled after the row before it is always right.
+                    // A draft that is named after the value sampled for the row before it is always right.
                     _ if right.get(of).is_some_and(|right| draft < *right) => {
                         RowHeader::sampled(first + request.rows.len() - 1)
                     }
@@ -258,7 +260,7 @@ impl Device {
 }
 
 impl Session {
-    /// As [`Pool::predict_assumed`], of the session alone, with drafts by the block.
+    /// Like [`Pool::predict_assumed`], for this session alone, with drafts by the block.
     ///
     /// # Errors
     /// As there.
@@ -268,14 +270,13 @@ impl Session {
         only(pool.predict_assumed(&mut [self], (count, accepted), false)?)
     }
 
-    /// An error for more drafts than a step verifies.
+    /// Returns an error for more drafts than a step verifies.
     pub(super) fn check_drafts(&self, count: usize) -> Result<()> {
         let most = most_drafts(self.model().config());
         if count <= most {
             return Ok(());
         }
-        let (expected, found) = (format!("at most {most}"), count.to_string());
-        Err(Error::Argument { argument: "drafts", expected, found })
+        Err(Error::argument("drafts", format!("at most {most}"), count.to_string()))
     }
 
     /// The token that was sampled after the last one, with the parameters of [`Session::set_sampling`].

@@ -17,19 +17,20 @@ use std::ops::Range;
 const LOGITS_BYTES: usize = 64 << 20;
 
 impl Session {
-    /// The logits {vocab} of the last token that was fed, without bias and penalties.
+    /// The logits {vocab} of the last token, without bias and penalties.
     ///
     /// # Errors
-    /// [`Error::Argument`] if nothing was fed since the start or the last rewind. [`Error::NoResult`] if the device lost
-    /// work: the tokens that no earlier result has confirmed are then removed from the session. What the device reports.
+    /// [`Error::Argument`] if nothing was fed since the start or the last rewind. [`Error::NoResult`] if the device
+    /// lost work: the tokens that no earlier result has confirmed are then removed from the session. What the device
+    /// reports.
     pub fn logits(&mut self) -> Result<Vec<f32>> {
         let (mut device, sequence) = self.device()?;
         device.logits(sequence)
     }
 
-    /// The hidden state {width} of the last token that was fed: the sum of all layers, normalised by `output_norm`. Its
-    /// products with the rows of the output matrix are the [logits](Session::logits). llama.cpp calls it the embedding of
-    /// the token, and transformers calls it `last_hidden_state`.
+    /// The hidden state {width} of the last token: the sum of all layers, normalised by `output_norm`. Its products
+    /// with the rows of the output matrix are the [logits](Session::logits). llama.cpp calls it the embedding of the
+    /// token, and transformers calls it `last_hidden_state`.
     ///
     /// # Errors
     /// As for [`Session::logits`]. [`Error::Argument`] also if nothing was fed since a snapshot was restored, because a
@@ -38,8 +39,7 @@ impl Session {
         let (mut device, sequence) = self.device()?;
         let values = device.values(sequence)?;
         if values == Values::Logits {
-            let expected = "a token fed since the snapshot was restored".to_owned();
-            return Err(Error::Argument { argument: "session", expected, found: "none".into() });
+            return Err(Error::argument("session", "a token fed since the snapshot was restored", "none"));
         }
         let hidden = device.read_last(sequence, values, |planned| Ok(planned.hidden))?;
         drop(device);
@@ -93,10 +93,10 @@ impl Session {
         })
     }
 
-    /// The mean of the [hidden states](Session::hidden) {width} of a text's tokens. Two texts can be compared by the cosine
-    /// of the angle between their means. The model was trained to predict text and not to compare it, so models that were
-    /// trained for that are better at it. The chat template is not used. The session forgets what it held before, and
-    /// holds the text afterwards.
+    /// The mean of the [hidden states](Session::hidden) {width} of a text's tokens. Two texts can be compared by the
+    /// cosine of the angle between their means. The model was trained to predict text and not to compare it, so models
+    /// that were trained for that are better at it. The chat template is not used. The session forgets what it held
+    /// before, and holds the text afterwards.
     ///
     /// # Errors
     /// [`Error::Argument`] for a text without tokens, [`Error::Tokenizer`]; otherwise as for [`Session::feed`].
@@ -111,8 +111,7 @@ impl Session {
     pub fn embed_with(&mut self, text: &str, cancel: &Cancel) -> Result<Vec<f32>> {
         let tokens = self.model().tokenizer()?.encode(text, false)?;
         if tokens.is_empty() {
-            let expected = "a text of at least one token".to_owned();
-            return Err(Error::Argument { argument: "text", expected, found: "an empty one".into() });
+            return Err(Error::argument("text", "a text of at least one token", "an empty one"));
         }
         self.check(0, &tokens)?;
         self.rewind(0);
@@ -124,8 +123,8 @@ impl Session {
         Ok(sums.into_iter().map(|sum| (sum / tokens.len() as f64) as f32).collect())
     }
 
-    /// Feeds tokens and calls `visit` with the index of each and with its logits if those of all tokens are wanted, or else
-    /// with its hidden state before the norm.
+    /// Feeds tokens and calls `visit` with the index of each and with its logits if those of all tokens are wanted, and
+    /// otherwise with its hidden state before the norm.
     fn feed_rows(
         &mut self,
         tokens: &[u32],
@@ -182,7 +181,7 @@ impl Device {
         self.read_last(sequence, values, |planned| Ok(planned.head()?.logits))
     }
 
-    /// Which values of a sequence's last token the device holds. Where they are gone, the token is fed again.
+    /// The values of a sequence's last token that the device has. If there are none, the token is computed again.
     fn values(&mut self, sequence: &mut Sequence) -> Result<Values> {
         self.check_output(sequence)?;
         if self.held(sequence) == Values::Gone {
@@ -206,7 +205,7 @@ impl Device {
         Ok(self.read_rows(sequence, plan, row..row + 1, tensor)?.pop().unwrap_or_default())
     }
 
-    /// A value of each of some rows that a plan has computed.
+    /// A value of some rows that a plan has computed.
     fn read_rows(
         &mut self,
         sequence: &mut Sequence,
@@ -222,7 +221,7 @@ impl Device {
             1 => self.fetch.read(from, offset, bytes),
             _ => Fetch::new(self.model.gpu(), bytes)?.read(from, offset, bytes),
         };
-        self.newest(sequence)?; // no work that they depend on was lost
+        self.newest(sequence)?; // checks that no work that they depend on was lost
         let all: Vec<f32> = bytemuck::pod_collect_to_vec(&read?);
         Ok(all.chunks(pitch).map(|row| row[..values].to_vec()).collect())
     }

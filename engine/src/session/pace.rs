@@ -1,4 +1,5 @@
-//! How many steps of a prompt's plan go into one submission, so that no submission takes the GPU much longer than wanted.
+//! Decides how many steps of a prompt's plan form a submission, so that no submission takes the GPU much longer than it
+//! should.
 
 use crate::error::Result;
 use crate::gpu::{Gpu, Submission};
@@ -7,48 +8,50 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// Submissions under way at a time: the GPU runs one while the next one waits.
+/// The most running submissions: the GPU runs one while the next one waits.
 const AHEAD: usize = 2;
-/// If a submission takes this many times what it should, which only a single long step can, there is one under way at a
-/// time. The GPU then waits for each, which is short compared with the step, and others who use the GPU get their turn.
+/// If a submission takes this many times as long as it should, which only a single long step can, only one runs at a
+/// time. The GPU then waits for each, which is short compared with the step, and other users of the GPU get their
+/// turns.
 const LONG: u32 = 5;
-/// If the GPU is idle, the first submission has about this many steps, so that it starts soon. Each one that follows has
+/// If the GPU is idle, the first submission has about this many steps, so that it starts soon. Each following one has
 /// this many times more, because steps take longer to run than to record.
 const FIRST: usize = 16;
 const MORE: f64 = 3.0;
 /// The seconds that even the smallest step takes.
 const DISPATCH: f64 = 5e-6;
 
-/// The pace of a plan's submissions. The time that a submission takes is measured from the end of the one before it to its
-/// own end.
+/// The pace of a plan's submissions. The time of a submission is measured from the end of the previous one to its own
+/// end.
 ///
-/// The weight of a step is the seconds that it would take on the slow GPU whose limits decided into how many parts steps
-/// are cut. How much weight this GPU computes in the time that a submission should take is learned from measurements.
+/// The weight of a step is its time in seconds on the slow GPU whose limits decided into how many parts steps are
+/// divided. How much weight this GPU computes in the time of a submission is learned from measurements.
 pub struct Pace {
     limit: Duration,
     /// The weight that a submission should have.
     weight: f64,
-    /// The weight that a submission has at most while an idle GPU waits for the first ones.
+    /// The most weight of a submission while an idle GPU waits for the first ones.
     ramp: f64,
-    /// The weight that a submission has at most, so that there are several to measure in each part of a prompt.
+    /// The most weight of a submission, so that there are several to measure in each part of a prompt.
     most: f64,
-    /// For each step the weight of all steps before it, and at the end the weight of all steps.
+    /// The weight of all steps before each step, and at the end the weight of all steps.
     before: Vec<f64>,
-    /// The submissions that the GPU may not have finished yet, with their weights. Work submitted before the part has the
-    /// weight 0.
+    /// The submissions that the GPU may not have finished yet, with their weights. Work that was submitted before the
+    /// part has the weight 0.
     running: VecDeque<(Submission, f64)>,
-    /// When the last submission that was waited for ended.
+    /// The end of the last submission that was waited for.
     since: Instant,
     /// When the GPU began with the part of the prompt.
     begun: Instant,
-    /// The weight that it has computed of the part.
+    /// The weight of the part that it has computed.
     done: f64,
-    /// How many submissions may be under way before the oldest one is waited for.
+    /// How many submissions may run before the oldest one is waited for.
     ahead: usize,
 }
 
 impl Pace {
-    /// The pace of submissions that should take `limit`. Before anything is measured, the GPU is assumed to be the slow one.
+    /// The pace of submissions that should take `limit`. Before the first measurement the GPU is assumed to be the slow
+    /// one.
     pub fn new(limit: Duration) -> Self {
         let (running, since) = (VecDeque::with_capacity(AHEAD + 1), Instant::now());
         let weight = limit.as_secs_f64();
@@ -63,8 +66,8 @@ impl Pace {
         }
     }
 
-    /// Begins a part of a prompt with `cached` tokens in the cache. It runs when the newest submission before it is done, if
-    /// there is one. `idle` says that the GPU has nothing to do.
+    /// Begins a part of a prompt with `cached` tokens in the cache. It runs after the newest submission before it, if
+    /// there is one. `idle` says that the GPU has nothing else to do.
     pub fn start(&mut self, plan: &Plan, slow: &StepLimit, cached: usize, newest: Option<Submission>, idle: bool) {
         let weights = plan.steps.iter().map(|step| DISPATCH + slow.seconds(&step.cost, cached as u64));
         self.weigh(weights);
@@ -97,7 +100,7 @@ impl Pace {
         first..fit.max(first + 1).min(self.before.len() - 1)
     }
 
-    /// Records a submission, and waits if too many are under way.
+    /// Records a submission, and waits if too many are running.
     pub fn submitted(&mut self, gpu: &Gpu, submission: Submission, steps: Range<usize>) -> Result<()> {
         self.running.push_back((submission, self.before[steps.end] - self.before[steps.start]));
         self.ramp *= MORE;
@@ -121,7 +124,8 @@ impl Pace {
         }
     }
 
-    /// How long the part has taken so far, and how long it will take in all at this speed. None before any of it is done.
+    /// How long the part has taken so far, and how long it will take in total at this speed. `None` before any of it is
+    /// done.
     pub fn so_far(&self) -> Option<(Duration, Duration)> {
         let so_far = self.since - self.begun;
         let expected = Duration::try_from_secs_f64(so_far.as_secs_f64() * self.whole() / self.done);

@@ -1,24 +1,28 @@
-//! The pages of the KV cache that the sessions of a pool share: which are free, and which hold what.
+//! The pages of the KV cache that the sessions of a pool share: which of them are free, and which tokens the others
+//! hold.
 //!
-//! A page that is full may be part of several sequences that begin with the same tokens. It is found by its tokens and by
-//! the page before it, which stands for all tokens before them. A sequence that holds a page holds the one before it too,
-//! so that no page is given to others while one after it can be found. Sequences of different tenants share nothing:
-//! whether a page is found would tell one of them what another has computed.
+//! A full page may be part of several sequences that begin with the same tokens. It is found by its tokens and by the
+//! page before it, which represents all tokens before them. A sequence that holds a page also holds the one before it,
+//! so that no page is given away while one after it can be found. Sequences of different tenants share nothing: whether
+//! a page is found would tell a tenant what another one has computed.
+//!
+//! A session takes a page when its tokens reach it. A page is copied for a session that writes to it while others read
+//! it.
 
 use crate::error::{Error, Result};
 use crate::plan::PAGE;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What a full page is found by: the page before it, or at the beginning the tenant whose sequence it is, and its tokens.
+/// The key of a full page: the page before it, or at the beginning the tenant of the sequence, and its tokens.
 type Key = (Before, Arc<[u32]>);
 
-/// What stands before a page.
+/// What precedes a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Before {
     /// Nothing: the page begins a sequence of this tenant.
     Start(u64),
-    /// A page, whose own key has the tenant.
+    /// A page, whose key leads to the tenant.
     Page(u32),
 }
 
@@ -26,11 +30,11 @@ pub enum Before {
 pub struct Pages {
     /// How many sequences hold each page.
     holders: Vec<u32>,
-    /// The pages that none holds, the next one last.
+    /// The free pages, the next one last.
     free: Vec<u32>,
     /// Full pages.
     full: HashMap<Key, u32>,
-    /// Of each page its key there, which shares the tokens with the entry.
+    /// The key of each page there, which shares the tokens with the entry.
     keys: Vec<Option<Key>>,
 }
 
@@ -40,12 +44,12 @@ impl Pages {
         Self { holders: vec![0; count], free, full: HashMap::new(), keys: vec![None; count] }
     }
 
-    /// How many there are.
+    /// The number of pages.
     pub fn count(&self) -> usize {
         self.holders.len()
     }
 
-    /// How many of them are free.
+    /// The number of free pages.
     pub fn free(&self) -> usize {
         self.free.len()
     }
@@ -63,7 +67,7 @@ impl Pages {
         Ok(taken)
     }
 
-    /// Gives pages back that a sequence held. Free ones are taken in the same order again.
+    /// Releases pages that a sequence held. Free ones are taken again in the same order.
     pub fn release(&mut self, pages: impl IntoIterator<Item = u32, IntoIter: DoubleEndedIterator>) {
         for page in pages.into_iter().rev() {
             self.holders[page as usize] -= 1;
@@ -79,20 +83,20 @@ impl Pages {
         self.holders[page as usize] > 1
     }
 
-    /// No longer finds a page, because its holder writes to it.
+    /// Stops finding a page, because its holder writes to it.
     pub fn forget(&mut self, page: u32) {
         if let Some(key) = self.keys[page as usize].take() {
             self.full.remove(&key);
         }
     }
 
-    /// No longer finds any page, because nobody knows what they hold.
+    /// Stops finding any page, because their content is unknown.
     pub fn forget_all(&mut self) {
         self.full.clear();
         self.keys.iter_mut().for_each(|key| *key = None);
     }
 
-    /// Has a full page found from now on, unless another one is for the same tokens.
+    /// Lets a full page be found, unless another one has the same key.
     pub fn offer(&mut self, page: u32, before: Before, tokens: &[u32]) {
         debug_assert_eq!(tokens.len(), PAGE);
         let key = (before, tokens.into());
@@ -102,7 +106,7 @@ impl Pages {
         }
     }
 
-    /// Holds the page with these tokens after those that the page before it stands for, if there is one.
+    /// Holds the page with these tokens after `before`, if there is one.
     pub fn find(&mut self, before: Before, tokens: &[u32]) -> Option<u32> {
         let page = *self.full.get(&(before, tokens.into()))?;
         self.holders[page as usize] += 1;
@@ -110,7 +114,7 @@ impl Pages {
     }
 }
 
-/// Runs of consecutive pages of a list: of each the first page, and how many there are.
+/// The runs of consecutive pages of a list: the first page of each, and its number of pages.
 pub fn runs(pages: &[u32]) -> impl Iterator<Item = (u32, usize)> {
     pages.chunk_by(|a, b| a + 1 == *b).map(|run| (run[0], run.len()))
 }

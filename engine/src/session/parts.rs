@@ -1,47 +1,47 @@
 //! How many tokens of a prompt are computed together.
 //!
-//! A prompt is computed in parts, each of which takes about a second at most, because the work on a part is lost if the
-//! prompt is cancelled before its end, and because progress is reported at its end.
+//! A prompt is computed in parts of at most about a second each, because the work on a part is lost if the prompt is
+//! cancelled before its end, and because progress is reported at its end.
 //!
-//! The kernels for few tokens round in another way than those for many. A reply must not depend on how fast the GPU is.
-//! So a prompt is first cut into blocks of the size for a fast GPU, and on a slow GPU a block of many tokens is cut into
-//! parts that all have many. Plans for more tokens or fewer round in different ways, too: all parts of a block
-//! run in the plan that the whole block would run in.
+//! The kernels for few tokens round differently from those for many, and a reply must not depend on the speed of the
+//! GPU. So a prompt is first divided into blocks of the size for a fast GPU, and on a slow GPU a block of many tokens
+//! is divided into parts that all have many. Plans for different numbers of tokens round differently too, so all parts
+//! of a block run in the plan of the whole block.
 
 use crate::model::{FEW_TOKENS, PromptOptions};
 use std::ops::Range;
 use std::time::Duration;
 
-/// The time that a part should take at most.
+/// The longest time that a part should take.
 const TIME: Duration = Duration::from_secs(1);
 /// The fewest tokens of a part, however slow the GPU is.
 const LEAST: usize = 64;
-/// The same where each part writes out keys and values of all tokens before it, which costs as many products as about 400
-/// tokens save.
+/// The same if each part writes out the keys and values of all tokens before it, which costs as many products as about
+/// 400 tokens save.
 const LEAST_WRITING_OUT: usize = 512;
-/// The most tokens of a part while others wait: about what the largest parts are on a GPU whose chunks are of the usual
-/// size. Smaller ones cost the prompt more than they give the others.
+/// The most tokens of a part while others wait: about the size of the largest parts on a GPU with chunks of the usual
+/// size. Smaller parts cost the prompt more than they give the others.
 const WHILE_OTHERS_WAIT: usize = 512;
 /// Parts have a multiple of this many tokens, which fills the tiles of the kernels.
 const STEP: usize = 32;
-/// A part is given up if it will take more than twice the time and less than an eighth of it is done.
+/// A part is abandoned if it will take more than twice the time and less than an eighth of it is done.
 const MUCH_TOO_LONG: u32 = 2;
 const EARLY: u32 = 8;
-/// Measurements of less time than this are not trusted.
+/// Measurements of shorter times are not trusted.
 const TRUSTED: Duration = Duration::from_millis(100);
 
 /// How many tokens of a prompt are computed together.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts {
-    /// Tokens of a block. A part never has more.
+    /// The tokens of a block. A part never has more.
     most: usize,
-    /// Tokens of a part, by the speed of the GPU so far.
+    /// The tokens of a part, by the speed of the GPU so far.
     tokens: usize,
     /// The most tokens of a part while others wait for its end.
     limit: usize,
     /// The position at which the first block of the prompt began.
     start: usize,
-    /// The position that an unfinished prompt has reached. If a prompt begins there, it is the same one going on.
+    /// The position that an unfinished prompt has reached. A prompt that begins there continues it.
     reached: Option<usize>,
 }
 
@@ -52,7 +52,7 @@ impl Parts {
         Self { most, tokens: most, limit: usize::MAX, start: 0, reached: None }
     }
 
-    /// Whether others wait for the end of each part from here on. Then parts are smaller, but computed by the same plans, so
+    /// Sets whether others wait for the end of each part. If so, parts are smaller, but computed by the same plans, so
     /// that the text does not depend on it.
     pub fn set_others_waiting(&mut self, waiting: bool) {
         self.limit = if waiting { WHILE_OTHERS_WAIT } else { usize::MAX };
@@ -70,7 +70,7 @@ impl Parts {
         self.reached = None;
     }
 
-    /// The positions of the block that a position belongs to, if `rest` tokens of the prompt are still to be computed.
+    /// The positions of the block that a position belongs to, if `rest` tokens of the prompt remain.
     pub fn block(&self, at: usize, rest: usize) -> Range<usize> {
         let start = at - (at - self.start) % self.most;
         start..(start + self.most).min(at + rest)
@@ -124,8 +124,8 @@ mod tests {
         Parts::new(PromptOptions { chunk: Some(chunk), ..PromptOptions::default() })
     }
 
-    /// Tokens of each part of a prompt, on a GPU that computes `speed` a second. Blocks of 1024 tokens and more write out
-    /// keys and values.
+    /// Tokens of each part of a prompt, on a GPU that computes `speed` a second. Blocks of 1024 tokens and more write
+    /// out keys and values.
     fn sizes(mut parts: Parts, speed: f64, mut prompt: usize) -> Vec<usize> {
         let (mut at, mut sizes) = (7, Vec::new());
         parts.begin(at);

@@ -1,9 +1,9 @@
-//! The plans of a pool's sessions on the device. Each is put there when it is first used, and stays.
+//! The plans of a pool's sessions on the device. Each is created on first use, and stays.
 //!
-//! Rows run in the smallest plan that can compute as many, so that few do not take the grids of many. All plans share the
-//! weights, the cache and what is sampled, and all but that of a row alone share their activations. When a plan needs a
-//! larger buffer of activations than there is, that buffer is dropped together with the plans that use it, which are made
-//! again when they are needed. So of each buffer only the largest one that a plan needs is held.
+//! Rows run in the smallest plan for their number, so that few rows do not take the grids of many. All plans share the
+//! weights, the cache and the sampled values, and all but the single-row plan share their activations. If a plan needs
+//! a larger buffer of activations than there is, that buffer is dropped together with the plans that use it, which are
+//! created again when needed. So only the largest version of each buffer that a plan needs is kept.
 
 use super::block::{BlockPlans, ReadyBlock};
 use super::pace::Pace;
@@ -17,18 +17,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What all plans of a pool share on the device.
+/// The buffers that all plans of a pool share.
 pub struct SharedBuffers {
     /// The KV rows of all pages, layer by layer.
     pub caches: Vec<Buffer>,
-    /// The lists of pages, each long enough for a session's context: that of a row alone, then one for each sequence, if
-    /// there are several.
+    /// The lists of pages, each long enough for a session's context: that of the single-row plan, then one for each
+    /// sequence, if there are several.
     pub lists: Buffer,
-    /// What was sampled last for each sequence, then for each row of a verification: [`Plan::SAMPLED`].
+    /// The last values sampled for each sequence, then for each row of a verification: [`Plan::SAMPLED`].
     pub sampled: Buffer,
-    /// How tokens of each sequence are sampled.
+    /// The sampling parameters of each sequence.
     pub sampling: Buffer,
-    /// The hidden states of each sequence that are saved for a multi-token-prediction block.
+    /// The saved hidden states of each sequence, for a multi-token-prediction block.
     kept: Option<Buffer>,
 }
 
@@ -39,24 +39,24 @@ impl SharedBuffers {
         caches.chain(self.states()).chain(planned.kept.zip(self.kept.clone())).collect()
     }
 
-    /// Those that all plans have, by their ids.
+    /// The buffers that all plans have, by their ids.
     pub fn states(&self) -> [(LocalId, Buffer); 3] {
         let states = [(Plan::PAGES, &self.lists), (Plan::SAMPLED, &self.sampled), (Plan::SAMPLING, &self.sampling)];
         states.map(|(local, buffer)| (local, buffer.clone()))
     }
 }
 
-/// Which plan computes a step.
+/// The plan of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlanKey {
-    /// That of a row alone.
+    /// The single-row plan.
     Alone,
-    /// One of several rows.
+    /// A plan of several rows.
     Shape(BatchShape),
 }
 
 impl PlanKey {
-    /// The rows whose logits are wanted, if there may be several.
+    /// The outputs of a plan of several rows.
     pub fn outputs(self) -> Option<Outputs> {
         if let Self::Shape(shape) = self { Some(shape.outputs) } else { None }
     }
@@ -65,12 +65,12 @@ impl PlanKey {
 /// The plans of a pool's sessions.
 pub struct Plans {
     pub shared: SharedBuffers,
-    /// The plan of a row alone.
+    /// The single-row plan.
     pub alone: Ready,
     /// The plans of the multi-token-prediction block.
     pub block: Option<BlockPlans>,
     others: HashMap<BatchShape, Ready>,
-    /// The buffers of activations that the others share.
+    /// The buffers of activations that the other plans share.
     scratch: HashMap<ScratchKey, Buffer>,
 }
 
@@ -79,15 +79,15 @@ pub struct Ready {
     pub planned: Arc<BatchPlan>,
     pub executor: Executor,
     pub pace: Pace,
-    /// Sampling from adjusted logits, and from those that a mask allows, each from its first use on.
+    /// Samplers for adjusted logits, and for those that a mask allows, each created on first use.
     adjusting: Option<Sampler>,
     masking: Option<Sampler>,
-    /// Work that is recorded ahead, and the place of its results and whether it filters: see
+    /// Work that is recorded in advance, with the place of its results and whether it filters: see
     /// [`Submissions::prepare`](super::submissions::Submissions::prepare).
     pub prepared: Option<((usize, bool), Prepared)>,
 }
 
-/// Sampling from adjusted or masked logits on the device.
+/// Samples from adjusted or masked logits on the device.
 pub struct Sampler {
     pub planned: SamplingPlan,
     pub executor: Executor,
@@ -96,7 +96,7 @@ pub struct Sampler {
 }
 
 impl Plans {
-    /// For sessions with a cache as given, which together hold up to `pages` pages.
+    /// For sessions with this cache, which together hold up to `pages` pages.
     pub fn new(model: &Model, cache: CacheShape, pages: usize, sequences: usize) -> Result<Self> {
         let (device, planned) = (model.gpu().capabilities(), model.plan(cache, BatchShape::ALONE)?);
         planned.check(device)?;
@@ -128,7 +128,7 @@ impl Plans {
         Ok(Self { shared, alone, block, others: HashMap::new(), scratch: HashMap::new() })
     }
 
-    /// A plan. While kernels are compiled for it, `go_on` is called again and again.
+    /// A plan. While kernels are compiled for it, `go_on` is called repeatedly.
     pub fn get(&mut self, model: &Model, key: PlanKey, go_on: &mut GoOn<'_>) -> Result<&mut Ready> {
         let PlanKey::Shape(shape) = key else { return Ok(&mut self.alone) };
         let ready = match self.others.remove(&shape) {
@@ -153,8 +153,8 @@ impl Plans {
         Ok(Ready::new(planned, executor))
     }
 
-    /// The plan of the multi-token-prediction block for rows of a shape, if there is a block: from some inputs, or one that makes
-    /// drafts.
+    /// The plan of the multi-token-prediction block for rows of a shape, if there is a block: one that computes rows
+    /// from some inputs, or one that makes drafts.
     pub fn block_plan(
         &mut self,
         model: &Model,
@@ -179,12 +179,12 @@ impl Plans {
         Ok(block.rows.get(&(shape, inputs)).or(Some(&block.alone).filter(|_| inputs.is_none())))
     }
 
-    /// The buffers of a plan's activations that are there.
+    /// The existing buffers of a plan's activations.
     fn known_scratch(&self, plan: &Plan) -> Vec<(LocalId, Buffer)> {
         plan.scratch().filter_map(|(index, key, _)| Some((index, self.scratch.get(&key)?.clone()))).collect()
     }
 
-    /// Shares the buffers of a plan's activations with others, but for one.
+    /// Shares the buffers of a plan's activations with other plans, except for one.
     fn share_scratch(&mut self, plan: &Plan, executor: &Executor, but: Option<LocalId>) {
         for (index, key, _) in plan.scratch().filter(|(index, ..)| Some(*index) != but) {
             self.scratch.entry(key).or_insert_with(|| executor.local(index).clone());
@@ -208,7 +208,7 @@ impl Plans {
 
 impl Ready {
     fn new(planned: Arc<BatchPlan>, executor: Executor) -> Self {
-        let pace = Pace::new(Duration::ZERO); // it aims at a limit where submissions are cut
+        let pace = Pace::new(Duration::ZERO); // it gets a limit where submissions are divided
         Self { planned, executor, pace, adjusting: None, masking: None, prepared: None }
     }
 
@@ -217,7 +217,7 @@ impl Ready {
         self.planned.head()
     }
 
-    /// Sees to it that up to `most` logits can be adjusted, and masked if `masked`. After an error it is as before.
+    /// Prepares to adjust up to `most` logits, and to mask them if `masked`. After an error nothing has changed.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); what the device reports.
@@ -234,8 +234,8 @@ impl Ready {
         Ok(())
     }
 
-    /// What samples from logits adjusted like this, and masked, if there is a mask. It has to be
-    /// [large enough](Ready::sample_with) for them.
+    /// The sampler for these adjustments and this mask, which are written to the device. It has to be [large
+    /// enough](Ready::sample_with).
     pub fn sampler(&self, adjustments: &[Adjustment], mask: Option<&[u32]>) -> Result<Option<&Sampler>> {
         let sampler = if mask.is_some() { &self.masking } else { &self.adjusting };
         if let Some(Sampler { planned, executor, .. }) = sampler {

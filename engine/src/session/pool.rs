@@ -1,4 +1,4 @@
-//! Sessions side by side: they share a KV cache and the plans on the device, and take steps together.
+//! Sessions that share a KV cache and the plans on the device, and take steps together.
 
 use super::Session;
 use super::device::Device;
@@ -11,12 +11,12 @@ use crate::threads::{GoOn, lock};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A KV cache that several sessions share, and what else they need on the device.
+/// A KV cache that several sessions share, with everything else that they need on the device.
 ///
-/// The cache is cut into pages of 256 tokens, and a session holds as many as its tokens take. Sessions that begin with the
-/// same tokens hold the full pages of these once, if the second of them [syncs](Session::sync) when the first has computed
-/// them. [`Pool::next_tokens`] computes the next tokens of several sessions in one step, which takes little longer than that
-/// of one. Sessions can be used from several threads; while one computes, others wait.
+/// The cache is divided into pages of 256 tokens, and a session holds as many as its tokens take. Sessions that begin
+/// with the same tokens share the full pages of these, if the second session [syncs](Session::sync) after the first has
+/// computed them. [`Pool::next_tokens`] computes the next tokens of several sessions in one step, which takes little
+/// longer than a step of one. Sessions can be used from several threads; while one computes, others wait.
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
@@ -46,8 +46,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool for up to `sessions` sessions at a time, each of up to `cache.context` tokens, and of up to `tokens` tokens
-    /// together, counted in whole pages of 256.
+    /// A pool for up to `sessions` sessions at a time, each of up to `cache.context` tokens, and together of up to
+    /// `tokens` tokens, in whole pages of 256.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::TooLarge`] or [`Error::ContextTooLarge`] if the cache does not fit,
@@ -57,25 +57,26 @@ impl Pool {
         cache.check(model.config())?;
         if sessions == 0 || tokens == 0 {
             let (argument, found) = if sessions == 0 { ("sessions", "0") } else { ("tokens", "0") };
-            return Err(Error::Argument { argument, expected: "at least one".to_owned(), found: found.to_owned() });
+            return Err(Error::argument(argument, "at least one", found));
         }
-        // Rows of a batch name the list of their sequence's pages by a number of 32 bits.
+        // Rows of a batch name their sequence's list of pages by a number of 32 bits.
         let most = u32::MAX as usize / cache.context.div_ceil(PAGE) - 1;
         if sessions > most {
-            let expected = format!("at most {most} sessions with a context of {} tokens", cache.context);
-            return Err(Error::Argument { argument: "sessions", expected, found: sessions.to_string() });
+            let (expected, found) =
+                (format!("at most {most} sessions with a context of {} tokens", cache.context), sessions.to_string());
+            return Err(Error::argument("sessions", expected, found));
         }
         let device = Device::new(model, cache, tokens.div_ceil(PAGE), sessions)?;
         Ok(Self { device: Arc::new(Mutex::new(device)), model: model.clone(), cache, sessions })
     }
 
-    /// Compiles what steps of several of its sessions need, with bias and penalties or without, and what masks need, so that
-    /// nothing is compiled between two tokens. A kernel that the driver refuses is replaced as at load: then it returns the
-    /// model without that kernel, of which the pool has to be made anew.
+    /// Compiles all kernels for steps of several sessions, with and without bias and penalties, and those for masks, so
+    /// that nothing is compiled between two tokens. A kernel that the driver refuses is replaced as in a load: then
+    /// this returns the model without that kernel, for which the pool has to be created again.
     ///
     /// # Errors
-    /// [`Error::WrongKernel`] for a kernel that cannot be replaced; that of `go_on`, which is asked again and again
-    /// meanwhile; what the device reports.
+    /// [`Error::WrongKernel`] for a kernel that cannot be replaced; that of `go_on`, which is called repeatedly; what
+    /// the device reports.
     pub(crate) fn compile(&self, go_on: &mut GoOn<'_>) -> Result<Option<Model>> {
         let mut other = None;
         loop {
@@ -88,7 +89,7 @@ impl Pool {
         }
     }
 
-    /// The shaders of all that, with those of a row alone.
+    /// The shaders for all of these, and those of the single-row plan.
     fn variants(&self, model: &Model) -> Result<Vec<Variant>> {
         let most = self.sessions.min(most_sequences(model.config()));
         let most = if most > 1 { most.max(self.device().drafter.most_rows.min(VERIFIED_ROWS)) } else { most };
@@ -98,7 +99,7 @@ impl Pool {
         let mut rows = 2;
         while rows < 2 * most {
             let mut before = 0;
-            // The shapes for all depths, the last of which is that of the whole context.
+            // The shapes for all depths up to the whole context.
             while before <= self.cache.context {
                 let shape = BatchShape::of(rows, Outputs::Sequences, before, self.cache.context);
                 let planned = model.plan(self.cache, shape)?;
@@ -115,7 +116,7 @@ impl Pool {
     /// A new session.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the pool has as many sessions as it is for; what the device reports.
+    /// [`Error::Argument`] if the pool has all of its sessions; what the device reports.
     pub fn session(&self) -> Result<Session> {
         let sequence = self.enter()?.join()?;
         Session::of(self, sequence)
@@ -126,12 +127,12 @@ impl Pool {
         &self.model
     }
 
-    /// The cache of each session: its context, and the type of its values.
+    /// The cache of each session: its context and the type of its values.
     pub fn cache(&self) -> CacheShape {
         self.cache
     }
 
-    /// How many sessions it is for.
+    /// The most sessions at a time.
     pub fn sessions(&self) -> usize {
         self.sessions
     }
@@ -141,27 +142,27 @@ impl Pool {
         self.device().pages.free() * PAGE
     }
 
-    /// How many more tokens it could hold beside those of these sessions, if all others held none.
+    /// How many tokens it could hold in addition to those of these sessions, if all others held none.
     pub(crate) fn tokens_beside<'a>(&self, sessions: impl Iterator<Item = &'a Session>) -> usize {
         let held: HashSet<u32> = sessions.flat_map(|session| session.sequence.pages.iter().copied()).collect();
         self.device().pages.count().saturating_sub(held.len()) * PAGE
     }
 
-    /// The most rows of a step of several sessions in which drafts are verified: 0 for no such steps.
+    /// Sets the most rows of a step of several sessions with drafts: 0 for no such steps.
     pub(crate) fn set_drafted_rows(&self, rows: usize) {
         self.device().drafter.most_rows = rows;
     }
 
-    /// The device, for a call that computes. Every such call comes through here.
+    /// The device, for a call that computes. Every such call gets it here.
     ///
     /// # Errors
-    /// [`Error::Forked`], before the lock is waited for: the thread that held it may not exist in this process.
+    /// [`Error::Forked`], checked before waiting for the lock: the thread that held it may not exist in this process.
     pub(super) fn enter(&self) -> Result<MutexGuard<'_, Device>> {
         self.model.gpu().check_process()?;
         Ok(self.device())
     }
 
-    /// The same, for a call that only looks, or forgets tokens.
+    /// The same, for a call that only reads state or drops tokens.
     pub(super) fn device(&self) -> MutexGuard<'_, Device> {
         lock(&self.device)
     }

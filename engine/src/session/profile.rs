@@ -1,9 +1,9 @@
 //! How long the steps of a token take, by the GPU's clock.
 //!
 //! A timestamp after every step would take longer than most steps do. So all steps of one kind run in a pass of their
-//! own, which is timed at its beginning and its end. Steps that write the same activations wait for each other, as a step
-//! of a token waits for the one before it. The time of a step therefore includes that wait, but not the time that a
-//! change from one kernel to another takes.
+//! own, which is timed at its beginning and its end. Steps that write the same activations wait for each other, as a
+//! step of a token waits for the one before it. The time of a step therefore includes that wait, but not the time that
+//! a change from one kernel to another takes.
 
 use super::Session;
 use super::block::{BlockPlans, Continued, ReadyBlock};
@@ -15,8 +15,8 @@ use crate::model::{BatchPlan, DraftInputs, Outputs, no_block};
 use crate::plan::{Executor, Plan, StepKind};
 use std::sync::Arc;
 
-/// The fewest steps of a pass. Fewer steps are repeated, so that the time of the pass itself does not count. A step that
-/// is repeated finds its data in the GPU's caches if it fits there, and may then seem faster than it is.
+/// The fewest steps of a pass. Fewer steps are repeated, so that the time of the pass itself does not count. A step
+/// that is repeated finds its data in the GPU's caches if it fits there, and may then seem faster than it is.
 const LEAST: usize = 16;
 
 /// How long a token took on the GPU, in nanoseconds.
@@ -31,8 +31,8 @@ pub struct TokenProfile {
 impl Session {
     /// Feeds one token and returns how long it took on the GPU.
     ///
-    /// Steps that run out of order leave wrong activations, sums that grow with every run, and a wrong KV row. None of
-    /// these stay: each kind of step runs after a whole token, and a whole token comes last and writes everything again.
+    /// Steps out of order leave wrong activations, sums that grow with every run, and a wrong KV row. None of these
+    /// remain: each kind of step runs after a whole token, and a whole token comes last and writes everything again.
     ///
     /// # Errors
     /// As [`Session::feed`]; [`Error::Unsupported`] on a device without timestamps.
@@ -46,7 +46,7 @@ impl Session {
         Ok(profile)
     }
 
-    /// As [`Session::profile`], of tokens computed together: at most as many as one part of a prompt has.
+    /// Like [`Session::profile`], for tokens computed together: at most as many as a part of a prompt has.
     ///
     /// # Errors
     /// As there; [`Error::Argument`] for more of them.
@@ -65,11 +65,12 @@ impl Session {
         Ok(profile)
     }
 
-    /// How long the parts of a step take that verifies `drafts` drafts by the multi-token-prediction block, and has it make
-    /// others: the model's rows, the block's rows, and a draft, each with its plan. The session keeps its tokens.
+    /// How long the parts of a step take that verifies `drafts` drafts by the multi-token-prediction block and makes
+    /// new ones: the model's rows, the block's rows, and a draft, each with its plan. The session keeps its tokens.
     ///
     /// # Errors
-    /// As [`Session::profile`]; [`Error::Argument`] for a model without a block and for more drafts than a step verifies.
+    /// As [`Session::profile`]; [`Error::Argument`] for a model without a block, and for more drafts than a step
+    /// verifies.
     #[doc(hidden)]
     pub fn profile_drafts(&mut self, token: u32, drafts: usize) -> Result<Vec<(Plan, TokenProfile)>> {
         if !self.model().has_block() {
@@ -97,7 +98,7 @@ impl Session {
         Ok(parts)
     }
 
-    /// The plan that computes `count` tokens together, after those that are there.
+    /// The plan that computes `count` tokens together, after the present ones.
     ///
     /// # Errors
     /// Those of the model's file; [`Error::Argument`] for more than one part of a prompt has.
@@ -109,19 +110,18 @@ impl Session {
 }
 
 impl Session {
-    /// An error for more tokens than one part of a prompt has, or none.
+    /// Returns an error for more tokens than a part of a prompt has, or none.
     fn check_part(&self, tokens: usize) -> Result<()> {
         let most = self.options.together();
         if (1..=most).contains(&tokens) {
             return Ok(());
         }
-        let (expected, found) = (format!("1 to {most} tokens"), tokens.to_string());
-        Err(Error::Argument { argument: "tokens", expected, found })
+        Err(Error::argument("tokens", format!("1 to {most} tokens"), tokens.to_string()))
     }
 }
 
 impl Device {
-    /// How long a step takes, and its batch. Nothing of it stays but the pages that the sequence has for it.
+    /// How long a step takes, and its batch. Only the pages that the sequence got for it remain.
     fn profile(&mut self, sequence: &mut Sequence, mut request: StepRequest<'_>) -> Result<(Batch, TokenProfile)> {
         let batch = self.write(&mut [&mut *sequence], &mut request)?;
         sequence.output = None;

@@ -1,4 +1,4 @@
-//! Feeds tokens that the caller knows: a prompt in parts of several tokens, where they pay, or token by token.
+//! Feeds known tokens: a prompt in parts of several tokens, if that pays off, or token by token.
 
 use super::step::{Part, Row, StepRequest, Token, Want};
 use super::{Session, heeding};
@@ -7,12 +7,12 @@ use crate::error::Result;
 use crate::model::{BatchShape, Outputs};
 
 impl Session {
-    /// Feeds tokens after those already there.
+    /// Feeds tokens after the present ones.
     ///
     /// # Errors
-    /// [`Error::TokenOutOfRange`], [`Error::ContextFull`], [`Error::PoolFull`], or what the device reports. After an error the
-    /// session holds the tokens that were fed before it, and after [`Error::NoResult`] those that an earlier result has
-    /// confirmed.
+    /// [`Error::TokenOutOfRange`], [`Error::ContextFull`], [`Error::PoolFull`], or what the device reports. After an
+    /// error the session has the tokens that were fed before it, and after [`Error::NoResult`] those that an earlier
+    /// result has confirmed.
     ///
     /// [`Error::TokenOutOfRange`]: crate::Error::TokenOutOfRange
     /// [`Error::ContextFull`]: crate::Error::ContextFull
@@ -22,13 +22,13 @@ impl Session {
         self.feed_while(tokens, &mut |_| Ok(()))
     }
 
-    /// Feeds tokens like [`Session::feed`] and calls `progress` with the number of these tokens that the session holds:
-    /// before each submission, and again and again while kernels compile. After each call it looks at `cancel`. `progress`
+    /// Feeds tokens like [`Session::feed`] and calls `progress` with the number of these tokens that the session has:
+    /// before each submission, and repeatedly while kernels compile. After each call it checks `cancel`. `progress`
     /// must not use another session of the same pool.
     ///
     /// # Errors
-    /// As [`Session::feed`], and [`Error::Cancelled`](crate::Error::Cancelled), after which the session keeps the tokens that
-    /// it holds.
+    /// As [`Session::feed`], and [`Error::Cancelled`](crate::Error::Cancelled), after which the session keeps the
+    /// tokens that it holds.
     pub fn feed_with(&mut self, tokens: &[u32], cancel: &Cancel, progress: &mut dyn FnMut(usize)) -> Result<()> {
         heeding(cancel, || {
             self.feed_while(tokens, &mut |held| {
@@ -61,7 +61,7 @@ impl Session {
         if self.end_prompt(tokens)? { go_on(fed) } else { Ok(()) }
     }
 
-    /// Begins a prompt: the session then holds the pages for its tokens.
+    /// Begins a prompt, and reserves the pages for its tokens.
     pub(super) fn begin_prompt(&mut self, tokens: &[u32]) -> Result<()> {
         self.check(self.tokens().len(), tokens)?;
         if tokens.is_empty() {
@@ -74,7 +74,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a prompt. Returns whether the head had to be computed of its last token.
+    /// Ends a prompt. Returns whether the head had to be computed for its last token.
     pub(super) fn end_prompt(&mut self, tokens: &[u32]) -> Result<bool> {
         self.parts.end();
         if tokens.is_empty() || self.sequence.has_output() {
@@ -85,9 +85,9 @@ impl Session {
         device.run(&mut [sequence], StepRequest::row(Token::Last, want)).map(|_| true)
     }
 
-    /// Feeds a part of a prompt by the plan of a shape, or a single token of which something is wanted. `idle` says that the
-    /// GPU has nothing to do before, and `then` which token follows, if the block is to follow. `go_on` is called with the
-    /// number of tokens that the session holds. Returns false if the part was given up.
+    /// Feeds a part of a prompt with the plan of a shape, or a single token with the `wanted` output. `idle` says that
+    /// the GPU has nothing else to do, and `then` is the token after the part, if the block should follow. `go_on` is
+    /// called with the number of the session's tokens. Returns false if the part was abandoned.
     pub(super) fn feed_part(
         &mut self,
         tokens: &[u32],
@@ -109,19 +109,19 @@ impl Session {
         Ok(!device.run(&mut [&mut self.sequence], request)?.given_up)
     }
 
-    /// The shape of the plan for the next part of a prompt, of which `rest` tokens are still to be computed: that of the
-    /// block that the part belongs to.
+    /// The shape of the plan for the next part of a prompt with `rest` remaining tokens: that of the block that the
+    /// part belongs to.
     pub(super) fn part_shape(&self, rest: usize) -> BatchShape {
         let block = self.parts.block(self.tokens().len(), rest);
         BatchShape::of(self.options.room_for(block.len()), Outputs::Last, block.start, self.context())
     }
 
-    /// The shape of the plan for `count` tokens after those that are there.
+    /// The shape of the plan for `count` tokens after the present ones.
     pub(super) fn shape(&self, count: usize, outputs: Outputs) -> BatchShape {
         BatchShape::of(self.options.room_for(count), outputs, self.tokens().len(), self.context())
     }
 
-    /// Whether others wait for the end of each part of a prompt from here on: see
+    /// Sets whether others wait for the end of each part of a prompt: see
     /// [`Parts::set_others_waiting`](super::parts::Parts::set_others_waiting).
     pub(crate) fn set_others_waiting(&mut self, waiting: bool) {
         self.parts.set_others_waiting(waiting);

@@ -1,11 +1,12 @@
-//! How the next token is sampled: with logit bias and penalties or without, from all tokens or from those that a mask allows.
+//! How the next token is sampled: with or without logit bias and penalties, from all tokens or from those that a mask
+//! allows.
 //!
-//! The host lists what happens to which logit, anew for each token, and the GPU adds what the host cannot know yet: the
-//! token that it sampled itself and is computing now. So a generation with penalties is ahead of the host like any other.
+//! The host lists the changes of logits for each token, and the GPU adds those for the token that it has sampled itself
+//! and that the host does not know yet. So a generation with penalties is ahead of the host like any other.
 //!
-//! The mask for a token depends on the one before it, so the host has to know that one first. What need not wait for the
-//! mask is submitted before: the layers and the head. While the GPU computes them, the caller finds out which tokens are
-//! allowed. Then the sampling is a submission of its own, with the mask.
+//! The mask for a token depends on the token before it, so the host has to know that one first. The layers and the head
+//! do not depend on the mask and are submitted before. While the GPU computes them, the caller determines which tokens
+//! are allowed. Then the sampling is a submission of its own, with the mask.
 
 use super::Session;
 use super::owners::Values;
@@ -17,7 +18,7 @@ use std::collections::HashSet;
 
 /// How the tokens of a sequence are sampled.
 pub struct SamplingState {
-    /// As it was asked for, and as the GPU has it.
+    /// The parameters from the caller, and those on the GPU.
     params: SamplerParams,
     sampling: Sampling,
     /// Whether sampling waits for a mask.
@@ -31,7 +32,7 @@ impl Default for SamplingState {
 }
 
 impl SamplingState {
-    /// What is wanted of a token after which one is to be sampled.
+    /// What is wanted of a token after which another is sampled.
     pub fn want<'a>(&self) -> Want<'a> {
         if self.masked { Want::Logits } else { Want::Sample(None) }
     }
@@ -51,7 +52,7 @@ impl SamplingState {
         self.params.penalises()
     }
 
-    /// What happens to logits after `tokens`, and, if `ahead`, after one more that only the GPU knows.
+    /// The adjustments of logits after `tokens` and, if `ahead`, after one more token that only the GPU knows.
     pub fn adjustments(&self, tokens: &[u32], ahead: bool) -> Vec<Adjustment> {
         let ahead = ahead && self.params.penalises();
         let listed = self.params.adjustments(tokens, self.params.repeat_last_n - usize::from(ahead));
@@ -60,17 +61,16 @@ impl SamplingState {
 }
 
 impl Session {
-    /// How tokens are sampled from here on: greedily until this is called. If the last token's output is there, its
-    /// successor is sampled anew. Returns the seed in use, given or made up.
+    /// Sets how tokens are sampled from now on: greedily until this is called. If the last token's output is available,
+    /// the next token is sampled again. Returns the seed in use, given or random.
     ///
     /// A draw depends on the logits, the parameters, the seed, the position and, with penalties, the tokens before it,
     /// and on nothing else: on one device the same seed makes the same text, whatever was generated or rewound before.
     ///
     /// # Errors
-    /// [`Error::Argument`] for parameters out of range or a bias that bans every token, [`Error::TokenOutOfRange`] for a
-    /// bias on no token,
-    /// [`Error::OutOfMemory`] if bias or penalties are asked for the first time and do not fit into memory: after these
-    /// tokens are sampled as before. What the device reports.
+    /// [`Error::Argument`] for parameters out of range or a bias that bans every token, [`Error::TokenOutOfRange`] for
+    /// a bias on no token, [`Error::OutOfMemory`] if bias or penalties are asked for the first time and do not fit into
+    /// memory: after these tokens are sampled as before. What the device reports.
     pub fn set_sampling(&mut self, params: &SamplerParams) -> Result<u64> {
         params.check()?;
         let seed = params.seed();
@@ -96,7 +96,7 @@ impl Session {
         if !sequence.has_output() {
             return Ok(seed);
         }
-        // A row of several was rounded otherwise than a token alone, which is what the text goes on with.
+        // A row in a step of several is rounded differently from a single row, and only the latter counts for the text.
         sequence.output = sequence.output.filter(|output| !matches!(output.values, Values::Row { .. }));
         let again = device.held(sequence) == Values::Gone;
         let want = if again { sequence.sampling.want() } else { Want::Sample(None) };
@@ -116,42 +116,40 @@ impl Session {
         let banned = params.logit_bias.iter().filter(|(_, bias)| *bias == f32::NEG_INFINITY);
         if banned.map(|(token, _)| token).collect::<HashSet<_>>().len() == vocab {
             let (expected, found) = ("a token that is not banned", format!("minus infinity for all {vocab} tokens"));
-            return Err(Error::Argument { argument: "logit_bias", expected: expected.to_owned(), found });
+            return Err(Error::argument("logit_bias", expected, found));
         }
         let recent = if params.penalises() { params.repeat_last_n.min(self.context()) } else { 0 };
         Ok((recent + params.logit_bias.len()).min(vocab))
     }
 
-    /// Whether masks say from here on which tokens are allowed. Then nothing is sampled when tokens are fed, but only when
-    /// [`Session::sample_masked`] says from which of them. [`Session::next_token`] and all others that need a token that was
-    /// sampled sample it from all tokens, if none was.
+    /// Sets whether masks restrict tokens from now on. Then nothing is sampled when tokens are fed, but only by
+    /// [`Session::sample_masked`]. If no token was sampled, [`Session::next_token`] and all others that need one sample
+    /// it from all tokens.
     pub fn set_masked(&mut self, masked: bool) {
         self.sequence.sampling.masked = masked;
     }
 
-    /// Samples the token after the last one that was fed from those that `mask` allows, with the parameters of
-    /// [`Session::set_sampling`], and returns it. It is not fed. The mask has a bit for each token, 32 a word, the lowest
-    /// bit of a word first. Top-k, top-p and min-p filter the allowed tokens alone, so they may keep some that they
-    /// would remove among all. Where none of them is set, the token that would be drawn from all tokens is drawn here
-    /// if it is allowed.
+    /// Samples the token after the last one from those that `mask` allows, with the parameters of
+    /// [`Session::set_sampling`], and returns it without feeding it. The mask has a bit for each token, 32 in a word,
+    /// the lowest bit of a word first. Top-k, top-p and min-p filter only the allowed tokens, so they may keep some
+    /// that they would remove among all. If none of them is set, the token that would be drawn from all tokens is drawn
+    /// here if it is allowed.
     ///
-    /// Where the same logits are sampled from again, the random number is the same.
+    /// If the same logits are sampled again, the random number is the same.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a mask of another length or one that allows no token; [`Error::NotANumber`] if no allowed
-    /// logit is a number; otherwise as for [`Session::logits`].
+    /// [`Error::Argument`] for a mask of another length or one that allows no token; [`Error::NotANumber`] if no
+    /// allowed logit is a number; otherwise as for [`Session::logits`].
     pub fn sample_masked(&mut self, mask: &[u32]) -> Result<u32> {
         let vocab = self.model().config().vocab;
         let (words, last) = (mask_words(vocab), vocab % u32::BITS as usize);
         if mask.len() != words {
-            let (expected, found) = (format!("{words} words, a bit a token"), format!("{}", mask.len()));
-            return Err(Error::Argument { argument: "mask", expected, found });
+            return Err(Error::argument("mask", format!("{words} words, a bit a token"), format!("{}", mask.len())));
         }
         let unused = if last == 0 { 0 } else { u32::MAX << last };
         let is_last = |index: usize| index + 1 == words;
         if mask.iter().enumerate().all(|(index, word)| word & !if is_last(index) { unused } else { 0 } == 0) {
-            let (expected, found) = ("at least one token that is allowed".to_owned(), "none".to_owned());
-            return Err(Error::Argument { argument: "mask", expected, found });
+            return Err(Error::argument("mask", "at least one token that is allowed", "none"));
         }
         let (mut device, sequence) = self.device()?;
         device.check_output(sequence)?;

@@ -1,4 +1,4 @@
-//! A sequence: its tokens, the pages of the cache that hold their KV rows, and how many of them a result has confirmed.
+//! A sequence: its tokens, the pages with their KV rows, and how many of them a result has confirmed.
 
 use super::block::BlockState;
 use super::owners::{Output, Values};
@@ -11,9 +11,9 @@ use crate::speculate::Lookup;
 pub struct Sequence {
     /// Its index among the sequences of the pool.
     pub index: usize,
-    /// The index at which its list of pages begins among all lists.
+    /// The index at which its list of pages begins within all lists.
     pub first_page: usize,
-    /// Whose tokens it holds: it shares pages with sequences of the same tenant alone.
+    /// The tenant whose tokens it holds: it shares pages only with sequences of the same tenant.
     pub tenant: u64,
     pub tokens: Vec<u32>,
     /// How many of the tokens a result has confirmed. If work is lost, the others are removed.
@@ -22,17 +22,17 @@ pub struct Sequence {
     pub pages: Vec<u32>,
     /// How many of them are full and confirmed, so that other sequences can find them.
     pub offered: usize,
-    /// How often the pool had lost work when the sequence was used last.
+    /// How often the pool had lost work when the sequence was last used.
     pub losses: u64,
     /// What the device holds of the last token.
     pub output: Option<Output>,
-    /// The token that was sampled after the last one, where the host knows it already.
+    /// The token that was sampled after the last one, if the host knows it.
     pub sampled: Option<u32>,
     /// How tokens are sampled.
     pub sampling: SamplingState,
     /// What the multi-token-prediction block has computed.
     pub block: BlockState,
-    /// The tokens, by what stands before them: for guesses from the text.
+    /// An index of the tokens by those before them, for guesses from the text.
     pub lookup: Lookup,
 }
 
@@ -66,18 +66,18 @@ impl Sequence {
         self.has_output() && self.output.is_some_and(|output| output.sampled)
     }
 
-    /// A row of it, with a token at a position.
+    /// A row of this sequence, with a token at a position.
     pub fn row(&self, token: u32, position: usize) -> RowHeader {
         let [position, sequence, first_page] = [position, self.index, self.first_page].map(|number| number as u32);
         RowHeader { token, position, sequence, result: sequence, first_page, ..RowHeader::default() }
     }
 
-    /// What stands before a page of its list.
+    /// What precedes a page of its list.
     pub fn before(&self, index: usize) -> Before {
         index.checked_sub(1).map_or(Before::Start(self.tenant), |before| Before::Page(self.pages[before]))
     }
 
-    /// The host does not know, or not any more, which token was sampled after the last one.
+    /// Forgets the token that was sampled after the last one, and the drafts after it.
     pub fn forget_sampled(&mut self) {
         self.sampled = None;
         self.block.made = 0;

@@ -1,16 +1,17 @@
-//! The one way to the GPU for whatever has rows to compute: parts of prompts, tokens, drafts, and choices from logits that
-//! are there already.
+//! The only way to compute rows on the GPU: parts of prompts, tokens, drafts, and choices from logits that are
+//! available already.
 //!
-//! A [`StepRequest`] says which rows, of which sequences, and what is wanted of each. [`Device::run`] finds the plan, writes
-//! the batch, notes who owns which buffer from then on, and submits. [`Device::take`] reads the result later: the next token
-//! is submitted before the result of the one before it is read, so that the GPU does not wait for the host.
+//! A [`StepRequest`] lists the rows, their sequences, and what is wanted of each. [`Device::run`] chooses the plan,
+//! writes the batch, records which sequence owns which buffer afterwards, and submits. [`Device::take`] reads the
+//! result later: the next token is submitted before the result of the previous one is read, so that the GPU does not
+//! wait for the host.
 //!
-//! The result also shows whether any work since the result before it was lost. If so, nobody knows what the cache holds of
-//! the tokens that no result has confirmed, and they are removed from the sequences.
+//! The result also shows whether any work since the previous result was lost. If so, the content of the cache is
+//! unknown for the tokens that no result has confirmed, and they are removed from the sequences.
 //!
 //! # Calls
 //!
-//! Of a reply's token from the app to the device, each of which calls the next:
+//! The calls from the app to the device for a token of a reply, each made by the one before it:
 //!
 //! 1. `Reply::next` (`chat/reply.rs`)
 //! 2. `Generation::next` (`generate.rs`)
@@ -25,9 +26,9 @@
 //! 11. `Executor::submit_with` (`plan/executor.rs`)
 //! 12. `Gpu::submit` (`gpu/device.rs`)
 //!
-//! In a scheduler 2 to 5 are `Engine::round`, `Engine::decode`, `Engine::step` and `Pool::next_of_each`. The result comes
-//! back from `Gpu::read` through `Results::read`, `Submissions::take`, `Device::results` and `Device::take_fed` to
-//! [`Device::take`].
+//! In a scheduler, 2 to 5 are `Engine::round`, `Engine::decode`, `Engine::step` and `Pool::next_of_each`. The result
+//! comes back from `Gpu::read` through `Results::read`, `Submissions::take`, `Device::results` and `Device::take_fed`
+//! to [`Device::take`].
 
 mod batch;
 mod part;
@@ -47,20 +48,20 @@ use crate::kernels::NO_TOKEN;
 use crate::model::BatchShape;
 use crate::plan::{Plan, RowHeader};
 
-/// What the GPU computes next.
+/// The work of a step.
 pub struct StepRequest<'a> {
-    /// The rows of a sequence lie together, in the order of the sequences.
+    /// The rows of a sequence are adjacent, in the order of the sequences.
     pub rows: Vec<Row<'a>>,
-    /// How many drafts the block makes of each sequence after rows that verify others of its drafts.
+    /// How many drafts the block makes for each sequence whose rows verify earlier ones.
     pub drafts: usize,
-    /// How the rows are computed if they are a part of a prompt.
+    /// How the rows are computed, if they are a part of a prompt.
     pub part: Option<Part<'a>>,
 }
 
 /// A row of a step.
 #[derive(Clone, Copy)]
 pub struct Row<'a> {
-    /// The index of its sequence among those of the request.
+    /// The index of its sequence within the request.
     pub of: usize,
     pub token: Token,
     pub want: Want<'a>,
@@ -70,34 +71,35 @@ pub struct Row<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token {
     Known(u32),
-    /// The one that was sampled after the last token, which the host need not know yet.
+    /// The token that was sampled after the last one. The host need not know it yet.
     Sampled,
-    /// A guess, by its id or by the name of what the device holds. It is fed if it is what is sampled after the row before.
+    /// A guess: its id, or the name of a value on the device. It is fed if it is the token that is sampled after the
+    /// row before it.
     Draft(u32),
-    /// The last token of the sequence, which was fed already.
+    /// The last token of the sequence, which was fed before.
     Last,
 }
 
-/// What is wanted of a row, beside its KV row.
+/// What is wanted of a row in addition to its KV row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want<'a> {
     Nothing,
     Logits,
-    /// The token that follows, chosen from those that a mask allows, if there is one.
+    /// The next token, sampled from those that the mask allows, if there is one.
     Sample(Option<&'a [u32]>),
 }
 
-/// A step that was submitted.
+/// A submitted step.
 pub struct Ticket {
-    /// The places of the result before it, and of its own.
+    /// The places of the previous result and of its own.
     before: usize,
     place: usize,
     run: u64,
-    /// Whether it would have taken too long and was given up. Then it feeds nothing.
+    /// Whether it was abandoned because it would have taken too long. Then it feeds nothing.
     pub given_up: bool,
     /// The plan, if it verifies drafts, which are fed as far as they are right.
     verifies: Option<BatchShape>,
-    /// What it feeds each sequence, beginning with the token that was sampled before; nothing if all tokens are known.
+    /// What it feeds each sequence, beginning with the token that was sampled before; empty if all tokens are known.
     feeds: Vec<Fed>,
 }
 
@@ -108,9 +110,9 @@ struct Fed {
     /// The token that was sampled before, if the host knows it.
     first: Option<u32>,
     drafts: usize,
-    /// How many others the block makes meanwhile.
+    /// How many further drafts the block makes.
     made: usize,
-    /// Whether the token that follows is sampled.
+    /// Whether the next token is sampled.
     samples: bool,
 }
 
@@ -130,7 +132,7 @@ impl<'a> StepRequest<'a> {
         Self::new(tokens.map(|token| Row { of: 0, token, want }).collect())
     }
 
-    /// Whether a row has a token of some kind.
+    /// Whether any row's token satisfies a condition.
     fn has(&self, is: impl Fn(&Token) -> bool) -> bool {
         self.rows.iter().any(|row| is(&row.token))
     }
@@ -140,13 +142,13 @@ impl<'a> StepRequest<'a> {
         self.has(|token| matches!(token, Token::Draft(_)))
     }
 
-    /// The rows of a sequence: the first one, and how many there are.
+    /// The first row of a sequence, and the number of its rows.
     fn rows_of(&self, of: usize) -> (usize, usize) {
         let first = self.rows.iter().position(|row| row.of == of).unwrap_or_default();
         (first, self.rows.iter().filter(|row| row.of == of).count())
     }
 
-    /// How many drafts the block makes of a sequence: none if the rows verify none that it has made.
+    /// How many drafts the block makes for a sequence: none, unless the rows verify drafts that the block has made.
     fn makes(&self, of: usize) -> usize {
         let is_made = |row: &Row<'_>| matches!(row.token, Token::Draft(name) if name >= RowHeader::SAMPLED);
         if self.rows.iter().any(|row| row.of == of && is_made(row)) { self.drafts } else { 0 }
@@ -159,11 +161,11 @@ impl<'a> StepRequest<'a> {
 }
 
 impl Device {
-    /// Submits a step. Known tokens belong to their sequences from then on, others once the ticket is taken.
+    /// Submits a step. Known tokens belong to their sequences afterwards, and others once the ticket is taken.
     ///
     /// # Errors
-    /// [`Error::PoolFull`], [`Error::OutOfMemory`] for a plan that does not fit, and [`Error::Argument`] for a sequence that
-    /// has no output: after these the sequences have the tokens and outputs that they had. What the device reports.
+    /// [`Error::PoolFull`], [`Error::OutOfMemory`] for a plan that does not fit, and [`Error::Argument`] for a sequence
+    /// without an output: after these the sequences are unchanged. What the device reports.
     pub fn run(&mut self, sequences: &mut [&mut Sequence], mut request: StepRequest<'_>) -> Result<Ticket> {
         let batch = match self.write(sequences, &mut request) {
             Err(error @ Error::DeviceLost { .. }) => {
@@ -174,7 +176,7 @@ impl Device {
         };
         sequences.iter_mut().for_each(|sequence| sequence.output = None); // until there is another
         let before = self.submissions.place;
-        // The result before this one is read later, so this one has the other place.
+        // The previous result is read later, so this one gets the other place.
         let turns = batch.samples && request.has(|token| matches!(token, Token::Sampled | Token::Draft(_)));
         let place = before ^ usize::from(turns);
         let submitted = match &mut request.part {
@@ -207,8 +209,8 @@ impl Device {
         Ok(Ticket { before, place, run: batch.run, given_up, verifies, feeds })
     }
 
-    /// Waits for what a step has fed, and returns these tokens for each sequence, which has them from then on. A sequence of
-    /// whose logits none is a number gets [`Error::NotANumber`], and has no output any more.
+    /// Waits for the tokens that a step has fed, and returns them for each sequence, to which they belong afterwards.
+    /// If no logit of a sequence is a number, its result is [`Error::NotANumber`], and it has no output any more.
     ///
     /// # Errors
     /// [`Error::NoResult`] if work was lost; what the device reports.
@@ -224,7 +226,7 @@ impl Device {
     }
 
     fn take_fed(&mut self, sequences: &mut [&mut Sequence], ticket: &Ticket) -> Result<Vec<Result<Vec<u32>>>> {
-        // Another session's work may have left its number at the place of the result before.
+        // Another session's work may have left its number at the place of the previous result.
         let are_known = self.sessions() == 1 && ticket.feeds.iter().all(|fed| fed.first.is_some());
         let before = if are_known { Vec::new() } else { self.results(sequences, ticket.before)? };
         let after = match ticket.verifies {
@@ -246,7 +248,7 @@ impl Device {
         Ok(all)
     }
 
-    /// Takes what a step that verified drafts has fed a sequence.
+    /// Takes the tokens that a step with drafts has fed a sequence.
     fn take_verified(
         &mut self,
         sequence: &mut Sequence,
@@ -270,7 +272,8 @@ impl Device {
         Ok(fed)
     }
 
-    /// Of each sequence of the pool what the newest step has sampled: the token, and the likeliest one.
+    /// What the newest step has sampled for a sequence: the token, the likeliest one, and how many tokens the filters
+    /// kept.
     ///
     /// # Errors
     /// [`Error::NoResult`] if work was lost; what the device reports.
@@ -287,19 +290,19 @@ impl Device {
         Ok(words)
     }
 
-    /// Removes the tokens that no result has confirmed if the result is that work was lost.
+    /// If the result is that work was lost, removes the tokens that no result has confirmed.
     fn or_rewound<T>(&mut self, sequences: &mut [&mut Sequence], result: Result<T>) -> Result<T> {
         if let Err(Error::NoResult) = result {
             self.lose();
             for sequence in sequences {
                 sequence.output = None;
-                let _ = self.settle(sequence); // which has the same error, if any
+                let _ = self.settle(sequence); // it returns the same error, if any
             }
         }
         result
     }
 
-    /// Has the block make drafts of the tokens after those that a step verifies, while it does.
+    /// Submits the drafts of the tokens after those that a step verifies.
     fn make_drafts(
         &mut self,
         sequences: &mut [&mut Sequence],
@@ -323,7 +326,7 @@ impl Device {
         self.compute_saved(&rows)?;
         self.draft(sequences, &from, request.drafts)?;
         if batch.adjustments.is_none() {
-            // The next step is probably one like this, and recording it takes the host almost as long as the GPU computes.
+            // The next step is probably the same, and recording it takes the host almost as long as the GPU computes.
             let filters = sequences.iter().any(|sequence| sequence.sampling.filters());
             let ready = self.plans.get(&self.model, batch.plan, &mut || Ok(()))?;
             self.submissions.prepare(ready, filters, before)?;
@@ -331,7 +334,7 @@ impl Device {
         Ok(())
     }
 
-    /// Notes which tokens the sequences have after a step, and what it leaves of them on the device.
+    /// Records the tokens of the sequences after a step, and the output that it leaves on the device.
     fn note(&mut self, sequences: &mut [&mut Sequence], request: &StepRequest<'_>, batch: &Batch) -> Result<()> {
         for Row { of, token, .. } in &request.rows {
             if let Token::Known(token) = token {
@@ -373,8 +376,7 @@ impl Device {
         if sequence.has_output() {
             return Ok(());
         }
-        let expected = "at least one token fed since the start or the last rewind".to_owned();
-        Err(Error::Argument { argument: "session", expected, found: "none".into() })
+        Err(Error::argument("session", "at least one token fed since the start or the last rewind", "none"))
     }
 
     /// Which values of the last token of a sequence the device holds.
@@ -382,8 +384,8 @@ impl Device {
         sequence.output.map_or(Values::Gone, |output| self.owners.values(&output))
     }
 
-    /// Has the plan of a row alone hold what a step needs of the last token of a sequence, which is fed again where that is
-    /// gone. Returns the token for the step's row.
+    /// Brings the values of a sequence's last token that a step needs to the single-row plan; if they are gone, the
+    /// token is computed again. Returns the token of the row.
     fn bring_last(&mut self, sequence: &mut Sequence) -> Result<Token> {
         match (self.held(sequence), sequence.tokens.last()) {
             (Values::Gone, Some(&last)) => {
@@ -413,7 +415,7 @@ fn fed(request: &StepRequest<'_>, batch: &Batch, of: usize) -> Fed {
     Fed { row, first: batch.first[of], drafts: rows - 1, made: request.makes(of), samples }
 }
 
-/// The token that was sampled, or an error if no logit was a number.
+/// The sampled token, or an error if no logit was a number.
 pub fn known(token: u32) -> Result<u32> {
     if token == NO_TOKEN { Err(Error::NotANumber) } else { Ok(token) }
 }

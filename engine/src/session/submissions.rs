@@ -1,4 +1,4 @@
-//! The submissions of a pool's sessions, and the results that were not taken yet.
+//! The submissions of a pool's sessions, and their results until they are read.
 
 use super::plans::{Ready, Sampler};
 use crate::error::Result;
@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 use std::mem::offset_of;
 use std::ops::Range;
 
-/// The most submissions under way. They keep the GPU busy, and are few enough that a cancellation takes effect at once.
+/// The most running submissions. They keep the GPU busy, and are few enough that a cancellation takes effect at once.
 const AHEAD: usize = 4;
 /// The submissions of a pool's sessions.
 pub struct Submissions {
-    /// Two places for results. The token under way writes to one of them while the host reads the other.
+    /// Two places for results. The running token writes to one of them while the host reads the other.
     places: [Results; 2],
-    /// The place of the newest result. Submissions without a result leave their numbers there too.
+    /// The place of the newest result. Submissions without a result write their numbers there too.
     pub place: usize,
     /// The number of the newest batch.
     number: u32,
@@ -24,24 +24,24 @@ pub struct Submissions {
     running: VecDeque<Submission>,
     /// Writes the batches.
     writer: BatchWriter,
-    /// What was sampled last for each sequence.
+    /// The last values sampled for each sequence.
     sampled: Buffer,
 }
 
 /// How the next tokens are sampled.
 pub struct Sampled<'a> {
-    /// What happens to logits before, if bias or penalties are asked for.
+    /// The adjustments of logits, if there are bias or penalties.
     pub adjustments: Option<&'a [Adjustment]>,
-    /// Whether it takes a histogram to tell what filters keep.
+    /// Whether the filters need a histogram.
     pub filters: bool,
-    /// Of each row a bit a token, if not all tokens are allowed.
+    /// A bit for each token, if not all tokens are allowed.
     pub mask: Option<&'a [u32]>,
     /// Whether there are drafts to verify.
     pub verifies: bool,
 }
 
 impl Sampled<'_> {
-    /// The steps that sample after those of a plan, and the plan that has them.
+    /// The steps that sample after those of a plan, and the executor of the plan that has them.
     fn steps(self, ready: &Ready) -> Result<(&Executor, Vec<usize>)> {
         let Self { adjustments, filters, mask, verifies } = self;
         let adjusts = adjustments.is_some() || mask.is_some();
@@ -68,27 +68,27 @@ impl Submissions {
         Ok(Self { places: [place()?, place()?], place: 0, number: 0, running, writer, sampled })
     }
 
-    /// Writes the batch that the next submissions of a plan compute. They have its number.
+    /// Writes the batch of the next submissions of a plan, which have its number.
     pub fn write(&mut self, ready: &Ready, rows: &[RowHeader]) -> Result<()> {
         self.number = self.number.wrapping_add(1);
         self.write_batch(&ready.executor, Plan::BATCH, ready.planned.plan.splits, rows)
     }
 
-    /// Writes a batch to a local buffer of a plan, for submissions that leave no number.
+    /// Writes a batch to a local buffer of a plan, for submissions without a number.
     pub fn write_batch(&mut self, on: &Executor, local: LocalId, splits: usize, rows: &[RowHeader]) -> Result<()> {
         let batch = self.writer.write(rows, splits, self.number);
         on.gpu().write(on.local(local), 0, batch)
     }
 
-    /// Takes notice of a submission that leaves no number. Waits if too many are under way.
+    /// Records a submission without a number. Waits if too many are running.
     pub fn push(&mut self, gpu: &Gpu, submission: Submission) -> Result<()> {
         self.running.push_back(submission);
         self.wait(gpu, AHEAD)
     }
 
-    /// Submits steps of a plan, and after them those that sample the next tokens if these are wanted. The number of the batch
-    /// is copied to a place for results, and so is what was sampled. If that was recorded, the recording is submitted. Waits
-    /// if too many submissions are under way.
+    /// Submits steps of a plan, followed by those that sample the next tokens if these are wanted. The number of the
+    /// batch and the sampled values are copied to a place for results. If this work was recorded, the recording is
+    /// submitted. Waits if too many submissions are running.
     pub fn run(
         &mut self,
         ready: &mut Ready,
@@ -113,8 +113,8 @@ impl Submissions {
         Ok(submission)
     }
 
-    /// Records the steps of a plan with those that sample from logits as they are and verify drafts, with the results to a
-    /// place, if such work is not recorded yet.
+    /// Records the steps of a plan together with those that sample from unadjusted logits and verify drafts, with the
+    /// results to a place, unless this is recorded already.
     pub fn prepare(&self, ready: &mut Ready, filters: bool, place: usize) -> Result<()> {
         let key = (place, filters);
         if ready.prepared.as_ref().is_some_and(|(known, _)| *known == key) {
@@ -128,7 +128,7 @@ impl Submissions {
         Ok(())
     }
 
-    /// Submits what was recorded for a place, if it was and nothing else came between.
+    /// Submits the work that was recorded for a place, if there is any and nothing has come between.
     fn run_prepared(&mut self, ready: &mut Ready, filters: bool, place: usize) -> Result<Option<Submission>> {
         let Some((key, work)) = ready.prepared.take() else { return Ok(None) };
         if key != (place, filters) {
@@ -143,7 +143,7 @@ impl Submissions {
         Ok(submitted)
     }
 
-    /// The number of the newest batch, as a plan has it.
+    /// The number of the newest batch, in a plan's buffer.
     fn number_in<'a>(&self, executor: &'a Executor) -> SubmissionNumber<'a> {
         let (buffer, offset) = (executor.local(Plan::BATCH), offset_of!(BatchHeader, submission) as u64);
         SubmissionNumber { value: self.number, buffer, offset }
@@ -154,13 +154,13 @@ impl Submissions {
         BufferRange { from: &self.sampled, offset: 0, bytes: self.sampled.bytes() }
     }
 
-    /// Waits for the newest submission to a place, and reads of each sequence the sampled token, the likeliest one, and how
-    /// many tokens the filters kept.
+    /// Waits for the newest submission to a place, and reads for each sequence the sampled token, the likeliest one,
+    /// and how many tokens the filters kept.
     pub fn take(&mut self, gpu: &Gpu, place: usize) -> Result<Vec<[u32; Plan::SAMPLED_WORDS]>> {
         Ok(bytemuck::pod_collect_to_vec(&self.places[place].read(gpu, self.sampled.bytes())?))
     }
 
-    /// Does not check the submissions so far, because their tokens are in no session any more.
+    /// Stops checking the submissions so far, because their tokens belong to no session any more.
     pub fn forget(&mut self) {
         self.places.iter_mut().for_each(Results::forget);
     }
@@ -170,7 +170,7 @@ impl Submissions {
         self.running.back()
     }
 
-    /// Waits until no more than `ahead` submissions are under way.
+    /// Waits until at most `ahead` submissions are running.
     pub fn wait(&mut self, gpu: &Gpu, ahead: usize) -> Result<()> {
         let done = self.running.len().saturating_sub(ahead);
         let newest = self.running.drain(..done).next_back();

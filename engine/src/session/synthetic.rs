@@ -1,4 +1,4 @@
-//! Sessions of any length that nobody has to compute, for benchmarks.
+//! Sessions of any length without computing them, for benchmarks.
 
 use super::Session;
 use crate::error::Result;
@@ -13,9 +13,9 @@ use crate::quant::F32;
 const NOISE: usize = 1 << 20;
 
 impl Session {
-    /// Makes the session hold `tokens` tokens that were never fed, over a cache of noise: always the same, finite,
-    /// and of moderate size. What comes after it is nonsense at the speed of sense, for the time a token takes hangs
-    /// on how much cache there is and not on what it holds.
+    /// Gives the session `tokens` tokens that were never fed, over a cache of noise: always the same, finite, and of
+    /// moderate size. What follows is meaningless text at the usual speed, because the time of a token depends on the
+    /// size of the cache and not on its content.
     ///
     /// # Errors
     /// [`Error::ContextFull`](crate::Error::ContextFull), or what the device reports.
@@ -29,7 +29,7 @@ impl Session {
         device.reach(sequence, tokens.len())?;
         let caches = device.plans.shared.caches.iter().collect::<Vec<_>>();
         fill_with_noise(&device.model, device.cache.ty, &caches)?;
-        sequence.offered = tokens.len() / PAGE; // nobody computed them
+        sequence.offered = tokens.len() / PAGE; // they are not offered to other sequences
         (sequence.confirmed, sequence.tokens) = (tokens.len(), tokens);
         Ok(())
     }
@@ -47,7 +47,8 @@ pub(crate) fn fill_with_noise(model: &Model, ty: CacheType, caches: &[&Buffer]) 
     gpu.fill(&noise, caches)
 }
 
-/// Noise of moderate size, as a cache of such latents and rotary keys holds it: whole KV rows of those in blocks.
+/// Noise of moderate size in the form of a cache of such latents and rotary keys: in whole KV rows if these consist of
+/// blocks.
 fn noise(ty: CacheType, rank: usize, rotary: usize) -> Vec<u8> {
     let bytes = F32.sample(NOISE, 0);
     match ty {

@@ -1,11 +1,11 @@
-//! Sessions kept beyond the program that made them.
+//! Sessions that outlive the program that created them.
 //!
-//! A snapshot holds the tokens, what the cache holds of them, and the logits of the last one, so that a session goes on
-//! from it bit by bit as the one it was taken of would. It is good for sessions of the same file and the same type of
-//! cache, whose context its tokens fit, on any device, with its multi-token-prediction block, another one or none: where the
-//! block is not the one that was there, drafts are worse until it has seen enough. What tells a file or a block from others
-//! is the file's header and the sums of the weights as the GPU has them, which are alike on every device; a version of wglm
-//! that lays weights out otherwise would refuse what older ones wrote.
+//! A snapshot has the tokens, their part of the cache, and the logits of the last token, so that a session continues
+//! from it exactly like the one that it was taken of. It fits sessions of the same file and the same type of cache, if
+//! their context is large enough, on any device and with any multi-token-prediction block or none: with another block,
+//! drafts are worse until it has processed enough tokens. A file and a block are identified by the file's header and
+//! the checksums of the weights as the GPU has them, which are the same on every device; a version of wglm with another
+//! layout of weights would refuse older snapshots.
 
 mod file;
 mod format;
@@ -26,11 +26,11 @@ use std::io::{Cursor, Read, Seek, Write};
 use std::path::Path;
 
 impl Session {
-    /// The session as bytes: what the cache holds of its tokens, and not the memory for more.
+    /// The session as bytes, with the part of the cache that its tokens fill.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if there is no memory to read the cache into; [`Error::NoResult`] if it never came; what the
-    /// device reports.
+    /// [`Error::OutOfMemory`] if there is no memory to read the cache into; [`Error::NoResult`] if its content was
+    /// lost; what the device reports.
     pub fn snapshot(&mut self) -> Result<Vec<u8>> {
         self.snapshot_with(&Cancel::default())
     }
@@ -45,15 +45,15 @@ impl Session {
         Ok(bytes)
     }
 
-    /// Makes the session what it was when a snapshot was taken, of this session or of another. How tokens are chosen
-    /// stays as it is. What the snapshot holds for another multi-token-prediction block is left out: no text depends on
-    /// it, but drafts are worse until the block has seen enough.
+    /// Restores the state of a session, this one or another, when the snapshot was taken. How tokens are chosen does
+    /// not change. The part for another multi-token-prediction block is ignored: no text depends on it, but drafts are
+    /// worse until the block has processed enough tokens.
     ///
     /// # Errors
-    /// [`Error::Snapshot`] for bytes that are damaged, or are of another file or another type of cache,
-    /// [`Error::ContextFull`] for more tokens than the session's context holds, [`Error::TokenOutOfRange`] for one that is
-    /// none: after these the session is as it was. [`Error::NoResult`] if the cache never took what it was given, and
-    /// what the device reports: after that it is empty.
+    /// [`Error::Snapshot`] for bytes that are damaged, or belong to another file or another type of cache,
+    /// [`Error::ContextFull`] for more tokens than the session's context holds, [`Error::TokenOutOfRange`] for an
+    /// unknown token: after these the session is unchanged. [`Error::NoResult`] if the cache did not receive its
+    /// content, and what the device reports: after that it is empty.
     pub fn restore(&mut self, snapshot: &[u8]) -> Result<()> {
         self.restore_with(snapshot, &Cancel::default())
     }
@@ -61,7 +61,8 @@ impl Session {
     /// Like [`Session::restore`]. `cancel` stops it.
     ///
     /// # Errors
-    /// As there, and [`Error::Cancelled`], after which the session is as it was or, if the cache was being filled, empty.
+    /// As there, and [`Error::Cancelled`], after which the session is unchanged or, if the cache was being filled,
+    /// empty.
     pub fn restore_with(&mut self, snapshot: &[u8], cancel: &Cancel) -> Result<()> {
         self.read_snapshot(Cursor::new(snapshot), in_memory(), cancel)
     }
@@ -91,7 +92,7 @@ impl Session {
             device.catch_up(&mut [sequence], None)?;
         }
         let logits = if output { device.logits(sequence)? } else { Vec::new() };
-        device.newest(sequence)?; // no work that the cache depends on was lost
+        device.newest(sequence)?; // checks that no work that the cache depends on was lost
         writer.write(bytemuck::bytes_of(&header))?;
         writer.write(bytemuck::cast_slice(&sequence.tokens))?;
         let pieces = pieces(sequence, header.kv_row.into(), tokens);
@@ -106,7 +107,7 @@ impl Session {
     }
 
     fn read_snapshot(&mut self, from: impl Read + Seek, path: &Path, cancel: &Cancel) -> Result<()> {
-        self.model().gpu().check_process()?; // before any token is forgotten
+        self.model().gpu().check_process()?; // before any token is dropped
         let mut reader = Reader::open(from, path, cancel)?;
         let header = reader.header;
         self.expect(&header)?;
@@ -114,10 +115,10 @@ impl Session {
         self.check(0, &tokens)?;
         self.rewind(0);
         let restored = heeding(cancel, || self.read_rest(&mut reader, tokens));
-        restored.inspect_err(|_| self.pool.device().cut(&mut self.sequence, 0)) // with pages that it reached for
+        restored.inspect_err(|_| self.pool.device().cut(&mut self.sequence, 0)) // releases the reserved pages too
     }
 
-    /// Takes over what follows the tokens in a snapshot.
+    /// Restores what follows the tokens in a snapshot.
     fn read_rest(&mut self, reader: &mut Reader<'_, impl Read + Seek>, tokens: Vec<u32>) -> Result<()> {
         let (mut device, sequence) = self.device()?;
         let device = &mut *device;
@@ -139,13 +140,13 @@ impl Session {
         device.sample_if_left(sequence)
     }
 
-    /// Whether a snapshot's header is that of one of this session's.
+    /// Checks that a snapshot's header fits this session.
     fn expect(&self, header: &Header) -> Result<()> {
         let (own, vocab) = (self.header(0, 0), self.model().config().vocab);
         if header.cache_type != own.cache_type {
             return Err(damaged("its type of cache", name(own.cache_type), name(header.cache_type)));
         }
-        // The last layer may be that of a multi-token-prediction block, which a text does not depend on.
+        // The last layer may be that of a multi-token-prediction block, on which no text depends.
         let layers = self.model().config().layers as u32;
         let with_block = (layers..=layers + 1).contains(&header.layers);
         if !with_block || (header.model, header.kv_row) != (own.model, own.kv_row) {
@@ -162,7 +163,8 @@ impl Session {
     }
 }
 
-/// Where in each layer's cache the KV rows of `tokens` tokens lie: pieces, of each the first byte and the bytes.
+/// The pieces of each layer's cache with the KV rows of `tokens` tokens: the first byte and the number of bytes of
+/// each.
 fn pieces(sequence: &Sequence, kv_row: u64, tokens: usize) -> Vec<(u64, u64)> {
     let (mut left, mut pieces) = (tokens, Vec::new());
     for (page, count) in runs(&sequence.pages) {
@@ -175,8 +177,8 @@ fn pieces(sequence: &Sequence, kv_row: u64, tokens: usize) -> Vec<(u64, u64)> {
     pieces
 }
 
-/// Fills the caches of the layers and of the multi-token-prediction block, if it is the one of the snapshot. Returns how many
-/// they are.
+/// Fills the caches of the layers and of the multi-token-prediction block, if it is the one of the snapshot. Returns
+/// how many were filled.
 fn fill_caches(device: &Device, sequence: &Sequence, reader: &mut Reader<'_, impl Read + Seek>) -> Result<usize> {
     let (gpu, header, caches) = (device.model.gpu(), reader.header, &device.plans.shared.caches);
     let (stored, layers) = (header.layers as usize, device.model.config().layers);
@@ -203,12 +205,12 @@ fn fill_caches(device: &Device, sequence: &Sequence, reader: &mut Reader<'_, imp
     fetch.check().map(|()| filled)
 }
 
-/// What stands for a path where there is none.
+/// The name of a snapshot without a path, for errors.
 fn in_memory() -> &'static Path {
     Path::new("a snapshot in memory")
 }
 
-/// What a header says of a type of cache: the bytes of a value of the latent.
+/// The number of a type of cache in headers: the bytes of a value of the latent.
 fn cache_type(ty: CacheType) -> u32 {
     match ty {
         CacheType::Q8_0 => 1,
@@ -217,7 +219,7 @@ fn cache_type(ty: CacheType) -> u32 {
     }
 }
 
-/// The name of the type that a header says.
+/// The name of a type of cache in a header.
 fn name(cache_type: u32) -> String {
     let found = CacheType::ALL.into_iter().find(|ty| self::cache_type(*ty) == cache_type);
     found.map_or_else(|| format!("number {cache_type}"), |ty| ty.name().to_owned())

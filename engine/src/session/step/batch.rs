@@ -1,4 +1,4 @@
-//! The batch of a step: the plan that computes it, its rows as the device reads them, and what has to be there before.
+//! Prepares the batch of a step: its plan, its rows as the device reads them, and everything that they depend on.
 
 use super::{Row, StepRequest, Token, Want, known};
 use crate::error::Result;
@@ -11,7 +11,7 @@ use crate::session::plans::{PlanKey, Ready};
 use crate::session::sequence::Sequence;
 use std::ops::Range;
 
-/// A batch that the device has.
+/// A batch on the device.
 pub struct Batch {
     pub plan: PlanKey,
     /// The steps of the plan that compute what is wanted.
@@ -23,15 +23,14 @@ pub struct Batch {
     pub adjustments: Option<Vec<Adjustment>>,
     /// Whether tokens are sampled.
     pub samples: bool,
-    /// Of each sequence the token that was sampled before a step that verifies drafts, if the host knows it.
+    /// For each sequence the token that was sampled before a step with drafts, if the host knows it.
     pub first: Vec<Option<u32>>,
-    /// What the plan of a row alone has of the row afterwards.
+    /// The values that the single-row plan holds of the row afterwards.
     pub values: Values,
 }
 
 impl Device {
-    /// Makes everything ready for a step, and writes its batch. What the buffers that it takes held before is gone from then
-    /// on.
+    /// Prepares a step and writes its batch. The previous content of the buffers that it uses is lost.
     pub fn write(&mut self, sequences: &mut [&mut Sequence], request: &mut StepRequest<'_>) -> Result<Batch> {
         let plan = self.plan_for(sequences, request);
         for (of, sequence) in sequences.iter_mut().enumerate() {
@@ -51,7 +50,7 @@ impl Device {
             None => plans.get(model, plan, &mut || Ok(()))?,
         };
         if adjusts || request.mask().is_some() {
-            // With capacity to spare where lists grow with every token, and a longer one needs another plan.
+            // With spare capacity if lists grow with every token, since a longer one needs another plan.
             let most = adjustments.len();
             let most = if plan == PlanKey::Alone { most } else { most.next_power_of_two() };
             ready.sample_with(model, most, request.mask().is_some())?;
@@ -62,7 +61,7 @@ impl Device {
         Ok(Batch { plan, steps, run, headers, adjustments, samples, first, values })
     }
 
-    /// The plan that computes the rows of a request, of one sequence or of several.
+    /// The plan that computes the rows of a request.
     fn plan_for(&self, sequences: &[&mut Sequence], request: &StepRequest<'_>) -> PlanKey {
         let rows = request.rows.len();
         match &request.part {
@@ -76,8 +75,8 @@ impl Device {
         }
     }
 
-    /// Has a sequence hold the pages that its rows need, what was sampled before them, and the hidden states that the
-    /// block has not seen.
+    /// Reserves the pages for a sequence's rows, samples the token before them, and keeps room for the hidden states
+    /// that the block has not used.
     fn make_ready(&mut self, sequence: &mut Sequence, of: usize, request: &mut StepRequest<'_>) -> Result<()> {
         let (alone, few) = (request.rows.len() == 1 && request.part.is_none(), request.part.is_none());
         let Some(row) = request.rows.iter_mut().find(|row| row.of == of) else { return Ok(()) };
@@ -89,7 +88,7 @@ impl Device {
         let first = row.token;
         let (length, follows) = (sequence.tokens.len(), request.part.as_ref().is_some_and(|part| part.then.is_some()));
         let count = request.rows.iter().filter(|row| row.of == of && row.token != Token::Last).count();
-        // What the block makes has to fit the context, too.
+        // The block's drafts have to fit the context too.
         let room = self.cache.context.saturating_sub(length + count);
         let made = request.makes(of).min(room);
         if made > 0 {
@@ -112,8 +111,8 @@ impl Device {
         if alone { self.list_alone(sequence) } else { Ok(()) }
     }
 
-    /// Of each sequence the token that was sampled before a step that verifies drafts, if the host knows it. Penalties on rows
-    /// with drafts depend on it, so then the host waits for it.
+    /// For each sequence the token that was sampled before a step with drafts, if the host knows it. Penalties on rows
+    /// with drafts depend on it, so in that case the host waits for it.
     fn first_known(&mut self, sequences: &mut [&mut Sequence], request: &StepRequest<'_>) -> Result<Vec<Option<u32>>> {
         let mut all = vec![None; sequences.len()];
         if !request.verifies() {
@@ -126,7 +125,7 @@ impl Device {
             }
             if sequence.sampled.is_none() && rows > 1 && sequence.sampling.penalises() {
                 let [sampled, ..] = self.newest(sequence)?;
-                sequence.sampled = known(sampled).ok(); // without a number the session gets an error for its tokens
+                sequence.sampled = known(sampled).ok(); // otherwise the session gets an error
             }
             all[of] = sequence.sampled;
         }
@@ -174,8 +173,8 @@ impl Device {
     }
 }
 
-/// The steps of a plan that compute what is wanted, and what the plan of a row alone has of the row afterwards, of which
-/// it has `before` if that is the last token's.
+/// The steps of a plan that compute what is wanted, and the values that the single-row plan holds of the row
+/// afterwards. `before` are those that it holds of the last token.
 fn steps_of(ready: &Ready, request: &StepRequest<'_>, before: Values) -> (Range<usize>, Values) {
     let (head, end) = (ready.planned.plan.head, ready.planned.end());
     match request.rows[..] {

@@ -1,4 +1,4 @@
-//! A part of a prompt, which takes several short submissions, so that others who use the GPU get their turn.
+//! A part of a prompt takes several short submissions, so that other users of the GPU get their turns.
 
 use super::batch::Batch;
 use super::{Device, StepRequest, Token};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// How a part of a prompt is computed.
 pub struct Part<'a> {
-    /// The plan, which has capacity for the block of tokens that the part belongs to.
+    /// The plan, with capacity for the block of tokens that the part belongs to.
     pub shape: BatchShape,
     /// The time that a submission should take.
     pub limit: Duration,
@@ -20,15 +20,15 @@ pub struct Part<'a> {
     pub idle: bool,
     /// Learns how long parts take.
     pub parts: &'a mut Parts,
-    /// The token that follows the part, for the block that makes drafts; none if the block need not follow.
+    /// The token after the part, for the block that makes drafts; `None` if the block need not follow.
     pub then: Option<Token>,
-    /// Called before each submission, and while kernels compile, with the number of tokens that the sequence has.
+    /// Called before each submission and while kernels compile, with the number of the sequence's tokens.
     pub go_on: &'a mut dyn FnMut(usize) -> Result<()>,
 }
 
 impl Device {
-    /// Submits a part of a prompt after `held` tokens. Returns false if it gives the part up because it would take too long;
-    /// the next parts are then smaller.
+    /// Submits a part of a prompt after `held` tokens. Returns false if it abandons the part because it would take too
+    /// long; the next parts are then smaller.
     pub(super) fn submit_part(&mut self, batch: &Batch, part: &mut Part<'_>, held: usize) -> Result<bool> {
         self.drafter.clock.interrupt();
         let Self { plans, submissions, model, .. } = self;
@@ -57,11 +57,11 @@ impl Device {
         Ok(true)
     }
 
-    /// Notes what a part of a prompt leaves, and has the block follow on it.
+    /// Records the output of a part of a prompt, and computes the block's rows for it.
     pub(super) fn end_part(&mut self, sequence: &mut Sequence, part: &Part<'_>, batch: &Batch) -> Result<()> {
         sequence.forget_sampled();
         sequence.block.forget_states(sequence.tokens.len());
-        let run = self.owners.take_alone(); // where the last step leaves the last token's hidden state
+        let run = self.owners.take_alone(); // the last step leaves the last token's hidden state there
         if part.shape.outputs == Outputs::Last {
             sequence.output = Some(Output { run, values: Values::State, sampled: false });
         }
