@@ -29,7 +29,7 @@ impl PartFile {
     /// so far.
     pub fn open(path: PathBuf, wanted: &RemoteFile, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<Self> {
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(unwritable("create", folder))?;
+            fs::create_dir_all(folder).map_err(Error::io("create", folder))?;
         }
         let file = locked(&path, true)?;
         let mut part =
@@ -46,9 +46,9 @@ impl PartFile {
     /// Hashes the bytes in the file.
     fn read(&mut self, bytes: u64, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         let mut block = vec![0; BLOCK];
-        let mut there = self.file.metadata().map_err(unwritable("read", &self.path))?.len();
+        let mut there = self.file.metadata().map_err(Error::io("read", &self.path))?.len();
         if there > bytes {
-            self.file.set_len(0).map_err(unwritable("write", &self.path))?;
+            self.file.set_len(0).map_err(Error::io("write", &self.path))?;
             there = 0;
         }
         while self.written < there {
@@ -60,7 +60,7 @@ impl PartFile {
                     self.written += count as u64;
                 }
                 Err(reason) if reason.kind() == io::ErrorKind::Interrupted => {}
-                Err(reason) => return Err(unwritable("read", &self.path)(reason)),
+                Err(reason) => return Err(Error::io("read", &self.path)(reason)),
             }
         }
         go_on(self.written)
@@ -87,7 +87,7 @@ impl PartFile {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         if let Err(reason) = self.file.write_all(bytes) {
             // The bytes that were written stay for the next download, but this hash lacks them.
-            return Err(unwritable("write", &self.path)(reason));
+            return Err(Error::io("write", &self.path)(reason));
         }
         self.hash.update(bytes);
         self.written += bytes.len() as u64;
@@ -100,7 +100,7 @@ impl PartFile {
             self.discard();
             return Ok(());
         }
-        self.file.sync_data().map_err(unwritable("write", &self.path))
+        self.file.sync_data().map_err(Error::io("write", &self.path))
     }
 
     /// Deletes the file, whose contents are useless.
@@ -129,10 +129,10 @@ impl PartFile {
                 kind: ErrorKind::Network,
             });
         }
-        self.file.sync_all().map_err(unwritable("write", &self.path))?;
+        self.file.sync_all().map_err(Error::io("write", &self.path))?;
         let Self { file, path, .. } = self;
         let held = Some(file).filter(|_| !cfg!(windows)); // Windows renames no open file
-        let renamed = fs::rename(&path, name).map_err(unwritable("write", name));
+        let renamed = fs::rename(&path, name).map_err(Error::io("write", name));
         drop(held);
         renamed
     }
@@ -142,7 +142,7 @@ impl PartFile {
 fn locked(path: &Path, create: bool) -> Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(create).truncate(false);
-    let file = files::open(path, &mut options, Links::Refused).map_err(unwritable("write", path))?;
+    let file = files::open(path, &mut options, Links::Refused).map_err(Error::io("write", path))?;
     // On a file system without locks, do without.
     if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) || !is_at(&file, path) {
         return Err(Error::Download {
@@ -162,7 +162,7 @@ pub(super) fn remove(paths: impl IntoIterator<Item = PathBuf>) -> Result<()> {
     let locked = there.into_iter().map(|path| Ok((locked(&path, false)?, path))).collect::<Result<Vec<_>>>()?;
     for (file, path) in locked {
         let held = Some(file).filter(|_| !cfg!(windows)); // Windows deletes no open file
-        fs::remove_file(&path).map_err(unwritable("delete", &path))?;
+        fs::remove_file(&path).map_err(Error::io("delete", &path))?;
         drop(held);
     }
     Ok(())
@@ -180,12 +180,6 @@ fn is_at(file: &File, path: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_at(_: &File, path: &Path) -> bool {
     path.exists()
-}
-
-/// The error for a file operation that the system refused.
-pub(super) fn unwritable(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-    let path = path.to_path_buf();
-    move |reason| Error::Io { action, path, reason: reason.into() }
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -5,7 +5,7 @@
 //! * **Shared contents stay.** Contents are deleted only if no other file of any commit links to them, and nothing of a
 //!   running download is deleted.
 
-use super::part::{self, unwritable};
+use super::part;
 use crate::catalog::{LocalModel, Places, RepoFolder, RepoName, Source};
 use crate::error::{Error, Result};
 use std::collections::BTreeSet;
@@ -92,7 +92,7 @@ impl Removal {
         part::remove(self.parts)?;
         // The contents first: if that fails, their links remain, and the next removal finds them.
         for path in self.blobs.iter().chain(&self.names) {
-            fs::remove_file(path).map_err(unwritable("delete", path))?;
+            fs::remove_file(path).map_err(Error::io("delete", path))?;
         }
         self.folder.tidy(&self.names);
         Ok(())
@@ -119,8 +119,7 @@ fn folder_of(model: &LocalModel, places: &Places) -> Result<RepoFolder> {
 }
 
 fn refused(model: &LocalModel, found: String) -> Error {
-    let expected = "a model in the Hugging Face cache".into();
-    Error::Argument { argument: "model to delete", expected, found: format!("`{}`, {found}", model.name) }
+    Error::argument("model to delete", "a model in the Hugging Face cache", format!("`{}`, {found}", model.name))
 }
 
 fn elsewhere(model: &LocalModel) -> Error {

@@ -1,9 +1,9 @@
 //! Puts files where other programs find them.
 
-use super::part::{self, unwritable};
+use super::part;
 use super::{RemoteFile, RemoteModel};
 use crate::catalog::RepoFolder;
-use crate::error::{Result, Size};
+use crate::error::{Error, Result, Size};
 use crate::files::{self, Links, Readers};
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -46,7 +46,7 @@ pub(super) fn discard(folder: &RepoFolder, commit: &str, model: &RemoteModel) ->
 
 fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
-        Err(reason) if reason.kind() != io::ErrorKind::NotFound => Err(unwritable("delete", path)(reason)),
+        Err(reason) if reason.kind() != io::ErrorKind::NotFound => Err(Error::io("delete", path)(reason)),
         _ => Ok(()),
     }
 }
@@ -67,7 +67,7 @@ pub(super) fn make_room(folder: &RepoFolder, commit: &str, model: &RemoteModel) 
         Size(SPARE),
         Size(free)
     );
-    Err(unwritable("write", &blobs)(io::Error::new(io::ErrorKind::StorageFull, reason)))
+    Err(Error::io("write", &blobs)(io::Error::new(io::ErrorKind::StorageFull, reason)))
 }
 
 /// Creates a file of a commit: a relative link to its contents or, on systems without links, the contents themselves.
@@ -78,15 +78,15 @@ pub(super) fn link(folder: &RepoFolder, commit: &str, file: &RemoteFile) -> Resu
         return Ok(());
     }
     if let Some(parent) = name.parent() {
-        fs::create_dir_all(parent).map_err(unwritable("create", parent))?;
+        fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
     }
     if name.symlink_metadata().is_ok() {
-        fs::remove_file(&name).map_err(unwritable("write", &name))?;
+        fs::remove_file(&name).map_err(Error::io("write", &name))?;
     }
     // From snapshots/COMMIT/, and from each folder below it, to blobs/.
     let up = "../".repeat(2 + file.path.matches('/').count());
     let to = PathBuf::from(format!("{up}blobs/{}", file.id()));
-    symlink(&to, &name).or_else(|_| fs::rename(&blob, &name)).map_err(unwritable("write", &name))
+    symlink(&to, &name).or_else(|_| fs::rename(&blob, &name)).map_err(Error::io("write", &name))
 }
 
 /// Records the commit of a revision. Other programs may read the file at any time, so it is replaced atomically.
@@ -97,13 +97,13 @@ pub(super) fn refer(folder: &RepoFolder, revision: &str, commit: &str) -> Result
     }
     let path = folder.reference(revision);
     let parent = path.parent().unwrap_or(Path::new(""));
-    fs::create_dir_all(parent).map_err(unwritable("create", parent))?;
+    fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
     let allowed = match files::open(&path, OpenOptions::new().write(true), Links::Refused) {
         Err(reason) if reason.kind() == io::ErrorKind::NotFound => Ok(()),
         opened => opened.map(drop),
     };
     let written = allowed.and_then(|()| files::replace(&path, commit.as_bytes(), Readers::Usual));
-    written.map_err(unwritable("write", &path))
+    written.map_err(Error::io("write", &path))
 }
 
 #[cfg(unix)]

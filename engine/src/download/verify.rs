@@ -2,11 +2,10 @@
 //! that are named by them, in the cache that Hugging Face's programs share and in Ollama's folder.
 
 use super::hash::{self, Hash};
-use super::part::unwritable;
 use super::{PullProgress, PullStage, RemoteModel};
 use crate::cancel::Cancel;
 use crate::catalog::{LocalModel, RepoFolder};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::files::{self, Links};
 use serde::Serialize;
 use std::fs::{self, File, OpenOptions};
@@ -112,12 +111,12 @@ fn all(
 }
 
 fn state(wanted: &Wanted, go_on: &mut dyn FnMut(u64) -> Result<()>) -> Result<FileState> {
-    let unreadable = |reason| unwritable("read", &wanted.path)(reason);
+    let unreadable = Error::io("read", &wanted.path);
     let file = match files::open(&wanted.path, OpenOptions::new().read(true), Links::Followed) {
         Err(reason) if reason.kind() == io::ErrorKind::NotFound => return Ok(FileState::Missing),
-        opened => opened.map_err(unreadable)?,
+        opened => opened.map_err(&unreadable)?,
     };
-    let bytes = file.metadata().map_err(unreadable)?.len();
+    let bytes = file.metadata().map_err(&unreadable)?.len();
     if wanted.bytes.is_some_and(|wanted| wanted != bytes) {
         return Ok(FileState::Wrong);
     }
@@ -137,7 +136,7 @@ fn read(mut file: File, path: &Path, hash: &mut Hash, go_on: &mut dyn FnMut(u64)
                 go_on(count as u64)?;
             }
             Err(reason) if reason.kind() == io::ErrorKind::Interrupted => {}
-            Err(reason) => return Err(unwritable("read", path)(reason)),
+            Err(reason) => return Err(Error::io("read", path)(reason)),
         }
     }
 }

@@ -42,11 +42,11 @@ pub(super) struct Disk {
 impl Data {
     /// Opens a regular file.
     pub fn open(path: &Path) -> Result<Self> {
-        let failed = |action| move |reason: io::Error| Error::Io { action, path: path.into(), reason: reason.into() };
+        let failed = Error::io("open", path);
         let opened = files::open(path, fs::OpenOptions::new().read(true), Links::Followed);
-        let file = opened.map_err(failed("open"))?;
-        let about = file.metadata().map_err(failed("open"))?;
-        let too_large = |_| failed("open")(io::Error::other("it is larger than this system can address"));
+        let file = opened.map_err(&failed)?;
+        let about = file.metadata().map_err(&failed)?;
+        let too_large = |_| failed(io::Error::other("it is larger than this system can address"));
         let (bytes, modified) = (usize::try_from(about.len()).map_err(too_large)?, about.modified().ok());
         Ok(Self::File(Disk { file, path: path.into(), bytes, modified, map: OnceLock::new() }))
     }
@@ -132,8 +132,7 @@ impl Data {
     }
 
     fn unreadable(&self, reason: io::Error) -> Error {
-        let path = self.path().unwrap_or(Path::new("a file in memory")).into();
-        Error::Io { action: "read", path, reason: reason.into() }
+        Error::io("read", self.path().unwrap_or(Path::new("a file in memory")))(reason)
     }
 
     /// The memory map of the file; `None` if the bytes are not in a file or the system refuses.

@@ -62,8 +62,12 @@ fn read_version(reader: &mut ByteReader<'_>) -> Result<u32> {
         2 | 3 => Ok(version),
         // Big-endian files have the same magic and swap the bytes of everything after it.
         _ if (1..=3).contains(&version.swap_bytes()) => Err(big_endian("a version with its bytes swapped")),
-        1 => Err(unsupported("version 1 of GGUF", "version 1", "convert the model again with a current llama.cpp")),
-        _ => Err(unsupported("this version of GGUF", &format!("version {version}"), "versions 2 and 3 are")),
+        1 => Err(Error::unsupported(
+            "version 1 of GGUF",
+            "version 1",
+            "convert the model again with a current llama.cpp",
+        )),
+        _ => Err(Error::unsupported("this version of GGUF", format!("version {version}"), "versions 2 and 3 are")),
     }
 }
 
@@ -78,9 +82,9 @@ fn read_alignment(metadata: &Metadata, file: &[u8]) -> Result<usize> {
 }
 
 fn big_endian(found: &str) -> Error {
-    unsupported("a big-endian GGUF file", found, "swap it with `gguf-convert-endian`, of Python's `gguf` package")
-}
-
-fn unsupported(what: &str, found: &str, remedy: &str) -> Error {
-    Error::Unsupported { what: what.into(), found: found.into(), remedy: remedy.into() }
+    Error::unsupported(
+        "a big-endian GGUF file",
+        found,
+        "swap it with `gguf-convert-endian`, of Python's `gguf` package",
+    )
 }

@@ -87,7 +87,7 @@ fn other(path: PathBuf, place: SplitPosition) -> Result<ModelFile> {
     let file = ModelFile::open(&path).map_err(|error| match error {
         Error::Io { action, path, reason } => {
             let reason = io::Error::new(reason.kind(), format!("{} of the model: {reason}", place.description()));
-            Error::Io { action, path, reason: reason.into() }
+            Error::io(action, &path)(reason)
         }
         error => error,
     })?;
@@ -121,10 +121,10 @@ pub(super) fn tensors(files: &mut [ModelFile]) -> Result<Tensors> {
 /// Refuses a file that is one of several, because without a path the others cannot be found.
 pub(super) fn alone(file: &ModelFile) -> Result<()> {
     SplitPosition::of(file)?.map_or(Ok(()), |place| {
-        Err(Error::Unsupported {
-            what: "opening one part of a split model without its path".into(),
-            found: place.description(),
-            remedy: "open the file by its path, or merge the files with llama.cpp's `llama-gguf-split --merge`".into(),
-        })
+        Err(Error::unsupported(
+            "opening one part of a split model without its path",
+            place.description(),
+            "open the file by its path, or merge the files with llama.cpp's `llama-gguf-split --merge`",
+        ))
     })
 }

@@ -177,10 +177,9 @@ fn read_dim(reader: &mut ByteReader<'_>) -> Result<usize, ParseError> {
 
 fn read_type(name: &str, reader: &mut ByteReader<'_>) -> Result<&'static TensorType> {
     let id = reader.u32().map_err(|error| error.within(place(name)))?;
-    TensorType::from_id(id).ok_or_else(|| Error::Unsupported {
-        what: format!("the type of {}", place(name)),
-        found: format!("type number {id}"),
-        remedy: "the type is unknown or withdrawn; convert the model again, to a type such as q4_0".into(),
+    TensorType::from_id(id).ok_or_else(|| {
+        let remedy = "the type is unknown or withdrawn; convert the model again, to a type such as q4_0";
+        Error::unsupported(format!("the type of {}", place(name)), format!("type number {id}"), remedy)
     })
 }
 

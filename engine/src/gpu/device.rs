@@ -49,11 +49,8 @@ impl Gpu {
     /// [`Error::Forked`].
     pub fn reopen(&self) -> Result<Self> {
         if !self.is_ours() {
-            return Err(Error::Unsupported {
-                what: "opening a device again".into(),
-                found: "a device that the app opened".into(),
-                remedy: "open a new device as before and pass it to `Gpu::from_wgpu`".into(),
-            });
+            let remedy = "open a new device as before and pass it to `Gpu::from_wgpu`";
+            return Err(Error::unsupported("opening a device again", "a device that the app opened", remedy));
         }
         self.check_process()?;
         self.close();
@@ -118,7 +115,7 @@ impl Gpu {
         let (wanted, found) = (adapter.get_info(), device.adapter_info());
         if (&wanted.name, wanted.backend, wanted.device) != (&found.name, found.backend, found.device) {
             let named = |info: &wgpu::AdapterInfo| format!("a device of `{}` ({})", info.name, info.backend);
-            return Err(Error::Argument { argument: "device", expected: named(&wanted), found: named(&found) });
+            return Err(Error::argument("device", named(&wanted), named(&found)));
         }
         let gpu = Self::on(adapter, device, queue, options, Failures::found())?;
         gpu.check()?;

@@ -10,9 +10,9 @@
 //! worker's work and waits for the worker during a pause does not wait forever.
 
 use super::Gpu;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, unpoisoned};
 use crate::threads::{is_to_stop, lock};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{ThreadId, current};
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ impl Gpu {
         // not wait for threads of its parent.
         let elsewhere = |state: &State| state.submitting.iter().any(|other| *other != thread);
         while elsewhere(&state) && self.check_process().is_ok() {
-            state = gate.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = unpoisoned(gate.changed.wait(state));
         }
         drop(state);
         Pause { gate, thread }
@@ -93,7 +93,7 @@ impl Gpu {
                 return Err(paused_here());
             }
             self.note_held_back();
-            let waited = gate.changed.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
+            let waited = unpoisoned(gate.changed.wait_timeout(state, LOOK));
             state = waited.0;
             if waited.1.timed_out() {
                 drop(state);
@@ -112,11 +112,11 @@ impl Gpu {
 }
 
 fn paused_here() -> Error {
-    Error::Unsupported {
-        what: "computing on a paused GPU".into(),
-        found: "a `Pause` that this thread created and has not dropped".into(),
-        remedy: "drop the `Pause` first, or compute on another thread".into(),
-    }
+    Error::unsupported(
+        "computing on a paused GPU",
+        "a `Pause` that this thread created and has not dropped",
+        "drop the `Pause` first, or compute on another thread",
+    )
 }
 
 impl Gate {

@@ -48,11 +48,7 @@ impl Gpu {
         if self.device().features().contains(Features::TIMESTAMP_QUERY) {
             return Ok(());
         }
-        Err(Error::Unsupported {
-            what: "timing".into(),
-            found: format!("`{}`", self.report().name),
-            remedy: "use a GPU with timestamps".into(),
-        })
+        Err(Error::unsupported("timing", format!("`{}`", self.report().name), "use a GPU with timestamps"))
     }
 }
 

@@ -15,11 +15,8 @@ impl Vocab {
             None | Some("none" | "no_vocab") => return Ok(None),
             Some("gpt2") => {}
             Some(other) => {
-                return Err(Error::Unsupported {
-                    what: "metadata key `tokenizer.ggml.model`".into(),
-                    found: format!("`{other}`"),
-                    remedy: "only `gpt2` is (byte-level BPE)".into(),
-                });
+                let (what, remedy) = ("metadata key `tokenizer.ggml.model`", "only `gpt2` is (byte-level BPE)");
+                return Err(Error::unsupported(what, format!("`{other}`"), remedy));
             }
         }
         let owned = |strings: Vec<&str>| strings.into_iter().map(str::to_owned).collect();

@@ -8,13 +8,13 @@ use std::io::{Read, Seek, Write};
 use std::path::Path;
 
 const MAGIC: [u8; 8] = *b"wglmsnap";
-/// Any change to what follows it is a new one.
+/// It changes with the format of what follows.
 const VERSION: u32 = 3;
 const CHECKSUM: u64 = 4;
 /// Bytes read and written at a time.
 pub const PIECE: usize = 4 << 20;
 
-/// What a snapshot begins with.
+/// The beginning of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Header {
@@ -46,7 +46,7 @@ impl Header {
         u64::from(self.kv_row) * u64::from(self.tokens)
     }
 
-    /// Bytes of a whole snapshot; none if they cannot be counted.
+    /// The bytes of a whole snapshot; `None` if they cannot be counted.
     fn bytes(&self) -> Option<u64> {
         let kv_rows = self.layer_bytes().checked_mul(self.layers.into())?;
         let words = 4 * (u64::from(self.tokens) + u64::from(self.logits));
@@ -54,7 +54,7 @@ impl Header {
     }
 }
 
-/// Writes a snapshot and sums it up.
+/// Writes a snapshot and computes its checksum.
 pub struct Writer<'a> {
     to: &'a mut dyn Write,
     path: &'a Path,
@@ -70,11 +70,7 @@ impl<'a> Writer<'a> {
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.cancel.check()?;
         self.sum.update(bytes);
-        self.to.write_all(bytes).map_err(|reason| Error::Io {
-            action: "write",
-            path: self.path.into(),
-            reason: reason.into(),
-        })
+        self.to.write_all(bytes).map_err(Error::io("write", self.path))
     }
 
     pub fn finish(mut self) -> Result<()> {
@@ -83,20 +79,20 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Reads a snapshot whose length, checksum and version are as they should be.
+/// Reads a snapshot after checking its length, checksum and version.
 pub struct Reader<'a, R> {
     from: R,
     path: &'a Path,
     cancel: &'a Cancel,
     pub header: Header,
-    /// The checksum of what was read since the reader was opened, the header included.
+    /// The checksum of what was read since the reader was opened, including the header.
     sum: Hasher,
-    /// What that has to come to.
+    /// The expected value of that checksum.
     expected: u32,
 }
 
 impl<'a, R: Read + Seek> Reader<'a, R> {
-    /// Reads all of it once, so that nothing is made of one that is damaged.
+    /// Reads all of it once, so that nothing is restored from a damaged one.
     pub fn open(from: R, path: &'a Path, cancel: &'a Cancel) -> Result<Self> {
         let header = bytemuck::Zeroable::zeroed();
         let mut reader = Self { from, path, cancel, header, sum: Hasher::new(), expected: 0 };
@@ -147,12 +143,12 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
 
     pub fn read(&mut self, bytes: &mut [u8]) -> Result<()> {
         self.cancel.check()?;
-        self.from.read_exact(bytes).map_err(|reason| self.io(reason))?;
+        self.from.read_exact(bytes).map_err(Error::io("read", self.path))?;
         self.sum.update(bytes);
         Ok(())
     }
 
-    /// Checks, once everything is read a second time, that it was what was read the first time.
+    /// Checks after the second reading that nothing has changed since the first.
     pub fn finish(&self) -> Result<()> {
         let found = self.sum.clone().finalize();
         match found == self.expected {
@@ -169,11 +165,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
     }
 
     fn seek(&mut self, to: std::io::SeekFrom) -> Result<u64> {
-        self.from.seek(to).map_err(|reason| self.io(reason))
-    }
-
-    fn io(&self, reason: std::io::Error) -> Error {
-        Error::Io { action: "read", path: self.path.into(), reason: reason.into() }
+        self.from.seek(to).map_err(Error::io("read", self.path))
     }
 }
 
