@@ -188,7 +188,7 @@ impl Chat {
     /// [`Error::Template`](crate::Error::Template) or [`Error::Tokenizer`](crate::Error::Tokenizer) if the template or
     /// the tokenizer of the file has a defect.
     pub fn prompt(&self) -> Result<Vec<u32>> {
-        self.render(&self.messages).map(|(prompt, _)| prompt)
+        self.maker().render(&self.messages).map(|(prompt, _)| prompt)
     }
 
     /// The session of the conversation.
@@ -297,11 +297,6 @@ impl Chat {
             tools: &self.tools,
             template_kwargs: &self.template_kwargs,
         }
-    }
-
-    /// The prompt for `messages`, and the parser for the reply to it.
-    fn render(&self, messages: &[Message]) -> Result<Prepared> {
-        self.maker().render(messages)
     }
 }
 

@@ -87,14 +87,16 @@ impl Chat {
             Some((last, before)) if last.role == "assistant" => (Some(last), before),
             _ => (None, &self.messages[..]),
         };
-        let (prompt, parser) = self.render(before)?;
+        let (prompt, parser) = self.maker().render(before)?;
         if let Some(beginning) = if held { self.held(last, &prompt, &parser)? } else { None } {
             return Ok(beginning);
         }
         let last = last.ok_or_else(|| {
-            let found = self.messages.last().map_or("no message".to_owned(), |last| format!("the {}'s", last.role));
-            let expected = "the assistant's message at the end".to_owned();
-            Error::Argument { argument: "messages", expected, found }
+            Error::argument(
+                "messages",
+                "the assistant's message at the end",
+                self.messages.last().map_or("no message".to_owned(), |last| format!("the {}'s", last.role)),
+            )
         })?;
         if !last.tool_calls.is_empty() {
             let expected = "none, for their tokens are not in the session any more".to_owned();

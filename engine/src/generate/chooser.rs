@@ -69,33 +69,27 @@ pub trait Chooser {
     }
 }
 
-impl<C: Chooser + ?Sized> Chooser for &mut C {
-    fn mask(&mut self, logits: &mut [f32], tokens: &[u32]) -> Result<()> {
-        (**self).mask(logits, tokens)
-    }
+macro_rules! choosers {
+    ($($of_chooser:ty),*) => {
+        $(
+            impl<C: Chooser + ?Sized> Chooser for $of_chooser {
+                fn mask(&mut self, logits: &mut [f32], tokens: &[u32]) -> Result<()> {
+                    (**self).mask(logits, tokens)
+                }
 
-    fn choose(&mut self, logits: &[f32]) -> Result<Option<u32>> {
-        (**self).choose(logits)
-    }
+                fn choose(&mut self, logits: &[f32]) -> Result<Option<u32>> {
+                    (**self).choose(logits)
+                }
 
-    fn accept(&mut self, token: u32) -> Result<()> {
-        (**self).accept(token)
-    }
+                fn accept(&mut self, token: u32) -> Result<()> {
+                    (**self).accept(token)
+                }
+            }
+        )*
+    };
 }
 
-impl<C: Chooser + ?Sized> Chooser for Box<C> {
-    fn mask(&mut self, logits: &mut [f32], tokens: &[u32]) -> Result<()> {
-        (**self).mask(logits, tokens)
-    }
-
-    fn choose(&mut self, logits: &[f32]) -> Result<Option<u32>> {
-        (**self).choose(logits)
-    }
-
-    fn accept(&mut self, token: u32) -> Result<()> {
-        (**self).accept(token)
-    }
-}
+choosers!(&mut C, Box<C>);
 
 /// A caller's chooser, and the sampler for the tokens that the chooser leaves to it.
 pub(super) struct Steering<'a> {
@@ -120,7 +114,7 @@ impl<'a> Steering<'a> {
             None if candidates(logits) => self.sampler(tokens, params)?.sample(logits)?,
             None => {
                 let (expected, found) = ("a token that is not banned", format!("all {} banned", logits.len()));
-                return Err(Error::Argument { argument: "chooser", expected: expected.to_owned(), found });
+                return Err(Error::argument("chooser", expected, found));
             }
         };
         self.chooser.accept(token)?;

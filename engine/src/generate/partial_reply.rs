@@ -8,10 +8,11 @@ use crate::text::{ReplyParser, ReplyPlace};
 
 /// The state of an [`EventBuilder`] after the first tokens of a reply, and the events of these tokens.
 pub(crate) struct PartialReply {
-    events: EventBuilder,
+    /// The builder of the events that follow.
+    pub(super) events: EventBuilder,
     made: Vec<Event>,
     /// The tokens, and where the reply was before each.
-    tokens: Vec<(u32, ReplyPlace)>,
+    pub(super) tokens: Vec<(u32, ReplyPlace)>,
 }
 
 impl PartialReply {
@@ -31,11 +32,6 @@ impl PartialReply {
         Ok(Self { events, made, tokens: read })
     }
 
-    /// The tokens, and where the reply was before each.
-    pub(super) fn tokens(&self) -> &[(u32, ReplyPlace)] {
-        &self.tokens
-    }
-
     /// The events that do not depend on what follows.
     pub(crate) fn events(&self) -> &[Event] {
         &self.made
@@ -46,10 +42,5 @@ impl PartialReply {
         let mut events = self.events.clone();
         events.finish();
         self.made.iter().cloned().chain(std::iter::from_fn(|| events.pop())).collect()
-    }
-
-    /// The builder of the events that follow, with the stop strings for the rest of the reply.
-    pub(super) fn go_on(self, stop: Vec<String>) -> EventBuilder {
-        self.events.with_stop_strings(stop)
     }
 }

@@ -1,5 +1,5 @@
-//! A generation without its session. The session is lent to each step, so that it can belong to a [`Generation`] or to
-//! a slot that serves one reply after another, and so that several generations can take a step together.
+//! A generation without its session. Each step borrows the session, so that it can belong to a [`Generation`] or to a
+//! slot that serves one reply after another, and so that several generations can take a step together.
 //!
 //! [`Generation`]: super::Generation
 
@@ -30,16 +30,16 @@ pub(crate) struct GenerationTask<'a> {
     policy: Policy<'a>,
     events: EventBuilder,
     loops: Option<LoopFinder>,
-    /// Tokens that the session holds already and that were not reported yet: those after the first of a step.
+    /// Tokens in the session that were not reported yet: those after the first of a step.
     pending: VecDeque<u32>,
-    /// Tokens that the session has to compute again before anything else, because its cache was given up or lost.
+    /// Tokens that the session has to compute again first, because its cache was dropped or lost.
     again: Vec<u32>,
-    /// What guessing had come to in the session before.
+    /// The session's statistics of guesses before this generation.
     drafts_before: DraftStats,
     state: TaskState,
 }
 
-/// What the next call of [`GenerationTask::advance`] does.
+/// The next work of [`GenerationTask::advance`].
 #[derive(Debug, Clone, Copy)]
 enum TaskState {
     Start,
@@ -48,10 +48,10 @@ enum TaskState {
     Over,
 }
 
-/// How far a generation has come.
+/// The phase of a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It has not computed all of its prompt.
+    /// Its prompt is not complete.
     Prompt,
     /// It generates tokens.
     Tokens,
@@ -68,10 +68,10 @@ struct TaskProgress {
     generated: usize,
 }
 
-/// What is known of the next token before it is chosen.
+/// The state before the next token is chosen.
 pub(crate) struct Step {
     progress: TaskProgress,
-    /// The tokens of the session that were reported.
+    /// The number of the session's tokens that were reported.
     before: usize,
     /// The most tokens that may be fed; 0 if the context is full.
     most: usize,
@@ -86,7 +86,7 @@ impl Step {
 }
 
 impl<'a> GenerationTask<'a> {
-    /// Prepares what [`Generation::new`](super::Generation::new) does.
+    /// Like [`Generation::new`](super::Generation::new).
     ///
     /// # Errors
     /// As there.
@@ -105,7 +105,7 @@ impl<'a> GenerationTask<'a> {
         Ok(Self { prompt, options, cancels, policy, events, loops, pending, again, drafts_before, state })
     }
 
-    /// Prepares what [`Generation::resumed`](super::Generation::resumed) does.
+    /// Like [`Generation::resumed`](super::Generation::resumed).
     ///
     /// # Errors
     /// As there.
@@ -115,14 +115,14 @@ impl<'a> GenerationTask<'a> {
         partial_reply: PartialReply,
         options: GenerateOptions,
     ) -> Result<Self> {
-        let begun = partial_reply.tokens().to_vec();
-        let events = partial_reply.go_on(options.stop.clone());
+        let PartialReply { events, tokens, .. } = partial_reply;
+        let events = events.with_stop_strings(options.stop.clone());
         let mut task = Self::of(model, prompt, events, options)?;
-        task.replay(model, &begun)?;
+        task.replay(model, &tokens)?;
         Ok(task)
     }
 
-    /// Follows the beginning of a reply that is to be continued.
+    /// Replays the beginning of a reply that is to be continued.
     fn replay(&mut self, model: &Model, begun: &[(u32, ReplyPlace)]) -> Result<()> {
         let Some(Err(refused)) = self.policy.rule.as_mut().map(|rule| rule.replay(begun)) else { return Ok(()) };
         let relaxed = relaxed(&self.options).filter(|_| matches!(refused, Error::Argument { .. }));
@@ -162,12 +162,12 @@ impl<'a> GenerationTask<'a> {
         }
     }
 
-    /// Whether the next thing it does is to compute tokens that are known.
+    /// Whether it computes known tokens next.
     pub fn reads(&self) -> bool {
         self.phase() == Phase::Prompt || !self.again.is_empty()
     }
 
-    /// Whether it has looked at its session.
+    /// Whether it has begun.
     pub fn is_begun(&self) -> bool {
         !matches!(self.state, TaskState::Start)
     }
@@ -182,7 +182,7 @@ impl<'a> GenerationTask<'a> {
         self.events.push(event);
     }
 
-    /// Ends it without another event, because of an error.
+    /// Ends it without another event after an error.
     pub fn fail(&mut self) {
         self.state = TaskState::Over;
     }
@@ -190,7 +190,7 @@ impl<'a> GenerationTask<'a> {
     /// Computes a part of the prompt, or a token. The events that this completes can be [popped](Self::pop) afterwards.
     ///
     /// # Errors
-    /// Any error means that the generation cannot go on. After [`Error::PoolFull`] it can, once there is memory.
+    /// After any error the generation cannot continue, except after [`Error::PoolFull`], once there is memory.
     pub fn advance(&mut self, session: &mut Session) -> Result<()> {
         let cancels = self.cancels.clone();
         let advanced = stoppable(
@@ -213,7 +213,7 @@ impl<'a> GenerationTask<'a> {
         }
     }
 
-    /// Brings the session to what it has in common with the prompt.
+    /// Reduces the session to the tokens that it has in common with the prompt.
     fn start(&mut self, session: &mut Session) -> Result<()> {
         let cached = session.keep_common(&self.prompt)?;
         self.set_up(session)?;
@@ -223,8 +223,8 @@ impl<'a> GenerationTask<'a> {
         Ok(())
     }
 
-    /// The tokens that a session needs before the next step, whose cache is given up: those of the prompt and of the reply as
-    /// far as it is known.
+    /// The tokens that a session needs before the next step if its cache is dropped: those of the prompt, and those of
+    /// the reply that are known.
     pub fn needed_tokens(&self, session: &Session) -> Vec<u32> {
         match self.state {
             _ if !self.again.is_empty() => self.again.clone(),
@@ -236,7 +236,7 @@ impl<'a> GenerationTask<'a> {
         }
     }
 
-    /// Has the session compute these tokens again before anything else, unless it reads its prompt anyway.
+    /// Makes the session compute these tokens again first, unless it computes its prompt anyway.
     pub fn compute_again(&mut self, tokens: Vec<u32>) {
         if self.phase() == Phase::Tokens {
             self.again = tokens;
@@ -247,14 +247,14 @@ impl<'a> GenerationTask<'a> {
         match read_part(session, &self.again, &|| self.cancels.is_cancelled()) {
             Ok(false) => Ok(()),
             Ok(true) | Err(Error::Cancelled) => {
-                self.again.clear(); // the next step ends a generation that was cancelled
+                self.again.clear(); // the next step ends a cancelled generation
                 Ok(())
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Continues with another, empty session. It [computes](Self::compute_again) the tokens again.
+    /// Continues with another, empty session, which [computes](Self::compute_again) the tokens again.
     ///
     /// # Errors
     /// What the device reports.
@@ -269,7 +269,7 @@ impl<'a> GenerationTask<'a> {
         }
     }
 
-    /// Has the session sample as the options say.
+    /// Sets the session's sampling as the options say.
     fn set_up(&mut self, session: &mut Session) -> Result<()> {
         session.set_masked(false);
         session.set_sampling(&self.options.sampling)?;
@@ -280,7 +280,7 @@ impl<'a> GenerationTask<'a> {
         let read = read_part(session, &self.prompt, &|| self.cancels.is_cancelled());
         let (done, total) = (session.tokens().len(), self.prompt.len());
         let since = Instant::now();
-        let prompt = Reuse { cached, new: done.saturating_sub(cached) }; // the session drops tokens whose results were lost
+        let prompt = Reuse { cached, new: done.saturating_sub(cached) }; // fewer if results were lost
         let progress = TaskProgress { prompt, prompt_time: since - start, since, generated: 0 };
         match read {
             Ok(true) => {
@@ -313,8 +313,7 @@ impl<'a> GenerationTask<'a> {
         }
     }
 
-    /// Whether its next token may come from a step that the session takes with others: it is sampled on the device, and
-    /// fed as it is sampled.
+    /// Whether its next token may come from a common step: if it is sampled on the device, and fed as it is sampled.
     pub fn joins(&self, session: &Session) -> bool {
         let fits = session.tokens().len() < session.context();
         let by_device =
@@ -322,8 +321,8 @@ impl<'a> GenerationTask<'a> {
         self.phase() == Phase::Tokens && fits && by_device
     }
 
-    /// Between [`begin_step`](Self::begin_step) and a step that the session takes with others: chooses the next token if a
-    /// rule says what it may be. The step has to be taken then: it feeds what was sampled last.
+    /// Chooses the next token if a rule restricts it, after [`begin_step`](Self::begin_step) and before a common step.
+    /// That step has to be taken then: it feeds the token that was sampled last.
     ///
     /// # Errors
     /// What the device reports.
@@ -334,18 +333,18 @@ impl<'a> GenerationTask<'a> {
         self.policy.choose(session, &step.turn(&self.events, &self.options)).map(drop)
     }
 
-    /// Whether the session holds tokens already that were not reported yet.
+    /// Whether the session has tokens that were not reported yet.
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// The most tokens that a step may feed, the certain one included.
+    /// The most tokens that a step may feed, including the certain one.
     pub fn wants(&self, step: &Step) -> usize {
         let one_by_one = step.logits.is_some() || self.policy.rules(|rule| rule.holds_at(self.events.place()));
         if one_by_one { 1 } else { step.most }
     }
 
-    /// Prepares the choice of the next token. `None` if there is none, because the generation ends.
+    /// Prepares the choice of the next token. `None` if there is none, because the generation has ended.
     ///
     /// # Errors
     /// What the device reports.
@@ -358,7 +357,7 @@ impl<'a> GenerationTask<'a> {
         if let Some(rule) = &mut self.policy.rule {
             rule.begin(session, self.events.place(), &mut self.pending)?;
         }
-        // The beginning that a caller gave may be the whole answer already, and a call may be all that is wanted.
+        // The beginning given by a caller may be the whole answer already, and a call may be all that is wanted.
         if self.is_complete() {
             self.finish(session, progress, Stop::End);
             return Ok(None);
@@ -376,7 +375,7 @@ impl<'a> GenerationTask<'a> {
         self.pending.is_empty() && self.policy.rules(|rule| rule.is_over())
     }
 
-    /// Takes the tokens that a step has fed: the first one, and later those after it.
+    /// Takes the tokens that a step has fed: the first one now, and the others later.
     ///
     /// # Errors
     /// [`Error::TokenOutOfRange`] for a token that is not in the vocabulary, [`Error::NoResult`] if nothing was fed.
@@ -386,7 +385,7 @@ impl<'a> GenerationTask<'a> {
         self.take(session, step, *token)
     }
 
-    /// Takes the token that was chosen and, if the context was not full, fed to the session.
+    /// Takes the token that was chosen and, unless the context was full, fed to the session.
     fn take(&mut self, session: &mut Session, step: Step, mut token: u32) -> Result<()> {
         let turn = step.turn(&self.events, &self.options);
         if turn.ends(session, token) {
@@ -413,7 +412,7 @@ impl<'a> GenerationTask<'a> {
         Ok(())
     }
 
-    /// The reason not to generate another token, if there is one.
+    /// The reason not to generate another token, if any.
     fn limit(&self, progress: &TaskProgress) -> Option<Stop> {
         let enough = self.options.max_tokens.is_some_and(|most| progress.generated >= most);
         let cancelled = self.cancels.is_cancelled().then_some(Stop::Cancelled);
@@ -431,7 +430,7 @@ impl<'a> GenerationTask<'a> {
         self.events.token(tokenizer, token)
     }
 
-    /// Has the session forget the tokens that were not reported.
+    /// Removes the tokens that were not reported from the session.
     pub fn drop_pending(&mut self, session: &mut Session) {
         if self.pending.is_empty() {
             return;
@@ -446,7 +445,7 @@ impl<'a> GenerationTask<'a> {
         self.cancels.is_cancelled()
     }
 
-    /// Ends it as cancelled, wherever it is. Without a session it has not begun.
+    /// Ends it as cancelled in any phase. Without a session it has not begun.
     pub fn end_cancelled(&mut self, session: Option<&mut Session>) {
         let now = Instant::now();
         let early =
@@ -483,9 +482,8 @@ impl<'a> GenerationTask<'a> {
     }
 }
 
-/// Feeds a session the next part of `tokens`, with the first of which it begins. The session is given all remaining
-/// tokens, so that it can plan for all, and is stopped at the end of a part. Returns whether it then holds
-/// all of them.
+/// Feeds a session the next part of `tokens`, the first of which it has. The session gets all remaining tokens, so that
+/// it can plan for all, and is stopped at the end of a part. Returns whether it then has all of them.
 ///
 /// # Errors
 /// [`Error::Cancelled`] if `cancelled` says so; those of [`Session::feed`].

@@ -1,9 +1,9 @@
-//! Guesses of the tokens to come: what is offered, how many of it are tried, and what came of them.
+//! Guesses of the next tokens: which are available, how many are tried, and how many were right.
 //!
-//! Tokens that a mask restricts are guessed, too. The mask of a token depends on those before it, so a step computes a token
-//! that is certain together with guesses of those after it, and each of its rows is sampled by itself, as long as what is
-//! sampled is what was guessed. Such guesses are from the text alone: those of the multi-token-prediction block stay on the
-//! device, where no grammar can look at them.
+//! Tokens that a mask restricts are guessed too. The mask of a token depends on those before it, so a step computes a
+//! certain token together with guesses after it, and each of its rows is sampled separately, as long as the sampled
+//! token is the guess. Such guesses come from the text only: those of the multi-token-prediction block stay on the
+//! device, where no grammar can check them.
 
 use super::Session;
 use crate::error::Result;
@@ -13,18 +13,17 @@ use crate::speculate::{Continuation, DraftKind, DraftPlanner, DraftStats, Eviden
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What a further row of a step is expected to cost until it is measured, as a part of what a row alone costs: on a GPU,
-/// which reads weights for all rows once, and on the CPU, which has to multiply.
+/// The expected cost of a further row of a step until it is measured, relative to a single row: on a GPU, which reads
+/// the weights once for all rows, and on the CPU.
 const ROW: [f64; 2] = [0.2, 1.0];
-/// The most drafts by the multi-token-prediction block. Each is made from the one before it, so later ones are worse.
+/// The most drafts by the multi-token-prediction block. Each is made from the previous one, so later ones are worse.
 const MOST_PREDICTED: usize = 8;
-/// The most rows of a step of several conversations in which drafts are verified, unless another number is asked for. On
-/// an H200, with drafts that are right as often as docs/performance.md assumes, two conversations gained 60 % by three
-/// drafts each and four 24 % by one, which are steps of eight rows. Eight conversations with a draft each gained 4 %,
-/// and sixteen nothing.
+/// The default for the most rows of a step of several conversations with drafts. On an H200, with drafts that are right
+/// as often as docs/performance.md assumes, two conversations gained 60 % by three drafts each and four 24 % by one,
+/// which are steps of eight rows. Eight conversations with a draft each gained 4 %, and sixteen nothing.
 const DRAFTED_ROWS: usize = 8;
 
-/// Decides about guesses for a session, and counts what comes of them.
+/// Decides about guesses for a session, and counts their success.
 pub struct Drafter {
     options: Speculation,
     planner: DraftPlanner,
@@ -34,7 +33,7 @@ pub struct Drafter {
 
 /// Decides about guesses in steps that several sessions of a pool take together.
 pub struct CommonDrafter {
-    /// By the number of sessions: what their steps take.
+    /// The planners by the number of sessions.
     planners: HashMap<usize, DraftPlanner>,
     pub clock: StepClock,
     /// The most rows of a step with drafts.
@@ -44,17 +43,17 @@ pub struct CommonDrafter {
 /// Measures steps.
 #[derive(Default)]
 pub struct StepClock {
-    /// The last step, while nothing else has followed it.
+    /// The last step, if nothing has followed it.
     last: Option<TimedStep>,
 }
 
-/// A step whose result was taken.
+/// A step whose result was read.
 struct TimedStep {
-    /// When.
+    /// When its result was read.
     at: Instant,
-    /// Tokens of the sessions after it.
+    /// The number of tokens of the sessions after it.
     tokens: usize,
-    /// Whether it verified drafts. Otherwise the step after it was under way by then.
+    /// Whether it verified drafts. Otherwise the next step was already running.
     verified: bool,
 }
 
@@ -62,16 +61,17 @@ struct TimedStep {
 pub struct Guess {
     pub evidence: Evidence,
     pub count: usize,
-    /// Those from the text; the multi-token-prediction block makes others.
+    /// The guessed tokens from the text; `None` if the multi-token-prediction block makes them.
     pub tokens: Option<Vec<u32>>,
 }
 
-/// What could be guessed: an offer, with the tokens if they are from the text.
+/// An offer of guesses, with the tokens if they come from the text.
 type Offered = (Offer, Option<Vec<u32>>);
 
 impl StepClock {
-    /// A step has ended that fed `fed` tokens, after which the sessions have `tokens`. Returns the seconds that it took, beside
-    /// the end of a step of `alone` seconds that was under way: none if something came between it and the step before.
+    /// Records the end of a step that fed `fed` tokens, after which the sessions have `tokens`. Returns how long it
+    /// took, without the rest of a running step of `alone` seconds; `None` if there was other work since the previous
+    /// step.
     fn took(&mut self, tokens: usize, fed: usize, verified: bool, alone: Option<Duration>) -> Option<Duration> {
         let at = Instant::now();
         let before = self.last.replace(TimedStep { at, tokens, verified })?;
@@ -79,11 +79,11 @@ impl StepClock {
         match (before.verified, verified) {
             (true, true) | (false, false) => Some(took),
             (false, true) => Some(took.saturating_sub(alone.unwrap_or_default())),
-            (true, false) => None, // the next such step is under way already
+            (true, false) => None, // the next step is already running
         }
     }
 
-    /// Other work has followed the last step.
+    /// Records that other work has followed the last step.
     pub fn interrupt(&mut self) {
         self.last = None;
     }
@@ -99,26 +99,26 @@ impl Drafter {
         }
     }
 
-    /// Which of the drafts that could be verified are tried, and how many.
+    /// The index of the offer to try, and how many of its drafts.
     fn chosen(&mut self, offers: &[Offer]) -> Option<(usize, usize)> {
         let chosen = self.planner.choose(offers);
         match self.options {
             Speculation { kind: DraftKind::Auto, .. } => chosen,
-            // Asked for by name, drafts are tried wherever there are any: as many as was said, or as pay.
+            // If drafts are requested by name, all are tried: as many as requested, or as many as pay off.
             Speculation { most: Some(_), .. } => offers.first().map(|offer| (0, offer.count)),
             _ => chosen.or_else(|| self.planner.alone().and(offers.first()).map(|_| (0, 1))),
         }
     }
 
-    /// Counts drafts, and those of them that were right.
+    /// Counts drafts and right ones.
     pub fn count(&mut self, drafts: usize, accepted: usize) {
         let stats = &mut self.stats;
         (stats.drafted, stats.accepted, stats.steps) =
             (stats.drafted + drafts, stats.accepted + accepted, stats.steps + 1);
     }
 
-    /// Takes notice of a step of the session alone that verified what was guessed, if anything, and fed `fed` tokens, after
-    /// which the session has `tokens`.
+    /// Records a step of this session alone that verified the guess, if any, and fed `fed` tokens, after which the
+    /// session has `tokens`.
     pub fn took(&mut self, guess: Option<&Guess>, fed: usize, tokens: usize) {
         let alone = self.planner.alone();
         let took = self.clock.took(tokens, fed, guess.is_some(), alone);
@@ -132,7 +132,7 @@ impl Drafter {
         self.saved(fed, alone, took);
     }
 
-    /// Counts what a step saved that fed several tokens, each of which takes a step of `plain` without drafts.
+    /// Adds the time that a step with several tokens saved, each of which takes a step of `plain` without drafts.
     fn saved(&mut self, fed: usize, plain: Option<Duration>, took: Duration) {
         if let Some(plain) = plain {
             self.stats.saved_seconds += fed as f64 * plain.as_secs_f64() - took.as_secs_f64();
@@ -145,13 +145,14 @@ impl CommonDrafter {
         Self { planners: HashMap::new(), clock: StepClock::default(), most_rows: DRAFTED_ROWS }
     }
 
-    /// The planner for steps of as many sessions.
+    /// The planner for steps of this many sessions.
     fn planner(&mut self, sessions: usize, is_software: bool) -> &mut DraftPlanner {
         let row = if is_software { ROW[1] } else { ROW[0] / sessions as f64 };
         self.planners.entry(sessions).or_insert_with(|| DraftPlanner::new(VERIFIED_ROWS, row))
     }
 
-    /// What several sessions guess for a step that they take together, each at most so many tokens, the certain one included.
+    /// The guesses of several sessions for a common step, with at most `most` tokens for each, including the certain
+    /// one.
     pub fn guess(&mut self, sessions: &mut [&mut Session], most: &[usize]) -> Vec<Option<Guess>> {
         let rows = self.most_rows.min(VERIFIED_ROWS).min(most_sequences(sessions[0].model().config()));
         let room = rows.saturating_sub(sessions.len());
@@ -178,7 +179,7 @@ impl CommonDrafter {
         offered.iter_mut().zip(chosen).map(guess).collect()
     }
 
-    /// How many drafts of each session pay.
+    /// How many drafts of each session pay off.
     fn chosen(&mut self, sessions: &[&mut Session], offered: &[Option<Offered>], room: usize) -> Vec<usize> {
         let wish = |(session, offered): (&&mut Session, &Option<Offered>)| match offered {
             Some((offer, _)) => Wish { evidence: offer.evidence, odds: session.drafter.planner.odds(offer) },
@@ -190,7 +191,7 @@ impl CommonDrafter {
         chosen.unwrap_or_else(|| vec![0; sessions.len()])
     }
 
-    /// Takes notice of a step of several sessions that verified what was guessed, if anything, and of what it fed.
+    /// Records a step of several sessions that verified the guesses, if any, and how many tokens it fed.
     pub fn took(&mut self, sessions: &mut [&mut Session], guesses: &[Option<Guess>], fed: &[usize]) {
         let is_software = sessions[0].model().gpu().report().is_software();
         let plain = self.planner(sessions.len(), is_software).alone();
@@ -214,7 +215,7 @@ impl CommonDrafter {
     }
 }
 
-/// How many drafts of each session fit, where drafts were asked for whether they pay or not: all get the same number, as far
+/// How many drafts of each session fit if drafts are tried whether they pay off or not: all get the same number, as far
 /// as they have any.
 fn shared_out(offered: &[Option<Offered>], room: usize) -> Vec<usize> {
     let mut left: Vec<usize> = offered.iter().map(|it| it.as_ref().map_or(0, |(offer, _)| offer.count)).collect();
@@ -231,26 +232,26 @@ fn shared_out(offered: &[Option<Offered>], room: usize) -> Vec<usize> {
 }
 
 impl Session {
-    /// Whether and how tokens are guessed ahead in [`Session::next_tokens`]: not at all until this is called.
+    /// Sets whether and how [`Session::next_tokens`] guesses tokens ahead. Until this is called, it does not.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) for no guesses at a time.
+    /// [`Error::Argument`](crate::Error::Argument) for a maximum of no guesses.
     pub fn set_speculation(&mut self, options: &Speculation) -> Result<()> {
         options.check()?;
         self.drafter.options = *options;
         self.sequence.block.wanted = match options.kind {
-            DraftKind::Auto => !self.model().gpu().report().is_software(), // on the CPU drafts never pay
+            DraftKind::Auto => !self.model().gpu().report().is_software(), // on the CPU drafts never pay off
             kind => kind == DraftKind::Mtp,
         };
         Ok(())
     }
 
-    /// Guesses nothing any more.
+    /// Turns guessing off.
     pub(super) fn stop_guessing(&mut self) {
         (self.drafter.options, self.sequence.block.wanted) = (Speculation::OFF, false);
     }
 
-    /// What guessing has come to since the session was made.
+    /// The statistics of guesses since the session was created.
     pub fn draft_stats(&self) -> DraftStats {
         self.drafter.stats
     }
@@ -260,14 +261,14 @@ impl Session {
         self.context().saturating_sub(self.tokens().len() + 1)
     }
 
-    /// The most guesses of tokens after a certain one, of which `most` are wanted.
+    /// The most guesses after a certain token, at most `most`.
     fn most_guesses(&self, most: usize) -> usize {
         let left = self.left_after_next();
         let asked = self.drafter.options.most.unwrap_or(usize::MAX);
         most.min(left).min(asked).min(most_drafts(self.model().config()))
     }
 
-    /// What could be guessed after the token that was sampled: at most so many tokens, that one included.
+    /// The available guesses after the sampled token: at most `most` tokens, including that one.
     fn offers(&mut self, most: usize) -> Option<Vec<Offered>> {
         let (kind, most) = (self.drafter.options.kind, self.most_guesses(most.saturating_sub(1)));
         if kind == DraftKind::Off || most == 0 {
@@ -280,14 +281,15 @@ impl Session {
             (offer, Some(tokens))
         }));
         if kind != DraftKind::Lookup && self.model().has_block() {
-            // Penalties on a row need the tokens before it, and the host does not know drafts of the block but by name.
+            // Penalties on a row depend on the tokens before it, and the host does not know the ids of the block's
+            // drafts.
             let count = if self.sequence.sampling.penalises() { 1 } else { MOST_PREDICTED };
             offers.push((Offer { evidence: Evidence::Predicted, count: most.min(count) }, None));
         }
         Some(offers)
     }
 
-    /// Guesses of the tokens that follow the one that was sampled, if there are any worth a try.
+    /// The guesses after the sampled token, if any are worth trying.
     pub(super) fn guess(&mut self, most: usize) -> Option<Guess> {
         let mut offered = self.offers(most)?;
         let offers: Vec<Offer> = offered.iter().map(|(offer, _)| *offer).collect();
@@ -297,24 +299,24 @@ impl Session {
         Some(Guess { evidence, count, tokens })
     }
 
-    /// What is guessed with others: what is likelier to be right.
+    /// The offer for a common step: the one that is likelier to be right.
     fn best_offer(&mut self, most: usize) -> Option<Offered> {
         let offered = self.offers(most)?;
         let first = |offer: &Offer| self.drafter.planner.odds(&Offer { count: 1, ..*offer })[0];
         offered.into_iter().reduce(|best, other| if first(&other.0) > first(&best.0) { other } else { best })
     }
 
-    /// What the text predicts to follow the token that was sampled.
+    /// What the text predicts after the sampled token.
     fn look_up(&mut self, count: usize) -> Option<Continuation> {
         let Some(sampled) = self.sequence.sampled else {
-            // That token itself is not known yet, and the first one to be guessed.
+            // That token is not known yet, so it is guessed first.
             let Continuation { tokens, matched } = self.sequence.lookup.predict(&self.sequence.tokens, 1 + count)?;
             return Some(Continuation { tokens: tokens[1..].to_vec(), matched });
         };
         self.predicted_after(sampled, count)
     }
 
-    /// What the text predicts after a token that is to follow the last one.
+    /// What the text predicts after a token that will follow the last one.
     pub(super) fn predicted_after(&mut self, token: u32, count: usize) -> Option<Continuation> {
         let super::Sequence { lookup, tokens, .. } = &mut self.sequence;
         tokens.push(token);
@@ -337,25 +339,25 @@ mod masked {
     use crate::session::step::{StepRequest, Token, Want};
     use std::time::Duration;
 
-    /// Where the output of the last accepted row of a step with guesses lies.
+    /// Where the device has the output of the last accepted row of a step with guesses.
     #[derive(Debug)]
     pub struct GuessedRows(Output);
 
-    /// What came of a step with guesses.
+    /// The result of a step with guesses.
     #[derive(Debug, Clone, Copy)]
     pub struct GuessedStep {
-        /// How many tokens before the guesses stood in the text before.
+        /// How many tokens before the guesses occurred in the text earlier.
         pub matched: usize,
         /// The rows of the step.
         pub rows: usize,
-        /// The guesses that were not the only choice, and how many of those were right.
+        /// The guesses that had alternatives, and how many of those were right.
         pub guessed: usize,
         pub accepted: usize,
     }
 
     impl Session {
-        /// What the text predicts after a token that is to follow the last one: at most `most` tokens, if there are any worth
-        /// a try.
+        /// What the text predicts after a token that will follow the last one: at most `most` tokens, if any are worth
+        /// trying.
         pub(crate) fn guesses_after(&mut self, token: u32, most: usize) -> Option<Continuation> {
             let most = self.most_guesses(most);
             if most == 0 || matches!(self.drafter.options.kind, DraftKind::Off | DraftKind::Mtp) {
@@ -368,9 +370,9 @@ mod masked {
             Some(guesses)
         }
 
-        /// Feeds a token, and computes guesses of those after it in the same step. The guesses do not belong to the session:
-        /// each does once [`Session::sample_masked`] has returned it and [`Session::accept_guess`] was called. `None`, and
-        /// nothing is fed, where guesses do not fit.
+        /// Feeds a token, and computes guesses after it in the same step. A guess belongs to the session once
+        /// [`Session::sample_masked`] has returned it and [`Session::accept_guess`] was called. Returns `None`, and
+        /// feeds nothing, if the guesses do not fit.
         ///
         /// # Errors
         /// As for [`Session::feed`].
@@ -392,8 +394,8 @@ mod masked {
             }
         }
 
-        /// Takes the next guess, which was sampled after the last token. Returns false, and does not, if another session has
-        /// used what held its row.
+        /// Accepts the next guess, which was sampled after the last token. Returns false, and does not accept it, if
+        /// another session has used the buffer with its row.
         ///
         /// # Errors
         /// As for [`Session::feed`].
@@ -407,29 +409,26 @@ mod masked {
             Ok(true)
         }
 
-        /// Whether nothing was sampled after the last token yet, because a mask will say from what.
+        /// Whether nothing was sampled after the last token yet, because a mask will be given first.
         pub(crate) fn awaits_mask(&self) -> bool {
             self.sequence.has_output() && !self.sequence.is_sampled()
         }
 
-        /// Takes notice of what came of a step with guesses.
+        /// Records the result of a step with guesses.
         pub(crate) fn guessed(&mut self, step: GuessedStep) {
             let GuessedStep { matched, guessed, accepted, .. } = step;
             self.drafter.planner.verified(Evidence::Matched(matched), guessed, accepted);
             self.drafter.count(guessed, accepted);
         }
 
-        /// Takes notice of how long it took from a step, with guesses or without, until the token after it was known.
+        /// Records the time from a step, with or without guesses, until the token after it was known.
         pub(crate) fn took_masked(&mut self, took: Duration, step: Option<GuessedStep>) {
-            let (planner, stats) = (&mut self.drafter.planner, &mut self.drafter.stats);
             let Some(GuessedStep { matched, rows, accepted, .. }) = step else {
-                planner.took_alone(took);
-                return;
+                return self.drafter.planner.took_alone(took);
             };
-            if let Some(alone) = planner.alone() {
-                stats.saved_seconds += (1 + accepted) as f64 * alone.as_secs_f64() - took.as_secs_f64();
-            }
-            planner.took(Evidence::Matched(matched), rows, took);
+            let alone = self.drafter.planner.alone();
+            self.drafter.saved(1 + accepted, alone, took);
+            self.drafter.planner.took(Evidence::Matched(matched), rows, took);
         }
     }
 }

@@ -161,36 +161,23 @@ fn printed(args: &[Value]) -> Result<u64, Error> {
     Ok(escaped(args)?.saturating_mul(4 * held::DEPTH as u64 / 16))
 }
 
-fn filter(environment: &mut Environment<'_>, name: &'static str, cost: Cost, inner: Value) {
-    environment.add_filter(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
+/// A filter, test or function that is called if the budget covers its cost.
+fn counting(cost: Cost, inner: Value) -> impl Fn(&mut State<'_, '_>, Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    move |state, args| {
         let args = args.into_values();
         counted(cost, &args, || inner.call(state, &args))
-    });
-}
-
-fn test(environment: &mut Environment<'_>, name: &'static str, cost: Cost, inner: Value) {
-    environment.add_test(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
-        let args = args.into_values();
-        counted(cost, &args, || inner.call(state, &args))
-    });
-}
-
-fn function(environment: &mut Environment<'_>, name: &'static str, cost: Cost, inner: Value) {
-    environment.add_function(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
-        let args = args.into_values();
-        counted(cost, &args, || inner.call(state, &args))
-    });
+    }
 }
 
 /// Adds everything that templates may call by name.
 pub fn add_to(environment: &mut Environment<'_>) {
     macro_rules! add {
         ($add:ident, $module:ident, $cost:expr, $($name:literal = $item:ident),* $(,)?) => {
-            $($add(environment, $name, $cost, Value::from_function($module::$item));)*
+            $(environment.$add($name, counting($cost, Value::from_function($module::$item)));)*
         };
     }
     add!(
-        filter,
+        add_filter,
         filters,
         TOP,
         "first" = first,
@@ -203,10 +190,10 @@ pub fn add_to(environment: &mut Environment<'_>) {
         "float" = float,
         "bool" = bool
     );
-    add!(filter, filters, KEY, "attr" = attr);
-    add!(filter, python, TOP, "length" = length, "count" = length);
+    add!(add_filter, filters, KEY, "attr" = attr);
+    add!(add_filter, python, TOP, "length" = length, "count" = length);
     add!(
-        filter,
+        add_filter,
         filters,
         LIST,
         "items" = items,
@@ -221,7 +208,7 @@ pub fn add_to(environment: &mut Environment<'_>) {
         "zip" = zip
     );
     add!(
-        filter,
+        add_filter,
         filters,
         TEXT,
         "safe" = safe,
@@ -233,10 +220,10 @@ pub fn add_to(environment: &mut Environment<'_>) {
         "capitalize" = capitalize,
         "trim" = trim
     );
-    add!(filter, python, TEXT, "string" = string);
-    add!(filter, filters, SPLIT, "split" = split, "lines" = lines);
+    add!(add_filter, python, TEXT, "string" = string);
+    add!(add_filter, filters, SPLIT, "split" = split, "lines" = lines);
     add!(
-        filter,
+        add_filter,
         filters,
         SORT,
         "dictsort" = dictsort,
@@ -246,18 +233,18 @@ pub fn add_to(environment: &mut Environment<'_>) {
         "unique" = unique,
         "groupby" = groupby
     );
-    add!(filter, filters, (Reads::Items, rows), "batch" = batch, "slice" = slice);
-    add!(filter, filters, (Reads::Squared, parts), "sum" = sum);
-    add!(filter, filters, (Reads::All, replaced), "replace" = replace);
-    add!(filter, filters, (Reads::All, joined), "join" = join);
-    add!(filter, filters, (Reads::All, indented), "indent" = indent);
-    add!(filter, filters, (Reads::All, formatted), "format" = format);
-    add!(filter, filters, (Reads::All, printed), "pprint" = pprint);
+    add!(add_filter, filters, (Reads::Items, rows), "batch" = batch, "slice" = slice);
+    add!(add_filter, filters, (Reads::Squared, parts), "sum" = sum);
+    add!(add_filter, filters, (Reads::All, replaced), "replace" = replace);
+    add!(add_filter, filters, (Reads::All, joined), "join" = join);
+    add!(add_filter, filters, (Reads::All, indented), "indent" = indent);
+    add!(add_filter, filters, (Reads::All, formatted), "format" = format);
+    add!(add_filter, filters, (Reads::All, printed), "pprint" = pprint);
     // It stops by itself when the budget is used up.
-    add!(filter, json, (Reads::All, |_| Ok(0)), "tojson" = tojson);
+    add!(add_filter, json, (Reads::All, |_| Ok(0)), "tojson" = tojson);
 
     add!(
-        test,
+        add_test,
         tests,
         TOP,
         "undefined" = is_undefined,
@@ -280,9 +267,9 @@ pub fn add_to(environment: &mut Environment<'_>) {
         "filter" = is_filter,
         "test" = is_test
     );
-    add!(test, python, TOP, "iterable" = is_iterable, "sequence" = is_sequence);
+    add!(add_test, python, TOP, "iterable" = is_iterable, "sequence" = is_sequence);
     add!(
-        test,
+        add_test,
         tests,
         TEXT,
         "startingwith" = is_startingwith,
@@ -292,7 +279,7 @@ pub fn add_to(environment: &mut Environment<'_>) {
     );
     const COMPARE: Cost = (Reads::Top, |args| operators::compare(args).map(|()| 0));
     add!(
-        test,
+        add_test,
         tests,
         COMPARE,
         "sameas" = is_sameas,
@@ -312,12 +299,12 @@ pub fn add_to(environment: &mut Environment<'_>) {
         "ge" = is_ge,
         ">=" = is_ge
     );
-    add!(test, tests, (Reads::Top, |args| operators::contains(args).map(|()| 0)), "in" = is_in);
+    add!(add_test, tests, (Reads::Top, |args| operators::contains(args).map(|()| 0)), "in" = is_in);
 
-    add!(function, functions, TOP, "range" = range);
-    add!(function, functions, LIST, "dict" = dict);
-    add!(function, super, TEXT, "raise_exception" = raise_exception);
-    add!(function, strftime, (Reads::All, |args| Ok(escaped(args)?.saturating_mul(ESCAPED))), "strftime_now" = now);
+    add!(add_function, functions, TOP, "range" = range);
+    add!(add_function, functions, LIST, "dict" = dict);
+    add!(add_function, super, TEXT, "raise_exception" = raise_exception);
+    add!(add_function, strftime, (Reads::All, |args| Ok(escaped(args)?.saturating_mul(ESCAPED))), "strftime_now" = now);
     let inner = Value::from_function(functions::namespace);
     environment.add_function("namespace", move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
         namespace(state, &args.into_values(), &inner)
