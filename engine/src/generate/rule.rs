@@ -50,7 +50,7 @@ pub trait Rule: Send {
     ) -> Result<u32>;
 
     /// Feeds a chosen token, and with it others that are certain, or guesses that turn out to be right: these become
-    /// `pending`. If there is no memory for the token, it is fed before the next choice.
+    /// `pending`. If the token cannot be fed now, it is fed before the next choice.
     fn feed(&mut self, session: &mut Session, token: u32, turn: &Turn<'_>, pending: &mut VecDeque<u32>) -> Result<()>;
 
     /// Replays the beginning of a reply that is to be continued: its tokens, and the place before each.

@@ -349,7 +349,7 @@ impl Board {
         !self.has_thread && self.any_polled()
     }
 
-    /// Whether there is something for a reply that was not taken yet, or nothing will take it.
+    /// Whether a reply has events to take or has ended, also if its handle was dropped.
     fn has_news(&self, id: u64) -> bool {
         self.mailboxes.get(&id).is_none_or(|own| own.over || !own.events.is_empty())
     }
