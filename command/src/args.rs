@@ -1,5 +1,6 @@
 //! The arguments of the command. Options that llama.cpp also has have the same names here.
 
+mod choice;
 mod constraint;
 mod llama;
 mod measure;
@@ -15,13 +16,13 @@ mod talk;
 
 pub use constraint::ConstraintArgs;
 pub use measure::{BenchArgs, PerplexityArgs, ProfileArgs, SelftestArgs, TuneArgs};
-pub use model::{AdapterArgs, CacheTypeArg, CheckArg, FileArgs, GpuArgs, ModelArgs, NeedsArgs, TuningArg};
-pub use output::{MeasuredFormat, MeasuredOutputArgs, OutputArgs, OutputFormat};
+pub use model::{AdapterArgs, FileArgs, GpuArgs, ModelArgs, NeedsArgs, TuningArg};
+pub use output::{OutputArgs, OutputFormat};
 pub use report::{ReportArgs, StageName};
-pub use sampling::{SamplingArgs, SpeculateArg};
+pub use sampling::SamplingArgs;
 #[cfg(feature = "serve")]
-pub use serve::{OverflowArg, ServeArgs};
-pub use talk::{ChatArgs, ReplyArgs, RunArgs, ShowArgs, TalkArgs};
+pub use serve::ServeArgs;
+pub use talk::{ChatArgs, RunArgs, ShowArgs, TalkArgs};
 
 use super::hardware::names;
 use super::output::usage;

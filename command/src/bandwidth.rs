@@ -5,7 +5,6 @@ use std::time::Instant;
 use wglm_engine::instruments::{Builder, Executor, Pipelines, Plan, Target};
 use wglm_engine::{Error, Gpu, Result};
 
-/// The measured bandwidth.
 pub struct Bandwidth {
     /// The size of each of the two buffers in bytes, which is far larger than any cache.
     pub bytes: u64,

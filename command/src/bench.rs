@@ -3,8 +3,8 @@
 
 use super::args::BenchArgs;
 use super::bandwidth;
-use super::bench_chart::{self, About, Measured};
-use super::bench_report::BenchReport;
+use super::bench_chart;
+use super::bench_report;
 use super::context;
 use super::failure::Usage;
 use super::figures::{mean_and_deviation, median};
@@ -16,34 +16,34 @@ use super::tunings;
 use serde::Serialize;
 use std::ops::ControlFlow;
 use std::time::Instant;
-use wglm_engine::instruments::PAGE;
+use wglm_engine::instruments::{Cost, PAGE};
 use wglm_engine::{CacheShape, DraftKind, Gpu, Model, Pool, SamplerParams, Session};
 
 /// One row of the table: the numbers of tokens in the prompt, to generate, and in the cache before, and of sessions
 /// side by side.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize)]
 struct BenchTest {
-    prompt: usize,
-    generate: usize,
-    depth: usize,
-    sessions: usize,
+    n_prompt: usize,
+    n_gen: usize,
+    n_depth: usize,
+    n_sessions: usize,
 }
 
 impl BenchTest {
     fn name(&self) -> String {
-        let kind = if self.generate > 0 { format!("tg{}", self.generate) } else { format!("pp{}", self.prompt) };
-        let kind = if self.sessions > 1 { format!("{kind} x{}", self.sessions) } else { kind };
-        if self.depth > 0 { format!("{kind} @ d{}", self.depth) } else { kind }
+        let kind = if self.n_gen > 0 { format!("tg{}", self.n_gen) } else { format!("pp{}", self.n_prompt) };
+        let kind = if self.n_sessions > 1 { format!("{kind} x{}", self.n_sessions) } else { kind };
+        if self.n_depth > 0 { format!("{kind} @ d{}", self.n_depth) } else { kind }
     }
 
     /// Tokens of a session.
     fn tokens(&self) -> usize {
-        self.prompt + self.generate
+        self.n_prompt + self.n_gen
     }
 
     /// The context in tokens that the test needs.
     fn needed(&self) -> usize {
-        self.depth.saturating_add(self.tokens())
+        self.n_depth.saturating_add(self.tokens())
     }
 }
 
@@ -52,7 +52,6 @@ impl BenchTest {
 pub struct BenchConditions {
     #[serde(flatten)]
     pub setup: Setup,
-    /// Seconds to open the device.
     pub device_seconds: f64,
     /// Seconds to open the file and load the model.
     pub load_seconds: f64,
@@ -70,11 +69,9 @@ pub struct BenchConditions {
 #[derive(Serialize)]
 pub struct BenchRow {
     pub test: String,
-    n_prompt: usize,
-    n_gen: usize,
-    n_depth: usize,
-    /// Conversations side by side; figures are totals.
-    n_sessions: usize,
+    /// Figures are totals of its sessions.
+    #[serde(flatten)]
+    of: BenchTest,
     avg_ns: f64,
     stddev_ns: f64,
     pub avg_ts: f64,
@@ -91,14 +88,6 @@ pub struct BenchRow {
     gpu_memory: u64,
     pub gpu_memory_peak: u64,
     pub gpu_memory_reserved: Option<u64>,
-}
-
-impl BenchRow {
-    /// The part of it that a picture shows.
-    pub fn measured(&self, about: About) -> Measured {
-        let Self { n_prompt, n_gen, n_depth, avg_ts, stddev_ts, .. } = *self;
-        Measured { test: self.test.clone(), n_prompt, n_gen, n_depth, avg_ts, stddev_ts, about }
-    }
 }
 
 pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
@@ -122,7 +111,7 @@ pub fn measured(
     fit(given.filter(|tokens| *tokens > 0))?; // 0 means the model's maximum, which is known after the load
     let (model, conditions) = start(&args)?;
     fit(given.map(|_| model.cache().context))?;
-    let mut report = BenchReport::new(args.output.format(), &conditions)?;
+    let mut report = bench_report::begin(args.output.format(), &conditions)?;
     let progress = ProgressLine::new(tests.len());
     for test in tests {
         let row = measure(&model, &conditions, test, &args, &progress)?;
@@ -134,7 +123,7 @@ pub fn measured(
         }
     }
     drop(progress);
-    report.end()
+    bench_report::end(&report)
 }
 
 /// Loads the model, and times everything from opening the device to the first few tokens.
@@ -187,10 +176,10 @@ impl LapTimer {
 
 fn tests(args: &BenchArgs) -> Vec<BenchTest> {
     let mut tests = Vec::new();
-    for &depth in &args.n_depth {
-        tests.extend(args.n_prompt.iter().map(|&prompt| BenchTest { prompt, generate: 0, depth, sessions: 1 }));
-        for &generate in &args.n_gen {
-            let with = |&sessions: &u32| BenchTest { prompt: 0, generate, depth, sessions: sessions as usize };
+    for &n_depth in &args.n_depth {
+        tests.extend(args.n_prompt.iter().map(|&n_prompt| BenchTest { n_prompt, n_gen: 0, n_depth, n_sessions: 1 }));
+        for &n_gen in &args.n_gen {
+            let with = |&sessions: &u32| BenchTest { n_prompt: 0, n_gen, n_depth, n_sessions: sessions as usize };
             tests.extend(args.sessions.iter().map(with));
         }
     }
@@ -208,51 +197,67 @@ fn measure(
     progress: &ProgressLine,
 ) -> anyhow::Result<BenchRow> {
     let assumed = args.assume_acceptance.as_slice();
-    let name = test.name() + &if test.generate > 0 { args.generation_name() } else { String::new() };
+    let name = test.name() + &if test.n_gen > 0 { args.generation_name() } else { String::new() };
     progress.doing(format!("{name}: warmup"));
     let context = context::enough(&name, test.needed(), args.model.file.context.map(|_| model.cache().context))?;
     let pool = Pool::new(
         model,
-        test.sessions,
+        test.n_sessions,
         CacheShape { context, ..model.cache() },
-        test.sessions * context.next_multiple_of(PAGE),
+        test.n_sessions * context.next_multiple_of(PAGE),
     )?;
-    let mut sessions = (0..test.sessions).map(|_| pool.session()).collect::<wglm_engine::Result<Vec<Session>>>()?;
-    for session in &mut sessions {
-        session.set_synthetic_depth(test.depth)?;
-        session.set_speculation(&args.speculation())?;
-        if let Some(temperature) = args.temp {
-            session.set_sampling(&SamplerParams { temperature, seed: Some(1), ..SamplerParams::default() })?;
-        }
-    }
+    let mut sessions = sessions(&pool, test, args)?;
     let from_text = args.speculation().kind == DraftKind::Lookup;
     let mut once = |test: BenchTest| match sessions.as_mut_slice() {
-        [session] if test.generate == 0 => read(session, test),
+        [session] if test.n_gen == 0 => read(session, test),
         sessions => generate(&pool, sessions, test, (assumed, from_text)),
     };
     if !args.no_warmup {
         // With drafts, warm up making and verifying them too.
-        let generate = test.generate.min(if args.speculation().is_off() { 2 } else { 16 });
-        once(BenchTest { generate, ..test })?;
+        let n_gen = test.n_gen.min(if args.speculation().is_off() { 2 } else { 16 });
+        once(BenchTest { n_gen, ..test })?;
     }
     let sample = |run| {
         progress.doing(format!("{name}: run {run} of {}", args.repetitions));
         once(test)
     };
     let samples_ns = (1..=args.repetitions).map(sample).collect::<anyhow::Result<Vec<f64>>>()?;
-    let all = test.sessions * test.tokens();
+    let cost = sessions.first().map(|session| session.plan().cost()).unwrap_or_default();
+    Ok(figures(model, conditions, (name, test), samples_ns, cost))
+}
+
+/// The sessions of a test, with caches that are filled up to its depth.
+fn sessions(pool: &Pool, test: BenchTest, args: &BenchArgs) -> wglm_engine::Result<Vec<Session>> {
+    let session = |_| {
+        let mut session = pool.session()?;
+        session.set_synthetic_depth(test.n_depth)?;
+        session.set_speculation(&args.speculation())?;
+        if let Some(temperature) = args.temp {
+            session.set_sampling(&SamplerParams { temperature, seed: Some(1), ..SamplerParams::default() })?;
+        }
+        Ok(session)
+    };
+    (0..test.n_sessions).map(session).collect()
+}
+
+/// The row of a test from the times of its runs and the cost of its plan.
+fn figures(
+    model: &Model,
+    conditions: &BenchConditions,
+    (name, test): (String, BenchTest),
+    samples_ns: Vec<f64>,
+    cost: Cost,
+) -> BenchRow {
+    let all = test.n_sessions * test.tokens();
     let samples_ts: Vec<f64> = samples_ns.iter().map(|ns| all as f64 * 1e9 / ns).collect();
     let ((avg_ns, stddev_ns), (avg_ts, stddev_ts)) = (mean_and_deviation(&samples_ns), mean_and_deviation(&samples_ts));
-    let cost = sessions.first().map(|session| session.plan().cost()).unwrap_or_default();
-    let kv_rows = test.depth as u64 + (test.tokens() as u64).div_ceil(2);
+    let kv_rows = test.n_depth as u64 + (test.tokens() as u64).div_ceil(2);
     let (weight_bytes, cache_bytes) = (cost.weights, cost.cache * kv_rows);
     let floor_ns = (weight_bytes + cache_bytes) as f64 / conditions.copy_bandwidth * 1e9;
     let memory = model.gpu().memory();
-    Ok(BenchRow {
+    BenchRow {
         test: name,
-        n_prompt: test.prompt,
-        n_gen: test.generate,
-        n_depth: test.depth,
+        of: test,
         avg_ns,
         stddev_ns,
         avg_ts,
@@ -261,23 +266,22 @@ fn measure(
         samples_ts,
         weight_bytes,
         cache_bytes,
-        n_sessions: test.sessions,
         // A step of several sessions reads different experts for each.
-        floor_share: (test.generate > 0 && test.sessions == 1).then(|| floor_ns * test.generate as f64 / avg_ns),
+        floor_share: (test.n_gen > 0 && test.n_sessions == 1).then(|| floor_ns * test.n_gen as f64 / avg_ns),
         gpu_memory: memory.held,
         gpu_memory_peak: memory.most,
         gpu_memory_reserved: memory.reserved,
-    })
+    }
 }
 
 /// Reads a prompt once and returns the nanoseconds. The session is restored afterwards.
 fn read(session: &mut Session, test: BenchTest) -> anyhow::Result<f64> {
-    let prompt = prompt_of(test.prompt, session.model().config().vocab);
+    let prompt = prompt_of(test.n_prompt, session.model().config().vocab);
     let start = Instant::now();
     session.feed(&prompt)?;
     session.most_likely()?;
     let elapsed = start.elapsed();
-    session.rewind(test.depth);
+    session.rewind(test.n_depth);
     Ok(elapsed.as_secs_f64() * 1e9)
 }
 
@@ -292,10 +296,10 @@ fn generate(
     (assumed, from_text): (&[f32], bool),
 ) -> anyhow::Result<f64> {
     let vocab = pool.model().config().vocab;
-    let (end, mut random) = (test.depth + test.generate, Uniform(1));
+    let (end, mut random) = (test.n_depth + test.n_gen, Uniform(1));
     let start = Instant::now();
     for (number, session) in sessions.iter_mut().enumerate() {
-        session.feed(&[token(test.depth + number, vocab)])?;
+        session.feed(&[token(test.n_depth + number, vocab)])?;
     }
     loop {
         // Without assumed acceptance some may be ahead of others.
@@ -314,7 +318,7 @@ fn generate(
     }
     sessions.iter_mut().try_for_each(|session| session.sampled_token().map(drop))?;
     let elapsed = start.elapsed();
-    sessions.iter_mut().for_each(|session| session.rewind(test.depth));
+    sessions.iter_mut().for_each(|session| session.rewind(test.n_depth));
     Ok(elapsed.as_secs_f64() * 1e9)
 }
 

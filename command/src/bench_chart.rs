@@ -19,7 +19,6 @@ pub struct Measured {
     pub about: About,
 }
 
-/// The circumstances of a test.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct About {

@@ -1,10 +1,10 @@
 //! Prints the results of `bench` to stdout.
 
-use super::args::MeasuredFormat;
+use super::args::OutputFormat;
 use super::bench::{BenchConditions, BenchRow};
-use super::bench_chart;
+use super::bench_chart::{self, Measured};
 use super::output;
-use super::table::{Column, Record, csv, head, record, row};
+use super::table::{Column, RowReport};
 
 /// The columns of llama-bench that apply here.
 const COLUMNS: [Column; 5] = [
@@ -15,87 +15,53 @@ const COLUMNS: [Column; 5] = [
     Column { title: "t/s", width: 20, right: true },
 ];
 
-/// Writes rows as they arrive, and JSON at the end.
-pub struct BenchReport<'a> {
-    format: MeasuredFormat,
-    conditions: &'a BenchConditions,
-    rows: Vec<BenchRow>,
+pub type BenchReport<'a> = RowReport<'a, BenchConditions, BenchRow>;
+
+pub fn begin(format: OutputFormat, conditions: &BenchConditions) -> anyhow::Result<BenchReport<'_>> {
+    RowReport::new(format, &COLUMNS, cells, conditions)
 }
 
-impl<'a> BenchReport<'a> {
-    pub fn new(format: MeasuredFormat, conditions: &'a BenchConditions) -> anyhow::Result<Self> {
-        if format == MeasuredFormat::Md {
-            output::lines(head(&COLUMNS))?;
-        }
-        Ok(Self { format, conditions, rows: Vec::new() })
+pub fn end(report: &BenchReport<'_>) -> anyhow::Result<()> {
+    let BenchReport { format, conditions, rows, .. } = report;
+    if *format == OutputFormat::Svg {
+        let measured = rows.iter().map(|row| Ok(serde_json::from_value(report.record(row)?.into())?));
+        let measured = measured.collect::<anyhow::Result<Vec<Measured>>>()?;
+        return output::lines([bench_chart::draw(&[(String::new(), measured)])?]);
     }
+    report.end(remarks(conditions, rows))
+}
 
-    pub fn row(&mut self, measured: BenchRow) -> anyhow::Result<()> {
-        match self.format {
-            MeasuredFormat::Md => output::lines([row(&COLUMNS, &self.cells(&measured))])?,
-            MeasuredFormat::Csv => csv(&[self.record(&measured)?], self.rows.is_empty())?,
-            MeasuredFormat::Json | MeasuredFormat::Svg => {}
-        }
-        self.rows.push(measured);
-        Ok(())
-    }
+fn cells(conditions: &BenchConditions, measured: &BenchRow) -> Vec<String> {
+    let setup = &conditions.setup;
+    let figures = format!("{:.2} ± {:.2}", measured.avg_ts, measured.stddev_ts);
+    let size = output::bytes(setup.model_size);
+    vec![setup.model_type.clone(), size, setup.backends.into(), measured.test.clone(), figures]
+}
 
-    pub fn end(&self) -> anyhow::Result<()> {
-        match self.format {
-            MeasuredFormat::Md => output::lines(self.remarks()),
-            MeasuredFormat::Csv => Ok(()),
-            MeasuredFormat::Json => {
-                let rows = self.rows.iter().map(|row| self.record(row)).collect::<anyhow::Result<Vec<_>>>()?;
-                output::lines([serde_json::to_string_pretty(&rows)?])
-            }
-            MeasuredFormat::Svg => {
-                let about = self.conditions.setup.about();
-                let measured = self.rows.iter().map(|row| row.measured(about.clone())).collect();
-                output::lines([bench_chart::draw(&[(String::new(), measured)])?])
-            }
-        }
-    }
-
-    /// A row, preceded by the columns that are the same in all rows.
-    fn record(&self, row: &BenchRow) -> anyhow::Result<Record> {
-        let mut whole = record(self.conditions)?;
-        whole.extend(record(row)?);
-        Ok(whole)
-    }
-
-    fn cells(&self, measured: &BenchRow) -> [String; 5] {
-        let setup = &self.conditions.setup;
-        let figures = format!("{:.2} ± {:.2}", measured.avg_ts, measured.stddev_ts);
-        let size = output::bytes(setup.model_size);
-        [setup.model_type.clone(), size, setup.backends.into(), measured.test.clone(), figures]
-    }
-
-    /// The lines below the table.
-    fn remarks(&self) -> Vec<String> {
-        let s = self.conditions;
-        let [session, first, next] = [s.session_seconds, s.first_token_seconds, s.next_token_seconds].map(|t| t * 1e3);
-        let mut remarks = vec![String::new(), s.setup.sentence()];
+/// The lines below the table.
+fn remarks(s: &BenchConditions, rows: &[BenchRow]) -> Vec<String> {
+    let [session, first, next] = [s.session_seconds, s.first_token_seconds, s.next_token_seconds].map(|t| t * 1e3);
+    let mut remarks = vec![String::new(), s.setup.sentence()];
+    remarks.push(format!(
+        "load: {:.2} s, after {:.2} s to open the GPU; session: {session:.1} ms; first token: {first:.1} ms; next: \
+         {next:.1} ms",
+        s.load_seconds, s.device_seconds
+    ));
+    remarks.extend(rows.last().map(memory));
+    remarks.push(format!(
+        "bandwidth: {:.1} GB/s, reads and writes of a kernel that copies {}",
+        s.copy_bandwidth / 1e9,
+        output::bytes(s.copy_bytes)
+    ));
+    let share = |row: &BenchRow| row.floor_share.map(|share| format!("{} {:.1}%", row.test, 100.0 * share));
+    let shares: Vec<String> = rows.iter().filter_map(share).collect();
+    if !shares.is_empty() {
         remarks.push(format!(
-            "load: {:.2} s, after {:.2} s to open the GPU; session: {session:.1} ms; first token: {first:.1} ms; next: \
-             {next:.1} ms",
-            s.load_seconds, s.device_seconds
+            "time to copy a token's weights and KV cache at that bandwidth, as a share of the token's time: {}",
+            shares.join(", ")
         ));
-        remarks.extend(self.rows.last().map(memory));
-        remarks.push(format!(
-            "bandwidth: {:.1} GB/s, reads and writes of a kernel that copies {}",
-            s.copy_bandwidth / 1e9,
-            output::bytes(s.copy_bytes)
-        ));
-        let share = |row: &BenchRow| row.floor_share.map(|share| format!("{} {:.1}%", row.test, 100.0 * share));
-        let shares: Vec<String> = self.rows.iter().filter_map(share).collect();
-        if !shares.is_empty() {
-            remarks.push(format!(
-                "time to copy a token's weights and KV cache at that bandwidth, as a share of the token's time: {}",
-                shares.join(", ")
-            ));
-        }
-        remarks
     }
+    remarks
 }
 
 fn memory(last: &BenchRow) -> String {

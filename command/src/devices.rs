@@ -17,7 +17,6 @@ pub fn devices(args: &DevicesArgs) -> anyhow::Result<()> {
     list(&options)
 }
 
-/// Prints all adapters.
 pub fn list(options: &GpuOptions) -> anyhow::Result<()> {
     let found = adapters(options);
     let chosen = chosen(&found, options)?;

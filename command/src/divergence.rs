@@ -27,7 +27,6 @@ pub struct Divergence {
 }
 
 impl DivergenceSum {
-    /// Adds the predictions of a token.
     pub fn add(&mut self, base: &[f32], logits: &[f32]) {
         let (bases, others) = (log_probabilities(base), log_probabilities(logits));
         let pairs = || bases.iter().zip(&others);

@@ -18,7 +18,6 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// The exit status after an error.
 pub fn code(error: &anyhow::Error) -> ExitCode {
     if error.is::<Usage>() { WRONG_USAGE.into() } else { ExitCode::FAILURE }
 }

@@ -23,9 +23,7 @@
 use wglm_engine::instruments::{Target, Tilings};
 use wglm_engine::{Arithmetic, Matrices};
 
-/// The published figures of a GPU.
 pub struct Hardware {
-    /// The name in options.
     pub name: &'static str,
     /// The memory bandwidth in bytes per second.
     pub bandwidth: f64,
@@ -80,7 +78,6 @@ pub static HARDWARE: &[Hardware] = &[
 /// The name that means all of them.
 pub const ALL: &str = "all";
 
-/// All names that the option accepts.
 pub fn names() -> impl Iterator<Item = &'static str> {
     HARDWARE.iter().map(|hardware| hardware.name).chain([ALL])
 }

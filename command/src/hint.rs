@@ -11,7 +11,6 @@ pub fn real_model(model: &Model, args: &FileArgs) -> Vec<String> {
     if args.model.is_some() { Vec::new() } else { lines(model.gpu().report().memory) }
 }
 
-/// Writes such lines.
 pub fn tell(lines: Vec<String>) {
     lines.into_iter().for_each(|line| output::note(format_args!("{line}")));
 }

@@ -66,9 +66,9 @@ fn shortened(value: &MetadataValue<'_>) -> String {
         MetadataValue::String(bytes) => format!("{:?}", String::from_utf8_lossy(bytes)),
         other => other.to_string(),
     };
-    match text.char_indices().nth(MOST) {
-        Some((cut, _)) => format!("{}… ({} characters)", &text[..cut], text.chars().count()),
-        None => text,
+    match text.chars().count() {
+        count if count > MOST => format!("{} ({count} characters)", output::shortened(&text, MOST)),
+        _ => text,
     }
 }
 

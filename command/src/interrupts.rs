@@ -21,7 +21,6 @@ pub const INTERRUPTED: u8 = 130;
 /// How long the current work may take to stop before the process ends.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// What a press of Ctrl-C does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnInterrupt {
     /// Cancels the current work, and ends the process after a short time.
@@ -46,7 +45,6 @@ fn state() -> MutexGuard<'static, InterruptState> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether Ctrl-C is listened for.
 static LISTENING: AtomicBool = AtomicBool::new(false);
 
 /// What to print if Ctrl-C ends the process.

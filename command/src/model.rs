@@ -1,14 +1,14 @@
 //! Opens files and loads models, with a progress bar on a terminal.
 
-use super::args::{CheckArg, FileArgs, ModelArgs};
+use super::args::{FileArgs, ModelArgs};
 use super::{faults, fits, interrupts, output, progress, tunings, verdicts};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use wglm_engine::catalog::{ModelName, Places, find_model};
 use wglm_engine::offers::Judged;
 use wglm_engine::tune::Tuning;
-use wglm_engine::{Check, DraftKind, Gguf, Gpu, LoadOptions, LoadProgress, LoadStage, Model, Verdict};
+use wglm_engine::{DraftKind, Gguf, Gpu, LoadOptions, LoadProgress, LoadStage, Model, Verdict};
 
 /// Opens a file by its path, or by the name of a model on this machine, or the demonstration model if neither is given.
 pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
@@ -40,7 +40,6 @@ pub fn set_demonstration(bytes: &'static [u8]) {
     DEMONSTRATION.get_or_init(|| bytes);
 }
 
-/// The demonstration model.
 pub fn demonstration() -> anyhow::Result<Gguf> {
     match DEMONSTRATION.get() {
         Some(bytes) => Ok(Gguf::from_static(bytes)?),
@@ -74,12 +73,10 @@ pub fn load(file: &Gguf, args: &ModelArgs, guesses: DraftKind) -> anyhow::Result
     Ok(model)
 }
 
-/// Loads a model again after its GPU was lost.
 pub fn load_again(lost: &Model, args: &ModelArgs, guesses: DraftKind) -> anyhow::Result<Model> {
     load_on(&lost.gpu().reopen()?, lost.file(), args, guesses)
 }
 
-/// Whether an error is that the GPU was lost.
 pub fn is_lost(error: &anyhow::Error) -> bool {
     error
         .downcast_ref()
@@ -99,17 +96,13 @@ pub fn load_tuned(
     guesses: DraftKind,
     tuning: Option<Tuning>,
 ) -> anyhow::Result<Model> {
-    let bar = progress_bar();
+    let bar = progress::bar(0, form(LoadStage::Weights));
     let mut shown = LoadStage::Weights;
     let mut tell = |progress: LoadProgress| show(&bar, &mut shown, progress);
-    let check = match args.check {
-        CheckArg::Auto => Check::Auto,
-        CheckArg::Always => Check::Always,
-        CheckArg::Never => Check::Never,
-    };
     let draft_model = args.file.model_draft.as_deref().map(|path| open(Some(path))).transpose()?;
     let verdicts = verdicts::kept();
-    let options = LoadOptions { check, verdicts, speculation: guesses, draft_model, tuning, ..args.file.options() };
+    let options =
+        LoadOptions { check: args.check, verdicts, speculation: guesses, draft_model, tuning, ..args.file.options() };
     let loaded = Model::load_with(file, gpu, &options, &interrupts::cancel(), &mut tell);
     let found = loaded.as_ref().err().and_then(wglm_engine::Error::verdict);
     found.filter(|found| !found.replaced().is_empty()).into_iter().for_each(verdicts::keep);
@@ -138,19 +131,12 @@ fn refused(error: wglm_engine::Error, judged: impl FnOnce() -> Judged) -> anyhow
         return error.into();
     }
     let judged = judged();
-    let needed = judged.needs.map(|needed| {
-        let needed = output::bytes(needed);
-        match judged.why_not.filter(|_| judged.fits == Some(false)) {
-            Some(why) => format!("the model and one conversation need {needed} of GPU memory ({why})"),
-            None => format!(
-                "the model and one conversation need {needed} of GPU memory, and other programs use a part of it"
-            ),
-        }
-    });
-    match needed {
-        Some(needed) => anyhow::Error::new(error).context(needed),
-        None => error.into(),
-    }
+    let Some(needed) = judged.needs.map(output::bytes) else { return error.into() };
+    let why = match judged.why_not.filter(|_| judged.fits == Some(false)) {
+        Some(why) => format!(" ({why})"),
+        None => ", and other programs use a part of it".to_owned(),
+    };
+    anyhow::Error::new(error).context(format!("the model and one conversation need {needed} of GPU memory{why}"))
 }
 
 /// Saves the result of the kernel check, and prints a note if a kernel had to be replaced.
@@ -161,7 +147,6 @@ fn verdict(verdict: &Verdict) {
     }
 }
 
-/// Prints what `--zero-copy` achieved.
 fn zero_copy(model: &Model) {
     let in_place = output::bytes(model.weights_in_place());
     match model.gpu().shares_pages() {
@@ -173,15 +158,11 @@ fn zero_copy(model: &Model) {
     }
 }
 
-fn progress_bar() -> ProgressBar {
-    progress::bar(0).with_style(style(LoadStage::Weights))
-}
-
 /// Shows the progress of a load. Length and position are set in one update, so that a stage is never drawn with the
 /// numbers of another.
 fn show(bar: &ProgressBar, shown: &mut LoadStage, LoadProgress { stage, done, total, .. }: LoadProgress) {
     if std::mem::replace(shown, stage) != stage {
-        bar.set_style(style(stage));
+        bar.set_style(progress::style(form(stage)));
     }
     bar.update(|state| {
         state.set_len(total);
@@ -189,11 +170,10 @@ fn show(bar: &ProgressBar, shown: &mut LoadStage, LoadProgress { stage, done, to
     });
 }
 
-fn style(stage: LoadStage) -> ProgressStyle {
-    let template = match stage {
+fn form(stage: LoadStage) -> &'static str {
+    match stage {
         LoadStage::Weights => "loading {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
         LoadStage::Kernels => "compiling {bar:30} {pos}/{len}",
         _ => "checking {bar:30} {pos}/{len}",
-    };
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+    }
 }

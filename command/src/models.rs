@@ -4,25 +4,16 @@
 use super::args::ModelsArgs;
 #[cfg(feature = "download")]
 use super::args::ModelsCommand;
-#[cfg(feature = "download")]
-use super::failure;
-#[cfg(feature = "download")]
-use super::interrupts::{self, OnInterrupt};
 use super::listing::{self, Entry};
 #[cfg(feature = "download")]
-use super::remove;
-#[cfg(feature = "download")]
-use super::verify::Comparison;
+use super::{failure, remove, verify};
 use super::{fits, output};
 use serde::Serialize;
 use std::process::ExitCode;
 use wglm_engine::Gguf;
 use wglm_engine::catalog::{LocalModel, Places, local_models};
-#[cfg(feature = "download")]
-use wglm_engine::download::verify_local;
 use wglm_engine::offers::Judged;
 
-/// A model, and what is known about it.
 #[derive(Serialize)]
 struct Listed {
     #[serde(flatten)]
@@ -43,7 +34,7 @@ pub fn models(args: &ModelsArgs) -> anyhow::Result<ExitCode> {
     }
     #[cfg(feature = "download")]
     match (&args.name, args.verify) {
-        (_, true) => return verify(&found, args),
+        (_, true) => return verify::local(&found, args),
         (Some(name), false) => return Err(failure::Usage(unexpected(name)).into()),
         (None, false) => {}
     }
@@ -59,28 +50,6 @@ fn unexpected(name: &str) -> String {
         "`{command} models` lists all models and accepts no name, found `{name}`; `{command} models --verify NAME` compares a \
          model, `{command} models rm NAME` deletes one"
     )
-}
-
-/// Compares the selected models with the hashes in the names of their files.
-#[cfg(feature = "download")]
-fn verify(found: &[LocalModel], args: &ModelsArgs) -> anyhow::Result<ExitCode> {
-    interrupts::begin(OnInterrupt::ExitAfterGrace);
-    interrupts::listen(false)?;
-    let is_meant = |model: &&LocalModel| {
-        let name = args.name.as_deref();
-        let repo = model.name.rsplit_once(':').map_or(model.name.as_str(), |(repo, _)| repo);
-        name.is_none_or(|name| [&model.name, repo].iter().any(|own| own.eq_ignore_ascii_case(name)))
-    };
-    let models: Vec<&LocalModel> = found.iter().filter(is_meant).collect();
-    match &args.name {
-        Some(name) => anyhow::ensure!(!models.is_empty(), "no model `{name}` is on this machine"),
-        None => anyhow::ensure!(!models.is_empty(), "no models are on this machine"),
-    }
-    let mut comparison = Comparison::of(models.iter().map(|model| model.bytes).fold(0, u64::saturating_add));
-    for model in models {
-        comparison.model(&model.name, model.bytes, |tell| verify_local(model, &interrupts::cancel(), tell))?;
-    }
-    comparison.tell(args.json)
 }
 
 fn list(args: &ModelsArgs, places: Places, found: Vec<LocalModel>) -> anyhow::Result<()> {

@@ -25,7 +25,6 @@ static QUIET: AtomicBool = AtomicBool::new(false);
 /// Whether anything was written to stdout, or tried to be.
 static SPOKEN: AtomicBool = AtomicBool::new(false);
 
-/// Whether anything was written to stdout, or tried to be.
 pub fn has_spoken() -> bool {
     SPOKEN.load(Ordering::Relaxed)
 }
@@ -35,7 +34,6 @@ pub fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
-/// Whether only errors are written to stderr.
 pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
@@ -200,7 +198,6 @@ impl Aside {
         }
     }
 
-    /// Writes text.
     pub fn write(&self, text: &str) {
         self.put("", text, "");
     }
@@ -212,9 +209,16 @@ impl Aside {
         let _ = write!(err, "{faint}{before}{text}{after}{plain}").and_then(|()| err.flush());
     }
 
-    /// Writes a line.
     pub fn line(&self, text: fmt::Arguments<'_>) {
         self.write(&format!("{text}\n"));
+    }
+}
+
+/// A text, cut after `most` characters.
+pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
     }
 }
 

@@ -16,7 +16,6 @@ use anyhow::ensure;
 use serde::Serialize;
 use wglm_engine::{CacheShape, CacheType, Config, DraftKind, Gguf, Model, Session};
 
-/// The default number of tokens in a window.
 const USUAL_WINDOW: usize = 512;
 
 /// The result, with the field names of JSON and CSV.
@@ -50,7 +49,7 @@ pub fn perplexity(args: PerplexityArgs) -> anyhow::Result<()> {
     let tokens = model.tokenizer()?.encode(&text, false)?;
     let starts = windows.starts(tokens.len(), args.chunks.0.unwrap_or(usize::MAX))?;
     let start = std::time::Instant::now();
-    let base = args.kl_divergence.map(|ty| BaseScore::new(&model, &windows, ty.cache_type())).transpose()?;
+    let base = args.kl_divergence.map(|ty| BaseScore::new(&model, &windows, ty)).transpose()?;
     let (loss, divergence) = score(&model, &tokens, &windows, &starts, base)?;
     let result = Perplexity {
         setup: Setup::of(&model, &args.model.file),
@@ -81,7 +80,7 @@ fn report(result: &Perplexity, format: OutputFormat) -> anyhow::Result<()> {
             output::lines(lines)
         }
         OutputFormat::Csv => csv(&[record(result)?], true),
-        OutputFormat::Json => output::lines([serde_json::to_string_pretty(&record(result)?)?]),
+        _ => output::lines([serde_json::to_string_pretty(&record(result)?)?]),
     }
 }
 
@@ -184,7 +183,6 @@ impl BaseScore {
     }
 }
 
-/// Computes all windows and scores their tokens.
 fn score(
     model: &Model,
     tokens: &[u32],

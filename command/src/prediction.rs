@@ -41,7 +41,6 @@ pub struct Prediction {
     pub tokens_per_second_of_others: [f64; 2],
 }
 
-/// The predictions for a token at every depth.
 pub fn predictions(plan: &Plan, hardware: &Hardware) -> [Prediction; 3] {
     DEPTHS.map(|depth| prediction(plan, hardware, depth))
 }
@@ -97,9 +96,7 @@ fn cells(hardware: &Hardware, predictions: &[Prediction; 3]) -> [String; 7] {
         let digits = usize::from(most < 100.0);
         format!("{most:.digits$}, {low:.0}-{high:.0}")
     });
-    let [bandwidth, operations, dispatch] =
-        [hardware.bandwidth / 1e9, hardware.operations / 1e12, hardware.dispatch * 1e6];
-    let rates = [format!("{bandwidth:.0}"), format!("{operations:.1}"), format!("{dispatch:.1}")];
-    let [bandwidth, operations, dispatch] = rates;
+    let bandwidth = format!("{:.0}", hardware.bandwidth / 1e9);
+    let [operations, dispatch] = [hardware.operations / 1e12, hardware.dispatch * 1e6].map(|rate| format!("{rate:.1}"));
     [hardware.name.into(), bandwidth, operations, dispatch, near, mid, far]
 }

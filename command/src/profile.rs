@@ -4,7 +4,7 @@
 //! The steps of each kind run in a pass of their own ([`Session::profile`]). The token in one pass takes longer than
 //! their sum, mainly because the GPU has to switch between kernels; the difference is shown as a separate row.
 
-use super::args::{MeasuredFormat, ProfileArgs};
+use super::args::{OutputFormat, ProfileArgs};
 use super::bandwidth;
 use super::bench::prompt_of;
 use super::context;
@@ -57,7 +57,6 @@ impl Times {
     }
 }
 
-/// The complete result.
 #[derive(Serialize)]
 pub struct Profile {
     #[serde(flatten)]
@@ -89,7 +88,6 @@ fn rows(args: &ProfileArgs) -> usize {
     drafts.unwrap_or(args.n_prompt.max(1))
 }
 
-/// Profiles a loaded model.
 pub fn measure(model: &Model, args: &ProfileArgs) -> anyhow::Result<Profile> {
     let (n_depth, repetitions, prompt) = (args.depth, args.repetitions as usize, args.n_prompt);
     let drafts = args.drafts.map_or(0, |drafts| drafts as usize);
@@ -132,7 +130,7 @@ pub fn measure(model: &Model, args: &ProfileArgs) -> anyhow::Result<Profile> {
     kinds.iter_mut().for_each(|kind| kind.share = kind.microseconds / microseconds.longer());
     let setup = Setup::of(model, &args.model.file);
     let copy_bandwidth = match args.output.format() {
-        MeasuredFormat::Svg => Some(bandwidth::measure(model.gpu())?.per_second),
+        OutputFormat::Svg => Some(bandwidth::measure(model.gpu())?.per_second),
         _ => None,
     };
     Ok(Profile { setup, copy_bandwidth, n_prompt: prompt, n_drafts: drafts, n_depth, repetitions, microseconds, kinds })

@@ -1,6 +1,6 @@
 //! Prints the results of `profile` to stdout.
 
-use super::args::MeasuredFormat;
+use super::args::OutputFormat;
 use super::chart::{self, Bar};
 use super::output;
 use super::profile::{KindProfile, Profile, Times};
@@ -19,12 +19,12 @@ const COLUMNS: [Column; 7] = [
 
 /// Prints the report. In a table the full names of shader variants are listed below if `verbose`; CSV and JSON always
 /// have them.
-pub fn report(format: MeasuredFormat, profile: &Profile, verbose: bool) -> anyhow::Result<()> {
+pub fn report(format: OutputFormat, profile: &Profile, verbose: bool) -> anyhow::Result<()> {
     match format {
-        MeasuredFormat::Md => output::lines(table(profile, verbose)),
-        MeasuredFormat::Csv => lines(profile),
-        MeasuredFormat::Json => output::lines([serde_json::to_string_pretty(profile)?]),
-        MeasuredFormat::Svg => output::lines([picture(profile)?]),
+        OutputFormat::Md => output::lines(table(profile, verbose)),
+        OutputFormat::Csv => lines(profile),
+        OutputFormat::Json => output::lines([serde_json::to_string_pretty(profile)?]),
+        OutputFormat::Svg => output::lines([picture(profile)?]),
     }
 }
 

@@ -5,9 +5,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use wglm_engine::instruments::visible;
 
 /// A progress bar that is drawn only on a terminal, and removed at the end.
-pub fn bar(total: u64) -> ProgressBar {
+pub fn bar(total: u64, template: &str) -> ProgressBar {
     let target = if output::draws_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    ProgressBar::with_draw_target(Some(total), target).with_finish(ProgressFinish::AndClear)
+    let bar = ProgressBar::with_draw_target(Some(total), target).with_finish(ProgressFinish::AndClear);
+    bar.with_style(style(template))
+}
+
+pub fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 /// A line that shows the current task and its number, k of n. It is drawn only on a terminal, and removed when this is
@@ -15,19 +20,14 @@ pub fn bar(total: u64) -> ProgressBar {
 pub struct ProgressLine(ProgressBar);
 
 impl ProgressLine {
-    /// Creates a line for `total` tasks.
     pub fn new(total: usize) -> Self {
-        let style = ProgressStyle::with_template("{msg} {bar:20} {pos}/{len}");
-        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-        Self(bar(total as u64).with_style(style))
+        Self(bar(total as u64, "{msg} {bar:20} {pos}/{len}"))
     }
 
-    /// Shows the name of the current task.
     pub fn doing(&self, what: impl Into<String>) {
         self.0.set_message(visible(&what.into()).into_owned());
     }
 
-    /// Counts another task as done.
     pub fn advance(&self) {
         self.0.inc(1);
     }

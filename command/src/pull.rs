@@ -7,7 +7,6 @@ use super::listing::{self, Entry};
 use super::verify::{CHECKING, Comparison};
 use super::{fits, output, progress, terminal};
 use anyhow::Context;
-use indicatif::ProgressStyle;
 use std::process::ExitCode;
 use wglm_engine::Error;
 use wglm_engine::catalog::{ModelName, Places, find_model};
@@ -148,12 +147,12 @@ fn warn(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &PullArgs
 
 fn download(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &PullArgs) -> anyhow::Result<()> {
     let name = format!("{}:{}", repository.name, model.label);
-    let bar = progress::bar(model.bytes()).with_style(style(PullStage::Downloading));
+    let bar = progress::bar(model.bytes(), form(PullStage::Downloading));
     let mut shown = PullStage::Downloading;
     let mut trouble = None;
     let mut tell = |progress: PullProgress| {
         if std::mem::replace(&mut shown, progress.stage) != progress.stage {
-            bar.set_style(style(progress.stage));
+            bar.set_style(progress::style(form(progress.stage)));
             bar.reset_eta();
         }
         bar.set_position(progress.done);
@@ -189,10 +188,9 @@ fn download(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &Pull
     output::lines([pulled.path.display()])
 }
 
-fn style(stage: PullStage) -> ProgressStyle {
-    let template = match stage {
+fn form(stage: PullStage) -> &'static str {
+    match stage {
         PullStage::Checking => CHECKING,
         _ => "downloading {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
-    };
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+    }
 }

@@ -3,52 +3,38 @@
 
 use super::args::ModelArgs;
 use super::{model, output};
-use wglm_engine::{DraftKind, Event, Generation, Model, Reply};
+use wglm_engine::{DraftKind, Event, Model};
 
 /// How often the GPU may be lost during one reply. Each time costs a load of the model, and a GPU that is lost
 /// repeatedly will not finish the reply.
 const MOST: usize = 2;
 
-/// The arguments for loading a model again.
 #[derive(Debug, Clone)]
 pub struct Reloader {
     pub args: ModelArgs,
     pub guesses: DraftKind,
 }
 
-/// A reply that can continue with a model on another GPU.
-pub trait Movable: Iterator<Item = wglm_engine::Result<Event>> {
-    fn move_to(&mut self, model: &Model) -> wglm_engine::Result<()>;
-}
-
-impl Movable for Reply<'_> {
-    fn move_to(&mut self, model: &Model) -> wglm_engine::Result<()> {
-        Self::move_to(self, model)
-    }
-}
-
-impl Movable for Generation<'_> {
-    fn move_to(&mut self, model: &Model) -> wglm_engine::Result<()> {
-        Self::move_to(self, model)
-    }
-}
+/// Moves a reply to a model on another GPU.
+type Move<R> = fn(&mut R, &Model) -> wglm_engine::Result<()>;
 
 /// The events of a reply, which continues after a loss of the GPU.
 pub struct Unbroken<'a, R> {
     reply: R,
     model: Model,
+    move_to: Move<R>,
     reloader: &'a Reloader,
     losses: usize,
 }
 
 impl Reloader {
     /// Makes a reply with `model` continue after losses of the GPU.
-    pub fn keep_going<R: Movable>(&self, reply: R, model: Model) -> Unbroken<'_, R> {
-        Unbroken { reply, model, reloader: self, losses: 0 }
+    pub fn keep_going<R>(&self, reply: R, model: Model, move_to: Move<R>) -> Unbroken<'_, R> {
+        Unbroken { reply, model, move_to, reloader: self, losses: 0 }
     }
 }
 
-impl<R: Movable> Unbroken<'_, R> {
+impl<R> Unbroken<'_, R> {
     /// Moves the reply to a new device. If that is lost as well, the next one is tried.
     fn recover(&mut self, mut lost: anyhow::Error) -> anyhow::Result<()> {
         while model::is_lost(&lost) && self.losses < MOST {
@@ -65,11 +51,11 @@ impl<R: Movable> Unbroken<'_, R> {
     fn move_on(&mut self) -> anyhow::Result<()> {
         let Reloader { args, guesses } = self.reloader;
         self.model = model::load_again(&self.model, args, *guesses)?;
-        Ok(self.reply.move_to(&self.model)?)
+        Ok((self.move_to)(&mut self.reply, &self.model)?)
     }
 }
 
-impl<R: Movable> Iterator for Unbroken<'_, R> {
+impl<R: Iterator<Item = wglm_engine::Result<Event>>> Iterator for Unbroken<'_, R> {
     type Item = anyhow::Result<Event>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -28,7 +28,6 @@ pub struct View {
 }
 
 impl View {
-    /// The parts that the arguments select.
     pub fn of(args: ShowArgs) -> Self {
         Self { answer: true, thinking: !args.hide_thinking && !args.quiet, figures: !args.quiet, wraps: false }
     }
@@ -57,7 +56,6 @@ pub struct CollectedReply {
 
 #[derive(Debug, Default)]
 struct Parts {
-    /// The constraint on the answer.
     constraint: Option<Constraint>,
     text: String,
     thinking: String,
@@ -83,7 +81,6 @@ struct ReplyObject<'a> {
 }
 
 impl CollectedReply {
-    /// An empty reply.
     pub fn new(form: Form) -> Self {
         Self { form, parts: Arc::default() }
     }
@@ -191,7 +188,6 @@ impl CollectedReply {
         }
     }
 
-    /// The exit status for this reply.
     pub fn code(&self) -> ExitCode {
         match self.stop() {
             Some(Stop::Cancelled) => INTERRUPTED.into(),
@@ -229,18 +225,19 @@ impl CollectedReply {
 
     fn figures(&self, aside: &Aside) {
         let Some(stats) = self.parts().stats else { return };
-        let ended = match (self.without_answer(), stats.stop) {
+        let ended = match (self.without_answer(), self.cut()) {
             (Some(why), _) => format!(", {why}: no answer"),
-            (None, _) if self.cut().is_some() => {
-                self.cut().map_or(String::new(), |why| format!(", {why}: the answer is cut off"))
+            (None, Some(why)) => format!(", {why}: the answer is cut off"),
+            (None, None) => match stats.stop {
+                Stop::Cancelled if stats.generated == 0 => ", stopped before a reply",
+                Stop::Cancelled => ", stopped",
+                Stop::Context => ", the context is full (-c)",
+                Stop::Length => ", -n reached",
+                Stop::StopString => ", a stop string reached",
+                Stop::Loop => ", stopped because it repeated itself",
+                _ => "",
             }
-            (None, Stop::Cancelled) if stats.generated == 0 => ", stopped before a reply".to_owned(),
-            (None, Stop::Cancelled) => ", stopped".to_owned(),
-            (None, Stop::Context) => ", the context is full (-c)".to_owned(),
-            (None, Stop::Length) => ", -n reached".to_owned(),
-            (None, Stop::StopString) => ", a stop string reached".to_owned(),
-            (None, Stop::Loop) => ", stopped because it repeated itself".to_owned(),
-            _ => String::new(),
+            .to_owned(),
         };
         let drafts = match stats.drafts {
             DraftStats { drafted: 0, .. } => String::new(),
@@ -271,7 +268,6 @@ enum Section {
     End,
 }
 
-/// The state of a reply's display.
 struct ReplyDisplay {
     aside: Aside,
     view: View,
@@ -318,7 +314,6 @@ impl ReplyDisplay {
         }
     }
 
-    /// Writes text of the section.
     fn write(&mut self, text: &str) -> anyhow::Result<()> {
         let text = match self.width() {
             Some(width) => Cow::Owned(self.wrapper.push(&visible(text), width)),

@@ -1,6 +1,6 @@
 //! The command `run`: replies to one prompt.
 
-use super::args::{ReplyArgs, RunArgs, SamplingArgs, Switch, TalkArgs};
+use super::args::{RunArgs, SamplingArgs, Switch, TalkArgs};
 #[cfg(feature = "download")]
 use super::hint;
 use super::interrupts::{self, OnInterrupt};
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use wglm_engine::instruments::recommended_sampling;
 use wglm_engine::sample::Sampler;
 use wglm_engine::text::{Message, Vocab};
-use wglm_engine::{Cancel, Chat, Config, GenerateOptions, Generation, Gguf, Session};
+use wglm_engine::{Cancel, Chat, Config, GenerateOptions, Generation, Gguf, Model, Reply, Session};
 
 pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let cancel = interrupts::begin(OnInterrupt::ExitAfterGrace);
@@ -33,26 +33,21 @@ pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
 fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow::Result<()> {
     let prompt = prompt(args)?;
     let view = if args.json { View::NOTHING } else { View::of(args.talk.show) };
-    let TalkArgs { model: model_args, sampling, reply, constraint, .. } = &args.talk;
-    let constraint = constraint.read()?;
-    into.constrain(constraint.as_ref());
-    let file = model::open(model_args.file.model.as_deref())?;
-    let options = GenerateOptions { constraint, ..options(&file, sampling, !args.raw)? };
-    let model = model::load(&file, model_args, sampling.speculate.kind())?;
-    tunings::at_first_start(&model, model_args);
-    let reloader = Reloader { args: model_args.clone(), guesses: sampling.speculate.kind() };
+    let (model, options, reloader) = load(&args.talk, !args.raw)?;
+    into.constrain(options.constraint.as_ref());
     if args.raw {
         let tokens = model.tokenizer()?.encode(&prompt, true)?;
         let mut session = Session::new(&model)?;
         let reply = Generation::new(&mut session, tokens, None, options)?.with_cancel(cancel);
-        into.show(reloader.keep_going(reply, model), view)?;
+        into.show(reloader.keep_going(reply, model, Generation::move_to), view)?;
     } else {
         let mut chat = Chat::new(&model)?;
-        prepare(&mut chat, reply, options);
-        into.show(reloader.keep_going(chat.send(&prompt)?.with_cancel(cancel), model.clone()), view)?;
+        prepare(&mut chat, &args.talk, options);
+        let reply = chat.send(&prompt)?.with_cancel(cancel);
+        into.show(reloader.keep_going(reply, model.clone(), Reply::move_to), view)?;
         #[cfg(feature = "download")]
         if view.figures && into.stop() != Some(wglm_engine::Stop::Cancelled) {
-            hint::tell(hint::real_model(&model, &model_args.file));
+            hint::tell(hint::real_model(&model, &args.talk.model.file));
         }
     }
     // The user did not request that length, so it is reported even if only the answer is shown.
@@ -61,6 +56,17 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
         output::complain(format_args!("the answer is cut off: the context is full (-c)"));
     }
     Ok(())
+}
+
+/// Loads the model to talk with. Also returns the options of its replies, and what loads it again.
+pub fn load(talk: &TalkArgs, chat: bool) -> anyhow::Result<(Model, GenerateOptions, Reloader)> {
+    let TalkArgs { model: args, sampling, constraint, .. } = talk;
+    let constraint = constraint.read()?;
+    let file = model::open(args.file.model.as_deref())?;
+    let options = GenerateOptions { constraint, ..options(&file, sampling, chat)? };
+    let model = model::load(&file, args, sampling.speculate)?;
+    tunings::at_first_start(&model, args);
+    Ok((model, options, Reloader { args: args.clone(), guesses: sampling.speculate }))
 }
 
 /// Prints the reply as one JSON object.
@@ -93,7 +99,7 @@ pub fn options(file: &Gguf, args: &SamplingArgs, chat: bool) -> anyhow::Result<G
 }
 
 /// Sets up a conversation with the options in `args`.
-pub fn prepare(chat: &mut Chat, args: &ReplyArgs, options: GenerateOptions) {
+pub fn prepare(chat: &mut Chat, args: &TalkArgs, options: GenerateOptions) {
     chat.options = options;
     chat.reasoning = Some(args.reasoning == Switch::On);
     if let Some(system) = &args.system_prompt {

@@ -6,7 +6,7 @@
 
 use super::args::SelftestArgs;
 use super::progress::ProgressLine;
-use super::selftest_report::SelftestReport;
+use super::selftest_report;
 use serde::Serialize;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
@@ -38,9 +38,10 @@ pub struct SelftestRow {
     pub passes_at_four: bool,
     /// The error of each case that failed, or why no case was run.
     pub remarks: Vec<String>,
+    /// The error relative to its bound. If values have to be equal, any error gives a very large number.
+    pub share: Option<f64>,
 }
 
-/// The status of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TestStatus {
@@ -70,27 +71,15 @@ pub fn selftest(args: SelftestArgs) -> anyhow::Result<ExitCode> {
     let gpu = Gpu::open(&options)?;
     let wanted = |kernel: &&&Kernel| args.kernel.as_ref().is_none_or(|name| kernel.name.contains(name.as_str()));
     let kernels: Vec<&Kernel> = KERNELS.iter().filter(wanted).copied().collect();
-    anyhow::ensure!(!kernels.is_empty(), "no kernel of that name; the kernels are {}", names().join(", "));
+    let names = || KERNELS.iter().map(|kernel| kernel.name).collect::<Vec<_>>().join(", ");
+    anyhow::ensure!(!kernels.is_empty(), "no kernel of that name; the kernels are {}", names());
     let conditions = conditions(&gpu, options.checks);
-    let mut report = SelftestReport::new(args.output.format(), &conditions)?;
+    let mut report = selftest_report::begin(args.output.format(), &conditions)?;
     let progress = ProgressLine::new(kernels.len());
     let tests = Tests { options: &options, kernels: &kernels, bounds: args.bounds, next: AtomicUsize::new(0) };
     tests.run(gpu, &progress, &mut |row| progress.aside(|| report.row(row)))?;
     drop(progress);
-    report.end(start.elapsed())
-}
-
-/// Tests a kernel on this device with unchanged bounds, until `tell` refuses.
-pub fn test_one(
-    kernel: &Kernel,
-    gpu: &Gpu,
-    tell: &mut dyn FnMut(SelftestRow) -> anyhow::Result<ControlFlow<()>>,
-) -> anyhow::Result<()> {
-    each_row(kernel, gpu, 1.0, tell)
-}
-
-fn names() -> Vec<&'static str> {
-    KERNELS.iter().map(|kernel| kernel.name).collect()
+    selftest_report::end(&report, start.elapsed())
 }
 
 /// The number of devices on which kernels are tested at once. Nearly all time is spent on compiling, and some drivers
@@ -151,7 +140,12 @@ impl Tests<'_> {
             loop {
                 let index = self.next.fetch_add(1, Ordering::Relaxed);
                 let Some(kernel) = self.kernels.get(index) else { return Ok(()) };
-                if sender.send(Ok((index, rows(kernel, &gpu, self.bounds)?))).is_err() {
+                let mut rows = Vec::new();
+                each_row(kernel, &gpu, self.bounds, &mut |row| -> Result<ControlFlow<()>> {
+                    rows.push(row);
+                    Ok(ControlFlow::Continue(()))
+                })?;
+                if sender.send(Ok((index, rows))).is_err() {
                     return Ok(());
                 }
             }
@@ -167,18 +161,8 @@ fn taken(first: &Mutex<Option<Gpu>>) -> Option<Gpu> {
     first.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Tests a kernel: a row for each format and arithmetic.
-fn rows(kernel: &Kernel, gpu: &Gpu, bounds: f64) -> Result<Vec<SelftestRow>> {
-    let mut rows = Vec::new();
-    each_row(kernel, gpu, bounds, &mut |row| -> Result<ControlFlow<()>> {
-        rows.push(row);
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(rows)
-}
-
-/// The same, row by row, until `tell` refuses.
-fn each_row<E: From<Error>>(
+/// Tests a kernel: a row for each format and arithmetic, until `tell` refuses.
+pub fn each_row<E: From<Error>>(
     kernel: &Kernel,
     gpu: &Gpu,
     bounds: f64,
@@ -212,8 +196,8 @@ impl SelftestRow {
     fn blank(kernel: &Kernel) -> Self {
         let (format, remarks, arithmetic) = ("-".into(), Vec::new(), Arithmetic::Float.name());
         let result = TestStatus::Fail;
-        let (cases, error, bound, passes_at_four) = (0, None, None, false);
-        Self { kernel: kernel.name, format, arithmetic, cases, error, bound, result, passes_at_four, remarks }
+        let (kernel, cases, error, bound, passes_at_four, share) = (kernel.name, 0, None, None, false, None);
+        Self { kernel, format, arithmetic, cases, error, bound, result, passes_at_four, remarks, share }
     }
 }
 
@@ -234,13 +218,15 @@ fn row(kernel: &Kernel, check: &mut KernelCheck, pipelines: &Pipelines) -> Resul
     match check.run(pipelines) {
         Ok(verdict) => {
             let result = if verdict.passed() { TestStatus::Pass } else { TestStatus::Fail };
-            let (error, bound) = (Some(verdict.worst), Some(verdict.bound));
+            let (error, bound) = (verdict.worst, verdict.bound);
+            let share = if error == 0.0 { 0.0 } else { error / bound.max(f64::MIN_POSITIVE) };
+            let (error, bound, share) = (Some(error), Some(bound), Some(share));
             let mut passes_at_four = false;
             if result == TestStatus::Fail {
                 loosen(check, WIDER);
                 passes_at_four = check.run(pipelines)?.passed();
             }
-            Ok(SelftestRow { error, bound, result, passes_at_four, remarks: verdict.failures, ..blank })
+            Ok(SelftestRow { error, bound, share, result, passes_at_four, remarks: verdict.failures, ..blank })
         }
         Err(error @ (Error::DeviceLost { .. } | Error::OutOfMemory { .. })) => Err(error),
         Err(error) => Ok(SelftestRow { remarks: vec![error.to_string()], ..blank }),

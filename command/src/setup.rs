@@ -1,15 +1,13 @@
 //! The circumstances of a measurement, which every row of `bench` and `profile` contains.
 
 use super::args::FileArgs;
-use super::bench_chart::About;
 use super::output;
 use serde::Serialize;
 use wglm_engine::Model;
 
 /// Fields have the names of llama-bench where it has them.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Serialize)]
 pub struct Setup {
-    /// The version of wglm.
     pub wglm: &'static str,
     pub gpu_info: String,
     pub backends: &'static str,
@@ -48,14 +46,6 @@ impl Setup {
         }
     }
 
-    /// The circumstances that a picture of speeds names.
-    pub fn about(&self) -> About {
-        let Self { gpu_info, driver, model_type, .. } = self.clone();
-        let [backends, arithmetic, cache_type] = [self.backends, self.arithmetic, self.cache_type].map(str::to_owned);
-        About { model_type, gpu_info, backends, driver, arithmetic, cache_type }
-    }
-
-    /// A sentence with the most important of these.
     pub fn sentence(&self) -> String {
         let Self { gpu_info, backends, driver, arithmetic, cache_type, model_size, wglm, .. } = self;
         let (size, subgroups) = (output::bytes(*model_size), if self.subgroups { "" } else { ", no subgroups" });

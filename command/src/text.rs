@@ -20,14 +20,12 @@ pub fn tokenize(args: TokenizeArgs) -> anyhow::Result<()> {
         tokens.drain(..beginning);
     }
     if args.json {
-        output::lines([serde_json::to_string(&tokens)?])?;
-        return Ok(());
+        return output::lines([serde_json::to_string(&tokens)?]);
     }
     let line = |&token: &u32| -> anyhow::Result<String> {
         Ok(format!("{token:>7} {:?}", String::from_utf8_lossy(tokenizer.token_bytes(token)?)))
     };
-    output::lines(tokens.iter().map(line).collect::<anyhow::Result<Vec<_>>>()?)?;
-    Ok(())
+    output::lines(tokens.iter().map(line).collect::<anyhow::Result<Vec<_>>>()?)
 }
 
 pub fn template(args: TemplateArgs) -> anyhow::Result<()> {
@@ -47,8 +45,7 @@ pub fn template(args: TemplateArgs) -> anyhow::Result<()> {
     input.tools = tools.as_deref();
     input.add_generation_prompt = !args.no_generation_prompt;
     input.enable_thinking = args.reasoning.map(|switch| switch == Switch::On);
-    output::say(&template.render(&input)?)?;
-    Ok(())
+    output::say(&template.render(&input)?)
 }
 
 fn json<T: serde::de::DeserializeOwned>(path: &Path, expected: &str) -> anyhow::Result<T> {

@@ -4,7 +4,7 @@ use super::args::TuneArgs;
 use super::interrupts::{self, OnInterrupt};
 use super::tune_report::report;
 use super::{model, output, progress, tunings};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use std::time::Duration;
 use wglm_engine::tune::{TuneOptions, TuneProgress, Tuning};
 use wglm_engine::{DraftKind, Gpu};
@@ -46,7 +46,6 @@ fn seconds(seconds: f32) -> Duration {
     Duration::try_from_secs_f32(seconds).unwrap_or(Duration::MAX)
 }
 
-/// The outcome, in a sentence.
 fn ending(tuning: &Tuning, stopped: bool) -> String {
     let whole = match (stopped, tuning.complete) {
         (true, _) => "stopped; of the candidates tried so far",
@@ -59,13 +58,10 @@ fn ending(tuning: &Tuning, stopped: bool) -> String {
     }
 }
 
-/// A progress bar for tuning.
 pub fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("tuning {bar:20} {elapsed}, {msg}");
-    progress::bar(FINE).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    progress::bar(FINE, "tuning {bar:20} {elapsed}, {msg}")
 }
 
-/// Shows the progress of tuning.
 pub fn show(bar: &ProgressBar, progress: &TuneProgress, stopped: bool) {
     let TuneProgress { doing, trials, kept, .. } = progress;
     bar.set_position((FINE as f32 * progress.share()) as u64);

@@ -2,7 +2,7 @@
 
 use super::args::OutputFormat;
 use super::output;
-use super::table::{Column, Record, csv, head, row};
+use super::table::{self, Column, Record, csv, head, row};
 use serde_json::json;
 use wglm_engine::tune::{Comparison, Figure, Outcome, Trial, Tuning};
 
@@ -24,9 +24,9 @@ const WHOLE: [Column; 3] = [
 /// turns.
 pub fn report(format: OutputFormat, tuning: &Tuning) -> anyhow::Result<()> {
     match format {
-        OutputFormat::Json => output::say(&tuning.to_string()),
-        OutputFormat::Csv => csv(&tuning.trials.iter().map(record).collect::<Vec<Record>>(), true),
+        OutputFormat::Csv => csv(&tuning.trials.iter().map(record).collect::<anyhow::Result<Vec<Record>>>()?, true),
         OutputFormat::Md => people(tuning),
+        _ => output::say(&tuning.to_string()),
     }
 }
 
@@ -50,22 +50,18 @@ fn people(tuning: &Tuning) -> anyhow::Result<()> {
     output::lines([format!("{all} tried, {others} of them measured once only (-o json and -o csv list them)")])
 }
 
-/// The rows of a trial, one for each work.
+/// The rows of a trial, one for each work, the first with what they share.
 fn rows(trial: &Trial) -> Vec<String> {
-    let outcome = || trial.outcome.to_string();
-    let first = [trial.question.clone(), trial.candidate.clone()];
     let gain = if trial.turns > 0 { parts(trial.gain, trial.spread) } else { String::new() };
-    let Some((figure, others)) = trial.figures.split_first() else {
-        let [step, candidate] = first;
-        return vec![row(&TRIALS, &[step, candidate, String::new(), String::new(), gain, outcome()])];
+    let shared = [trial.question.clone(), trial.candidate.clone(), gain, trial.outcome.to_string()];
+    let line = |index: usize| {
+        let [step, candidate, gain, outcome] = if index == 0 { shared.clone() } else { Default::default() };
+        let figure = trial.figures.get(index);
+        let [work, time] =
+            figure.map_or_else(Default::default, |figure: &Figure| [figure.work.clone(), milliseconds(figure)]);
+        row(&TRIALS, &[step, candidate, work, time, gain, outcome])
     };
-    let [step, candidate] = first;
-    let mut rows = vec![row(&TRIALS, &[step, candidate, figure.work.clone(), milliseconds(figure), gain, outcome()])];
-    rows.extend(others.iter().map(|figure| {
-        let empty = String::new;
-        row(&TRIALS, &[empty(), empty(), figure.work.clone(), milliseconds(figure), empty(), empty()])
-    }));
-    rows
+    (0..trial.figures.len().max(1)).map(line).collect()
 }
 
 fn milliseconds(figure: &Figure) -> String {
@@ -77,10 +73,10 @@ fn parts(gain: f64, spread: f64) -> String {
 }
 
 /// A trial in one line, with a column for each field.
-fn record(trial: &Trial) -> Record {
+fn record(trial: &Trial) -> anyhow::Result<Record> {
     let Trial { question, candidate, figures, gain, spread, turns, outcome, .. } = trial;
     let column = |of: fn(&Figure) -> serde_json::Value| figures.iter().map(of).collect::<Vec<_>>();
-    let fields = json!({
+    table::record(&json!({
         "step": question,
         "candidate": candidate,
         "work": column(|figure| json!(figure.work)),
@@ -90,9 +86,5 @@ fn record(trial: &Trial) -> Record {
         "spread": spread,
         "turns": turns,
         "outcome": outcome.to_string(),
-    });
-    match fields {
-        serde_json::Value::Object(record) => record,
-        _ => Record::new(),
-    }
+    }))
 }

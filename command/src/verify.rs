@@ -1,10 +1,13 @@
 //! Compares the files of models with their hashes, for `pull --verify` and `models --verify`.
 
+use super::args::ModelsArgs;
+use super::interrupts::{self, OnInterrupt};
 use super::{output, progress};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::Serialize;
 use std::process::ExitCode;
-use wglm_engine::download::{FileState, PullProgress, VerifiedFile};
+use wglm_engine::catalog::LocalModel;
+use wglm_engine::download::{FileState, PullProgress, VerifiedFile, verify_local};
 
 /// The style of a progress bar while files are read for their hash.
 pub const CHECKING: &str = "checking {bar:30} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec}";
@@ -17,7 +20,6 @@ pub struct Comparison {
     found: Vec<Compared>,
 }
 
-/// A file, and its model.
 #[derive(Serialize)]
 struct Compared {
     model: String,
@@ -25,14 +27,33 @@ struct Compared {
     file: VerifiedFile,
 }
 
+/// Compares the selected models on this machine with the hashes in the names of their files.
+pub fn local(found: &[LocalModel], args: &ModelsArgs) -> anyhow::Result<ExitCode> {
+    interrupts::begin(OnInterrupt::ExitAfterGrace);
+    interrupts::listen(false)?;
+    let is_meant = |model: &&LocalModel| {
+        let name = args.name.as_deref();
+        let repo = model.name.rsplit_once(':').map_or(model.name.as_str(), |(repo, _)| repo);
+        name.is_none_or(|name| [&model.name, repo].iter().any(|own| own.eq_ignore_ascii_case(name)))
+    };
+    let models: Vec<&LocalModel> = found.iter().filter(is_meant).collect();
+    match &args.name {
+        Some(name) => anyhow::ensure!(!models.is_empty(), "no model `{name}` is on this machine"),
+        None => anyhow::ensure!(!models.is_empty(), "no models are on this machine"),
+    }
+    let mut comparison = Comparison::of(models.iter().map(|model| model.bytes).fold(0, u64::saturating_add));
+    for model in models {
+        comparison.model(&model.name, model.bytes, |tell| verify_local(model, &interrupts::cancel(), tell))?;
+    }
+    comparison.tell(args.json)
+}
+
 impl Comparison {
     /// Begins a comparison of models with `total` bytes.
     pub fn of(total: u64) -> Self {
-        let style = ProgressStyle::with_template(CHECKING).unwrap_or_else(|_| ProgressStyle::default_bar());
-        Self { bar: progress::bar(total).with_style(style), before: 0, found: Vec::new() }
+        Self { bar: progress::bar(total, CHECKING), before: 0, found: Vec::new() }
     }
 
-    /// Compares a model.
     pub fn model(
         &mut self,
         name: &str,

@@ -18,7 +18,6 @@ const FENCE: usize = 64;
 /// Text on its way to a terminal.
 #[derive(Debug, Default)]
 pub struct Wrapper {
-    /// The column of the cursor.
     column: usize,
     /// The beginning of a segment that may continue.
     pending: String,

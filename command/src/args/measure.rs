@@ -1,13 +1,17 @@
 //! Arguments of the commands that measure and test.
 
+use super::choice::choice;
+use super::model::CACHE_TYPES;
 use super::numbers::{OrNone, above_zero, from_zero, positive, probability, some, whole};
-use super::{CacheTypeArg, GpuArgs, MeasuredFormat, MeasuredOutputArgs, ModelArgs, OutputArgs, SpeculateArg};
+use super::output::drawable;
+use super::sampling::KINDS;
+use super::{GpuArgs, ModelArgs, OutputArgs, OutputFormat};
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
-use wglm_engine::{DraftKind, Speculation};
+use wglm_engine::{CacheType, DraftKind, Speculation};
 
 #[derive(Debug, Args)]
-#[command(mut_arg("context", |arg| arg.help("Context size in tokens [default: the need of each test]")))]
+#[command(mut_arg("context", |arg| arg.help("Context size in tokens [default: the need of each test]")), mut_arg("output", drawable))]
 pub struct BenchArgs {
     #[command(flatten)]
     pub model: ModelArgs,
@@ -27,7 +31,7 @@ pub struct BenchArgs {
     #[arg(short, long, value_name = "N", default_value_t = 5, allow_negative_numbers = true, value_parser = positive::<u32>)]
     pub repetitions: u32,
     #[command(flatten)]
-    pub output: MeasuredOutputArgs,
+    pub output: OutputArgs,
     /// Draw results saved with -o json or -o csv, side by side, instead of measuring; with -o svg
     #[arg(long, value_name = "FILES", value_delimiter = ',', action = ArgAction::Set)]
     pub from: Vec<PathBuf>,
@@ -38,8 +42,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = from_zero)]
     pub temp: Option<f32>,
     /// Guess tokens ahead while generating [default: off, or mtp with --assume-acceptance]
-    #[arg(long, value_name = "KIND")]
-    pub speculate: Option<SpeculateArg>,
+    #[arg(long, value_name = "KIND", value_parser = choice(KINDS))]
+    pub speculate: Option<DraftKind>,
     /// Accept drafts at random: the fractions of steps in which the first, the first two, … drafts are right, such as
     /// 0.83,0.65,0.49. Measures the cost of steps on a model with random weights. With --sessions, each step has as many
     /// drafts of every conversation, at most 32 rows in all, a row for the token of each included. With --speculate lookup the
@@ -58,7 +62,7 @@ impl BenchArgs {
         if self.from.is_empty() && lengths.copied().all(|length| length == 0) {
             return Err("-p 0 -n 0 leaves nothing to measure; give one of them a length".into());
         }
-        if !self.from.is_empty() && self.output.format() != MeasuredFormat::Svg {
+        if !self.from.is_empty() && self.output.format() != OutputFormat::Svg {
             return Err("--from: requires -o svg".into());
         }
         if !self.assume_acceptance.is_sorted_by(|before, after| before >= after) {
@@ -72,7 +76,7 @@ impl BenchArgs {
     /// How tokens are guessed.
     pub fn speculation(&self) -> Speculation {
         let usual = if self.assume_acceptance.is_empty() { DraftKind::Off } else { DraftKind::Mtp };
-        Speculation { kind: self.speculate.map_or(usual, SpeculateArg::kind), most: None }
+        Speculation { kind: self.speculate.unwrap_or(usual), most: None }
     }
 
     /// The part of a generating test's name that says how it generates.
@@ -95,7 +99,7 @@ impl BenchArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(mut_arg("context", |arg| arg.help("Context size in tokens [default: as many as needed]")))]
+#[command(mut_arg("context", |arg| arg.help("Context size in tokens [default: as many as needed]")), mut_arg("output", drawable))]
 pub struct ProfileArgs {
     #[command(flatten)]
     pub model: ModelArgs,
@@ -112,7 +116,7 @@ pub struct ProfileArgs {
     #[arg(short, long, value_name = "N", default_value_t = 11, allow_negative_numbers = true, value_parser = positive::<u32>)]
     pub repetitions: u32,
     #[command(flatten)]
-    pub output: MeasuredOutputArgs,
+    pub output: OutputArgs,
     /// Show the full name of each kernel's shader variant
     #[arg(short, long)]
     pub verbose: bool,
@@ -159,8 +163,8 @@ pub struct PerplexityArgs {
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub ppl_stride: usize,
     /// Also compute with a KV cache of this type, and report the KL divergence from its predictions
-    #[arg(long, value_name = "TYPE")]
-    pub kl_divergence: Option<CacheTypeArg>,
+    #[arg(long, value_name = "TYPE", value_parser = choice(CACHE_TYPES))]
+    pub kl_divergence: Option<CacheType>,
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -1,5 +1,6 @@
 //! Arguments that select the model, the GPU and how the model runs.
 
+use super::choice::{Choice, choice};
 use super::numbers::{above_zero, positive, whole};
 use clap::{Args, ValueEnum};
 use std::convert::Infallible;
@@ -8,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use wglm_engine::instruments::{Fusions, LoadOverrides, StepChoice, Tiling, Tilings};
 use wglm_engine::tune::Choices;
-use wglm_engine::{Arithmetic, Backend, CacheType, GpuOptions, LoadOptions, PromptOptions};
+use wglm_engine::{Arithmetic, Backend, CacheType, Check, GpuOptions, LoadOptions, PromptOptions};
 
 #[derive(Debug, Clone, Args)]
 pub struct AdapterArgs {
@@ -58,25 +59,12 @@ pub enum ArithmeticArg {
     Int,
 }
 
-/// The type of the KV cache.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum CacheTypeArg {
-    F16,
-    F32,
-    /// 8-bit integers in blocks of 32 with a scale
-    #[value(name = "q8_0")]
-    Q8_0,
-}
-
-impl CacheTypeArg {
-    pub fn cache_type(self) -> CacheType {
-        match self {
-            Self::F16 => CacheType::F16,
-            Self::F32 => CacheType::F32,
-            Self::Q8_0 => CacheType::Q8_0,
-        }
-    }
-}
+/// The types of the KV cache.
+pub const CACHE_TYPES: &[Choice<CacheType>] = &[
+    ("f16", "", CacheType::F16),
+    ("f32", "", CacheType::F32),
+    ("q8_0", "8-bit integers in blocks of 32 with a scale", CacheType::Q8_0),
+];
 
 /// The arguments that a model's memory depends on.
 #[derive(Debug, Clone, Args)]
@@ -85,8 +73,8 @@ pub struct NeedsArgs {
     #[arg(short, long = "ctx-size", value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub context: Option<usize>,
     /// KV cache type that memory is counted for (also -ctk) [default: f32 if that takes at most 64 MiB, otherwise f16]
-    #[arg(long, alias = "cache-type-k", value_name = "TYPE")]
-    pub cache_type: Option<CacheTypeArg>,
+    #[arg(long, alias = "cache-type-k", value_name = "TYPE", value_parser = choice(CACHE_TYPES))]
+    pub cache_type: Option<CacheType>,
     #[command(flatten)]
     pub gpu: GpuArgs,
 }
@@ -94,8 +82,7 @@ pub struct NeedsArgs {
 impl NeedsArgs {
     /// The options for judging a model.
     pub fn options(&self) -> LoadOptions {
-        let cache = self.cache_type.map(CacheTypeArg::cache_type);
-        LoadOptions { context: self.context, cache, ..LoadOptions::default() }
+        LoadOptions { context: self.context, cache: self.cache_type, ..LoadOptions::default() }
     }
 }
 
@@ -114,8 +101,8 @@ pub struct FileArgs {
     #[arg(short, long = "ctx-size", value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>, help_heading = "Model")]
     pub context: Option<usize>,
     /// KV cache type (also -ctk) [default: f32 if that takes at most 64 MiB, otherwise f16]
-    #[arg(long, alias = "cache-type-k", value_name = "TYPE", help_heading = "Model")]
-    pub cache_type: Option<CacheTypeArg>,
+    #[arg(long, alias = "cache-type-k", value_name = "TYPE", value_parser = choice(CACHE_TYPES), help_heading = "Model")]
+    pub cache_type: Option<CacheType>,
     /// Prompt batch size in tokens, up to 4096; 1 computes them one by one (also -ub) [default: the result of `wglm
     /// tune`, or 512, or more if memory allows]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = together, help_heading = TUNING)]
@@ -135,8 +122,8 @@ pub struct FileArgs {
     #[arg(long, env = "WGLM_TILING", hide_env_values = true, value_name = "LIST", value_parser = tilings, help_heading = TUNING)]
     pub tiling: Option<TilingList>,
     /// Table of kernel tilings (benchmarking) [default: the GPU's own]
-    #[arg(long, value_name = "TABLE", help_heading = TUNING)]
-    pub tiling_table: Option<TableArg>,
+    #[arg(long, value_name = "TABLE", value_parser = choice(TABLES), help_heading = TUNING)]
+    pub tiling_table: Option<Tilings>,
     /// Disable these fusions (debugging): all, or a list of norm, latent, cache, absorb, merge, round, experts, route
     #[arg(long, env = "WGLM_UNFUSE", hide_env_values = true, value_name = "LIST", value_parser = fusions, help_heading = TUNING)]
     pub unfuse: Option<Fusions>,
@@ -158,14 +145,11 @@ fn tilings(list: &str) -> Result<TilingList, String> {
     tilings.map(TilingList).map_err(|_| TILING.to_owned())
 }
 
-/// A table of tilings.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum TableArg {
-    /// Measured on an NVIDIA H100
-    Nvidia,
-    /// From llama.cpp's Metal kernels
-    Apple,
-}
+/// Tables of tilings.
+const TABLES: &[Choice<Tilings>] = &[
+    ("nvidia", "Measured on an NVIDIA H100", Tilings::Nvidia),
+    ("apple", "From llama.cpp's Metal kernels", Tilings::Apple),
+];
 
 fn fusions(list: &str) -> Result<Fusions, String> {
     Fusions::without(list).map_err(accepted)
@@ -188,21 +172,16 @@ fn together(text: &str) -> Result<usize, String> {
 
 impl FileArgs {
     pub fn options(&self) -> LoadOptions {
-        let cache = self.cache_type.map(CacheTypeArg::cache_type);
         let arithmetic = match self.arithmetic {
             ArithmeticArg::Auto => None,
             ArithmeticArg::Float => Some(Arithmetic::Float),
             ArithmeticArg::Int => Some(Arithmetic::Int),
         };
-        let table = self.tiling_table.map(|table| match table {
-            TableArg::Nvidia => Tilings::Nvidia,
-            TableArg::Apple => Tilings::Apple,
-        });
         let tilings = self.tiling.clone().unwrap_or_default().0;
-        let choices = Choices { table, tilings, ..Choices::default() };
+        let choices = Choices { table: self.tiling_table, tilings, ..Choices::default() };
         let overrides = LoadOverrides { fusions: self.unfuse.unwrap_or_default(), choices, ..LoadOverrides::default() };
         let prompt = PromptOptions { chunk: self.ubatch_size, limit: Duration::from_millis(self.submission_ms) };
-        let (context, zero_copy) = (self.context, self.zero_copy);
+        let Self { context, cache_type: cache, zero_copy, .. } = *self;
         LoadOptions { context, cache, arithmetic, overrides, zero_copy, prompt, ..LoadOptions::default() }
     }
 }
@@ -221,8 +200,8 @@ pub struct ModelArgs {
     #[arg(long, value_name = "SECONDS", hide = true, value_parser = above_zero)]
     pub first_tuning: Option<f32>,
     /// Check GPU results against the CPU at load, and avoid wrong kernels
-    #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = TUNING)]
-    pub check: CheckArg,
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = choice(CHECKS), help_heading = TUNING)]
+    pub check: Check,
 }
 
 impl ModelArgs {
@@ -251,12 +230,8 @@ impl FromStr for TuningArg {
 }
 
 /// When kernels are checked as a model is loaded.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum CheckArg {
-    /// On the first load with this model, GPU, driver and version
-    Auto,
-    /// On every load
-    Always,
-    /// Not at all
-    Never,
-}
+const CHECKS: &[Choice<Check>] = &[
+    ("auto", "On the first load with this model, GPU, driver and version", Check::Auto),
+    ("always", "On every load", Check::Always),
+    ("never", "Not at all", Check::Never),
+];

@@ -54,10 +54,3 @@ pub enum StageName {
     #[value(hide = true)]
     Hang,
 }
-
-impl StageName {
-    /// Whether it runs only on request.
-    pub fn is_for_tests(self) -> bool {
-        matches!(self, Self::Crash | Self::Hang)
-    }
-}

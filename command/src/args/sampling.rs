@@ -1,8 +1,9 @@
 //! Arguments for how replies are generated.
 
+use super::choice::{Choice, choice};
 use super::numbers::{OrNone, above_zero, finite, from_zero, positive, probability, some, whole};
+use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, ValueEnum};
 use std::str::FromStr;
 use wglm_engine::{DraftKind, SamplerParams, Speculation};
 
@@ -80,36 +81,20 @@ pub struct SamplingArgs {
     )]
     pub predict: OrNone<usize>,
     /// Guess tokens ahead to compute several in one step; the text stays the same
-    #[arg(long, value_name = "KIND", default_value = "auto")]
-    pub speculate: SpeculateArg,
+    #[arg(long, value_name = "KIND", default_value = "auto", value_parser = choice(KINDS))]
+    pub speculate: DraftKind,
     /// Maximum number of tokens to guess at a time [default: as many as pay]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = positive::<u32>)]
     pub draft_max: Option<u32>,
 }
 
 /// What guesses tokens ahead.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum SpeculateArg {
-    /// Whatever pays, as measured during generation; often nothing
-    Auto,
-    /// Nothing
-    Off,
-    /// What followed the same tokens earlier in the text
-    Lookup,
-    /// The model's multi-token-prediction block
-    Mtp,
-}
-
-impl SpeculateArg {
-    pub fn kind(self) -> DraftKind {
-        match self {
-            Self::Auto => DraftKind::Auto,
-            Self::Off => DraftKind::Off,
-            Self::Lookup => DraftKind::Lookup,
-            Self::Mtp => DraftKind::Mtp,
-        }
-    }
-}
+pub const KINDS: &[Choice<DraftKind>] = &[
+    ("auto", "Whatever pays, as measured during generation; often nothing", DraftKind::Auto),
+    ("off", "Nothing", DraftKind::Off),
+    ("lookup", "What followed the same tokens earlier in the text", DraftKind::Lookup),
+    ("mtp", "The model's multi-token-prediction block", DraftKind::Mtp),
+];
 
 impl SamplingArgs {
     /// The model file's recommended parameters, overridden by the given ones.
@@ -129,7 +114,7 @@ impl SamplingArgs {
     }
 
     pub fn speculation(&self) -> Speculation {
-        Speculation { kind: self.speculate.kind(), most: self.draft_max.map(|most| most as usize) }
+        Speculation { kind: self.speculate, most: self.draft_max.map(|most| most as usize) }
     }
 
     pub fn max_tokens(&self) -> Option<usize> {

@@ -1,9 +1,11 @@
 //! Arguments of `serve`.
 
+use super::choice::{Choice, choice};
 use super::numbers::{positive, whole};
 use super::{ModelArgs, SamplingArgs, Switch};
 use clap::Args;
 use std::path::PathBuf;
+use wglm_engine::Overflow;
 
 /// The heading in the help for access to the server.
 const ACCESS: &str = "Access";
@@ -56,8 +58,8 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = count, help_heading = LIMITS)]
     pub kv_tokens: Option<usize>,
     /// What to do with a conversation that outgrows the context
-    #[arg(long, value_name = "POLICY", default_value = "refuse", help_heading = LIMITS)]
-    pub overflow: OverflowArg,
+    #[arg(long, value_name = "POLICY", default_value = "refuse", value_parser = choice(POLICIES), help_heading = LIMITS)]
+    pub overflow: Overflow,
     /// Most seconds from a request to the end of its reply, which is cut off then
     #[arg(long, value_name = "S", default_value_t = 600, allow_negative_numbers = true, value_parser = seconds, help_heading = LIMITS)]
     pub timeout: u64,
@@ -96,24 +98,19 @@ pub struct ServeArgs {
 }
 
 /// What happens to a conversation that is longer than the context.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum OverflowArg {
-    /// The request is refused
-    Refuse,
-    /// The oldest turns are left out
-    DropOldest,
-}
+const POLICIES: &[Choice<Overflow>] = &[
+    ("refuse", "The request is refused", Overflow::Refuse),
+    ("drop-oldest", "The oldest turns are left out", Overflow::DROP_OLDEST),
+];
 
 /// Parses a count of at least 1.
 fn count(text: &str) -> Result<usize, String> {
-    let number = positive::<u32>(text)?;
-    usize::try_from(number).map_err(|error| error.to_string())
+    positive::<u32>(text).map(|number| number as usize)
 }
 
 /// Parses a count that may be 0.
 fn number(text: &str) -> Result<usize, String> {
-    let number = whole::<u32>(text)?;
-    usize::try_from(number).map_err(|error| error.to_string())
+    whole::<u32>(text).map(|number| number as usize)
 }
 
 /// Parses a time of at least a second that clocks can represent.

@@ -11,6 +11,9 @@ use strsim::damerau_levenshtein;
 /// The most wrong, missing, extra or swapped letters in a name that is still recognised.
 const WRONG: usize = 2;
 
+/// The most characters of a prompt that a suggestion repeats.
+const PROMPT: usize = 40;
+
 /// Adds a suggestion to the error about an unknown command.
 pub fn with_command(mut error: Error) -> Error {
     if error.kind() != ErrorKind::InvalidSubcommand {
@@ -28,8 +31,8 @@ pub fn with_command(mut error: Error) -> Error {
         return error;
     }
     let command = output::command();
-    let tip =
-        format!("`{command} run \"{}\"` answers a prompt, `{command} --help` lists the commands", shortened(&word));
+    let prompt = output::shortened(&word, PROMPT);
+    let tip = format!("`{command} run \"{prompt}\"` answers a prompt, `{command} --help` lists the commands");
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
     error
 }
@@ -42,15 +45,6 @@ fn alike(word: &str) -> Option<String> {
     let nearest = names.map(|name| (damerau_levenshtein(&lower, name), name)).min()?;
     // In short words, fewer changes make another word.
     (nearest.0 <= WRONG.min(word.chars().count() / 3)).then(|| nearest.1.to_owned())
-}
-
-/// The beginning of a long prompt.
-fn shortened(text: &str) -> String {
-    const MOST: usize = 40;
-    match text.char_indices().nth(MOST) {
-        Some((cut, _)) => format!("{}…", &text[..cut]),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

@@ -1,25 +1,19 @@
 //! Arguments of `run` and `chat`.
 
-use super::{Command, ConstraintArgs, MeasuredFormat, ModelArgs, OutputFormat, SamplingArgs, Switch};
+use super::{Command, ConstraintArgs, ModelArgs, OutputFormat, SamplingArgs, Switch};
 use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
 use clap::{ArgGroup, Args};
 use std::path::{Path, PathBuf};
 
+/// The arguments for talking with a model.
 #[derive(Debug, Args)]
-pub struct ReplyArgs {
+pub struct TalkArgs {
     /// Let the model think before it answers
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     pub reasoning: Switch,
     /// System prompt (also -sys)
     #[arg(long, value_name = "TEXT")]
     pub system_prompt: Option<String>,
-}
-
-/// The arguments for talking with a model.
-#[derive(Debug, Args)]
-pub struct TalkArgs {
-    #[command(flatten)]
-    pub reply: ReplyArgs,
     #[command(flatten)]
     pub show: ShowArgs,
     #[command(flatten)]
@@ -32,8 +26,9 @@ pub struct TalkArgs {
 
 #[derive(Debug, Args)]
 pub struct ChatArgs {
-    #[command(flatten)]
-    pub history: HistoryArgs,
+    /// Do not read or write the history of typed messages
+    #[arg(long, env = "WGLM_NO_HISTORY", value_parser = FalseyValueParser::new())]
+    pub no_history: bool,
     #[command(flatten)]
     pub talk: TalkArgs,
 }
@@ -101,8 +96,8 @@ impl Command {
             Self::Devices(args) => args.json,
             Self::Tokenize(args) => args.json,
             Self::Plan(args) => args.json,
-            Self::Bench(args) => args.output.format() == MeasuredFormat::Json,
-            Self::Profile(args) => args.output.format() == MeasuredFormat::Json,
+            Self::Bench(args) => args.output.format() == OutputFormat::Json,
+            Self::Profile(args) => args.output.format() == OutputFormat::Json,
             Self::Tune(args) => args.output.format() == OutputFormat::Json,
             Self::Selftest(args) => args.output.format() == OutputFormat::Json,
             Self::Perplexity(args) => args.output.format() == OutputFormat::Json,
@@ -120,13 +115,6 @@ impl Command {
             _ => false,
         }
     }
-}
-
-#[derive(Debug, Clone, Copy, Args)]
-pub struct HistoryArgs {
-    /// Do not read or write the history of typed messages
-    #[arg(long, env = "WGLM_NO_HISTORY", value_parser = FalseyValueParser::new())]
-    pub no_history: bool,
 }
 
 /// The text after the help of `run`.

@@ -1,6 +1,5 @@
 //! The positions of values along an axis.
 
-/// The scale of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// Equal differences have equal distances.

@@ -28,7 +28,6 @@ A line that ends in \\ continues on the next one; \"\"\" begins and ends a messa
 unfinished one. //TEXT sends /TEXT. Ctrl-C stops a reply or discards the typed text; pressed twice at an empty line
 it quits.";
 
-/// A parsed command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SlashCommand<'a> {
     Clear,

@@ -3,7 +3,6 @@
 /// The quotes that begin and end a message of several lines.
 const QUOTES: &str = "\"\"\"";
 
-/// A message or a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
     Message(&'a str),

@@ -20,7 +20,6 @@ pub fn file() -> Option<PathBuf> {
     Some(folders.state_dir().unwrap_or(folders.data_local_dir()).join("history"))
 }
 
-/// Adds a message to the file.
 pub fn keep(text: &str, file: &Path) -> anyhow::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;

@@ -6,7 +6,6 @@ use crate::{input, output, terminal};
 use anyhow::{Context, anyhow};
 use std::io::{BufRead, stdin};
 
-/// Reads the lines of stdin.
 pub struct StdinLines {
     /// The number of lines that were read.
     count: usize,
@@ -20,7 +19,6 @@ impl StdinLines {
         Self { count: 0, prompts: terminal::is_typed(), wrong: None }
     }
 
-    /// Reads the next message or command.
     pub fn next(&mut self) -> anyhow::Result<Typed> {
         let text = entry::whole(|goes_on| self.line(goes_on))?;
         Ok(match (self.wrong.take(), text) {

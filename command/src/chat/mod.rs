@@ -11,18 +11,15 @@ mod talk;
 use super::args::ChatArgs;
 use super::interrupts::{self, INTERRUPTED, OnInterrupt};
 use super::output;
-use super::recovery::Reloader;
 use super::reply::View;
-use super::{model, run, terminal, tunings};
+use super::{model, run, terminal};
 use editor::Editor;
 use lines::StdinLines;
 use std::process::ExitCode;
 use talk::Talk;
-use wglm_engine::{Chat, GenerateOptions};
+use wglm_engine::Chat;
 
-/// The source of messages.
 enum MessageSource {
-    /// A terminal with a line editor.
     Editor(Box<Editor>),
     /// A pipe, a file, or a terminal that cannot edit lines.
     Lines(StdinLines),
@@ -46,27 +43,22 @@ pub fn chat(args: ChatArgs) -> anyhow::Result<ExitCode> {
     }
     interrupts::listen(edits)?;
     let talk = &args.talk;
-    let constraint = talk.constraint.read()?;
-    let file = model::open(talk.model.file.model.as_deref())?;
-    let options = GenerateOptions { constraint, ..run::options(&file, &talk.sampling, true)? };
-    let model = model::load(&file, &talk.model, talk.sampling.speculate.kind())?;
-    tunings::at_first_start(&model, &talk.model);
+    let (model, options, reloader) = run::load(talk, true)?;
     let mut chat = Chat::new(&model)?;
-    run::prepare(&mut chat, &talk.reply, options);
+    run::prepare(&mut chat, talk, options);
     output::note(format_args!(
         "{}, {} tokens of context; /help for help",
         model::name(&talk.model.file),
         chat.session().context()
     ));
     let source = match edits {
-        true => MessageSource::Editor(Box::new(Editor::new(!args.history.no_history)?)),
+        true => MessageSource::Editor(Box::new(Editor::new(!args.no_history)?)),
         false => MessageSource::Lines(StdinLines::new()),
     };
     #[cfg(feature = "download")]
     let hint = super::hint::real_model(&model, &talk.model.file);
     #[cfg(not(feature = "download"))]
     let hint = Vec::new();
-    let reloader = Reloader { args: talk.model.clone(), guesses: talk.sampling.speculate.kind() };
     converse(
         Talk::new(chat, View { wraps: true, ..View::of(talk.show) }, talk.constraint.form(), hint, reloader),
         source,

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use wglm_engine::instruments::{Readers, replace};
 use wglm_engine::text::Message;
-use wglm_engine::{Chat, Overflow, Stop};
+use wglm_engine::{Chat, Overflow, Reply, Stop};
 
 pub struct Talk {
     chat: Chat,
@@ -27,7 +27,6 @@ pub struct Talk {
     reloader: Reloader,
     /// The lines to print after the first answer.
     hint: Vec<String>,
-    /// Whether a message or a command failed.
     failed: bool,
     /// The exit status of the last reply whose answer is missing or cut off.
     without_answer: Option<ExitCode>,
@@ -68,7 +67,6 @@ impl Talk {
         })
     }
 
-    /// Reports a failure of a message or a command.
     pub fn fail(&mut self, error: &anyhow::Error) {
         self.failed = true;
         failure::tell(error);
@@ -91,13 +89,12 @@ impl Talk {
         }
     }
 
-    /// Generates and shows a reply to the messages.
     fn answer(&mut self) -> anyhow::Result<()> {
         let cancel = interrupts::begin(OnInterrupt::CancelWork);
         let mut reply = CollectedReply::new(self.form);
         reply.constrain(self.chat.options.constraint.as_ref());
         let model = self.chat.session().model().clone();
-        let events = self.reloader.keep_going(self.chat.reply()?.with_cancel(&cancel), model);
+        let events = self.reloader.keep_going(self.chat.reply()?.with_cancel(&cancel), model, Reply::move_to);
         reply.show(events, self.view)?;
         if reply.stop() == Some(Stop::Context) {
             output::complain(format_args!(
@@ -204,7 +201,6 @@ fn path(typed: &str) -> PathBuf {
     home.unwrap_or_else(|| typed.into())
 }
 
-/// Reads the messages of a file.
 fn read(file: &Path) -> anyhow::Result<Vec<Message>> {
     let text = input::text(file)?;
     let expected = "a JSON array of messages with `role` and `content`";

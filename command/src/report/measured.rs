@@ -4,8 +4,8 @@ use super::models::load;
 use super::shape;
 use super::stages::{Here, say, sum_up};
 use crate::args::{Arguments, Command};
-use crate::selftest::{SelftestRow, TestStatus, test_one};
-use crate::selftest_report::{self, share};
+use crate::selftest::{SelftestRow, TestStatus, each_row};
+use crate::selftest_report::{self, counts, name, worst};
 use crate::table::{head, row};
 use crate::{bench as benches, model, output, profile as profiles, profile_report};
 use anyhow::bail;
@@ -30,7 +30,7 @@ pub fn selftest(here: &Here<'_>) -> anyhow::Result<()> {
             break;
         }
         say(format_args!("[{index}] {}", kernel.name))?;
-        test_one(kernel, &gpu, &mut |tested| {
+        each_row(kernel, &gpu, 1.0, &mut |tested| -> anyhow::Result<ControlFlow<()>> {
             output::lines([row(&selftest_report::COLUMNS, &selftest_report::cells(&tested))])?;
             output::lines(selftest_report::remarks_on(&tested))?;
             if tested.result == TestStatus::Fail {
@@ -58,21 +58,12 @@ fn failed(row: &SelftestRow, before: usize) -> anyhow::Result<()> {
 }
 
 fn sum_up_rows(rows: &[SelftestRow], from: usize) -> anyhow::Result<()> {
-    let count = |result| rows.iter().filter(|row| row.result == result).count();
-    let [passed, failed, skipped] = [TestStatus::Pass, TestStatus::Fail, TestStatus::Skip].map(count);
+    let ([passed, failed, skipped], worst) = (counts(rows), worst(rows));
     let wider = rows.iter().filter(|row| row.passes_at_four).count();
-    let worst = rows.iter().filter_map(|row| Some((share(row.error?, row.bound?), row)));
-    let worst = worst.max_by(|a, b| a.0.total_cmp(&b.0));
-    let worst =
-        worst.map_or_else(String::new, |(share, row)| format!("; worst error {share:.2} of its bound: {}", name(row)));
     let part = if from > 0 { format!("from kernel {from} on: ") } else { String::new() };
     sum_up(format_args!(
         "{part}{passed} passed, {failed} failed ({wider} of them pass with four times their bound), {skipped} skipped{worst}"
     ))
-}
-
-fn name(row: &SelftestRow) -> String {
-    format!("{} {} {}", row.kernel, row.format, row.arithmetic)
 }
 
 /// Profiles a token of the demonstration model, and one of the model given with -m or of GLM-4.7-Flash's shape.

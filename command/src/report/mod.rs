@@ -62,7 +62,6 @@ pub fn report(args: ReportArgs) -> anyhow::Result<ExitCode> {
     report.write()
 }
 
-/// A report that is being written.
 struct Report<'a> {
     args: &'a ReportArgs,
     file: ReportFile,
@@ -75,7 +74,7 @@ impl Report<'_> {
         self.file.line(&format!("# wglm {} report", env!("CARGO_PKG_VERSION")))?;
         for stage in stages::chosen(self.args) {
             if interrupts::asked() {
-                self.sum_up(&format!("{}: not run, stopped by Ctrl-C", stage.name));
+                self.sum_up(&format!("{}: not run, stopped by Ctrl-C", stage.name()));
                 continue;
             }
             self.stage(stage)?;
@@ -86,7 +85,7 @@ impl Report<'_> {
 
     /// Runs a stage, and writes a line about its outcome to stderr.
     fn stage(&mut self, stage: &Stage) -> anyhow::Result<()> {
-        let (name, limits, start) = (stage.name, stage.limits(self.args), Instant::now());
+        let (name, limits, start) = (&stage.name(), stage.limits(self.args), Instant::now());
         self.file.line(&format!("\n## {name}: {}\n", stage.title))?;
         self.aside.passing(format_args!("{name}: {} ...", stage.title));
         let before = self.summary.len();
@@ -119,21 +118,20 @@ impl Report<'_> {
     /// Runs a stage's process from an item on. It gets the silence in addition to its time, to end on its own.
     fn run(&mut self, stage: &Stage, Limits { whole, silence }: Limits, seen: &mut Seen) -> anyhow::Result<Ended> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["report", "--stage", stage.name, "--from", &seen.from.to_string()]);
+        command.args(["report", "--stage", &stage.name(), "--from", &seen.from.to_string()]);
         command.args(["--seconds", &whole.as_secs_f32().to_string()]);
         command.args(passed_on(self.args));
         let limits = Limits { whole: whole + silence, silence };
         let (file, summary) = (&mut self.file, &mut self.summary);
         process::run(command, limits, &interrupts::asked, &mut |line| {
             match line.strip_prefix(SUMMARY) {
-                Some(text) => summary.push(file.private.hidden(&format!("{}: {text}", stage.name))),
+                Some(text) => summary.push(file.private.hidden(&format!("{}: {text}", stage.name()))),
                 None => seen.line(line),
             }
             file.line(line)
         })
     }
 
-    /// Adds a line to the summary.
     fn sum_up(&mut self, line: &str) {
         self.summary.push(self.file.private.hidden(line));
     }

@@ -22,7 +22,6 @@ const TOKEN: Compared = Compared::Token(0);
 const DEEP: Compared = Compared::Token(4096);
 const PROMPT: Compared = Compared::Rows(512);
 
-/// The pairs to compare on a device.
 fn pairs(model: &Model) -> wglm_engine::Result<Vec<Pair>> {
     let steps = steps(model)?;
     let products = |tiling| products(&steps, tiling);
@@ -73,7 +72,6 @@ fn products(steps: &[String], tiling: &str) -> wglm_engine::Result<Choices> {
     Ok(Choices { tilings: tilings.collect::<wglm_engine::Result<_>>()?, ..Choices::default() })
 }
 
-/// The names of a token's steps.
 fn steps(model: &Model) -> wglm_engine::Result<Vec<String>> {
     let session = Session::with_cache(model, CacheShape { context: 512, ..model.cache() })?;
     Ok(session.plan().kinds().iter().map(|kind| kind.name.to_owned()).collect())

@@ -15,7 +15,6 @@ use wglm_engine::{CacheType, Config, DraftKind, Gguf, Gpu, LoadOptions};
 /// The most refused pipelines that the summary names.
 const NAMED: usize = 8;
 
-/// The results of compiling.
 #[derive(Default)]
 struct Totals {
     compiled: usize,

@@ -7,7 +7,6 @@ const HOMES: [&str; 3] = ["/Users/", "/home/", "\\Users\\"];
 /// The replacement of a name.
 const USER: &str = "USER";
 
-/// What is private on this machine.
 #[derive(Debug, Default)]
 pub struct Private {
     /// Texts, longest first, and their replacements.

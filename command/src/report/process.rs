@@ -7,7 +7,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// How long a process may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// In total.
@@ -16,10 +15,8 @@ pub struct Limits {
     pub silence: Duration,
 }
 
-/// How a process ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// Successfully.
     Well,
     /// With this exit status.
     Failed(i32),
@@ -29,7 +26,6 @@ pub enum Ended {
     Silent(u64),
     /// Killed, because it took this many seconds.
     TooLong(u64),
-    /// Killed, because the user pressed Ctrl-C.
     Interrupted,
 }
 

@@ -4,13 +4,12 @@ use super::super::args::{ReportArgs, StageName};
 use super::process::Limits;
 use super::{SUMMARY, device, measured, models, pairs, pipelines, system};
 use crate::output;
+use clap::ValueEnum;
 use std::fmt::Arguments;
 use std::time::{Duration, Instant};
-use wglm_engine::{Gpu, GpuOptions};
+use wglm_engine::Gpu;
 
-/// A stage.
 pub struct Stage {
-    pub name: &'static str,
     id: StageName,
     /// What it finds out.
     pub title: &'static str,
@@ -20,53 +19,44 @@ pub struct Stage {
 
 const fn stage(
     id: StageName,
-    name: &'static str,
     title: &'static str,
     [whole, silence]: [u64; 2],
     run: fn(&Here<'_>) -> anyhow::Result<()>,
 ) -> Stage {
     let limits = Limits { whole: Duration::from_secs(whole), silence: Duration::from_secs(silence) };
-    Stage { name, id, title, limits, run }
+    Stage { id, title, limits, run }
 }
 
 /// The stages, each with the seconds in total and without output. A stage checks the clock itself and skips what there
 /// is no time for; it is killed only if it does not.
 static STAGES: &[Stage] = &[
-    stage(StageName::System, "system", "the machine, its GPUs, features and limits", [30, 30], system::run),
-    stage(StageName::Bandwidth, "bandwidth", "how fast a kernel copies memory", [30, 30], device::bandwidth),
-    stage(StageName::Dispatches, "dispatches", "the cost of an empty dispatch", [30, 30], device::dispatches),
-    stage(StageName::Answer, "answer", "the demonstration model's answer", [60, 60], models::answer),
-    stage(
-        StageName::Pipelines,
-        "pipelines",
-        "every kernel of two models, compiled separately",
-        [90, 60],
-        pipelines::run,
-    ),
-    stage(
-        StageName::Selftest,
-        "selftest",
-        "every kernel in every format against the CPU",
-        [200, 60],
-        measured::selftest,
-    ),
-    stage(StageName::Verdict, "verdict", "loads, with the check of their kernels", [120, 90], models::verdict),
-    stage(StageName::Profile, "profile", "how a token's time is divided", [90, 90], measured::profile),
-    stage(StageName::Pairs, "pairs", "two ways to compute the same, in turns", [120, 90], pairs::run),
-    stage(StageName::Bench, "bench", "the speed of the model given with -m", [600, 300], measured::bench),
-    stage(StageName::Crash, "crash", "a crash, for tests", [20, 20], crash),
-    stage(StageName::Hang, "hang", "a hang, for tests", [600, 300], hang),
+    stage(StageName::System, "the machine, its GPUs, features and limits", [30, 30], system::run),
+    stage(StageName::Bandwidth, "how fast a kernel copies memory", [30, 30], device::bandwidth),
+    stage(StageName::Dispatches, "the cost of an empty dispatch", [30, 30], device::dispatches),
+    stage(StageName::Answer, "the demonstration model's answer", [60, 60], models::answer),
+    stage(StageName::Pipelines, "every kernel of two models, compiled separately", [90, 60], pipelines::run),
+    stage(StageName::Selftest, "every kernel in every format against the CPU", [200, 60], measured::selftest),
+    stage(StageName::Verdict, "loads, with the check of their kernels", [120, 90], models::verdict),
+    stage(StageName::Profile, "how a token's time is divided", [90, 90], measured::profile),
+    stage(StageName::Pairs, "two ways to compute the same, in turns", [120, 90], pairs::run),
+    stage(StageName::Bench, "the speed of the model given with -m", [600, 300], measured::bench),
+    stage(StageName::Crash, "a crash, for tests", [20, 20], crash),
+    stage(StageName::Hang, "a hang, for tests", [600, 300], hang),
 ];
 
 /// The stages that the arguments select, in their order.
 pub fn chosen(args: &ReportArgs) -> Vec<&'static Stage> {
     match args.only.as_slice() {
-        [] => STAGES.iter().filter(|stage| !stage.id.is_for_tests()).collect(),
+        [] => STAGES.iter().filter(|stage| !matches!(stage.id, StageName::Crash | StageName::Hang)).collect(),
         only => only.iter().filter_map(|id| STAGES.iter().find(|stage| stage.id == *id)).collect(),
     }
 }
 
 impl Stage {
+    pub fn name(&self) -> String {
+        self.id.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
     /// Its limits, with those of the arguments.
     pub fn limits(&self, args: &ReportArgs) -> Limits {
         let shorter = |usual: Duration, asked: Option<f32>| {
@@ -89,24 +79,17 @@ impl Here<'_> {
         self.until.saturating_duration_since(Instant::now()).as_secs_f64()
     }
 
-    /// The options of the device in the arguments. Shaders do not check indices, as in release builds.
-    pub fn options(&self) -> wglm_engine::Result<GpuOptions> {
-        self.args.gpu.options()
-    }
-
-    /// Opens the device.
+    /// Opens the device. Its shaders do not check indices, as in release builds.
     pub fn gpu(&self) -> anyhow::Result<Gpu> {
-        Ok(Gpu::open(&self.options()?)?)
+        Ok(Gpu::open(&self.args.gpu.options()?)?)
     }
 }
 
-/// Runs a stage in this process.
 pub fn run_here(name: StageName, args: &ReportArgs) -> anyhow::Result<()> {
     let stage = STAGES.iter().find(|stage| stage.id == name);
     stage.map_or(Ok(()), |stage| (stage.run)(&Here { args, until: Instant::now() + stage.limits(args).whole }))
 }
 
-/// Writes a line.
 pub fn say(line: Arguments<'_>) -> anyhow::Result<()> {
     output::lines([line])
 }
@@ -128,7 +111,6 @@ fn crash(here: &Here<'_>) -> anyhow::Result<()> {
     sum_up(format_args!("good from item {} on", here.args.from))
 }
 
-/// Never ends.
 fn hang(_: &Here<'_>) -> anyhow::Result<()> {
     output::say("the beginning of a line")?;
     loop {

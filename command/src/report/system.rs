@@ -30,7 +30,7 @@ pub fn run(here: &Here<'_>) -> anyhow::Result<()> {
         say(format_args!("{line}"))?;
     }
     say(format_args!(""))?;
-    let options = here.options()?;
+    let options = here.args.gpu.options()?;
     devices::list(&options)?;
     say(format_args!("\nthe default:"))?;
     output::lines(adapter_details(&options)?)?;

@@ -1,6 +1,6 @@
 //! Who may call the server. A page in a browser can call any server on the same machine. So a request from a page of
 //! another origin is refused unless that origin is allowed, and so is a request to a loopback address by another host
-//! name, because an attacker can make a name of his own resolve to this machine (DNS rebinding). What a page can send
+//! name, because an attacker can make a name resolve to this machine (DNS rebinding). What a page can send
 //! without a preflight request, such as forms and links, is recognised by the headers that browsers add.
 
 use super::client::{Client, Network, Who};
@@ -16,7 +16,6 @@ const OPEN: [&str; 6] = ["/", "/health", "/v1/health", "/ready", "/favicon.ico",
 /// The error for a page whose origin is not allowed.
 const OTHER_ORIGIN: &str = "pages of other origins may not call this server; --cors allows an origin";
 
-/// Who may call.
 #[derive(Debug, Default)]
 pub struct Access {
     /// The keys. If there are none, clients need no key.
@@ -148,16 +147,15 @@ impl Access {
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("retry-after"));
     }
 
-    /// The answer to a preflight request of a browser.
     pub fn preflight(headers: &HeaderMap) -> Response {
         let any = HeaderValue::from_static("authorization, content-type, x-api-key");
         let names = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned().unwrap_or(any);
-        let mut response = StatusCode::NO_CONTENT.into_response();
-        let headers = response.headers_mut();
-        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));
-        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names);
-        headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
-        response
+        let headers = [
+            (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS")),
+            (header::ACCESS_CONTROL_ALLOW_HEADERS, names),
+            (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600")),
+        ];
+        (StatusCode::NO_CONTENT, headers).into_response()
     }
 }
 

@@ -1,15 +1,13 @@
 //! Bodies of requests: their length, the memory of all of them together, the memory that it takes to read one, and what
-//! happens to those that nobody reads.
+//! happens to those of refused requests.
 
 use super::failure::Failure;
 use super::memory::{Share, VALUE, counted};
 use super::server::Server;
-use axum::body::{Body, Bytes};
+use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, StatusCode, header};
-use hyper::body::{Body as _, Frame};
-use std::future::poll_fn;
-use std::pin::Pin;
+use futures_util::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -133,18 +131,13 @@ fn long(most: usize) -> Failure {
     Failure::new(StatusCode::PAYLOAD_TOO_LARGE, message)
 }
 
-/// The next frame of a body.
-async fn next(body: &mut Body) -> Option<Result<Frame<Bytes>, axum::Error>> {
-    poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await
-}
-
 /// Receives a body of at most `most` bytes. Memory is counted when bytes arrive, so a client that announces a long body
 /// and sends nothing has none.
-async fn received(mut body: Body, server: &Server, most: usize) -> Result<JsonBody, Failure> {
+async fn received(body: Body, server: &Server, most: usize) -> Result<JsonBody, Failure> {
     let (mut bytes, mut count, memory) = (Vec::new(), Count::default(), server.memory.bodies.empty());
-    while let Some(frame) = next(&mut body).await {
-        let frame = frame.map_err(|error| Failure::invalid(format!("the body is incomplete: {error}")))?;
-        let Ok(data) = frame.into_data() else { continue };
+    let mut body = body.into_data_stream();
+    while let Some(data) = body.next().await {
+        let data = data.map_err(|error| Failure::invalid(format!("the body is incomplete: {error}")))?;
         if let Err(failure) = reserve(&mut bytes, data.len(), most, &memory) {
             drop((bytes, memory));
             discard(&mut body).await;
@@ -175,15 +168,15 @@ fn reserve(bytes: &mut Vec<u8>, more: usize, most: usize, memory: &Share) -> Res
 pub async fn refuse(request: Request) {
     // A client that expects `100 Continue` does not send the body.
     if !request.headers().contains_key(header::EXPECT) {
-        discard(&mut request.into_body()).await;
+        discard(&mut request.into_body().into_data_stream()).await;
     }
 }
 
-async fn discard(body: &mut Body) {
+async fn discard(body: &mut BodyDataStream) {
     let all = async {
         let mut left = DISCARDED;
-        while let Some(Ok(frame)) = next(body).await {
-            let Some(rest) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else { return };
+        while let Some(Ok(data)) = body.next().await {
+            let Some(rest) = left.checked_sub(data.len()) else { return };
             left = rest;
         }
     };

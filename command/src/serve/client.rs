@@ -29,7 +29,6 @@ impl Network {
     }
 }
 
-/// The identity of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Who {
     /// The index of its key among the server's keys.
@@ -37,7 +36,6 @@ pub enum Who {
     Network(Network),
 }
 
-/// A client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Client {
     pub who: Who,
@@ -46,7 +44,6 @@ pub struct Client {
 }
 
 impl Client {
-    /// The client as the scheduler knows it.
     pub fn tenant(&self) -> Tenant {
         let mut hasher = DefaultHasher::new();
         self.who.hash(&mut hasher);
@@ -54,7 +51,6 @@ impl Client {
     }
 }
 
-/// The client of a request, and its connection.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub client: Client,

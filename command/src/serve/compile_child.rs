@@ -20,7 +20,6 @@ pub const SECONDS: u64 = 2;
 /// The most characters of a message: a path can be as long as the schema.
 const LONGEST: usize = 1000;
 
-/// What is to be compiled.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Question {
     /// The schema of the answer.
@@ -29,7 +28,6 @@ pub struct Question {
     pub tools: Vec<Value>,
 }
 
-/// The result.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Answer {
     /// Why the schema of the answer is refused. Functions are not refused: their unsupported keywords are ignored.
@@ -63,7 +61,6 @@ fn answer() -> anyhow::Result<()> {
     crate::output::say(&serde_json::to_string(&Answer { refused })?)
 }
 
-/// Sets the limits of the process.
 #[cfg(unix)]
 fn limit() -> anyhow::Result<()> {
     use nix::sys::resource::{Resource, setrlimit};

@@ -35,7 +35,6 @@ const PATIENCE: Duration = Duration::from_secs(if cfg!(unix) { 30 } else { 2 * S
 const CACHED: usize = 256;
 const CACHED_BYTES: usize = 4 << 20;
 
-/// Compiles schemas and caches the results.
 pub struct Compiling {
     /// The path of this command; `None` if it cannot be found.
     program: Option<PathBuf>,
@@ -142,10 +141,7 @@ impl Compiling {
         let verdict = match known {
             Some(verdict) => verdict,
             None => {
-                let verdict = match self.compiled(question).await? {
-                    Ok(()) => Ok(schema.map(Constraint::of_checked_schema)),
-                    Err(refused) => Err(refused),
-                };
+                let verdict = self.compiled(question).await?.map(|()| schema.map(Constraint::of_checked_schema));
                 lock(&self.verdicts).insert(key, verdict.clone(), bytes);
                 verdict
             }
@@ -282,7 +278,7 @@ mod tests {
         assert!(verdicts.get(with(1003)).is_some());
         verdicts.insert(with(1), Ok(Some(Constraint::json_object())), 1);
         assert!(verdicts.get(with(1003)).is_some() && verdicts.get(with(1004)).is_none());
-        // A verdict that is too large by itself is not cached.
+        // A verdict that is larger than the cache is not kept.
         verdicts.insert(with(2), Ok(Some(Constraint::json_object())), CACHED_BYTES + 1);
         assert!(verdicts.known.is_empty() && verdicts.bytes == 0);
     }

@@ -31,15 +31,15 @@ const HEAD: usize = 64 << 10;
 /// The time for the head of a request, from its first byte to its last. Most heads are one packet.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 
-/// How often a connection is checked.
 const CHECK: Duration = Duration::from_millis(500);
 
 /// What is sent to find out whether a client is there, and the time after which it is sent again.
 const PROBE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const PROBE_AGAIN: Duration = Duration::from_secs(10);
 
-/// If a connection is closed while its client still sends, the client's system discards the answer. So what it sends is
-/// first read and discarded: at most that many bytes, for at most that long, until nothing has arrived for a second.
+/// If a connection is closed while its client still sends, the client's system discards the answer. So what the client
+/// sends is first read and discarded: at most [`LINGER`] bytes, for at most [`LINGER_TIME`], until nothing
+/// has arrived for [`LINGER_QUIET`].
 const LINGER: usize = 64 << 20;
 const LINGER_TIME: Duration = Duration::from_secs(30);
 const LINGER_QUIET: Duration = Duration::from_secs(1);

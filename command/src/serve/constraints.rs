@@ -2,11 +2,10 @@
 
 use super::failure::{Failure, shown};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 use wglm_engine::{Calls, SchemaOptions};
 
-/// The format of an answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub enum Format {
     #[default]
@@ -41,6 +40,15 @@ pub fn choice(choice: Option<&Value>, functions: &mut Vec<Value>) -> Result<Call
         // A tool of another type, which is not among the functions.
         Some(_) => Ok(Calls::Auto),
     }
+}
+
+/// A function in the form of chat completions, from the fields of a tool with these names. Those that are null are left
+/// out.
+pub fn function(tool: &Value, [name, description, parameters]: [&str; 3]) -> Value {
+    let field = |(to, from): (&str, &str)| Some((to.to_owned(), tool.get(from).filter(|it| !it.is_null())?.clone()));
+    let fields = [("name", name), ("description", description), ("parameters", parameters)];
+    let fields: Map<String, Value> = fields.into_iter().filter_map(field).collect();
+    json!({"type": "function", "function": fields})
 }
 
 fn by_word(word: &str) -> Result<Calls, Failure> {

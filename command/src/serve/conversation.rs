@@ -25,7 +25,6 @@ const PARTS: usize = 1024;
 /// that an answer repeats.
 const COPIES: usize = 4;
 
-/// A conversation to reply to.
 pub struct Conversation {
     pub messages: Vec<Message>,
     /// The functions, in the form of chat completions.
@@ -126,18 +125,17 @@ fn within(field: &str, found: Size, most: Size) -> Result<(), Failure> {
     at_most(field, found.text, most.text, "bytes of text")
 }
 
-/// The failure for a part that is not text.
 pub fn not_text(message: usize, kind: &str) -> Failure {
     Failure::unsupported(format!("message {message}: a part of type {}: this model reads text only", shown(kind)))
 }
 
 /// The text of a value that is text, a list of parts of text, or anything else as JSON.
-pub fn joined_text(message: usize, content: &Value) -> Result<String, Failure> {
+pub fn joined_text(message: usize, content: Option<&Value>) -> Result<String, Failure> {
     let parts = match content {
-        Value::Null => return Ok(String::new()),
-        Value::String(text) => return Ok(text.clone()),
-        Value::Array(parts) => parts,
-        other => return Ok(other.to_string()),
+        None | Some(Value::Null) => return Ok(String::new()),
+        Some(Value::String(text)) => return Ok(text.clone()),
+        Some(Value::Array(parts)) => parts,
+        Some(other) => return Ok(other.to_string()),
     };
     check_parts(message, "parts", parts.len())?;
     let text = |part: &Value| {

@@ -70,21 +70,18 @@ mod tests {
     use tokio::time::{sleep, timeout};
     use wglm_engine::Cancel;
 
-    #[test]
-    fn replies_are_cancelled_and_then_given_up() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(async {
-            let (moment, cancel, link) = (Duration::from_millis(50), Cancel::default(), Caller::current().link);
-            let deadline = |time| Deadline::with_end(time, moment, vec![cancel.clone()], link.clone());
-            drop(deadline(Duration::ZERO));
-            let long = deadline(Duration::from_secs(60));
-            assert!(timeout(2 * moment, long.given_up()).await.is_err());
-            assert!(!cancel.is_cancelled() && !long.is_over(), "nothing was reached, or it was dropped");
-            let short = deadline(moment);
-            short.given_up().await;
-            assert!(cancel.is_cancelled() && short.is_over() && !link.is_aborted());
-            sleep(2 * FAILURE).await;
-            assert!(link.is_aborted());
-        });
+    #[tokio::test]
+    async fn replies_are_cancelled_and_then_given_up() {
+        let (moment, cancel, link) = (Duration::from_millis(50), Cancel::default(), Caller::current().link);
+        let deadline = |time| Deadline::with_end(time, moment, vec![cancel.clone()], link.clone());
+        drop(deadline(Duration::ZERO));
+        let long = deadline(Duration::from_secs(60));
+        assert!(timeout(2 * moment, long.given_up()).await.is_err());
+        assert!(!cancel.is_cancelled() && !long.is_over(), "nothing was reached, or it was dropped");
+        let short = deadline(moment);
+        short.given_up().await;
+        assert!(cancel.is_cancelled() && short.is_over() && !link.is_aborted());
+        sleep(2 * FAILURE).await;
+        assert!(link.is_aborted());
     }
 }

@@ -1,5 +1,6 @@
 //! Failures of requests, in the form of the interface of the request.
 
+use crate::output::shortened;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -10,17 +11,9 @@ use wglm_engine::Error;
 const MESSAGE: usize = 1000;
 const VALUE: usize = 80;
 
-/// A text, cut to a number of characters.
-fn limited(text: &str, characters: usize) -> Cow<'_, str> {
-    match text.char_indices().nth(characters) {
-        Some((end, _)) => format!("{}…", &text[..end]).into(),
-        None => text.into(),
-    }
-}
-
 /// A value of a request as a message repeats it.
 pub fn shown(value: &str) -> Cow<'_, str> {
-    limited(value, VALUE)
+    shortened(value, VALUE)
 }
 
 /// The form of an error.
@@ -31,7 +24,6 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The form for a path.
     pub fn of(path: &str) -> Self {
         if path == "/v1/messages" || path.starts_with("/v1/messages/") { Self::Anthropic } else { Self::OpenAi }
     }
@@ -53,7 +45,6 @@ impl Failure {
         Self { status, message: message.into(), code: None, retry_after: None }
     }
 
-    /// An invalid request.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
@@ -69,7 +60,7 @@ impl Failure {
         Self { retry_after: Some(retry_after), code: Some("unavailable"), ..Self::new(status, message) }
     }
 
-    /// A request beyond a limit that is free again soon.
+    /// A request beyond a limit that will soon be free again.
     pub fn rate_limited(message: impl Into<String>) -> Self {
         let (status, code) = (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded"));
         Self { code, retry_after: Some(1), ..Self::new(status, message) }
@@ -94,7 +85,6 @@ impl Failure {
         Self { code: Some(code), ..self }
     }
 
-    /// The type of the failure in an interface.
     fn kind(&self, dialect: Dialect) -> &'static str {
         let (openai, anthropic) = match self.status.as_u16() {
             401 => ("authentication_error", "authentication_error"),
@@ -111,14 +101,13 @@ impl Failure {
 
     /// The body of the answer, and the last event of a stream.
     pub fn body(&self, dialect: Dialect) -> Value {
-        let (message, kind) = (limited(&self.message, MESSAGE), self.kind(dialect));
+        let (message, kind) = (shortened(&self.message, MESSAGE), self.kind(dialect));
         match dialect {
             Dialect::OpenAi => json!({"error": {"message": message, "type": kind, "param": null, "code": self.code}}),
             Dialect::Anthropic => json!({"type": "error", "error": {"type": kind, "message": message}}),
         }
     }
 
-    /// The answer.
     pub fn answer(&self, dialect: Dialect) -> Response {
         let json = [(header::CONTENT_TYPE, "application/json")];
         let mut response = (self.status, json, self.body(dialect).to_string()).into_response();

@@ -9,7 +9,6 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 use wglm_engine::{Constraint, GenerateOptions, Overflow};
 
-/// The most stop strings.
 const STOPS: usize = 64;
 
 /// The most bytes of all stop strings together.
@@ -31,12 +30,12 @@ pub fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
         .map_err(|error| Failure::invalid(format!("cannot parse the body: {error}")))
 }
 
-/// The fields. The server's own options stand for those that are absent or null.
+/// The fields. The server's options apply where one is absent or null, which some clients send for fields that they do
+/// not use. For their sake the fields of all bodies are optional.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Fields {
-    #[serde(deserialize_with = "or_default")]
-    pub stream: bool,
+    pub stream: Option<bool>,
     temperature: Option<f32>,
     top_p: Option<f32>,
     top_k: Option<i64>,
@@ -58,20 +57,23 @@ pub struct Fields {
     stop_loops: Option<bool>,
     pub overflow: Option<OverflowField>,
     /// Whether requested JSON may have blanks and line ends between its parts.
-    #[serde(deserialize_with = "or_default")]
-    pub json_whitespace: bool,
+    pub json_whitespace: Option<bool>,
     pub chat_template_kwargs: Option<Value>,
 }
 
 /// What a stream reports beside the replies.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Deserialize)]
 pub struct StreamOptions {
-    /// Whether the stream ends with the numbers of tokens.
-    #[serde(default, deserialize_with = "or_default")]
-    pub include_usage: bool,
+    include_usage: Option<bool>,
 }
 
-/// A string or a list of strings.
+impl StreamOptions {
+    /// Whether a stream ends with the numbers of tokens.
+    pub fn usage(given: Option<Self>) -> bool {
+        given.is_some_and(|options| options.include_usage == Some(true))
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum OneOrMore {
@@ -194,7 +196,6 @@ pub fn max_tokens(given: Option<i64>) -> Result<Option<usize>, Failure> {
     usize::try_from(tokens).map(Some).map_err(wrong)
 }
 
-/// The number of requested replies.
 pub fn choices(given: Option<u64>, server: &Server) -> Result<usize, Failure> {
     let (given, most) = (given.unwrap_or(1), server.limits.choices);
     let count = usize::try_from(given).ok().filter(|count| (1..=most).contains(count));
@@ -205,11 +206,6 @@ pub fn choices(given: Option<u64>, server: &Server) -> Result<usize, Failure> {
 pub fn top_logprobs(given: u64) -> Result<usize, Failure> {
     let top = usize::try_from(given).ok().filter(|top| *top <= TOP_LOGPROBS);
     top.ok_or_else(|| Failure::invalid(format!("logprobs: {given}: expected a number from 0 to {TOP_LOGPROBS}")))
-}
-
-/// Reads null, which some clients send for a field that they do not use, as the default.
-pub fn or_default<'de, T: Default + Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// A seed is any integer. Clients send signed and unsigned ones, and some send more than 64 bits.

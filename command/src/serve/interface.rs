@@ -16,12 +16,11 @@ use axum::extract::State;
 use axum::response::Response;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
-use wglm_engine::{ChatState, GenerateOptions, PreparedChat};
+use wglm_engine::{ChatState, GenerateOptions};
 
 /// An interface. A value of it belongs to one request and writes the answer: either [`whole`](Self::whole) does, or the
 /// other methods do, with the events of a stream.
 pub trait Interface: Sized + Send + 'static {
-    /// The body of a request.
     type Body: DeserializeOwned;
 
     /// The memory that it takes to read a body and to make its prompts.
@@ -57,7 +56,7 @@ pub trait Interface: Sized + Send + 'static {
 pub struct Request<I> {
     /// Replies to each prompt.
     pub choices: usize,
-    pub stream: bool,
+    pub stream: Option<bool>,
     /// Whether a reply ends after its first call of a function.
     pub one_call: bool,
     /// The bytes of memory that the request holds until its replies end, beside what these take.
@@ -66,7 +65,6 @@ pub struct Request<I> {
     pub interface: I,
 }
 
-/// What is replied to.
 pub enum Prompt {
     /// A conversation, and the schemas that are still to be compiled for it.
     Chat(Box<ChatState>, Demand),
@@ -74,20 +72,14 @@ pub enum Prompt {
     Tokens(Vec<Vec<u32>>, Box<GenerateOptions>),
 }
 
-/// Prompts that are made.
-enum Prepared {
-    Chat(PreparedChat),
-    Tokens(Vec<Vec<u32>>, Box<GenerateOptions>),
-}
-
-/// Answers a request.
 pub async fn answer<I: Interface>(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     let loaded = server.loaded()?;
-    let (prompt, request, memory) = prepare::<I>(&server, &loaded, body).await?;
-    let memory = prompt.memory(&loaded, request.choices, request.held).reserve(memory)?;
-    let starts = prompt.starts(request.choices);
+    let (prompts, request, share) = prepare::<I>(&server, &loaded, body).await?;
+    let memory = memory(&prompts, &loaded, request.choices, request.held).reserve(share)?;
+    let starts = with_seeds(&prompts, request.choices);
+    drop(prompts);
     let replies = Replies::start(&server, loaded, starts, request.one_call, memory.clone()).await?;
-    if request.stream {
+    if request.stream == Some(true) {
         return Ok(stream::response(replies, request.interface));
     }
     let replies = replies.collect().await?;
@@ -100,14 +92,16 @@ async fn prepare<I: Interface>(
     server: &Arc<Server>,
     loaded: &Arc<LoadedModel>,
     body: JsonBody,
-) -> Result<(Prepared, Request<I>, Share), Failure> {
+) -> Result<(Vec<Start>, Request<I>, Share), Failure> {
     server.check_queue()?;
     let (of, with, needed) = (server.clone(), loaded.clone(), I::memory(&body));
     let read = move |_: &Share| {
         let (prompt, request) = I::request(read(&body.bytes)?, &of, &with)?;
         let prompt = match prompt {
-            Prompt::Tokens(prompts, options) => Ok(Prepared::Tokens(prompts, options)),
-            Prompt::Chat(chat, Demand::Met) => Ok(Prepared::Chat(with.scheduler.prepare(*chat)?)),
+            Prompt::Tokens(prompts, options) => {
+                Ok(prompts.into_iter().map(|tokens| Start::Tokens(tokens, options.clone())).collect())
+            }
+            Prompt::Chat(chat, Demand::Met) => Ok(vec![Start::Chat(with.scheduler.prepare(*chat)?)]),
             Prompt::Chat(chat, demand) => Err((chat, demand)),
         };
         Ok((prompt, request))
@@ -120,51 +114,30 @@ async fn prepare<I: Interface>(
     server.compiling.settle(&mut chat, demand).await?;
     let (with, turn) = (loaded.clone(), server.pools.prompts.turn(server.limits.io).await?);
     let (chat, memory) = turn.run(memory, move |_| Ok(with.scheduler.prepare(*chat)?)).await?;
-    Ok((Prepared::Chat(chat), request, memory))
+    Ok((vec![Start::Chat(chat)], request, memory))
 }
 
-impl Prepared {
-    fn options(&self) -> &GenerateOptions {
-        match self {
-            Self::Chat(chat) => chat.options(),
-            Self::Tokens(_, options) => options,
-        }
+/// The memory that is held until the replies end: theirs, and `held` bytes beside.
+fn memory(prompts: &[Start], loaded: &LoadedModel, choices: usize, held: usize) -> ReplyMemory {
+    let replies = choices * prompts.len();
+    let prompt = prompts.iter().map(Start::tokens).max().unwrap_or_default();
+    let dropped = prompts.iter().flat_map(Start::dropped).map(message_size).sum::<usize>();
+    let options = prompts.first().map(|prompt| prompt.options().clone()).unwrap_or_default();
+    let capacity = loaded.scheduler.context().saturating_sub(prompt);
+    let stops: usize = options.stop.iter().map(String::len).sum();
+    let each = stops + options.sampling.logit_bias.len() * 16 + dropped;
+    ReplyMemory {
+        replies,
+        prompt,
+        generated: options.max_tokens.map_or(capacity, |most| most.min(capacity)),
+        alternatives: options.logprobs,
+        other: held + dropped + replies * each,
     }
+}
 
-    /// The memory that is held until the replies end: theirs, and `held` bytes beside.
-    fn memory(&self, loaded: &LoadedModel, choices: usize, held: usize) -> ReplyMemory {
-        let (replies, prompt, dropped) = match self {
-            Self::Chat(chat) => (choices, chat.prompt_tokens(), chat.dropped().iter().map(message_size).sum()),
-            Self::Tokens(prompts, _) => {
-                (choices * prompts.len(), prompts.iter().map(Vec::len).max().unwrap_or_default(), 0)
-            }
-        };
-        let (options, capacity) = (self.options(), loaded.scheduler.context().saturating_sub(prompt));
-        let stops: usize = options.stop.iter().map(String::len).sum();
-        let each = stops + options.sampling.logit_bias.len() * 16 + dropped;
-        ReplyMemory {
-            replies,
-            prompt,
-            generated: options.max_tokens.map_or(capacity, |most| most.min(capacity)),
-            alternatives: options.logprobs,
-            other: held + dropped + replies * each,
-        }
-    }
-
-    /// What is to be generated: several replies to each prompt, each with a seed of its own.
-    fn starts(self, choices: usize) -> Vec<Start> {
-        let given = self.options().sampling.seed;
-        let seed = |index: usize| given.map(|seed| seed.wrapping_add(index as u64));
-        match self {
-            Self::Chat(chat) => (0..choices).map(|index| Start::Chat(chat.clone(), seed(index))).collect(),
-            Self::Tokens(prompts, options) => {
-                let start = |tokens: &Vec<u32>, index| {
-                    let mut options = options.clone();
-                    options.sampling.seed = seed(index);
-                    Start::Tokens(tokens.clone(), options)
-                };
-                prompts.iter().flat_map(|tokens| (0..choices).map(move |index| start(tokens, index))).collect()
-            }
-        }
-    }
+/// Several replies to each prompt, each with a seed of its own.
+fn with_seeds(prompts: &[Start], choices: usize) -> Vec<(Start, Option<u64>)> {
+    let seed = |prompt: &Start, index| prompt.options().sampling.seed.map(|seed| seed.wrapping_add(index));
+    let each = |prompt| (0..choices as u64).map(move |index| (Start::clone(prompt), seed(prompt, index)));
+    prompts.iter().flat_map(each).collect()
 }

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::sync::Notify;
 
-/// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Nothing of the next request has arrived.
@@ -29,7 +28,6 @@ pub struct Doing {
     pub sent: bool,
 }
 
-/// A connection.
 #[derive(Debug)]
 pub struct Link {
     pub network: Network,
@@ -94,7 +92,6 @@ impl Link {
         self.is_ending.load(Ordering::Relaxed)
     }
 
-    /// Waits until it is asked to end.
     pub async fn ending(&self) {
         self.ending.notified().await;
     }

@@ -1,9 +1,9 @@
 //! The endpoints of llama.cpp's server that OpenAI's interface does not have, for programs that use them.
 
 use super::body::JsonBody;
-use super::conversation::{check_messages, check_tools, variables};
+use super::conversation::{check_messages, check_tools, template_input, variables};
 use super::failure::Failure;
-use super::fields::{at_most, or_default, read};
+use super::fields::{at_most, read};
 use super::figures::decimal;
 use super::memory::Share;
 use super::openai::messages::{functions, messages};
@@ -16,8 +16,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use wglm_engine::text::ChatInput;
-use wglm_engine::{Message, Tokenizer};
+use wglm_engine::{ChatState, Message, Tokenizer};
 
 /// The most tokens of a request to `/detokenize`.
 const TOKENS: usize = 1 << 20;
@@ -93,12 +92,10 @@ pub async fn slots(State(server): State<Arc<Server>>) -> Result<Response, Failur
 struct TokenizeBody {
     content: String,
     /// Whether the tokens that precede every text of the model are included.
-    #[serde(default, deserialize_with = "or_default")]
-    add_special: bool,
+    add_special: Option<bool>,
     #[serde(default = "yes")]
     parse_special: bool,
-    #[serde(default, deserialize_with = "or_default")]
-    with_pieces: bool,
+    with_pieces: Option<bool>,
 }
 
 fn yes() -> bool {
@@ -150,7 +147,6 @@ const ID: usize = 2 * 8;
 /// The most bytes in the answer for a byte of text: an escape of six, twice for the same reason.
 const ESCAPED: usize = 2 * 6;
 
-/// Turns text into tokens.
 pub async fn tokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     body.check_text()?;
     let loaded = server.loaded()?;
@@ -159,6 +155,7 @@ pub async fn tokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Resu
         let TokenizeBody { content, add_special, parse_special, with_pieces } = read(&body.bytes)?;
         let tokenizer = loaded.model.tokenizer()?;
         let tokens = tokenizer.encode(&content, parse_special)?;
+        let (with_pieces, add_special) = (with_pieces == Some(true), add_special == Some(true));
         let start = if add_special { 0 } else { tokenizer.encode("", false)?.len() };
         let (each, text) = if with_pieces { (PIECE, content.len() * ESCAPED) } else { (ID, 0) };
         drop((content, body));
@@ -186,7 +183,6 @@ struct DetokenizeBody {
     tokens: Vec<u32>,
 }
 
-/// Turns tokens into text.
 pub async fn detokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     let loaded = server.loaded()?;
     let needed = body.tokens();
@@ -207,8 +203,7 @@ pub async fn detokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Re
 #[derive(Debug, Deserialize)]
 struct TemplateBody {
     messages: Vec<Message>,
-    #[serde(default, deserialize_with = "or_default")]
-    tools: Vec<Value>,
+    tools: Option<Vec<Value>>,
     chat_template_kwargs: Option<Value>,
 }
 
@@ -220,14 +215,12 @@ pub async fn apply_template(State(server): State<Arc<Server>>, body: JsonBody) -
     let work = move |_: &Share| {
         let TemplateBody { messages: given, tools, chat_template_kwargs } = read(&body.bytes)?;
         check_messages(given.len(), &of)?;
+        let tools = tools.unwrap_or_default();
         check_tools(&tools)?;
-        let (thinking, variables) = variables(chat_template_kwargs)?;
-        let (given, tools) = (messages(given)?, functions(tools));
-        let mut input = ChatInput::new(&given);
-        input.tools = Some(tools.as_slice()).filter(|tools| !tools.is_empty());
-        input.enable_thinking = Some(thinking.unwrap_or(of.reasoning));
-        input.extra = variables;
-        written("prompt", &loaded.model.template()?.render(&input)?)
+        let (thinking, template_kwargs) = variables(chat_template_kwargs)?;
+        let (messages, tools, reasoning) = (messages(given)?, functions(tools), thinking.or(Some(of.reasoning)));
+        let chat = ChatState { messages, tools, reasoning, template_kwargs, ..ChatState::default() };
+        written("prompt", &loaded.model.template()?.render(&template_input(&chat))?)
     };
     answer(server.work(&server.pools.tools, needed, work).await?)
 }

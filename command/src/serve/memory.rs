@@ -51,7 +51,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a waiting request tries to get memory.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// The budgets of a server.
 pub struct Budgets {
     /// For bodies, until they are parsed.
     pub bodies: Arc<Memory>,
@@ -84,12 +83,10 @@ impl Budgets {
     }
 }
 
-/// A budget.
 pub struct Memory {
     /// All of it, in KiB.
     total: usize,
     state: Mutex<State>,
-    /// How many requests are waiting.
     waiting: AtomicUsize,
 }
 
@@ -135,14 +132,14 @@ impl Memory {
         Share { memory: self.clone(), who: Caller::current().client.who, kib: AtomicUsize::new(0) }
     }
 
-    /// A share of that many bytes, now.
+    /// A share of `bytes` bytes, if they are free now.
     pub fn try_take(self: &Arc<Self>, bytes: usize) -> Result<Share, Failure> {
         let share = self.empty();
         share.resize(bytes)?;
         Ok(share)
     }
 
-    /// A share of that many bytes. A request that does not need much of the whole waits for a moment.
+    /// A share of `bytes` bytes. A request that does not need much of the budget waits for them for a while.
     pub async fn take(self: &Arc<Self>, bytes: usize) -> Result<Share, Failure> {
         let (share, kib) = (self.empty(), self.checked(bytes)?);
         if !self.try_acquire(share.who, kib) {
@@ -168,7 +165,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The number of KiB for that many bytes, unless a request may never have them.
+    /// The number of KiB for `bytes` bytes, or the failure of a request that may never have them.
     fn checked(&self, bytes: usize) -> Result<usize, Failure> {
         let (kib, most) = (bytes.div_ceil(1 << 10), self.total - self.total / LARGE);
         if kib <= most {
@@ -236,7 +233,6 @@ impl Drop for Waiting<'_> {
 }
 
 impl Share {
-    /// Its size in bytes.
     pub fn bytes(&self) -> usize {
         self.kib.load(Ordering::SeqCst) << 10
     }
@@ -340,8 +336,7 @@ impl ReplyMemory {
     }
 }
 
-/// The memory of the replies to a request, which grows if their texts are longer than texts of as many tokens usually
-/// are.
+/// The memory of the replies to a request. It grows if their texts are longer than usual for their number of tokens.
 pub struct Reserve(Mutex<Reserved>);
 
 struct Reserved {
@@ -458,23 +453,20 @@ mod tests {
         assert_eq!(memory.free(), 1 << 20);
     }
 
-    #[test]
-    fn small_requests_wait_and_large_ones_do_not() {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap();
-        runtime.block_on(async {
-            let memory = Memory::new(1024);
-            assert_eq!(memory.take((3 << 18) + 1).await.err().unwrap().status, 413);
-            let all = memory.take(3 << 18).await.unwrap();
-            assert_eq!(memory.take(1 << 19).await.err().unwrap().status, 503);
-            let waits = tokio::spawn({
-                let memory = memory.clone();
-                async move { memory.take(1 << 10).await.map(|share| share.bytes()) }
-            });
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            drop(all);
-            assert_eq!(waits.await.unwrap().unwrap(), 1 << 10);
-            assert_eq!(memory.free(), 1 << 20);
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn small_requests_wait_and_large_ones_do_not() {
+        let memory = Memory::new(1024);
+        assert_eq!(memory.take((3 << 18) + 1).await.err().unwrap().status, 413);
+        let all = memory.take(3 << 18).await.unwrap();
+        assert_eq!(memory.take(1 << 19).await.err().unwrap().status, 503);
+        let waits = tokio::spawn({
+            let memory = memory.clone();
+            async move { memory.take(1 << 10).await.map(|share| share.bytes()) }
         });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop(all);
+        assert_eq!(waits.await.unwrap().unwrap(), 1 << 10);
+        assert_eq!(memory.free(), 1 << 20);
     }
 
     #[test]

@@ -36,7 +36,6 @@ impl Marks {
     }
 }
 
-/// All replies that are running or waiting.
 pub struct ReplyPlaces {
     most: usize,
     state: Mutex<State>,
@@ -89,7 +88,6 @@ impl ReplyPlaces {
         lock(&self.state).entries.len()
     }
 
-    /// Has the server accept no more replies.
     pub fn close(&self) {
         lock(&self.state).closed = true;
     }

@@ -19,7 +19,6 @@ const TOOLS: (usize, usize) = (2, 32);
 /// The threads of all pools together.
 pub const THREADS: usize = PROMPTS + TOOLS.0;
 
-/// The pools of a server.
 pub struct Pools {
     /// For requests for replies: their bodies are parsed and their prompts made.
     pub prompts: Pool,
@@ -28,13 +27,12 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// The pools of a server with at most that many replies that are running or waiting.
+    /// `replies` is the most replies that run or wait at a time.
     pub fn new(replies: usize) -> Self {
         Self { prompts: Pool::new("prompts", PROMPTS, replies), tools: Pool::new("tools", TOOLS.0, TOOLS.1) }
     }
 }
 
-/// A pool.
 pub struct Pool {
     pub name: &'static str,
     running: Arc<Semaphore>,
@@ -108,27 +106,24 @@ mod tests {
     use super::Pool;
     use std::time::Duration;
 
-    #[test]
-    fn a_full_pool_refuses_requests() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(async {
-            let pool = Pool::new("prompts", 1, 1);
-            let moment = Duration::from_millis(20);
-            let first = pool.turn(moment).await.unwrap();
-            assert_eq!((pool.state(), pool.is_full()), ((1, 0), false));
-            let patient = pool.turn(Duration::from_secs(60));
-            let after = async {
-                tokio::task::yield_now().await;
-                assert_eq!((pool.state(), pool.is_full()), ((1, 1), true));
-                let refused = pool.turn(moment).await.err().unwrap();
-                assert_eq!((refused.status.as_u16(), refused.retry_after), (503, Some(1)));
-                drop(first);
-            };
-            let (second, ()) = tokio::join!(patient, after);
-            let late = pool.turn(moment).await.err().unwrap();
-            assert_eq!((late.status.as_u16(), late.retry_after), (503, Some(2)), "no request waits forever");
-            drop(second);
-            assert_eq!(pool.state(), (0, 0));
-        });
+    #[tokio::test]
+    async fn a_full_pool_refuses_requests() {
+        let pool = Pool::new("prompts", 1, 1);
+        let moment = Duration::from_millis(20);
+        let first = pool.turn(moment).await.unwrap();
+        assert_eq!((pool.state(), pool.is_full()), ((1, 0), false));
+        let patient = pool.turn(Duration::from_secs(60));
+        let after = async {
+            tokio::task::yield_now().await;
+            assert_eq!((pool.state(), pool.is_full()), ((1, 1), true));
+            let refused = pool.turn(moment).await.err().unwrap();
+            assert_eq!((refused.status.as_u16(), refused.retry_after), (503, Some(1)));
+            drop(first);
+        };
+        let (second, ()) = tokio::join!(patient, after);
+        let late = pool.turn(moment).await.err().unwrap();
+        assert_eq!((late.status.as_u16(), late.retry_after), (503, Some(2)), "no request waits forever");
+        drop(second);
+        assert_eq!(pool.state(), (0, 0));
     }
 }

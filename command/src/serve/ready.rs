@@ -5,8 +5,8 @@ use super::lock;
 use super::router::json;
 use super::server::Server;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::Response;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -39,45 +39,31 @@ impl Progress {
     }
 }
 
-/// Why a request would be refused.
 fn obstacles(server: &Server) -> Vec<String> {
-    let mut obstacles = Vec::new();
-    match server.loaded() {
-        Err(failure) => obstacles.push(failure.message),
+    let model = match server.loaded() {
+        Err(failure) => Some(failure.message),
         Ok(loaded) => {
             let idle = server.progress.idle(&loaded.scheduler.state(), Instant::now());
-            if idle >= STUCK {
-                obstacles.push(format!("the model has completed no step for {} s", idle.as_secs()));
-            }
+            (idle >= STUCK).then(|| format!("the model has completed no step for {} s", idle.as_secs()))
         }
-    }
-    if server.places.is_closed() {
-        obstacles.push("the server is shutting down".to_owned());
-    }
-    if !server.has_place() {
-        obstacles.push(format!("the queue is full ({} waiting)", server.limits.queue));
-    }
-    if server.pools.prompts.is_full() {
-        obstacles.push("the queue for the threads that make prompts is full".to_owned());
-    }
-    if server.memory.requests.free() < MEMORY {
-        obstacles.push("the memory for requests is exhausted (--max-memory)".to_owned());
-    }
-    if server.memory.bodies.free() < BODIES {
-        obstacles.push("the memory for bodies is exhausted (--max-memory)".to_owned());
-    }
-    obstacles
+    };
+    let others = [
+        (server.places.is_closed(), "the server is shutting down".to_owned()),
+        (!server.has_place(), format!("the queue is full ({} waiting)", server.limits.queue)),
+        (server.pools.prompts.is_full(), "the queue for the threads that make prompts is full".to_owned()),
+        (server.memory.requests.free() < MEMORY, "the memory for requests is exhausted (--max-memory)".to_owned()),
+        (server.memory.bodies.free() < BODIES, "the memory for bodies is exhausted (--max-memory)".to_owned()),
+    ];
+    model.into_iter().chain(others.into_iter().filter_map(|(is_there, why)| is_there.then_some(why))).collect()
 }
 
 pub async fn ready(State(server): State<Arc<Server>>) -> Response {
     let obstacles = obstacles(&server);
-    let is_ready = obstacles.is_empty();
-    let mut response = json(&json!({"ready": is_ready, "obstacles": obstacles}));
-    if !is_ready {
-        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(1));
+    let response = json(&json!({"ready": obstacles.is_empty(), "obstacles": obstacles}));
+    match obstacles.is_empty() {
+        true => response,
+        false => (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], response).into_response(),
     }
-    response
 }
 
 #[cfg(test)]

@@ -24,7 +24,6 @@ enum State<T> {
     Failed { reason: String, since: Instant },
 }
 
-/// Why there is no value at the moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Absent {
     Loading,

@@ -21,15 +21,37 @@ use wglm_engine::{Error, Event, GenerateOptions, PreparedChat, ScheduledReply, S
 /// How long an answer waits for the first token before it begins: what fails until then has a status of its own.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a reply is generated from.
+/// What a reply is generated from, beside its seed.
 #[derive(Debug, Clone)]
 pub enum Start {
-    /// A conversation, and the seed of this reply to it.
-    Chat(PreparedChat, Option<u64>),
+    Chat(PreparedChat),
     Tokens(Vec<u32>, Box<GenerateOptions>),
 }
 
-/// The replies to a request.
+impl Start {
+    pub fn options(&self) -> &GenerateOptions {
+        match self {
+            Self::Chat(chat) => chat.options(),
+            Self::Tokens(_, options) => options,
+        }
+    }
+
+    pub fn tokens(&self) -> usize {
+        match self {
+            Self::Chat(chat) => chat.prompt_tokens(),
+            Self::Tokens(tokens, _) => tokens.len(),
+        }
+    }
+
+    /// The messages that the prompt leaves out.
+    pub fn dropped(&self) -> &[wglm_engine::Message] {
+        match self {
+            Self::Chat(chat) => chat.dropped(),
+            Self::Tokens(..) => &[],
+        }
+    }
+}
+
 pub struct Replies {
     receiver: unread::Receiver,
     /// Events that came before the answer began, with the numbers of their replies.
@@ -56,7 +78,7 @@ impl Replies {
     pub async fn start(
         server: &Arc<Server>,
         loaded: Arc<LoadedModel>,
-        starts: Vec<Start>,
+        starts: Vec<(Start, Option<u64>)>,
         one_call: bool,
         memory: Arc<Reserve>,
     ) -> Result<Self, Failure> {
@@ -119,7 +141,6 @@ impl Replies {
         Ok(())
     }
 
-    /// The tokens of all prompts.
     pub fn prompt_tokens(&self) -> usize {
         self.prompt_tokens
     }
@@ -253,7 +274,7 @@ fn length(event: &Event) -> usize {
 }
 
 /// Generates a reply and sends its events, until it ends or nobody receives them.
-fn generate(loaded: &LoadedModel, start: Start, place: &ReplyPlace, send: impl Fn(Message) -> bool) {
+fn generate(loaded: &LoadedModel, start: (Start, Option<u64>), place: &ReplyPlace, send: impl Fn(Message) -> bool) {
     let reply = match begin(&loaded.scheduler.for_tenant(place.entry.client.tenant()), start) {
         Ok(reply) => reply.with_cancel(&place.entry.cancel),
         Err(error) => {
@@ -274,9 +295,12 @@ fn generate(loaded: &LoadedModel, start: Start, place: &ReplyPlace, send: impl F
     }
 }
 
-fn begin(scheduler: &Scheduler, start: Start) -> wglm_engine::Result<ScheduledReply> {
+fn begin(scheduler: &Scheduler, (start, seed): (Start, Option<u64>)) -> wglm_engine::Result<ScheduledReply> {
     match start {
-        Start::Chat(prepared, seed) => scheduler.reply(&prepared, seed),
-        Start::Tokens(tokens, options) => scheduler.generate(tokens, *options),
+        Start::Chat(prepared) => scheduler.reply(&prepared, seed),
+        Start::Tokens(tokens, mut options) => {
+            options.sampling.seed = seed;
+            scheduler.generate(tokens, *options)
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! A reply as all interfaces write it: calls have ids, a call that failed is text with a warning, and the
-//! log-probabilities of tokens stand beside the text that they made.
+//! A reply as all interfaces write it: calls have ids, a call that failed is text with a warning, and text comes with
+//! the log-probabilities of its tokens.
 
 use super::server::id;
 use wglm_engine::text::{TokenType, ToolCall};
@@ -37,7 +37,6 @@ impl TokenProbability {
     }
 }
 
-/// Why a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinishReason {
     /// The model ended it.
@@ -49,7 +48,6 @@ pub enum FinishReason {
     Length,
 }
 
-/// The end of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finish {
     pub reason: FinishReason,
@@ -153,7 +151,6 @@ impl Fold {
     }
 }
 
-/// A whole reply.
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub thinking: String,

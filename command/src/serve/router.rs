@@ -25,7 +25,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-/// A JSON answer.
 pub fn json(value: &Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::from(value.to_string())).into_response()
 }
@@ -35,7 +34,6 @@ pub fn counted_json(text: String, memory: impl Send + 'static) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::from(counted(text, memory))).into_response()
 }
 
-/// The router for all paths.
 pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
     let paths = Router::new()
         .route("/v1/models", get(openai::models::list))

@@ -14,10 +14,11 @@ use super::reload::Reloading;
 use super::router::router;
 use super::server::{Counts, Limits, LoadedModel, Server};
 use super::unread::Budget;
-use crate::args::{ModelArgs, OverflowArg, ServeArgs, Switch};
+use crate::args::{ModelArgs, ServeArgs, Switch};
 use crate::interrupts::{self, INTERRUPTED, OnInterrupt};
 use crate::{failure, fits, model, output, terminal, tunings};
 use anyhow::Context;
+use std::ffi::OsStr;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
-use wglm_engine::{DraftKind, GenerateOptions, Gguf, Model, Overflow, Scheduler, SchedulerOptions};
+use wglm_engine::{DraftKind, GenerateOptions, Gguf, Model, Scheduler, SchedulerOptions};
 
 /// How long cancelled replies may take to end.
 const END: Duration = Duration::from_secs(3);
@@ -42,48 +43,10 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let cancel = interrupts::begin(OnInterrupt::CancelWork);
     let file = model::open(args.model.file.model.as_deref())?;
     let defaults = crate::run::options(&file, &args.sampling, true)?;
-    let mut access = access(&args)?;
-    let body = args.max_body << 10;
-    let memory = Budgets::new(args.max_memory, args.max_connections, body).map_err(anyhow::Error::msg)?;
-    let limits = Limits {
-        body,
-        messages: args.max_messages,
-        choices: args.max_choices,
-        replies: args.parallel.saturating_add(args.queue),
-        queue: args.queue,
-        requests: share(&args),
-        reply: Duration::from_secs(args.timeout),
-        io: Duration::from_secs(args.io_timeout),
-    };
-    let overflow = match args.overflow {
-        OverflowArg::Refuse => Overflow::Refuse,
-        OverflowArg::DropOldest => Overflow::DROP_OLDEST,
-    };
-    let (loader, again) = (Loader::new(&args, defaults), file.clone());
-    let loader = Arc::new(loader);
-    let reloader = loader.clone();
-    let loaded = Reloading::new(move |lost: Option<Arc<LoadedModel>>| {
-        // Replies that have not ended hold the lost model, and closing its GPU frees the memory.
-        lost.into_iter().for_each(|lost| lost.model.gpu().close());
-        reloader.load(&again).map_err(|error| format!("{error:#}"))
-    });
-    let server = Arc::new(Server {
-        loaded,
-        name: args.alias.clone().unwrap_or_else(|| stem(&file)),
-        file_name: file_name(&file),
-        overflow,
-        reasoning: args.reasoning == Switch::On,
-        started: SystemTime::now(),
-        counts: Counts::default(),
-        compiling: Compiling::default(),
-        places: ReplyPlaces::new(limits.replies),
-        pools: Pools::new(limits.replies),
-        memory,
-        progress: Progress::default(),
-        unread: Budget::default(),
-        under_way: UnderWay::default(),
-        limits,
-    });
+    let keys = keys(&args.api_key, args.api_key_file.as_deref())?;
+    let mut access = Access { keys, origins: args.cors.clone(), names: None, share_cache: args.share_cache };
+    let loader = Arc::new(Loader::new(&args, defaults));
+    let server = Arc::new(server(&args, &file, loader.clone())?);
     let runtime = runtime(server.limits.replies)?;
     let listener = runtime.block_on(async { listen(&args.host, args.port) })?;
     let address = listener.local_addr().context("the address of the server")?;
@@ -99,31 +62,63 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     runtime.spawn(accept(listener, door, serving, closing, open));
     let (presses, pressed) = mpsc::channel(4);
     runtime.spawn(signals(presses, cancel));
-    match loader.load(&file) {
-        Ok(loaded) => {
-            let context = loaded.scheduler.context();
-            let slots = output::count(args.parallel, "conversation");
-            let needs = needs(&args, &file, &loaded.model);
-            server.loaded.set(loaded);
-            output::note(format_args!(
-                "{} is ready: {slots} at the same time, of up to {context} tokens each",
-                server.name
-            ));
-            needs.into_iter().for_each(|line| output::note(format_args!("{line}")));
-        }
-        Err(error) => {
-            runtime.shutdown_timeout(END);
-            return Err(error);
-        }
-    }
-    let code = runtime.block_on(end(&server, pressed, close, opened, Duration::from_secs(args.grace.into())));
+    let served = loader.load(&file).map(|loaded| {
+        begin(&args, &file, &server, loaded);
+        runtime.block_on(end(&server, pressed, close, opened, Duration::from_secs(args.grace.into())))
+    });
     runtime.shutdown_timeout(END);
-    Ok(code)
+    served
+}
+
+/// The server, whose model is still to be loaded.
+fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<Server> {
+    let (body, replies, again) = (args.max_body << 10, args.parallel.saturating_add(args.queue), file.clone());
+    let memory = Budgets::new(args.max_memory, args.max_connections, body).map_err(anyhow::Error::msg)?;
+    let loaded = Reloading::new(move |lost: Option<Arc<LoadedModel>>| {
+        // Replies that have not ended hold the lost model, and closing its GPU frees the memory.
+        lost.into_iter().for_each(|lost| lost.model.gpu().close());
+        loader.load(&again).map_err(|error| format!("{error:#}"))
+    });
+    Ok(Server {
+        loaded,
+        name: args.alias.clone().unwrap_or_else(|| named(file, Path::file_stem, "fable-10m")),
+        file_name: named(file, Path::file_name, "fable-10m-q4_0.gguf"),
+        overflow: args.overflow,
+        reasoning: args.reasoning == Switch::On,
+        started: SystemTime::now(),
+        counts: Counts::default(),
+        compiling: Compiling::default(),
+        places: ReplyPlaces::new(replies),
+        pools: Pools::new(replies),
+        memory,
+        progress: Progress::default(),
+        unread: Budget::default(),
+        under_way: UnderWay::default(),
+        limits: Limits {
+            body,
+            messages: args.max_messages,
+            choices: args.max_choices,
+            replies,
+            queue: args.queue,
+            requests: share(args),
+            reply: Duration::from_secs(args.timeout),
+            io: Duration::from_secs(args.io_timeout),
+        },
+    })
+}
+
+/// Answers requests with a model from now on, and reports it.
+fn begin(args: &ServeArgs, file: &Gguf, server: &Server, loaded: LoadedModel) {
+    let (slots, context) = (output::count(args.parallel, "conversation"), loaded.scheduler.context());
+    let needs = needs(args, file, &loaded.model);
+    server.loaded.set(loaded);
+    output::note(format_args!("{} is ready: {slots} at the same time, of up to {context} tokens each", server.name));
+    needs.into_iter().for_each(|line| output::note(format_args!("{line}")));
 }
 
 /// The memory that the model needs, as other commands report it, and that of further conversations.
 fn needs(args: &ServeArgs, file: &Gguf, model: &Model) -> Option<String> {
-    let judged = fits::judged(file, &args.model.file, args.sampling.speculate.kind(), model.gpu());
+    let judged = fits::judged(file, &args.model.file, args.sampling.speculate, model.gpu());
     let estimate = judged.estimate?;
     let needed = output::bytes(estimate.most());
     let tokens = args.kv_tokens.unwrap_or(estimate.shape.context.saturating_mul(args.parallel));
@@ -148,7 +143,7 @@ impl Loader {
         let queue = args.parallel.saturating_add(args.queue); // the server has a queue of its own
         let drafted_rows = args.draft_rows;
         let scheduler = SchedulerOptions { sessions, queue, tokens, drafted_rows, ..SchedulerOptions::default() };
-        Self { model: args.model.clone(), guesses: args.sampling.speculate.kind(), scheduler, defaults }
+        Self { model: args.model.clone(), guesses: args.sampling.speculate, scheduler, defaults }
     }
 
     fn load(&self, file: &Gguf) -> anyhow::Result<LoadedModel> {
@@ -159,21 +154,11 @@ impl Loader {
     }
 }
 
-/// The name of a file without its extension, which is the name of the model.
-fn stem(file: &Gguf) -> String {
-    let stem = file.path().and_then(Path::file_stem);
-    stem.map_or_else(|| "fable-10m".into(), |stem| stem.to_string_lossy().into_owned())
-}
-
-/// The name of a file without its folder, which clients need not know.
-fn file_name(file: &Gguf) -> String {
-    let name = file.path().and_then(Path::file_name);
-    name.map_or_else(|| "fable-10m-q4_0.gguf".into(), |name| name.to_string_lossy().into_owned())
-}
-
-fn access(args: &ServeArgs) -> anyhow::Result<Access> {
-    let keys = keys(&args.api_key, args.api_key_file.as_deref())?;
-    Ok(Access { keys, origins: args.cors.clone(), names: None, share_cache: args.share_cache })
+/// A part of the name of a file, without its folder, which clients need not know; `demonstration` for the model without
+/// a file.
+fn named(file: &Gguf, part: fn(&Path) -> Option<&OsStr>, demonstration: &str) -> String {
+    let name = file.path().and_then(part);
+    name.map_or_else(|| demonstration.into(), |name| name.to_string_lossy().into_owned())
 }
 
 /// The most connections of one address, and the most requests of one key at a time; 0 for no limit. The default leaves

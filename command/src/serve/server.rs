@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wglm_engine::{GenerateOptions, Model, Overflow, Scheduler};
 
-/// A model that is ready to answer.
 pub struct LoadedModel {
     pub model: Model,
     pub scheduler: Scheduler,
@@ -22,7 +21,6 @@ pub struct LoadedModel {
     pub defaults: GenerateOptions,
 }
 
-/// The limits of the server.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Bytes of a body.
@@ -43,7 +41,6 @@ pub struct Limits {
     pub io: Duration,
 }
 
-/// The server.
 pub struct Server {
     pub loaded: Reloading<LoadedModel>,
     /// The name of the model in replies.
@@ -56,7 +53,6 @@ pub struct Server {
     pub reasoning: bool,
     pub started: SystemTime,
     pub counts: Counts,
-    /// Compiles the schemas of requests.
     pub compiling: Compiling,
     pub places: Arc<ReplyPlaces>,
     pub pools: Pools,
@@ -77,8 +73,8 @@ pub struct Counts {
 }
 
 impl Server {
-    /// Runs what would delay other connections on a thread of a pool, once there are that many bytes of memory for it.
-    /// Returns its share of the memory too.
+    /// Runs, on a thread of a pool, work that would delay other connections, once `bytes` bytes of memory are free for
+    /// it. Also returns its share of the memory.
     pub async fn work<T: Send + 'static>(
         &self,
         pool: &Pool,

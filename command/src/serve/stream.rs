@@ -63,7 +63,6 @@ impl Events {
     }
 }
 
-/// A stream that continues.
 struct Stream<I> {
     replies: Replies,
     interface: I,

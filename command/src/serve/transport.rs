@@ -20,7 +20,6 @@ const LEAST_RATE: u64 = 512;
 /// grows to megabytes for each connection, so the server would learn only every megabyte or so that a client reads.
 pub const SEND_BUFFER: u32 = 64 << 10;
 
-/// A connection's bytes.
 pub struct Transport {
     read: Arc<OwnedReadHalf>,
     write: OwnedWriteHalf,
@@ -45,7 +44,6 @@ impl ReadRate {
         }
     }
 
-    /// The client has read everything.
     fn read_all(&mut self) {
         self.waiting = None;
     }
@@ -75,7 +73,6 @@ impl Transport {
         (Self { read: read.clone(), write, link, rate: ReadRate { limit, waiting: None } }, read)
     }
 
-    /// The result of a write.
     fn written(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.link.set_sent(false);
         match &written {

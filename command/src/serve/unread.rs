@@ -20,8 +20,8 @@ const SEPARATE: usize = 64;
 /// The most bytes of all replies that may wait: the text of three million tokens.
 const MOST: usize = 16 << 20;
 
-/// The bytes of a reply that may wait in any case, so that nobody loses a reply because of what others left unread.
-/// With the default of 512 connections these are at most 32 MiB more.
+/// The bytes of a reply that may wait in any case, so that no client loses a reply because of what others have not
+/// read. With the default of 512 connections these are at most 32 MiB more.
 const OWN: usize = 64 << 10;
 
 /// A message from the thread of a reply.
@@ -41,7 +41,11 @@ pub enum Message {
 pub struct Budget(Arc<AtomicUsize>);
 
 /// The sending side, for the threads of a request's replies.
-pub struct Sender(Arc<Shared>);
+#[derive(Clone)]
+pub struct Sender(Arc<Sending>);
+
+/// What all clones of a sender share. The queue ends with it.
+struct Sending(Arc<Shared>);
 
 /// The receiving side, for the task that answers the request.
 pub struct Receiver(Arc<Shared>);
@@ -56,17 +60,18 @@ struct Shared {
 struct Queue {
     messages: VecDeque<(usize, Message)>,
     bytes: usize,
-    senders: usize,
+    /// Whether nobody sends any more.
+    ended: bool,
     /// Whether nobody receives any more.
     closed: bool,
 }
 
 /// A queue for the replies to one request.
 pub fn channel(budget: &Budget) -> (Sender, Receiver) {
-    let queue = Queue { messages: VecDeque::new(), bytes: 0, senders: 1, closed: false };
+    let queue = Queue { messages: VecDeque::new(), bytes: 0, ended: false, closed: false };
     let shared = Shared { queue: Mutex::new(queue), changed: Notify::new(), budget: budget.clone() };
     let shared = Arc::new(shared);
-    (Sender(shared.clone()), Receiver(shared))
+    (Sender(Arc::new(Sending(shared.clone()))), Receiver(shared))
 }
 
 /// About how many bytes a message takes.
@@ -104,8 +109,8 @@ impl Queue {
 impl Sender {
     /// Sends a message about a reply. Returns false if nobody receives it, or if too much waits.
     pub fn send(&self, (index, message): (usize, Message)) -> bool {
-        let Shared { budget: Budget(all), changed, .. } = &*self.0;
-        let mut queue = lock(&self.0.queue);
+        let Shared { budget: Budget(all), changed, queue } = &*self.0.0;
+        let mut queue = lock(queue);
         if queue.closed {
             return false;
         }
@@ -134,16 +139,9 @@ impl Queue {
     }
 }
 
-impl Clone for Sender {
-    fn clone(&self) -> Self {
-        lock(&self.0.queue).senders += 1;
-        Self(self.0.clone())
-    }
-}
-
-impl Drop for Sender {
+impl Drop for Sending {
     fn drop(&mut self) {
-        lock(&self.0.queue).senders -= 1;
+        lock(&self.0.queue).ended = true;
         self.0.changed.notify_one();
     }
 }
@@ -160,7 +158,7 @@ impl Receiver {
                     self.0.budget.0.fetch_sub(less, Ordering::Relaxed);
                     return Some((index, message));
                 }
-                if queue.senders == 0 {
+                if queue.ended {
                     return None;
                 }
             }

@@ -181,7 +181,7 @@ const SPELL_FORMATS: [(&str, &[&str], &str); 4] = [
     ("engine/src/gguf/types.rs", &[], "the sizes of all of GGML's types, most of them unknown to quant"),
     ("engine/src/gguf/value.rs", &["f32"], "a type of metadata"),
     ("engine/src/kernels/kv_write.rs", &["f16", "f32", "q8_0"], "what the cache holds"),
-    ("command/src/args/model.rs", &["q8_0"], "what the cache may hold"),
+    ("command/src/args/model.rs", &["f16", "f32", "q8_0"], "what the cache may hold"),
 ];
 
 #[test]

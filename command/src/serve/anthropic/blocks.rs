@@ -13,18 +13,15 @@ use wglm_engine::text::ToolCall;
 /// The signature of thinking. Anthropic's servers sign it; this one does not check signatures.
 const SIGNATURE: &str = "unsigned";
 
-/// A block of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Thinking,
     Text,
 }
 
-/// Writes a reply as a message.
 pub struct Messages {
     id: String,
     model: String,
-    /// The stop strings of the request.
     stops: Vec<String>,
     /// The block that has begun, and its text so far.
     open: Option<(Kind, String)>,
@@ -52,7 +49,6 @@ impl Messages {
         }
     }
 
-    /// The message as it is now.
     fn message(&self) -> Value {
         let mut message = json!({
             "id": self.id,

@@ -1,9 +1,10 @@
 //! The blocks of a request as messages.
 
+use crate::serve::constraints::function;
 use crate::serve::conversation::{check_parts, joined_text, not_text};
 use crate::serve::failure::{Failure, shown};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use wglm_engine::text::{FunctionCall, Message, ToolCall};
 
 /// The beginning of a line that Claude Code puts before the system prompt and changes with every request. The cache
@@ -23,7 +24,6 @@ pub struct TextBlock {
     text: String,
 }
 
-/// A message of the request.
 #[derive(Debug, Deserialize)]
 pub struct GivenMessage {
     role: String,
@@ -53,7 +53,6 @@ struct Block {
     is_error: Option<bool>,
 }
 
-/// The messages of a conversation.
 pub fn conversation(system: Option<System>, given: Vec<GivenMessage>) -> Result<Vec<Message>, Failure> {
     let mut messages = Vec::new();
     let mut texts: Vec<String> = match system {
@@ -109,7 +108,6 @@ fn wrong_role(index: usize, role: &str) -> Failure {
     Failure::invalid(format!("messages.{index}: role {}: expected user or assistant", shown(role)))
 }
 
-/// A message of the model.
 fn assistant(index: usize, blocks: Vec<Block>) -> Result<Message, Failure> {
     let (mut texts, mut thinking, mut calls) = (Vec::new(), Vec::new(), Vec::new());
     for block in blocks {
@@ -139,7 +137,7 @@ fn user(index: usize, role: &str, blocks: Vec<Block>, messages: &mut Vec<Message
         match block.kind.as_str() {
             "text" => texts.extend(block.text),
             "tool_result" => {
-                let text = joined_text(index, block.content.as_ref().unwrap_or(&Value::Null))?;
+                let text = joined_text(index, block.content.as_ref())?;
                 let text = if block.is_error == Some(true) { format!("Error: {text}") } else { text };
                 messages.push(Message::tool(block.tool_use_id.unwrap_or_default(), text));
             }
@@ -153,19 +151,13 @@ fn user(index: usize, role: &str, blocks: Vec<Block>, messages: &mut Vec<Message
 }
 
 /// The functions among the tools, in OpenAI's form. Tools of other types are done by Anthropic's servers.
-pub fn functions(tools: Vec<Value>) -> Vec<Value> {
-    let function = |tool: Value| {
-        let custom = tool.get("type").is_none_or(|kind| kind.is_null() || kind.as_str() == Some("custom"));
-        let name = tool.get("name").and_then(Value::as_str).filter(|_| custom)?;
-        let mut function = json!({"name": name});
-        for (field, called) in [("description", "description"), ("input_schema", "parameters")] {
-            if let Some(value) = tool.get(field).filter(|value| !value.is_null()) {
-                function[called] = value.clone();
-            }
-        }
-        Some(json!({"type": "function", "function": function}))
+pub fn functions(tools: &[Value]) -> Vec<Value> {
+    let custom = |tool: &&Value| {
+        let is_named = tool.get("name").is_some_and(Value::is_string);
+        is_named && tool.get("type").is_none_or(|kind| kind.is_null() || kind.as_str() == Some("custom"))
     };
-    tools.into_iter().filter_map(function).collect()
+    let own = |tool| function(tool, ["name", "description", "input_schema"]);
+    tools.iter().filter(custom).map(own).collect()
 }
 
 #[cfg(test)]
@@ -226,6 +218,6 @@ mod tests {
             json!({"name": "ls", "description": "Lists", "input_schema": {"type": "object"}}),
         ];
         let wanted = json!({"name": "ls", "description": "Lists", "parameters": {"type": "object"}});
-        assert_eq!(functions(tools), [json!({"type": "function", "function": wanted})]);
+        assert_eq!(functions(&tools), [json!({"type": "function", "function": wanted})]);
     }
 }

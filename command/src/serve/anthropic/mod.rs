@@ -7,7 +7,7 @@ use super::body::JsonBody;
 use super::constraints::{Format, FormatField};
 use super::conversation::{Conversation, check_messages, check_tools, template_input};
 use super::failure::Failure;
-use super::fields::{Fields, max_tokens, or_default, read};
+use super::fields::{Fields, max_tokens, read};
 use super::interface::{Prompt, Request};
 use super::memory::Share;
 use super::router::json;
@@ -27,8 +27,7 @@ pub struct Body {
     messages: Vec<GivenMessage>,
     system: Option<System>,
     max_tokens: Option<i64>,
-    #[serde(default, deserialize_with = "or_default")]
-    tools: Vec<Value>,
+    tools: Option<Vec<Value>>,
     tool_choice: Option<ToolChoice>,
     thinking: Option<Thinking>,
     output_config: Option<OutputConfig>,
@@ -41,8 +40,7 @@ struct ToolChoice {
     #[serde(rename = "type")]
     kind: String,
     name: Option<String>,
-    #[serde(default, deserialize_with = "or_default")]
-    disable_parallel_tool_use: bool,
+    disable_parallel_tool_use: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -71,13 +69,14 @@ impl ToolChoice {
 impl Body {
     fn conversation(self, server: &Server) -> Result<Conversation, Failure> {
         check_messages(self.messages.len(), server)?;
-        check_tools(&self.tools)?;
+        let tools = self.tools.unwrap_or_default();
+        check_tools(&tools)?;
         let format = self.output_config.and_then(|config| config.format);
         Ok(Conversation {
             messages: conversation(self.system, self.messages)?,
-            tools: functions(self.tools),
+            tools: functions(&tools),
             calls: self.tool_choice.map_or(Ok(Calls::Auto), ToolChoice::read)?,
-            format: format.map_or(Ok(Format::Text), |format| format.read(self.fields.json_whitespace))?,
+            format: format.map_or(Ok(Format::Text), |format| format.read(self.fields.json_whitespace == Some(true)))?,
             max_tokens: self.max_tokens,
             thinking: self.thinking.is_some_and(|thinking| thinking.kind != "disabled"),
             overflow: server.overflow,
@@ -86,13 +85,12 @@ impl Body {
     }
 }
 
-/// Turns a body into a prompt and a request.
 fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Messages>), Failure> {
     if max_tokens(body.max_tokens)?.is_none() {
         return Err(Failure::invalid("max_tokens: field required"));
     }
     let stream = body.fields.stream;
-    let one_call = body.tool_choice.as_ref().is_some_and(|choice| choice.disable_parallel_tool_use);
+    let one_call = body.tool_choice.as_ref().is_some_and(|choice| choice.disable_parallel_tool_use == Some(true));
     let (chat, demand, held) = body.conversation(server)?.chat(server, loaded)?;
     let interface = Messages::new(&server.name, chat.options.stop.clone());
     let request = Request { choices: 1, stream, one_call, held, interface };

@@ -5,7 +5,7 @@ use super::messages::{functions, messages};
 use crate::serve::constraints::{Format, FormatField, choice};
 use crate::serve::conversation::{Conversation, check_messages, check_tools};
 use crate::serve::failure::Failure;
-use crate::serve::fields::{Fields, StreamOptions, choices, or_default, top_logprobs};
+use crate::serve::fields::{Fields, StreamOptions, choices, top_logprobs};
 use crate::serve::figures::{ChatLogprobs, argument_pieces, arguments};
 use crate::serve::interface::{Interface, Prompt, Request};
 use crate::serve::reply::{Delta, FinishReason, Reply};
@@ -23,19 +23,14 @@ const CHUNK: &str = "chat.completion.chunk";
 #[derive(Debug, Deserialize)]
 pub struct Body {
     messages: Vec<Message>,
-    #[serde(default, deserialize_with = "or_default")]
-    stream_options: StreamOptions,
-    #[serde(default, deserialize_with = "or_default")]
-    tools: Vec<Value>,
+    stream_options: Option<StreamOptions>,
+    tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
-    #[serde(default, deserialize_with = "or_default")]
-    response_format: FormatField,
+    response_format: Option<FormatField>,
     json_schema: Option<Value>,
-    #[serde(default, deserialize_with = "or_default")]
-    logprobs: bool,
-    #[serde(default, deserialize_with = "or_default")]
-    top_logprobs: u64,
+    logprobs: Option<bool>,
+    top_logprobs: Option<u64>,
     max_tokens: Option<i64>,
     max_completion_tokens: Option<i64>,
     n: Option<u64>,
@@ -44,7 +39,6 @@ pub struct Body {
     fields: Fields,
 }
 
-/// Writes replies as chat completions.
 pub struct Chat {
     frame: Frame,
     /// How many calls each reply has made.
@@ -127,13 +121,13 @@ impl Interface for Chat {
 
     fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         check_messages(body.messages.len(), server)?;
-        check_tools(&body.tools)?;
-        let whitespace = body.fields.json_whitespace;
+        let (tools, whitespace) = (body.tools.unwrap_or_default(), body.fields.json_whitespace == Some(true));
+        check_tools(&tools)?;
         let format = match body.json_schema {
             Some(schema) => Format::Schema(SchemaOptions::default().with_whitespace(whitespace).put_into(schema)),
-            None => body.response_format.read(whitespace)?,
+            None => body.response_format.unwrap_or_default().read(whitespace)?,
         };
-        let mut tools = functions(body.tools);
+        let mut tools = functions(tools);
         let calls = choice(body.tool_choice.as_ref(), &mut tools)?;
         let (stream, choices) = (body.fields.stream, choices(body.n, server)?);
         let conversation = Conversation {
@@ -147,9 +141,10 @@ impl Interface for Chat {
             fields: body.fields,
         };
         let (mut chat, demand, held) = conversation.chat(server, loaded)?;
-        chat.options.logprobs = body.logprobs.then(|| top_logprobs(body.top_logprobs)).transpose()?;
-        let usage = body.stream_options.include_usage;
-        let frame = Frame::new("chatcmpl-", &server.name, body.logprobs, usage, choices);
+        let logprobs = body.logprobs == Some(true);
+        chat.options.logprobs = logprobs.then(|| top_logprobs(body.top_logprobs.unwrap_or(0))).transpose()?;
+        let usage = StreamOptions::usage(body.stream_options);
+        let frame = Frame::new("chatcmpl-", &server.name, logprobs, usage, choices);
         let one_call = body.parallel_tool_calls == Some(false);
         let request = Request { choices, stream, one_call, held, interface: Self::new(frame, choices) };
         Ok((Prompt::Chat(Box::new(chat), demand), request))

@@ -4,14 +4,14 @@ use super::frame::Frame;
 use crate::serve::body::JsonBody;
 use crate::serve::constraints::{Format, FormatField};
 use crate::serve::failure::Failure;
-use crate::serve::fields::{Fields, StreamOptions, choices, max_tokens, or_default, top_logprobs};
+use crate::serve::fields::{Fields, StreamOptions, choices, max_tokens, top_logprobs};
 use crate::serve::figures::CompletionLogprobs;
 use crate::serve::interface::{Interface, Prompt, Request};
 use crate::serve::reply::{Delta, FinishReason, Reply};
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::stream::Events;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::iter::repeat_n;
 use wglm_engine::Error;
 use wglm_engine::text::Tokenizer;
@@ -28,19 +28,15 @@ const MAX_TOKENS: usize = 16;
 #[derive(Debug, Deserialize)]
 pub struct Body {
     prompt: Option<Prompts>,
-    #[serde(default, deserialize_with = "or_default")]
-    stream_options: StreamOptions,
+    stream_options: Option<StreamOptions>,
     max_tokens: Option<i64>,
     n_predict: Option<i64>,
     n: Option<u64>,
     best_of: Option<u64>,
-    #[serde(default, deserialize_with = "or_default")]
-    echo: bool,
-    #[serde(default, deserialize_with = "or_default")]
-    suffix: String,
+    echo: Option<bool>,
+    suffix: Option<String>,
     logprobs: Option<u64>,
-    #[serde(default, deserialize_with = "or_default")]
-    response_format: FormatField,
+    response_format: Option<FormatField>,
     json_schema: Option<Value>,
     #[serde(flatten)]
     fields: Fields,
@@ -90,7 +86,6 @@ impl Prompts {
     }
 }
 
-/// Writes replies as completions.
 pub struct Completions {
     frame: Frame,
     /// The text before each reply, if it is repeated.
@@ -99,32 +94,28 @@ pub struct Completions {
     lengths: Vec<usize>,
 }
 
-/// A reply in a whole answer.
+/// A reply, or a piece of it.
 #[derive(Serialize)]
 struct Choice<'a> {
     index: usize,
     text: String,
     logprobs: Option<CompletionLogprobs<'a>>,
-    finish_reason: &'static str,
+    finish_reason: Option<&'static str>,
 }
 
-fn finish_reason(reason: FinishReason) -> &'static str {
-    if reason == FinishReason::Length { "length" } else { "stop" }
-}
-
-fn choice(index: usize, text: &str, logprobs: Option<CompletionLogprobs>, reason: Option<&str>) -> Value {
-    json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": reason})
+fn finish_reason(reason: FinishReason) -> Option<&'static str> {
+    Some(if reason == FinishReason::Length { "length" } else { "stop" })
 }
 
 /// Refuses what completions do not have. A client would take unconstrained text for what it requested.
 fn check_supported(body: &mut Body, choices: usize) -> Result<(), Failure> {
-    let format = std::mem::take(&mut body.response_format).read(false)?;
+    let format = body.response_format.take().unwrap_or_default().read(false)?;
     for (is_asked_for, message) in [
-        (!body.suffix.is_empty(), "suffix: this model does not fill gaps"),
+        (body.suffix.as_ref().is_some_and(|suffix| !suffix.is_empty()), "suffix: this model does not fill gaps"),
         (format != Format::Text, "response_format: not supported here; use /v1/chat/completions"),
         (body.json_schema.is_some(), "json_schema: not supported here; use /v1/chat/completions"),
         (body.best_of.is_some_and(|best| best != choices as u64), "best_of: only supported if it equals n"),
-        (body.echo && body.logprobs.is_some(), "echo: not supported together with logprobs"),
+        (body.echo == Some(true) && body.logprobs.is_some(), "echo: not supported together with logprobs"),
     ] {
         if is_asked_for {
             return Err(Failure::unsupported(message));
@@ -154,12 +145,12 @@ impl Interface for Completions {
         options.max_tokens = max_tokens(limit)?.or(options.max_tokens).or(usual);
         options.logprobs = body.logprobs.map(top_logprobs).transpose()?;
         let mut echo = Vec::new();
-        for tokens in prompts.iter().filter(|_| body.echo) {
+        for tokens in prompts.iter().filter(|_| body.echo == Some(true)) {
             echo.extend(repeat_n(loaded.model.tokenizer()?.decode(tokens, true)?, choices));
         }
         let held = ECHO_COPIES * echo.iter().map(String::len).sum::<usize>();
         echo.resize(count, String::new());
-        let (logprobs, usage) = (body.logprobs.is_some(), body.stream_options.include_usage);
+        let (logprobs, usage) = (body.logprobs.is_some(), StreamOptions::usage(body.stream_options));
         let frame = Frame::new("cmpl-", &server.name, logprobs, usage, choices);
         let interface = Self { frame, echo, lengths: vec![0; count] };
         let request = Request { choices, stream, one_call: false, held, interface };
@@ -167,8 +158,8 @@ impl Interface for Completions {
     }
 
     fn begin(&mut self, _: usize, to: &mut Events) {
-        for (index, text) in self.echo.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
-            self.frame.chunk(OBJECT, choice(index, text, None, None), to);
+        for (index, text) in self.echo.iter().cloned().enumerate().filter(|(_, text)| !text.is_empty()) {
+            self.frame.chunk(OBJECT, Choice { index, text, logprobs: None, finish_reason: None }, to);
         }
     }
 
@@ -178,10 +169,11 @@ impl Interface for Completions {
                 let offset = self.lengths[index];
                 self.lengths[index] += text.chars().count();
                 let logprobs = self.frame.logprobs.then_some(CompletionLogprobs { tokens: &tokens, offset });
-                self.frame.chunk(OBJECT, choice(index, &text, logprobs, None), to);
+                self.frame.chunk(OBJECT, Choice { index, text, logprobs, finish_reason: None }, to);
             }
             Delta::End(finish) => {
-                let choice = choice(index, "", None, Some(finish_reason(finish.reason)));
+                let finish_reason = finish_reason(finish.reason);
+                let choice = Choice { index, text: String::new(), logprobs: None, finish_reason };
                 self.frame.end_reply(OBJECT, index, choice, &finish, to);
             }
             Delta::Prompt { .. } | Delta::Thinking(_) | Delta::Call(_) => {}

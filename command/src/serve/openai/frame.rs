@@ -1,12 +1,12 @@
 //! What chat completions and completions have in common: the frame of an answer and of a stream's chunks.
 
 use crate::serve::failure::{Dialect, Failure};
-use crate::serve::figures::{Usage, add_figures, timings};
+use crate::serve::figures::{Usage, timings};
 use crate::serve::reply::{Finish, Reply};
 use crate::serve::server::{id, now};
 use crate::serve::stream::Events;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// What made an answer.
 const FINGERPRINT: &str = concat!("wglm-", env!("CARGO_PKG_VERSION"));
@@ -14,7 +14,7 @@ const FINGERPRINT: &str = concat!("wglm-", env!("CARGO_PKG_VERSION"));
 /// The data of the last event of a stream.
 const END: &str = "[DONE]";
 
-/// An answer without a stream.
+/// An answer without a stream, or a chunk of one.
 #[derive(Serialize)]
 struct Answer<'a, C> {
     id: &'a str,
@@ -23,7 +23,9 @@ struct Answer<'a, C> {
     model: &'a str,
     system_fingerprint: &'a str,
     choices: &'a [C],
-    usage: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     timings: Option<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<&'a String>,
@@ -50,36 +52,37 @@ impl Frame {
         Self { id, created, model, logprobs, stream_usage, choices, usage: Usage::default() }
     }
 
-    fn chunk_of(&self, object: &str, choices: Value) -> Value {
-        json!({
-            "id": self.id,
-            "object": object,
-            "created": self.created,
-            "model": self.model,
-            "system_fingerprint": FINGERPRINT,
-            "choices": choices,
-        })
+    /// An answer or a chunk as JSON. `ends` are those of the replies that end with it; its times are those of the last.
+    fn json(&self, object: &str, choices: &[impl Serialize], usage: Option<Value>, ends: &[&Finish]) -> String {
+        let answer = Answer {
+            id: &self.id,
+            object,
+            created: self.created,
+            model: &self.model,
+            system_fingerprint: FINGERPRINT,
+            choices,
+            usage,
+            timings: ends.last().map(|finish| timings(&finish.stats)),
+            warnings: ends.iter().flat_map(|finish| &finish.warnings).collect(),
+        };
+        serde_json::to_string(&answer).unwrap_or_default() // nothing in it can fail to be serialised
     }
 
     /// Writes a chunk with one choice.
-    pub fn chunk(&self, object: &str, choice: Value, to: &mut Events) {
-        to.data(&self.chunk_of(object, json!([choice])));
+    pub fn chunk(&self, object: &str, choice: impl Serialize, to: &mut Events) {
+        to.line(&self.json(object, &[choice], None, &[]));
     }
 
     /// Writes the chunk that ends a reply.
-    pub fn end_reply(&mut self, object: &str, reply: usize, choice: Value, finish: &Finish, to: &mut Events) {
+    pub fn end_reply(&mut self, object: &str, reply: usize, choice: impl Serialize, finish: &Finish, to: &mut Events) {
         self.count(reply, finish);
-        let mut chunk = self.chunk_of(object, json!([choice]));
-        add_figures(finish, &mut chunk);
-        to.data(&chunk);
+        to.line(&self.json(object, &[choice], None, &[finish]));
     }
 
     /// Writes the end of the stream.
     pub fn end(&self, object: &str, to: &mut Events) {
         if self.stream_usage {
-            let mut chunk = self.chunk_of(object, json!([]));
-            chunk["usage"] = self.usage.openai();
-            to.data(&chunk);
+            to.line(&self.json(object, &[(); 0], Some(self.usage.openai()), &[]));
         }
         to.line(END);
     }
@@ -95,20 +98,10 @@ impl Frame {
         self.usage.add(Usage::of(finish), reply.is_multiple_of(self.choices));
     }
 
-    /// The whole answer as JSON. Its times are those of the last reply.
+    /// The whole answer as JSON.
     pub fn whole(mut self, object: &str, choices: &[impl Serialize], replies: &[Reply]) -> String {
-        replies.iter().enumerate().for_each(|(index, reply)| self.count(index, &reply.finish));
-        let answer = Answer {
-            id: &self.id,
-            object,
-            created: self.created,
-            model: &self.model,
-            system_fingerprint: FINGERPRINT,
-            choices,
-            usage: self.usage.openai(),
-            timings: replies.last().map(|reply| timings(&reply.finish.stats)),
-            warnings: replies.iter().flat_map(|reply| &reply.finish.warnings).collect(),
-        };
-        serde_json::to_string(&answer).unwrap_or_default() // nothing in it can fail to be serialised
+        let ends: Vec<&Finish> = replies.iter().map(|reply| &reply.finish).collect();
+        ends.iter().enumerate().for_each(|(index, finish)| self.count(index, finish));
+        self.json(object, choices, Some(self.usage.openai()), &ends)
     }
 }

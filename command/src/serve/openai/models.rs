@@ -33,13 +33,11 @@ fn model(server: &Server) -> Value {
     model
 }
 
-/// The list of models.
 pub async fn list(State(server): State<Arc<Server>>) -> Response {
     let (model, id) = (model(&server), &server.name);
     json(&json!({"object": "list", "data": [model], "has_more": false, "first_id": id, "last_id": id}))
 }
 
-/// The model with a name.
 pub async fn one(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Result<Response, Failure> {
     if id == server.name {
         return Ok(json(&model(&server)));

@@ -91,14 +91,14 @@ fn tools(functions: &[Value]) -> Vec<Value> {
 
 /// All the fields, for a chat that was made of the body.
 pub fn fields(body: Body, format: Value, choice: Value, chat: &ChatState) -> Map<String, Value> {
-    let (sampling, reasoning) = (&chat.options.sampling, &body.reasoning);
-    let verbosity = short(body.text.get("verbosity").and_then(Value::as_str));
+    let (sampling, reasoning, text) = (&chat.options.sampling, body.reasoning.unwrap_or_default(), body.text);
+    let verbosity = short(text.as_ref().and_then(|text| text.get("verbosity")?.as_str()));
     let summary = short(reasoning.summary.as_ref().and_then(Value::as_str));
     let truncation = if chat.overflow == Overflow::Refuse { "disabled" } else { "auto" };
     let fields = [
         ("instructions", json!(body.instructions)),
         ("max_output_tokens", json!(body.max_output_tokens)),
-        ("metadata", Value::Object(body.metadata)),
+        ("metadata", Value::Object(body.metadata.unwrap_or_default())),
         ("parallel_tool_calls", json!(body.parallel_tool_calls.unwrap_or(true))),
         ("previous_response_id", Value::Null),
         ("reasoning", json!({"effort": short(reasoning.effort.as_deref()), "summary": summary})),

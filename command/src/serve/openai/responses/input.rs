@@ -5,14 +5,13 @@ use crate::serve::failure::{Failure, shown};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use wglm_engine::text::{FunctionCall, Message, ToolCall};
 
 /// The prefix of thinking that a client sends back with the next request. It is not encrypted: the server has no key
 /// for it, and what its model thinks is not secret.
 const THINKING: &str = "wglm1:";
 
-/// An item of a conversation.
 #[derive(Debug, Deserialize)]
 pub struct Item {
     #[serde(rename = "type")]
@@ -61,58 +60,33 @@ impl Messages {
         self.reasoning = None;
         self.done.push(message);
     }
-}
 
-/// The messages of a conversation. Items of types that the model does not know are left out.
-pub fn conversation(items: Vec<Item>) -> Result<Vec<Message>, Failure> {
-    let mut messages = Messages::default();
-    for (index, item) in items.into_iter().enumerate() {
-        let id = || item.call_id.clone().unwrap_or_default();
+    /// Adds an item. Those of types that the model does not know are left out.
+    fn add(&mut self, index: usize, item: Item) -> Result<(), Failure> {
+        let id = item.call_id.clone().unwrap_or_default();
         match item.kind.as_deref().unwrap_or("message") {
-            "message" => {
-                let text = joined_text(index, item.content.as_ref().unwrap_or(&Value::Null))?;
-                match item.role.as_deref() {
-                    Some("assistant") => {
-                        let message = messages.assistant();
-                        let before = message.text().into_owned();
-                        let text = if before.is_empty() { text } else { before + "\n" + &text };
-                        message.content = Some(text.into());
-                    }
-                    Some("system" | "developer") => messages.push(Message::system(text)),
-                    Some("user") => messages.push(Message::user(text)),
-                    other => {
-                        let (role, expected) =
-                            (other.unwrap_or("none"), "expected user, assistant, system or developer");
-                        return Err(Failure::invalid(format!("input {index}: role {}: {expected}", shown(role))));
-                    }
-                }
-            }
+            "message" => self.message(index, &item)?,
             "reasoning" => {
                 let own = item.encrypted_content.as_deref().and_then(decoded_thinking);
                 // Clients of models that only return a summary send an empty list as content.
-                let whole = |content: &&Value| content.as_array().is_none_or(|parts| !parts.is_empty());
-                let content = item.content.as_ref().filter(whole);
-                let thinking = match own {
-                    Some(thinking) => thinking,
-                    None => joined_text(index, content.or(item.summary.as_ref()).unwrap_or(&Value::Null))?,
-                };
-                messages.reasoning = Some(thinking).filter(|thinking| !thinking.is_empty());
+                let whole = |content: &Value| content.as_array().is_none_or(|parts| !parts.is_empty());
+                let content = item.content.filter(whole).or(item.summary);
+                let thinking = own.map_or_else(|| joined_text(index, content.as_ref()), Ok)?;
+                self.reasoning = Some(thinking).filter(|thinking| !thinking.is_empty());
             }
             "function_call" | "custom_tool_call" => {
-                let arguments = match (item.arguments.as_deref(), item.input.as_deref()) {
-                    (Some(""), _) | (None, None) => Ok(Value::Object(Default::default())),
+                let arguments = match (item.arguments.as_deref(), item.input) {
+                    (Some(""), _) | (None, None) => Ok(json!({})),
                     (Some(arguments), _) => serde_json::from_str(arguments),
-                    (None, Some(input)) => Ok(serde_json::json!({"input": input})),
+                    (None, Some(input)) => Ok(json!({"input": input})),
                 };
                 let arguments = arguments
                     .map_err(|error| Failure::invalid(format!("input {index}: arguments: expected JSON: {error}")))?;
-                let function = FunctionCall { name: item.name.clone().unwrap_or_default(), arguments };
-                let call = ToolCall { id: Some(id()), kind: "function".into(), function };
-                messages.assistant().tool_calls.push(call);
+                let function = FunctionCall { name: item.name.unwrap_or_default(), arguments };
+                self.assistant().tool_calls.push(ToolCall { id: Some(id), kind: "function".into(), function });
             }
             "function_call_output" | "custom_tool_call_output" => {
-                let output = joined_text(index, item.output.as_ref().unwrap_or(&Value::Null))?;
-                messages.push(Message::tool(id(), output));
+                self.push(Message::tool(id, joined_text(index, item.output.as_ref())?));
             }
             "item_reference" => {
                 let message = format!("input {index}: item_reference: items are not kept; send the whole conversation");
@@ -120,7 +94,32 @@ pub fn conversation(items: Vec<Item>) -> Result<Vec<Message>, Failure> {
             }
             _ => {}
         }
+        Ok(())
     }
+
+    fn message(&mut self, index: usize, item: &Item) -> Result<(), Failure> {
+        let text = joined_text(index, item.content.as_ref())?;
+        match item.role.as_deref() {
+            Some("assistant") => {
+                let message = self.assistant();
+                let before = message.text().into_owned();
+                let text = if before.is_empty() { text } else { before + "\n" + &text };
+                message.content = Some(text.into());
+            }
+            Some("system" | "developer") => self.push(Message::system(text)),
+            Some("user") => self.push(Message::user(text)),
+            other => {
+                let (role, expected) = (other.unwrap_or("none"), "expected user, assistant, system or developer");
+                return Err(Failure::invalid(format!("input {index}: role {}: {expected}", shown(role))));
+            }
+        }
+        Ok(())
+    }
+}
+
+pub fn conversation(items: Vec<Item>) -> Result<Vec<Message>, Failure> {
+    let mut messages = Messages::default();
+    items.into_iter().enumerate().try_for_each(|(index, item)| messages.add(index, item))?;
     Ok(messages.done)
 }
 

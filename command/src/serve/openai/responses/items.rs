@@ -16,7 +16,6 @@ const IN_PROGRESS: &str = "in_progress";
 const COMPLETED: &str = "completed";
 const INCOMPLETE: &str = "incomplete";
 
-/// An item of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Reasoning,
@@ -24,11 +23,11 @@ enum Kind {
 }
 
 impl Kind {
-    /// The beginnings of the item's id and of the names of its events, and the type of its part.
-    fn names(self) -> (&'static str, &'static str, &'static str) {
+    /// The beginning of the item's id, and the type of its part.
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Reasoning => ("rs_", "response.reasoning_text", "reasoning_text"),
-            Self::Message => ("msg_", "response.output_text", "output_text"),
+            Self::Reasoning => ("rs_", "reasoning_text"),
+            Self::Message => ("msg_", "output_text"),
         }
     }
 }
@@ -40,7 +39,6 @@ struct Open {
     text: String,
 }
 
-/// Writes a reply as a response.
 pub struct Responses {
     id: String,
     created: u64,
@@ -109,10 +107,11 @@ impl Responses {
     }
 
     fn part(kind: Kind, text: &str) -> Value {
-        match kind {
-            Kind::Reasoning => json!({"type": "reasoning_text", "text": text}),
-            Kind::Message => json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []}),
+        let mut part = json!({"type": kind.names().1, "text": text});
+        if kind == Kind::Message {
+            (part["annotations"], part["logprobs"]) = (json!([]), json!([]));
         }
+        part
     }
 
     fn item(&self, open: &Open, status: &str) -> Value {
@@ -157,7 +156,7 @@ impl Responses {
         if kind == Kind::Message {
             fields["logprobs"] = json!([]);
         }
-        self.write(&format!("{}.delta", kind.names().1), fields, to);
+        self.write(&format!("response.{}.delta", kind.names().1), fields, to);
     }
 
     /// Ends the open item, if there is one, with a status.
@@ -174,7 +173,7 @@ impl Responses {
         if open.kind == Kind::Message {
             done["logprobs"] = json!([]);
         }
-        self.write(&format!("{}.done", open.kind.names().1), done, to);
+        self.write(&format!("response.{}.done", open.kind.names().1), done, to);
         self.write("response.content_part.done", with("part", Self::part(open.kind, part)), to);
         let item = self.item(&open, status);
         self.write("response.output_item.done", json!({"output_index": index, "item": item}), to);

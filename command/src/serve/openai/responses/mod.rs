@@ -5,15 +5,15 @@ mod input;
 mod items;
 
 use super::chat::thinks;
-use crate::serve::constraints::{FormatField, choice};
+use crate::serve::constraints::{FormatField, choice, function};
 use crate::serve::conversation::{Conversation, check_messages, check_tools};
 use crate::serve::failure::Failure;
-use crate::serve::fields::{Fields, or_default};
+use crate::serve::fields::Fields;
 use crate::serve::interface::{Prompt, Request};
 use crate::serve::server::{LoadedModel, Server};
 use input::{Item, conversation};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use wglm_engine::Overflow;
 use wglm_engine::text::Message;
 
@@ -26,25 +26,19 @@ const INCLUDE_THINKING: &str = "reasoning.encrypted_content";
 pub struct Body {
     input: Option<Input>,
     instructions: Option<String>,
-    #[serde(default, deserialize_with = "or_default")]
-    tools: Vec<Value>,
+    tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
     max_output_tokens: Option<i64>,
-    #[serde(default, deserialize_with = "or_default")]
-    reasoning: Reasoning,
-    #[serde(default, deserialize_with = "or_default")]
-    text: Map<String, Value>,
+    reasoning: Option<Reasoning>,
+    text: Option<Map<String, Value>>,
     truncation: Option<String>,
-    #[serde(default, deserialize_with = "or_default")]
-    include: Vec<String>,
+    include: Option<Vec<String>>,
     previous_response_id: Option<String>,
     conversation: Option<Value>,
     prompt: Option<Value>,
-    #[serde(default, deserialize_with = "or_default")]
-    background: bool,
-    #[serde(default, deserialize_with = "or_default")]
-    metadata: Map<String, Value>,
+    background: Option<bool>,
+    metadata: Option<Map<String, Value>>,
     #[serde(flatten)]
     fields: Fields,
 }
@@ -62,15 +56,13 @@ struct Reasoning {
     summary: Option<Value>,
 }
 
-/// The functions in the form of chat completions. In this interface their fields stand beside `type`.
+/// The functions in the form of chat completions. In this interface their fields are next to `type`.
 fn functions(tools: &[Value]) -> Vec<Value> {
-    let function = |tool: &Value| {
+    let own = |tool: &Value| {
         let named = tool.get("type").and_then(Value::as_str) == Some("function") && tool.get("name").is_some();
-        let field = |name: &str| Some((name.to_owned(), tool.get(name).filter(|value| !value.is_null())?.clone()));
-        let fields: Map<String, Value> = ["name", "description", "parameters"].into_iter().filter_map(field).collect();
-        named.then(|| json!({"type": "function", "function": fields}))
+        named.then(|| function(tool, ["name", "description", "parameters"]))
     };
-    tools.iter().filter_map(function).collect()
+    tools.iter().filter_map(own).collect()
 }
 
 /// Refuses what would need something that is kept between requests.
@@ -82,7 +74,7 @@ fn check_complete(body: &Body) -> Result<(), Failure> {
         ),
         (body.conversation.is_some(), "conversation: conversations are not kept; send the whole conversation as input"),
         (body.prompt.as_ref().is_some_and(Value::is_object), "prompt: prompts are not kept; send its text"),
-        (body.background, "background: responses are not kept; leave this field out"),
+        (body.background == Some(true), "background: responses are not kept; leave this field out"),
     ] {
         if is_missing {
             return Err(Failure::unsupported(message));
@@ -108,11 +100,10 @@ fn messages(body: &mut Body, server: &Server) -> Result<Vec<Message>, Failure> {
     Ok(messages)
 }
 
-/// Turns a body into a prompt and a request.
 fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Responses>), Failure> {
     check_complete(&body)?;
-    echo::check_metadata(&body.metadata)?;
-    check_tools(&body.tools)?;
+    body.metadata.as_ref().map_or(Ok(()), echo::check_metadata)?;
+    check_tools(body.tools.as_deref().unwrap_or_default())?;
     let messages = messages(&mut body, server)?;
     let overflow = match body.truncation.as_deref() {
         None => server.overflow,
@@ -120,21 +111,22 @@ fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Pro
         Some("disabled") => Overflow::Refuse,
         Some(_) => return Err(Failure::invalid("truncation: expected auto or disabled")),
     };
-    let given = body.text.get("format").unwrap_or(&Value::Null);
+    let given = body.text.as_ref().and_then(|text| text.get("format")).unwrap_or(&Value::Null);
     let format: Option<FormatField> = serde_json::from_value(given.clone())
         .map_err(|error| Failure::invalid(format!("cannot parse text.format: {error}")))?;
-    let format = format.unwrap_or_default().read(body.fields.json_whitespace)?;
-    let mut tools = functions(&body.tools);
+    let format = format.unwrap_or_default().read(body.fields.json_whitespace == Some(true))?;
+    let mut tools = functions(body.tools.as_deref().unwrap_or_default());
     let calls = choice(body.tool_choice.as_ref(), &mut tools)?;
     let format_echo = echo::format(&format, given);
     let choice_echo = echo::choice(body.tool_choice.as_ref(), &calls, &tools);
     let fields = std::mem::take(&mut body.fields);
     let (stream, max_tokens) = (fields.stream, body.max_output_tokens);
-    let thinking = body.reasoning.effort.as_deref().map_or(server.reasoning, thinks);
+    let effort = body.reasoning.as_ref().and_then(|reasoning| reasoning.effort.as_deref());
+    let thinking = effort.map_or(server.reasoning, thinks);
     let conversation = Conversation { messages, tools, calls, format, max_tokens, thinking, overflow, fields };
     let (chat, demand, held) = conversation.chat(server, loaded)?;
     let one_call = body.parallel_tool_calls == Some(false);
-    let include_thinking = body.include.iter().any(|what| what == INCLUDE_THINKING);
+    let include_thinking = body.include.iter().flatten().any(|what| what == INCLUDE_THINKING);
     let echo = echo::fields(body, format_echo, choice_echo, &chat);
     let held = held + echo::bytes(&echo);
     let interface = Responses::new(&server.name, echo, include_thinking);
