@@ -1,5 +1,7 @@
 //! Limits on the size and depth of schemas and grammars. llguidance follows references and rules by unbounded
-//! recursion, and a stack overflow ends the process. So this refuses what is too deep before llguidance sees it.
+//! recursion, and a stack overflow ends the process. So this refuses what is too deep before llguidance sees it. The
+//! crate cannot be asked how deep it would recurse, so `Depth` follows the order in which it compiles. Its version is
+//! pinned, and a test compares the two.
 
 use super::expression::ways;
 use super::schema::{Fault, all_values, list, named_types};
@@ -481,7 +483,68 @@ fn quoted(text: &str, mark: char) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar};
     use serde_json::json;
+
+    /// The types of schemas in the order in which llguidance compiles them: it reports the first that it does not know, and
+    /// then compiles the schema without it. Any other error comes after all types are compiled.
+    fn compiled(schema: &Value) -> Vec<String> {
+        let (mut schema, mut order) = (schema.to_string(), Vec::new());
+        loop {
+            let init = TopLevelGrammar::from_json_schema(serde_json::from_str(&schema).unwrap_or_default());
+            let compiled = GrammarInit::Serialized(init).to_internal(None, ParserLimits::default());
+            let Err(error) = compiled else { return order };
+            let message = format!("{error:#}");
+            let Some((_, rest)) = message.split_once("Invalid type: ") else { return order };
+            let name: String = rest.chars().take_while(char::is_ascii_alphanumeric).collect();
+            schema = schema.replace(&json!({ "type": name }).to_string(), "true");
+            order.push(name);
+        }
+    }
+
+    /// The same by the order in which depths are measured.
+    fn measured_types<'a>(depth: &Depth<'a>, schema: &'a Value, met: &mut HashSet<&'a str>) -> Vec<String> {
+        if let Some(Value::String(name)) = schema.get("type").filter(|name| *name != "object" && *name != "array") {
+            return vec![name.clone()];
+        }
+        let of_part = |part| match part {
+            Within::Schema(part) => measured_types(depth, part, met),
+            Within::Reference(name) if met.insert(name) => {
+                referred(name, depth.whole).map_or_else(Vec::new, |meant| measured_types(depth, meant, met))
+            }
+            Within::Reference(_) => Vec::new(),
+        };
+        depth.within(schema).into_iter().flat_map(of_part).collect()
+    }
+
+    #[test]
+    fn depths_are_measured_in_the_order_of_compilation() {
+        let [one, two, three, four] = ["one", "two", "three", "four"].map(|name| json!({ "type": name }));
+        let a = || json!({"$ref": "#/$defs/a"});
+        let whole = json!({"items": {"type": "array", "items": two}});
+        for schema in [
+            // A reference is compiled within the first schema that refers to it.
+            json!({"properties": {"x": a(), "y": one, "z": a()}, "$defs": {"a": {"type": "array", "items": two}}}),
+            json!({"$ref": "#/$defs/a", "properties": {"y": one}, "$defs": {"a": {"items": {"$ref": "#/$defs/b"}}, "b": whole}}),
+            json!({"properties": {"x": one}, "$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [two, a(), three]}}}),
+            // Keywords that apply schemas in place come after those met before them.
+            json!({"anyOf": [one], "properties": {"x": two}, "allOf": [three], "additionalProperties": four}),
+            json!({"properties": {"x": one}, "const": {}, "items": two, "oneOf": [three, {"items": four}]}),
+            // Arrays come before objects, unless types are listed, and the keywords of each have an order of their own.
+            json!({"properties": {"x": one}, "items": two}),
+            json!({"type": ["object", "array"], "items": two, "properties": {"x": one}}),
+            json!({"type": "object", "additionalProperties": one, "patternProperties": {"^p": two}, "properties": {"x": three}}),
+            json!({"type": "array", "items": one, "prefixItems": [two, three]}),
+            // As in drafts before 2020-12.
+            json!({"items": [one, two], "additionalItems": three}),
+            json!({"items": one, "additionalItems": two}),
+        ] {
+            let depth = Depth { whole: &schema, is_old: false, known: HashMap::new(), steps: 0 };
+            let order = measured_types(&depth, &schema, &mut HashSet::new());
+            assert!(!order.is_empty(), "{schema}");
+            assert_eq!(order, compiled(&schema), "{schema}");
+        }
+    }
 
     fn patterns(count: usize) -> Value {
         let named: Map<String, Value> = (0..count).map(|number| (format!("^p{number}_"), json!({}))).collect();

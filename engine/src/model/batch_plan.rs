@@ -68,6 +68,12 @@ impl BatchShape {
         self.depth.saturating_add(self.rows).min(context.max(self.rows))
     }
 
+    /// The shapes of steps of up to `most` rows of several sequences.
+    pub(super) fn of_sequences(most: usize, context: usize) -> impl Iterator<Item = Self> {
+        let rooms = (1..).map(|power| 1 << power).take_while(move |rows| *rows < 2 * most);
+        Self::few(rooms, Outputs::Sequences, context)
+    }
+
     /// The shapes of steps that verify drafts.
     pub(super) fn verified(config: &Config, guesses: DraftKind, context: usize) -> impl Iterator<Item = Self> {
         let most = if guesses == DraftKind::Off { 0 } else { most_drafts(config) };

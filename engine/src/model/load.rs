@@ -14,7 +14,7 @@ use super::tuning::Tuning;
 use super::upload::{Uploaded, upload};
 use super::verdict::Check;
 use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Config, Head, ModelWeights, PromptOptions, SamplingPlan};
-use super::{DraftInputs, DraftPlan, plan_batch, plan_drafted_rows, plan_drafting, plan_sampling};
+use super::{plan_batch, plan_sampling};
 use crate::cancel::Cancel;
 #[cfg(feature = "constrain")]
 use crate::constrain::Vocabulary;
@@ -381,16 +381,6 @@ impl Model {
 
     fn plans(&self) -> MutexGuard<'_, Plans> {
         self.planned.plans.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The plans of the block, if there is one, for rows of several sequences: from saved hidden states, and with drafts.
-    pub(crate) fn draft_plans(&self, cache: CacheShape, shape: BatchShape) -> Result<Vec<DraftPlan>> {
-        if !self.has_block() {
-            return Ok(Vec::new());
-        }
-        let (weights, config, target) = (self.model_weights(), &self.shared.config, &self.planned.target);
-        let rows = plan_drafted_rows(weights, config, cache, target, (shape, DraftInputs::Kept))?;
-        Ok(vec![rows, plan_drafting(weights, config, cache, target, shape)?])
     }
 
     /// Plans sampling with up to `room` adjustments, with or without masks, for the batch plan that has this head.

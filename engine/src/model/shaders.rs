@@ -1,4 +1,4 @@
-//! Lists the shaders that a conversation needs.
+//! Lists the shaders that a conversation needs, alone or beside others.
 //!
 //! A driver compiles each of them, Metal from source, so the number of shaders determines how long the first start of a
 //! model takes. Plans for few tokens, for many, and for a deep cache share shaders that would differ only in the number
@@ -7,7 +7,7 @@
 //! A conversation with GLM-4.7-Flash needs at most 86, and 96 if the file has many formats. All are compiled at load.
 
 use super::draft_plan::block_shapes;
-use super::{BatchPlan, BatchShape, Config, PromptOptions};
+use super::{BatchPlan, BatchShape, CacheShape, Config, DraftInputs, Model, PromptOptions};
 use super::{plan_batch, plan_drafted_rows, plan_drafting, plan_sampling};
 use crate::error::Result;
 use crate::plan::{Plan, Target};
@@ -76,5 +76,27 @@ impl Shaders {
     /// The number of shaders.
     pub fn count(&self) -> usize {
         self.token.len() + self.prompts.len() + self.drafts.len() + self.sampling.len()
+    }
+}
+
+impl Model {
+    /// The shaders of steps of up to `most` rows of several sequences, with bias and penalties or without, and of drafts for
+    /// them; those of a row alone, and of masks.
+    pub(crate) fn shaders_of_sequences(&self, cache: CacheShape, most: usize) -> Result<Vec<Variant>> {
+        let (weights, config, target) = (self.model_weights(), self.config(), self.target());
+        let alone = self.plan(cache, BatchShape::ALONE)?;
+        let mut variants = self.plan_sampling(&alone, alone.head()?, 1, true)?.plan.variants;
+        variants.extend(alone.plan.variants.iter().cloned());
+        for shape in BatchShape::of_sequences(most, cache.context) {
+            let planned = self.plan(cache, shape)?;
+            variants.extend(planned.plan.variants.iter().cloned());
+            variants.extend(self.plan_sampling(&planned, planned.head()?, 1, false)?.plan.variants);
+            if self.has_block() {
+                let rows = plan_drafted_rows(weights, config, cache, target, (shape, DraftInputs::Kept))?;
+                variants.extend(rows.plan.variants);
+                variants.extend(plan_drafting(weights, config, cache, target, shape)?.plan.variants);
+            }
+        }
+        Ok(variants)
     }
 }

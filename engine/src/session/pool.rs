@@ -4,7 +4,7 @@ use super::Session;
 use super::device::Device;
 use crate::error::{Error, Result};
 use crate::kernels::VERIFIED_ROWS;
-use crate::model::{BatchShape, CacheShape, Model, Outputs, most_sequences};
+use crate::model::{CacheShape, Model, most_sequences};
 use crate::plan::PAGE;
 use crate::shader::Variant;
 use crate::threads::{GoOn, lock};
@@ -93,24 +93,7 @@ impl Pool {
     fn variants(&self, model: &Model) -> Result<Vec<Variant>> {
         let most = self.sessions.min(most_sequences(model.config()));
         let most = if most > 1 { most.max(self.device().drafter.most_rows.min(VERIFIED_ROWS)) } else { most };
-        let alone = model.plan(self.cache, BatchShape::ALONE)?;
-        let mut variants = model.plan_sampling(&alone, alone.head()?, 1, true)?.plan.variants;
-        variants.extend(alone.plan.variants.iter().cloned());
-        let mut rows = 2;
-        while rows < 2 * most {
-            let mut before = 0;
-            // The shapes for all depths up to the whole context.
-            while before <= self.cache.context {
-                let shape = BatchShape::of(rows, Outputs::Sequences, before, self.cache.context);
-                let planned = model.plan(self.cache, shape)?;
-                variants.extend(planned.plan.variants.iter().cloned());
-                variants.extend(model.plan_sampling(&planned, planned.head()?, 1, false)?.plan.variants);
-                variants.extend(model.draft_plans(self.cache, shape)?.into_iter().flat_map(|it| it.plan.variants));
-                before = shape.depth + 1;
-            }
-            rows *= 2;
-        }
-        Ok(variants)
+        model.shaders_of_sequences(self.cache, most)
     }
 
     /// A new session.
