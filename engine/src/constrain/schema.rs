@@ -137,11 +137,11 @@ fn for_each_at(schema: &mut Value, place: &str, change: &mut dyn FnMut(&str, &mu
     }
 }
 
+/// Changes the keywords of a schema, or says why that is not possible.
+type Change<'a> = dyn FnMut(&mut Map<String, Value>) -> Result<(), String> + 'a;
+
 /// Changes a schema and all schemas in it, up to the first error.
-pub(super) fn try_for_each(
-    schema: &mut Value,
-    change: &mut dyn FnMut(&mut Map<String, Value>) -> Result<(), String>,
-) -> Result<(), Fault> {
+pub(super) fn try_for_each(schema: &mut Value, change: &mut Change<'_>) -> Result<(), Fault> {
     let mut fault = None;
     for_each_at(schema, "#", &mut |place, keywords| {
         if fault.is_none()

@@ -64,7 +64,7 @@ impl Gpu {
     /// A device that an app opened stays open; the app can destroy it.
     pub fn close(&self) {
         if self.is_ours() && self.check_process().is_ok() {
-            self.lost("it was closed");
+            self.record_closed();
             self.device().destroy();
             self.empty();
         }

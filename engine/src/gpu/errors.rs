@@ -4,6 +4,9 @@ use super::Gpu;
 use crate::error::{Error, Result, unpoisoned};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+/// The reason for the loss of a device that [`Gpu::close`] closed.
+const CLOSED: &str = "it was closed";
+
 /// Records whether the device was lost, and why.
 #[derive(Clone)]
 pub(super) struct Failures {
@@ -103,7 +106,7 @@ impl Gpu {
 
     /// Whether wglm opened the device. wglm detects the loss of an app's device by failing operations, because the
     /// callbacks are the app's.
-    pub(super) fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         self.shared.failures.ours
     }
 
@@ -135,6 +138,16 @@ impl Gpu {
         let descriptor = wgpu::BufferDescriptor { label: Some("probe"), size: 4, usage, mapped_at_creation: true };
         let (made, error) = self.scoped(|device| device.create_buffer(&descriptor).get_mapped_range_mut(..).is_ok());
         made || error.is_some()
+    }
+
+    /// Records that wglm closed the device, unless it was lost before.
+    pub(super) fn record_closed(&self) {
+        self.lost(CLOSED);
+    }
+
+    /// Whether the device was lost because wglm closed it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.failures.lock().as_deref() == Some(CLOSED)
     }
 
     /// Records that the device was lost, unless that is recorded already.

@@ -29,6 +29,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::iter::once;
 use std::ops::Range;
+use std::time::Duration;
 
 /// The number of tokens of the batch at load, which is more than the kernels of few rows compute.
 const TOKENS: usize = 40;
@@ -36,6 +37,8 @@ const TOKENS: usize = 40;
 const BEFORE: usize = 3;
 /// The capacity of the cache in tokens, in addition to the largest batch.
 const MORE: usize = 24;
+/// How long a step has run at least if the system stopped it and the device was lost. Systems wait for seconds.
+const LEAST_HANG: Duration = Duration::from_secs(1);
 
 /// Checks the kernels of a model that is being loaded.
 pub(super) struct Subject<'a> {
@@ -248,15 +251,19 @@ impl Subject<'_> {
     }
 
     /// The kernel of the running step, if the GPU stopped responding during it; the error otherwise.
-    fn stuck(&self, error: Error, running: Option<&Step>) -> Result<KernelFinding> {
+    fn stuck(&self, error: Error, running: Option<(&Step, Duration)>) -> Result<KernelFinding> {
+        let gpu = self.planner.gpu;
+        let ran = running.map_or(Duration::ZERO, |(_, ran)| ran);
         let stopped = match &error {
-            Error::Endless { .. } | Error::DeviceLost { .. } => true,
+            Error::Endless { .. } => true,
+            // An app may have destroyed its device, and does not tell.
+            Error::DeviceLost { .. } => !gpu.is_closed() && (gpu.is_ours() || ran >= LEAST_HANG),
             // Out of memory also loses work, but then the GPU still executes other work.
-            Error::NoResult => !works(self.planner.gpu, self.patience),
+            Error::NoResult => !works(gpu, self.patience),
             _ => false,
         };
         match running.filter(|_| stopped) {
-            Some(step) => {
+            Some((step, _)) => {
                 let place = format!("at `{}`: {error}", step.label);
                 Ok(KernelFinding::new(step.kernel, KernelFault::RunsForever, &place))
             }

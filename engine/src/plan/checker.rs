@@ -11,7 +11,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The number of words that are fetched at a time.
 const FETCHED: usize = 1 << 16;
@@ -29,8 +29,8 @@ pub struct Checker<'a> {
     fetch: Fetch,
     row: &'a mut RowOf<'a>,
     seeds: Pcg32,
-    /// The step that was begun last.
-    running: Option<usize>,
+    /// The step that was begun last, and when.
+    running: Option<(usize, Instant)>,
 }
 
 /// An output that is wrong.
@@ -68,9 +68,10 @@ impl<'a> Checker<'a> {
         Ok(Self { executor, plan, fetch, row, seeds: Pcg32::seed_from_u64(seed), running: None })
     }
 
-    /// The step that was running when [`Checker::run`] failed, which waits for each step before it begins the next.
-    pub fn running(&self) -> Option<&Step> {
-        self.running.and_then(|step| self.plan.steps.get(step))
+    /// The step that was running when [`Checker::run`] failed, which waits for each step before it begins the next, and
+    /// for how long it has been running.
+    pub fn running(&self) -> Option<(&Step, Duration)> {
+        self.running.and_then(|(step, begun)| Some((self.plan.steps.get(step)?, begun.elapsed())))
     }
 
     /// Runs some steps for `count` tokens from `position`, and compares outputs of the steps in `compared`. Stops at
@@ -88,7 +89,7 @@ impl<'a> Checker<'a> {
         let mut next = steps.start;
         while next < steps.end {
             let step = &self.plan.steps[next];
-            self.running = Some(next);
+            self.running = Some((next, Instant::now()));
             let Some(reference) = step.reference.as_ref().filter(|_| compared(step)) else {
                 let begun = Instant::now();
                 self.executor.submit([next], &[])?;

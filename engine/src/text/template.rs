@@ -151,8 +151,7 @@ pub struct Prompt {
 ///   few MB at most.
 /// * A rendering takes at most 20 million steps.
 /// * It makes at most 64 MiB of text and lists, its output included, and 64 bytes more for each byte of the
-/// conversation.
-///   Text and lists that it no longer uses count too.
+///   conversation. Text and lists that it no longer uses count too.
 /// * It runs for a few seconds at most, and longer for a long conversation: 2^28 units of work, and 256 more for each
 ///   byte of the conversation. A unit reads or copies one byte; an item of a list is 24 units.
 /// * Values nest at most 200 levels deep, values of the conversation 150; a conversation with deeper ones is refused.

@@ -4,8 +4,8 @@ use super::{dialogue, nothing_came};
 use crate::common::gpu::{dropping, open};
 use crate::common::models::{fable_file, load_on};
 use wglm::{
-    CacheShape, CacheType, Error, GenerateOptions, Gguf, LoadOptions, Model, SamplerParams, Scheduler,
-    SchedulerOptions, Session,
+    CacheShape, CacheType, Cancel, Check, Error, GenerateOptions, Gguf, LoadOptions, LoadStage, Model, SamplerParams,
+    Scheduler, SchedulerOptions, Session,
 };
 use wglm_engine::gpu::MISSING;
 
@@ -138,4 +138,25 @@ fn a_closed_device_can_be_opened_again() {
     let next = gpu.reopen().unwrap();
     assert_eq!((&next.report().name, next.memory().held), (&gpu.report().name, 0));
     next.check().unwrap();
+}
+
+/// Closing the device while a model is loaded is no fault of the kernel that is being checked.
+#[test]
+fn closed_in_mid_load() {
+    let file = Gguf::open(fable_file("q4_0")).unwrap();
+    for wait in [LoadStage::Weights, LoadStage::Kernels, LoadStage::Check] {
+        let gpu = open(true);
+        let options = LoadOptions { check: Check::Always, ..LoadOptions::default() };
+        let mut steps = 0;
+        let outcome = Model::load_with(&file, &gpu, &options, &Cancel::default(), &mut |progress| {
+            steps += usize::from(progress.stage == wait);
+            if steps == 3 {
+                gpu.close();
+            }
+        });
+        assert!(steps >= 3, "{wait:?}: {steps}");
+        lost(outcome);
+        lost(gpu.check());
+        assert_eq!(gpu.memory().held, 0);
+    }
 }
