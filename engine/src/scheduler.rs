@@ -256,8 +256,13 @@ impl Scheduler {
         let cache = CacheShape { context, ty: options.cache.unwrap_or(usual.ty) };
         cache.check(model.config())?;
         let mut tokens = options.tokens.unwrap_or(sessions.saturating_mul(context));
+        let pool_of = |model: &Model, tokens| -> Result<Pool> {
+            let pool = Pool::new(model, sessions, cache, tokens)?;
+            options.drafted_rows.into_iter().for_each(|rows| pool.set_drafted_rows(rows));
+            Ok(pool)
+        };
         let mut pool = loop {
-            match Pool::new(model, sessions, cache, tokens) {
+            match pool_of(model, tokens) {
                 Err(Error::OutOfMemory { .. } | Error::ContextTooLarge { .. } | Error::TooLarge { .. })
                     if options.tokens.is_none() && tokens > context =>
                 {
@@ -266,14 +271,12 @@ impl Scheduler {
                 pool => break pool?,
             }
         };
-        options.drafted_rows.into_iter().for_each(|rows| pool.set_drafted_rows(rows));
         let compiles = options.compile_all.unwrap_or(!model.gpu().report().is_software());
         let other = if compiles { pool.compile(&mut || cancel.check())? } else { None };
         let model = other.unwrap_or_else(|| model.clone());
         if !pool.model().plans_as(&model) {
             drop(pool); // frees its memory first
-            pool = Pool::new(&model, sessions, cache, tokens)?;
-            options.drafted_rows.into_iter().for_each(|rows| pool.set_drafted_rows(rows));
+            pool = pool_of(&model, tokens)?;
         }
         let engine = Engine::new(pool, sessions);
         let shared = Arc::new(Owner::new(Shared::new(engine, sessions, options.queue)));

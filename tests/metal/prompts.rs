@@ -24,20 +24,20 @@ const HALVES: f64 = 2e-3;
 /// Rounding only the latents moves the logits of the reference by up to 7.0e-3.
 const BLOCKS_CACHE: f64 = 1e-2;
 
-/// Runs a golden's tokens in chunks of up to `room` tokens, and returns the worst error of known logits.
+/// Runs a golden's tokens in chunks of up to `chunk` tokens, and returns the worst error of known logits.
 fn worst(
     shop: &Workshop,
     build: Build,
     (matrices, ty, expanded): (Matrices, CacheType, bool),
-    room: usize,
+    chunk: usize,
     golden: &Golden,
 ) -> Result<f64, String> {
-    let choices = Choices { expanded_rows: expanded.then_some(room), ..Choices::default() }.into();
+    let choices = Choices { expanded_rows: expanded.then_some(chunk), ..Choices::default() }.into();
     let (file, target) = (fable(), &Target { matrices, choices, ..apple() });
     let config = Config::read(&file).unwrap();
-    let cache = CacheShape { context: golden.tokens.len().next_multiple_of(room), ty };
+    let cache = CacheShape { context: golden.tokens.len().next_multiple_of(chunk), ty };
     let token = plan_token(&file, &config, cache, target).unwrap();
-    let shape = BatchShape::of(room, Outputs::All, 0, cache.context);
+    let shape = BatchShape::of(chunk, Outputs::All, 0, cache.context);
     let BatchPlan { plan, head, .. } = plan_batch(&config, &token, target, shape).unwrap();
     let logits = head.unwrap().logits;
     let stride = logits.pitch;
@@ -54,8 +54,8 @@ fn worst(
     let (mut writer, mut worst) = (BatchWriter::new(&config), 0f64);
     let wanted = golden.logits("q4_0");
     let mut rows = golden.positions.iter().zip(wanted.chunks_exact(config.vocab)).peekable();
-    for (chunk, tokens) in golden.tokens.chunks(room).enumerate() {
-        let first = chunk * room;
+    for (index, tokens) in golden.tokens.chunks(chunk).enumerate() {
+        let first = index * chunk;
         executor.write(Plan::BATCH, writer.write(&RowHeader::consecutive(first, tokens), plan.splits, 0))?;
         executor.submit(0..plan.steps.len())?;
         let bytes = executor.read(logits.buffer.local().unwrap(), 4 * stride * tokens.len())?;
@@ -94,9 +94,9 @@ fn prompts_of_the_demonstration_model_compute_what_others_do() {
         (noalias, (Matrices::Eight, CacheType::Q8_0, false), 64, longest, BLOCKS_CACHE),
         (noalias, (Matrices::Eight, CacheType::Q8_0, true), 64, longest, BLOCKS_CACHE),
     ];
-    for (build, how, room, golden, bound) in runs {
-        let about = format!("{} in chunks of {room} ({build:?}, {how:?})", golden.name);
-        let told = worst(&shop, build, how, room, golden);
+    for (build, how, chunk, golden, bound) in runs {
+        let about = format!("{} in chunks of {chunk} ({build:?}, {how:?})", golden.name);
+        let told = worst(&shop, build, how, chunk, golden);
         let worst = told.unwrap_or_else(|fault| panic!("{about}: {fault}"));
         println!("{about}: worst relative L2 {worst:.2e}");
         assert!(worst < bound, "{about}: worst relative L2 {worst:.2e}");

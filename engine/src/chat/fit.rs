@@ -193,13 +193,13 @@ impl<F: FnMut(usize) -> Result<usize>> Lengths<F> {
         Ok(length)
     }
 
-    /// The first turn, from `from` on, that a prompt of at most `room` tokens can begin with, or `newest`. This is a
+    /// The first turn, from `from` on, that a prompt of at most `capacity` tokens can begin with, or `newest`. This is a
     /// binary search, since every attempt requires rendering a prompt.
-    fn first_within(&mut self, room: usize, from: usize, newest: usize) -> Result<usize> {
+    fn first_within(&mut self, capacity: usize, from: usize, newest: usize) -> Result<usize> {
         let (mut least, mut most) = (from, newest);
         while least < most {
             let middle = least + (most - least) / 2;
-            match self.without(middle)? <= room {
+            match self.without(middle)? <= capacity {
                 true => most = middle,
                 false => least = middle + 1,
             }
@@ -210,8 +210,8 @@ impl<F: FnMut(usize) -> Result<usize>> Lengths<F> {
     /// The same, but with the length of the dropped part rounded up to a multiple of `step` tokens, so that it stays
     /// the same while the conversation grows. So what follows the gap stays in the cache for some turns, even if each
     /// request comes with the whole conversation.
-    fn first_after_mark(&mut self, room: usize, newest: usize, step: usize) -> Result<usize> {
-        let first = self.first_within(room, newest.min(1), newest)?;
+    fn first_after_mark(&mut self, capacity: usize, newest: usize, step: usize) -> Result<usize> {
+        let first = self.first_within(capacity, newest.min(1), newest)?;
         let whole = self.without(0)?;
         let before = whole.saturating_sub(self.without(first.saturating_sub(1))?);
         let mark = (before / step + 1) * step;

@@ -37,7 +37,7 @@ pub struct SubmissionNumber<'a> {
 pub struct Results {
     /// The numbers, followed by the result.
     data: Readback,
-    room: usize,
+    capacity: usize,
     /// The numbers of the submissions since the last read.
     expected: Vec<u32>,
     newest: Option<Submission>,
@@ -45,20 +45,20 @@ pub struct Results {
 
 impl Results {
     /// How many submissions' numbers the buffers of a session hold.
-    pub const ROOM: usize = 256;
+    pub const CAPACITY: usize = 256;
 
-    /// A buffer for results of up to `bytes` bytes and for the numbers of `room` submissions.
+    /// A buffer for results of up to `bytes` bytes and for the numbers of `capacity` submissions.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; what the device reports.
-    pub fn new(gpu: &Gpu, bytes: u64, room: usize) -> Result<Self> {
-        let data = gpu.readback("results", Self::memory(bytes, room))?;
-        Ok(Self { data, room, expected: Vec::with_capacity(room), newest: None })
+    pub fn new(gpu: &Gpu, bytes: u64, capacity: usize) -> Result<Self> {
+        let data = gpu.readback("results", Self::memory(bytes, capacity))?;
+        Ok(Self { data, capacity, expected: Vec::with_capacity(capacity), newest: None })
     }
 
     /// The size in bytes of such a buffer.
-    pub const fn memory(bytes: u64, room: usize) -> u64 {
-        4 * room as u64 + bytes
+    pub const fn memory(bytes: u64, capacity: usize) -> u64 {
+        4 * capacity as u64 + bytes
     }
 
     /// Calls `submit` with the copies that a submission must end with: of its number and of the ranges, one after the
@@ -73,7 +73,7 @@ impl Results {
         ranges: &[BufferRange<'_>],
         submit: impl FnOnce(&[ReadbackCopy<'_>]) -> Result<Submission>,
     ) -> Result<Submission> {
-        if self.expected.len() == self.room {
+        if self.expected.len() == self.capacity {
             self.read(gpu, 0)?;
         }
         let submission = submit(&self.copies(number, self.expected.len(), ranges))?;
@@ -116,7 +116,7 @@ impl Results {
     ) -> Vec<ReadbackCopy<'a>> {
         let (to, SubmissionNumber { buffer, offset, .. }) = (&self.data, number);
         let mut copies = vec![ReadbackCopy { from: buffer, offset, bytes: 4, to, at: 4 * index as u64 }];
-        let mut at = 4 * self.room as u64;
+        let mut at = 4 * self.capacity as u64;
         for &BufferRange { from, offset, bytes } in ranges {
             copies.push(ReadbackCopy { from, offset, bytes, to, at });
             at += bytes;
@@ -145,8 +145,8 @@ impl Results {
     /// Like [`Results::read`], but `None` if a submission since the last read was lost.
     fn arrived(&mut self, gpu: &Gpu, bytes: u64) -> Result<Option<Vec<u8>>> {
         let Some(newest) = &self.newest else { return Ok(None) };
-        let mut numbers = gpu.read(&self.data, Self::memory(bytes, self.room), newest)?;
-        let result = numbers.split_off(4 * self.room);
+        let mut numbers = gpu.read(&self.data, Self::memory(bytes, self.capacity), newest)?;
+        let result = numbers.split_off(4 * self.capacity);
         let whole = numbers.starts_with(bytemuck::cast_slice(&self.expected));
         self.forget();
         Ok(whole.then_some(result))
@@ -172,21 +172,21 @@ impl Fetch {
     /// # Errors
     /// [`Error::OutOfMemory`]; what the device reports.
     pub fn new(gpu: &Gpu, bytes: u64) -> Result<Self> {
-        Self::with_room(gpu, bytes, 1)
+        Self::with_capacity(gpu, bytes, 1)
     }
 
-    /// As [`Fetch::new`], for the numbers of up to `room` submissions: see [`Fetch::submit`].
+    /// As [`Fetch::new`], for the numbers of up to `capacity` submissions: see [`Fetch::submit`].
     ///
     /// # Errors
     /// As [`Fetch::new`].
-    pub fn with_room(gpu: &Gpu, bytes: u64, room: usize) -> Result<Self> {
+    pub fn with_capacity(gpu: &Gpu, bytes: u64, capacity: usize) -> Result<Self> {
         let number = gpu.buffer("submission number", 4, BufferUse::Storage)?;
-        Ok(Self { gpu: gpu.clone(), number, newest: 0, results: Results::new(gpu, bytes, room)? })
+        Ok(Self { gpu: gpu.clone(), number, newest: 0, results: Results::new(gpu, bytes, capacity)? })
     }
 
     /// The size in bytes of its buffer.
-    pub const fn memory(bytes: u64, room: usize) -> u64 {
-        4 + Results::memory(bytes, room)
+    pub const fn memory(bytes: u64, capacity: usize) -> u64 {
+        4 + Results::memory(bytes, capacity)
     }
 
     /// Calls `submit` with the copies that the submission must end with. The next read fails if that submission was

@@ -70,31 +70,32 @@ impl BatchShape {
 
     /// The shapes of steps of up to `most` rows of several sequences.
     pub(super) fn of_sequences(most: usize, context: usize) -> impl Iterator<Item = Self> {
-        let rooms = (1..).map(|power| 1 << power).take_while(move |rows| *rows < 2 * most);
-        Self::few(rooms, Outputs::Sequences, context)
+        let capacities = (1..).map(|power| 1 << power).take_while(move |rows| *rows < 2 * most);
+        Self::few(capacities, Outputs::Sequences, context)
     }
 
     /// The shapes of steps that verify drafts.
     pub(super) fn verified(config: &Config, guesses: DraftKind, context: usize) -> impl Iterator<Item = Self> {
         let most = if guesses == DraftKind::Off { 0 } else { most_drafts(config) };
-        let rooms = (1..).map(|power| 1 << power).take_while(move |rows| *rows <= 1 + most);
-        Self::few(rooms, Outputs::Verified, context)
+        let capacities = (1..).map(|power| 1 << power).take_while(move |rows| *rows <= 1 + most);
+        Self::few(capacities, Outputs::Verified, context)
     }
 
     /// The shapes of a multi-token-prediction block's batches that read saved hidden states.
     pub(super) fn kept(context: usize) -> impl Iterator<Item = Self> {
-        let rooms = (1..).map(|power| 1 << power).take_while(|rows| *rows <= KEPT_ROWS);
-        Self::few(rooms, Outputs::Last, context)
+        let capacities = (1..).map(|power| 1 << power).take_while(|rows| *rows <= KEPT_ROWS);
+        Self::few(capacities, Outputs::Last, context)
     }
 
-    fn few(rooms: impl Iterator<Item = usize>, outputs: Outputs, context: usize) -> impl Iterator<Item = Self> {
-        rooms.flat_map(move |rows| depths(rows, context).map(move |depth| Self { rows, outputs, depth }))
+    fn few(capacities: impl Iterator<Item = usize>, outputs: Outputs, context: usize) -> impl Iterator<Item = Self> {
+        capacities.flat_map(move |rows| depths(rows, context).map(move |depth| Self { rows, outputs, depth }))
     }
 
     /// The shapes of all batches that prompts are computed in, for a context of `context` tokens.
     pub fn all(options: PromptOptions, context: usize) -> impl Iterator<Item = Self> {
-        let rooms = options.rooms().filter(move |_| options.together() > 1);
-        rooms.flat_map(move |rows| depths(rows, context).map(move |depth| Self { rows, outputs: Outputs::Last, depth }))
+        let capacities = options.capacities().filter(move |_| options.together() > 1);
+        capacities
+            .flat_map(move |rows| depths(rows, context).map(move |depth| Self { rows, outputs: Outputs::Last, depth }))
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) struct Subject<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CheckedBatch {
     /// The most rows of its plan.
-    pub room: usize,
+    pub capacity: usize,
     /// The number of its tokens.
     pub tokens: usize,
 }
@@ -71,7 +71,7 @@ impl CheckedBatch {
     /// The batch that is checked at load, if prompts are computed in batches.
     pub(super) fn at_load(prompt: PromptOptions) -> Option<Self> {
         let tokens = TOKENS.min(prompt.together());
-        (tokens > 1).then(|| Self { room: prompt.room_for(tokens), tokens })
+        (tokens > 1).then(|| Self { capacity: prompt.capacity_for(tokens), tokens })
     }
 }
 
@@ -130,8 +130,8 @@ impl Subject<'_> {
         let most = self.batches.iter().map(|batch| batch.tokens).max().unwrap_or(BEFORE);
         let planned = plan_alone(weights, config, CacheShape { context: most + MORE, ..cache }, target)?;
         let mut batches = Vec::with_capacity(self.batches.len());
-        for CheckedBatch { room, .. } in &self.batches {
-            let shape = BatchShape::of(*room, Outputs::Last, 0, cache.context);
+        for CheckedBatch { capacity, .. } in &self.batches {
+            let shape = BatchShape::of(*capacity, Outputs::Last, 0, cache.context);
             batches.push(plan_batch(config, &planned, target, shape)?);
         }
         let plans = || once(&planned.plan).chain(batches.iter().map(|batch| &batch.plan));

@@ -120,7 +120,7 @@ impl Model {
         // Logits or hidden values, and sampled tokens twice, where the host reads them.
         let sampled = sampled_bytes(1);
         let read =
-            Fetch::memory(4 * config.vocab.max(config.width) as u64, 1) + 2 * Results::memory(sampled, Results::ROOM);
+            Fetch::memory(4 * config.vocab.max(config.width) as u64, 1) + 2 * Results::memory(sampled, Results::CAPACITY);
         let drafting = drafting.map_or(0, |it| drafting_memory(&it.plan));
         let scratch = scratch(&token.plan, &plans) - token.plan.local(Plan::SAMPLED).bytes + sampled + drafting + read;
         let max_binding = gpu.map_or(u64::MAX, |gpu| gpu.capabilities().max_binding);
@@ -133,7 +133,7 @@ impl Model {
                 _ => None,
             };
             let piece = context.or_else(|| plans.into_iter().find_map(|plan| piece(plan, gpu)));
-            estimate.fit = piece.unwrap_or_else(|| room(gpu, estimate.most()));
+            estimate.fit = piece.unwrap_or_else(|| fit(gpu, estimate.most()));
         }
         Ok(estimate)
     }
@@ -200,7 +200,7 @@ fn piece(plan: &Plan, gpu: &Gpu) -> Option<Fit> {
 }
 
 /// Whether a device has `needed` bytes.
-fn room(gpu: &Gpu, needed: u64) -> Fit {
+fn fit(gpu: &Gpu, needed: u64) -> Fit {
     let memory = gpu.memory();
     let known = [gpu.report().memory, memory.limit].into_iter().flatten().min();
     match known.map(|bytes| bytes.saturating_sub(memory.held)) {

@@ -383,15 +383,15 @@ impl Model {
         self.planned.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Plans sampling with up to `room` adjustments, with or without masks, for the batch plan that has this head.
+    /// Plans sampling with up to `capacity` adjustments, with or without masks, for the batch plan that has this head.
     pub(crate) fn plan_sampling(
         &self,
         batch: &BatchPlan,
         head: &Head,
-        room: usize,
+        capacity: usize,
         masked: bool,
     ) -> Result<SamplingPlan> {
-        plan_sampling(&self.shared.config, batch, head, &self.planned.target, room, masked)
+        plan_sampling(&self.shared.config, batch, head, &self.planned.target, capacity, masked)
     }
 }
 

@@ -30,13 +30,13 @@ impl PromptOptions {
     pub(crate) fn on(self, adapter: &AdapterReport) -> Self {
         let own = if adapter.kind == AdapterKind::Discrete { adapter.memory.unwrap_or(0) } else { 0 };
         let affordable = usize::try_from(own / PART_OF_MEMORY / ROW_BYTES).unwrap_or(Self::MOST);
-        let suited = ROOMS.into_iter().chain([Self::MOST]).filter(|room| *room <= affordable).max();
+        let suited = CAPACITIES.into_iter().chain([Self::MOST]).filter(|capacity| *capacity <= affordable).max();
         Self { chunk: self.chunk.or(Some(suited.unwrap_or(USUAL).max(USUAL))), ..self }
     }
 }
 
 /// The row capacities of plans: first those that the kernels of a single row compute, then larger ones.
-const ROOMS: [usize; 10] = [2, 4, 8, 16, 32, 128, 256, 512, 1024, 2048];
+const CAPACITIES: [usize; 10] = [2, 4, 8, 16, 32, 128, 256, 512, 1024, 2048];
 /// The chunk that suits any GPU.
 const USUAL: usize = 512;
 /// Approximately the bytes of activations for one row of a prompt in GLM-4.7-Flash; a chunk may take one
@@ -46,14 +46,14 @@ const PART_OF_MEMORY: u64 = 64;
 
 impl PromptOptions {
     /// The row capacities of plans, ascending.
-    pub fn rooms(&self) -> impl Iterator<Item = usize> + use<> {
+    pub fn capacities(&self) -> impl Iterator<Item = usize> + use<> {
         let most = self.together();
-        ROOMS.into_iter().take_while(move |room| *room < most).chain([most])
+        CAPACITIES.into_iter().take_while(move |capacity| *capacity < most).chain([most])
     }
 
     /// The capacity of the smallest plan for `count` rows.
-    pub fn room_for(&self, count: usize) -> usize {
-        self.rooms().find(|room| *room >= count).unwrap_or(count)
+    pub fn capacity_for(&self, count: usize) -> usize {
+        self.capacities().find(|capacity| *capacity >= count).unwrap_or(count)
     }
 }
 
@@ -69,8 +69,8 @@ mod tests {
     use super::PromptOptions;
 
     #[test]
-    fn a_batch_runs_in_the_smallest_plan_with_room() {
-        for (count, chunk, room) in [
+    fn a_batch_runs_in_the_smallest_plan_that_is_large_enough() {
+        for (count, chunk, capacity) in [
             (2, 512, 2),
             (3, 512, 4),
             (8, 512, 8),
@@ -85,7 +85,7 @@ mod tests {
             (7, 7, 7),
         ] {
             let options = PromptOptions { chunk: Some(chunk), ..PromptOptions::default() };
-            assert_eq!(options.room_for(count), room, "{count} of {chunk}");
+            assert_eq!(options.capacity_for(count), capacity, "{count} of {chunk}");
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct SamplingPlan {
     pub mask: Option<LocalId>,
 }
 
-/// Plans sampling from the logits that the head of a batch's plan computes, with up to `room` adjustments; if `masked`,
+/// Plans sampling from the logits that the head of a batch's plan computes, with up to `capacity` adjustments; if `masked`,
 /// only from the tokens that a mask allows.
 ///
 /// # Errors
@@ -55,7 +55,7 @@ pub fn plan_sampling(
     batch: &BatchPlan,
     head: &Head,
     target: &Target,
-    room: usize,
+    capacity: usize,
     masked: bool,
 ) -> Result<SamplingPlan> {
     let rows = batch.plan.rows;
@@ -71,7 +71,7 @@ pub fn plan_sampling(
         }
     };
     let adjust = b.steps();
-    let adjustments = b.adjust("adjust", &adjusted, room)?;
+    let adjustments = b.adjust("adjust", &adjusted, capacity)?;
     let sampling = sample_tokens(&mut b, &adjusted, batch.outputs)?;
     let same = |local| (local, local);
     let logits = (logits.buffer.local()?, head.logits.buffer.local()?);

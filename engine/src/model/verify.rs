@@ -79,7 +79,7 @@ impl SumPlan {
         pipelines.prepare_while(&self.plan.variants, go_on)?;
         let executor = Executor::new(pipelines, &self.plan, buffers)?;
         let (bytes, submissions) = (PAIR * self.plan.weights.len() as u64, self.submissions());
-        let mut fetch = Fetch::with_room(gpu, bytes, submissions.len() + 1)?;
+        let mut fetch = Fetch::with_capacity(gpu, bytes, submissions.len() + 1)?;
         let mut newest: Option<Submission> = None;
         for steps in submissions {
             go_on()?;

@@ -250,9 +250,9 @@ impl Device {
         if from.is_empty() {
             return Ok(());
         }
-        let behind = sequences.iter_mut().enumerate().filter(|(of, _)| from.iter().any(|it| it.of == *of));
-        let mut behind: Vec<&mut Sequence> = behind.map(|(_, sequence)| &mut **sequence).collect();
-        self.catch_up(&mut behind, None)?;
+        let drafted = sequences.iter_mut().enumerate().filter(|(of, _)| from.iter().any(|it| it.of == *of));
+        let mut drafted: Vec<&mut Sequence> = drafted.map(|(_, sequence)| &mut **sequence).collect();
+        self.catch_up(&mut drafted, None)?;
         self.draft(sequences, &from, count)
     }
 

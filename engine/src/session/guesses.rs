@@ -155,16 +155,16 @@ impl CommonDrafter {
     /// one.
     pub fn guess(&mut self, sessions: &mut [&mut Session], most: &[usize]) -> Vec<Option<Guess>> {
         let rows = self.most_rows.min(VERIFIED_ROWS).min(most_sequences(sessions[0].model().config()));
-        let room = rows.saturating_sub(sessions.len());
+        let capacity = rows.saturating_sub(sessions.len());
         let offer =
-            |(session, most): (&mut &mut Session, &usize)| if room == 0 { None } else { session.best_offer(*most) };
+            |(session, most): (&mut &mut Session, &usize)| if capacity == 0 { None } else { session.best_offer(*most) };
         let mut offered: Vec<Option<Offered>> = sessions.iter_mut().zip(most).map(offer).collect();
         if offered.iter().all(Option::is_none) {
             return offered.iter().map(|_| None).collect();
         }
         let by_name = |it: &Speculation| it.most.is_some() && matches!(it.kind, DraftKind::Lookup | DraftKind::Mtp);
         let asked = sessions.iter().any(|session| by_name(&session.drafter.options));
-        let chosen = if asked { shared_out(&offered, room) } else { self.chosen(sessions, &offered, room) };
+        let chosen = if asked { shared_out(&offered, capacity) } else { self.chosen(sessions, &offered, capacity) };
         // The block makes the same number of drafts for all, which have to fit the context of each.
         let is_predicted =
             |it: &Option<Offered>| matches!(it, Some((offer, _)) if offer.evidence == Evidence::Predicted);
@@ -180,14 +180,14 @@ impl CommonDrafter {
     }
 
     /// How many drafts of each session pay off.
-    fn chosen(&mut self, sessions: &[&mut Session], offered: &[Option<Offered>], room: usize) -> Vec<usize> {
+    fn chosen(&mut self, sessions: &[&mut Session], offered: &[Option<Offered>], capacity: usize) -> Vec<usize> {
         let wish = |(session, offered): (&&mut Session, &Option<Offered>)| match offered {
             Some((offer, _)) => Wish { evidence: offer.evidence, odds: session.drafter.planner.odds(offer) },
             None => Wish { evidence: Evidence::Matched(0), odds: Vec::new() },
         };
         let wishes: Vec<Wish> = sessions.iter().zip(offered).map(wish).collect();
         let is_software = sessions[0].model().gpu().report().is_software();
-        let chosen = self.planner(sessions.len(), is_software).choose_together(&wishes, room);
+        let chosen = self.planner(sessions.len(), is_software).choose_together(&wishes, capacity);
         chosen.unwrap_or_else(|| vec![0; sessions.len()])
     }
 
@@ -217,15 +217,15 @@ impl CommonDrafter {
 
 /// How many drafts of each session fit if drafts are tried whether they pay off or not: all get the same number, as far
 /// as they have any.
-fn shared_out(offered: &[Option<Offered>], room: usize) -> Vec<usize> {
+fn shared_out(offered: &[Option<Offered>], capacity: usize) -> Vec<usize> {
     let mut left: Vec<usize> = offered.iter().map(|it| it.as_ref().map_or(0, |(offer, _)| offer.count)).collect();
-    let (mut chosen, mut room) = (vec![0; offered.len()], room);
-    while room > 0 && left.iter().any(|left| *left > 0) {
+    let (mut chosen, mut capacity) = (vec![0; offered.len()], capacity);
+    while capacity > 0 && left.iter().any(|left| *left > 0) {
         for (chosen, left) in chosen.iter_mut().zip(&mut left) {
-            let more = (*left).min(room).min(1);
+            let more = (*left).min(capacity).min(1);
             *chosen += more;
             *left -= more;
-            room -= more;
+            capacity -= more;
         }
     }
     chosen

@@ -133,7 +133,7 @@ impl Session {
         visit: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
     ) -> Result<()> {
         let most = LOGITS_BYTES / (4 * self.model().config().vocab.max(1));
-        let together = self.options.rooms().take_while(|rows| *rows <= most).last().unwrap_or(1);
+        let together = self.options.capacities().take_while(|rows| *rows <= most).last().unwrap_or(1);
         self.begin_prompt(tokens)?;
         let mut fed = 0;
         while fed < tokens.len() {

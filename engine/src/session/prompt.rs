@@ -113,12 +113,12 @@ impl Session {
     /// part belongs to.
     pub(super) fn part_shape(&self, rest: usize) -> BatchShape {
         let block = self.parts.block(self.tokens().len(), rest);
-        BatchShape::of(self.options.room_for(block.len()), Outputs::Last, block.start, self.context())
+        BatchShape::of(self.options.capacity_for(block.len()), Outputs::Last, block.start, self.context())
     }
 
     /// The shape of the plan for `count` tokens after the present ones.
     pub(super) fn shape(&self, count: usize, outputs: Outputs) -> BatchShape {
-        BatchShape::of(self.options.room_for(count), outputs, self.tokens().len(), self.context())
+        BatchShape::of(self.options.capacity_for(count), outputs, self.tokens().len(), self.context())
     }
 
     /// Sets whether others wait for the end of each part of a prompt: see

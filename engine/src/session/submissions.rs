@@ -63,7 +63,7 @@ impl Sampled<'_> {
 
 impl Submissions {
     pub fn new(gpu: &Gpu, writer: BatchWriter, sampled: Buffer) -> Result<Self> {
-        let place = || Results::new(gpu, sampled.bytes(), Results::ROOM);
+        let place = || Results::new(gpu, sampled.bytes(), Results::CAPACITY);
         let running = VecDeque::with_capacity(AHEAD + 1);
         Ok(Self { places: [place()?, place()?], place: 0, number: 0, running, writer, sampled })
     }

@@ -202,7 +202,7 @@ impl<'a> GpuBench<'a> {
         let of = |rows, depth| BatchShape::of(rows, Outputs::Last, depth, self.cache.context);
         match work {
             Workload::Token { depth } => (BatchShape::ALONE, depth, 1),
-            Workload::Rows { rows, depth } => (of(self.model.prompt_options().room_for(rows), depth), depth, 1),
+            Workload::Rows { rows, depth } => (of(self.model.prompt_options().capacity_for(rows), depth), depth, 1),
             Workload::Prompt { tokens } => {
                 let rows = self.chunk(choices).min(tokens);
                 let middle = (tokens - rows) / 2; // attention takes the average time there
@@ -329,7 +329,7 @@ impl Bench for GpuBench<'_> {
         let shapes: Vec<BatchShape> = works.iter().map(|work| self.shape(choices, *work).0).collect();
         let mut batches = Vec::new();
         for shape in shapes.iter().filter(|shape| shape.rows > 1) {
-            let batch = CheckedBatch { room: shape.rows, tokens: shape.rows.min(CHECKED) };
+            let batch = CheckedBatch { capacity: shape.rows, tokens: shape.rows.min(CHECKED) };
             if !batches.contains(&batch) {
                 batches.push(batch);
             }

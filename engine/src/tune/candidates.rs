@@ -123,9 +123,9 @@ impl About<'_> {
     }
 
     /// The row capacities of plans within a range, as work.
-    fn rooms(&self, range: RowRange) -> Vec<Workload> {
-        let rooms = self.prompt.rooms().filter(|rows| *rows > 1 && range.contains(*rows) && *rows <= 512);
-        rooms.map(|rows| Workload::Rows { rows, depth: 0 }).collect()
+    fn batches(&self, range: RowRange) -> Vec<Workload> {
+        let capacities = self.prompt.capacities().filter(|rows| *rows > 1 && range.contains(*rows) && *rows <= 512);
+        capacities.map(|rows| Workload::Rows { rows, depth: 0 }).collect()
     }
 
     /// Arithmetic, matrices, and splits of the cache.
@@ -137,7 +137,7 @@ impl About<'_> {
             }
         };
         let Target { arithmetic, matrices, .. } = *self.target;
-        let few = self.rooms(RowRange::new(4, 4));
+        let few = self.batches(RowRange::new(4, 4));
         if start.arithmetic.is_none() && arithmetic == usual_arithmetic(self.adapter) {
             // Integer products are less exact than f32, so they need a larger gain.
             let (other, least) = match arithmetic {
@@ -153,11 +153,11 @@ impl About<'_> {
         }
         if matrices != Matrices::None {
             ask("matrices for few rows", [self.tokens(), few].concat(), vec![Edit::FewWithoutMatrices], 0.0);
-            let works = self.rooms(RowRange::new(FEW_TOKENS + 1, 512));
+            let works = self.batches(RowRange::new(FEW_TOKENS + 1, 512));
             ask("matrices for prompts", works, vec![Edit::PromptsWithoutMatrices], 0.0);
         }
         if self.target.fusions.route {
-            let works = [vec![Workload::Token { depth: 0 }], self.rooms(RowRange::new(4, 4))].concat();
+            let works = [vec![Workload::Token { depth: 0 }], self.batches(RowRange::new(4, 4))].concat();
             ask("selection of experts", works, vec![Edit::RouteApart(!self.target.routes_apart())], 0.0);
         }
         ask("splits of the cache, 1 row", self.tokens(), splits(RowRange::new(1, 1)), 0.0);
@@ -169,7 +169,7 @@ impl About<'_> {
     /// Splits of the cache for a few rows, which matter most in a deep cache.
     fn splits_of_few(&self) -> Vec<Question> {
         let of_class = |range: RowRange| {
-            let shallow = self.rooms(range);
+            let shallow = self.batches(range);
             let deep = shallow.first().filter(|_| self.deep > 0).map(|work| work.at(self.deep));
             let (name, candidates) = (format!("splits of the cache, {range} rows"), splits(range));
             let (works, weight) = (shallow.iter().copied().chain(deep).collect(), FEW * SPLITS);
@@ -186,7 +186,7 @@ impl About<'_> {
         let mut questions = Vec::new();
         let alone = vec![Workload::Token { depth: 0 }];
         let classes = [(RowRange::new(1, 1), alone, TOKEN)].into_iter();
-        let several = FEW_CLASSES.map(|range| (range, self.rooms(range), FEW / FEW_CLASSES.len() as f64));
+        let several = FEW_CLASSES.map(|range| (range, self.batches(range), FEW / FEW_CLASSES.len() as f64));
         for (rows, works, weight) in classes.chain(several) {
             let Some(first) = works.first() else { continue };
             let name = if rows.to == 1 { "1 row".to_owned() } else { format!("{rows} rows") };
@@ -206,7 +206,7 @@ impl About<'_> {
         let tiles = tile_candidates(self.target);
         let mut questions = Vec::new();
         for rows in TILE_CLASSES {
-            let mut works = self.rooms(rows);
+            let mut works = self.batches(rows);
             let Some(first) = works.first().copied() else { continue };
             if works.contains(&Workload::Rows { rows: 2 * HALF_FULL, depth: 0 }) {
                 works.insert(0, Workload::Rows { rows: HALF_FULL, depth: 0 });
@@ -231,11 +231,11 @@ impl About<'_> {
             questions.push(Question { name, works, candidates, weight, least });
         };
         if start.few_rows.is_none() {
-            let works = self.rooms(RowRange::new(8, FEW_TOKENS));
+            let works = self.batches(RowRange::new(8, FEW_TOKENS));
             ask("rows from which prompts use tiles", works, [16, 8, 4].map(Edit::FewRows).to_vec());
         }
         if start.expanded_rows.is_none() && self.deep > 0 {
-            let works = self.rooms(RowRange::new(256, 512)).into_iter().map(|work| work.at(self.deep)).collect();
+            let works = self.batches(RowRange::new(256, 512)).into_iter().map(|work| work.at(self.deep)).collect();
             ask("rows from which keys and values are expanded", works, [512, 256].map(Edit::ExpandedRows).to_vec());
         }
         let usual = PromptOptions::default().on(self.adapter).chunk;

@@ -186,7 +186,7 @@ fn fill_caches(device: &Device, sequence: &Sequence, reader: &mut Reader<'_, imp
     let pieces = pieces(sequence, header.kv_row.into(), header.tokens as usize);
     let mut bytes = vec![0; header.layer_bytes().min(PIECE as u64) as usize];
     let mut staging = gpu.staging(bytes.len() as u64)?;
-    let mut fetch = Fetch::with_room(gpu, 0, Results::ROOM)?;
+    let mut fetch = Fetch::with_capacity(gpu, 0, Results::CAPACITY)?;
     for cache in caches.iter().take(taken) {
         for &(offset, count) in &pieces {
             let piece = &mut bytes[..count as usize];

@@ -75,7 +75,7 @@ impl Device {
         }
     }
 
-    /// Reserves the pages for a sequence's rows, samples the token before them, and keeps room for the hidden states
+    /// Reserves the pages for a sequence's rows, samples the token before them, and keeps the hidden states
     /// that the block has not used.
     fn make_ready(&mut self, sequence: &mut Sequence, of: usize, request: &mut StepRequest<'_>) -> Result<()> {
         let (alone, few) = (request.rows.len() == 1 && request.part.is_none(), request.part.is_none());
@@ -89,10 +89,10 @@ impl Device {
         let (length, follows) = (sequence.tokens.len(), request.part.as_ref().is_some_and(|part| part.then.is_some()));
         let count = request.rows.iter().filter(|row| row.of == of && row.token != Token::Last).count();
         // The block's drafts have to fit the context too.
-        let room = self.cache.context.saturating_sub(length + count);
-        let made = request.makes(of).min(room);
+        let left = self.cache.context.saturating_sub(length + count);
+        let made = request.makes(of).min(left);
         if made > 0 {
-            request.drafts = request.drafts.min(room);
+            request.drafts = request.drafts.min(left);
         }
         self.reach(sequence, count + made)?;
         let known = if let Token::Known(token) = first { Some(token) } else { None };
