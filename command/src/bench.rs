@@ -308,7 +308,7 @@ fn generate(
         let left: Vec<usize> = behind.iter().map(|session| end - session.tokens().len()).collect();
         let Some(most) = left.iter().max() else { break };
         let fed = if assumed.is_empty() || *most <= assumed.len() {
-            pool.next_of_each(&mut behind, &left)?
+            pool.next_tokens_of_each(&mut behind, &left)?
         } else {
             let drawn = random.next();
             let accepted = assumed.iter().take_while(|part| drawn < f64::from(**part)).count();

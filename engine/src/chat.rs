@@ -25,11 +25,10 @@ pub use reply::Reply;
 pub use state::ChatState;
 
 use crate::error::Result;
-use crate::generate::{Event, GenerateOptions, Generation};
+use crate::generate::{Event, GenerateOptions, Generation, GenerationTask};
 use crate::model::Model;
 use crate::session::Session;
 use crate::text::Message;
-use prompt::Prepared;
 use serde_json::{Map, Value};
 use std::ops::Range;
 
@@ -221,7 +220,7 @@ impl Chat {
     pub fn send(&mut self, text: &str) -> Result<Reply<'_>> {
         self.messages.push(Message::user(text));
         match self.prepare() {
-            Ok(prepared) => self.begin(prepared, true),
+            Ok((task, first)) => Ok(self.begin(task, first)),
             Err(error) => {
                 self.messages.pop();
                 Err(error)
@@ -236,8 +235,8 @@ impl Chat {
     /// # Errors
     /// Those of [`Chat::send`].
     pub fn reply(&mut self) -> Result<Reply<'_>> {
-        let prepared = self.prepare()?;
-        self.begin(prepared, false)
+        let (task, first) = self.prepare()?;
+        Ok(self.begin(task, first))
     }
 
     /// The messages at the end that have no answer: messages of the user or of functions that the model did not answer,
@@ -250,34 +249,24 @@ impl Chat {
         &self.messages[before..]
     }
 
-    /// Checks everything that can be checked before a reply, and returns the prompt, the parser for the reply, and the
-    /// first turn that fits.
-    fn prepare(&self) -> Result<(Prepared, usize)> {
+    /// Checks everything that can be checked before a reply, and returns what generates it and the first turn that
+    /// fits.
+    fn prepare(&self) -> Result<(GenerationTask<'static>, usize)> {
         self.options.check()?;
-        self.maker().prepare(&self.messages, self.overflow, self.options.max_tokens)
+        let maker = self.maker();
+        let ((prompt, parser), first) = maker.prepare(&self.messages, self.overflow, self.options.max_tokens)?;
+        Ok((GenerationTask::new(maker.model, prompt, Some(parser), self.options.clone())?, first))
     }
 
-    /// Begins a reply, and drops the turns before `first`, the first one that fits. If the reply is refused, no turn is
-    /// dropped, but the last message is if it `was_added`.
-    fn begin(&mut self, ((prompt, parser), first): (Prepared, usize), was_added: bool) -> Result<Reply<'_>> {
-        match Generation::new(&mut self.session, prompt, Some(parser), self.options.clone()) {
-            Ok(mut generation) => {
-                #[cfg(feature = "schema")]
-                {
-                    self.asked = None;
-                }
-                let ids = CallIds::after(&self.messages, &[]); // the dropped messages have ids as well
-                let gone = drop_before(&mut self.messages, first);
-                if !gone.is_empty() {
-                    generation.begin_with(Event::Dropped { messages: gone });
-                }
-                Ok(Reply::new(generation, &mut self.messages, ids))
-            }
-            Err(error) => {
-                self.messages.truncate(self.messages.len() - usize::from(was_added));
-                Err(error)
-            }
+    /// Begins a reply, and drops the turns before `first`, the first one that fits.
+    fn begin(&mut self, mut task: GenerationTask<'static>, first: usize) -> Reply<'_> {
+        self.forget_asked();
+        let ids = CallIds::after(&self.messages, &[]); // the dropped messages have ids as well
+        let gone = drop_before(&mut self.messages, first);
+        if !gone.is_empty() {
+            task.push(Event::Dropped { messages: gone });
         }
+        Reply::new(Generation::of(&mut self.session, task), &mut self.messages, ids)
     }
 
     /// Makes [`Chat::resume`] ignore the schema of an unfinished [`Chat::ask`], whose reply is no longer the last one.

@@ -242,22 +242,7 @@ impl<'a> Generation<'a> {
         Ok(Self::of(session, task))
     }
 
-    /// Prepares a generation that brings the session to `prompt`, which ends with the beginning of a reply, and
-    /// continues that reply.
-    ///
-    /// # Errors
-    /// Those of [`Generation::new`].
-    pub(crate) fn resumed(
-        session: &'a mut Session,
-        prompt: Vec<u32>,
-        partial_reply: PartialReply,
-        options: GenerateOptions,
-    ) -> Result<Self> {
-        let task = GenerationTask::resumed(session.model(), prompt, partial_reply, options)?;
-        Ok(Self::of(session, task))
-    }
-
-    fn of(session: &'a mut Session, task: GenerationTask<'a>) -> Self {
+    pub(crate) fn of(session: &'a mut Session, task: GenerationTask<'a>) -> Self {
         Self { session, task, lost: false }
     }
 
@@ -297,11 +282,6 @@ impl<'a> Generation<'a> {
 
     pub(crate) fn set_chooser(&mut self, chooser: Box<dyn Chooser + Send + 'a>) {
         self.task.set_chooser(chooser);
-    }
-
-    /// Adds an event before all others.
-    pub(crate) fn begin_with(&mut self, event: Event) {
-        self.task.push(event);
     }
 
     /// A handle that stops this generation from any thread.

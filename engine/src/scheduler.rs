@@ -278,7 +278,7 @@ impl Scheduler {
             drop(pool); // frees its memory first
             pool = pool_of(&model, tokens)?;
         }
-        let engine = Engine::new(pool, sessions);
+        let engine = Engine::new(pool);
         let shared = Arc::new(Owner::new(Shared::new(engine, sessions, options.queue)));
         Ok(Self { model, shared, tenant: Tenant::default() })
     }

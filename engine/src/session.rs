@@ -1,15 +1,12 @@
 //! A sequence of tokens and the cache that belongs to it.
 //!
 //! A session computes a reply's tokens one by one, each in a submission of its own, and a prompt's tokens many at a
-//! time; the host is at most a few submissions ahead of the GPU. Tokens in the cache are not computed again. The next
-//! token is sampled on the GPU, which can continue with it before the host knows it: [`Session::next_token`].
-//! `session/step.rs` explains how.
+//! time. Tokens in the cache are not computed again. The next token is sampled on the GPU, which can continue with it
+//! before the host knows it: [`Session::next_token`]. `session/step.rs` explains how.
 //!
-//! `generate` drives sessions, and `scheduler` drives generations. This module knows neither of them and does not call
-//! them.
+//! `generate` drives sessions, and `scheduler` drives generations.
 
 mod block;
-mod device;
 mod guesses;
 mod next;
 mod outputs;
@@ -19,6 +16,7 @@ mod pages;
 mod parts;
 mod plans;
 mod pool;
+mod pool_state;
 mod profile;
 mod prompt;
 mod sampling;
@@ -39,9 +37,9 @@ use crate::error::{Error, Result};
 use crate::model::{BatchPlan, CacheShape, Model, PromptOptions};
 use crate::plan::Plan;
 use crate::threads::stoppable_too;
-use device::Device;
 use guesses::Drafter;
 use parts::Parts;
+use pool_state::PoolState;
 use sequence::Sequence;
 use std::sync::{Arc, MutexGuard};
 
@@ -108,7 +106,7 @@ impl Session {
 
     /// A session of a pool, with an empty sequence.
     fn of(pool: &Pool, sequence: Sequence) -> Result<Self> {
-        let (options, planned) = (pool.model().prompt_options(), pool.device().plans.alone.planned.clone());
+        let (options, planned) = (pool.model().prompt_options(), pool.state().plans.alone.planned.clone());
         let (parts, drafter) = (Parts::new(options), Drafter::new(pool.model().gpu().report().is_software()));
         Ok(Self { pool: pool.clone(), planned, sequence, options, parts, drafter })
     }
@@ -175,9 +173,9 @@ impl Session {
     pub(crate) fn keep_common(&mut self, tokens: &[u32]) -> Result<usize> {
         let cached = self.reusable(tokens);
         self.check(cached, &tokens[cached..])?;
-        let device = &mut *self.pool.enter()?;
-        device.rewind(&mut self.sequence, cached);
-        device.share(&mut self.sequence, tokens)?;
+        let state = &mut *self.pool.enter()?;
+        state.rewind(&mut self.sequence, cached);
+        state.share(&mut self.sequence, tokens)?;
         Ok(self.sequence.tokens.len())
     }
 
@@ -207,30 +205,30 @@ impl Session {
 
     /// Drops all tokens but the first `length`. In a forked process, where no other call works, it does nothing.
     pub fn rewind(&mut self, length: usize) {
-        if let Ok(mut device) = self.pool.enter() {
-            device.rewind(&mut self.sequence, length);
+        if let Ok(mut state) = self.pool.enter() {
+            state.rewind(&mut self.sequence, length);
         }
     }
 
     /// Checks that the session can take part in a step of its pool, and reserves the pages for it.
     ///
     /// # Errors
-    /// Those of [`Pool::next_tokens`] about this session.
-    pub(crate) fn make_ready(&mut self) -> Result<()> {
+    /// Those of [`Pool::next_token_of_each`] about this session.
+    pub(crate) fn reserve_next(&mut self) -> Result<()> {
         self.check(self.tokens().len() + 1, &[])?;
-        let (mut device, sequence) = self.device()?;
-        device.check_output(sequence)?;
-        device.reach(sequence, 1)
+        let (mut state, sequence) = self.enter()?;
+        state.check_output(sequence)?;
+        state.reach(sequence, 1)
     }
 
-    /// The device, once this session may use it, and the sequence.
+    /// The state of the pool, once this session may use it, and the sequence.
     ///
     /// # Errors
     /// [`Error::NoResult`] if work of this session was lost while others used the device.
-    fn device(&mut self) -> Result<(MutexGuard<'_, Device>, &mut Sequence)> {
-        let mut device = self.pool.enter()?;
-        device.settle(&mut self.sequence)?;
-        Ok((device, &mut self.sequence))
+    fn enter(&mut self) -> Result<(MutexGuard<'_, PoolState>, &mut Sequence)> {
+        let mut state = self.pool.enter()?;
+        state.settle(&mut self.sequence)?;
+        Ok((state, &mut self.sequence))
     }
 
     /// Waits until everything fed has been computed.
@@ -295,6 +293,6 @@ impl Drop for Session {
     /// Waits, because running work keeps the cache: the next session should find its memory free.
     fn drop(&mut self) {
         let _ = self.wait();
-        self.pool.device().leave(&mut self.sequence);
+        self.pool.state().leave(&mut self.sequence);
     }
 }

@@ -3,7 +3,8 @@
 use super::draft::Draft;
 use super::{Chat, Reply, check};
 use crate::error::{Error, Result};
-use crate::generate::{GenerateOptions, Generation, PartialReply};
+use crate::generate::{GenerateOptions, Generation, GenerationTask, PartialReply};
+use crate::model::Model;
 use crate::text::{Message, ReplyParser, Tokenizer};
 
 /// The tag that ends thinking.
@@ -31,12 +32,12 @@ impl Chat {
     /// [`Error::Argument`] if the last message is not the assistant's, [`Error::Message`] if it contains calls and the
     /// session no longer holds its tokens; otherwise those of [`Chat::send`].
     pub fn resume(&mut self) -> Result<Reply<'_>> {
-        let beginning = self.beginning(true)?;
         #[cfg(feature = "schema")]
         let options = self.resumed_options();
         #[cfg(not(feature = "schema"))]
         let options = self.options.clone();
-        self.go_on(beginning, options, false)
+        let resumed = self.beginning(true).and_then(|beginning| beginning.resumed(self.session.model(), options))?;
+        Ok(self.go_on(resumed))
     }
 
     /// Returns a reply to the current messages that begins with `text`. No event repeats this text, and it is part of
@@ -50,8 +51,12 @@ impl Chat {
     /// Those of [`Chat::resume`]. After an error the messages are unchanged.
     pub fn prefill(&mut self, text: &str) -> Result<Reply<'_>> {
         self.messages.push(Message::assistant(text));
-        match self.beginning(false) {
-            Ok(beginning) => self.go_on(beginning, self.options.clone(), true),
+        let options = self.options.clone();
+        match self.beginning(false).and_then(|beginning| beginning.resumed(self.session.model(), options)) {
+            Ok(resumed) => {
+                self.forget_asked(); // this is another reply
+                Ok(self.go_on(resumed))
+            }
             Err(error) => {
                 self.messages.pop();
                 Err(error)
@@ -59,23 +64,9 @@ impl Chat {
         }
     }
 
-    /// Continues a reply. If it is refused and the last message `was_added`, that message is removed.
-    fn go_on(&mut self, beginning: ResumePoint, options: GenerateOptions, was_added: bool) -> Result<Reply<'_>> {
-        let ResumePoint { prompt, begun, draft, joins } = beginning;
-        match Generation::resumed(&mut self.session, prompt, begun, options) {
-            Ok(generation) => {
-                #[cfg(feature = "schema")]
-                {
-                    // A beginning that the caller provides starts another reply.
-                    self.asked = self.asked.take().filter(|_| !was_added);
-                }
-                Ok(Reply::resumed(generation, &mut self.messages, draft, joins))
-            }
-            Err(error) => {
-                self.messages.truncate(self.messages.len() - usize::from(was_added));
-                Err(error)
-            }
-        }
+    /// Continues a reply.
+    fn go_on(&mut self, (task, draft, joins): Resumed) -> Reply<'_> {
+        Reply::resumed(Generation::of(&mut self.session, task), &mut self.messages, draft, joins)
     }
 
     /// Finds where to continue: at the tokens that the session holds of the last message, if `held` allows that, or at
@@ -145,6 +136,16 @@ struct ResumePoint {
     draft: Draft,
     /// Whether the last message of the conversation is the beginning of the reply.
     joins: bool,
+}
+
+/// What continues a reply, its message so far, and whether that is the last one of the conversation.
+type Resumed = (GenerationTask<'static>, Draft, bool);
+
+impl ResumePoint {
+    fn resumed(self, model: &Model, options: GenerateOptions) -> Result<Resumed> {
+        let Self { prompt, begun, draft, joins } = self;
+        Ok((GenerationTask::resumed(model, prompt, begun, options)?, draft, joins))
+    }
 }
 
 /// The tokens of a message as the model would generate them, starting inside thinking or after it.

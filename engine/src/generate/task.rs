@@ -68,9 +68,22 @@ struct TaskProgress {
     generated: usize,
 }
 
-/// The state before the next token is chosen.
-pub(crate) struct Step {
-    progress: TaskProgress,
+impl TaskProgress {
+    /// After the part of a prompt that a session has.
+    fn after(start: Instant, cached: usize, session: &Session) -> Self {
+        let (since, done) = (Instant::now(), session.tokens().len());
+        let prompt = Reuse { cached, new: done.saturating_sub(cached) }; // fewer if results were lost
+        Self { prompt, prompt_time: since - start, since, generated: 0 }
+    }
+
+    /// Before a prompt.
+    fn none() -> Self {
+        Self { prompt: Reuse { cached: 0, new: 0 }, prompt_time: Duration::ZERO, since: Instant::now(), generated: 0 }
+    }
+}
+
+/// A token that is being generated.
+pub(crate) struct OpenToken {
     /// The number of the session's tokens that were reported.
     before: usize,
     /// The most tokens that may be fed; 0 if the context is full.
@@ -79,7 +92,7 @@ pub(crate) struct Step {
     logits: Option<Vec<f32>>,
 }
 
-impl Step {
+impl OpenToken {
     fn turn<'s>(&'s self, events: &'s EventBuilder, options: &'s GenerateOptions) -> Turn<'s> {
         Turn { events, logits: self.logits.as_deref(), most: self.most, sampling: &options.sampling }
     }
@@ -105,10 +118,11 @@ impl<'a> GenerationTask<'a> {
         Ok(Self { prompt, options, cancels, policy, events, loops, pending, again, drafts_before, state })
     }
 
-    /// Like [`Generation::resumed`](super::Generation::resumed).
+    /// A generation that brings the session to `prompt`, which ends with the beginning of a reply, and continues that
+    /// reply.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Generation::new`](super::Generation::new).
     pub fn resumed(
         model: &Model,
         prompt: Vec<u32>,
@@ -278,37 +292,38 @@ impl<'a> GenerationTask<'a> {
 
     fn read_prompt(&mut self, session: &mut Session, start: Instant, cached: usize) -> Result<()> {
         let read = read_part(session, &self.prompt, &|| self.cancels.is_cancelled());
-        let (done, total) = (session.tokens().len(), self.prompt.len());
-        let since = Instant::now();
-        let prompt = Reuse { cached, new: done.saturating_sub(cached) }; // fewer if results were lost
-        let progress = TaskProgress { prompt, prompt_time: since - start, since, generated: 0 };
+        let progress = TaskProgress::after(start, cached, session);
         match read {
-            Ok(true) => {
-                self.events.push(Event::Prompt { done, total });
-                self.state = TaskState::Tokens(progress);
+            Ok(complete) => {
+                self.events.push(Event::Prompt { done: session.tokens().len(), total: self.prompt.len() });
+                if complete {
+                    self.state = TaskState::Tokens(progress);
+                }
             }
-            Ok(false) => self.events.push(Event::Prompt { done, total }),
-            Err(Error::Cancelled) => self.finish(session, progress, Stop::Cancelled),
+            Err(Error::Cancelled) => {
+                self.state = TaskState::Tokens(progress);
+                self.finish(session, Stop::Cancelled);
+            }
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
     fn next_token(&mut self, session: &mut Session) -> Result<()> {
-        let Some(step) = self.begin_step(session)? else { return Ok(()) };
+        let Some(open) = self.open_token(session)? else { return Ok(()) };
         let known = match self.pending.pop_front() {
-            None => self.policy.next(session, &step.turn(&self.events, &self.options), &mut self.pending)?,
+            None => self.policy.next(session, &open.turn(&self.events, &self.options), &mut self.pending)?,
             pending => pending,
         };
         match known {
-            Some(token) => self.take(session, step, token),
-            None if step.most == 0 => {
+            Some(token) => self.take(session, open, token),
+            None if open.most == 0 => {
                 let token = session.sampled_token()?;
-                self.take(session, step, token)
+                self.take(session, open, token)
             }
             None => {
-                let fed = session.next_tokens(self.wants(&step))?;
-                self.end_step(session, step, &fed)
+                let fed = session.next_tokens(self.wants(&open))?;
+                self.close_token(session, open, &fed)
             }
         }
     }
@@ -321,16 +336,16 @@ impl<'a> GenerationTask<'a> {
         self.phase() == Phase::Tokens && fits && by_device
     }
 
-    /// Chooses the next token if a rule restricts it, after [`begin_step`](Self::begin_step) and before a common step.
+    /// Chooses the next token if a rule restricts it, after [`open_token`](Self::open_token) and before a common step.
     /// That step has to be taken then: it feeds the token that was sampled last.
     ///
     /// # Errors
     /// What the device reports.
-    pub fn choose_ahead(&mut self, session: &mut Session, step: &Step) -> Result<()> {
+    pub fn choose_ahead(&mut self, session: &mut Session, open: &OpenToken) -> Result<()> {
         if !self.policy.rules(|rule| rule.holds_at(self.events.place())) {
             return Ok(());
         }
-        self.policy.choose(session, &step.turn(&self.events, &self.options)).map(drop)
+        self.policy.choose(session, &open.turn(&self.events, &self.options)).map(drop)
     }
 
     /// Whether the session has tokens that were not reported yet.
@@ -339,19 +354,19 @@ impl<'a> GenerationTask<'a> {
     }
 
     /// The most tokens that a step may feed, including the certain one.
-    pub fn wants(&self, step: &Step) -> usize {
-        let one_by_one = step.logits.is_some() || self.policy.rules(|rule| rule.holds_at(self.events.place()));
-        if one_by_one { 1 } else { step.most }
+    pub fn wants(&self, open: &OpenToken) -> usize {
+        let one_by_one = open.logits.is_some() || self.policy.rules(|rule| rule.holds_at(self.events.place()));
+        if one_by_one { 1 } else { open.most }
     }
 
     /// Prepares the choice of the next token. `None` if there is none, because the generation has ended.
     ///
     /// # Errors
     /// What the device reports.
-    pub fn begin_step(&mut self, session: &mut Session) -> Result<Option<Step>> {
+    pub fn open_token(&mut self, session: &mut Session) -> Result<Option<OpenToken>> {
         let TaskState::Tokens(progress) = self.state else { return Ok(None) };
         if let Some(stop) = self.limit(&progress) {
-            self.finish(session, progress, stop);
+            self.finish(session, stop);
             return Ok(None);
         }
         if let Some(rule) = &mut self.policy.rule {
@@ -359,7 +374,7 @@ impl<'a> GenerationTask<'a> {
         }
         // The beginning given by a caller may be the whole answer already, and a call may be all that is wanted.
         if self.is_complete() {
-            self.finish(session, progress, Stop::End);
+            self.finish(session, Stop::End);
             return Ok(None);
         }
         let before = session.tokens().len().saturating_sub(self.pending.len());
@@ -367,7 +382,7 @@ impl<'a> GenerationTask<'a> {
         let most = if before < session.context() { left } else { 0 };
         let wanted = self.options.logprobs.is_some() || self.policy.has_chooser();
         let logits = wanted.then(|| session.logits()).transpose()?;
-        Ok(Some(Step { progress, before, most, logits }))
+        Ok(Some(OpenToken { before, most, logits }))
     }
 
     /// Whether the reply is complete by its rule, and nothing can follow.
@@ -379,36 +394,37 @@ impl<'a> GenerationTask<'a> {
     ///
     /// # Errors
     /// [`Error::TokenOutOfRange`] for a token that is not in the vocabulary, [`Error::NoResult`] if nothing was fed.
-    pub fn end_step(&mut self, session: &mut Session, step: Step, fed: &[u32]) -> Result<()> {
+    pub fn close_token(&mut self, session: &mut Session, open: OpenToken, fed: &[u32]) -> Result<()> {
         let [token, following @ ..] = fed else { return Err(Error::NoResult) };
         self.pending.extend(following);
-        self.take(session, step, *token)
+        self.take(session, open, *token)
     }
 
     /// Takes the token that was chosen and, unless the context was full, fed to the session.
-    fn take(&mut self, session: &mut Session, step: Step, mut token: u32) -> Result<()> {
-        let turn = step.turn(&self.events, &self.options);
+    fn take(&mut self, session: &mut Session, open: OpenToken, mut token: u32) -> Result<()> {
+        let turn = open.turn(&self.events, &self.options);
         if turn.ends(session, token) {
             self.pending.clear();
-            let Some(another) = self.policy.next_no_end(session, step.before, &turn)? else {
-                session.rewind(step.before); // the end token was fed before the host knew it
-                self.finish(session, step.progress, Stop::End);
+            let Some(another) = self.policy.next_no_end(session, open.before, &turn)? else {
+                session.rewind(open.before); // the end token was fed before the host knew it
+                self.finish(session, Stop::End);
                 return Ok(());
             };
             token = another;
         }
-        self.emit(session.model(), token, step.logits.as_deref())?;
-        let progress = TaskProgress { generated: step.progress.generated + 1, ..step.progress };
-        self.state = TaskState::Tokens(progress);
+        self.emit(session.model(), token, open.logits.as_deref())?;
+        if let TaskState::Tokens(progress) = &mut self.state {
+            progress.generated += 1;
+        }
         let loops = self.loops.as_mut().is_some_and(|loops| loops.push(token));
         let stop = match () {
             () if self.events.stopped() => Stop::StopString,
             () if self.events.ended() || self.is_complete() => Stop::End,
             () if loops => Stop::Loop,
-            () if step.most == 0 => Stop::Context,
+            () if open.most == 0 => Stop::Context,
             () => return Ok(()),
         };
-        self.finish(session, progress, stop);
+        self.finish(session, stop);
         Ok(())
     }
 
@@ -447,33 +463,28 @@ impl<'a> GenerationTask<'a> {
 
     /// Ends it as cancelled in any phase. Without a session it has not begun.
     pub fn end_cancelled(&mut self, session: Option<&mut Session>) {
-        let now = Instant::now();
-        let early =
-            |since: Instant, prompt| TaskProgress { prompt, prompt_time: now - since, since: now, generated: 0 };
         match (self.state, session) {
-            (TaskState::Tokens(progress), Some(session)) => self.finish(session, progress, Stop::Cancelled),
+            (TaskState::Tokens(_), Some(session)) => self.finish(session, Stop::Cancelled),
             (TaskState::Prompt { start, cached }, Some(session)) => {
-                let new = session.tokens().len().saturating_sub(cached);
-                self.finish(session, early(start, Reuse { cached, new }), Stop::Cancelled);
+                self.state = TaskState::Tokens(TaskProgress::after(start, cached, session));
+                self.finish(session, Stop::Cancelled);
             }
             (TaskState::Over, _) => {}
-            _ => {
-                let none = early(now, Reuse { cached: 0, new: 0 });
-                self.done(none, Stop::Cancelled, DraftStats::default());
-            }
+            _ => self.done(Stop::Cancelled, DraftStats::default()),
         }
     }
 
     /// Adds the last events, and ends the generation.
-    fn finish(&mut self, session: &mut Session, progress: TaskProgress, stop: Stop) {
+    fn finish(&mut self, session: &mut Session, stop: Stop) {
         self.drop_pending(session);
         session.set_masked(false);
         let drafts = session.draft_stats().since(&self.drafts_before);
-        self.done(progress, stop, drafts);
+        self.done(stop, drafts);
     }
 
-    fn done(&mut self, progress: TaskProgress, stop: Stop, drafts: DraftStats) {
+    fn done(&mut self, stop: Stop, drafts: DraftStats) {
         self.events.finish();
+        let progress = if let TaskState::Tokens(progress) = self.state { progress } else { TaskProgress::none() };
         let TaskProgress { prompt, prompt_time, since, generated } = progress;
         let generate_time = since.elapsed();
         let seed = self.options.sampling.seed.filter(|_| self.options.sampling.temperature > 0.0);

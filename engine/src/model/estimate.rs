@@ -119,8 +119,8 @@ impl Model {
             (token.plan.weight_memory(), caches(&token.plan) + drafting.as_ref().map_or(0, |it| caches(&it.plan)));
         // Logits or hidden values, and sampled tokens twice, where the host reads them.
         let sampled = sampled_bytes(1);
-        let read =
-            Fetch::memory(4 * config.vocab.max(config.width) as u64, 1) + 2 * Results::memory(sampled, Results::CAPACITY);
+        let read = Fetch::memory(4 * config.vocab.max(config.width) as u64, 1)
+            + 2 * Results::memory(sampled, Results::CAPACITY);
         let drafting = drafting.map_or(0, |it| drafting_memory(&it.plan));
         let scratch = scratch(&token.plan, &plans) - token.plan.local(Plan::SAMPLED).bytes + sampled + drafting + read;
         let max_binding = gpu.map_or(u64::MAX, |gpu| gpu.capabilities().max_binding);

@@ -30,8 +30,6 @@ pub struct Request {
 /// The slots of conversations.
 pub struct Engine {
     pub(super) pool: Pool,
-    /// The most slots.
-    most: usize,
     pub(super) slots: Vec<Slot>,
     /// Requests for which there are slots.
     accepted: VecDeque<Request>,
@@ -124,9 +122,9 @@ impl Slot {
 }
 
 impl Engine {
-    pub fn new(pool: Pool, most: usize) -> Self {
+    pub fn new(pool: Pool) -> Self {
         let (slots, accepted, outcome) = (Vec::new(), VecDeque::new(), Outcome::default());
-        Self { pool, most, slots, accepted, placed: 0, turn: 0, outcome }
+        Self { pool, slots, accepted, placed: 0, turn: 0, outcome }
     }
 
     /// The context of a slot in tokens.
@@ -137,7 +135,7 @@ impl Engine {
     /// The states of all slots, including those that do not exist yet.
     pub fn slots(&self) -> Vec<SlotState> {
         let empty = SlotState { context: self.context(), ..SlotState::default() };
-        self.slots.iter().map(Slot::state).chain(std::iter::repeat(empty)).take(self.most).collect()
+        self.slots.iter().map(Slot::state).chain(std::iter::repeat(empty)).take(self.pool.sessions()).collect()
     }
 
     /// Takes a request for which there is a slot.
@@ -177,11 +175,10 @@ impl Engine {
     pub fn end_cancelled(&mut self) {
         for index in 0..self.slots.len() {
             if self.slots[index].work.as_ref().is_some_and(|work| work.task.is_cancelled()) {
-                let ended = self.attempt(index, |task, session| {
+                self.work_on(index, |task, session| {
                     task.end_cancelled(Some(session));
                     Ok(())
                 });
-                self.conclude(index, ended);
             }
         }
     }
@@ -204,8 +201,17 @@ impl Engine {
 
     /// Advances the reply of a slot.
     pub(super) fn advance(&mut self, index: usize) {
-        let advanced = self.attempt(index, |task, session| task.advance(session));
-        self.conclude(index, advanced);
+        self.work_on(index, GenerationTask::advance);
+    }
+
+    /// Does work for the reply of a slot, and records the result.
+    pub(super) fn work_on(
+        &mut self,
+        index: usize,
+        work: impl FnOnce(&mut GenerationTask<'static>, &mut Session) -> Result<()>,
+    ) {
+        let result = self.attempt(index, work);
+        self.conclude(index, result);
     }
 
     /// Puts a request into the slot that suits it best.
@@ -241,7 +247,7 @@ impl Engine {
         let oldest = free().min_by_key(|(_, slot)| (!slot.session.tokens().is_empty(), slot.used));
         let oldest = oldest.map(|(index, slot)| (index, slot.session.tokens().is_empty()));
         match oldest {
-            Some((index, empty)) if empty || self.slots.len() >= self.most => Ok(index),
+            Some((index, empty)) if empty || self.slots.len() >= self.pool.sessions() => Ok(index),
             _ => {
                 let session = self.pool.session()?;
                 self.slots.push(Slot { session, work: None, used: 0, prompt: 0 });

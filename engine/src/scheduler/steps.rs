@@ -43,19 +43,19 @@ impl Engine {
     fn step(&mut self, together: Vec<usize>) {
         let mut steps = Vec::with_capacity(together.len());
         for index in together {
-            match self.attempt(index, |task, session| task.begin_step(session)) {
-                Ok(Some(step)) => steps.push((index, step)),
+            match self.attempt(index, |task, session| task.open_token(session)) {
+                Ok(Some(open)) => steps.push((index, open)),
                 ended => self.conclude(index, ended.map(drop)),
             }
         }
         for (index, _) in &steps {
-            self.make_ready(*index);
+            self.reserve(*index);
         }
         // Some may have failed meanwhile, or their caches were dropped for others.
         steps.retain(|(index, _)| self.decodes(*index, |_, _| true));
         // Only now that all have their pages: a token that was chosen has to be fed.
-        for (index, step) in &steps {
-            if let Err(error) = self.attempt(*index, |task, session| task.choose_ahead(session, step)) {
+        for (index, open) in &steps {
+            if let Err(error) = self.attempt(*index, |task, session| task.choose_ahead(session, open)) {
                 self.fail(*index, error);
             }
         }
@@ -65,11 +65,11 @@ impl Engine {
         }
         let slots = self.slots.iter_mut().enumerate();
         let taking = slots.filter_map(|(index, slot)| {
-            let (_, step) = steps.iter().find(|(of, _)| *of == index)?;
-            Some((&mut slot.session, slot.work.as_ref().map_or(1, |work| work.task.wants(step))))
+            let (_, open) = steps.iter().find(|(of, _)| *of == index)?;
+            Some((&mut slot.session, slot.work.as_ref().map_or(1, |work| work.task.wants(open))))
         });
         let (mut sessions, most): (Vec<&mut Session>, Vec<usize>) = taking.unzip();
-        let stepped = caught(|| self.pool.next_of_each(&mut sessions, &most)).unwrap_or_else(|| {
+        let stepped = caught(|| self.pool.next_tokens_of_each(&mut sessions, &most)).unwrap_or_else(|| {
             sessions.iter_mut().for_each(|session| empty(session));
             Err(died())
         });
@@ -78,17 +78,16 @@ impl Engine {
             Err(error) => steps.iter().map(|_| Err(error.clone())).collect(),
         }
         .into_iter();
-        for (index, step) in steps {
+        for (index, open) in steps {
             let fed = fed.next().unwrap_or(Err(Error::NoResult));
-            let ended = self.attempt(index, |task, session| task.end_step(session, step, &fed?));
-            self.conclude(index, ended);
+            self.work_on(index, |task, session| task.close_token(session, open, &fed?));
         }
     }
 
-    /// Makes sure that a conversation can take part in a step.
-    fn make_ready(&mut self, index: usize) {
+    /// Reserves the pages that a conversation needs to take part in a step.
+    fn reserve(&mut self, index: usize) {
         while self.decodes(index, |_, _| true) {
-            match self.attempt(index, |_, session| session.make_ready()) {
+            match self.attempt(index, |_, session| session.reserve_next()) {
                 Ok(()) => return,
                 failed => self.conclude(index, failed),
             }

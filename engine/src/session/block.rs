@@ -6,8 +6,8 @@
 //! made on the device, for several sequences at a time, and the rows that verify them name their places, so nothing
 //! waits for the host.
 
-use super::device::Device;
 use super::plans::SharedBuffers;
+use super::pool_state::PoolState;
 use super::sequence::Sequence;
 use crate::error::Result;
 use crate::gpu::Buffer;
@@ -145,7 +145,7 @@ impl BlockState {
     }
 }
 
-impl Device {
+impl PoolState {
     /// Whether the block computes a row for every token of a sequence.
     pub fn uses_block(&self, sequence: &Sequence) -> bool {
         sequence.block.wanted && self.plans.block.is_some()
@@ -276,20 +276,20 @@ impl super::Session {
     #[doc(hidden)]
     pub fn draft_logits(&mut self, next: u32, count: usize) -> Result<Vec<Vec<f32>>> {
         self.check(self.tokens().len().saturating_add(count), &[next])?;
-        let (mut device, sequence) = self.device()?;
-        let device = &mut *device;
+        let (mut state, sequence) = self.enter()?;
+        let state = &mut *state;
         let length = sequence.tokens.len();
         sequence.block.reopen_last(length);
-        device.reach(sequence, count)?;
-        device.catch_up(&mut [&mut *sequence], Some(next))?;
+        state.reach(sequence, count)?;
+        state.catch_up(&mut [&mut *sequence], Some(next))?;
         let mut all = Vec::with_capacity(count);
         for drafts in 1..=count {
             let from = Continued { of: 0, position: length.saturating_sub(1), verified: 0 };
-            device.draft(&mut [&mut *sequence], &[from], drafts)?;
-            let Some(BlockPlans { alone, .. }) = &device.plans.block else { break };
+            state.draft(&mut [&mut *sequence], &[from], drafts)?;
+            let Some(BlockPlans { alone, .. }) = &state.plans.block else { break };
             let drafting = alone.planned.drafting()?;
             let (buffer, vocab) = (alone.executor.local(drafting.logits.buffer.local()?), drafting.logits.shape[0]);
-            let logits = device.fetch.read(buffer, 0, 4 * vocab as u64)?;
+            let logits = state.fetch.read(buffer, 0, 4 * vocab as u64)?;
             all.push(bytemuck::pod_collect_to_vec(&logits));
         }
         Ok(all)

@@ -33,6 +33,8 @@ pub struct Drafter {
 
 /// Decides about guesses in steps that several sessions of a pool take together.
 pub struct CommonDrafter {
+    /// Whether the device computes on the CPU.
+    is_software: bool,
     /// The planners by the number of sessions.
     planners: HashMap<usize, DraftPlanner>,
     pub clock: StepClock,
@@ -141,13 +143,13 @@ impl Drafter {
 }
 
 impl CommonDrafter {
-    pub fn new() -> Self {
-        Self { planners: HashMap::new(), clock: StepClock::default(), most_rows: DRAFTED_ROWS }
+    pub fn new(is_software: bool) -> Self {
+        Self { is_software, planners: HashMap::new(), clock: StepClock::default(), most_rows: DRAFTED_ROWS }
     }
 
     /// The planner for steps of this many sessions.
-    fn planner(&mut self, sessions: usize, is_software: bool) -> &mut DraftPlanner {
-        let row = if is_software { ROW[1] } else { ROW[0] / sessions as f64 };
+    fn planner(&mut self, sessions: usize) -> &mut DraftPlanner {
+        let row = if self.is_software { ROW[1] } else { ROW[0] / sessions as f64 };
         self.planners.entry(sessions).or_insert_with(|| DraftPlanner::new(VERIFIED_ROWS, row))
     }
 
@@ -186,19 +188,17 @@ impl CommonDrafter {
             None => Wish { evidence: Evidence::Matched(0), odds: Vec::new() },
         };
         let wishes: Vec<Wish> = sessions.iter().zip(offered).map(wish).collect();
-        let is_software = sessions[0].model().gpu().report().is_software();
-        let chosen = self.planner(sessions.len(), is_software).choose_together(&wishes, capacity);
+        let chosen = self.planner(sessions.len()).choose_together(&wishes, capacity);
         chosen.unwrap_or_else(|| vec![0; sessions.len()])
     }
 
     /// Records a step of several sessions that verified the guesses, if any, and how many tokens it fed.
     pub fn took(&mut self, sessions: &mut [&mut Session], guesses: &[Option<Guess>], fed: &[usize]) {
-        let is_software = sessions[0].model().gpu().report().is_software();
-        let plain = self.planner(sessions.len(), is_software).alone();
+        let plain = self.planner(sessions.len()).alone();
         let tokens = sessions.iter().map(|session| session.tokens().len()).sum();
         let drafts: usize = guesses.iter().flatten().map(|guess| guess.count).sum();
         let took = self.clock.took(tokens, fed.iter().sum(), drafts > 0, plain);
-        let planner = self.planner(sessions.len(), is_software);
+        let planner = self.planner(sessions.len());
         let predicted = guesses.iter().flatten().find(|guess| guess.evidence == Evidence::Predicted);
         let evidence = predicted.map_or(Evidence::Matched(0), |guess| guess.evidence);
         match took {
@@ -380,8 +380,8 @@ mod masked {
             self.check_drafts(guesses.len())?;
             self.check(self.tokens().len(), &[&[token], guesses].concat())?;
             let request = StepRequest::verification(Token::Known(token), guesses, Want::Logits);
-            let fed = self.device().and_then(|(mut device, sequence)| {
-                device.run(&mut [&mut *sequence], request)?;
+            let fed = self.enter().and_then(|(mut state, sequence)| {
+                state.run(&mut [&mut *sequence], request)?;
                 Ok(sequence.output.map(GuessedRows))
             });
             match fed {
@@ -400,8 +400,8 @@ mod masked {
         /// # Errors
         /// As for [`Session::feed`].
         pub(crate) fn accept_guess(&mut self, guess: u32, rows: &mut GuessedRows) -> Result<bool> {
-            let (device, sequence) = self.device()?;
-            let Values::Row { shape, row } = device.owners.values(&rows.0) else { return Ok(false) };
+            let (state, sequence) = self.enter()?;
+            let Values::Row { shape, row } = state.owners.values(&rows.0) else { return Ok(false) };
             rows.0.values = Values::Row { shape, row: row + 1 };
             sequence.forget_sampled();
             sequence.tokens.push(guess);

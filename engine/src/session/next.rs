@@ -1,9 +1,9 @@
 //! Generates the next tokens: the one that was sampled, and as many guesses after it as are right.
 
 use super::Session;
-use super::device::Device;
 use super::guesses::Guess;
 use super::pool::Pool;
+use super::pool_state::PoolState;
 use super::sequence::Sequence;
 use super::step::{Row, StepRequest, Token, Want, known};
 use crate::error::{Error, Result};
@@ -79,20 +79,20 @@ impl Pool {
     /// [`Error::ContextFull`] and [`Error::PoolFull`], after which all are unchanged; [`Error::NoResult`] and what the
     /// device reports. If no logit of a session is a number, its result is [`Error::NotANumber`]. More than 32 sessions
     /// take several steps: if a later one fails, the sessions of that step and of the following ones get its error.
-    pub fn next_tokens(&self, sessions: &mut [&mut Session]) -> Result<Vec<Result<u32>>> {
-        let fed = self.next_of_each(sessions, &vec![1; sessions.len()])?;
+    pub fn next_token_of_each(&self, sessions: &mut [&mut Session]) -> Result<Vec<Result<u32>>> {
+        let fed = self.next_tokens_of_each(sessions, &vec![1; sessions.len()])?;
         let first = |fed: Vec<u32>| fed.first().copied().ok_or(Error::NoResult);
         Ok(fed.into_iter().map(|fed| fed.and_then(first)).collect())
     }
 
-    /// Like [`Pool::next_tokens`], with as many guesses as are right: at most `most` tokens for each session. Returns
-    /// the fed tokens.
+    /// Like [`Pool::next_token_of_each`], with as many guesses as are right: at most `most` tokens for each session.
+    /// Returns the fed tokens.
     ///
     /// # Errors
     /// As there.
     #[doc(hidden)]
-    pub fn next_of_each(&self, sessions: &mut [&mut Session], most: &[usize]) -> Result<Vec<Result<Vec<u32>>>> {
-        self.make_ready(sessions)?;
+    pub fn next_tokens_of_each(&self, sessions: &mut [&mut Session], most: &[usize]) -> Result<Vec<Result<Vec<u32>>>> {
+        self.prepare(sessions)?;
         let (count, together) = (sessions.len(), most_sequences(self.model().config()));
         let mut all = Vec::with_capacity(count);
         for (group, most) in sessions.chunks_mut(together).zip(most.chunks(together)) {
@@ -109,16 +109,16 @@ impl Pool {
     }
 
     /// Prepares sessions for a common step, and reserves the pages for it.
-    fn make_ready(&self, sessions: &mut [&mut Session]) -> Result<()> {
-        let device = &mut *self.enter()?;
+    fn prepare(&self, sessions: &mut [&mut Session]) -> Result<()> {
+        let state = &mut *self.enter()?;
         for session in sessions.iter_mut() {
-            if !Arc::ptr_eq(&session.pool.device, &self.device) {
+            if !Arc::ptr_eq(&session.pool.state, &self.state) {
                 return Err(Error::argument("sessions", "a session of this pool", "one of another"));
             }
             session.check(session.tokens().len() + 1, &[])?;
-            device.settle(&mut session.sequence)?;
-            device.sample_if_left(&mut session.sequence)?;
-            device.reach(&mut session.sequence, 1)?;
+            state.settle(&mut session.sequence)?;
+            state.sample_if_left(&mut session.sequence)?;
+            state.reach(&mut session.sequence, 1)?;
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ impl Pool {
                 session.drafter.took(guesses[0].as_ref(), counts[0], tokens);
             }
             [_] => {}
-            sessions => self.device().drafter.took(sessions, &guesses, &counts),
+            sessions => self.state().drafter.took(sessions, &guesses, &counts),
         }
         Ok(fed)
     }
@@ -171,14 +171,14 @@ impl Pool {
         guesses: &[Option<Guess>],
         right: &[usize],
     ) -> Result<Vec<Result<Vec<u32>>>> {
-        let device = &mut *self.enter()?;
+        let state = &mut *self.enter()?;
         let mut sequences: Vec<&mut Sequence> = sessions.iter_mut().map(|session| &mut session.sequence).collect();
         for sequence in &mut sequences {
-            device.settle(sequence)?;
+            state.settle(sequence)?;
         }
-        let request = device.verification(&mut sequences, guesses, right)?;
-        let ticket = device.run(&mut sequences, request)?;
-        let fed = device.take(&mut sequences, &ticket)?;
+        let request = state.verification(&mut sequences, guesses, right)?;
+        let ticket = state.run(&mut sequences, request)?;
+        let fed = state.take(&mut sequences, &ticket)?;
         for ((session, guess), fed) in sessions.iter_mut().zip(guesses).zip(&fed) {
             if let (Some(Guess { count: count @ 1.., .. }), Ok(fed)) = (guess, fed) {
                 session.drafter.count(*count, fed.len() - 1);
@@ -191,7 +191,7 @@ impl Pool {
     /// `accepted` count as right. The block makes drafts for the next step, unless they are `from_text`.
     ///
     /// # Errors
-    /// As for [`Pool::next_tokens`]; [`Error::Argument`] for a model without a block, and for more rows than a step
+    /// As for [`Pool::next_token_of_each`]; [`Error::Argument`] for a model without a block, and for more rows than a step
     /// verifies.
     #[doc(hidden)]
     pub fn predict_assumed(
@@ -222,7 +222,7 @@ impl Pool {
     }
 }
 
-impl Device {
+impl PoolState {
     /// The request for the token that was sampled after the last one of each sequence, and for its drafts.
     fn verification(
         &mut self,
@@ -298,8 +298,8 @@ impl Session {
     }
 
     fn sampled(&mut self) -> Result<[u32; Plan::SAMPLED_WORDS]> {
-        let (mut device, sequence) = self.device()?;
-        device.sample_if_left(sequence)?;
-        device.newest(sequence)
+        let (mut state, sequence) = self.enter()?;
+        state.sample_if_left(sequence)?;
+        state.newest(sequence)
     }
 }

@@ -1,8 +1,8 @@
 //! The outputs of the model: logits, and the hidden states from which they are computed.
 
-use super::device::Device;
 use super::owners::Values;
 use super::plans::PlanKey;
+use super::pool_state::PoolState;
 use super::sequence::Sequence;
 use super::step::{StepRequest, Token};
 use super::{Session, heeding};
@@ -24,8 +24,8 @@ impl Session {
     /// lost work: the tokens that no earlier result has confirmed are then removed from the session. What the device
     /// reports.
     pub fn logits(&mut self) -> Result<Vec<f32>> {
-        let (mut device, sequence) = self.device()?;
-        device.logits(sequence)
+        let (mut state, sequence) = self.enter()?;
+        state.logits(sequence)
     }
 
     /// The hidden state {width} of the last token: the sum of all layers, normalised by `output_norm`. Its products
@@ -36,13 +36,13 @@ impl Session {
     /// As for [`Session::logits`]. [`Error::Argument`] also if nothing was fed since a snapshot was restored, because a
     /// snapshot does not hold the hidden state.
     pub fn hidden(&mut self) -> Result<Vec<f32>> {
-        let (mut device, sequence) = self.device()?;
-        let values = device.values(sequence)?;
+        let (mut state, sequence) = self.enter()?;
+        let values = state.values(sequence)?;
         if values == Values::Logits {
             return Err(Error::argument("session", "a token fed since the snapshot was restored", "none"));
         }
-        let hidden = device.read_last(sequence, values, |planned| Ok(planned.hidden))?;
-        drop(device);
+        let hidden = state.read_last(sequence, values, |planned| Ok(planned.hidden))?;
+        drop(state);
         Ok(normalised(&hidden, &self.output_norm()?, self.model().config().epsilon))
     }
 
@@ -148,12 +148,12 @@ impl Session {
                 continue; // in smaller parts
             }
             let plan = if count == 1 { PlanKey::Alone } else { PlanKey::Shape(shape) };
-            let (mut device, sequence) = self.device()?;
-            let read = device.read_rows(sequence, plan, 0..count, |planned| match outputs {
+            let (mut state, sequence) = self.enter()?;
+            let read = state.read_rows(sequence, plan, 0..count, |planned| match outputs {
                 Outputs::Last => Ok(planned.hidden),
                 _ => Ok(planned.head()?.logits),
             })?;
-            drop(device);
+            drop(state);
             for (row, index) in read.iter().zip(fed..) {
                 visit(index, row)?;
             }
@@ -171,7 +171,7 @@ impl Session {
     }
 }
 
-impl Device {
+impl PoolState {
     /// The logits {vocab} of the last token of a sequence.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Sessions that share a KV cache and the plans on the device, and take steps together.
 
 use super::Session;
-use super::device::Device;
+use super::pool_state::PoolState;
 use crate::error::{Error, Result};
 use crate::kernels::VERIFIED_ROWS;
 use crate::model::{CacheShape, Model, most_sequences};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 ///
 /// The cache is divided into pages of 256 tokens, and a session holds as many as its tokens take. Sessions that begin
 /// with the same tokens share the full pages of these, if the second session [syncs](Session::sync) after the first has
-/// computed them. [`Pool::next_tokens`] computes the next tokens of several sessions in one step, which takes little
+/// computed them. [`Pool::next_token_of_each`] computes the next tokens of several sessions in one step, which takes little
 /// longer than a step of one. Sessions can be used from several threads; while one computes, others wait.
 ///
 /// ```
@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// owl.feed(&tokenizer.encode("One morning the owl", false)?)?;
 /// fox.feed(&tokenizer.encode("In the evening the fox", false)?)?;
 /// for _ in 0..4 {
-///     for token in pool.next_tokens(&mut [&mut owl, &mut fox])? {
+///     for token in pool.next_token_of_each(&mut [&mut owl, &mut fox])? {
 ///         print!("{} ", token?);
 ///     }
 /// }
@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// ```
 #[derive(Clone)]
 pub struct Pool {
-    pub(super) device: Arc<Mutex<Device>>,
+    pub(super) state: Arc<Mutex<PoolState>>,
     model: Model,
     cache: CacheShape,
     sessions: usize,
@@ -66,8 +66,8 @@ impl Pool {
                 (format!("at most {most} sessions with a context of {} tokens", cache.context), sessions.to_string());
             return Err(Error::argument("sessions", expected, found));
         }
-        let device = Device::new(model, cache, tokens.div_ceil(PAGE), sessions)?;
-        Ok(Self { device: Arc::new(Mutex::new(device)), model: model.clone(), cache, sessions })
+        let state = PoolState::new(model, cache, tokens.div_ceil(PAGE), sessions)?;
+        Ok(Self { state: Arc::new(Mutex::new(state)), model: model.clone(), cache, sessions })
     }
 
     /// Compiles all kernels for steps of several sessions, with and without bias and penalties, and those for masks, so
@@ -92,7 +92,7 @@ impl Pool {
     /// The shaders for all of these, and those of the single-row plan.
     fn variants(&self, model: &Model) -> Result<Vec<Variant>> {
         let most = self.sessions.min(most_sequences(model.config()));
-        let most = if most > 1 { most.max(self.device().drafter.most_rows.min(VERIFIED_ROWS)) } else { most };
+        let most = if most > 1 { most.max(self.state().drafter.most_rows.min(VERIFIED_ROWS)) } else { most };
         model.shaders_of_sequences(self.cache, most)
     }
 
@@ -122,32 +122,32 @@ impl Pool {
 
     /// How many more tokens all sessions together can hold, in whole pages.
     pub fn free(&self) -> usize {
-        self.device().pages.free() * PAGE
+        self.state().pages.free() * PAGE
     }
 
     /// How many tokens it could hold in addition to those of these sessions, if all others held none.
     pub(crate) fn tokens_beside<'a>(&self, sessions: impl Iterator<Item = &'a Session>) -> usize {
         let held: HashSet<u32> = sessions.flat_map(|session| session.sequence.pages.iter().copied()).collect();
-        self.device().pages.count().saturating_sub(held.len()) * PAGE
+        self.state().pages.count().saturating_sub(held.len()) * PAGE
     }
 
     /// Sets the most rows of a step of several sessions with drafts: 0 for no such steps.
     pub(crate) fn set_drafted_rows(&self, rows: usize) {
-        self.device().drafter.most_rows = rows;
+        self.state().drafter.most_rows = rows;
     }
 
     /// The device, for a call that computes. Every such call gets it here.
     ///
     /// # Errors
     /// [`Error::Forked`], checked before waiting for the lock: the thread that held it may not exist in this process.
-    pub(super) fn enter(&self) -> Result<MutexGuard<'_, Device>> {
+    pub(super) fn enter(&self) -> Result<MutexGuard<'_, PoolState>> {
         self.model.gpu().check_process()?;
-        Ok(self.device())
+        Ok(self.state())
     }
 
     /// The same, for a call that only reads state or drops tokens.
-    pub(super) fn device(&self) -> MutexGuard<'_, Device> {
-        lock(&self.device)
+    pub(super) fn state(&self) -> MutexGuard<'_, PoolState> {
+        lock(&self.state)
     }
 }
 

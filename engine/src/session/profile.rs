@@ -7,7 +7,7 @@
 
 use super::Session;
 use super::block::{BlockPlans, Continued, ReadyBlock};
-use super::device::Device;
+use super::pool_state::PoolState;
 use super::sequence::Sequence;
 use super::step::{Batch, Part, Row, StepRequest, Token, Want};
 use crate::error::{Error, Result};
@@ -40,8 +40,8 @@ impl Session {
     pub fn profile(&mut self, token: u32) -> Result<TokenProfile> {
         self.check(self.tokens().len(), &[token])?;
         let request = StepRequest::row(Token::Known(token), Want::Logits);
-        let (mut device, sequence) = self.device()?;
-        let (_, profile) = device.profile(sequence, request)?;
+        let (mut state, sequence) = self.enter()?;
+        let (_, profile) = state.profile(sequence, request)?;
         sequence.tokens.push(token);
         Ok(profile)
     }
@@ -55,12 +55,12 @@ impl Session {
         self.check(self.tokens().len(), tokens)?;
         self.check_part(tokens.len())?;
         let (shape, limit) = (self.shape(tokens.len(), Outputs::Last), self.options.limit);
-        let (device, parts, go_on) = (&mut *self.pool.enter()?, &mut self.parts, &mut |_| Ok(()));
-        device.settle(&mut self.sequence)?;
+        let (state, parts, go_on) = (&mut *self.pool.enter()?, &mut self.parts, &mut |_| Ok(()));
+        state.settle(&mut self.sequence)?;
         let row = |token: &u32| Row { of: 0, token: Token::Known(*token), want: Want::Nothing };
         let part = Some(Part { shape, limit, idle: true, parts, then: None, go_on });
         let request = StepRequest { part, ..StepRequest::new(tokens.iter().map(row).collect()) };
-        let (_, profile) = device.profile(&mut self.sequence, request)?;
+        let (_, profile) = state.profile(&mut self.sequence, request)?;
         self.sequence.tokens.extend_from_slice(tokens);
         Ok(profile)
     }
@@ -79,19 +79,19 @@ impl Session {
         self.check_drafts(drafts)?;
         let length = self.tokens().len();
         self.check(length + drafts, &[token])?;
-        let (mut device, sequence) = self.device()?;
-        let device = &mut *device;
+        let (mut state, sequence) = self.enter()?;
+        let state = &mut *state;
         let mut parts = Vec::new();
         let request = StepRequest::verification(Token::Known(token), &vec![token; drafts], Want::Logits);
-        let (batch, profile) = device.profile(sequence, request)?;
-        parts.push((device.plans.get(&device.model, batch.plan, &mut || Ok(()))?.planned.plan.clone(), profile));
-        device.compute_saved(&batch.headers)?;
-        let shape = device.saved_shape(&batch.headers);
-        if let Some(ready) = device.plans.block_plan(&device.model, shape, Some(DraftInputs::Kept))? {
+        let (batch, profile) = state.profile(sequence, request)?;
+        parts.push((state.plans.get(&state.model, batch.plan, &mut || Ok(()))?.planned.plan.clone(), profile));
+        state.compute_saved(&batch.headers)?;
+        let shape = state.saved_shape(&batch.headers);
+        if let Some(ready) = state.plans.block_plan(&state.model, shape, Some(DraftInputs::Kept))? {
             parts.push((ready.planned.plan.clone(), profile_of(&ready.executor, &ready.planned.plan)?));
         }
-        device.draft(&mut [sequence], &[Continued { of: 0, position: length, verified: 0 }], drafts)?;
-        if let Some(BlockPlans { alone: ReadyBlock { planned, executor }, .. }) = &device.plans.block {
+        state.draft(&mut [sequence], &[Continued { of: 0, position: length, verified: 0 }], drafts)?;
+        if let Some(BlockPlans { alone: ReadyBlock { planned, executor }, .. }) = &state.plans.block {
             parts.push((planned.plan.clone(), profile_of(executor, &planned.plan)?));
         }
         sequence.block.forget_states(length);
@@ -120,7 +120,7 @@ impl Session {
     }
 }
 
-impl Device {
+impl PoolState {
     /// How long a step takes, and its batch. Only the pages that the sequence got for it remain.
     fn profile(&mut self, sequence: &mut Sequence, mut request: StepRequest<'_>) -> Result<(Batch, TokenProfile)> {
         let batch = self.write(&mut [&mut *sequence], &mut request)?;

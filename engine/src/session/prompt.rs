@@ -67,9 +67,9 @@ impl Session {
         if tokens.is_empty() {
             return Ok(());
         }
-        let (mut device, sequence) = self.device()?;
-        device.reach(sequence, tokens.len())?;
-        drop(device);
+        let (mut state, sequence) = self.enter()?;
+        state.reach(sequence, tokens.len())?;
+        drop(state);
         self.parts.begin(self.sequence.tokens.len());
         Ok(())
     }
@@ -80,9 +80,9 @@ impl Session {
         if tokens.is_empty() || self.sequence.has_output() {
             return Ok(false);
         }
-        let (mut device, sequence) = self.device()?;
+        let (mut state, sequence) = self.enter()?;
         let want = sequence.sampling.want();
-        device.run(&mut [sequence], StepRequest::row(Token::Last, want)).map(|_| true)
+        state.run(&mut [sequence], StepRequest::row(Token::Last, want)).map(|_| true)
     }
 
     /// Feeds a part of a prompt with the plan of a shape, or a single token with the `wanted` output. `idle` says that
@@ -96,8 +96,8 @@ impl Session {
         go_on: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<bool> {
         let (limit, parts) = (self.options.limit, &mut self.parts);
-        let device = &mut *self.pool.enter()?;
-        device.settle(&mut self.sequence)?;
+        let state = &mut *self.pool.enter()?;
+        state.settle(&mut self.sequence)?;
         let request = match *tokens {
             [token] => StepRequest::row(Token::Known(token), wanted),
             _ => {
@@ -106,7 +106,7 @@ impl Session {
                 StepRequest { part, ..StepRequest::new(tokens.iter().map(row).collect()) }
             }
         };
-        Ok(!device.run(&mut [&mut self.sequence], request)?.given_up)
+        Ok(!state.run(&mut [&mut self.sequence], request)?.given_up)
     }
 
     /// The shape of the plan for the next part of a prompt with `rest` remaining tokens: that of the block that the

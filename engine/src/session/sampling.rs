@@ -85,22 +85,22 @@ impl Session {
             presence: params.presence_penalty,
             frequency: params.frequency_penalty,
         };
-        let (mut device, sequence) = self.device()?;
-        let device = &mut *device;
+        let (mut state, sequence) = self.enter()?;
+        let state = &mut *state;
         if let Some(most) = most {
-            device.plans.alone.sample_with(&device.model, most, false)?;
+            state.plans.alone.sample_with(&state.model, most, false)?;
         }
         let sampling = sampling.penalised(penalties);
         sequence.sampling = SamplingState { params: params.clone(), sampling, ..sequence.sampling };
-        device.write_sampling(sequence.index, &sampling)?;
+        state.write_sampling(sequence.index, &sampling)?;
         if !sequence.has_output() {
             return Ok(seed);
         }
         // A row in a step of several is rounded differently from a single row, and only the latter counts for the text.
         sequence.output = sequence.output.filter(|output| !matches!(output.values, Values::Row { .. }));
-        let again = device.held(sequence) == Values::Gone;
+        let again = state.held(sequence) == Values::Gone;
         let want = if again { sequence.sampling.want() } else { Want::Sample(None) };
-        device.run(&mut [sequence], StepRequest::row(Token::Last, want))?;
+        state.run(&mut [sequence], StepRequest::row(Token::Last, want))?;
         Ok(seed)
     }
 
@@ -151,10 +151,10 @@ impl Session {
         if mask.iter().enumerate().all(|(index, word)| word & !if is_last(index) { unused } else { 0 } == 0) {
             return Err(Error::argument("mask", "at least one token that is allowed", "none"));
         }
-        let (mut device, sequence) = self.device()?;
-        device.check_output(sequence)?;
-        device.run(&mut [&mut *sequence], StepRequest::row(Token::Last, Want::Sample(Some(mask))))?;
-        let [sampled, ..] = device.newest(sequence)?;
+        let (mut state, sequence) = self.enter()?;
+        state.check_output(sequence)?;
+        state.run(&mut [&mut *sequence], StepRequest::row(Token::Last, Want::Sample(Some(mask))))?;
+        let [sampled, ..] = state.newest(sequence)?;
         known(sampled)
     }
 }

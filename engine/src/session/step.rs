@@ -1,8 +1,8 @@
 //! The only way to compute rows on the GPU: parts of prompts, tokens, drafts, and choices from logits that are
 //! available already.
 //!
-//! A [`StepRequest`] lists the rows, their sequences, and what is wanted of each. [`Device::run`] chooses the plan,
-//! writes the batch, records which sequence owns which buffer afterwards, and submits. [`Device::take`] reads the
+//! A [`StepRequest`] lists the rows, their sequences, and what is wanted of each. [`PoolState::run`] chooses the plan,
+//! writes the batch, records which sequence owns which buffer afterwards, and submits. [`PoolState::take`] reads the
 //! result later: the next token is submitted before the result of the previous one is read, so that the GPU does not
 //! wait for the host.
 //!
@@ -11,24 +11,40 @@
 //!
 //! # Calls
 //!
-//! The calls from the app to the device for a token of a reply, each made by the one before it:
+//! The calls from the app to the GPU's module for a token of a reply, each made by the one before it:
 //!
 //! 1. `Reply::next` (`chat/reply.rs`)
 //! 2. `Generation::next` (`generate.rs`)
 //! 3. `GenerationTask::advance` (`generate/task.rs`)
-//! 4. `GenerationTask::next_token`, where a rule or a chooser may have its say (`Policy::next`)
+//! 4. `GenerationTask::next_token` (`generate/task.rs`)
 //! 5. `Session::next_tokens` (`session/next.rs`)
-//! 6. `Pool::step`, which decides about guesses
-//! 7. `Pool::verify`, which makes the [`StepRequest`]
-//! 8. [`Device::run`]
+//! 6. `Pool::step` (`session/next.rs`), which decides about guesses
+//! 7. `Pool::verify` (`session/next.rs`), which makes the [`StepRequest`]
+//! 8. `PoolState::run` (`session/step.rs`)
 //! 9. `Submissions::run` (`session/submissions.rs`)
-//! 10. `Results::submit` (`gpu/results.rs`)
-//! 11. `Executor::submit_with` (`plan/executor.rs`)
-//! 12. `Gpu::submit` (`gpu/device.rs`)
+//! 10. `Results::submit` (`gpu/results.rs`), which adds the number of the submission to its result
+//! 11. `Executor::submit_with` (`plan/executor.rs`), which lists the dispatches
+//! 12. `Gpu::submit` (`gpu/pass.rs`), which records them and hands them to wgpu
 //!
-//! In a scheduler, 2 to 5 are `Engine::round`, `Engine::decode`, `Engine::step` and `Pool::next_of_each`. The result
-//! comes back from `Gpu::read` through `Results::read`, `Submissions::take`, `Device::results` and `Device::take_fed`
-//! to [`Device::take`].
+//! If a grammar or a chooser takes part, 4 calls `Policy::next` (`generate/choose.rs`), which feeds the token, and 5 to
+//! 7 are left out. A step that was recorded ahead is submitted by 10 at once.
+//!
+//! The result comes back to 7, each call made by the one after it:
+//!
+//! 1. `Gpu::read` (`gpu/memory.rs`)
+//! 2. `Results::arrived` (`gpu/results.rs`), which checks that no work was lost
+//! 3. `Results::read` (`gpu/results.rs`)
+//! 4. `Submissions::take` (`session/submissions.rs`)
+//! 5. `PoolState::results` (`session/step.rs`)
+//! 6. `PoolState::take` (`session/step.rs`)
+//!
+//! Call 4 above then makes an event of the token with `GenerationTask::close_token` (`generate/task.rs`) and `EventBuilder::token`
+//! (`generate/event_builder.rs`), which parses the text.
+//!
+//! In a scheduler, a thread that waits for an event does the work of all replies. Instead of 1 to 5 it calls
+//! `ScheduledReply::next` (`scheduler.rs`), `Shared::next` (`scheduler/shared.rs`), `Engine::round`
+//! (`scheduler/engine.rs`), `Engine::decode` (`scheduler/steps.rs`), `Engine::step` (`scheduler/steps.rs`) and
+//! `Pool::next_tokens_of_each` (`session/next.rs`). A reply that is alone is advanced by 3.
 
 mod batch;
 mod part;
@@ -37,9 +53,9 @@ pub use batch::Batch;
 pub use part::Part;
 
 use super::block::Continued;
-use super::device::Device;
 use super::owners::{Output, Values};
 use super::plans::PlanKey;
+use super::pool_state::PoolState;
 use super::sequence::Sequence;
 use super::submissions::Sampled;
 use crate::error::{Error, Result};
@@ -160,7 +176,7 @@ impl<'a> StepRequest<'a> {
     }
 }
 
-impl Device {
+impl PoolState {
     /// Submits a step. Known tokens belong to their sequences afterwards, and others once the ticket is taken.
     ///
     /// # Errors
@@ -218,14 +234,6 @@ impl Device {
         if ticket.feeds.is_empty() {
             return Ok(sequences.iter().map(|_| Ok(Vec::new())).collect());
         }
-        let taken = self.take_fed(sequences, ticket);
-        if taken.is_err() {
-            sequences.iter_mut().for_each(|sequence| sequence.output = None);
-        }
-        taken
-    }
-
-    fn take_fed(&mut self, sequences: &mut [&mut Sequence], ticket: &Ticket) -> Result<Vec<Result<Vec<u32>>>> {
         // Another session's work may have left its number at the place of the previous result.
         let are_known = self.sessions() == 1 && ticket.feeds.iter().all(|fed| fed.first.is_some());
         let before = if are_known { Vec::new() } else { self.results(sequences, ticket.before)? };
@@ -282,10 +290,11 @@ impl Device {
         Ok(self.results(&mut [sequence], self.submissions.place)?[index])
     }
 
-    /// The result at a place. It confirms all tokens of the sequences.
+    /// The result at a place. It confirms all tokens of the sequences, which have no output after an error.
     fn results(&mut self, sequences: &mut [&mut Sequence], place: usize) -> Result<Vec<[u32; Plan::SAMPLED_WORDS]>> {
         let taken = self.submissions.take(self.model.gpu(), place);
-        let words = self.or_rewound(sequences, taken)?;
+        let taken = self.or_rewound(sequences, taken);
+        let words = taken.inspect_err(|_| sequences.iter_mut().for_each(|sequence| sequence.output = None))?;
         sequences.iter_mut().for_each(|sequence| self.confirm(sequence));
         Ok(words)
     }
@@ -362,7 +371,7 @@ impl Device {
     /// Samples after the last token of a sequence, from all tokens, if that was left for later.
     ///
     /// # Errors
-    /// [`Error::Argument`] if nothing was fed since the start or the last rewind; as [`Device::run`].
+    /// [`Error::Argument`] if nothing was fed since the start or the last rewind; as [`PoolState::run`].
     pub fn sample_if_left(&mut self, sequence: &mut Sequence) -> Result<()> {
         self.check_output(sequence)?;
         if sequence.is_sampled() {

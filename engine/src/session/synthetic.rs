@@ -25,10 +25,10 @@ impl Session {
         let tokens = vec![0; tokens];
         self.wait()?;
         self.rewind(0);
-        let (mut device, sequence) = self.device()?;
-        device.reach(sequence, tokens.len())?;
-        let caches = device.plans.shared.caches.iter().collect::<Vec<_>>();
-        fill_with_noise(&device.model, device.cache.ty, &caches)?;
+        let (mut state, sequence) = self.enter()?;
+        state.reach(sequence, tokens.len())?;
+        let caches = state.plans.shared.caches.iter().collect::<Vec<_>>();
+        fill_with_noise(&state.model, state.cache.ty, &caches)?;
         sequence.offered = tokens.len() / PAGE; // they are not offered to other sequences
         (sequence.confirmed, sequence.tokens) = (tokens.len(), tokens);
         Ok(())

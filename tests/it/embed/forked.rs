@@ -144,7 +144,7 @@ const CALLS: &[Call] = &[
     }),
     ("Pool::new", |p| is_forked(Pool::new(&p.model, 1, p.model.cache(), 256))),
     ("Pool::session", |p| is_forked(p.pool.session())),
-    ("Pool::next_tokens", |p| is_forked(p.pool.next_tokens(&mut p.pair.each_mut()))),
+    ("Pool::next_token_of_each", |p| is_forked(p.pool.next_token_of_each(&mut p.pair.each_mut()))),
     ("Chat::new", |p| is_forked(Chat::new(&p.model))),
     ("Chat::send", |p| is_forked(p.chat.send("Hi.").and_then(first))),
     ("Chat::ask", |p| {

@@ -60,6 +60,40 @@ fn is_module(name: &str) -> bool {
     ORDER.concat().contains(&name)
 }
 
+/// ARCHITECTURE.md lists the modules in this order.
+#[test]
+fn the_map_has_every_module_in_its_order() {
+    let text = std::fs::read_to_string("ARCHITECTURE.md").unwrap();
+    let map = text.split("## The map").nth(1).and_then(|rest| rest.split("\n## ").next()).expect("a map");
+    let listed: Vec<&str> = map
+        .lines()
+        .filter_map(|line| line.strip_prefix("    ").filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase())))
+        .flat_map(|line| line.split("  ").next().unwrap_or_default().split(", "))
+        .map(str::trim)
+        .collect();
+    let order: Vec<&str> = ORDER.concat().into_iter().filter(|name| *name != "lib").collect();
+    assert_eq!(listed, order);
+}
+
+/// The list of calls in `session/step.rs` names functions that exist, in the files where they are.
+#[test]
+fn the_calls_of_a_token_are_where_their_list_says() {
+    let text = std::fs::read_to_string("engine/src/session/step.rs").unwrap();
+    let list: String =
+        text.lines().take_while(|line| line.starts_with("//!")).map(|line| format!("{} ", &line[3..])).collect();
+    let quoted: Vec<&str> = list.split("# Calls").nth(1).expect("a list").split('`').skip(1).step_by(2).collect();
+    let pairs = quoted.windows(2).filter(|pair| pair[0].contains("::") && pair[1].ends_with(".rs"));
+    let mut seen = 0;
+    for pair in pairs {
+        let function = pair[0].rsplit("::").next().unwrap();
+        let code = std::fs::read_to_string(format!("engine/src/{}", pair[1])).unwrap();
+        let defines = [format!("fn {function}("), format!("fn {function}<")].iter().any(|text| code.contains(text));
+        assert!(defines, "`{}` is not in {}", pair[0], pair[1]);
+        seen += 1;
+    }
+    assert!(seen >= 20, "only {seen} calls: is the search broken?");
+}
+
 #[test]
 fn imports_point_one_way() {
     let mut complaints = Vec::new();

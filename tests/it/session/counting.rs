@@ -134,22 +134,22 @@ fn tokens_of_several_sessions() {
     let pool = Pool::new(&model, 3, cache, 3 * 512).unwrap();
     let mut sessions = [pool.session().unwrap(), pool.session().unwrap(), pool.session().unwrap()];
     sessions.iter_mut().for_each(|session| session.feed(&dialogue(5)).unwrap());
-    counted.act("three together", || pool.next_tokens(&mut sessions.iter_mut().collect::<Vec<_>>()).unwrap());
+    counted.act("three together", || pool.next_token_of_each(&mut sessions.iter_mut().collect::<Vec<_>>()).unwrap());
     counted.act("one by one", || {
         sessions.iter_mut().for_each(|session| {
             session.next_token().unwrap();
         })
     });
-    counted.act("one of them", || pool.next_tokens(&mut [&mut sessions[1]]).unwrap());
+    counted.act("one of them", || pool.next_token_of_each(&mut [&mut sessions[1]]).unwrap());
     counted.act("logits of each", || sessions.iter_mut().for_each(|session| drop(session.logits().unwrap())));
     sessions[0].set_sampling(&penalised()).unwrap();
     counted.act("three together, one with penalties", || {
-        pool.next_tokens(&mut sessions.iter_mut().collect::<Vec<_>>()).unwrap();
+        pool.next_token_of_each(&mut sessions.iter_mut().collect::<Vec<_>>()).unwrap();
     });
     sessions[1].set_masked(true);
     counted.act("two together, one under a mask", || {
         sessions[1].sample_masked(&everything(&model)).unwrap();
-        pool.next_tokens(&mut sessions.iter_mut().skip(1).collect::<Vec<_>>()).unwrap();
+        pool.next_token_of_each(&mut sessions.iter_mut().skip(1).collect::<Vec<_>>()).unwrap();
     });
     sessions[1].set_masked(false);
     counted.act("drafts of one", || sessions[2].verify(&[2, 2, 2]).unwrap());

@@ -264,7 +264,8 @@ fn tokens_of_steps_before_a_failed_one_are_reported() {
     let pool = Pool::new(&model, ROWS + 2, cache, (ROWS + 2) * 256).unwrap();
     let mut sessions: Vec<Session> = (0..ROWS + 2).map(|_| pool.session().unwrap()).collect();
     sessions.iter_mut().for_each(|session| session.feed(&dialogue(1)).unwrap());
-    let tokens = |sessions: &mut [Session]| pool.next_tokens(&mut sessions.iter_mut().collect::<Vec<_>>()).unwrap();
+    let tokens =
+        |sessions: &mut [Session]| pool.next_token_of_each(&mut sessions.iter_mut().collect::<Vec<_>>()).unwrap();
     assert!(tokens(&mut sessions).iter().all(Result::is_ok));
     drop_submissions(model.gpu(), 1..2);
     let told = tokens(&mut sessions);

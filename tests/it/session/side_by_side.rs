@@ -32,7 +32,7 @@ type Held<'a, 'b> = (&'a mut Session, &'a mut std::slice::Iter<'b, (u32, Vec<f32
 fn steps(pool: &Pool, sessions: &mut [Held<'_, '_>], count: usize) {
     for step in 0..count {
         let mut together: Vec<&mut Session> = sessions.iter_mut().map(|(session, _)| &mut **session).collect();
-        let tokens = pool.next_tokens(&mut together).unwrap();
+        let tokens = pool.next_token_of_each(&mut together).unwrap();
         for (index, (token, (session, wanted))) in tokens.into_iter().zip(sessions.iter_mut()).enumerate() {
             let (want, logits) = wanted.next().unwrap();
             assert_eq!(token.unwrap(), *want, "session {index}, step {step}");
@@ -102,7 +102,7 @@ fn each_samples_in_its_own_way() {
     let mut together: Vec<Session> = ways.iter().map(|way| started(pool.session().unwrap(), way)).collect();
     let mut texts = vec![Vec::new(); ways.len()];
     for _ in 0..16 {
-        let tokens = pool.next_tokens(&mut together.iter_mut().collect::<Vec<_>>()).unwrap();
+        let tokens = pool.next_token_of_each(&mut together.iter_mut().collect::<Vec<_>>()).unwrap();
         texts.iter_mut().zip(tokens).for_each(|(text, token)| text.push(token.unwrap()));
     }
     for (way, text) in ways.iter().zip(texts) {
@@ -197,7 +197,7 @@ fn drafts_beside_other_sessions() {
     assert_eq!(second.verify(&[]).unwrap(), to_second[..1]);
     assert_eq!(first.verify(&[]).unwrap(), to_first[3..4]);
     assert_eq!(second.verify(&[to_second[2], u32::from(to_second[3] == 0)]).unwrap(), to_second[1..3]);
-    let together = pool.next_tokens(&mut [first, second]).unwrap();
+    let together = pool.next_token_of_each(&mut [first, second]).unwrap();
     assert_eq!(together.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [to_first[4], to_second[3]]);
     assert_eq!(second.next_token().unwrap(), to_second[4]);
     assert_eq!(first.verify(&to_first[6..9]).unwrap(), to_first[5..9]);
@@ -220,7 +220,7 @@ fn drafts_together_fit_the_context() {
     let mut made = [Vec::new(), Vec::new()];
     while sessions[0].tokens().len() < PAGE {
         let left = [0, 1].map(|index| PAGE - sessions[index].tokens().len());
-        let fed = pool.next_of_each(&mut sessions.iter_mut().collect::<Vec<_>>(), &left).unwrap();
+        let fed = pool.next_tokens_of_each(&mut sessions.iter_mut().collect::<Vec<_>>(), &left).unwrap();
         made.iter_mut().zip(fed).for_each(|(made, fed)| made.extend(fed.unwrap()));
     }
     for ((session, made), wanted) in sessions.iter().zip(&made).zip(&wanted) {
@@ -241,16 +241,16 @@ fn sessions_that_do_not_fit_are_refused() {
     let long = tokens(0, PAGE + 10);
     assert!(matches!(second.feed(&long[5..]), Err(Error::PoolFull { needed: 2, free: 1 })));
     second.feed(&long[10..]).unwrap();
-    let full = pool.next_tokens(&mut [&mut first, &mut second]);
+    let full = pool.next_token_of_each(&mut [&mut first, &mut second]);
     assert!(matches!(full, Err(Error::PoolFull { needed: 1, free: 0 })), "{full:?}");
     second.rewind(0);
-    let nothing = pool.next_tokens(&mut [&mut first, &mut second]);
+    let nothing = pool.next_token_of_each(&mut [&mut first, &mut second]);
     assert!(matches!(nothing, Err(Error::Argument { argument: "session", .. })), "{nothing:?}");
-    assert_eq!(pool.next_tokens(&mut [&mut first]).unwrap().len(), 1);
+    assert_eq!(pool.next_token_of_each(&mut [&mut first]).unwrap().len(), 1);
 
     let mut stranger = Session::with_cache(model(), cache(PAGE)).unwrap();
     stranger.feed(&[1]).unwrap();
-    let other = pool.next_tokens(&mut [&mut stranger]);
+    let other = pool.next_token_of_each(&mut [&mut stranger]);
     assert!(matches!(other, Err(Error::Argument { argument: "sessions", .. })), "{other:?}");
     for (sessions, tokens) in [(0, 1), (1, 0)] {
         assert!(matches!(Pool::new(model(), sessions, cache(16), tokens), Err(Error::Argument { .. })));

@@ -10,9 +10,9 @@
 mod file;
 mod format;
 
-use super::device::Device;
 use super::owners::{Output, Values};
 use super::pages::runs;
+use super::pool_state::PoolState;
 use super::sequence::Sequence;
 use super::{Session, heeding};
 use crate::cancel::Cancel;
@@ -87,17 +87,17 @@ impl Session {
     fn write_with(&mut self, mut writer: Writer<'_>) -> Result<()> {
         let (tokens, output) = (self.tokens().len(), self.sequence.has_output());
         let header = self.header(tokens, if output { self.model().config().vocab } else { 0 });
-        let (mut device, sequence) = self.device()?;
-        if device.uses_block(sequence) && output {
-            device.catch_up(&mut [sequence], None)?;
+        let (mut state, sequence) = self.enter()?;
+        if state.uses_block(sequence) && output {
+            state.catch_up(&mut [sequence], None)?;
         }
-        let logits = if output { device.logits(sequence)? } else { Vec::new() };
-        device.newest(sequence)?; // checks that no work that the cache depends on was lost
+        let logits = if output { state.logits(sequence)? } else { Vec::new() };
+        state.newest(sequence)?; // checks that no work that the cache depends on was lost
         writer.write(bytemuck::bytes_of(&header))?;
         writer.write(bytemuck::cast_slice(&sequence.tokens))?;
         let pieces = pieces(sequence, header.kv_row.into(), tokens);
-        let mut fetch = Fetch::new(device.model.gpu(), header.layer_bytes().min(PIECE as u64))?;
-        for cache in &device.plans.shared.caches {
+        let mut fetch = Fetch::new(state.model.gpu(), header.layer_bytes().min(PIECE as u64))?;
+        for cache in &state.plans.shared.caches {
             for (offset, bytes) in &pieces {
                 writer.write(&fetch.read(cache, *offset, *bytes)?)?;
             }
@@ -115,29 +115,29 @@ impl Session {
         self.check(0, &tokens)?;
         self.rewind(0);
         let restored = heeding(cancel, || self.read_rest(&mut reader, tokens));
-        restored.inspect_err(|_| self.pool.device().cut(&mut self.sequence, 0)) // releases the reserved pages too
+        restored.inspect_err(|_| self.pool.state().cut(&mut self.sequence, 0)) // releases the reserved pages too
     }
 
     /// Restores what follows the tokens in a snapshot.
     fn read_rest(&mut self, reader: &mut Reader<'_, impl Read + Seek>, tokens: Vec<u32>) -> Result<()> {
-        let (mut device, sequence) = self.device()?;
-        let device = &mut *device;
-        device.reach(sequence, tokens.len())?;
-        let filled = fill_caches(device, sequence, reader)?;
+        let (mut state, sequence) = self.enter()?;
+        let state = &mut *state;
+        state.reach(sequence, tokens.len())?;
+        let filled = fill_caches(state, sequence, reader)?;
         let logits: Vec<u32> = reader.words(reader.header.logits)?;
         reader.finish()?;
         (sequence.confirmed, sequence.tokens) = (tokens.len(), tokens);
-        let has_block = filled > device.model.config().layers;
+        let has_block = filled > state.model.config().layers;
         sequence.block.computed_to(if has_block { sequence.tokens.len() } else { 0 });
         sequence.block.forget_states(sequence.tokens.len());
         if logits.is_empty() {
             return Ok(());
         }
-        let run = device.owners.take_alone();
+        let run = state.owners.take_alone();
         sequence.output = Some(Output { run, values: Values::Logits, sampled: false });
-        let to = device.plans.alone.executor.local(device.plans.alone.head()?.logits.buffer.local()?);
-        device.model.gpu().write(to, 0, bytemuck::cast_slice(&logits))?;
-        device.sample_if_left(sequence)
+        let to = state.plans.alone.executor.local(state.plans.alone.head()?.logits.buffer.local()?);
+        state.model.gpu().write(to, 0, bytemuck::cast_slice(&logits))?;
+        state.sample_if_left(sequence)
     }
 
     /// Checks that a snapshot's header fits this session.
@@ -179,10 +179,10 @@ fn pieces(sequence: &Sequence, kv_row: u64, tokens: usize) -> Vec<(u64, u64)> {
 
 /// Fills the caches of the layers and of the multi-token-prediction block, if it is the one of the snapshot. Returns
 /// how many were filled.
-fn fill_caches(device: &Device, sequence: &Sequence, reader: &mut Reader<'_, impl Read + Seek>) -> Result<usize> {
-    let (gpu, header, caches) = (device.model.gpu(), reader.header, &device.plans.shared.caches);
-    let (stored, layers) = (header.layers as usize, device.model.config().layers);
-    let taken = if header.block == device.model.block_fingerprint() { stored } else { layers };
+fn fill_caches(state: &PoolState, sequence: &Sequence, reader: &mut Reader<'_, impl Read + Seek>) -> Result<usize> {
+    let (gpu, header, caches) = (state.model.gpu(), reader.header, &state.plans.shared.caches);
+    let (stored, layers) = (header.layers as usize, state.model.config().layers);
+    let taken = if header.block == state.model.block_fingerprint() { stored } else { layers };
     let pieces = pieces(sequence, header.kv_row.into(), header.tokens as usize);
     let mut bytes = vec![0; header.layer_bytes().min(PIECE as u64) as usize];
     let mut staging = gpu.staging(bytes.len() as u64)?;

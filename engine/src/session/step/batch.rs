@@ -5,9 +5,9 @@ use crate::error::Result;
 use crate::kernels::Adjustment;
 use crate::model::{BatchShape, Outputs};
 use crate::plan::RowHeader;
-use crate::session::device::Device;
 use crate::session::owners::Values;
 use crate::session::plans::{PlanKey, Ready};
+use crate::session::pool_state::PoolState;
 use crate::session::sequence::Sequence;
 use std::ops::Range;
 
@@ -29,7 +29,7 @@ pub struct Batch {
     pub values: Values,
 }
 
-impl Device {
+impl PoolState {
     /// Prepares a step and writes its batch. The previous content of the buffers that it uses is lost.
     pub fn write(&mut self, sequences: &mut [&mut Sequence], request: &mut StepRequest<'_>) -> Result<Batch> {
         let plan = self.plan_for(sequences, request);

@@ -1,7 +1,7 @@
 //! A part of a prompt takes several short submissions, so that other users of the GPU get their turns.
 
 use super::batch::Batch;
-use super::{Device, StepRequest, Token};
+use super::{PoolState, StepRequest, Token};
 use crate::error::Result;
 use crate::model::{BatchShape, DraftInputs, Outputs};
 use crate::plan::RowHeader;
@@ -26,7 +26,7 @@ pub struct Part<'a> {
     pub go_on: &'a mut dyn FnMut(usize) -> Result<()>,
 }
 
-impl Device {
+impl PoolState {
     /// Submits a part of a prompt after `held` tokens. Returns false if it abandons the part because it would take too
     /// long; the next parts are then smaller.
     pub(super) fn submit_part(&mut self, batch: &Batch, part: &mut Part<'_>, held: usize) -> Result<bool> {

@@ -360,7 +360,7 @@ fn constrained_sessions_beside_others() {
     }
     for step in 0..5 {
         assert_eq!(masked.sample_masked(&mask).unwrap(), expected[step], "{step}");
-        let tokens = pool.next_tokens(&mut [&mut *free, &mut *masked]).unwrap();
+        let tokens = pool.next_token_of_each(&mut [&mut *free, &mut *masked]).unwrap();
         let tokens: Vec<u32> = tokens.into_iter().map(Result::unwrap).collect();
         assert_eq!(tokens, [freely[step], expected[step]], "{step}");
     }

@@ -13,7 +13,7 @@ use crate::model::{BatchWriter, CacheShape, Model};
 use crate::plan::PAGE;
 
 /// The shared part of a pool. Its steps are in `session/step.rs`.
-pub(super) struct Device {
+pub(super) struct PoolState {
     pub model: Model,
     /// The cache of each session.
     pub cache: CacheShape,
@@ -31,7 +31,7 @@ pub(super) struct Device {
     losses: u64,
 }
 
-impl Device {
+impl PoolState {
     /// For up to `sessions` sessions with this cache, which together hold up to `pages` pages.
     pub fn new(model: &Model, cache: CacheShape, pages: usize, sessions: usize) -> Result<Self> {
         let (gpu, config) = (model.gpu(), model.config());
@@ -44,7 +44,7 @@ impl Device {
             plans,
             fetch: Fetch::new(gpu, 4 * config.vocab.max(config.width) as u64)?,
             owners: Owners::default(),
-            drafter: CommonDrafter::new(),
+            drafter: CommonDrafter::new(gpu.report().is_software()),
             sequences: vec![false; sessions],
             losses: 0,
         })
