@@ -46,7 +46,7 @@ fn moved(models: [&Model; 2], tokens: &[u32], positions: &[usize]) -> Vec<f64> {
 }
 
 #[test]
-fn logits_move_little() {
+fn extended_logits_move_little() {
     let models = q4_0();
     let mut all = Vec::new();
     for golden in goldens() {

@@ -76,7 +76,7 @@ fn extended_a_long_prompt_meets_its_golden() {
 }
 
 #[test]
-fn without_subgroups() {
+fn extended_without_subgroups() {
     let model = load_on(&fable_file("q4_0"), gpu_without_subgroups());
     let golden = &goldens()[1];
     let error = relative_l2(&logits(&model, &golden.tokens, 16), &logits(&model, &golden.tokens, 1));
@@ -102,7 +102,7 @@ fn two_runs_give_the_same_bits() {
 /// A session that is stopped between any two submissions holds whole chunks, and continues as if it had not been
 /// stopped.
 #[test]
-fn a_prompt_is_cancelled_between_submissions() {
+fn extended_a_prompt_is_cancelled_between_submissions() {
     let model = fable("q4_0");
     let tokens = &goldens()[0].tokens[..100];
     let options = PromptOptions { chunk: Some(40), limit: Duration::ZERO }; // as many submissions as possible
@@ -138,7 +138,7 @@ fn a_prompt_is_cancelled_between_submissions() {
 
 /// The number of tokens that are computed together depends on how long they take. The results must not depend on it.
 #[test]
-fn parts_of_any_size_give_the_same_bits() {
+fn extended_parts_of_any_size_give_the_same_bits() {
     let Synthetic { file, tokens, .. } = Synthetic::long();
     for file in [file, fable_file("q4_0")] {
         let model = load(&file);

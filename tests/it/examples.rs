@@ -30,13 +30,13 @@ fn run(name: &str, input: &str) -> String {
 const STORY: &str = "In a quiet valley lived a shy owl";
 
 #[test]
-fn generate() {
+fn extended_generate() {
     let said = run("generate", "");
     assert!(said.contains(STORY) && said.contains("tokens per second"), "{said}");
 }
 
 #[test]
-fn embed_device() {
+fn extended_embed_device() {
     let said = run("embed_device", "");
     assert!(said.contains(STORY), "{said}");
     let frames = said.rsplit_once('[').and_then(|(_, rest)| rest.split(' ').next()?.parse::<u32>().ok());
@@ -53,7 +53,7 @@ fn chat() {
 }
 
 #[test]
-fn custom_sampler() {
+fn extended_custom_sampler() {
     let out = run("custom_sampler", "");
     let (story, figures) = out.trim_end().rsplit_once("\n[").expect(&out);
     let bits: f64 = figures.split(", ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
@@ -62,7 +62,7 @@ fn custom_sampler() {
 
 /// The demonstration model calls no functions; tests/replies tests that a call is answered.
 #[test]
-fn tool_call() {
+fn extended_tool_call() {
     let out = run("tool_call", "");
     assert!(out.trim().len() > 3 && !out.contains("add("), "{out}");
 }

@@ -91,7 +91,7 @@ fn goldens_are_met() {
 
 /// Three thousand tokens agree with their golden as well over expanded keys and values as over latents.
 #[test]
-fn a_long_prompt_meets_its_golden() {
+fn extended_a_long_prompt_meets_its_golden() {
     let Synthetic { file, tokens, positions, want, .. } = Synthetic::long();
     let (expanding, usual) = (expanding(&file, gpu()), load(&file));
     let vocab = usual.config().vocab;

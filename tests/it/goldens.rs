@@ -41,7 +41,7 @@ fn unfused(precision: &str, names: &str) -> Model {
 }
 
 #[test]
-fn f16_logits_and_continuations() {
+fn extended_f16_logits_and_continuations() {
     check(fable("f16"), "f16", "");
 }
 
@@ -51,14 +51,14 @@ fn q4_0_logits_and_continuations() {
 }
 
 #[test]
-fn without_subgroups() {
+fn extended_without_subgroups() {
     let model = load_on(&fable_file("q4_0"), gpu_without_subgroups());
     goldens().iter().for_each(|golden| check_logits(&model, "q4_0", golden, ""));
 }
 
 /// A cache in blocks, with tokens one by one, a few at a time and in large chunks, with subgroups and without.
 #[test]
-fn latents_in_blocks() {
+fn extended_latents_in_blocks() {
     let without = load_on(&fable_file("q4_0"), gpu_without_subgroups());
     for (model, precision) in [(fable("f16"), "f16"), (fable("q4_0"), "q4_0"), (&without, "q4_0")] {
         for (golden, together) in goldens().iter().zip([1, 8, 64].into_iter().cycle()) {
@@ -84,14 +84,14 @@ fn latents_in_blocks() {
 
 /// Each fusion is turned off in turn.
 #[test]
-fn without_any_fusion() {
+fn extended_without_any_fusion() {
     check(&unfused("q4_0", "all"), "q4_0", " unfused");
     check_logits(&unfused("f16", "all"), "f16", &goldens()[1], " unfused");
 }
 
 /// The shortest dialogue suffices to detect a step that computes something else; the steps themselves are tested above.
 #[test]
-fn without_each_fusion() {
+fn extended_without_each_fusion() {
     let golden = goldens().into_iter().min_by_key(|golden| golden.tokens.len()).unwrap();
     for name in Fusions::NAMES {
         check_logits_with(&unfused("q4_0", name), CacheType::F32, "q4_0", &golden, &format!(" without `{name}`"));
@@ -100,7 +100,7 @@ fn without_each_fusion() {
 
 /// The multi-token-prediction block, after single tokens, and after parts of a prompt.
 #[test]
-fn predictions_of_the_second_token() {
+fn extended_predictions_of_the_second_token() {
     for golden in goldens() {
         let (positions, logits) = golden.mtp_logits();
         let vocab = logits.len() / positions.len();

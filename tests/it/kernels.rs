@@ -311,7 +311,7 @@ fn parameters_are_laid_out_alike_in_rust_and_wgsl() {
 /// Few adapters have cooperative matrices. On the others the shaders that use them, of both sizes, are at least parsed
 /// and validated.
 #[test]
-fn shaders_of_matrices_are_valid() {
+fn extended_shaders_of_matrices_are_valid() {
     let mut seen = BTreeSet::new();
     for kernel in KERNELS.iter().filter(|kernel| !kernel.matrices.is_empty()) {
         for matrices in [Matrices::Eight, Matrices::Sixteen] {
@@ -335,7 +335,7 @@ fn labels(kernel: &'static Kernel, arithmetic: Arithmetic) -> Vec<&'static str> 
 }
 
 #[test]
-fn nothing_is_left_out_of_the_registries() {
+fn extended_nothing_is_left_out_of_the_registries() {
     let stems = |folder: &str| -> BTreeSet<String> {
         let entries = std::fs::read_dir(format!("{}/engine/{folder}", env!("CARGO_MANIFEST_DIR"))).unwrap();
         entries.map(|e| e.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect()

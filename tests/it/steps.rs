@@ -74,7 +74,7 @@ fn is_cut(plan: &Plan) -> bool {
 }
 
 #[test]
-fn no_step_of_the_full_shape_takes_too_long() {
+fn extended_no_step_of_the_full_shape_takes_too_long() {
     let dir = TempDir::new().unwrap();
     let file = full(&dir);
     let config = Config::read(&file).unwrap();

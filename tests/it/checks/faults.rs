@@ -93,7 +93,7 @@ fn with_matrix(variant: &Variant) -> Variant {
 }
 
 #[test]
-fn a_kernel_that_the_adapter_cannot_run_is_replaced() {
+fn extended_a_kernel_that_the_adapter_cannot_run_is_replaced() {
     let model = load(gpu(), &options(unsupported)).unwrap();
     replaces(&model, options(unsupported), ("absorb_query", KernelFault::Refused), &DRIVER);
 }
@@ -112,7 +112,7 @@ fn hanging(variant: &Variant) -> Variant {
 }
 
 #[test]
-fn a_kernel_that_does_not_finish_compiling_is_replaced() {
+fn extended_a_kernel_that_does_not_finish_compiling_is_replaced() {
     // The time counts from the end of the previous compilation.
     let options = waiting(hanging, Patience { compile: Duration::from_secs(8), run: LONG });
     let model = load(gpu(), &options).unwrap();
@@ -131,7 +131,7 @@ fn wrong(variant: &Variant) -> Variant {
 }
 
 #[test]
-fn one_wrong_kernel_among_right_ones_is_replaced() {
+fn extended_one_wrong_kernel_among_right_ones_is_replaced() {
     let model = load(gpu(), &options(wrong)).unwrap();
     replaces(&model, options(wrong), ("query_up_kv_write", KernelFault::Wrong), &WRONG);
 }
@@ -160,7 +160,7 @@ fn endless(variant: &Variant) -> Variant {
 
 /// If the GPU recovers, the load continues. Otherwise the error contains what the next load needs on another device.
 #[test]
-fn a_kernel_that_does_not_finish_running_is_avoided() {
+fn extended_a_kernel_that_does_not_finish_running_is_avoided() {
     let right = answer(&load(gpu(), &alone()).unwrap());
     let options = waiting(endless, Patience { compile: LONG, run: Duration::from_secs(2) });
     let device = open(true);
@@ -264,7 +264,7 @@ fn side_by_side(model: &Model) -> (Scheduler, Vec<Vec<u32>>) {
 
 /// A kernel that is refused when the steps of several conversations are compiled is replaced there.
 #[test]
-fn a_kernel_that_is_refused_after_the_load_is_replaced() {
+fn extended_a_kernel_that_is_refused_after_the_load_is_replaced() {
     let right = side_by_side(&load(gpu(), &alone()).unwrap()).1;
     let model = load(gpu(), &options(refused_late)).unwrap();
     LATE.store(true, Ordering::Relaxed);

@@ -73,7 +73,7 @@ fn correct_kernels_pass() {
 
 /// A verdict that is passed to a load replaces the check, if it is about the same kernels.
 #[test]
-fn checked_kernels_are_not_checked_again() {
+fn extended_checked_kernels_are_not_checked_again() {
     let first = load(gpu(), &alone()).unwrap();
     let known = verdict(&first);
     assert!(known.subject().contains(&gpu().report().name) && known.subject().contains(env!("CARGO_PKG_VERSION")));

@@ -29,7 +29,7 @@ fn help_and_version_go_to_stdout() {
 }
 
 #[test]
-fn wrong_usage_exits_with_2() {
+fn extended_wrong_usage_exits_with_2() {
     for (line, words) in [
         ("", "Usage: wglm"),
         ("nosuch", "unrecognized subcommand 'nosuch'"),

@@ -42,7 +42,7 @@ fn commands_of_a_conversation() {
 }
 
 #[test]
-fn a_conversation_survives_a_full_context() {
+fn extended_a_conversation_survives_a_full_context() {
     let long = "fox ".repeat(60);
     let done = try_chat("--temp 0 -c 40", format!("{long}\n{QUESTION}").as_bytes());
     assert_eq!((done.out.as_str(), done.code), (ANSWER, Some(1)), "{done:?}");
@@ -69,7 +69,7 @@ fn the_oldest_messages_are_dropped() {
 
 /// An unanswered message that comes from a file is not dropped.
 #[test]
-fn loaded_messages_stay() {
+fn extended_loaded_messages_stay() {
     let dir = TempDir::new().unwrap();
     let call = r#"{"function": {"name": "sum", "arguments": {"a": 7, "b": 5}}}"#;
     let messages = format!(
@@ -124,7 +124,7 @@ fn quotes_that_stay_open_end_with_the_input() {
 }
 
 #[test]
-fn a_conversation_is_saved_and_loaded() {
+fn extended_a_conversation_is_saved_and_loaded() {
     let dir = TempDir::new().unwrap();
     let [file, copy] = ["one.json", "two.json"].map(|name| dir.path().join(name).display().to_string());
     let first = chat("--temp 0 -sys Hello.", &["My name is Clara.", QUESTION, &format!("/save {file}")]);
@@ -145,7 +145,7 @@ fn a_conversation_is_saved_and_loaded() {
 }
 
 #[test]
-fn files_that_are_not_conversations_are_not_overwritten() {
+fn extended_files_that_are_not_conversations_are_not_overwritten() {
     let dir = TempDir::new().unwrap();
     let file = written(&dir, "notes.txt", b"to do").display().to_string();
     let bad = written(&dir, "bad.json", br#"[{"role": "nobody"}]"#).display().to_string();

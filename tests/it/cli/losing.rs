@@ -18,7 +18,7 @@ fn losses(done: &CommandResult) -> usize {
 
 /// In the prompt, in the thinking, or in the answer: the reply is shown once, and counted as a whole.
 #[test]
-fn a_reply_continues_after_a_loss() {
+fn extended_a_reply_continues_after_a_loss() {
     let args = ["run", "-p", QUESTION, "--temp", "0"];
     let whole = outcome(command(args));
     assert_eq!(whole.out, ANSWER);
@@ -36,7 +36,7 @@ fn a_reply_continues_after_a_loss() {
 }
 
 #[test]
-fn plain_text_continues_after_a_loss() {
+fn extended_plain_text_continues_after_a_loss() {
     let args = ["run", "--raw", "-p", "One morning the owl", "--temp", "0", "-n", "24"];
     let (whole, done) = (outcome(command(args)), losing(&args, "9", b""));
     assert_eq!((done.out.as_str(), losses(&done)), (whole.out.as_str(), 1), "{done:?}");

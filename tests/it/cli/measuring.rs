@@ -89,7 +89,7 @@ fn bench_prints_the_same_as_csv() {
 
 /// Without an option, the arithmetic is the one that `devices` prints for the adapter.
 #[test]
-fn bench_names_the_arithmetic() {
+fn extended_bench_names_the_arithmetic() {
     let of = |rest: &str| rows(&succeed(&format!("bench -p 0 -n 1 -r 1 -o json {rest}")).out)[0]["arithmetic"].clone();
     let listed = succeed("devices").out;
     let used = listed.split(" (default)").nth(1).unwrap();
@@ -129,7 +129,7 @@ fn a_profile_of_drafts() {
 
 /// Pictures of new measurements, and of saved ones.
 #[test]
-fn results_are_drawn() {
+fn extended_results_are_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("saved.json");
     std::fs::write(&file, succeed("bench -p 3 -n 2 -d 0,8 -r 1 -o json").out).unwrap();
@@ -163,7 +163,7 @@ fn bench_guesses() {
 }
 
 #[test]
-fn a_profile_as_a_table_and_as_csv() {
+fn extended_a_profile_as_a_table_and_as_csv() {
     let text = succeed("profile -r 1").out;
     for words in ["| step ", "| between steps ", "| all in one pass ", "the steps take ", "the host takes "] {
         assert!(text.contains(words), "expected {words:?}: {text}");
@@ -182,7 +182,7 @@ fn a_profile_as_a_table_and_as_csv() {
 }
 
 #[test]
-fn a_context_that_is_too_small_is_refused() {
+fn extended_a_context_that_is_too_small_is_refused() {
     refuses("bench -c 64 -p 100 -n 0", "pp100 needs a context of 100 tokens, but -c gives 64");
     refuses("bench -c 64 -p 0 -n 8 -d 60", "tg8 @ d60 needs a context of 68 tokens, but -c gives 64");
     refuses("bench -c 0 -p 5000 -n 0", "pp5000 needs a context of 5000 tokens, but -c gives 4096");

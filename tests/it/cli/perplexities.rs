@@ -28,7 +28,7 @@ fn number(result: &Value, name: &str) -> f64 {
 }
 
 #[test]
-fn the_final_estimate_is_on_stdout() {
+fn extended_the_final_estimate_is_on_stdout() {
     let told = told("-c 64");
     let line = told.lines().next().unwrap();
     let (ppl, error) = line.strip_prefix("Final estimate: PPL = ").and_then(|l| l.split_once(" +/- ")).unwrap();
@@ -78,7 +78,7 @@ fn extended_a_stride_scores_the_ends_of_windows() {
 
 /// The result does not depend on how many tokens are computed together.
 #[test]
-fn chunks_do_not_change_it() {
+fn extended_chunks_do_not_change_it() {
     let [alone, some, all] = ["1", "7", "512"].map(|chunk| number(&measured(&format!("-c 48 -ub {chunk}")), "nll"));
     assert!((some / alone - 1.0).abs() < 1e-5 && (all / alone - 1.0).abs() < 1e-5, "{alone} {some} {all}");
 }

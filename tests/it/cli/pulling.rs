@@ -113,7 +113,7 @@ fn the_suitable_model_is_chosen() {
 
 /// If a header cannot be fetched, no other model is chosen instead, and the list says that its fit is unknown.
 #[test]
-fn an_unreadable_header_decides_nothing() {
+fn extended_an_unreadable_header_decides_nothing() {
     let files = Files::of(&[("demo-Q2_K.gguf", wglm::DEMO_MODEL), ("demo-Q4_0.gguf", wglm::DEMO_MODEL)]);
     let desk = Desk::new(move |request, _| match request.path.contains("Q4_0") && request.is_content() {
         true => Reply::new(503).with("retry-after", "86400"),
@@ -271,7 +271,7 @@ fn a_token_and_a_proxy_are_used() {
 
 /// Models of other programs are listed and used by the names that these programs give them.
 #[test]
-fn models_of_other_programs_are_found() {
+fn extended_models_of_other_programs_are_found() {
     let desk = Desk::usual();
     let none = desk.succeed(&["models"]);
     assert!(none.out.is_empty() && none.err.contains("no models in"), "{none:?}");
@@ -416,7 +416,7 @@ fn offline_local_models_are_used() {
 
 /// After the demonstration model's first answer, and only then, two lines say how to get a real one.
 #[test]
-fn a_real_model_is_offered_once() {
+fn extended_a_real_model_is_offered_once() {
     let desk = Desk::usual();
     let mut command = desk.command(&["chat", "--temp", "0"]);
     command.env("WGLM_COMMAND", "./run");

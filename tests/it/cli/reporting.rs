@@ -110,7 +110,7 @@ fn an_interrupt_ends_the_stage_and_writes_the_summary() {
 
 /// If time is short, stages say what they left out; shaders are written before they are compiled.
 #[test]
-fn stages_leave_out_what_takes_too_long() {
+fn extended_stages_leave_out_what_takes_too_long() {
     let dir = TempDir::new().unwrap();
     let done = report(dir.path(), "--only pipelines,selftest,bench --seconds 2 --shaders shaders");
     assert_eq!(done.code, Some(0), "{done:?}");

@@ -8,7 +8,7 @@ use crate::common::models::{fable_file, fixture};
 use tempfile::TempDir;
 
 #[test]
-fn stdout_has_only_the_answer() {
+fn extended_stdout_has_only_the_answer() {
     let dir = TempDir::new().unwrap();
     let file = written(&dir, "prompt.txt", format!("{QUESTION}\n").as_bytes()).display().to_string();
     let outcomes = [
@@ -29,7 +29,7 @@ fn stdout_has_only_the_answer() {
 }
 
 #[test]
-fn without_reasoning_and_without_template() {
+fn extended_without_reasoning_and_without_template() {
     let quiet = run_prompt("Tell me a story about an owl.", "--reasoning off --temp 0");
     let story = "Once upon a time there was a shy owl named Xavier. One morning Xavier found a golden key near a tall \
                  tower.";
@@ -43,7 +43,7 @@ fn without_reasoning_and_without_template() {
 }
 
 #[test]
-fn the_same_seed_makes_the_same_text() {
+fn extended_the_same_seed_makes_the_same_text() {
     let story = |rest: &str| run_prompt("Tell me a story about a fox.", &format!("--reasoning off -n 24 {rest}")).out;
     let stories = ["-s 1", "--seed 2", "--seed 3", "-s 4"].map(story);
     assert_eq!(stories[0], story("--seed 1"));
@@ -52,7 +52,7 @@ fn the_same_seed_makes_the_same_text() {
 }
 
 #[test]
-fn penalties_and_bias_change_the_text() {
+fn extended_penalties_and_bias_change_the_text() {
     let story =
         |rest: &str| run_prompt("Tell me a story about a fox.", &format!("--reasoning off -n 24 --temp 0 {rest}")).out;
     let plain = story("");
@@ -69,7 +69,7 @@ fn penalties_and_bias_change_the_text() {
 }
 
 #[test]
-fn a_reply_ends_before_a_stop_string() {
+fn extended_a_reply_ends_before_a_stop_string() {
     for (rest, out) in [("-r is", "Seven plus five \n"), ("--stop plus --reverse-prompt n", "Seve\n"), ("-r 7", ANSWER)]
     {
         let done = run_prompt(QUESTION, &format!("--temp 0 {rest}"));
@@ -82,7 +82,7 @@ fn a_reply_ends_before_a_stop_string() {
 }
 
 #[test]
-fn replies_have_the_requested_length() {
+fn extended_replies_have_the_requested_length() {
     for (count, out, code) in [(1, "", 3), (9, "", 3), (10, "Seven\n", 0), (15, ANSWER, 0)] {
         let done = try_prompt(QUESTION, &format!("--temp 0 -n {count}"));
         assert_eq!((done.out.as_str(), done.code), (out, Some(code)), "{count}: {done:?}");
@@ -101,7 +101,7 @@ fn figures_have_their_own_line() {
 }
 
 #[test]
-fn any_language() {
+fn extended_any_language() {
     for prompt in ["👋🏽 你好，世界", "Grüße, café", "  spaces  ", "--temp", "a\n\nb\r\n\tc"] {
         let done = outcome(command(["run", "--reasoning", "off", "-n", "6", "-p", prompt]));
         assert_eq!(done.code, Some(0), "{prompt:?}: {done:?}");
@@ -109,7 +109,7 @@ fn any_language() {
 }
 
 #[test]
-fn a_text_is_read_unchanged() {
+fn extended_a_text_is_read_unchanged() {
     let dir = TempDir::new().unwrap();
     for text in [format!("\u{feff}{QUESTION}\r\n"), format!("{QUESTION}\r\n"), format!("\u{feff}{QUESTION}")] {
         let file = written(&dir, "prompt.txt", text.as_bytes()).display().to_string();
@@ -159,7 +159,7 @@ const FIELDS: [&str; 12] = [
 
 /// Programs that read numbers as doubles can repeat a reply; a seed that the user chose is printed unchanged.
 #[test]
-fn seeds_survive_json() {
+fn extended_seeds_survive_json() {
     for _ in 0..3 {
         let seed = json(&run_prompt("hi", "--reasoning off --json -n 1").out)["seed"].as_u64().unwrap();
         assert!(seed < 1 << 53, "{seed}");
@@ -169,7 +169,7 @@ fn seeds_survive_json() {
 }
 
 #[test]
-fn a_reply_as_json() {
+fn extended_a_reply_as_json() {
     let done = run_prompt(QUESTION, "--temp 0 --json");
     let reply = json(&done.out);
     assert_eq!((reply["text"].as_str(), reply["thinking"].as_str()), (Some(ANSWER.trim_end()), Some(THOUGHT)));
@@ -256,7 +256,7 @@ fn zero_copy_says_that_it_has_no_effect() {
 
 /// A bias makes the model repeat one token forever.
 #[test]
-fn loops_are_ended() {
+fn extended_loops_are_ended() {
     let ended = wglm("run --raw --temp 0 -c 640 -l 300+1000 -n 530 -p hi --stop-loops");
     assert!(ended.err.contains("repeated itself") && figures(&ended.err)[0][2] == 512, "{ended:?}");
 }

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::process::Stdio;
 
 #[test]
-fn readers_may_close_a_pipe_early() {
+fn extended_readers_may_close_a_pipe_early() {
     for line in [
         "plan --json",
         "plan --device all",
@@ -29,7 +29,7 @@ fn readers_may_close_a_pipe_early() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_an_error() {
+fn extended_a_full_disk_is_an_error() {
     for line in [
         "inspect",
         "plan",

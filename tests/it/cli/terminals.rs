@@ -142,7 +142,7 @@ fn only_answers_go_to_a_pipe() {
 }
 
 #[test]
-fn the_next_conversation_has_the_history() {
+fn extended_the_next_conversation_has_the_history() {
     let dir = TempDir::new().unwrap();
     let again = |option: Option<&str>| {
         let mut command = command(["chat", "--temp", "0"]);
@@ -172,7 +172,7 @@ fn the_next_conversation_has_the_history() {
 }
 
 #[test]
-fn messages_have_several_lines() {
+fn extended_messages_have_several_lines() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("saved.json");
     let mut session = chat("--reasoning off -n 1");
@@ -234,7 +234,7 @@ fn tab_completes_commands_and_files() {
 /// Lines of an answer are broken between words at the width of the terminal, even after the window becomes narrower; a
 /// pipe gets the model's own lines.
 #[test]
-fn lines_break_between_words() {
+fn extended_lines_break_between_words() {
     let mut plain = command(["chat", "--temp", "0", "--reasoning", "off", "-n", "60"]);
     plain.env("TERM", "xterm");
     let mut session = on_terminal(with_shell(plain, "stty rows 24 cols 32"));
@@ -335,7 +335,7 @@ fn the_terminal_is_asked_to_copy_if_stderr_is_redirected() {
 }
 
 #[test]
-fn a_dumb_terminal_gets_no_escape_sequences() {
+fn extended_a_dumb_terminal_gets_no_escape_sequences() {
     let mut plain = command(["run", "--temp", "0", QUESTION]);
     plain.env("TERM", "dumb");
     let (drawn, code) = ended(on_terminal(plain));
@@ -355,7 +355,7 @@ fn a_dumb_terminal_gets_no_escape_sequences() {
 }
 
 #[test]
-fn colour_or_words_mark_the_thinking() {
+fn extended_colour_or_words_mark_the_thinking() {
     let run = |colour: bool| {
         let mut command = command(["run", "--temp", "0", QUESTION]);
         if !colour {
@@ -373,7 +373,7 @@ fn colour_or_words_mark_the_thinking() {
 
 /// Commands that measure show their progress, k of n, and remove it at the end.
 #[test]
-fn measurements_show_their_progress() {
+fn extended_measurements_show_their_progress() {
     for (line, doing, whole) in [
         ("bench -p 2 -n 0 -r 1", "pp2: warmup", "0/1"),
         ("profile -r 2", "timing every kind of step", "0/2"),
@@ -418,7 +418,7 @@ fn strings_of_a_file_are_shown() {
 
 /// The same for a model's answers and thinking.
 #[test]
-fn generated_text_is_shown() {
+fn extended_generated_text_is_shown() {
     let escape = super::json(&super::outcome(command(["tokenize", "--json", "\u{1b}"])).out)[0].as_u64().unwrap();
     for (reasoning, raw) in [("off", "\u{1b}\u{1b}\u{1b}\n"), ("on", "")] {
         let args = ["run", "--temp", "0", "-n", "3", "--reasoning", reasoning, "-l", &format!("{escape}+1000"), "hi"];

@@ -43,7 +43,7 @@ fn kept(folder: &Path, tuning: &Tuning, text: &str) -> PathBuf {
 }
 
 #[test]
-fn a_saved_tuning_is_found() {
+fn extended_a_saved_tuning_is_found() {
     let (dir, tuning) = (tempfile::tempdir().unwrap(), tuning());
     assert!(!is_tuned(&profile(dir.path(), &[])), "there is none yet");
     let path = kept(dir.path(), &tuning, &tuning.to_string());
@@ -61,7 +61,7 @@ fn a_saved_tuning_is_found() {
 }
 
 #[test]
-fn other_tunings_are_ignored_with_a_note() {
+fn extended_other_tunings_are_ignored_with_a_note() {
     let (dir, tuning) = (tempfile::tempdir().unwrap(), tuning());
     let with = |change: fn(&mut TuningSubject)| {
         let mut other = tuning.clone();
@@ -99,7 +99,7 @@ fn other_tunings_are_ignored_with_a_note() {
 
 /// A short search ends with its report. A file exists if and only if something was chosen, and applies here.
 #[test]
-fn tune_reports_and_saves() {
+fn extended_tune_reports_and_saves() {
     let dir = tempfile::tempdir().unwrap();
     let tune = |rest: &[&str]| {
         let mut command = command(["tune", "--budget", "2"]);
@@ -135,7 +135,7 @@ fn tune_reports_and_saves() {
 /// The first start on an unmeasured GPU says that it tunes, saves the result, and answers. The next start finds the
 /// result. Options against tuning or for quiet output prevent it.
 #[test]
-fn a_first_start_tunes_once() {
+fn extended_a_first_start_tunes_once() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("wglm/tunings").join(tuning().subject.file_name());
     let run = |rest: &[&str]| {
@@ -188,7 +188,7 @@ fn an_interrupt_skips_only_the_tuning() {
 }
 
 #[test]
-fn wrong_usage() {
+fn extended_wrong_usage() {
     for (line, words) in [
         ("tune --budget 0", "expected a positive number"),
         ("tune --budget soon", "expected a positive number"),

@@ -14,7 +14,7 @@ fn run(cache: &Path, check: &str) {
 }
 
 #[test]
-fn a_verdict_is_saved_in_the_cache_folder() {
+fn extended_a_verdict_is_saved_in_the_cache_folder() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("wglm/verdicts.json");
     run(dir.path(), "never");
@@ -44,7 +44,7 @@ fn a_verdict_is_saved_in_the_cache_folder() {
 
 /// A kernel that an earlier start found unusable is avoided, and one sentence says so.
 #[test]
-fn a_kernel_known_to_be_unusable_is_avoided() {
+fn extended_a_kernel_known_to_be_unusable_is_avoided() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("wglm/verdicts.json");
     run(dir.path(), "auto");

@@ -56,7 +56,7 @@ fn a_header_shows_what_a_file_needs() {
 
 /// The vocabulary of the first file is reused for a second file that has the same one; the rest is read.
 #[test]
-fn a_vocabulary_is_read_once() {
+fn extended_a_vocabulary_is_read_once() {
     let file = |before, odd| with_vocabulary(60_000, before, odd);
     let first = file("first", "last");
     let header = first.len() - 16_000_000;

@@ -22,7 +22,7 @@ fn an_apps_device_generates_the_same_text() {
 /// Without features, and with each limit at its accepted minimum, other kernels run with other rounding, and the text
 /// is the same.
 #[test]
-fn a_device_with_no_features_and_the_least_limits() {
+fn extended_a_device_with_no_features_and_the_least_limits() {
     let owner = Owner::open(|descriptor| {
         descriptor.required_features = wgpu::Features::empty();
         descriptor.required_limits = wgpu::Limits::default();
@@ -137,7 +137,7 @@ fn options_can_request_less() {
 /// The budget includes staging memory, so a load that does not fit is refused before anything is read, and releases
 /// what it had allocated.
 #[test]
-fn a_budget_is_kept() {
+fn extended_a_budget_is_kept() {
     let open = |limit| {
         let options = GpuOptions { memory_limit: Some(limit), checks: false, ..GpuOptions::default() };
         Gpu::open(&options).unwrap()

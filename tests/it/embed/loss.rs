@@ -16,7 +16,7 @@ fn lost<T>(outcome: wglm::Result<T>) {
 
 /// The owner destroys the device at many moments while a reply is generated.
 #[test]
-fn destroyed_in_mid_generation() {
+fn extended_destroyed_in_mid_generation() {
     for wait in [0, 1, 7, 20, 60] {
         let owner = Owner::new();
         let errors = owner.errors();
@@ -72,7 +72,7 @@ fn all_replies_end() {
 
 /// The loss was not noticed yet: whichever function is called first reports it.
 #[test]
-fn whatever_is_called_first_notices() {
+fn extended_whatever_is_called_first_notices() {
     type Call = fn(&Gpu, &mut Session) -> wglm::Result<()>;
     let calls: [(&str, Call); 8] = [
         ("check", |gpu, _| gpu.check()),

@@ -119,7 +119,7 @@ fn of_schedulers() {
 }
 
 #[test]
-fn of_sampling() {
+fn extended_of_sampling() {
     let (logits, mut session) = ([0.5, 2.0, -1.0], small());
     type Change = fn(&mut SamplerParams, f32);
     let changes: [(&str, Change); 7] = [
@@ -161,7 +161,7 @@ fn of_sampling() {
 }
 
 #[test]
-fn of_replies() {
+fn extended_of_replies() {
     let mut session = small();
     for number in COUNTS {
         let options = GenerateOptions { logprobs: Some(number), ..GenerateOptions::default() };
@@ -254,7 +254,7 @@ fn of_budgets() {
 
 /// A budget that exceeds a clock's range is a long one, of which little has passed at the beginning.
 #[test]
-fn an_endless_budget_is_a_long_one() {
+fn extended_an_endless_budget_is_a_long_one() {
     let (cancel, options) = (Cancel::default(), TuneOptions { budget: Some(Duration::MAX), ..TuneOptions::default() });
     let mut shares = Vec::new();
     let tuning = tune(model(), &options, &cancel, &mut |progress| {

@@ -69,7 +69,7 @@ fn idles(owner: &Owner) -> bool {
 }
 
 #[test]
-fn pauses() {
+fn extended_pauses() {
     let owner = Owner::new();
     let gpu = owner.lend().unwrap();
     a_load_is_stopped_during_a_pause(&gpu);

@@ -35,7 +35,7 @@ fn say(model: &Model, seed: u64) -> Vec<u32> {
 /// Four sessions that draw on four threads at once generate what each generates alone, on wglm's device and on an
 /// app's.
 #[test]
-fn sessions_on_threads_do_not_mix() {
+fn extended_sessions_on_threads_do_not_mix() {
     let shared = load_on(&Owner::new().lend().unwrap()).unwrap();
     let alone: Vec<Vec<u32>> = (0..4).map(|seed| say(model(), seed)).collect();
     assert!(alone.windows(2).all(|pair| pair[0] != pair[1]), "all say the same: {alone:?}");

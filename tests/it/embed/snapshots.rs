@@ -46,7 +46,7 @@ fn dialogue() -> Vec<u32> {
 }
 
 #[test]
-fn two_thousand_tokens_continue_bit_by_bit() {
+fn extended_two_thousand_tokens_continue_bit_by_bit() {
     let tokens: Vec<u32> = dialogue().into_iter().cycle().take(2000).collect();
     for (ty, length) in [(CacheType::F32, 2000), (CacheType::F16, 300), (CacheType::Q8_0, 300)] {
         let mut first = session(2048, ty);

@@ -144,7 +144,7 @@ fn the_file_of_a_block_of_another_model() {
 
 /// Snapshots of a session with the block can be restored without it, and vice versa.
 #[test]
-fn snapshots_do_not_need_a_block() {
+fn extended_snapshots_do_not_need_a_block() {
     let wanted = generated(&whole(), DraftKind::Off).0;
     let sessions = || {
         [DraftKind::Mtp, DraftKind::Off].map(|kind| {

@@ -72,7 +72,7 @@ fn none_is_a_number(poisoned: &[(&str, f32)]) {
 }
 
 #[test]
-fn logits_that_are_not_numbers_choose_no_token() {
+fn extended_logits_that_are_not_numbers_choose_no_token() {
     none_is_a_number(&POISONED);
 }
 

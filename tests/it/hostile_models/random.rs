@@ -110,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: COMPUTED, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn shapes_that_fit_together_are_computed(n in numbers(), bytes in any::<bool>()) {
+    fn extended_shapes_that_fit_together_are_computed(n in numbers(), bytes in any::<bool>()) {
         let arithmetic = if bytes { Arithmetic::Int } else { Arithmetic::Float };
         let model = load(&Small::of(&n), &LoadOptions { arithmetic: Some(arithmetic), ..LoadOptions::default() }).unwrap();
         let mut session = Session::new(&model).unwrap();

@@ -39,7 +39,7 @@ fn plans() -> Vec<(String, BatchPlan, BatchPlan)> {
 }
 
 #[test]
-fn batches_and_tokens_share_weights_and_caches() {
+fn extended_batches_and_tokens_share_weights_and_caches() {
     for (name, token, batch) in plans() {
         let (shared, plan) = (batch.shared(&token), &batch.plan);
         assert!(Arc::ptr_eq(&plan.weights, &token.plan.weights), "{name}: weights of its own");
@@ -65,7 +65,7 @@ fn batches_and_tokens_share_weights_and_caches() {
 }
 
 #[test]
-fn every_step_of_a_batch_fits() {
+fn extended_every_step_of_a_batch_fits() {
     let mut complaints = Vec::new();
     let mut known = std::collections::HashMap::new();
     for (name, _, BatchPlan { plan, .. }) in plans() {

@@ -36,7 +36,7 @@ fn shared(plan: &Plan, step: &Step, reflected: &Reflected) -> Vec<String> {
 }
 
 #[test]
-fn no_buffer_that_a_step_writes_is_bound_twice() {
+fn extended_no_buffer_that_a_step_writes_is_bound_twice() {
     let (mut complaints, mut steps) = (Vec::new(), 0);
     let mut known = HashMap::new();
     for (name, planned) in plans() {

@@ -61,7 +61,7 @@ fn on_host(params: &SamplerParams, count: usize) -> Vec<u32> {
 }
 
 #[test]
-fn the_gpu_chooses_as_the_host() {
+fn extended_the_gpu_chooses_as_the_host() {
     let plain = on_gpu(&SamplerParams::greedy(), 30);
     for params in ways() {
         let chosen = on_gpu(&params, 30);
@@ -72,7 +72,7 @@ fn the_gpu_chooses_as_the_host() {
 
 /// Sampled tokens are penalised too: with a penalty that outweighs all logits no token occurs twice.
 #[test]
-fn penalised_tokens_do_not_occur_again() {
+fn extended_penalised_tokens_do_not_occur_again() {
     let params = SamplerParams {
         temperature: 1.5,
         top_p: 0.9,
@@ -92,7 +92,7 @@ fn penalised_tokens_do_not_occur_again() {
 /// The result does not depend on how the session got there: with the prompt in chunks, parameters that were set
 /// afterwards, a rewind, or logits that were read on the way.
 #[test]
-fn earlier_operations_do_not_matter() {
+fn extended_earlier_operations_do_not_matter() {
     let params = SamplerParams { repeat_penalty: 1.4, frequency_penalty: 0.3, ..SamplerParams::greedy() };
     let want = on_gpu(&params, 30);
     let mut late = session(&prompt(), &SamplerParams::greedy());
@@ -128,7 +128,7 @@ fn on_host_after(params: &SamplerParams, tokens: &[u32]) -> u32 {
 
 /// The logits that a session returns are never changed by bias or penalties.
 #[test]
-fn logits_are_not_changed() {
+fn extended_logits_are_not_changed() {
     let bits = |session: &mut Session| session.logits().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
     let plain = bits(&mut session(&prompt(), &SamplerParams::greedy()));
     for params in ways() {

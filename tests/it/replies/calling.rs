@@ -84,7 +84,7 @@ fn every_call_has_its_own_id() {
 
 /// A reply that is cut off inside a call has no answer, and can be generated again.
 #[test]
-fn a_call_that_is_cut_off_is_not_text() {
+fn extended_a_call_that_is_cut_off_is_not_text() {
     let mut chat = chat_with_tools();
     script(&mut chat, Some(ASKED), CALL, "<|observation|>");
     chat.options.max_tokens = Some(6);

@@ -47,7 +47,7 @@ fn cancelled(chat: &mut Chat, gpu: &Gpu, question: &str, count: usize, pause: Du
 }
 
 #[test]
-fn a_cancelled_reply_ends_soon_and_leaves_a_usable_chat() {
+fn extended_a_cancelled_reply_ends_soon_and_leaves_a_usable_chat() {
     let gpu = open(true);
     let mut chat = chat(&gpu);
     let owl = "Tell me a story about an owl.";
@@ -93,7 +93,7 @@ fn pressed(chat: &mut Chat, moment: usize) -> Stop {
 /// At any moment, from before the message is sent to the last event before the end, a cancellation is never lost and
 /// never stops another reply.
 #[test]
-fn no_cancellation_is_lost() {
+fn extended_no_cancellation_is_lost() {
     let mut chat = super::chat();
     let mut moments = 0;
     for moment in 0.. {
@@ -113,7 +113,7 @@ fn no_cancellation_is_lost() {
 /// As in the guide, the window creates a `Cancel` for each question and sends both. However the cancellation and the
 /// reply coincide, the reply that it is for ends, and the next one does not.
 #[test]
-fn question_and_cancellation_at_once() {
+fn extended_question_and_cancellation_at_once() {
     let mut chat = super::chat();
     let (say, said) = mpsc::channel::<(String, Cancel)>();
     let (tell, heard) = mpsc::channel();

@@ -66,7 +66,7 @@ fn answer(events: &[Event]) -> (String, String) {
 /// Whenever the loss happens, in the prompt, before the first token or in the middle, the reply is that of an
 /// undisturbed device, event by event, and so is the next reply of the conversation.
 #[test]
-fn a_reply_continues_on_a_new_device() {
+fn extended_a_reply_continues_on_a_new_device() {
     let greedy: Ask = |chat| {
         chat.options.sampling = SamplerParams::greedy();
         chat.options.max_tokens = Some(60);
@@ -86,7 +86,7 @@ fn a_reply_continues_on_a_new_device() {
 
 /// The seed stays, guesses are made again, and text that was held back at the loss is reported once.
 #[test]
-fn options_stay_on_the_new_device() {
+fn extended_options_stay_on_the_new_device() {
     let options: Ask = |chat| {
         chat.options.sampling =
             SamplerParams { temperature: 0.8, top_k: 20, repeat_penalty: 1.1, ..SamplerParams::default() };
@@ -107,7 +107,7 @@ fn options_stay_on_the_new_device() {
 /// The grammar of an answer continues where it was.
 #[cfg(feature = "constrain")]
 #[test]
-fn a_constrained_reply_continues_on_a_new_device() {
+fn extended_a_constrained_reply_continues_on_a_new_device() {
     let constrained: Ask = |chat| {
         let schema = wglm::serde_json::json!({
             "type": "object",
@@ -129,7 +129,7 @@ fn a_constrained_reply_continues_on_a_new_device() {
 
 /// Plain text continues too, and a second loss is handled like the first.
 #[test]
-fn text_continues_after_two_losses() {
+fn extended_text_continues_after_two_losses() {
     let whole = |model: &Model| {
         let mut session = Session::new(model).unwrap();
         let prompt = model.tokenizer().unwrap().encode("One morning the owl", false).unwrap();

@@ -27,7 +27,7 @@ fn thinking(mut chat: Chat) -> Chat {
 /// A reply that is cut off anywhere, even inside thinking, continues as if it had not been cut, and computes no token
 /// again.
 #[test]
-fn a_cut_reply_is_continued() {
+fn extended_a_cut_reply_is_continued() {
     let chats: [fn() -> Chat; 3] = [chat, || seeded(chat()), || thinking(chat())];
     for (chat, question) in chats.into_iter().zip([OWL, OWL, SUM]) {
         let (want, most) = (whole(chat(), question), chat().options.max_tokens);
@@ -50,7 +50,7 @@ fn a_cut_reply_is_continued() {
 
 /// A cancelled reply is continued from the saved conversation, without its cache.
 #[test]
-fn a_saved_reply_is_continued() {
+fn extended_a_saved_reply_is_continued() {
     let want = whole(chat(), OWL);
     let mut cut = chat();
     {
@@ -83,7 +83,7 @@ fn a_saved_reply_is_continued() {
 /// A reply that is cut off inside a call is continued; the call is complete afterwards, and earlier calls keep their
 /// ids.
 #[test]
-fn a_cut_call_is_continued() {
+fn extended_a_cut_call_is_continued() {
     const CALL: &str = "<tool_call>weather<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call>";
     let asked = "Does it rain in Rome?";
     let tokens = model().tokenizer().unwrap().encode(CALL, true).unwrap().len();
@@ -104,7 +104,7 @@ fn a_cut_call_is_continued() {
 
 /// The reply begins with the given text, without thinking; the beginning of thinking can be given as well.
 #[test]
-fn a_reply_with_a_given_beginning() {
+fn extended_a_reply_with_a_given_beginning() {
     for reasoning in [Some(false), Some(true)] {
         let mut chat = chat();
         chat.reasoning = reasoning;

@@ -29,7 +29,7 @@ impl Chooser for Watch {
 
 /// A chooser that only records changes nothing. It is called once for each token, and receives the end token too.
 #[test]
-fn observing_changes_nothing() {
+fn extended_observing_changes_nothing() {
     let mut plain = chat();
     plain.options.sampling.repeat_penalty = 1.3;
     let (want, stats) = told(plain.send(OWL).unwrap());
@@ -66,7 +66,7 @@ impl Chooser for Only {
 
 /// A mask holds for any sampling parameters, and parsing, stop strings and statistics work as usual.
 #[test]
-fn a_mask_applies_always() {
+fn extended_a_mask_applies_always() {
     let allowed: HashSet<u32> = ["one", "two", " and", " or"]
         .iter()
         .flat_map(|word| model().tokenizer().unwrap().encode(word, false).unwrap())
@@ -108,7 +108,7 @@ impl Chooser for Script {
 
 /// Chosen tokens are parsed as any reply: thinking, text, calls with ids, the end.
 #[test]
-fn chosen_tokens_make_a_reply_like_any_other() {
+fn extended_chosen_tokens_make_a_reply_like_any_other() {
     let mut chat = chat();
     chat.reasoning = Some(true);
     chat.tools = vec![json!({"name": "dice", "parameters": {}})];
@@ -135,7 +135,7 @@ fn chosen_tokens_make_a_reply_like_any_other() {
 
 /// The crate's sampler works the same as a chooser as by itself.
 #[test]
-fn a_sampler_on_the_host() {
+fn extended_a_sampler_on_the_host() {
     struct Own(Sampler);
     impl Chooser for Own {
         fn choose(&mut self, logits: &[f32]) -> Result<Option<u32>> {

@@ -6,7 +6,7 @@ use wglm::{Error, Event, GenerateOptions, Generation, SamplerParams, Session, St
 const OWL: &str = "Tell me a story about an owl.";
 
 #[test]
-fn a_stop_string_is_never_reported() {
+fn extended_a_stop_string_is_never_reported() {
     let mut chat = chat();
     let (events, stats) = told(chat.send(OWL).unwrap());
     let whole = text(&events);

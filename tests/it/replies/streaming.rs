@@ -40,7 +40,7 @@ async fn all(stream: &mut ReplyStream) -> Vec<Result<Event>> {
 }
 
 #[test]
-fn a_stream_has_the_events_of_the_iterator() {
+fn extended_a_stream_has_the_events_of_the_iterator() {
     let mut known = chat();
     let (want, _) = told(known.send(OWL).unwrap());
     let mut stream = sent(chat(), OWL);
@@ -177,7 +177,7 @@ fn the_conversation_is_free_after_the_last_event() {
 
 /// Streams reply to results of functions, too, and failures are events.
 #[test]
-fn replies_to_results_and_failures() {
+fn extended_replies_to_results_and_failures() {
     let mut chat = chat();
     chat.tools = vec![json!({"type": "function", "function": {"name": "dice", "parameters": {}}})];
     script(&mut chat, Some("Roll."), "<tool_call>dice</tool_call>", "<|observation|>");
@@ -198,7 +198,7 @@ fn replies_to_results_and_failures() {
 }
 
 #[test]
-fn conversations_and_streams_can_be_sent() {
+fn extended_conversations_and_streams_can_be_sent() {
     fn send<T: Send>() {}
     send::<Chat>();
     send::<ReplyStream>();
@@ -227,7 +227,7 @@ fn every_cancel_of_a_stream_stops_it() {
 
 /// A reply next to its conversation in a struct of the app, used only with blocking calls.
 #[test]
-fn an_owned_reply_is_an_iterator() {
+fn extended_an_owned_reply_is_an_iterator() {
     struct View {
         chat: SharedChat,
         reply: Option<OwnedReply>,
@@ -243,7 +243,7 @@ fn an_owned_reply_is_an_iterator() {
 
 /// Without a runtime, and without blocking.
 #[test]
-fn an_owned_reply_is_polled_in_frames() {
+fn extended_an_owned_reply_is_polled_in_frames() {
     let (want, _) = told(chat().send(OWL).unwrap());
     let mut reply = SharedChat::new(chat()).send(OWL);
     let (mut events, mut pending) = (Vec::new(), 0);
@@ -322,7 +322,7 @@ fn a_reply_is_dropped_under_the_lock_of_its_waker() {
 
 /// A panic of a waker, which is an error of the app, does not end the reply.
 #[test]
-fn a_reply_outlives_a_panic_of_its_waker() {
+fn extended_a_reply_outlives_a_panic_of_its_waker() {
     struct Panics;
     impl std::task::Wake for Panics {
         fn wake(self: std::sync::Arc<Self>) {

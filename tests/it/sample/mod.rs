@@ -102,7 +102,7 @@ fn top_p_counts_after_top_k_and_before_the_temperature() {
 }
 
 #[test]
-fn top_p_may_keep_half_of_a_large_vocabulary() {
+fn extended_top_p_may_keep_half_of_a_large_vocabulary() {
     // Uniform over 5000 tokens: the half with the lowest ids is kept, whatever the number of tokens that are sorted
     // first.
     let logits = vec![0.25; 5000];

@@ -74,7 +74,7 @@ fn indices(drawn: Vec<u32>) -> Vec<usize> {
 }
 
 #[test]
-fn draws_follow_the_distribution() {
+fn extended_draws_follow_the_distribution() {
     let logits: Vec<f32> = (0..20).map(|n| (n as f32 * 1.7).sin() * 2.0).collect();
     for temperature in [0.5, 1.0, 2.0] {
         let drawn = indices(drawn(&SamplerParams { temperature, ..open() }, &logits, 10_000));
@@ -105,7 +105,7 @@ fn filters_do_not_change_the_distribution() {
 
 /// Draws at neighbouring positions, with neighbouring seeds or of neighbouring tokens are independent.
 #[test]
-fn draws_are_independent() {
+fn extended_draws_are_independent() {
     let flat = [0.0; 8];
     let chooser = Chooser::new(&flat);
     let by_position = indices(drawn(&open(), &flat, 6400));
@@ -125,7 +125,7 @@ fn draws_are_independent() {
 
 /// In a large vocabulary of equally likely tokens no part is preferred.
 #[test]
-fn draws_reach_all_of_a_large_vocabulary() {
+fn extended_draws_reach_all_of_a_large_vocabulary() {
     let drawn = indices(drawn(&open(), &vec![0.25; 50_000], 3200));
     let parts: Vec<usize> = drawn.iter().map(|token| token * 32 / 50_000).collect();
     let weights: Vec<f64> =
@@ -137,7 +137,7 @@ fn draws_reach_all_of_a_large_vocabulary() {
 }
 
 #[test]
-fn filters_keep_the_same_as_on_the_host() {
+fn extended_filters_keep_the_same_as_on_the_host() {
     let nan = f32::NAN;
     let spread: Vec<f32> = (0..40).map(|n| (n as f32 * 2.3).sin() * 4.0).collect();
     let peaked: Vec<f32> = (0..40).map(|n| if n == 23 { 20.0 } else { (n as f32 * 0.7).cos() }).collect();

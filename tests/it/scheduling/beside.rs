@@ -17,7 +17,7 @@ const PROMPTS: [&str; 8] = [
 /// Eight conversations of different lengths in five slots. They arrive at random times, and their events are taken in
 /// random order.
 #[test]
-fn replies_equal_those_of_each_alone() {
+fn extended_replies_equal_those_of_each_alone() {
     let requests: Vec<ChatState> =
         PROMPTS.iter().zip([40, 20, 30, 12, 24, 36, 16, 28]).map(|(text, most)| request(text, most)).collect();
     let wanted: Vec<Vec<Event>> = requests.iter().map(alone).collect();
@@ -93,7 +93,7 @@ fn each_has_its_own_options() {
 
 /// Each request has its own functions, system messages and variables of the template.
 #[test]
-fn each_has_its_own_prompt() {
+fn extended_each_has_its_own_prompt() {
     let tool = serde_json::json!({"type": "function", "function": {"name": "dice", "description": "Rolls the dice"}});
     let mut requests = [request("Roll the dice.", 30), request("Roll the dice.", 30), request("Roll the dice.", 30)];
     requests[1].tools = vec![tool];

@@ -7,7 +7,7 @@ use wglm::{ChatState, GenerateOptions, SamplerParams, Scheduler, SchedulerOption
 /// If everything is compiled when the scheduler is made, no step of any number of conversations compiles anything, with
 /// penalties and filters or without.
 #[test]
-fn nothing_is_compiled_between_tokens() {
+fn extended_nothing_is_compiled_between_tokens() {
     let gpu = open(true);
     let model = model_on(&gpu, 1);
     let options = SchedulerOptions { sessions: 3, compile_all: Some(true), ..SchedulerOptions::default() };

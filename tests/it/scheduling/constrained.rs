@@ -24,7 +24,7 @@ fn person() -> Constraint {
 /// They equal the replies of each alone, whether tokens are sampled under a mask or forced, drawn or the likeliest,
 /// with log-probabilities or without. So do the other replies.
 #[test]
-fn replies_equal_those_of_each_alone() {
+fn extended_replies_equal_those_of_each_alone() {
     let letters = || Constraint::regex("[a-z]{9}[0-9]{4}").unwrap();
     let mut requests = [
         request("Tell me a story about an owl.", 40),
@@ -47,7 +47,7 @@ fn replies_equal_those_of_each_alone() {
 
 /// No token is computed twice or in a separate pass: six replies take hardly more dispatches than two.
 #[test]
-fn replies_take_steps_together() {
+fn extended_replies_take_steps_together() {
     let gpu = open(true);
     let options = SchedulerOptions { sessions: 6, ..SchedulerOptions::default() };
     let scheduler = Scheduler::new(&model_on(&gpu, 1), &options).unwrap();
@@ -66,7 +66,7 @@ fn replies_take_steps_together() {
 
 /// A reply that guessed while it was alone stays the same when another one joins, at any token.
 #[test]
-fn others_join_a_reply_that_guesses() {
+fn extended_others_join_a_reply_that_guesses() {
     let repeating = || restricted("Who are you?", Constraint::regex("((owl|fox|hen|cat),? ){40}!").unwrap());
     let other = request("What is seven plus five?", 8);
     let (want, others) = (said(&alone(&repeating())), said(&alone(&other)));

@@ -60,7 +60,7 @@ fn two_pages(sessions: usize) -> Scheduler {
 /// A reply outgrows its page, but no page is free. The newer reply gives up its own page and waits, and both replies
 /// are complete.
 #[test]
-fn memory_for_fewer_conversations() {
+fn extended_memory_for_fewer_conversations() {
     let (long, mut short) = (nearly_a_page("Tell me a story about an owl."), endless("Tell me about the moon.", 40));
     restrict(&mut short);
     let scheduler = two_pages(2);
@@ -84,7 +84,7 @@ fn memory_for_fewer_conversations() {
 /// A reply whose events are not taken for a while gives up its memory, and continues later although others arrive all
 /// the time.
 #[test]
-fn no_reply_waits_forever() {
+fn extended_no_reply_waits_forever() {
     let scheduler = two_pages(3);
     let (story, small) = (endless("Tell me a story about an owl.", 90), request("What is seven plus five?", 6));
     let mut slow = scheduler.chat(story.clone()).unwrap();

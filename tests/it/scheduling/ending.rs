@@ -12,7 +12,7 @@ const OWL: &str = "Tell me a story about an owl.";
 
 /// In the queue, in the prompt and between tokens, each time beside another reply that continues.
 #[test]
-fn cancelled_anywhere() {
+fn extended_cancelled_anywhere() {
     let scheduler = scheduler(2);
     let mut other = scheduler.chat(request(OWL, 60)).unwrap();
     let mut told = begin(&mut other);
@@ -89,7 +89,7 @@ fn an_error_ends_only_one_reply() {
 /// A panic, here in an app's callback during a prompt, ends that reply. Others continue, and its slot serves the next
 /// one.
 #[test]
-fn a_panic_ends_only_one_reply() {
+fn extended_a_panic_ends_only_one_reply() {
     let gpu = open(true);
     let options = SchedulerOptions { sessions: 2, ..SchedulerOptions::default() };
     let scheduler = Scheduler::new(&model_on(&gpu, 1), &options).unwrap();
@@ -111,7 +111,7 @@ fn a_panic_ends_only_one_reply() {
 
 /// A reply that repeats itself ends if its options say so.
 #[test]
-fn a_loop_ends() {
+fn extended_a_loop_ends() {
     let token = model().tokenizer().unwrap().encode(" owl", false).unwrap().pop().unwrap();
     let sampling = SamplerParams { logit_bias: vec![(token, 1000.0)], ..SamplerParams::greedy() };
     let cache = wglm::CacheShape { context: 600, ..model().cache() };

@@ -55,7 +55,7 @@ fn are_those_of_each_alone(requests: &[ChatState]) -> Vec<Vec<Event>> {
 
 /// Two, four and eight conversations, with guesses from the text and by the block.
 #[test]
-fn guesses_change_no_text() {
+fn extended_guesses_change_no_text() {
     let lookup = Speculation { kind: DraftKind::Lookup, most: Some(3) };
     let predicted = Speculation { kind: DraftKind::Mtp, most: Some(3) };
     for speculation in [lookup, predicted] {
@@ -89,7 +89,7 @@ fn different_guesses_share_steps() {
 /// Beside conversations that a grammar restricts, and those themselves before their answer.
 #[cfg(feature = "constrain")]
 #[test]
-fn guesses_beside_a_grammar() {
+fn extended_guesses_beside_a_grammar() {
     use wglm::Constraint;
     for kind in [DraftKind::Lookup, DraftKind::Mtp] {
         let mut requests = requests(4, false, Speculation { kind, most: Some(3) });
@@ -103,7 +103,7 @@ fn guesses_beside_a_grammar() {
 
 /// Steps of several conversations with guesses are fewer than their tokens: a step is for all of them.
 #[test]
-fn accepted_guesses_save_steps() {
+fn extended_accepted_guesses_save_steps() {
     let rounds = |speculation: Speculation| {
         let requests = requests(4, false, speculation);
         let options = SchedulerOptions { sessions: 4, drafted_rows: Some(ROWS), ..SchedulerOptions::default() };
@@ -117,7 +117,7 @@ fn accepted_guesses_save_steps() {
 
 /// With no rows for guesses, fewer are made: only while a conversation is alone.
 #[test]
-fn guesses_can_be_left_to_who_is_alone() {
+fn extended_guesses_can_be_left_to_who_is_alone() {
     let requests = requests(3, false, Speculation { kind: DraftKind::Mtp, most: Some(3) });
     let [few, many] = [0, ROWS].map(|rows| {
         let options = SchedulerOptions { sessions: 3, drafted_rows: Some(rows), ..SchedulerOptions::default() };

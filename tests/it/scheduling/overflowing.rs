@@ -36,7 +36,7 @@ fn dropped(events: impl Iterator<Item = wglm::Result<Event>>) -> (Vec<Message>, 
 }
 
 #[test]
-fn a_chat_drops_its_oldest_turns() {
+fn extended_a_chat_drops_its_oldest_turns() {
     let mut chat = chat();
     chat.set_messages(grown());
     assert!(matches!(chat.reply().map(drop), Err(Error::ContextFull { .. })));
@@ -74,7 +74,7 @@ fn no_turn_is_dropped_for_a_refused_reply() {
 /// In the whole conversation no id occurs twice, although the turn with the first call was dropped.
 #[cfg(feature = "constrain")]
 #[test]
-fn ids_of_dropped_calls_are_not_reused() {
+fn extended_ids_of_dropped_calls_are_not_reused() {
     let mut call = ToolCall::new("dice", Map::new());
     call.id = Some("call_0".to_owned());
     let mut asked = ChatState {
@@ -100,7 +100,7 @@ fn ids_of_dropped_calls_are_not_reused() {
 
 /// An endless conversation, in which every turn has space for its reply.
 #[test]
-fn a_chat_continues_forever() {
+fn extended_a_chat_continues_forever() {
     let mut chat = chat();
     chat.push(Message::system("Be brief."));
     chat.overflow = Overflow::DropOldest { reserve: Some(24) };
@@ -120,7 +120,7 @@ fn a_chat_continues_forever() {
 /// If each request has the whole conversation, the remaining part is the same for some turns, and therefore in the
 /// cache.
 #[test]
-fn turns_are_dropped_in_steps() {
+fn extended_turns_are_dropped_in_steps() {
     let options = SchedulerOptions { sessions: 1, context: Some(2 * CONTEXT), ..SchedulerOptions::default() };
     let scheduler = scheduler_with(options);
     let mut messages = grown();
@@ -156,7 +156,7 @@ fn the_newest_turn_stays() {
 }
 
 #[test]
-fn a_request_drops_its_oldest_turns() {
+fn extended_a_request_drops_its_oldest_turns() {
     let options = SchedulerOptions { sessions: 2, context: Some(CONTEXT), ..SchedulerOptions::default() };
     let scheduler = scheduler_with(options);
     let mut asked = ChatState { messages: grown(), ..request("", 20) };
@@ -171,7 +171,7 @@ fn a_request_drops_its_oldest_turns() {
 
 /// Texts that are too large for the context are not even rendered, and the result is the same.
 #[test]
-fn a_prepared_conversation_has_several_replies() {
+fn extended_a_prepared_conversation_has_several_replies() {
     let scheduler =
         scheduler_with(SchedulerOptions { sessions: 2, context: Some(CONTEXT), ..SchedulerOptions::default() });
     let mut messages = vec![Message::system("Be brief.")];

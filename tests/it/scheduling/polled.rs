@@ -60,7 +60,7 @@ fn polling_gets_every_event() {
 
 /// Several polled replies in one thread, beside one that another thread waits for.
 #[test]
-fn polled_and_waited_for_side_by_side() {
+fn extended_polled_and_waited_for_side_by_side() {
     let scheduler = scheduler(3);
     let requests = [request(OWL, 16), request(SUM, 12), request("Who are you?", 12)];
     let wanted: Vec<String> = requests.iter().map(|request| said(&alone(request))).collect();
@@ -295,7 +295,7 @@ impl Chooser for Fails {
 
 /// A chooser takes part in one reply. Its error arrives unchanged, and other replies are not affected.
 #[test]
-fn a_chooser_of_one_reply() {
+fn extended_a_chooser_of_one_reply() {
     let scheduler = scheduler(2);
     let (steered, other) = (request(OWL, 12), request(SUM, 12));
     let prepared = scheduler.prepare(steered.clone()).unwrap();

@@ -12,7 +12,7 @@ const LONG: &str = "Once there was an owl who lived in an old oak at the edge of
 
 /// Two conversations alternate: each finds its own cache and does not change the other's slot.
 #[test]
-fn a_conversation_finds_its_cache() {
+fn extended_a_conversation_finds_its_cache() {
     let scheduler = scheduler(2);
     let mut turns: Vec<ChatState> =
         ["Tell me a story about an owl.", "What is seven plus five?"].iter().map(|text| request(text, 12)).collect();
@@ -38,7 +38,7 @@ fn a_conversation_finds_its_cache() {
 
 /// Conversations with the same system prompt do not take each other's slots while others are empty.
 #[test]
-fn the_same_beginning_is_another_conversation() {
+fn extended_the_same_beginning_is_another_conversation() {
     let scheduler = scheduler(3);
     let texts = [
         "What did the owl see when it looked at the hill in the evening, and what did it do the next day?",
@@ -64,7 +64,7 @@ fn the_same_beginning_is_another_conversation() {
 
 /// The pages of a common beginning of two conversations are computed once, although both replies are being generated.
 #[test]
-fn a_beginning_is_shared() {
+fn extended_a_beginning_is_shared() {
     let scheduler = scheduler(2);
     let asked = |text: &str| {
         let mut request = request(text, 8);

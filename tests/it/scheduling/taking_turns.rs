@@ -18,7 +18,7 @@ fn reading(scheduler: &Scheduler) -> SlotState {
 
 /// While a long prompt is computed, others get a token after each part.
 #[test]
-fn a_long_prompt_delays_no_reply() {
+fn extended_a_long_prompt_delays_no_reply() {
     let scheduler = scheduler(3);
     let story = request("Tell me a story about an owl.", 60);
     let mut others = [scheduler.chat(story.clone()).unwrap(), scheduler.chat(story.clone()).unwrap()];
@@ -47,7 +47,7 @@ fn a_long_prompt_delays_no_reply() {
 
 /// Two long prompts are computed in turns.
 #[test]
-fn prompts_take_turns() {
+fn extended_prompts_take_turns() {
     let scheduler = scheduler(2);
     let mut replies = [scheduler.chat(long()).unwrap(), scheduler.chat(long()).unwrap()];
     let [first, second] = &mut replies;
@@ -62,7 +62,7 @@ fn prompts_take_turns() {
 
 /// Prompts that are computed in chunks, between which other replies continue, get the same reply as alone.
 #[test]
-fn prompts_in_chunks() {
+fn extended_prompts_in_chunks() {
     let model = model_on(gpu(), 32);
     let options = SchedulerOptions { sessions: 3, ..SchedulerOptions::default() };
     let scheduler = Scheduler::new(&model, &options).unwrap();
@@ -75,7 +75,7 @@ fn prompts_in_chunks() {
 
 /// A reply whose events are not taken pauses, and continues unchanged later. It does not delay others.
 #[test]
-fn a_slow_reader_delays_no_reply() {
+fn extended_a_slow_reader_delays_no_reply() {
     let scheduler = scheduler(2);
     let story = request("Tell me a story about an owl.", 200);
     let mut slow = scheduler.chat(story.clone()).unwrap();

@@ -18,7 +18,7 @@ fn is_cached(scheduler: &Scheduler) -> bool {
 
 /// The cache of a slot serves its tenant and those who share its cache. Others who take over the slot find nothing.
 #[test]
-fn a_slot_is_emptied_for_another_tenant() {
+fn extended_a_slot_is_emptied_for_another_tenant() {
     for sessions in [1, 2] {
         let scheduler = scheduler(sessions);
         let (anna, ben, bea) = (tenant(&scheduler, 1, 1), tenant(&scheduler, 2, 2), tenant(&scheduler, 3, 2));
@@ -29,7 +29,7 @@ fn a_slot_is_emptied_for_another_tenant() {
 
 /// Pages of a running reply are shared only among tenants that share a cache; the text of others is the same anyway.
 #[test]
-fn pages_are_their_tenants_own() {
+fn extended_pages_are_their_tenants_own() {
     let long = || -> ChatState {
         let mut request = request("What did the owl see?", 40);
         request.messages.insert(0, Message::system("An owl sat on a branch and looked at a hill. ".repeat(13)));

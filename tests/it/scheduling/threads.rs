@@ -15,7 +15,7 @@ fn replies_can_be_sent() {
 
 /// Thirty-two at once, some of which drop their reply, sleep, or are cancelled by others.
 #[test]
-fn thirty_two_threads() {
+fn extended_thirty_two_threads() {
     let scheduler = scheduler(4);
     let texts = ["What is seven plus five?", "My name is Anna.", "Who are you?", "What is two plus two?"];
     let requests: Vec<ChatState> = texts.iter().map(|text| request(text, 10)).collect();

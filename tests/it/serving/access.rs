@@ -77,7 +77,7 @@ fn pages_of_other_origins_are_refused_unless_allowed() {
 }
 
 #[test]
-fn unknown_host_names_are_refused() {
+fn extended_unknown_host_names_are_refused() {
     let serving = shared();
     let get = |host: &str| ask(&serving.address, "GET", PATH, &[("host", host)], b"").status;
     assert_eq!((get("localhost:1"), get("rebound.example"), get("127.0.0.1.example:80")), (200, 403, 403));

@@ -50,7 +50,7 @@ fn a_stream_has_the_same_content() {
 }
 
 #[test]
-fn without_thinking_there_is_only_text() {
+fn extended_without_thinking_there_is_only_text() {
     let mut without = body();
     without["thinking"] = json!({"type": "enabled"});
     without["chat_template_kwargs"] = json!({"enable_thinking": false});

@@ -127,7 +127,7 @@ fn memory(process: u32) -> Option<u64> {
 }
 
 #[test]
-fn any_body_is_answered_without_leaking_memory() {
+fn extended_any_body_is_answered_without_leaking_memory() {
     let serving = Serving::start(&["--timeout", "5", "--kv-tokens", "4096"]);
     let send = |path: &str, body: &[u8]| {
         let answer = exchange(&serving.address, &request(&serving.address, "POST", path, &[], body));

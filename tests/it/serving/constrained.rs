@@ -102,7 +102,7 @@ fn schemas_without_values_are_refused() {
 }
 
 #[test]
-fn required_calls_are_made() {
+fn extended_required_calls_are_made() {
     let serving = shared();
     let any = serving.post("/v1/chat/completions", &with(&json!({"tools": tools(), "tool_choice": "required"}))).json();
     let choice = &any["choices"][0];
@@ -137,7 +137,7 @@ fn required_calls_are_made() {
 
 /// Constrained replies take steps together with unconstrained ones, and do not change these.
 #[test]
-fn constrained_answers_beside_free_ones() {
+fn extended_constrained_answers_beside_free_ones() {
     let serving = Serving::start(&[]);
     std::thread::scope(|scope| {
         for constrained in [true, false, true, false] {
@@ -154,7 +154,7 @@ fn constrained_answers_beside_free_ones() {
 
 /// `strict` decides about unsupported keywords, `json_whitespace` about blanks, and numbers keep all of their digits.
 #[test]
-fn options_of_a_schema() {
+fn extended_options_of_a_schema() {
     let serving = shared();
     let set = json!({"type": "array", "uniqueItems": true, "items": few(), "minItems": 2, "maxItems": 3});
     for (strict, status) in [(json!(true), 400), (Value::Null, 400), (json!(false), 200)] {

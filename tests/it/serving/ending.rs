@@ -25,7 +25,7 @@ fn begun(serving: &Serving, streams: bool) -> (TcpStream, Vec<u8>) {
 }
 
 #[test]
-fn a_disconnected_client_ends_its_reply() {
+fn extended_a_disconnected_client_ends_its_reply() {
     let serving = Serving::start(&["-np", "1"]);
     for streams in [true, false] {
         let (stream, _) = begun(&serving, streams);
@@ -122,7 +122,7 @@ fn replies_end_first_and_are_cancelled_by_a_second_signal() {
 /// A short reply has enough time to end.
 #[cfg(unix)]
 #[test]
-fn a_reply_may_end_within_the_grace_period() {
+fn extended_a_reply_may_end_within_the_grace_period() {
     let mut serving = Serving::start(&[]);
     let mut body = serving.endless();
     (body["max_tokens"], body["stream"]) = (40.into(), false.into());

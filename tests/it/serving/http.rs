@@ -83,7 +83,7 @@ fn a_half_closed_client_gets_its_answer() {
 
 /// A client that is gone differs from one that has closed its side: its reply ends, even one that waits for its turn.
 #[test]
-fn a_client_that_is_gone_ends_its_reply() {
+fn extended_a_client_that_is_gone_ends_its_reply() {
     let serving = Serving::start(&["-np", "1"]);
     let mut held = connect(&serving.address);
     let endless = serving.endless();
@@ -123,7 +123,7 @@ fn a_client_that_sends_too_much_gets_the_reason() {
 }
 
 #[test]
-fn a_head_has_a_time_limit() {
+fn extended_a_head_has_a_time_limit() {
     let serving = Serving::start(&["--io-timeout", "2"]);
     let mut stream = connect(&serving.address);
     let mut trickles = |byte: &[u8]| {

@@ -59,7 +59,7 @@ fn invalid_requests_are_refused_with_the_reason() {
 }
 
 #[test]
-fn long_requests_are_refused() {
+fn extended_long_requests_are_refused() {
     let serving = shared();
     let long = json!({"messages": [{"role": "user", "content": "owl ".repeat(3000)}]});
     let answer = serving.post("/v1/chat/completions", &long);
@@ -118,7 +118,7 @@ fn the_oldest_turns_are_dropped_on_request() {
 }
 
 #[test]
-fn requests_beyond_the_queue_are_refused() {
+fn extended_requests_beyond_the_queue_are_refused() {
     let serving = Serving::start(&["-np", "1", "--queue", "1"]);
     let endless = serving.endless().to_string();
     let bytes = request(&serving.address, "POST", "/v1/completions", &[], endless.as_bytes());
@@ -137,7 +137,7 @@ fn requests_beyond_the_queue_are_refused() {
 }
 
 #[test]
-fn a_reply_ends_when_its_time_is_over() {
+fn extended_a_reply_ends_when_its_time_is_over() {
     let serving = Serving::start(&["--timeout", "2"]);
     let mut body = serving.endless();
     body["stream"] = false.into();
@@ -149,7 +149,7 @@ fn a_reply_ends_when_its_time_is_over() {
 }
 
 #[test]
-fn silent_clients_are_disconnected() {
+fn extended_silent_clients_are_disconnected() {
     let serving = Serving::start(&["--io-timeout", "1", "-np", "2"]);
     // Half a head, then half a body.
     for half in [

@@ -40,7 +40,7 @@ fn conversations_continue_after_a_loss() {
 
 /// A stream ends with the error if it has begun, and the request can be repeated.
 #[test]
-fn a_stream_reports_a_loss() {
+fn extended_a_stream_reports_a_loss() {
     let serving = Serving::start_with(&[], &[("WGLM_DROP_WORK", "8")]);
     let mut body = question();
     body["stream"] = true.into();

@@ -232,7 +232,7 @@ fn requests_beyond_the_memory_are_refused_with_the_reason() {
 
 /// Each of several replies has its own seed, and equals the reply to a request with that seed.
 #[test]
-fn several_replies_share_a_prompt_and_have_their_own_seeds() {
+fn extended_several_replies_share_a_prompt_and_have_their_own_seeds() {
     let serving = super::shared();
     let mut body = json!({"messages": [{"role": "user", "content": "Tell me a story about an owl."}]});
     (body["temperature"], body["max_tokens"], body["n"]) = (json!(2), json!(24), json!(4));
@@ -251,7 +251,7 @@ fn several_replies_share_a_prompt_and_have_their_own_seeds() {
 }
 
 #[test]
-fn one_kind_of_work_leaves_threads_to_others() {
+fn extended_one_kind_of_work_leaves_threads_to_others() {
     let serving = Serving::start(&[]);
     assert_eq!(serving.get("/ready").json(), json!({"ready": true, "obstacles": []}));
     let body = json!({"content": "What an owl saw. ".repeat(25_000)}).to_string();

@@ -69,7 +69,7 @@ fn the_next_turn_finds_the_last_one_in_the_cache() {
 }
 
 #[test]
-fn several_replies_differ() {
+fn extended_several_replies_differ() {
     let serving = Serving::start(&[]);
     let mut body =
         json!({"messages": [{"role": "user", "content": "Tell me a story about an owl."}], "temperature": 1.5});
@@ -94,7 +94,7 @@ fn several_replies_differ() {
 }
 
 #[test]
-fn thinking_can_be_left_out() {
+fn extended_thinking_can_be_left_out() {
     for (field, value) in
         [("chat_template_kwargs", json!({"enable_thinking": false})), ("reasoning_effort", json!("none"))]
     {
@@ -123,7 +123,7 @@ fn a_stop_string_ends_the_answer_before_it() {
 }
 
 #[test]
-fn a_bias_bans_a_token() {
+fn extended_a_bias_bans_a_token() {
     let serving = shared();
     let tokens = serving.post("/tokenize", &json!({"content": "Seven"})).json()["tokens"].clone();
     let mut body = question();
@@ -134,7 +134,7 @@ fn a_bias_bans_a_token() {
 }
 
 #[test]
-fn log_probabilities_are_those_of_the_answer() {
+fn extended_log_probabilities_are_those_of_the_answer() {
     let mut body = question();
     (body["logprobs"], body["top_logprobs"]) = (true.into(), 2.into());
     let json = shared().post("/v1/chat/completions", &body).json();

@@ -18,7 +18,7 @@ fn faulty(fault: &str, seed: usize) -> Value {
 /// process. Two processes run at a time, and some requests wait for one; more are told to retry. The processes of
 /// disconnected clients end.
 #[test]
-fn processes_end_at_their_limits() {
+fn extended_processes_end_at_their_limits() {
     let serving = Serving::start_with(&[], &[("WGLM_COMPILE_FAULT", "1")]);
     for fault in ["memory", "time", "stack"] {
         for _ in 0..2 {

@@ -74,7 +74,7 @@ fn a_stream_announces_items_and_repeats_them() {
 }
 
 #[test]
-fn what_codex_sends_is_understood() {
+fn extended_what_codex_sends_is_understood() {
     let answer = shared().post("/v1/responses", &body(true));
     assert_eq!(answer.status, 200, "{}", answer.text());
     let events = answer.events();
@@ -119,7 +119,7 @@ fn a_response_repeats_its_request() {
 }
 
 #[test]
-fn a_response_repeats_a_schema_and_the_choice_of_a_function() {
+fn extended_a_response_repeats_a_schema_and_the_choice_of_a_function() {
     let schema = json!({"type": "object", "properties": {"legs": {"type": "integer"}}});
     let mut body = body(false);
     body["text"] = json!({"format": {"type": "json_schema", "name": "a", "schema": schema, "strict": true, "x": "y"}});

@@ -85,7 +85,7 @@ fn properties_without_end() {
 
 /// Another client is answered meanwhile.
 #[test]
-fn patterns_that_apply_together() {
+fn extended_patterns_that_apply_together() {
     let serving = shared();
     let answers: Vec<Answer> = scope(|scope| {
         let hostile = |seed| {

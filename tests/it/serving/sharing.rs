@@ -43,7 +43,7 @@ fn wait_long_for(what: &str, mut is_so: impl FnMut() -> bool) {
 /// Clients request long replies with all log-probabilities over connections with small buffers, and read two bytes.
 /// Their replies end anyway, and their slots are free although the replies are unread.
 #[test]
-fn slow_readers_delay_no_one() {
+fn extended_slow_readers_delay_no_one() {
     let serving = Serving::start(&["-np", "2", "--io-timeout", "600"]);
     let bytes = long(&serving);
     let mut slow: Vec<TcpStream> = (0..2).map(|_| connect_with(&serving, 1, Some(2048))).collect();
@@ -68,7 +68,7 @@ fn slow_readers_delay_no_one() {
 
 /// A client that reads nothing is disconnected, and its reply ends.
 #[test]
-fn clients_that_read_nothing_are_disconnected() {
+fn extended_clients_that_read_nothing_are_disconnected() {
     let serving = Serving::start(&["--io-timeout", "1", "-np", "1"]);
     let mut slow = connect_with(&serving, 1, Some(2048));
     slow.write_all(&long(&serving)).unwrap();
@@ -82,7 +82,7 @@ fn clients_that_read_nothing_are_disconnected() {
 
 /// Key B is answered as if key A had sent nothing, unless the cache is shared.
 #[test]
-fn a_prompt_stays_with_its_key() {
+fn extended_a_prompt_stays_with_its_key() {
     let secret = |number: &str| {
         let text = format!("The number is {number}. {}", "An owl sat on a branch and looked at a hill. ".repeat(30));
         json!({"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 1})
@@ -103,7 +103,7 @@ fn a_prompt_stays_with_its_key() {
 
 /// A key with twenty waiting requests delays only its own.
 #[test]
-fn keys_take_turns() {
+fn extended_keys_take_turns() {
     let serving = Serving::start(&["-np", "1", "--api-key", "anna", "--api-key", "ben"]);
     let body = json!({"messages": question()["messages"], "temperature": 0, "max_tokens": 8});
     let done = AtomicUsize::new(0);
@@ -166,7 +166,7 @@ fn answered(serving: &Serving, last: u8) -> u16 {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn one_address_takes_its_share_of_connections() {
+fn extended_one_address_takes_its_share_of_connections() {
     let serving = Serving::start(&["--max-connections", "8"]);
     let pause = || std::thread::sleep(Duration::from_millis(300)); // until the server has read the bytes
     let mut slow: Vec<TcpStream> = (0..4).map(|_| half(&serving, 1)).collect();
@@ -194,7 +194,7 @@ fn one_address_takes_its_share_of_connections() {
 /// A client that fills the queue does not keep out others: its last request is refused in favour of another client's.
 #[cfg(target_os = "linux")]
 #[test]
-fn one_client_does_not_fill_the_queue() {
+fn extended_one_client_does_not_fill_the_queue() {
     let serving = Serving::start(&["-np", "1", "--queue", "3", "--max-choices", "8"]);
     let mut body = serving.endless();
     body["stream"] = false.into();

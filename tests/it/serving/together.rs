@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// 64 conversations with four slots and a queue: each gets the answer that it gets alone.
 #[test]
-fn sixty_four_conversations_get_their_answers() {
+fn extended_sixty_four_conversations_get_their_answers() {
     let serving = Serving::start(&["--queue", "64"]);
     let stories = |number: usize| {
         let text = format!("What is {number} plus two?");

@@ -36,7 +36,7 @@ fn greedy_sampling_takes_the_likeliest_token() {
 
 /// Reading results in between changes nothing.
 #[test]
-fn results_read_in_between_belong_to_the_last_token() {
+fn extended_results_read_in_between_belong_to_the_last_token() {
     let [mut read, mut unread] = pair(6);
     for session in [&mut read, &mut unread] {
         session.set_sampling(&seeded(3)).unwrap();
@@ -55,7 +55,7 @@ fn results_read_in_between_belong_to_the_last_token() {
 
 /// A draw depends on the position, and not on how the session got there.
 #[test]
-fn a_rewound_session_draws_the_same_again() {
+fn extended_a_rewound_session_draws_the_same_again() {
     let mut session = session_of(64);
     session.set_sampling(&seeded(8)).unwrap();
     session.feed(&dialogue(5)).unwrap();
@@ -155,7 +155,7 @@ fn generate(session: &mut Session, prompt: &[u32], sampling: SamplerParams, most
 
 /// A generation gives the same tokens as this loop, whether the prompt has to be computed or is in the cache.
 #[test]
-fn a_generation_chooses_the_same() {
+fn extended_a_generation_chooses_the_same() {
     let prompt = dialogue(12);
     let [mut session, mut stepped] = pair(12);
     for seed in [1, 2] {

@@ -58,7 +58,7 @@ fn everything(model: &Model) -> Vec<u32> {
 }
 
 #[test]
-fn tokens_of_one_session() {
+fn extended_tokens_of_one_session() {
     let (model, mut counted) = model();
     let mut session = Session::new(&model).unwrap();
     session.feed(&dialogue(5)).unwrap();
@@ -128,7 +128,7 @@ fn drafts_of_one_session() {
 }
 
 #[test]
-fn tokens_of_several_sessions() {
+fn extended_tokens_of_several_sessions() {
     let (model, mut counted) = model();
     let cache = CacheShape { context: 512, ty: CacheType::F32 };
     let pool = Pool::new(&model, 3, cache, 3 * 512).unwrap();
@@ -166,7 +166,7 @@ fn tokens_of_several_sessions() {
 
 /// A step of three sessions verifies three drafts of each, and the block makes as many of all of them in one submission.
 #[test]
-fn drafts_of_several_sessions() {
+fn extended_drafts_of_several_sessions() {
     let (model, mut counted) = model();
     let pool = Pool::new(&model, 3, CacheShape { context: 512, ty: CacheType::F32 }, 3 * 512).unwrap();
     let mut sessions = [pool.session().unwrap(), pool.session().unwrap(), pool.session().unwrap()];
@@ -183,7 +183,7 @@ fn drafts_of_several_sessions() {
 
 /// Replies of 24 tokens, each with the prompt that it begins with.
 #[test]
-fn replies_side_by_side() {
+fn extended_replies_side_by_side() {
     let (model, mut counted) = model();
     let sampling = SamplerParams::greedy();
     let options =

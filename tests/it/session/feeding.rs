@@ -5,7 +5,7 @@ use crate::common::gpu::gpu;
 use wglm::{Cancel, Error, Session};
 
 #[test]
-fn at_once_or_in_parts() {
+fn extended_at_once_or_in_parts() {
     let tokens = dialogue(24);
     let whole = fresh(&tokens, 64);
     for part in [1, 2, 5, 7, 23] {
@@ -36,7 +36,7 @@ fn reading_changes_nothing() {
 }
 
 #[test]
-fn rewinding_and_feeding_again() {
+fn extended_rewinding_and_feeding_again() {
     let tokens = dialogue(20);
     let mut session = session_of(64);
     session.feed(&tokens).unwrap();
@@ -56,7 +56,7 @@ fn rewinding_and_feeding_again() {
 
 /// A profile runs steps out of order, and leaves nothing of that in the cache.
 #[test]
-fn a_profiled_token_is_a_token() {
+fn extended_a_profiled_token_is_a_token() {
     if !gpu().report().timestamps {
         println!("skipped: `{}` has no timestamps", gpu().report().name);
         return;
@@ -171,7 +171,7 @@ fn progress_counts_every_token() {
 
 /// Earlier logits belong to another token: they are no longer available once a token is fed.
 #[test]
-fn a_session_continues_after_any_cancellation() {
+fn extended_a_session_continues_after_any_cancellation() {
     let tokens = dialogue(18);
     let (before, rest) = tokens.split_at(2);
     for stop in [1, 2, 6, 15, 16] {

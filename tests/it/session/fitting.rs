@@ -40,7 +40,7 @@ fn needs(messages: &[Message]) -> usize {
 /// For any reserve, no more turns are dropped than necessary, only whole turns are dropped, and the rest keeps its
 /// order.
 #[test]
-fn the_oldest_turns_are_dropped_as_a_whole() {
+fn extended_the_oldest_turns_are_dropped_as_a_whole() {
     let all = long();
     let newest = needs(&[all[0].clone(), all[10].clone()]);
     // The ends of turns, up to which messages may be dropped.
@@ -80,7 +80,7 @@ fn a_turn_that_is_too_long_is_refused() {
 
 /// An endless conversation never fails for lack of space, and keeps its system prompt.
 #[test]
-fn a_conversation_continues_forever() {
+fn extended_a_conversation_continues_forever() {
     let mut chat = chat();
     chat.options.max_tokens = Some(24);
     chat.push(Message::system("Be brief."));

@@ -73,7 +73,7 @@ fn generate(session: &mut Session, prompt: Vec<u32>, options: GenerateOptions) -
 }
 
 #[test]
-fn a_story_is_told_the_same_every_time() {
+fn extended_a_story_is_told_the_same_every_time() {
     let mut session = session();
     let first = generate(&mut session, owl(), greedy(None));
     println!("{}", first.text);
@@ -89,7 +89,7 @@ fn a_story_is_told_the_same_every_time() {
 
 /// The generated text is what the tokenizer makes of the session's tokens.
 #[test]
-fn the_text_is_that_of_the_tokens() {
+fn extended_the_text_is_that_of_the_tokens() {
     let mut session = session();
     let told = generate(&mut session, owl(), greedy(Some(30)));
     let tokens = &session.tokens()[owl().len()..];
@@ -98,7 +98,7 @@ fn the_text_is_that_of_the_tokens() {
 
 /// Sampling on the GPU and sampling from the logits agree.
 #[test]
-fn greedy_is_the_sampler_at_temperature_zero() {
+fn extended_greedy_is_the_sampler_at_temperature_zero() {
     let mut session = session_of(64);
     let mut sampler = Sampler::new(SamplerParams::greedy()).unwrap();
     session.feed(&owl()).unwrap();
@@ -110,7 +110,7 @@ fn greedy_is_the_sampler_at_temperature_zero() {
 }
 
 #[test]
-fn replies_have_the_requested_length() {
+fn extended_replies_have_the_requested_length() {
     let whole = generate(&mut session(), owl(), greedy(None)).text;
     for most in [0, 1, 5] {
         let mut session = session();
@@ -169,7 +169,7 @@ fn a_prompt_is_checked_before_it_is_read() {
 
 /// A long prompt reports its progress, and the reply is that of the whole prompt computed at once.
 #[test]
-fn a_long_prompt_reports_its_progress() {
+fn extended_a_long_prompt_reports_its_progress() {
     let long: Vec<u32> = owl().into_iter().cycle().take(120).collect();
     let mut session = session_of(160);
     let events: Vec<Event> =
@@ -215,7 +215,7 @@ fn a_seed_decides() {
 
 /// A story without a seed reports the seed that was used, with which it can be generated again.
 #[test]
-fn the_drawn_seed_is_reported() {
+fn extended_the_drawn_seed_is_reported() {
     let mut session = session();
     assert_eq!(generate(&mut session, owl(), greedy(Some(2))).stats.seed, None);
     assert_eq!(generate(&mut session, owl(), seeded(7)).stats.seed, Some(7));
@@ -241,7 +241,7 @@ fn thinking_and_answer_are_separated() {
 }
 
 #[test]
-fn without_thinking_all_is_answer() {
+fn extended_without_thinking_all_is_answer() {
     let (tokens, parser) = prompt(OWL, false);
     assert!(!parser.is_thinking());
     let with = collect(Generation::new(&mut session(), tokens, Some(parser), greedy(Some(30))).unwrap());
@@ -276,7 +276,7 @@ fn cancel_after(events: usize, session: &mut Session) -> Told {
 }
 
 #[test]
-fn cancelled_from_another_thread() {
+fn extended_cancelled_from_another_thread() {
     let whole = generate(&mut session(), owl(), greedy(None)).text;
     let mut session = session();
     for events in [1, 3, 10] {

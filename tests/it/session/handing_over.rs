@@ -67,7 +67,7 @@ fn pipelines_are_compiled_at_load_and_at_once() {
 
 /// If everything is compiled at load, prompts of any length, all ways of sampling and penalties need no other shaders.
 #[test]
-fn a_conversation_compiles_nothing_after_the_load() {
+fn extended_a_conversation_compiles_nothing_after_the_load() {
     let options = LoadOptions { compile_all: Some(true), ..LoadOptions::default() };
     let model = Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), &open(true), &options).unwrap();
     let mut session = Session::new(&model).unwrap();
@@ -162,7 +162,7 @@ fn caches_that_were_dropped_are_noticed() {
 
 /// A dropped part of a prompt is detected, although the parts after it are computed.
 #[test]
-fn a_part_of_a_prompt_that_was_dropped_is_noticed() {
+fn extended_a_part_of_a_prompt_that_was_dropped_is_noticed() {
     let model = alone();
     for (chunk, dropped) in [(16, 1), (16, 5), (1, 3)] {
         let mut session = Session::new(&model).unwrap();
@@ -210,7 +210,7 @@ fn a_token_that_was_dropped_unread_is_noticed() {
 /// A prompt with more submissions than can be recorded is computed like any other, whether the host waits in between or
 /// not.
 #[test]
-fn a_prompt_of_many_parts_is_complete() {
+fn extended_a_prompt_of_many_parts_is_complete() {
     let model = alone();
     let tokens: Vec<u32> = (20..320).collect();
     for first in [257, 299] {
@@ -234,7 +234,7 @@ fn a_prompt_of_many_parts_is_complete() {
 
 /// Logits of a whole text are not confused with those of another.
 #[test]
-fn rows_of_logits_that_were_dropped_are_noticed() {
+fn extended_rows_of_logits_that_were_dropped_are_noticed() {
     let model = alone();
     let mut session = Session::new(&model).unwrap();
     session.set_prompt_options(PromptOptions::default());
@@ -257,7 +257,7 @@ fn a_model_whose_work_is_dropped_does_not_load() {
 /// More sessions than a batch has rows take several steps. Each step takes the result of the one before. If that was
 /// lost, the sessions of earlier steps get their tokens anyway.
 #[test]
-fn tokens_of_steps_before_a_failed_one_are_reported() {
+fn extended_tokens_of_steps_before_a_failed_one_are_reported() {
     const ROWS: usize = 32;
     let model = alone();
     let cache = CacheShape { context: 16, ..model.cache() };

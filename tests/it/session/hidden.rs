@@ -56,7 +56,7 @@ fn logits_are_products_of_the_hidden_state() {
 /// The hidden states of all tokens equal those of the last token of each prefix, and the session continues as if it had
 /// been fed normally.
 #[test]
-fn every_token_has_one() {
+fn extended_every_token_has_one() {
     let (_, model) = exact();
     let tokens = dialogue(75);
     for chunk in [1, 8, 37, 512] {
@@ -136,7 +136,7 @@ fn a_snapshot_has_none() {
 /// Calls that return something for every token can be cancelled, before they begin and at any submission, and keep what
 /// they have computed: a session that continues from there has the same logits.
 #[test]
-fn calls_that_return_something_for_every_token_can_be_cancelled() {
+fn extended_calls_that_return_something_for_every_token_can_be_cancelled() {
     let gpu = open(true);
     let model = Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), &gpu, &LoadOptions::default()).unwrap();
     let prompt = PromptOptions { chunk: Some(8), ..PromptOptions::default() };

@@ -26,7 +26,7 @@ fn bytes_of(model: &Model, types: &[&str]) -> u64 {
 }
 
 #[test]
-fn weights_in_place_compute_the_same() {
+fn extended_weights_in_place_compute_the_same() {
     let small = ["models/f16-tied.gguf", "models/odd-types.gguf"].map(fixture);
     for path in [fable_file("f16"), fable_file("q4_0")].iter().chain(&small) {
         let ((copied, want), (shared, got)) = (loaded(path, false), loaded(path, true));

@@ -52,7 +52,7 @@ fn progress_rises_to_the_total() {
 }
 
 #[test]
-fn after_a_cancelled_load_the_next_one_succeeds() {
+fn extended_after_a_cancelled_load_the_next_one_succeeds() {
     let fresh = open(true); // a new device: kernels stay compiled on a device, and a load that compiles nothing reports less
     for stop in [1, 5, 50] {
         let (mut told, cancel) = (0, Cancel::default());
@@ -200,7 +200,7 @@ fn memory_is_counted_and_released() {
 }
 
 #[test]
-fn a_synthetic_depth_takes_no_time() {
+fn extended_a_synthetic_depth_takes_no_time() {
     for ty in CacheType::ALL {
         let mut session = Session::with_cache(model(), CacheShape { context: 300, ty }).unwrap();
         session.feed(&dialogue(4)).unwrap();

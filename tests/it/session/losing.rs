@@ -58,7 +58,7 @@ fn a_queue_that_returns_nothing_three_times_in_a_row_is_lost() {
 
 /// Later calls on the device get the error, even on other sessions.
 #[test]
-fn all_callers_get_the_error() {
+fn extended_all_callers_get_the_error() {
     type Use = fn(&mut Session) -> wglm::Result<()>;
     let uses: [(&str, Use); 4] = [
         ("logits", |session| session.logits().map(drop)),

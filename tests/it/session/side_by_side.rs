@@ -44,7 +44,7 @@ fn steps(pool: &Pool, sessions: &mut [Held<'_, '_>], count: usize) {
 
 /// Three sessions take steps together, then a fourth joins, and one leaves.
 #[test]
-fn sessions_get_the_same_together_as_alone() {
+fn extended_sessions_get_the_same_together_as_alone() {
     let pool = Pool::new(model(), 4, cache(640), 8 * PAGE).unwrap();
     let prompts = [tokens(0, 40), tokens(7, 3), tokens(14, 270), tokens(21, 90)];
     let wanted: Vec<_> = prompts.iter().map(|prompt| alone(prompt, 12)).collect();
@@ -84,7 +84,7 @@ fn sessions_get_the_same_together_as_alone() {
 
 /// Each has its own sampling parameters, and the same seed gives the same text as alone.
 #[test]
-fn each_samples_in_its_own_way() {
+fn extended_each_samples_in_its_own_way() {
     let plain = SamplerParams { temperature: 1.0, seed: Some(5), ..SamplerParams::default() };
     let ways = [
         SamplerParams::greedy(),
@@ -114,13 +114,13 @@ fn each_samples_in_its_own_way() {
 
 /// Full pages of a prefix that another session has computed exist once, and no session that shares them changes them.
 #[test]
-fn a_prefix_is_stored_once() {
+fn extended_a_prefix_is_stored_once() {
     is_held_once(cache(4 * PAGE), BOUND);
 }
 
 /// The same with a cache in blocks, where the smallest difference may round a value to the next byte.
 #[test]
-fn a_prefix_in_blocks_is_stored_once() {
+fn extended_a_prefix_in_blocks_is_stored_once() {
     is_held_once(CacheShape { context: 4 * PAGE, ty: CacheType::Q8_0 }, 1e-2);
 }
 
@@ -159,7 +159,7 @@ fn is_held_once(cache: CacheShape, bound: f64) {
 
 /// A session that got no page for its tokens continues with fewer tokens, and pages that others read stay unchanged.
 #[test]
-fn a_refusal_leaves_shared_pages() {
+fn extended_a_refusal_leaves_shared_pages() {
     let pool = Pool::new(model(), 2, cache(3 * PAGE), 3 * PAGE).unwrap();
     let (mut first, mut second) = (pool.session().unwrap(), pool.session().unwrap());
     let long = tokens(0, PAGE + 44);
@@ -182,7 +182,7 @@ fn a_refusal_leaves_shared_pages() {
 
 /// Steps that verify several tokens or none of one session, between steps of others.
 #[test]
-fn drafts_beside_other_sessions() {
+fn extended_drafts_beside_other_sessions() {
     let pool = Pool::new(model(), 2, cache(640), 8 * PAGE).unwrap();
     let prompts = [tokens(0, 40), tokens(7, 30)];
     let wanted =
@@ -207,7 +207,7 @@ fn drafts_beside_other_sessions() {
 
 /// Drafts of several sessions stop where one of them reaches the end of its context.
 #[test]
-fn drafts_together_fit_the_context() {
+fn extended_drafts_together_fit_the_context() {
     let pool = Pool::new(model(), 2, cache(PAGE), 2 * PAGE).unwrap();
     let prompts = [tokens(0, PAGE - 9), tokens(7, 30)];
     let wanted =
@@ -233,7 +233,7 @@ fn drafts_together_fit_the_context() {
 }
 
 #[test]
-fn sessions_that_do_not_fit_are_refused() {
+fn extended_sessions_that_do_not_fit_are_refused() {
     let pool = Pool::new(model(), 2, cache(2 * PAGE), 2 * PAGE).unwrap();
     let (mut first, mut second) = (pool.session().unwrap(), pool.session().unwrap());
     assert!(matches!(pool.session(), Err(Error::Argument { argument: "sessions", .. })));

@@ -25,7 +25,7 @@ fn one_by_one(session: &mut Session, count: usize) -> Vec<u32> {
 
 /// Drafts that are right up to an index, and wrong from there on.
 #[test]
-fn correct_drafts_are_accepted() {
+fn extended_correct_drafts_are_accepted() {
     let prompt = dialogue(13);
     let wanted = one_by_one(&mut fed(model(), &prompt), 24);
     for right in [0, 1, 2, 5, 7] {
@@ -53,7 +53,7 @@ fn correct_drafts_are_accepted() {
 
 /// Tokens that are sampled with a seed, penalties, a bias and all filters are the same after accepted drafts.
 #[test]
-fn drafts_do_not_change_what_is_sampled() {
+fn extended_drafts_do_not_change_what_is_sampled() {
     let prompt = dialogue(13);
     let drawn = SamplerParams { temperature: 1.2, top_k: 40, top_p: 0.9, min_p: 0.01, ..SamplerParams::default() };
     let penalised = SamplerParams { repeat_penalty: 1.3, repeat_last_n: 9, frequency_penalty: 0.2, ..drawn.clone() };
@@ -113,7 +113,7 @@ fn reply(model: &Model, prompt: &[u32], options: &GenerateOptions) -> (String, V
 
 /// Every golden prompt has the same continuation with guesses of each kind as without.
 #[test]
-fn guesses_change_no_text() {
+fn extended_guesses_change_no_text() {
     for (precision, golden) in ["f16", "q4_0", "q4_0"].into_iter().zip(goldens()) {
         let prompt = &golden.tokens[..golden.prompt];
         let drawn = SamplerParams { seed: Some(3), ..SamplerParams::default() };
@@ -141,7 +141,7 @@ fn guesses_change_no_text() {
 
 /// A text that repeats itself is continued in fewer steps than it has tokens.
 #[test]
-fn look_up_finds_repeated_text() {
+fn extended_look_up_finds_repeated_text() {
     let story = dialogue(104);
     let prompt = [story.as_slice(), &story[..13]].concat();
     let options = GenerateOptions {
@@ -158,7 +158,7 @@ fn look_up_finds_repeated_text() {
 
 /// However a reply ends, the session holds what it would hold without guesses.
 #[test]
-fn a_reply_ends_where_it_would_end() {
+fn extended_a_reply_ends_where_it_would_end() {
     let story = dialogue(52);
     let prompt = [story.as_slice(), &story[..13]].concat();
     let base = GenerateOptions { sampling: SamplerParams::greedy(), ..GenerateOptions::default() };
@@ -177,7 +177,7 @@ fn a_reply_ends_where_it_would_end() {
 }
 
 #[test]
-fn a_dropped_reply_leaves_what_was_reported() {
+fn extended_a_dropped_reply_leaves_what_was_reported() {
     let story = dialogue(104);
     let prompt = [story.as_slice(), &story[..13]].concat();
     let mut session = Session::new(model()).unwrap();
@@ -198,7 +198,7 @@ fn a_dropped_reply_leaves_what_was_reported() {
 
 /// Drafts stop at the end of the context.
 #[test]
-fn drafts_fit_the_context() {
+fn extended_drafts_fit_the_context() {
     let story = dialogue(52);
     let prompt = [story.as_slice(), &story[..13]].concat();
     for room in [1, 2, 3, 9] {

@@ -14,7 +14,7 @@ fn sync(session: &mut Session, tokens: &[u32]) -> ((usize, usize), usize) {
 type Case<'a> = (&'a str, &'a [u32], Vec<u32>, usize, usize);
 
 #[test]
-fn kept_and_computed_tokens() {
+fn extended_kept_and_computed_tokens() {
     let d = dialogue(10);
     let other = |at: usize| {
         let mut tokens = d.clone();

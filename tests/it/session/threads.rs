@@ -26,7 +26,7 @@ fn interleaved_sessions_do_not_mix() {
 }
 
 #[test]
-fn sessions_on_threads_do_not_mix() {
+fn extended_sessions_on_threads_do_not_mix() {
     let alone = sequences().map(|tokens| fresh(&tokens, 64));
     let together = std::thread::scope(|scope| {
         let one = |tokens: Vec<u32>| {

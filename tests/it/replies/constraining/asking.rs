@@ -43,7 +43,7 @@ enum Teller {
 }
 
 #[test]
-fn a_value_of_a_type() {
+fn extended_a_value_of_a_type() {
     for seed in 0..4 {
         let mut chat = chat();
         chat.options.sampling.temperature = 1.5;
@@ -114,7 +114,7 @@ fn a_number_that_is_cut_off() {
 
 /// An alternative whose entries are part of the enclosing object.
 #[test]
-fn a_flattened_alternative() {
+fn extended_a_flattened_alternative() {
     #[derive(Debug, Deserialize, JsonSchema)]
     struct Numbered {
         #[schemars(range(min = 1, max = 9))]
@@ -145,7 +145,7 @@ fn a_flattened_alternative() {
 
 /// An unfinished reply continues with the same schema, in small pieces, to a value or as events.
 #[test]
-fn a_value_in_pieces() {
+fn extended_a_value_in_pieces() {
     let mut chat = chat();
     chat.options.max_tokens = Some(8);
     let mut asked = chat.ask::<Fable>("Tell me a story about an owl.");
@@ -184,7 +184,7 @@ fn a_value_in_pieces() {
 /// The schema of a value that is cut off is saved with the conversation and applies to the rest: as events and as a
 /// value, with the tokens in a session and without. A conversation that was changed meanwhile is unconstrained.
 #[test]
-fn a_saved_value_is_continued() {
+fn extended_a_saved_value_is_continued() {
     let mut cut = chat();
     cut.options.max_tokens = Some(8);
     assert!(matches!(cut.ask::<Fable>("Tell me a story about an owl."), Err(AskError::Unfinished { .. })));
@@ -211,7 +211,7 @@ fn a_saved_value_is_continued() {
 
 /// The schema of an unfinished value applies only to its reply, whatever constraint the app sets.
 #[test]
-fn the_schema_of_an_unfinished_value() {
+fn extended_the_schema_of_an_unfinished_value() {
     let mut chat = chat();
     chat.reasoning = Some(true);
     chat.options.max_tokens = Some(2);
@@ -385,7 +385,7 @@ struct Sum {
 
 /// A value of a conversation and of a scheduler that is polled, awaited or waited for.
 #[test]
-fn a_value_without_blocking() {
+fn extended_a_value_without_blocking() {
     let question = "What is seven plus five?";
     let shared = SharedChat::new(chat());
     let mut asking = shared.begin_ask::<Sum>(question).unwrap();

@@ -85,7 +85,7 @@ fn expressions_and_grammars() {
 
 /// What is just within the limits is compiled from any stack, and answers match it.
 #[test]
-fn just_within() {
+fn extended_just_within() {
     let since = Instant::now();
     let merged: Vec<Value> = (0..8).map(|part| properties(125 * part, 125, &json!({}))).collect();
     let schemas = [properties(0, 1000, &json!({"type": "string"})), json!({"allOf": merged})];
@@ -107,7 +107,7 @@ fn just_within() {
 
 /// A function whose schema is too large or too complex is called with any arguments.
 #[test]
-fn functions() {
+fn extended_functions() {
     let tool = |name: &str, schema: &Value| {
         let schema = json!({"type": "object", "properties": {"a": schema}, "required": ["a"]});
         json!({"type": "function", "function": {"name": name, "description": "", "parameters": schema}})

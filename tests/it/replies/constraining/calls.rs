@@ -64,7 +64,7 @@ fn is_valid(call: &ToolCall) -> bool {
 }
 
 #[test]
-fn calls_that_are_required() {
+fn extended_calls_that_are_required() {
     let mut named = 0;
     for seed in 0..3 {
         let mut chat = chat_with(Calls::Required, seed);
@@ -87,7 +87,7 @@ fn calls_that_are_required() {
 
 /// A call that the model begins itself, and what it would write wrongly.
 #[test]
-fn calls_that_the_model_begins() {
+fn extended_calls_that_the_model_begins() {
     for reasoning in [false, true] {
         let mut chat = chat_with(Calls::Auto, 1);
         chat.reasoning = Some(reasoning);
@@ -104,7 +104,7 @@ fn calls_that_the_model_begins() {
 }
 
 #[test]
-fn no_calls() {
+fn extended_no_calls() {
     let mut chat = chat_with(Calls::None, 1);
     chat.options.max_tokens = Some(20);
     script(&mut chat, Some(ASKED), "Let me see.<tool_call>weather", "<|user|>");
@@ -116,7 +116,7 @@ fn no_calls() {
 
 /// With a constraint and functions the reply is one or the other.
 #[test]
-fn an_answer_or_calls() {
+fn extended_an_answer_or_calls() {
     let (mut answers, mut called) = (0, 0);
     for seed in 0..4 {
         let mut chat = chat_with(Calls::Auto, seed);
@@ -139,7 +139,7 @@ fn an_answer_or_calls() {
 /// Functions whose schemas are too deep, branch without end, are unsupported or have no value: they are called with any
 /// arguments, and other functions as usual.
 #[test]
-fn functions_of_any_schema() {
+fn extended_functions_of_any_schema() {
     let links = (0..5000).map(|number| (format!("a{number}"), json!({"$ref": format!("#/$defs/a{}", number + 1)})));
     let chain: Value = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/a0"}},
         "$defs": links.collect::<Map<_, _>>()});
@@ -191,7 +191,7 @@ fn one_function_from_the_thinking() {
 
 /// Arguments behind references and among alternatives are read as the types as which they were written.
 #[test]
-fn arguments_behind_references() {
+fn extended_arguments_behind_references() {
     let schema = json!({"type": "object", "properties": {
         "zip": {"$ref": "#/$defs/Zip"},
         "flag": {"allOf": [{"$ref": "#/$defs/Flag"}], "description": "which"},

@@ -44,7 +44,7 @@ fn chat_by(constraint: Constraint) -> Chat {
 
 /// The answer matches the constraint whatever takes part in the choice; with a temperature of 0 it is always the same.
 #[test]
-fn answers_match_however_tokens_are_chosen() {
+fn extended_answers_match_however_tokens_are_chosen() {
     let by_schema = || chat_by(Constraint::json_schema(person()).unwrap());
     let mut answers = Vec::new();
     for seed in 0..7 {
@@ -311,7 +311,7 @@ fn logprobs_and_choosers() {
 /// Sessions of a pool, some of which are constrained, generate what each would generate alone, even if their tokens are
 /// computed in one step with those of others.
 #[test]
-fn constrained_sessions_beside_others() {
+fn extended_constrained_sessions_beside_others() {
     let cache = CacheShape { context: CONTEXT, ..model().cache() };
     let options = |constraint: Option<&str>| GenerateOptions {
         constraint: constraint.map(|expression| Constraint::regex(expression).unwrap()),
@@ -368,7 +368,7 @@ fn constrained_sessions_beside_others() {
 
 /// Text that repeats itself is guessed ahead under a grammar too, and no answer depends on that.
 #[test]
-fn guesses_that_the_grammar_allows() {
+fn extended_guesses_that_the_grammar_allows() {
     let prompt = model().tokenizer().unwrap().encode("the owl and the fox, the owl and the fox, the", false).unwrap();
     let names =
         json!({"type": "array", "minItems": 6, "maxItems": 9, "items": {"enum": ["the old owl", "the red fox"]}});

@@ -6,7 +6,7 @@ use wglm::{Constraint, Stop};
 
 /// Numbers without bounds end, and programs can read them.
 #[test]
-fn numbers_without_bounds() {
+fn extended_numbers_without_bounds() {
     let named = |of: Value| {
         json!({"type": "object", "properties": {"n": of}, "required": ["n"],
         "additionalProperties": false})

@@ -209,13 +209,13 @@ fn answers(model: &Model, usual: usize, seed: u8) {
 }
 
 #[test]
-fn answers_of_the_demonstration_model() {
+fn extended_answers_of_the_demonstration_model() {
     answers(model(), 8, 1);
 }
 
 /// The demonstration model with every quant replaced by noise.
 #[test]
-fn answers_of_random_weights() {
+fn extended_answers_of_random_weights() {
     let path = fable_file("q4_0");
     let (file, mut bytes) = (Gguf::open(&path).unwrap(), std::fs::read(&path).unwrap());
     let mut state = 1u64;
