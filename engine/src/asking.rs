@@ -160,7 +160,7 @@ impl<T: DeserializeOwned> Asking<T> {
         if !self.over {
             return Ok(());
         }
-        Err(Error::argument("asking", "one whose value was not returned yet", "one whose value was returned"))
+        Err(Error::argument("asking", "a value that is still to be returned", "one that was already returned"))
     }
 }
 

@@ -50,7 +50,7 @@ pub fn results(messages: &[Message]) -> Result<()> {
         }
         let wrong = |what, expected, found| Err(Error::Message { index, what, expected, found });
         if !asked && called.is_empty() {
-            let expected = "a message of the user before the first result of a function".to_owned();
+            let expected = "a user message before the first tool result".to_owned();
             return wrong("role", expected, "\"tool\"".to_owned());
         }
         let id = message.tool_call_id.as_deref().filter(|id| !id.is_empty());
@@ -68,7 +68,7 @@ pub fn results(messages: &[Message]) -> Result<()> {
 fn ids(called: &[Option<&str>]) -> String {
     let newest: Vec<String> = called.iter().flatten().rev().take(IDS).map(|id| format!("{id:?}")).collect();
     match newest.as_slice() {
-        [] => "a call of a function before its result".to_owned(),
+        [] => "a tool call before its result".to_owned(),
         newest => format!("the id of an earlier call, such as {}", newest.join(", ")),
     }
 }
@@ -84,7 +84,7 @@ pub fn tools(tools: &[Value]) -> Result<()> {
     let wrong = |(index, tool): (usize, &Value)| {
         Error::argument(
             "tools",
-            r#"descriptions of functions as {"type": "function", "function": {"name": …, …}}"#,
+            r#"function descriptions such as {"type": "function", "function": {"name": …, …}}"#,
             format!("{} at {index}", shown(tool)),
         )
     };

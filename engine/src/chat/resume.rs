@@ -85,12 +85,12 @@ impl Chat {
         let last = last.ok_or_else(|| {
             Error::argument(
                 "messages",
-                "the assistant's message at the end",
-                self.messages.last().map_or("no message".to_owned(), |last| format!("the {}'s", last.role)),
+                "a last message by the assistant",
+                self.messages.last().map_or("no message".to_owned(), |last| format!("one by the {}", last.role)),
             )
         })?;
         if !last.tool_calls.is_empty() {
-            let expected = "none, for their tokens are not in the session any more".to_owned();
+            let expected = "none, because the session no longer holds their tokens".to_owned();
             let found = last.tool_calls.len().to_string();
             return Err(Error::Message { index: before.len(), what: "tool calls", expected, found });
         }

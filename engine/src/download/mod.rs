@@ -318,7 +318,7 @@ impl Hub {
 
     /// The folder of a repository in the cache.
     fn folder(&self, repository: &Repository) -> Result<RepoFolder> {
-        let none = || Error::argument("cache", "a folder, because there is no home folder", "none");
+        let none = || Error::argument("cache", "a home folder, HF_HOME or `HubOptions::cache`", "none of them");
         let cache = self.options.cache.as_ref().ok_or_else(none)?;
         Ok(RepoFolder::new(cache, &repository.name))
     }

@@ -390,7 +390,7 @@ impl Rule for Constraining {
             if matcher.is_over() || !matcher.allows(*token)? {
                 let text = self.model.tokenizer()?.decode(&[*token], true)?;
                 let (expected, found) =
-                    ("a beginning of the reply that the constraint allows", format!("{text:?} where it does not"));
+                    ("a beginning of a reply that satisfies the constraint", format!("{text:?}, which does not"));
                 return Err(Error::argument("messages", expected, found));
             }
             matcher.accept(*token)?;

@@ -50,7 +50,7 @@ impl Gpu {
     pub fn reopen(&self) -> Result<Self> {
         if !self.is_ours() {
             let remedy = "open a new device as before and pass it to `Gpu::from_wgpu`";
-            return Err(Error::unsupported("opening a device again", "a device that the app opened", remedy));
+            return Err(Error::unsupported("reopening this device", "the app opened it", remedy));
         }
         self.check_process()?;
         self.close();

@@ -39,7 +39,11 @@ impl Buffer {
         if start.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
             return Ok(Self { start: self.start + start, bytes, ..self.clone() });
         }
-        Err(Error::argument("part", format!("a part of {} bytes", self.bytes), format!("{bytes} bytes at {start}")))
+        Err(Error::argument(
+            "part",
+            format!("a range within {} bytes", self.bytes),
+            format!("{bytes} bytes at {start}"),
+        ))
     }
 }
 

@@ -114,7 +114,7 @@ impl Gpu {
 fn paused_here() -> Error {
     Error::unsupported(
         "computing on a paused GPU",
-        "a `Pause` that this thread created and has not dropped",
+        "this thread created a `Pause` and has not dropped it",
         "drop the `Pause` first, or compute on another thread",
     )
 }

@@ -220,7 +220,10 @@ impl BlockWeights {
 
     fn resolve(tensors: &mut Tensors<'_>, config: &Config, block: &str, model: &ModelWeights) -> Result<Self> {
         if !serves_few(config) {
-            let found = format!("{} heads of {} and {}", config.heads, config.key_width, config.value_width);
+            let found = format!(
+                "{} heads with keys of {} and values of {}",
+                config.heads, config.key_width, config.value_width
+            );
             let remedy = "the total widths of keys and of values must be multiples of 32";
             return Err(unsupported("a multi-token-prediction block with these heads", found, remedy));
         }
@@ -247,8 +250,8 @@ fn unsupported(what: &str, found: String, remedy: &str) -> Error {
 }
 
 fn one_block(found: usize) -> Result<()> {
-    let what = "the number of multi-token-prediction blocks";
-    if found == 1 { Ok(()) } else { Err(unsupported(what, found.to_string(), "only one is supported")) }
+    let what = "this number of multi-token-prediction blocks";
+    if found == 1 { Ok(()) } else { Err(unsupported(what, found.to_string(), "wglm uses exactly one")) }
 }
 
 /// Fails if the metadata in the block's file contradicts the model's file. Shapes are checked elsewhere.

@@ -136,7 +136,7 @@ impl ChatSlot {
         match self.chat.try_lock() {
             Ok(chat) => Ok(chat),
             Err(TryLockError::Poisoned(chat)) => Ok(chat.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(missing("one that is on its way")),
+            Err(TryLockError::WouldBlock) => Err(busy()),
         }
     }
 
@@ -195,10 +195,10 @@ impl ChatSlot {
     }
 }
 
-fn missing(found: &str) -> Error {
-    Error::argument("chat", "a conversation without a reply on its way", found)
+fn busy() -> Error {
+    Error::argument("chat", "a conversation with no reply in progress", "one whose reply is still running")
 }
 
 fn gone() -> Error {
-    missing("one that was taken out")
+    Error::argument("chat", "a conversation", "none, because it was already taken")
 }

@@ -144,12 +144,16 @@ impl Session {
         let vocab = self.model().config().vocab;
         let (words, last) = (mask_words(vocab), vocab % u32::BITS as usize);
         if mask.len() != words {
-            return Err(Error::argument("mask", format!("{words} words, a bit a token"), format!("{}", mask.len())));
+            return Err(Error::argument(
+                "mask",
+                format!("{words} words, one bit per token"),
+                format!("{} words", mask.len()),
+            ));
         }
         let unused = if last == 0 { 0 } else { u32::MAX << last };
         let is_last = |index: usize| index + 1 == words;
         if mask.iter().enumerate().all(|(index, word)| word & !if is_last(index) { unused } else { 0 } == 0) {
-            return Err(Error::argument("mask", "at least one token that is allowed", "none"));
+            return Err(Error::argument("mask", "at least one allowed token", "none"));
         }
         let (mut state, sequence) = self.enter()?;
         state.check_output(sequence)?;
