@@ -55,7 +55,7 @@ impl<'a> SlashCommand<'a> {
             ("system", text) => Self::System(text),
             ("reasoning", "on") => Self::Reasoning(true),
             ("reasoning", "off") => Self::Reasoning(false),
-            ("save" | "load", "-") => anyhow::bail!("/{name} needs the name of a file; - is not one here"),
+            ("save" | "load", "-") => anyhow::bail!("/{name} needs a file name; - is not supported here"),
             ("save", file) if !unquoted(file).is_empty() => Self::Save(unquoted(file)),
             ("load", file) if !unquoted(file).is_empty() => Self::Load(unquoted(file)),
             ("copy", "") => Self::Copy,
@@ -146,9 +146,9 @@ mod tests {
             ("etc", "//etc sends /etc"),
             ("clear all", "/clear takes no argument"),
             ("save", "expected /save FILE"),
-            ("save -", "/save needs the name of a file"),
+            ("save -", "/save needs a file name"),
             ("save \"\"", "expected /save FILE"),
-            ("load -", "/load needs the name of a file"),
+            ("load -", "/load needs a file name"),
             ("reasoning maybe", "expected /reasoning on|off"),
         ] {
             let error = SlashCommand::read(text).err().map(|error| error.to_string());

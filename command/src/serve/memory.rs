@@ -107,7 +107,7 @@ pub struct Share {
 }
 
 fn exhausted() -> Failure {
-    Failure::unavailable("other requests take all of the memory for requests (--max-memory); try again later", 1)
+    Failure::unavailable("other requests are using all request memory (--max-memory); try again later", 1)
 }
 
 impl Memory {
