@@ -96,8 +96,8 @@ pub enum Command {
     Pull(PullArgs),
     /// List the models on this machine, and which of them fit
     ///
-    /// Lists the models in the Hugging Face cache, which `wglm pull` uses, and those of LM Studio, llama.cpp and Ollama.
-    /// -m accepts their names. Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp.
+    /// Lists the models in the Hugging Face cache, which `wglm pull` uses, and those of LM Studio, llama.cpp and
+    /// Ollama. -m accepts their names. Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp.
     Models(ModelsArgs),
     /// Show a file's metadata, tensor types and memory needs
     ///
@@ -266,9 +266,9 @@ impl ModelsArgs {
 pub enum ModelsCommand {
     /// Delete a model, or the unfinished downloads from a repository
     ///
-    /// Only deletes from the Hugging Face cache. The model's files are removed from every commit; blobs that other files
-    /// use stay. The name of a repository, as `wglm models` lists it, means all unfinished downloads from it. For models
-    /// of LM Studio, Ollama and llama.cpp an error says how to delete them there.
+    /// Only deletes from the Hugging Face cache. The model's files are removed from every commit; blobs that other
+    /// files use stay. The name of a repository, as `wglm models` lists it, means all unfinished downloads from it. For
+    /// models of LM Studio, Ollama and llama.cpp an error says how to delete them there.
     Rm(RemoveArgs),
 }
 

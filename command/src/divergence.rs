@@ -52,7 +52,7 @@ impl DivergenceSum {
 }
 
 impl Divergence {
-    /// A sentence with all figures.
+    /// A sentence with all statistics.
     pub fn sentence(&self) -> String {
         let Self { base_cache_type, base_ppl, kl_mean, kl_error, kl_median, kl_max, same_top } = self;
         format!(

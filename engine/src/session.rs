@@ -152,7 +152,7 @@ impl Session {
     /// last token are available afterwards.
     ///
     /// # Errors
-    /// As [`Session::feed`]; if there are too many tokens, or unknown ones, the session is unchanged.
+    /// The errors of [`Session::feed`]; if there are too many tokens, or unknown ones, the session is unchanged.
     pub fn sync(&mut self, tokens: &[u32]) -> Result<Reuse> {
         self.sync_with(tokens, &Cancel::default(), &mut |_| {})
     }
@@ -160,7 +160,7 @@ impl Session {
     /// Like [`Session::sync`], with the `cancel` and the `progress` of [`Session::feed_with`].
     ///
     /// # Errors
-    /// As [`Session::feed_with`]; if there are too many tokens, or unknown ones, the session is unchanged.
+    /// The errors of [`Session::feed_with`]; if there are too many tokens, or unknown ones, the session is unchanged.
     pub fn sync_with(&mut self, tokens: &[u32], cancel: &Cancel, progress: &mut dyn FnMut(usize)) -> Result<Reuse> {
         let cached = self.keep_common(tokens)?;
         self.feed_with(&tokens[cached..], cancel, progress)?;
@@ -234,7 +234,7 @@ impl Session {
     /// Waits until everything fed has been computed.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     pub fn wait(&mut self) -> Result<()> {
         self.pool.enter()?.submissions.wait(self.pool.model().gpu(), 0)
     }
@@ -245,7 +245,7 @@ impl Session {
     /// [`Session::tokens`] has them.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the model is from another file; those of [`Session::with_cache`]. After an error the
+    /// [`Error::Argument`] if the model is from another file; the errors of [`Session::with_cache`]. After an error the
     /// session is unchanged.
     pub fn move_to(&mut self, model: &Model) -> Result<()> {
         let (own, other) = (self.model().fingerprint(), model.fingerprint());

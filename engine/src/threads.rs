@@ -154,7 +154,7 @@ pub fn work<'a, T>(
     work_on(jobs.len(), doing, jobs, here, go_on)
 }
 
-/// Like [`work`], with at most `threads` threads beside the calling one.
+/// Like [`work`], with at most `threads` threads besides the calling one.
 fn work_on<'a, T>(
     threads: usize,
     doing: &'static str,

@@ -27,8 +27,8 @@ pub struct ConstraintArgs {
     /// Allow whitespace between the tokens of JSON that --json-schema constrains
     #[arg(long, requires = "schema")]
     pub json_whitespace: bool,
-    /// Ignore parts of --json-schema that cannot be enforced instead of refusing it; answers may then be invalid against
-    /// the schema
+    /// Ignore parts of --json-schema that cannot be enforced instead of refusing it; answers may then be invalid
+    /// against the schema
     #[arg(long, requires = "schema")]
     pub json_lenient: bool,
 }

@@ -118,8 +118,8 @@ pub struct FileArgs {
     #[arg(long, help_heading = TUNING)]
     pub zero_copy: bool,
     /// Override kernel tiling (benchmarking): a list of STEP[@ROWS]=LANESxROWSxWORKGROUP[xCOLUMNS][d], e.g.
-    /// moe.down=32x1x512 or, for plans of 4 to 7 rows, moe.down@4-7=32x2x512; with a d at the end, as in 32x4x64d, lanes
-    /// read activations directly instead of staging them in workgroup memory
+    /// moe.down=32x1x512 or, for plans of 4 to 7 rows, moe.down@4-7=32x2x512; with a d at the end, as in 32x4x64d,
+    /// lanes read activations directly instead of staging them in workgroup memory
     #[arg(long, env = "WGLM_TILING", hide_env_values = true, value_name = "LIST", value_parser = tilings, help_heading = TUNING)]
     pub tiling: Option<TilingList>,
     /// Table of kernel tilings (benchmarking) [default: the GPU's own]

@@ -31,7 +31,7 @@ use wglm_engine::{DraftKind, GenerateOptions, Gguf, Model, Scheduler, SchedulerO
 /// How long cancelled replies may take to end.
 const END: Duration = Duration::from_secs(3);
 
-/// Threads for short work, beside those of replies and pools.
+/// Threads for short work, in addition to those of replies and pools.
 const SPARE: usize = 16;
 
 /// Threads that serve connections. Blocking work has threads of its own.

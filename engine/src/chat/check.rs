@@ -38,8 +38,8 @@ pub fn messages(messages: &[Message], template: &ChatTemplate) -> Result<()> {
 }
 
 /// Returns an error for the first result of a function that belongs to no earlier call. Templates would render it, and
-/// the model would react to a call that it never made. A history may begin with a call and its result, before any
-/// message of the user, as OpenAI's API accepts it.
+/// the model would react to a call that it never made. A history may begin with a call and its result, before any user
+/// message, as OpenAI's API accepts it.
 pub fn results(messages: &[Message]) -> Result<()> {
     let (mut asked, mut called) = (false, Vec::new());
     for (index, message) in messages.iter().enumerate() {

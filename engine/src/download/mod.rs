@@ -3,8 +3,8 @@
 //! The module gives these guarantees:
 //!
 //! * **A file is complete or absent.** Bytes are appended in order to `HASH.part`, hashed as they are written, and the
-//!   file gets its name only if size and hash are those that the hub lists: the SHA-256, or for small files outside of
-//!   its storage for large ones git's id of the contents. A wrong file is deleted.
+//!   file gets its name only if size and hash are those that the hub lists: the SHA-256, or for small files outside its
+//!   storage for large ones git's id of the contents. A wrong file is deleted.
 //! * **Only regular files are written to.** Anything else in their place, such as a symbolic link or a pipe, is an
 //!   error.
 //! * **Downloaded bytes stay.** A download resumes where the last one ended, however that ended. The name of the part
@@ -218,7 +218,7 @@ impl Hub {
     /// [`Model::estimate`](crate::model::Model::estimate).
     ///
     /// # Errors
-    /// [`Error::Download`], [`Error::Cancelled`], and those of [`Gguf::of_headers`].
+    /// [`Error::Download`], [`Error::Cancelled`], and the errors of [`Gguf::of_headers`].
     pub fn header(&self, repository: &Repository, model: &RemoteModel, cancel: &Cancel) -> Result<Gguf> {
         self.headers(repository, &[model], cancel)?.pop().unwrap_or(Err(Error::Cancelled))
     }

@@ -91,7 +91,7 @@ impl Gpu {
     /// Creates a buffer to which up to `bytes` bytes of results can be copied.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; what the device reports.
+    /// [`Error::OutOfMemory`]; any error from the device.
     #[doc(hidden)]
     pub fn readback(&self, label: &str, bytes: u64) -> Result<Readback> {
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
@@ -147,7 +147,7 @@ impl Gpu {
     /// Waits for the submission, then reads the first `bytes` bytes that were copied to `readback`.
     ///
     /// # Errors
-    /// Those of [`Gpu::read_into`].
+    /// The errors of [`Gpu::read_into`].
     #[doc(hidden)]
     pub fn read(&self, readback: &Readback, bytes: u64, after: &Submission) -> Result<Vec<u8>> {
         let mut data = vec![0; bytes.min(readback.raw.size()) as usize];

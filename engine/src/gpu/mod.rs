@@ -111,7 +111,7 @@ impl GpuOptions {
     /// ```
     ///
     /// # Errors
-    /// Those of [`from_env`](Self::from_env).
+    /// The errors of [`from_env`](Self::from_env).
     pub fn or_from_env(self) -> Result<Self> {
         let variable = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
         let low_power = match variable("WGPU_POWER_PREF").map(|value| value.to_lowercase()).as_deref() {

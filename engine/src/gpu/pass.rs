@@ -193,7 +193,7 @@ impl Gpu {
     /// work that uses it.
     ///
     /// # Errors
-    /// As [`Gpu::submit`].
+    /// See [`Gpu::submit`].
     #[doc(hidden)]
     pub fn zero(&self, buffers: &[Buffer]) -> Result<Submission> {
         self.record("zeroing buffers", 0, |encoder| {
@@ -206,7 +206,7 @@ impl Gpu {
     /// Fills buffers with repetitions of a pattern. An empty pattern fills nothing.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     #[doc(hidden)]
     pub fn fill(&self, pattern: &Buffer, buffers: &[&Buffer]) -> Result<()> {
         if pattern.bytes() == 0 {

@@ -25,7 +25,7 @@ const PAIR: u64 = 8;
 ///
 /// # Errors
 /// [`Error::Upload`] if a weight is not what was sent, [`Error::NoResult`] if the GPU returned no checksums; that of
-/// `go_on`; what the device reports.
+/// `go_on`; any error from the device.
 pub(super) fn verify(
     pipelines: &Pipelines,
     weights: &Arc<Vec<Weight>>,

@@ -148,13 +148,13 @@ impl ModelWeights {
         Ok(Arc::new(Self { table, embedding, layers, output_norm, output, block: None }))
     }
 
-    /// As [`ModelWeights::resolve`], with the multi-token-prediction block that guesses tokens, if the file has one or
-    /// there is one in a file of its own. A block that cannot be used causes a notice, or an error if drafts of its
+    /// Like [`ModelWeights::resolve`], with the multi-token-prediction block that guesses tokens, if the file has one
+    /// or there is one in a file of its own. A block that cannot be used causes a notice, or an error if drafts of its
     /// kind or its file were requested.
     ///
     /// # Errors
-    /// As there; [`Error::Unsupported`] if the block is requested and there is not exactly one, and [`Error::Metadata`]
-    /// if its file belongs to another model.
+    /// The errors of [`ModelWeights::resolve`]; [`Error::Unsupported`] if the block is requested and there is not
+    /// exactly one, and [`Error::Metadata`] if its file belongs to another model.
     pub fn with_block(file: &Gguf, config: &Config, options: &LoadOptions) -> Result<(Arc<Self>, Option<String>)> {
         let weights = Self::resolve(file, config)?;
         let draft = options.draft_model.as_ref();

@@ -78,7 +78,7 @@ impl SharedChat {
     /// functions of [`Chat`], use [`SharedChat::with`].
     ///
     /// # Errors
-    /// As there; [`AskError::Failed`] with the errors of [`SharedChat::with`].
+    /// The errors of [`Chat::ask_with`]; [`AskError::Failed`] with the errors of [`SharedChat::with`].
     #[cfg(feature = "schema")]
     pub fn ask<T: serde::de::DeserializeOwned + schemars::JsonSchema>(
         &self,
@@ -106,7 +106,7 @@ impl SharedChat {
     /// Takes the conversation out. All clones are then empty.
     ///
     /// # Errors
-    /// Those of [`SharedChat::with`].
+    /// The errors of [`SharedChat::with`].
     pub fn take(&self) -> Result<Chat> {
         self.slot.take()
     }

@@ -40,12 +40,12 @@ pub struct SamplerParams {
     /// How many of the last tokens, those of the prompt included, the three penalties take into account; 0 for none,
     /// `usize::MAX` for all.
     pub repeat_last_n: usize,
-    /// Subtracted from the logits of tokens that occur among the last ones, as in OpenAI's interface and llama.cpp; a
+    /// Subtracted from the logits of tokens that occur among the last ones, as in OpenAI's API and llama.cpp; a
     /// negative value favours them.
     #[serde(with = "super::saved::number")]
     pub presence_penalty: f32,
-    /// Subtracted from a token's logit once for each of its occurrences among the last ones, as in OpenAI's interface
-    /// and llama.cpp.
+    /// Subtracted from a token's logit once for each of its occurrences among the last ones, as in OpenAI's API and
+    /// llama.cpp.
     #[serde(with = "super::saved::number")]
     pub frequency_penalty: f32,
     /// Added to the logits of tokens before the penalties; minus infinity bans a token. Several biases of one token add

@@ -22,7 +22,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::ContextFull`] and [`Error::PoolFull`], which change nothing. [`Error::Argument`] as for
-    /// [`Session::logits`]. [`Error::NotANumber`] if no logit is a number, or what the device reports: then no other
+    /// [`Session::logits`]. [`Error::NotANumber`] if no logit is a number, or any error from the device: then no other
     /// token was fed, and the output of the last token is lost. [`Error::NoResult`] as for [`Session::logits`].
     pub fn next_token(&mut self) -> Result<u32> {
         self.verify_some(vec![None])?.first().copied().ok_or(Error::NoResult)
@@ -36,7 +36,7 @@ impl Session {
     /// and several, so that of two equally likely tokens the other one may be sampled.
     ///
     /// # Errors
-    /// As for [`Session::next_token`].
+    /// See [`Session::next_token`].
     pub fn next_tokens(&mut self, most: usize) -> Result<Vec<u32>> {
         self.check(self.tokens().len() + 1, &[])?;
         let pool = self.pool.clone();
@@ -89,7 +89,7 @@ impl Pool {
     /// Returns the fed tokens.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Pool::next_tokens`].
     #[doc(hidden)]
     pub fn next_tokens_of_each(&self, sessions: &mut [&mut Session], most: &[usize]) -> Result<Vec<Result<Vec<u32>>>> {
         self.prepare(sessions)?;
@@ -263,7 +263,7 @@ impl Session {
     /// Like [`Pool::predict_assumed`], for this session alone, with drafts by the block.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Pool::predict_assumed`].
     #[doc(hidden)]
     pub fn predict_assumed(&mut self, count: usize, accepted: usize) -> Result<Vec<u32>> {
         let pool = self.pool.clone();
@@ -282,7 +282,7 @@ impl Session {
     /// The token that was sampled after the last one, with the parameters of [`Session::set_sampling`].
     ///
     /// # Errors
-    /// As for [`Session::most_likely`].
+    /// See [`Session::most_likely`].
     pub fn sampled_token(&mut self) -> Result<u32> {
         let [sampled, ..] = self.sampled()?;
         known(sampled)
@@ -291,7 +291,7 @@ impl Session {
     /// The most likely token after the last one that was fed, with bias and penalties.
     ///
     /// # Errors
-    /// As for [`Session::logits`]; [`Error::NotANumber`] if no logit is a number.
+    /// The errors of [`Session::logits`]; [`Error::NotANumber`] if no logit is a number.
     pub fn most_likely(&mut self) -> Result<u32> {
         let [_, likeliest, _] = self.sampled()?;
         known(likeliest)

@@ -1,4 +1,4 @@
-//! Records which run wrote the buffers outside of the cache.
+//! Records which run wrote the buffers outside the cache.
 //!
 //! Plans share their buffers, so the output of a step is available until another step uses its buffers. Every run of a
 //! plan has a number, and a buffer has the number of the run that wrote it last. To read the output of a run, compare

@@ -75,8 +75,8 @@ impl Pool {
     /// this returns the model without that kernel, for which the pool has to be created again.
     ///
     /// # Errors
-    /// [`Error::WrongKernel`] for a kernel that cannot be replaced; that of `go_on`, which is called repeatedly; what
-    /// the device reports.
+    /// [`Error::WrongKernel`] for a kernel that cannot be replaced; that of `go_on`, which is called repeatedly; any
+    /// error from the device.
     pub(crate) fn compile(&self, go_on: &mut GoOn<'_>) -> Result<Option<Model>> {
         let mut other = None;
         loop {
@@ -99,7 +99,7 @@ impl Pool {
     /// A new session.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the pool has all of its sessions; what the device reports.
+    /// [`Error::Argument`] if the pool has all of its sessions; any error from the device.
     pub fn session(&self) -> Result<Session> {
         let sequence = self.enter()?.join()?;
         Session::of(self, sequence)

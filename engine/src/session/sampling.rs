@@ -70,7 +70,7 @@ impl Session {
     /// # Errors
     /// [`Error::Argument`] for parameters out of range or a bias that bans every token, [`Error::TokenOutOfRange`] for
     /// a bias on no token, [`Error::OutOfMemory`] if bias or penalties are asked for the first time and do not fit into
-    /// memory: after these tokens are sampled as before. What the device reports.
+    /// memory: after these tokens are sampled as before. Any error from the device.
     pub fn set_sampling(&mut self, params: &SamplerParams) -> Result<u64> {
         params.check()?;
         let seed = params.seed();

@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use std::mem::offset_of;
 use std::ops::Range;
 
-/// The most running submissions. They keep the GPU busy, and are few enough that a cancellation takes effect at once.
+/// The maximum number of running submissions: enough to keep the GPU busy, few enough for a cancellation to take effect
+/// quickly.
 const AHEAD: usize = 4;
 /// The submissions of a pool's sessions.
 pub struct Submissions {

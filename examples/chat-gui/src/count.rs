@@ -1,5 +1,5 @@
-//! How many tokens a conversation takes, before it is sent: with its system prompt, all its messages and the typed text,
-//! in the form of the chat template.
+//! How many tokens a conversation takes, before it is sent: with its system prompt, all its messages and the typed
+//! text, in the form of the chat template.
 //!
 //! This takes the model's tokenizer, so the worker does it, a moment after the last change and only while it has
 //! nothing else to do.
@@ -26,7 +26,8 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Notes what is to be counted, as a hash. True if it is time to count it; if not, it will be after at most [`REST`].
+    /// Notes what is to be counted, as a hash. True if it is time to count it; if not, it will be after at most
+    /// [`REST`].
     pub fn is_due(&mut self, of: u64, now: Instant) -> bool {
         if self.of != of {
             (self.of, self.due) = (of, Some(now + REST));

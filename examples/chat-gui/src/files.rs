@@ -1,5 +1,5 @@
-//! Replaces files so that each is always either the old or the new one, even after a crash or with a full disk, and keeps
-//! damaged files.
+//! Replaces files so that each is always either the old or the new one, even after a crash or with a full disk, and
+//! keeps damaged files.
 
 use serde::de::DeserializeOwned;
 use std::fs::{self, File};
@@ -7,10 +7,10 @@ use std::io::{Error, ErrorKind, Result, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Writes a file beside the old one, and then renames it over that.
+/// Writes a file next to the old one, and then renames it over that.
 ///
 /// # Errors
-/// Those of the file system, with the name of the file. The old file is then unchanged, and nothing is left beside it.
+/// Those of the file system, with the name of the file. The old file is then unchanged, and nothing is left next to it.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let beside = path.with_added_extension("new");
     let made = File::create(&beside);
@@ -20,7 +20,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Like [`replace`], but in a folder of the user's, in which the temporary file must not replace another file.
 ///
 /// # Errors
-/// Those of [`replace`].
+/// The errors of [`replace`].
 pub fn export(path: &Path, bytes: &[u8]) -> Result<()> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut free = (0..100).map(|_| {

@@ -1,4 +1,4 @@
-//! The folder of conversations. Each is a JSON file, with the snapshot of its session beside it.
+//! The folder of conversations. Each is a JSON file, with the snapshot of its session next to it.
 
 use crate::conversation::Conversation;
 use crate::files::{self, named};

@@ -86,7 +86,11 @@ fn an_answer_that_is_cut_off_fails() {
     );
     let talk = command(["chat", "--reasoning", "off", "--temp", "0", "-q", "-j", SCHEMA, "-n", "3"]);
     let talked = fed(talk, QUESTION.as_bytes());
-    assert_eq!((talked.code, talked.err.as_str()), (Some(3), "the answer is cut off: the -n limit was reached\n"), "{talked:?}");
+    assert_eq!(
+        (talked.code, talked.err.as_str()),
+        (Some(3), "the answer is cut off: the -n limit was reached\n"),
+        "{talked:?}"
+    );
 }
 
 /// A grammar without blanks.

@@ -5,7 +5,7 @@
 //!   so are pictures, which could be loaded from anywhere.
 //! - Formulas, between any of the delimiters that models use, are replaced by their numbers, because most characters of
 //!   LaTeX mean something else in Markdown. All other dollar signs are escaped.
-//! - In messages of the user, lines end where the user ended them.
+//! - In user messages, lines end where the user ended them.
 //!
 //! All edits are made to the source, at the positions that the parser reports, so code stays as it is.
 
@@ -217,8 +217,8 @@ impl Scan<'_> {
         end
     }
 
-    /// Takes out the formula that begins here, if it ends before `inline`, or before `all` if it is displayed on lines of
-    /// its own. Returns its end.
+    /// Takes out the formula that begins here, if it ends before `inline`, or before `all` if it is displayed on lines
+    /// of its own. Returns its end.
     fn formula(&mut self, at: usize, inline: usize, all: usize) -> Option<usize> {
         let found = math::find(self.text.get(at..all)?, inline - at, self.text[..at].chars().next_back())?;
         if self.in_table && found.tex.contains(" | ") {
