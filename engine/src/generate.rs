@@ -42,8 +42,8 @@ pub struct GenerateOptions {
     /// Stop strings: the answer ends just before the first one that appears in it, and no event contains any part of
     /// that string. Stop strings are not searched for in thinking or in function calls, and none spans a call.
     pub stop: Vec<String>,
-    /// How many of the likeliest tokens each [`Event::Token`] lists; `None` for no such events. They require all logits
-    /// of every token to be read back, while the GPU waits.
+    /// How many of the most likely tokens each [`Event::Token`] lists; `None` for no such events. They require all
+    /// logits of every token to be read back, while the GPU waits.
     pub logprobs: Option<usize>,
     /// Whether and how tokens are guessed ahead. This changes the speed of a reply and not its text. Nothing is guessed
     /// with log-probabilities or a [`Chooser`], and while a constraint holds, guesses come from the text only.
@@ -101,7 +101,7 @@ pub struct Stats {
     pub prompt: Reuse,
     /// The number of generated tokens.
     pub generated: usize,
-    /// The seed of the sampler, with which the same reply can be generated again; `None` if the likeliest token was
+    /// The seed of the sampler, with which the same reply can be generated again; `None` if the most likely token was
     /// always taken.
     pub seed: Option<u64>,
     /// Why it ended.
@@ -200,7 +200,7 @@ pub enum Event {
     Done(Stats),
 }
 
-/// The log-probability of a generated token and of its likeliest alternatives, by the unmodified logits: see
+/// The log-probability of a generated token and of its most likely alternatives, by the unmodified logits: see
 /// [`logprobs`](crate::sample::logprobs).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -209,7 +209,7 @@ pub struct TokenLogprobs {
     pub chosen: Logprob,
     /// The bytes of the token, which need not be whole characters.
     pub bytes: Vec<u8>,
-    /// The likeliest tokens, in descending order.
+    /// The most likely tokens, in descending order.
     pub top: Vec<Logprob>,
 }
 

@@ -38,7 +38,7 @@ pub struct BenchArgs {
     /// Skip the warmup run before each test
     #[arg(long)]
     pub no_warmup: bool,
-    /// Sample tokens at this temperature, with the seed 1, instead of taking the likeliest ones
+    /// Sample tokens at this temperature, with the seed 1, instead of taking the most likely ones
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = from_zero)]
     pub temp: Option<f32>,
     /// Speculative decoding while generating [default: off, or mtp with --assume-acceptance]

@@ -186,7 +186,7 @@ impl Subject<'_> {
         self.run(&made, self.steps(plan), (0, count), Some(random), go_on)
     }
 
-    /// Checks the steps of a token after others, of finding the likeliest next token, and of drawing one at random.
+    /// Checks the steps of a token after others, of finding the most likely next token, and of drawing one at random.
     fn token(
         &self,
         planned: &BatchPlan,

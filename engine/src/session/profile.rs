@@ -98,7 +98,7 @@ impl Session {
         Ok(parts)
     }
 
-    /// The plan that computes `count` tokens together, after the present ones.
+    /// The plan that computes `count` tokens together, after the current ones.
     ///
     /// # Errors
     /// The errors of the model's file; [`Error::Argument`] for more than one part of a prompt has.

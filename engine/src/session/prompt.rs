@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::model::{BatchShape, Outputs};
 
 impl Session {
-    /// Feeds tokens after the present ones.
+    /// Feeds tokens after the current ones.
     ///
     /// # Errors
     /// [`Error::TokenOutOfRange`], [`Error::ContextFull`], [`Error::PoolFull`], or any error from the device. After an
@@ -116,7 +116,7 @@ impl Session {
         BatchShape::of(self.options.capacity_for(block.len()), Outputs::Last, block.start, self.context())
     }
 
-    /// The shape of the plan for `count` tokens after the present ones.
+    /// The shape of the plan for `count` tokens after the current ones.
     pub(super) fn shape(&self, count: usize, outputs: Outputs) -> BatchShape {
         BatchShape::of(self.options.capacity_for(count), outputs, self.tokens().len(), self.context())
     }

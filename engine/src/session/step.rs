@@ -280,7 +280,7 @@ impl PoolState {
         Ok(fed)
     }
 
-    /// What the newest step has sampled for a sequence: the token, the likeliest one, and how many tokens the filters
+    /// What the newest step has sampled for a sequence: the token, the most likely one, and how many tokens the filters
     /// kept.
     ///
     /// # Errors

@@ -155,7 +155,7 @@ impl Submissions {
         BufferRange { from: &self.sampled, offset: 0, bytes: self.sampled.bytes() }
     }
 
-    /// Waits for the newest submission to a place, and reads for each sequence the sampled token, the likeliest one,
+    /// Waits for the newest submission to a place, and reads for each sequence the sampled token, the most likely one,
     /// and how many tokens the filters kept.
     pub fn take(&mut self, gpu: &Gpu, place: usize) -> Result<Vec<[u32; Plan::SAMPLED_WORDS]>> {
         Ok(bytemuck::pod_collect_to_vec(&self.places[place].read(gpu, self.sampled.bytes())?))

@@ -1,5 +1,5 @@
-//! Finds the choices that suit the present GPU: measures candidates for the steps of a model by whole tokens and
-//! prompts, and chooses those that make these faster.
+//! Finds the choices that are fastest on the GPU at hand: measures candidates for the steps of a model by whole tokens
+//! and prompts, and chooses those that make these faster.
 //!
 //! `candidates` lists the candidates, `search` decides between them, and `bench` measures and checks on the device.
 //!
