@@ -97,7 +97,7 @@ impl CollectedReply {
     /// Shows a reply while it is generated and collects it. If there is an error, the part before it is kept.
     ///
     /// # Errors
-    /// Those of the generation, and failures to write to stdout.
+    /// The errors of the generation, and failures to write to stdout.
     pub fn show<E: Into<anyhow::Error>>(
         &mut self,
         events: impl Iterator<Item = Result<Event, E>>,

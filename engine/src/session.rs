@@ -98,8 +98,8 @@ impl Session {
     /// A session with this cache. Sessions that are used side by side can share one instead: see [`Pool`].
     ///
     /// # Errors
-    /// As [`Session::new`], [`Error::Argument`] for a cache of no tokens, and [`Error::Unsupported`] for a type of
-    /// cache that cannot hold the model's latents.
+    /// The errors of [`Session::new`], [`Error::Argument`] for a cache of no tokens, and [`Error::Unsupported`] for a
+    /// type of cache that cannot hold the model's latents.
     pub fn with_cache(model: &Model, cache: CacheShape) -> Result<Self> {
         Pool::new(model, 1, cache, cache.context)?.session()
     }
@@ -213,7 +213,7 @@ impl Session {
     /// Checks that the session can take part in a step of its pool, and reserves the pages for it.
     ///
     /// # Errors
-    /// Those of [`Pool::next_token_of_each`] about this session.
+    /// The errors of [`Pool::next_token_of_each`] about this session.
     pub(crate) fn reserve_next(&mut self) -> Result<()> {
         self.check(self.tokens().len() + 1, &[])?;
         let (mut state, sequence) = self.enter()?;

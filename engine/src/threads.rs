@@ -92,7 +92,7 @@ pub fn detach<F: FnOnce() + Send + 'static>(doing: &'static str, job: F) {
 /// the system refuses the thread, the calling one does the job.
 ///
 /// # Errors
-/// That of `go_on`, otherwise that of the job; [`Error::Worker`] if it panics.
+/// The error of `go_on`, otherwise that of the job; [`Error::Worker`] if it panics.
 pub fn beside<T: Send>(
     doing: &'static str,
     job: impl FnOnce(&mut GoOn<'_>) -> Result<T> + Send,

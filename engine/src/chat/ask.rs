@@ -102,9 +102,9 @@ impl Chat {
     /// ```
     ///
     /// # Errors
-    /// As [`Chat::ask_with`]. [`AskError::NoValue`] is the error for an answer that is nested more than 127 levels
-    /// deep, which [`serde_json`] does not read. A number with more digits than a [`Value`] holds is returned as the
-    /// nearest double; its digits are in the text of the last message.
+    /// The errors of [`Chat::ask_with`]. [`AskError::NoValue`] is the error for an answer that is nested more than 127
+    /// levels deep, which [`serde_json`] does not read. A number with more digits than a [`Value`] holds is returned as
+    /// the nearest double; its digits are in the text of the last message.
     pub fn ask_value(&mut self, text: &str, schema: &Value, cancel: &Cancel) -> Result<Value, AskError> {
         self.answer("JSON", text, Constraint::json_schema(schema.clone())?, cancel)
     }

@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(first_possible(&messages, drop, 15, 10)?, 3);
         assert!(full(first_possible(&messages, drop, 14, 10)), "the system and the newest turn stay");
         let blank = [Message::user(" ".repeat(5000))];
-        assert_eq!(first_possible(&blank, refuse, 10, 10)?, 0, "templates remove blanks");
+        assert_eq!(first_possible(&blank, refuse, 10, 10)?, 0, "templates remove spaces");
         Ok(())
     }
 

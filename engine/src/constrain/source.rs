@@ -162,7 +162,7 @@ impl Constraint {
     /// The same for a schema as text, whose numbers keep all of their digits.
     ///
     /// # Errors
-    /// As [`Constraint::json_schema`], and for a text that is not JSON.
+    /// The errors of [`Constraint::json_schema`], and one for a text that is not JSON.
     pub fn json_schema_text(text: &str, options: SchemaOptions) -> Result<Self> {
         let marked = exact::marked(text, &[]);
         let schema = serde_json::from_str(marked.as_deref().unwrap_or(text));

@@ -82,7 +82,7 @@ impl TaskProgress {
     }
 }
 
-/// A token that is being generated.
+/// A token being produced: what `open_token` found, kept until `close_token`.
 pub(crate) struct OpenToken {
     /// The number of the session's tokens that were reported.
     before: usize,
@@ -122,7 +122,7 @@ impl<'a> GenerationTask<'a> {
     /// reply.
     ///
     /// # Errors
-    /// Those of [`Generation::new`](super::Generation::new).
+    /// The errors of [`Generation::new`](super::Generation::new).
     pub fn resumed(
         model: &Model,
         prompt: Vec<u32>,
@@ -340,7 +340,7 @@ impl<'a> GenerationTask<'a> {
     /// That step has to be taken then: it feeds the token that was sampled last.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     pub fn choose_ahead(&mut self, session: &mut Session, open: &OpenToken) -> Result<()> {
         if !self.policy.rules(|rule| rule.holds_at(self.events.place())) {
             return Ok(());
@@ -362,7 +362,7 @@ impl<'a> GenerationTask<'a> {
     /// Prepares the choice of the next token. `None` if there is none, because the generation has ended.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     pub fn open_token(&mut self, session: &mut Session) -> Result<Option<OpenToken>> {
         let TaskState::Tokens(progress) = self.state else { return Ok(None) };
         if let Some(stop) = self.limit(&progress) {

@@ -65,7 +65,7 @@ impl Results {
     /// other. If the buffer can hold no more numbers, the earlier submissions are checked first.
     ///
     /// # Errors
-    /// That of `submit`; as [`Results::read`].
+    /// The errors of `submit` and of [`Results::read`].
     pub fn submit(
         &mut self,
         gpu: &Gpu,
@@ -93,7 +93,7 @@ impl Results {
     /// Submits work that was recorded with [those copies](Results::first_copies), if it is the first since a read.
     ///
     /// # Errors
-    /// That of `submit`.
+    /// The error of `submit`.
     pub fn submit_first(
         &mut self,
         number: u32,

@@ -72,7 +72,7 @@ impl Staging {
     /// Waits until the memory is free, lets `fill` write to it, and submits the copies.
     ///
     /// # Errors
-    /// That of `fill`, and those that the driver reports for these copies or earlier ones.
+    /// The error of `fill`, and those that the driver reports for these copies or earlier ones.
     pub fn send(
         &mut self,
         gpu: &Gpu,

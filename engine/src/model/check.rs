@@ -124,7 +124,7 @@ impl Subject<'_> {
     /// The first kernel that cannot be used in the plans for a target.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; that of `go_on`; any error from the device.
+    /// [`Error::OutOfMemory`]; the error of `go_on`; any error from the device.
     pub fn check(&self, target: &Target, go_on: &mut GoOn<'_>) -> Result<Option<KernelFinding>> {
         let Planner { config, weights, cache, .. } = *self.planner;
         let most = self.batches.iter().map(|batch| batch.tokens).max().unwrap_or(BEFORE);

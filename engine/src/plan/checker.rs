@@ -78,7 +78,7 @@ impl<'a> Checker<'a> {
     /// the first step with a wrong output, and returns that output. `look` gets what was compared.
     ///
     /// # Errors
-    /// That of `look`; any error from the device.
+    /// The error of `look`; any error from the device.
     pub fn run(
         &mut self,
         steps: Range<usize>,

@@ -119,7 +119,7 @@ impl Executor {
     /// Submits some of the steps in order, then the copies.
     ///
     /// # Errors
-    /// Whatever the driver has reported so far.
+    /// Any error that the driver has reported so far.
     pub fn submit(&self, steps: impl IntoIterator<Item = usize>, copies: &[ReadbackCopy<'_>]) -> Result<Submission> {
         self.gpu.submit(self.dispatches(steps), copies)
     }

@@ -76,9 +76,10 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::Argument`] for a session of another pool, or one without a token since the last rewind,
-    /// [`Error::ContextFull`] and [`Error::PoolFull`], after which all are unchanged; [`Error::NoResult`] and what the
-    /// device reports. If no logit of a session is a number, its result is [`Error::NotANumber`]. More than 32 sessions
-    /// take several steps: if a later one fails, the sessions of that step and of the following ones get its error.
+    /// [`Error::ContextFull`] and [`Error::PoolFull`], after which all are unchanged; [`Error::NoResult`] and any error
+    /// from the device. If no logit of a session is a number, its result is [`Error::NotANumber`]. More than 32
+    /// sessions take several steps: if a later one fails, the sessions of that step and of the following ones get its
+    /// error.
     pub fn next_token_of_each(&self, sessions: &mut [&mut Session]) -> Result<Vec<Result<u32>>> {
         let fed = self.next_tokens_of_each(sessions, &vec![1; sessions.len()])?;
         let first = |fed: Vec<u32>| fed.first().copied().ok_or(Error::NoResult);
@@ -89,7 +90,7 @@ impl Pool {
     /// Returns the fed tokens.
     ///
     /// # Errors
-    /// See [`Pool::next_tokens`].
+    /// See [`Pool::next_token_of_each`].
     #[doc(hidden)]
     pub fn next_tokens_of_each(&self, sessions: &mut [&mut Session], most: &[usize]) -> Result<Vec<Result<Vec<u32>>>> {
         self.prepare(sessions)?;
@@ -191,8 +192,8 @@ impl Pool {
     /// `accepted` count as right. The block makes drafts for the next step, unless they are `from_text`.
     ///
     /// # Errors
-    /// As for [`Pool::next_token_of_each`]; [`Error::Argument`] for a model without a block, and for more rows than a step
-    /// verifies.
+    /// The errors of [`Pool::next_token_of_each`]; [`Error::Argument`] for a model without a block, and for more rows
+    /// than a step verifies.
     #[doc(hidden)]
     pub fn predict_assumed(
         &self,

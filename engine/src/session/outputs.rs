@@ -33,7 +33,7 @@ impl Session {
     /// token, and transformers calls it `last_hidden_state`.
     ///
     /// # Errors
-    /// As for [`Session::logits`]. [`Error::Argument`] as well if nothing was fed since a snapshot was restored,
+    /// The errors of [`Session::logits`]. [`Error::Argument`] as well if nothing was fed since a snapshot was restored,
     /// because a snapshot does not hold the hidden state.
     pub fn hidden(&mut self) -> Result<Vec<f32>> {
         let (mut state, sequence) = self.enter()?;

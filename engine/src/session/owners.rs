@@ -7,7 +7,8 @@
 use super::plans::PlanKey;
 use crate::model::BatchShape;
 
-/// The owners of the buffers that the plans of a pool share. Only [`PoolState`](super::pool_state::PoolState) keeps them.
+/// The owners of the buffers that the plans of a pool share. Only [`PoolState`](super::pool_state::PoolState) keeps
+/// them.
 #[derive(Default)]
 pub struct Owners {
     /// The number of the newest run.

@@ -41,7 +41,7 @@ impl Session {
     /// Feeds tokens like [`Session::feed_with`], until `go_on` returns an error.
     ///
     /// # Errors
-    /// The errors of [`Session::feed_with`], and that of `go_on`.
+    /// The errors of [`Session::feed_with`], and the error of `go_on`.
     pub(crate) fn feed_while(&mut self, tokens: &[u32], go_on: &mut dyn FnMut(usize) -> Result<()>) -> Result<()> {
         let before = self.tokens().len();
         self.begin_prompt(tokens)?;

@@ -38,8 +38,8 @@
 //! 5. `PoolState::results` (`session/step.rs`)
 //! 6. `PoolState::take` (`session/step.rs`)
 //!
-//! Call 4 above then makes an event of the token with `GenerationTask::close_token` (`generate/task.rs`) and `EventBuilder::token`
-//! (`generate/event_builder.rs`), which parses the text.
+//! Call 4 above then makes an event of the token with `GenerationTask::close_token` (`generate/task.rs`) and
+//! `EventBuilder::token` (`generate/event_builder.rs`), which parses the text.
 //!
 //! In a scheduler, a thread that waits for an event does the work of all replies. Instead of 1 to 5 it calls
 //! `ScheduledReply::next` (`scheduler.rs`), `Shared::next` (`scheduler/shared.rs`), `Engine::round`

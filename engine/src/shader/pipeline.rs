@@ -103,7 +103,7 @@ impl Pipelines {
     /// kernel is compiled, but those that are compiling are finished, because no driver can be interrupted.
     ///
     /// # Errors
-    /// The errors of [`Pipelines::prepare`], and that of `go_on`.
+    /// The errors of [`Pipelines::prepare`], and the error of `go_on`.
     pub fn prepare_while(
         &self,
         variants: &[Variant],
@@ -132,7 +132,7 @@ impl Pipelines {
     /// variants.
     ///
     /// # Errors
-    /// That of `go_on`; any error from the device.
+    /// The error of `go_on`; any error from the device.
     pub(crate) fn try_prepare(
         &self,
         variants: &[Variant],

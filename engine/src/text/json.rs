@@ -51,7 +51,7 @@ fn indentation(indent: &Value) -> Result<String, Error> {
     match (indent.as_str(), indent.as_i64()) {
         (Some(text), _) => Ok(text.into()),
         (None, Some(width)) if width <= 64 => Ok(" ".repeat(width.max(0) as usize)),
-        _ => Err(Error::new(ErrorKind::InvalidOperation, "tojson: `indent` must be at most 64 blanks")),
+        _ => Err(Error::new(ErrorKind::InvalidOperation, "tojson: `indent` must be at most 64 spaces")),
     }
 }
 

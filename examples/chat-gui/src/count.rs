@@ -105,7 +105,7 @@ mod tests {
         assert!(!counter.is_due(typed("a"), start) && counter.waits());
         assert!(!counter.is_due(typed("ab"), start + REST), "it has changed again");
         assert!(counter.is_due(typed("ab"), start + 2 * REST));
-        assert!(!counter.waits() && !counter.is_due(typed("ab "), start + 9 * REST), "blanks at the end are not sent");
+        assert!(!counter.waits() && !counter.is_due(typed("ab "), start + 9 * REST), "spaces at the end are not sent");
         assert!(!counter.is_due(typed("abc"), start + 9 * REST));
         assert!(!counter.is_due(typed("abc"), start + 11 * REST) && counter.waits(), "one is being counted");
         counter.take(Some(2));

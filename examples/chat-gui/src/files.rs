@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Writes a file next to the old one, and then renames it over that.
 ///
 /// # Errors
-/// Those of the file system, with the name of the file. The old file is then unchanged, and nothing is left next to it.
+/// The errors of the file system, with the name of the file. The old file is then unchanged, and nothing is left next
+/// to it.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let beside = path.with_added_extension("new");
     let made = File::create(&beside);
@@ -83,7 +84,7 @@ mod tests {
         fs::create_dir(folder.path().join("taken")).unwrap();
         let error = replace(&folder.path().join("taken"), b"[]").unwrap_err();
         assert!(error.to_string().contains("taken"), "{error}");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left beside it");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left next to it");
     }
 
     #[test]
@@ -95,7 +96,7 @@ mod tests {
         export(&path, b"2").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "2");
         assert_eq!(fs::read_to_string(folder.path().join("owls.md.new")).unwrap(), "mine");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left beside it");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left next to it");
     }
 
     #[test]
