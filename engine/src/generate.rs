@@ -37,7 +37,7 @@ use std::time::Duration;
 pub struct GenerateOptions {
     /// How each token is sampled.
     pub sampling: SamplerParams,
-    /// The most tokens to generate; `None` for as many as the context holds.
+    /// The maximum number of tokens to generate; `None` for as many as the context holds.
     pub max_tokens: Option<usize>,
     /// Stop strings: the answer ends just before the first one that appears in it, and no event contains any part of
     /// that string. Stop strings are not searched for in thinking or in function calls, and none spans a call.
@@ -183,7 +183,7 @@ pub enum Event {
     },
     /// A piece of the arguments of the call that has begun, as the model writes them, with their tags.
     ToolCallPiece(String),
-    /// A complete call of a function.
+    /// A complete function call.
     ToolCall(ToolCall),
     /// The end of a call that is not valid. It is part of neither the answer nor the conversation. If the reply ended
     /// inside the function's name, no [`Event::ToolCallStart`] preceded it.

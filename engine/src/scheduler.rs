@@ -63,9 +63,9 @@ pub struct SchedulerOptions {
     /// step waits for them; `None` for yes on a GPU, as for
     /// [`LoadOptions::compile_all`](crate::LoadOptions::compile_all).
     pub compile_all: Option<bool>,
-    /// The most rows of a step of several conversations in which guesses are verified: a row for the token of each
-    /// conversation, and one for each guess, at most 32 in total. With 0 only a conversation that is alone guesses;
-    /// `None` for as many as are known to pay off. Whether a conversation guesses is up to its
+    /// The maximum number of rows of a step of several conversations in which guesses are verified: a row for the token
+    /// of each conversation, and one for each guess, at most 32 in total. With 0 only a conversation that is alone
+    /// guesses; `None` for as many as are known to pay off. Whether a conversation guesses is up to its
     /// [`speculation`](GenerateOptions::speculation).
     pub drafted_rows: Option<usize>,
 }

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub struct Speculation {
     /// What guesses.
     pub kind: DraftKind,
-    /// The most tokens that are guessed at a time, at least 1; `None` for as many as pay off.
+    /// The maximum number of tokens that are guessed at a time, at least 1; `None` for as many as pay off.
     pub most: Option<usize>,
 }
 

@@ -48,7 +48,7 @@ pub use listing::{RemoteFile, RemoteModel, Repository};
 pub use remove::Removal;
 pub use verify::{FileState, VerifiedFile, verify_local};
 
-/// The most bytes of a file with a token.
+/// The maximum number of bytes of a file with a token.
 const LONGEST_TOKEN: usize = 4 << 10;
 /// The bounds of [`HubOptions::patience`]: clocks cannot represent every duration.
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(1);

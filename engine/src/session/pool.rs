@@ -115,7 +115,7 @@ impl Pool {
         self.cache
     }
 
-    /// The most sessions at a time.
+    /// The maximum number of sessions at a time.
     pub fn sessions(&self) -> usize {
         self.sessions
     }
