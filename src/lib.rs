@@ -1,5 +1,5 @@
-//! Runs GLM-4.7-Flash from a GGUF file on the GPU, through Metal, Vulkan or DirectX 12: pure Rust, with wgpu. So far it has run
-//! on NVIDIA's H100 and H200 and on Mesa's software driver, with Vulkan, and not yet on a Mac or on Windows.
+//! Runs GLM-4.7-Flash from a GGUF file on the GPU, through Metal, Vulkan or DirectX 12: pure Rust, with wgpu. So far it
+//! has run on NVIDIA's H100 and H200 and on Mesa's software driver, through Vulkan, but not yet on a Mac or on Windows.
 //!
 //! ```no_run
 //! use wglm::{Chat, Event, Gguf, Gpu, GpuOptions, LoadOptions, Model};
@@ -21,15 +21,17 @@
 //! A [`Model`] is loaded once and can be shared. A [`Session`] holds one sequence of tokens and its KV cache. A
 //! [`Chat`] is a conversation in a session. Everything that can fail returns a [`Result`]. Nothing here panics, prints,
 //! or starts a thread that outlives what it belongs to: the call that started it, an [`OwnedReply`] or a [`Scheduler`].
-//! Work happens on the calling thread, so an app with a window calls wglm from a worker thread, or keeps its [`Chat`] in a
-//! [`SharedChat`], whose replies can be looked at in each frame, waited for, or, with the feature `stream`, awaited.
+//! Work happens on the calling thread, so an app with a window calls wglm from a worker thread, or keeps its [`Chat`]
+//! in a [`SharedChat`], whose replies can be polled in each frame, waited for, or, with the feature `stream`, awaited.
 //!
-//! Every call that may take long takes a [`Cancel`], in a form of its own where most callers need none: [`Model::load`]
-//! and [`Model::load_with`], [`Chat::ask`] and [`Chat::ask_with`]. Callbacks that report progress return nothing.
+//! Every long-running call can be cancelled through a [`Cancel`]. Where most callers need none, the variant that takes
+//! one ends in `_with`: [`Model::load`] and [`Model::load_with`], [`Chat::ask`] and [`Chat::ask_with`]. Callbacks that
+//! report progress return nothing.
 //!
-//! A failure is an [`Error`]: too little memory on the GPU, a damaged file, a lost device. It prints as a sentence, and
-//! [`Error::kind`] is what an app decides by. A failed call releases what it had allocated, and the next one can succeed. After a device was lost, every call on it returns
-//! [`Error::DeviceLost`]: [`Gpu::reopen`] opens it again, and a reply continues there ([`Reply::move_to`]).
+//! A failure is an [`Error`]: too little memory on the GPU, a damaged file, a lost device. It prints as a sentence;
+//! apps should branch on [`Error::kind`]. A failed call releases what it had allocated, and the next one can succeed.
+//! After a device was lost, every call on it returns [`Error::DeviceLost`]: [`Gpu::reopen`] opens it again, and a reply
+//! continues there ([`Reply::move_to`]).
 //!
 //! An app that draws with wgpu can let wglm compute on the app's own device: [`Gpu::descriptor`] says how to open the
 //! device, [`Gpu::from_wgpu`] takes it, and [`wgpu`] is the version of wgpu to use. [`Model::estimate`] says how much
@@ -38,17 +40,18 @@
 //!
 //! [The guide](guide) shows how an app with a window uses all of this.
 //!
-//! Options, messages and whatever else an app makes are plain structs with a `Default`. Any release may add fields, and some
-//! fields exist with a feature only, so construct them as `LoadOptions { context: Some(4096), ..LoadOptions::default() }`.
-//! What wglm returns (statistics, progress, estimates, reports, errors) is `#[non_exhaustive]`: read its fields, and match
-//! it with `..`.
+//! Options, messages and other types that an app constructs are plain structs with a `Default`. Any release may add
+//! fields, and some fields exist only with a feature, so construct them as
+//! `LoadOptions { context: Some(4096), ..LoadOptions::default() }`. Types that wglm returns (statistics, progress,
+//! estimates, reports, errors) are `#[non_exhaustive]`: read their fields, and match them with `..`.
 //!
-//! No call reads environment variables unless its documentation says so: [`GpuOptions::from_env`], [`catalog::Places::default`]
-//! and `download::HubOptions::default` do.
+//! No call reads environment variables unless its documentation says so: [`GpuOptions::from_env`],
+//! [`catalog::Places::default`] and `download::HubOptions::default` do.
 //!
-//! What most apps need stands at the root of the crate. Further modules have what belongs to one purpose: [`tune`],
-//! which finds what suits the GPU at hand, [`catalog`], the models on this machine, [`offers`], which models suit it,
-//! `download`, models from a hub (feature `download`), and [`text`] and [`sample`], the parts that a reply is made with.
+//! The root of the crate has what most apps need. Each further module serves one purpose: [`tune`] finds the fastest
+//! settings for the GPU at hand, [`catalog`] lists the models on this machine, [`offers`] says which models suit it,
+//! `download` gets models from a hub (feature `download`), and [`text`] and [`sample`] have the parts that a reply is
+//! made with.
 
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("../docs/embedding.md")]

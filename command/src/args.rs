@@ -41,11 +41,11 @@ Examples:
   wglm run \"Tell me a story about an owl.\"       with the built-in demonstration model
   wglm run -m GLM-4.7-Flash-Q4_0.gguf -f prompt.txt
   wglm chat -m GLM-4.7-Flash-Q4_0.gguf
-  wglm serve -m GLM-4.7-Flash-Q4_0.gguf           http://127.0.0.1:8080, for browsers and other programs
+  wglm serve -m GLM-4.7-Flash-Q4_0.gguf           a web page and APIs at http://127.0.0.1:8080
   wglm chat -m unsloth/GLM-4.7-Flash-GGUF         with a model that `wglm pull` has downloaded
 
 Environment:
-  WGPU_ADAPTER_NAME, WGPU_BACKEND   as --gpu and --backend
+  WGPU_ADAPTER_NAME, WGPU_BACKEND   like --gpu and --backend
   WGPU_POWER_PREF                   low prefers an integrated GPU; high or none does not
   RUST_LOG                          log to stderr, e.g. info or wglm=debug
   NO_COLOR                          print no colors
@@ -55,7 +55,8 @@ ignored with a note. If an option is given twice, the last one counts, except fo
 
 /// Run GLM-4.7-Flash from a GGUF file on the GPU, through Metal, Vulkan or DirectX 12.
 ///
-/// So far it has run on NVIDIA's H100 and H200 and on Mesa's software driver, with Vulkan, and not yet on a Mac or on Windows.
+/// So far it has run on NVIDIA's H100 and H200 and on Mesa's software driver, through Vulkan, but not yet on a Mac or
+/// on Windows.
 ///
 /// Without -m, commands use the built-in demonstration model.
 #[derive(Debug, Parser)]
@@ -77,26 +78,26 @@ pub enum Command {
     /// Ctrl-C stops a reply, Ctrl-D quits.
     #[command(after_help = talk::CHAT_STATUS)]
     Chat(ChatArgs),
-    /// Serve the model over HTTP, with the interfaces of OpenAI, Anthropic and llama.cpp, and a page for browsers
+    /// Serve the model over HTTP: OpenAI-, Anthropic- and llama.cpp-compatible APIs and a web page
     ///
-    /// At http://127.0.0.1:8080, for programs on this machine only, unless options say otherwise. Ctrl-C lets running
-    /// replies end, a second one cancels them.
+    /// Listens on http://127.0.0.1:8080, for programs on this machine only, unless options say otherwise. Ctrl-C lets
+    /// running replies finish, a second one cancels them.
     #[cfg(feature = "serve")]
     Serve(Box<ServeArgs>),
     /// Download a model from Hugging Face
     ///
     /// OWNER/REPO:QUANT names a model of a repository, OWNER/REPO the one that suits this machine. An interrupted
-    /// download is resumed. Files are stored in the cache that Hugging Face's programs share, and their path is
-    /// printed. With --verify nothing is downloaded: the files on this machine are read, and the exit status is 1 if
-    /// one is wrong or missing. Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp. A download must
-    /// leave 64 MiB of the disk free.
+    /// download is resumed. Files are stored in the Hugging Face cache, and their path is printed. With --verify
+    /// nothing is downloaded: the files on this machine are read, and the exit status is 1 if one is wrong or missing.
+    /// Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp. A download must leave 64 MiB of the disk
+    /// free.
     #[cfg(feature = "download")]
     #[command(after_help = PULL_ENVIRONMENT)]
     Pull(PullArgs),
     /// List the models on this machine, and which of them fit
     ///
-    /// Lists models that Hugging Face's programs, LM Studio, llama.cpp, Ollama and `wglm pull` have downloaded. -m
-    /// accepts their names. Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp.
+    /// Lists the models in the Hugging Face cache, which `wglm pull` uses, and those of LM Studio, llama.cpp and
+    /// Ollama. -m accepts their names. Sizes are in MiB (2^20 bytes) and GiB (2^30 bytes), as in llama.cpp.
     Models(ModelsArgs),
     /// Show a file's metadata, tensor types and memory needs
     ///
@@ -121,8 +122,8 @@ pub enum Command {
     Profile(ProfileArgs),
     /// Find the fastest settings for a model on this GPU, and save them
     ///
-    /// Measures how to divide the steps of tokens and prompts on this GPU, by whole tokens and prompts, and writes the
-    /// faster choices to a file that all commands use. Ctrl-C stops and saves the results so far.
+    /// Times whole tokens and prompts with the work divided in different ways, and saves the fastest choices in a file
+    /// that all commands read. Ctrl-C stops and saves the results so far.
     Tune(TuneArgs),
     /// Test every GPU kernel against the CPU
     ///
@@ -265,10 +266,9 @@ impl ModelsArgs {
 pub enum ModelsCommand {
     /// Delete a model, or the unfinished downloads from a repository
     ///
-    /// Deletes only from the cache that Hugging Face's programs share. The files of the model are deleted in every
-    /// commit; contents that another file shares stay. The name of a repository, as `wglm models` lists it, means all
-    /// unfinished downloads from it. For models of LM Studio, Ollama and llama.cpp an error says how to delete them
-    /// there.
+    /// Only deletes from the Hugging Face cache. The model's files are removed from every commit; blobs that other
+    /// files use stay. The name of a repository, as `wglm models` lists it, means all unfinished downloads from it. For
+    /// models of LM Studio, Ollama and llama.cpp an error says how to delete them there.
     Rm(RemoveArgs),
 }
 
@@ -307,7 +307,7 @@ pub enum Switch {
 pub struct InspectArgs {
     /// GGUF file, or a name that `wglm models` lists [default: the demonstration model]
     pub file: Option<PathBuf>,
-    /// The same, as in other commands
+    /// Same as FILE, for consistency with the other commands
     #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
     pub model: Option<PathBuf>,
     /// Print JSON
@@ -331,7 +331,7 @@ pub struct TokenizeArgs {
     /// Treat the names of special tokens as plain text
     #[arg(long)]
     pub no_parse_special: bool,
-    /// Leave out the beginning-of-text token, if the model's file wants one
+    /// Do not add a beginning-of-text token, even if the model file asks for one
     #[arg(long)]
     pub no_bos: bool,
 }

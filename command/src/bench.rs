@@ -69,7 +69,7 @@ pub struct BenchConditions {
 #[derive(Serialize)]
 pub struct BenchRow {
     pub test: String,
-    /// Figures are totals of its sessions.
+    /// Results are totals of its sessions.
     #[serde(flatten)]
     of: BenchTest,
     avg_ns: f64,
@@ -285,10 +285,10 @@ fn read(session: &mut Session, test: BenchTest) -> anyhow::Result<f64> {
     Ok(elapsed.as_secs_f64() * 1e9)
 }
 
-/// Generates tokens of one session or several, in the same steps, and returns the nanoseconds. With assumed acceptance, drafts
-/// are accepted at random with these probabilities, as many of each session, so that the steps are those of a model with that
-/// acceptance; the multi-token-prediction block makes them, unless they are from the text. The sessions are restored
-/// afterwards.
+/// Generates tokens of one session or several, in the same steps, and returns the nanoseconds. With assumed acceptance,
+/// drafts are accepted at random with these probabilities, as many of each session, so that the steps are those of a
+/// model with that acceptance; the multi-token-prediction block makes them, unless they are from the text. The sessions
+/// are restored afterwards.
 fn generate(
     pool: &Pool,
     sessions: &mut [Session],

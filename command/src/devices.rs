@@ -31,7 +31,7 @@ fn chosen(found: &[AdapterReport], options: &GpuOptions) -> anyhow::Result<usize
         Some(chosen) => Ok(chosen),
         None => {
             Gpu::open(options)?; // returns an error that says what is missing
-            anyhow::bail!("no GPU was found at first, then there was one; try again")
+            anyhow::bail!("a GPU appeared while they were being listed; try again")
         }
     }
 }

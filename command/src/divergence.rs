@@ -22,7 +22,7 @@ pub struct Divergence {
     pub kl_error: f64,
     pub kl_median: f64,
     pub kl_max: f64,
-    /// The fraction of tokens for which the same prediction is the likeliest.
+    /// The fraction of tokens for which the same prediction is the most likely.
     pub same_top: f64,
 }
 
@@ -52,12 +52,12 @@ impl DivergenceSum {
 }
 
 impl Divergence {
-    /// A sentence with all figures.
+    /// A sentence with all statistics.
     pub fn sentence(&self) -> String {
         let Self { base_cache_type, base_ppl, kl_mean, kl_error, kl_median, kl_max, same_top } = self;
         format!(
             "Against a cache in {base_cache_type}, PPL = {base_ppl:.4}: KL divergence {kl_mean:.2e} +/- {kl_error:.1e}, median \
-             {kl_median:.2e}, at most {kl_max:.2e}; {:.2} % have the same likeliest token",
+             {kl_median:.2e}, at most {kl_max:.2e}; {:.2} % have the same most likely token",
             100.0 * same_top
         )
     }

@@ -68,8 +68,8 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
             ));
         }
         Error::NoModel { .. } => return Some(format!("`{command} models` lists what is on this machine")),
-        Error::Argument { argument: "backend", .. } => "it is set by --backend or the variable WGPU_BACKEND",
-        Error::Argument { argument: "power", .. } => "it is set by the variable WGPU_POWER_PREF",
+        Error::Argument { argument: "backend", .. } => "set it with --backend or WGPU_BACKEND",
+        Error::Argument { argument: "power", .. } => "set it with WGPU_POWER_PREF",
         Error::NoAdapter { available, .. } if available != "none" => {
             return Some(format!(
                 "--gpu or WGPU_ADAPTER_NAME names a GPU, --backend or WGPU_BACKEND a backend; `{command} devices` lists GPUs"

@@ -1,4 +1,4 @@
-//! How much GPU memory a model needs, and whether it fits: one figure for all commands. It is the library's estimate
+//! How much GPU memory a model needs, and whether it fits: one number for all commands. It is the library's estimate
 //! for the model and one conversation, with the options of the command, on the GPU that it would use. It ignores
 //! tunings, which listings do not load.
 

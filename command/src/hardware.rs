@@ -1,4 +1,4 @@
-//! Published figures of GPUs that wglm may run on: memory bandwidth, arithmetic, and the cost of a dispatch.
+//! Published specifications of GPUs that wglm may run on: memory bandwidth, arithmetic, and the cost of a dispatch.
 //!
 //! Bandwidth is as stated by the makers. For Apple's chips it comes from the announcements in Apple's newsroom and the
 //! technical specifications of the Macs that have them. The M1 itself is left out, since no Mac with one has enough

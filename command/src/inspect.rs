@@ -91,7 +91,7 @@ fn tensors_by_type(file: &Gguf) -> BTreeMap<&str, TypeTotal> {
 /// The bytes that the model and a session need on the GPU.
 #[derive(Serialize)]
 struct MemoryNeeds {
-    /// The peak: the figure that all commands give for a model.
+    /// The peak: the number that all commands give for a model.
     total: u64,
     /// The GPU that it was estimated for, if there is one, and the reason if the model does not fit it.
     gpu: Option<String>,

@@ -62,8 +62,8 @@ use args::Command;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-/// Parses the arguments of the process, runs the command, and reports an error in one sentence. Where no model is named,
-/// it uses `demonstration`, the bytes of a GGUF file, if there are any.
+/// Parses the arguments of the process, runs the command, and reports an error in one sentence. Where no model is
+/// named, it uses `demonstration`, the bytes of a GGUF file, if there are any.
 pub fn main(demonstration: Option<&'static [u8]>) -> ExitCode {
     #[cfg(target_os = "macos")]
     relax_the_watchdog();

@@ -76,7 +76,7 @@ fn indented(text: &str, width: Option<usize>) -> Vec<String> {
     filled(text, most).iter().map(|line| format!("{INDENT}{line}")).collect()
 }
 
-/// Explains the figures of a list below it.
+/// Explains the sizes in a list below it.
 pub fn explain() {
     output::note(format_args!("needs: GPU memory of the model and one conversation, whose context -c sets"));
 }

@@ -1,4 +1,4 @@
-//! Predicts the speed of a plan on a GPU from published figures.
+//! Predicts the speed of a plan on a GPU from published specifications.
 //!
 //! The steps of a token wait for one another, so their times add up. The time of a step is that of an empty dispatch,
 //! plus the time to move its bytes at the bandwidth that a copy reaches or the time for its operations, whichever is

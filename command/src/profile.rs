@@ -145,7 +145,7 @@ fn fits(prompt: usize, together: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The times of a token outside of a profile in microseconds: until it is submitted, and until its result is read. The
+/// The times of a token outside a profile in microseconds: until it is submitted, and until its result is read. The
 /// first run is not counted.
 fn host_times(session: &mut Session, tokens: &[u32], repetitions: usize) -> anyhow::Result<(f64, f64)> {
     let depth = session.tokens().len();

@@ -80,7 +80,7 @@ fn remarks(times: &Times, profile: &Profile) -> [String; 3] {
     let (depth, repetitions) = (profile.n_depth, profile.repetitions);
     let what = match (profile.n_prompt, profile.n_drafts) {
         (0, 0) => "a token".to_owned(),
-        (0, drafts) => format!("a step that verifies {} and makes as many", output::count(drafts, "draft")),
+        (0, drafts) => format!("a step that verifies {} and predicts as many", output::count(drafts, "draft")),
         (tokens, _) => format!("{tokens} tokens"),
     };
     [

@@ -73,7 +73,7 @@ fn offline(args: &PullArgs) -> anyhow::Result<ExitCode> {
     } else {
         let name = &model.name;
         output::note(format_args!(
-            "offline (HF_HUB_OFFLINE): using {name} on this machine; to talk with it:\n  {command} chat -m {name}"
+            "offline (HF_HUB_OFFLINE): using {name} on this machine; to chat with it:\n  {command} chat -m {name}"
         ));
         output::lines([model.path.display()])?;
     }
@@ -123,10 +123,10 @@ fn choose<'a>(hub: &Hub, repository: &'a Repository, args: &PullArgs) -> anyhow:
     let chosen = offers.chosen().map(|offer| offer.model.label.clone());
     offers.failed.map_or(Ok(()), Err)?; // a model that could not be judged may be the best
     let label = chosen
-        .with_context(|| format!("no model of {} fits; name one after a colon to get it anyway", repository.name))?;
+        .with_context(|| format!("no model of {} fits; to get one anyway, name it after a colon", repository.name))?;
     let chosen = repository.model(&label)?;
     output::note(format_args!(
-        "{}:{} suits this machine; name another after a colon to get that one",
+        "{}:{} suits this machine; to get another, name it after a colon",
         repository.name, chosen.label
     ));
     Ok(chosen)
@@ -179,12 +179,12 @@ fn download(hub: &Hub, repository: &Repository, model: &RemoteModel, args: &Pull
     }
     let listed = model.files.iter().all(|file| file.sha256.is_some());
     let what = match (pulled.verified, pulled.received) {
-        (true, _) if listed => "is downloaded, and its SHA-256 is right",
-        (true, _) => "is downloaded, and its hash is right",
+        (true, _) if listed => "is downloaded, and its SHA-256 matches",
+        (true, _) => "is downloaded, and its hash matches",
         (false, 0) => "was here already",
-        (false, _) => "is downloaded, and the hash of the received files is right",
+        (false, _) => "is downloaded, and the received files match their hashes",
     };
-    output::note(format_args!("{name} {what}; to talk with it:\n  {} chat -m {name}", output::command()));
+    output::note(format_args!("{name} {what}; to chat with it:\n  {} chat -m {name}", output::command()));
     output::lines([pulled.path.display()])
 }
 

@@ -1,4 +1,4 @@
-//! The command `models rm`: deletes a model from the cache of Hugging Face's programs.
+//! The command `models rm`: deletes a model from the Hugging Face cache.
 
 use super::args::RemoveArgs;
 use super::failure::Usage;

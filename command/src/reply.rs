@@ -97,7 +97,7 @@ impl CollectedReply {
     /// Shows a reply while it is generated and collects it. If there is an error, the part before it is kept.
     ///
     /// # Errors
-    /// Those of the generation, and failures to write to stdout.
+    /// The errors of the generation, and failures to write to stdout.
     pub fn show<E: Into<anyhow::Error>>(
         &mut self,
         events: impl Iterator<Item = Result<Event, E>>,
@@ -156,14 +156,14 @@ impl CollectedReply {
         let thinking = !parts.thinking.is_empty();
         match parts.stats?.stop {
             _ if !parts.text.is_empty() || !parts.tool_calls.is_empty() => None,
-            Stop::Length if thinking => Some("-n reached while thinking"),
-            Stop::Length => Some("-n reached"),
-            Stop::Context if thinking => Some("the context is full (-c), while thinking"),
+            Stop::Length if thinking => Some("the -n limit was reached while thinking"),
+            Stop::Length => Some("the -n limit was reached"),
+            Stop::Context if thinking => Some("the context (-c) ran out while thinking"),
             Stop::Context => Some("the context is full (-c)"),
             Stop::StopString => Some("the reply began with a stop string (-r)"),
             Stop::Loop if thinking => Some("the model repeated itself while thinking"),
             Stop::Loop => Some("the model repeated itself"),
-            Stop::End => Some("the model said nothing"),
+            Stop::End => Some("the model wrote nothing"),
             _ => None,
         }
     }
@@ -180,9 +180,9 @@ impl CollectedReply {
         };
         match parts.stats?.stop {
             _ if whole || parts.text.is_empty() => None,
-            Stop::Length => Some("-n reached"),
+            Stop::Length => Some("the -n limit was reached"),
             Stop::Context => Some("the context is full (-c)"),
-            Stop::StopString => Some("a stop string (-r) reached"),
+            Stop::StopString => Some("a stop string (-r) came up"),
             Stop::Loop => Some("the model repeated itself"),
             _ => None,
         }
@@ -232,8 +232,8 @@ impl CollectedReply {
                 Stop::Cancelled if stats.generated == 0 => ", stopped before a reply",
                 Stop::Cancelled => ", stopped",
                 Stop::Context => ", the context is full (-c)",
-                Stop::Length => ", -n reached",
-                Stop::StopString => ", a stop string reached",
+                Stop::Length => ", the -n limit was reached",
+                Stop::StopString => ", a stop string came up",
                 Stop::Loop => ", stopped because it repeated itself",
                 _ => "",
             }

@@ -50,7 +50,8 @@ pub fn destination(args: &ModelArgs, gpu: &Gpu, file: &Gguf) -> anyhow::Result<O
         Some(TuningArg::Off) => Ok(None),
         Some(TuningArg::File(path)) => Ok(Some(path.clone())),
         None => {
-            let path = usual_path(gpu, file).context("there is no home folder; name a file with --tuning")?;
+            let path = usual_path(gpu, file)
+                .context("no home folder, so no default place for the tuning: name a file with --tuning")?;
             Ok(Some(path))
         }
     }

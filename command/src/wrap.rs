@@ -1,6 +1,6 @@
 //! Breaks text between words at the width of the terminal: replies as they arrive, and whole paragraphs.
 //!
-//! A terminal breaks lines anywhere. The text is cut into segments where Unicode allows a break (UAX #14: after blanks,
+//! A terminal breaks lines anywhere. The text is cut into segments where Unicode allows a break (UAX #14: after spaces,
 //! between ideographs, but not before their punctuation), and a segment is written once it is complete, so that written
 //! text never moves. Lines in Markdown's code blocks are not broken, so that code can be copied from the terminal.
 
@@ -23,7 +23,7 @@ pub struct Wrapper {
     pending: String,
     /// Whether the beginning of a segment longer than a line was written.
     begun: bool,
-    /// The beginning of the current line of the text without leading blanks.
+    /// The beginning of the current line of the text without leading spaces.
     line: String,
     /// In a code block, the character of its fence and its length.
     code: Option<(char, usize)>,
@@ -57,7 +57,7 @@ impl Wrapper {
         out
     }
 
-    /// Writes a segment: a word, and the blanks and the line feed after it. Blanks that do not fit are left out.
+    /// Writes a segment: a word, and the spaces and the line feed after it. Spaces that do not fit are left out.
     fn segment(&mut self, segment: &str, width: usize, out: &mut String) {
         let word = segment.trim_end();
         let beginning = if self.line.is_empty() { segment.trim_start() } else { segment };
@@ -110,7 +110,7 @@ fn code_after(code: Option<(char, usize)>, line: &str) -> Option<(char, usize)> 
     }
 }
 
-/// Whether a line may be broken after a blank.
+/// Whether a line may be broken after a space.
 fn is_break(blank: char) -> bool {
     blank.is_whitespace() && !matches!(blank, '\u{a0}' | '\u{2007}' | '\u{202f}')
 }

@@ -81,7 +81,7 @@ impl<T: DeserializeOwned> Asking<T> {
         Self { reply, name, text: String::new(), over: false, value: PhantomData }
     }
 
-    /// Lets `cancel` stop the reply, also if it was cancelled before this call.
+    /// Lets `cancel` stop the reply, even if it was cancelled before this call.
     pub fn with_cancel(self, cancel: &Cancel) -> Self {
         self.cancel().join(cancel);
         self
@@ -104,7 +104,7 @@ impl<T: DeserializeOwned> Asking<T> {
     /// [`Error::Argument`].
     ///
     /// # Errors
-    /// Inside the result: those of [`SharedChat::ask`] or [`Scheduler::ask`].
+    /// Inside the result: the errors of [`SharedChat::ask`] or [`Scheduler::ask`].
     pub fn try_value(&mut self) -> Poll<Result<T, AskError>> {
         self.poll_value(None)
     }
@@ -112,7 +112,7 @@ impl<T: DeserializeOwned> Asking<T> {
     /// Waits for the value.
     ///
     /// # Errors
-    /// Those of [`SharedChat::ask`] or [`Scheduler::ask`]; [`Error::Argument`] if it was returned before.
+    /// The errors of [`SharedChat::ask`] or [`Scheduler::ask`]; [`Error::Argument`] if it was returned before.
     pub fn wait(mut self) -> Result<T, AskError> {
         loop {
             self.check_open()?;
@@ -160,7 +160,7 @@ impl<T: DeserializeOwned> Asking<T> {
         if !self.over {
             return Ok(());
         }
-        Err(Error::argument("asking", "one whose value was not returned yet", "one whose value was returned"))
+        Err(Error::argument("asking", "a value that is still to be returned", "one that was already returned"))
     }
 }
 
@@ -193,7 +193,7 @@ impl SharedChat {
     /// [`Chat::ask_value`](crate::Chat::ask_value).
     ///
     /// # Errors
-    /// As there.
+    /// See [`begin_ask`](Self::begin_ask).
     pub fn begin_ask_value(&self, text: &str, schema: &Value) -> Result<Asking<Value>> {
         let constraint = Constraint::json_schema(schema.clone())?;
         Ok(Asking::new(AnyReply::Owned(self.constrained(text, constraint)), "JSON".into()))
@@ -204,7 +204,7 @@ impl Scheduler {
     /// Like [`Scheduler::ask`], without waiting: the value is polled or awaited.
     ///
     /// # Errors
-    /// Those of [`Scheduler::chat`], and [`Error::Constraint`] for a type whose schema is not supported or has no
+    /// The errors of [`Scheduler::chat`], and [`Error::Constraint`] for a type whose schema is not supported or has no
     /// value. All others arrive in place of the value.
     pub fn begin_ask<T: DeserializeOwned + JsonSchema>(&self, request: ChatState) -> Result<Asking<T>> {
         let reply = self.constrained(request, constraint_of::<T>()?)?;
@@ -215,7 +215,7 @@ impl Scheduler {
     /// [`Chat::ask_value`](crate::Chat::ask_value).
     ///
     /// # Errors
-    /// As there.
+    /// See [`begin_ask`](Self::begin_ask).
     pub fn begin_ask_value(&self, request: ChatState, schema: &Value) -> Result<Asking<Value>> {
         let reply = self.constrained(request, Constraint::json_schema(schema.clone())?)?;
         Ok(Asking::new(AnyReply::Scheduled(reply), "JSON".into()))

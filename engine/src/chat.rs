@@ -103,7 +103,7 @@ impl Chat {
     ///
     /// # Errors
     /// [`Error::Metadata`](crate::Error::Metadata) if the model has no tokenizer or no chat template, inside an
-    /// [`Error::File`](crate::Error::File) if its file has a path; otherwise those of [`Session::new`].
+    /// [`Error::File`](crate::Error::File) if its file has a path; otherwise the errors of [`Session::new`].
     pub fn new(model: &Model) -> Result<Self> {
         Self::with_session(Session::new(model)?)
     }
@@ -111,7 +111,7 @@ impl Chat {
     /// Creates an empty conversation in an existing session.
     ///
     /// # Errors
-    /// Those of [`Chat::new`].
+    /// The errors of [`Chat::new`].
     pub fn with_session(session: Session) -> Result<Self> {
         let model = session.model();
         model.tokenizer()?;
@@ -206,17 +206,17 @@ impl Chat {
         self.session
     }
 
-    /// Appends a message of the user and returns the reply as an iterator of events. When the iterator is dropped,
-    /// whatever was generated of the reply is appended to the messages. The user's message always stays: if nothing was
+    /// Appends a user message and returns the reply as an iterator of events. When the iterator is dropped, whatever
+    /// was generated of the reply is appended to the messages. The user's message always stays: if nothing was
     /// generated, it is [unanswered](Chat::unanswered).
     ///
     /// Nothing is computed before the first event is requested, so [`Reply::with_cancel`] can still be called.
     ///
     /// # Errors
-    /// Those of [`Chat::prompt`]; [`Error::ContextFull`](crate::Error::ContextFull) if the conversation is longer than
-    /// the context and its oldest turns may not be dropped ([`overflow`](Chat::overflow)), or if the newest turn alone
-    /// is longer; [`Error::Argument`](crate::Error::Argument) if an option is out of range. After these errors the
-    /// messages are unchanged. Failures of the computation arrive as events.
+    /// The errors of [`Chat::prompt`]; [`Error::ContextFull`](crate::Error::ContextFull) if the conversation is longer
+    /// than the context and its oldest turns may not be dropped ([`overflow`](Chat::overflow)), or if the newest turn
+    /// alone is longer; [`Error::Argument`](crate::Error::Argument) if an option is out of range. After these errors
+    /// the messages are unchanged. Failures of the computation arrive as events.
     pub fn send(&mut self, text: &str) -> Result<Reply<'_>> {
         self.messages.push(Message::user(text));
         match self.prepare() {
@@ -233,13 +233,13 @@ impl Chat {
     /// messages.
     ///
     /// # Errors
-    /// Those of [`Chat::send`].
+    /// The errors of [`Chat::send`].
     pub fn reply(&mut self) -> Result<Reply<'_>> {
         let (task, first) = self.prepare()?;
         Ok(self.begin(task, first))
     }
 
-    /// The messages at the end that have no answer: messages of the user or of functions that the model did not answer,
+    /// The messages at the end that have no answer: user messages or tool results that the model did not answer,
     /// because its reply was cancelled or failed before the first token. [`Chat::reply`] asks for the answer again,
     /// [`Chat::send`] appends another message, so that the model answers all of them, and [`Chat::truncate`] removes
     /// them.

@@ -98,11 +98,11 @@ pub enum Error {
     },
 
     /// The file is well-formed but needs something that wglm does not support.
-    #[error("{what} is not supported: found {found}; {remedy}")]
+    #[error("{what} is not supported: {found}; {remedy}")]
     Unsupported {
-        /// The feature, by its name in the file.
+        /// The feature, or the place in the file that asks for it.
         what: String,
-        /// What the file holds.
+        /// What the file or the machine has there, as a value or a clause.
         found: String,
         /// What is supported, or what to do about it.
         remedy: String,

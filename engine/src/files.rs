@@ -42,7 +42,7 @@ pub fn open(path: &Path, options: &mut OpenOptions, links: Links) -> io::Result<
 /// Reads a text of at most `most` bytes from a regular file.
 ///
 /// # Errors
-/// Those of [`open`], and one of kind `InvalidData` for a longer file or one that is not UTF-8.
+/// The errors of [`open`], and one of kind `InvalidData` for a longer file or one that is not UTF-8.
 pub fn read_text(path: &Path, most: usize) -> io::Result<String> {
     let mut text = String::new();
     let file = open(path, OpenOptions::new().read(true), Links::Followed)?;

@@ -1,8 +1,7 @@
 //! Generates a reply to the tokens of a prompt, one token at a time, on the calling thread, and reports it as events.
 //!
-//! A generation uses sessions and is used by the scheduler, but does not know about slots and queues. The work of a
-//! step before and after the GPU is in `generate/task.rs`, for a generation alone and for one that shares the step with
-//! others.
+//! A generation uses sessions and is used by the scheduler, but does not know about slots and queues.
+//! `generate/task.rs` has the host's part of a step, whether a generation runs alone or in a shared step.
 
 mod choose;
 mod chooser;
@@ -38,13 +37,13 @@ use std::time::Duration;
 pub struct GenerateOptions {
     /// How each token is sampled.
     pub sampling: SamplerParams,
-    /// The most tokens to generate; `None` for as many as the context holds.
+    /// The maximum number of tokens to generate; `None` for as many as the context holds.
     pub max_tokens: Option<usize>,
     /// Stop strings: the answer ends just before the first one that appears in it, and no event contains any part of
-    /// that string. Stop strings are not searched for in thinking or in calls of functions, and none spans a call.
+    /// that string. Stop strings are not searched for in thinking or in function calls, and none spans a call.
     pub stop: Vec<String>,
-    /// How many of the likeliest tokens each [`Event::Token`] lists; `None` for no such events. They require all logits
-    /// of every token to be read back, while the GPU waits.
+    /// How many of the most likely tokens each [`Event::Token`] lists; `None` for no such events. They require all
+    /// logits of every token to be read back, while the GPU waits.
     pub logprobs: Option<usize>,
     /// Whether and how tokens are guessed ahead. This changes the speed of a reply and not its text. Nothing is guessed
     /// with log-probabilities or a [`Chooser`], and while a constraint holds, guesses come from the text only.
@@ -102,7 +101,7 @@ pub struct Stats {
     pub prompt: Reuse,
     /// The number of generated tokens.
     pub generated: usize,
-    /// The seed of the sampler, with which the same reply can be generated again; `None` if the likeliest token was
+    /// The seed of the sampler, with which the same reply can be generated again; `None` if the most likely token was
     /// always taken.
     pub seed: Option<u64>,
     /// Why it ended.
@@ -177,15 +176,14 @@ pub enum Event {
     Thinking(String),
     /// A piece of the answer, made of whole characters.
     Text(String),
-    /// The model has begun a call of a function. Pieces of the call follow, and then either the whole call or its
-    /// failure.
+    /// The model has begun a function call. Pieces of the call follow, and then either the whole call or its failure.
     ToolCallStart {
         /// The function's name.
         name: String,
     },
     /// A piece of the arguments of the call that has begun, as the model writes them, with their tags.
     ToolCallPiece(String),
-    /// A complete call of a function.
+    /// A complete function call.
     ToolCall(ToolCall),
     /// The end of a call that is not valid. It is part of neither the answer nor the conversation. If the reply ended
     /// inside the function's name, no [`Event::ToolCallStart`] preceded it.
@@ -202,7 +200,7 @@ pub enum Event {
     Done(Stats),
 }
 
-/// The log-probability of a generated token and of its likeliest alternatives, by the unmodified logits: see
+/// The log-probability of a generated token and of its most likely alternatives, by the unmodified logits: see
 /// [`logprobs`](crate::sample::logprobs).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -211,7 +209,7 @@ pub struct TokenLogprobs {
     pub chosen: Logprob,
     /// The bytes of the token, which need not be whole characters.
     pub bytes: Vec<u8>,
-    /// The likeliest tokens, in descending order.
+    /// The most likely tokens, in descending order.
     pub top: Vec<Logprob>,
 }
 
@@ -253,7 +251,7 @@ impl<'a> Generation<'a> {
     /// the new device. A [`Chooser`] may be asked again for the token that was being computed.
     ///
     /// # Errors
-    /// Those of [`Session::move_to`]. After an error it can be called again with another model.
+    /// The errors of [`Session::move_to`]. After an error it can be called again with another model.
     pub fn move_to(&mut self, model: &Model) -> Result<()> {
         let needed = self.task.needed_tokens(self.session);
         self.session.move_to(model)?;
@@ -263,7 +261,7 @@ impl<'a> Generation<'a> {
         Ok(())
     }
 
-    /// Lets `cancel` stop this generation, also if it was cancelled before this call.
+    /// Lets `cancel` stop this generation, even if it was cancelled before this call.
     pub fn with_cancel(mut self, cancel: &Cancel) -> Self {
         self.set_cancel(cancel);
         self

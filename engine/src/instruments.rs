@@ -1,4 +1,4 @@
-//! What the command inspects, predicts, measures and reports with, beside what apps see: plans and the choices that go
+//! What the command inspects, predicts, measures and reports with, besides what apps see: plans and the choices that go
 //! into them, kernels and their checks, and the ways to files and to a terminal that the engine takes too.
 
 #[cfg(feature = "constrain")]

@@ -1,4 +1,4 @@
-//! Replies that an app stores beside their conversation: a [`SharedChat`] and the [`OwnedReply`]s to it.
+//! Replies that an app stores together with their conversation: a [`SharedChat`] and the [`OwnedReply`]s to it.
 //!
 //! The reply owns a thread that generates it, so that its events can be waited for, checked for, or polled by any
 //! runtime. Events wait in a queue without a limit: the generation does not wait for the reader. Dropping the reply
@@ -118,7 +118,7 @@ impl OwnedReply {
         }
     }
 
-    /// Lets `cancel` stop this reply, also if it was cancelled before this call.
+    /// Lets `cancel` stop this reply, even if it was cancelled before this call.
     pub fn with_cancel(self, cancel: &Cancel) -> Self {
         self.cancel.join(cancel);
         self

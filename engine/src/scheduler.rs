@@ -63,9 +63,9 @@ pub struct SchedulerOptions {
     /// step waits for them; `None` for yes on a GPU, as for
     /// [`LoadOptions::compile_all`](crate::LoadOptions::compile_all).
     pub compile_all: Option<bool>,
-    /// The most rows of a step of several conversations in which guesses are verified: a row for the token of each
-    /// conversation, and one for each guess, at most 32 in total. With 0 only a conversation that is alone guesses;
-    /// `None` for as many as are known to pay off. Whether a conversation guesses is up to its
+    /// The maximum number of rows of a step of several conversations in which guesses are verified: a row for the token
+    /// of each conversation, and one for each guess, at most 32 in total. With 0 only a conversation that is alone
+    /// guesses; `None` for as many as are known to pay off. Whether a conversation guesses is up to its
     /// [`speculation`](GenerateOptions::speculation).
     pub drafted_rows: Option<usize>,
 }
@@ -241,7 +241,7 @@ impl Scheduler {
     /// # Errors
     /// [`Error::Argument`] for no sessions, a context of no tokens or no tokens at all, [`Error::Unsupported`] for a
     /// type of cache that cannot hold the model's latents; [`Error::OutOfMemory`] or [`Error::ContextTooLarge`] if the
-    /// cache does not fit; what the device reports.
+    /// cache does not fit; any error from the device.
     pub fn new(model: &Model, options: &SchedulerOptions) -> Result<Self> {
         Self::new_with(model, options, &Cancel::default())
     }
@@ -249,7 +249,7 @@ impl Scheduler {
     /// Like [`Scheduler::new`]. `cancel` stops it while kernels compile.
     ///
     /// # Errors
-    /// Those of [`Scheduler::new`], and [`Error::Cancelled`].
+    /// The errors of [`Scheduler::new`], and [`Error::Cancelled`].
     pub fn new_with(model: &Model, options: &SchedulerOptions, cancel: &Cancel) -> Result<Self> {
         let (usual, sessions) = (model.cache(), options.sessions);
         let context = options.context.unwrap_or(usual.context).min(options.tokens.unwrap_or(usize::MAX));
@@ -319,7 +319,7 @@ impl Scheduler {
     /// Requests a reply to a conversation. Nothing is computed before an event of it is requested.
     ///
     /// # Errors
-    /// Those of [`Chat::send`](crate::Chat::send); [`Error::Busy`] if too many requests wait.
+    /// The errors of [`Chat::send`](crate::Chat::send); [`Error::Busy`] if too many requests wait.
     pub fn chat(&self, request: ChatState) -> Result<ScheduledReply> {
         let seed = request.options.sampling.seed;
         self.reply(&self.prepare(request)?, seed)
@@ -329,7 +329,7 @@ impl Scheduler {
     /// requested yet, so a prepared conversation takes no place in the queue.
     ///
     /// # Errors
-    /// Those of [`chat`](Self::chat), except for constraints that cannot be enforced, which [`reply`](Self::reply)
+    /// The errors of [`chat`](Self::chat), except for constraints that cannot be enforced, which [`reply`](Self::reply)
     /// reports.
     pub fn prepare(&self, request: ChatState) -> Result<PreparedChat> {
         let ChatState { mut messages, reasoning, tools, template_kwargs, options, overflow, .. } = request;
@@ -360,7 +360,7 @@ impl Scheduler {
     /// only this reply.
     ///
     /// # Errors
-    /// As there.
+    /// See [`reply`](Self::reply).
     pub fn reply_with_chooser(
         &self,
         prepared: &PreparedChat,
@@ -451,7 +451,7 @@ impl ScheduledReply {
         self.cancel.clone()
     }
 
-    /// Lets `cancel` stop this reply, also if it was cancelled before this call.
+    /// Lets `cancel` stop this reply, even if it was cancelled before this call.
     pub fn with_cancel(self, cancel: &Cancel) -> Self {
         self.cancel.join(cancel);
         self

@@ -98,8 +98,8 @@ impl Session {
     /// A session with this cache. Sessions that are used side by side can share one instead: see [`Pool`].
     ///
     /// # Errors
-    /// As [`Session::new`], [`Error::Argument`] for a cache of no tokens, and [`Error::Unsupported`] for a type of
-    /// cache that cannot hold the model's latents.
+    /// The errors of [`Session::new`], [`Error::Argument`] for a cache of no tokens, and [`Error::Unsupported`] for a
+    /// type of cache that cannot hold the model's latents.
     pub fn with_cache(model: &Model, cache: CacheShape) -> Result<Self> {
         Pool::new(model, 1, cache, cache.context)?.session()
     }
@@ -152,7 +152,7 @@ impl Session {
     /// last token are available afterwards.
     ///
     /// # Errors
-    /// As [`Session::feed`]; if there are too many tokens, or unknown ones, the session is unchanged.
+    /// The errors of [`Session::feed`]; if there are too many tokens, or unknown ones, the session is unchanged.
     pub fn sync(&mut self, tokens: &[u32]) -> Result<Reuse> {
         self.sync_with(tokens, &Cancel::default(), &mut |_| {})
     }
@@ -160,7 +160,7 @@ impl Session {
     /// Like [`Session::sync`], with the `cancel` and the `progress` of [`Session::feed_with`].
     ///
     /// # Errors
-    /// As [`Session::feed_with`]; if there are too many tokens, or unknown ones, the session is unchanged.
+    /// The errors of [`Session::feed_with`]; if there are too many tokens, or unknown ones, the session is unchanged.
     pub fn sync_with(&mut self, tokens: &[u32], cancel: &Cancel, progress: &mut dyn FnMut(usize)) -> Result<Reuse> {
         let cached = self.keep_common(tokens)?;
         self.feed_with(&tokens[cached..], cancel, progress)?;
@@ -213,7 +213,7 @@ impl Session {
     /// Checks that the session can take part in a step of its pool, and reserves the pages for it.
     ///
     /// # Errors
-    /// Those of [`Pool::next_token_of_each`] about this session.
+    /// The errors of [`Pool::next_token_of_each`] about this session.
     pub(crate) fn reserve_next(&mut self) -> Result<()> {
         self.check(self.tokens().len() + 1, &[])?;
         let (mut state, sequence) = self.enter()?;
@@ -234,7 +234,7 @@ impl Session {
     /// Waits until everything fed has been computed.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     pub fn wait(&mut self) -> Result<()> {
         self.pool.enter()?.submissions.wait(self.pool.model().gpu(), 0)
     }
@@ -245,7 +245,7 @@ impl Session {
     /// [`Session::tokens`] has them.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the model is from another file; those of [`Session::with_cache`]. After an error the
+    /// [`Error::Argument`] if the model is from another file; the errors of [`Session::with_cache`]. After an error the
     /// session is unchanged.
     pub fn move_to(&mut self, model: &Model) -> Result<()> {
         let (own, other) = (self.model().fingerprint(), model.fingerprint());

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub struct Speculation {
     /// What guesses.
     pub kind: DraftKind,
-    /// The most tokens that are guessed at a time, at least 1; `None` for as many as pay.
+    /// The maximum number of tokens that are guessed at a time, at least 1; `None` for as many as pay off.
     pub most: Option<usize>,
 }
 
@@ -33,7 +33,7 @@ pub struct Speculation {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DraftKind {
-    /// Whatever is expected to pay, as measured on this GPU and in this conversation; often nothing.
+    /// Whatever is expected to pay off, as measured on this GPU and in this conversation; often nothing.
     #[default]
     Auto,
     /// Nothing.

@@ -92,7 +92,7 @@ pub fn detach<F: FnOnce() + Send + 'static>(doing: &'static str, job: F) {
 /// the system refuses the thread, the calling one does the job.
 ///
 /// # Errors
-/// That of `go_on`, otherwise that of the job; [`Error::Worker`] if it panics.
+/// The error of `go_on`, otherwise that of the job; [`Error::Worker`] if it panics.
 pub fn beside<T: Send>(
     doing: &'static str,
     job: impl FnOnce(&mut GoOn<'_>) -> Result<T> + Send,
@@ -154,7 +154,7 @@ pub fn work<'a, T>(
     work_on(jobs.len(), doing, jobs, here, go_on)
 }
 
-/// Like [`work`], with at most `threads` threads beside the calling one.
+/// Like [`work`], with at most `threads` threads besides the calling one.
 fn work_on<'a, T>(
     threads: usize,
     doing: &'static str,

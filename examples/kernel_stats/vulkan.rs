@@ -30,8 +30,8 @@ const WANTED: [&CStr; 2] = [vk::KHR_COOPERATIVE_MATRIX_NAME, vk::KHR_PIPELINE_EX
 impl Device {
     /// Opens the device of this name.
     pub fn open(name: &str) -> anyhow::Result<Self> {
-        // SAFETY: the loader is that of the system, and every call below gets what the specification asks for: handles of
-        // this instance, and chains of structures that live as long as the call.
+        // SAFETY: the loader is that of the system, and every call below gets what the specification asks for: handles
+        // of this instance, and chains of structures that live as long as the call.
         unsafe {
             let entry = ash::Entry::load().context("no Vulkan loader")?;
             let application = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_3);

@@ -11,25 +11,24 @@ use wglm_engine::{Constraint, SchemaOptions};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Constraints (the thinking before the answer is free)")]
 pub struct ConstraintArgs {
-    /// Make answers JSON that is valid against this JSON schema: the schema itself or the name of its file; - reads
-    /// stdin
+    /// Make answers JSON that is valid against this JSON schema: the schema itself or its file name; - reads stdin
     #[arg(short, long, value_name = "SCHEMA|FILE", value_parser = NonEmptyStringValueParser::new(),
         group = "schema", conflicts_with_all = ["json_schema_file", "grammar", "grammar_file"])]
     pub json_schema: Option<String>,
-    /// The same, with the name of a file (also -jf)
+    /// Like --json-schema, from a file (also -jf)
     #[arg(long, value_name = "FILE", group = "schema", conflicts_with_all = ["grammar", "grammar_file"])]
     pub json_schema_file: Option<PathBuf>,
-    /// Make answers match this grammar in Lark's syntax: the grammar itself or the name of its file; - reads stdin
+    /// Make answers match this grammar in Lark's syntax: the grammar itself or its file name; - reads stdin
     #[arg(long, value_name = "GRAMMAR|FILE", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "grammar_file")]
     pub grammar: Option<String>,
-    /// The same, with the name of a file
+    /// Like --grammar, from a file
     #[arg(long, value_name = "FILE")]
     pub grammar_file: Option<PathBuf>,
-    /// Allow whitespace between the parts of the JSON of --json-schema
+    /// Allow whitespace between the tokens of JSON that --json-schema constrains
     #[arg(long, requires = "schema")]
     pub json_whitespace: bool,
-    /// Ignore the parts of --json-schema that cannot be enforced, instead of refusing it: answers may then be invalid
-    /// against it
+    /// Ignore parts of --json-schema that cannot be enforced instead of refusing it; answers may then be invalid
+    /// against the schema
     #[arg(long, requires = "schema")]
     pub json_lenient: bool,
 }
@@ -100,7 +99,7 @@ fn is_gbnf(text: &str) -> bool {
 
 /// The remedy for such a grammar.
 const GBNF: &str = "this is a grammar in llama.cpp's GBNF syntax; wglm accepts Lark's syntax. Write \
-                    `start: …` for `root ::= …` and `name: …` for `name ::= …`, with names of small letters and _, \
+                    `start: …` for `root ::= …` and `name: …` for `name ::= …`, with names of lower-case letters and _, \
                     regular expressions /[a-z]+/ for [a-z]+, and // before comments";
 
 #[cfg(test)]

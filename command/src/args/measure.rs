@@ -21,7 +21,7 @@ pub struct BenchArgs {
     /// Numbers of tokens to generate; 0 for none
     #[arg(short = 'n', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<usize>, default_value = "128", action = ArgAction::Set)]
     pub n_gen: Vec<usize>,
-    /// Numbers of tokens in the KV cache before a test
+    /// Numbers of tokens already in the KV cache before a test
     #[arg(short = 'd', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<usize>, default_value = "0", action = ArgAction::Set)]
     pub n_depth: Vec<usize>,
     /// Numbers of conversations that generate tokens side by side, in the same steps
@@ -38,16 +38,16 @@ pub struct BenchArgs {
     /// Skip the warmup run before each test
     #[arg(long)]
     pub no_warmup: bool,
-    /// Sample tokens at this temperature, with the seed 1, instead of taking the likeliest ones
+    /// Sample tokens at this temperature, with the seed 1, instead of taking the most likely ones
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = from_zero)]
     pub temp: Option<f32>,
-    /// Guess tokens ahead while generating [default: off, or mtp with --assume-acceptance]
+    /// Speculative decoding while generating [default: off, or mtp with --assume-acceptance]
     #[arg(long, value_name = "KIND", value_parser = choice(KINDS))]
     pub speculate: Option<DraftKind>,
-    /// Accept drafts at random: the fractions of steps in which the first, the first two, … drafts are right, such as
-    /// 0.83,0.65,0.49. Measures the cost of steps on a model with random weights. With --sessions, each step has as many
-    /// drafts of every conversation, at most 32 rows in all, a row for the token of each included. With --speculate lookup the
-    /// drafts stand for such from the text: no block is needed, and none makes any
+    /// Accept drafts at random, to measure the cost of steps on a model with random weights: the fractions of steps in
+    /// which the first draft, the first two, … are right, such as 0.83,0.65,0.49. With --sessions, each step has that
+    /// many drafts per conversation; conversations and drafts may total 32 rows. With --speculate lookup, the drafts
+    /// stand in for text look-ups, so the model needs no multi-token-prediction block and none runs
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = probability, action = ArgAction::Set)]
     pub assume_acceptance: Vec<f32>,
 }
@@ -106,10 +106,10 @@ pub struct ProfileArgs {
     /// Profile a prompt batch of N tokens; 0 profiles one generated token
     #[arg(short = 'p', long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub n_prompt: usize,
-    /// Profile a step that verifies N drafts of the multi-token-prediction block, and makes as many
+    /// Profile a step that verifies N drafts of the multi-token-prediction block, and predicts N more
     #[arg(long, value_name = "N", conflicts_with = "n_prompt", allow_negative_numbers = true, value_parser = positive::<u32>)]
     pub drafts: Option<u32>,
-    /// Tokens in the KV cache before it
+    /// Tokens already in the KV cache
     #[arg(short = 'd', long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub depth: usize,
     /// Repetitions; the medians are shown

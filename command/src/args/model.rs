@@ -69,10 +69,11 @@ pub const CACHE_TYPES: &[Choice<CacheType>] = &[
 /// The arguments that a model's memory depends on.
 #[derive(Debug, Clone, Args)]
 pub struct NeedsArgs {
-    /// Context size in tokens that memory is counted for; 0 for the model's maximum [default: the model's maximum, at most 8192]
+    /// Context size, in tokens, to estimate memory for; 0 for the model's maximum [default: the model's maximum, up to
+    /// 8192]
     #[arg(short, long = "ctx-size", value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
     pub context: Option<usize>,
-    /// KV cache type that memory is counted for (also -ctk) [default: f32 if that takes at most 64 MiB, otherwise f16]
+    /// KV cache type to estimate memory for (also -ctk) [default: f32 if that takes at most 64 MiB, otherwise f16]
     #[arg(long, alias = "cache-type-k", value_name = "TYPE", value_parser = choice(CACHE_TYPES))]
     pub cache_type: Option<CacheType>,
     #[command(flatten)]
@@ -116,9 +117,9 @@ pub struct FileArgs {
     /// Use f32, f16 and bf16 weights in place, from the mapped file (Metal only; not yet tested on a Mac)
     #[arg(long, help_heading = TUNING)]
     pub zero_copy: bool,
-    /// Override kernel tiling (benchmarking): a list of STEP[@ROWS]=LANESxROWSxWORKGROUP[xCOLUMNS][d], e.g. moe.down=32x1x512
-    /// or, for plans of 4 to 7 rows, moe.down@4-7=32x2x512; with a d at the end, as in 32x4x64d, lanes read activations
-    /// directly instead of staging them in workgroup memory
+    /// Override kernel tiling (benchmarking): a list of STEP[@ROWS]=LANESxROWSxWORKGROUP[xCOLUMNS][d], e.g.
+    /// moe.down=32x1x512 or, for plans of 4 to 7 rows, moe.down@4-7=32x2x512; with a d at the end, as in 32x4x64d,
+    /// lanes read activations directly instead of staging them in workgroup memory
     #[arg(long, env = "WGLM_TILING", hide_env_values = true, value_name = "LIST", value_parser = tilings, help_heading = TUNING)]
     pub tiling: Option<TilingList>,
     /// Table of kernel tilings (benchmarking) [default: the GPU's own]

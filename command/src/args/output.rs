@@ -16,7 +16,7 @@ static FORMATS: [Choice<OutputFormat>; 4] = [
     ("md", "A Markdown table", OutputFormat::Md),
     ("csv", "Comma-separated values", OutputFormat::Csv),
     ("json", "JSON, with every field", OutputFormat::Json),
-    ("svg", "A picture", OutputFormat::Svg),
+    ("svg", "A chart", OutputFormat::Svg),
 ];
 
 #[derive(Debug, Args)]

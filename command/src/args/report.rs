@@ -16,15 +16,15 @@ pub struct ReportArgs {
     /// Run only these stages
     #[arg(long, value_name = "LIST", value_delimiter = ',', action = ArgAction::Set)]
     pub only: Vec<StageName>,
-    /// Write the text of every compiled shader, in Metal's language, to a folder
+    /// Write every compiled shader, in Metal's shading language, to a folder
     #[arg(long, value_name = "DIR")]
     pub shaders: Option<PathBuf>,
-    /// The most seconds of a stage, which skips what there is no time for [default: 30 to 200, and 600 to measure -m]
+    /// Time limit per stage in seconds; a stage skips what it has no time for [default: 30 to 200, and 600 with -m]
     #[arg(long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = from_zero)]
     pub seconds: Option<f32>,
     #[command(flatten)]
     pub gpu: GpuArgs,
-    /// The most seconds of silence of a stage, for tests
+    /// Maximum seconds without output from a stage, for tests
     #[arg(long, hide = true)]
     pub silence: Option<f32>,
     /// The stage that runs in this process, and its first item

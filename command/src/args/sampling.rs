@@ -80,17 +80,17 @@ pub struct SamplingArgs {
         value_parser = some
     )]
     pub predict: OrNone<usize>,
-    /// Guess tokens ahead to compute several in one step; the text stays the same
+    /// Speculative decoding: guess tokens ahead and verify them in one step; does not change the text
     #[arg(long, value_name = "KIND", default_value = "auto", value_parser = choice(KINDS))]
     pub speculate: DraftKind,
-    /// Maximum number of tokens to guess at a time [default: as many as pay]
+    /// Maximum number of tokens to guess at a time [default: as many as pay off]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = positive::<u32>)]
     pub draft_max: Option<u32>,
 }
 
 /// What guesses tokens ahead.
 pub const KINDS: &[Choice<DraftKind>] = &[
-    ("auto", "Whatever pays, as measured during generation; often nothing", DraftKind::Auto),
+    ("auto", "Whatever pays off, as measured during generation; often nothing", DraftKind::Auto),
     ("off", "Nothing", DraftKind::Off),
     ("lookup", "What followed the same tokens earlier in the text", DraftKind::Lookup),
     ("mtp", "The model's multi-token-prediction block", DraftKind::Mtp),

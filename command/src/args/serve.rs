@@ -30,27 +30,27 @@ pub struct ServeArgs {
     /// Let requests with different keys share KV caches; clients can then find out what others sent
     #[arg(long, help_heading = ACCESS)]
     pub share_cache: bool,
-    /// Let pages of this origin call the server, such as https://example.org; * for all; can be repeated
+    /// Let web pages of this origin call the server, such as https://example.org; * for all; can be repeated
     #[arg(long, value_name = "ORIGIN", help_heading = ACCESS)]
     pub cors: Vec<String>,
     /// Another host name of the server; with this, requests for unknown names are refused at every address; can be
     /// repeated
     #[arg(long, value_name = "NAME", help_heading = ACCESS)]
     pub allow_host: Vec<String>,
-    /// Do not serve the page for browsers
+    /// Do not serve the web page
     #[arg(long, alias = "no-webui", help_heading = ACCESS)]
     pub no_page: bool,
     /// Name of the model in replies [default: the name of its file]
     #[arg(short, long, value_name = "NAME", help_heading = "Model")]
     pub alias: Option<String>,
-    /// Conversations that are answered at the same time (also -np)
+    /// Maximum conversations that are answered at the same time (also -np)
     #[arg(long, value_name = "N", default_value_t = 4, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub parallel: usize,
-    /// Requests that may wait for their turn; more are refused with status 429
+    /// Maximum requests that may wait for their turn; more are refused with status 429
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = number, help_heading = LIMITS)]
     pub queue: usize,
-    /// Rows of a step of several conversations in which guessed tokens are verified, at most 32: one for the token of each
-    /// conversation, and one for each guess; 0 to guess only while one conversation is alone [default: 8]
+    /// Maximum rows in a batched step that verifies guesses: one per conversation plus one per guess, up to 32; 0 to
+    /// guess only while a single conversation is running [default: 8]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number, help_heading = LIMITS)]
     pub draft_rows: Option<usize>,
     /// Total tokens of all conversations in the KV cache [default: as many as the conversations can have, if memory
@@ -60,32 +60,32 @@ pub struct ServeArgs {
     /// What to do with a conversation that outgrows the context
     #[arg(long, value_name = "POLICY", default_value = "refuse", value_parser = choice(POLICIES), help_heading = LIMITS)]
     pub overflow: Overflow,
-    /// Most seconds from a request to the end of its reply, which is cut off then
+    /// Time limit for a request in seconds; a reply that is still running then is cut off
     #[arg(long, value_name = "S", default_value_t = 600, allow_negative_numbers = true, value_parser = seconds, help_heading = LIMITS)]
     pub timeout: u64,
-    /// Most seconds that a client may take to send a request, or to receive data
+    /// Maximum seconds a client may take to send a request or read a response
     #[arg(long, value_name = "S", default_value_t = 30, allow_negative_numbers = true, value_parser = seconds, help_heading = LIMITS)]
     pub io_timeout: u64,
-    /// Most seconds that running replies may take after Ctrl-C or SIGTERM
+    /// Maximum seconds that running replies may take after Ctrl-C or SIGTERM
     #[arg(long, value_name = "S", default_value_t = 20, value_parser = whole::<u32>, help_heading = LIMITS)]
     pub grace: u32,
-    /// Largest request body in KiB
+    /// Maximum size of a request body in KiB
     #[arg(long, value_name = "KIB", default_value_t = 8192, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_body: usize,
-    /// Memory in MiB that requests may take in addition to the idle server; more is refused with status 413 or 503
+    /// Maximum memory in MiB for requests, on top of the idle server; more is refused with status 413 or 503
     #[arg(long, value_name = "MIB", default_value_t = 512, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_memory: usize,
-    /// Most messages in a conversation
+    /// Maximum messages in a conversation
     #[arg(long, value_name = "N", default_value_t = 4096, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_messages: usize,
-    /// Most replies to one request (its field n)
+    /// Maximum replies to one request (its field n)
     #[arg(long, value_name = "N", default_value_t = 8, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_choices: usize,
-    /// Most connections at a time
+    /// Maximum connections at a time
     #[arg(long, value_name = "N", default_value_t = 512, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_connections: usize,
-    /// Most connections from one address, and most simultaneous requests with one key; 0 for no limit, such as behind a
-    /// proxy [default: half of --max-connections]
+    /// Maximum connections from one address, and maximum simultaneous requests with one key; 0 for no limit, such as
+    /// behind a proxy [default: half of --max-connections]
     #[arg(long, value_name = "N", value_parser = number, help_heading = LIMITS)]
     pub max_per_client: Option<usize>,
     /// Let the model think before it answers, unless a request says otherwise

@@ -120,13 +120,14 @@ impl Command {
 /// The text after the help of `run`.
 pub const RUN_STATUS: &str = "\
 Exit status: 0 with an answer, 1 after an error, 2 for wrong usage, 3 if the reply ended without an answer (-n or the \
-context ran out while the model was thinking, or the reply began with a stop string) or was cut off inside one that \
---json-schema or --grammar constrains, 130 after Ctrl-C. An answer without a constraint counts at any length, and so does one \
-that matches the grammar already, even if it could continue.
+context ran out while the model was thinking, or the reply began with a stop string) or was cut off inside an answer \
+that --json-schema or --grammar constrains, 130 after Ctrl-C. An answer without a constraint counts at any length, and \
+so does one that already matches the grammar, even if it could continue.
 
-With --json stdout gets one object once the options are valid, whatever happens, always with the same fields: text, \
-thinking, tool_calls, prompt, generated, seed, stop, prompt_seconds, generate_seconds, drafts, error, hint. Figures \
-that are unknown, because the reply did not get that far, are null; text, thinking and tool_calls are then empty. After Ctrl-C stop is \"cancelled\".";
+With --json, exactly one JSON object is printed to stdout once the options have been parsed, even after an error or \
+Ctrl-C. Its fields are always: text, thinking, tool_calls, prompt, generated, seed, stop, prompt_seconds, \
+generate_seconds, drafts, error, hint. Values that the reply did not get far enough to have are null; text, thinking \
+and tool_calls are then empty. After Ctrl-C stop is \"cancelled\".";
 
 /// The text after the help of `chat`.
 pub const CHAT_STATUS: &str = "\
@@ -134,6 +135,6 @@ Messages are read from the terminal, or from a file or pipe, one per line. A lin
 /help lists them. A line that ends in \\ continues on the next one; \"\"\" begins and ends a message of several lines, \
 and Ctrl-D sends an unfinished one.
 
-Exit status: 0; with messages from a file or pipe 1 if a message or a command failed, 3 if a reply ended without an \
-answer, or inside one that --json-schema or --grammar constrains; 130 if Ctrl-C ended the program (twice at the prompt, once there under TERM=dumb), 143 after SIGTERM, 129 after \
-SIGHUP.";
+Exit status: 0; with messages from a file or pipe, 1 if a message or a command failed, 3 if a reply ended without an \
+answer, or inside an answer that --json-schema or --grammar constrains; 130 after Ctrl-C (pressed twice at the prompt; \
+once if TERM=dumb), 143 after SIGTERM, 129 after SIGHUP.";

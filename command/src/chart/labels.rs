@@ -63,7 +63,7 @@ impl Labels {
         self.pieces.extend(line.windows(2).map(|ends| [ends[0], ends[1]]));
     }
 
-    /// The position for a value beside its point; `None` if there is no space.
+    /// The position for a value next to its point; `None` if there is no space.
     pub fn place(&mut self, (x, y): (i32, i32), words: &str, size: i32) -> Option<(i32, i32)> {
         let (wide, high) = (width(words, size), size - 1);
         let (right, left, middle) = (x + GAP, x - GAP - wide, x - wide / 2);

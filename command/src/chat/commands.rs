@@ -55,7 +55,7 @@ impl<'a> SlashCommand<'a> {
             ("system", text) => Self::System(text),
             ("reasoning", "on") => Self::Reasoning(true),
             ("reasoning", "off") => Self::Reasoning(false),
-            ("save" | "load", "-") => anyhow::bail!("/{name} needs the name of a file; - is not one here"),
+            ("save" | "load", "-") => anyhow::bail!("/{name} needs a file name; - is not supported here"),
             ("save", file) if !unquoted(file).is_empty() => Self::Save(unquoted(file)),
             ("load", file) if !unquoted(file).is_empty() => Self::Load(unquoted(file)),
             ("copy", "") => Self::Copy,
@@ -70,19 +70,19 @@ impl<'a> SlashCommand<'a> {
     }
 }
 
-/// The name of a file without quotes around it. Names with blanks need none, but users of shells type them.
+/// The name of a file without quotes around it. Names with spaces need none, but users of shells type them.
 fn unquoted(name: &str) -> &str {
     let inside = |quote| name.strip_prefix(quote)?.strip_suffix(quote);
     inside('"').or_else(|| inside('\'')).unwrap_or(name)
 }
 
-/// The columns of the names in `/help`, with the blanks after them.
+/// The columns of the names in `/help`, with the spaces after them.
 const NAMES: usize = 19;
 
 /// The text of `/help`, in lines of at most `width` columns.
 pub fn help(width: usize) -> String {
     let mut help = String::new();
-    // The description of a command is beside its name, or below it if there is no space for two columns.
+    // The description of a command is next to its name, or below it if there is no space for two columns.
     let (names, between, indent) = if width < 2 * NAMES { (0, "\n    ", 4) } else { (NAMES, "", NAMES) };
     for Usage { name, takes, does } in &USAGES {
         let does = filled(does, width.saturating_sub(indent)).join(&format!("\n{:indent$}", ""));
@@ -91,7 +91,7 @@ pub fn help(width: usize) -> String {
     help + &filled(BEYOND, width).join("\n")
 }
 
-/// Whether the typed text is a command with a file argument, followed by a blank and possibly a part of the file's
+/// Whether the typed text is a command with a file argument, followed by a space and possibly a part of the file's
 /// name.
 pub fn takes_file(typed: &str) -> bool {
     let mut files = USAGES.iter().filter(|usage| usage.takes == "FILE");
@@ -146,9 +146,9 @@ mod tests {
             ("etc", "//etc sends /etc"),
             ("clear all", "/clear takes no argument"),
             ("save", "expected /save FILE"),
-            ("save -", "/save needs the name of a file"),
+            ("save -", "/save needs a file name"),
             ("save \"\"", "expected /save FILE"),
-            ("load -", "/load needs the name of a file"),
+            ("load -", "/load needs a file name"),
             ("reasoning maybe", "expected /reasoning on|off"),
         ] {
             let error = SlashCommand::read(text).err().map(|error| error.to_string());

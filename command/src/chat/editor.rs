@@ -131,7 +131,7 @@ impl Completer for Completion {
 }
 
 impl Completion {
-    /// Completes a file name after a command. The name extends to the end of the line, including blanks, so nothing in
+    /// Completes a file name after a command. The name extends to the end of the line, including spaces, so nothing in
     /// it is escaped as in a shell, and a quote may precede it. The completer needs escaped names, so the name is
     /// escaped for it.
     fn file(&self, before: &str) -> rustyline::Result<(usize, Vec<Pair>)> {

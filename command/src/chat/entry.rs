@@ -11,7 +11,7 @@ pub enum Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// Parses a text. Blanks around a message are kept, like those of a prompt of `run`, because code may begin with
+    /// Parses a text. Spaces around a message are kept, like those of a prompt of `run`, because code may begin with
     /// them. Text in quotes is a message; `//` begins a message that begins with `/`.
     pub fn of(text: &'a str) -> Self {
         let trimmed = text.trim();

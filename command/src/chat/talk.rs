@@ -21,7 +21,7 @@ pub struct Talk {
     chat: Chat,
     view: View,
     form: Form,
-    /// Whether the last message of the user was typed here, rather than loaded from a file.
+    /// Whether the last user message was typed here, rather than loaded from a file.
     typed: bool,
     /// Reloads the model after a loss of the GPU.
     reloader: Reloader,
@@ -135,7 +135,7 @@ impl Talk {
         self.chat.set_messages(message.into_iter().chain(rest).collect());
     }
 
-    /// Generates another answer to the last message of the user. The previous answer stays if no new one is generated.
+    /// Generates another answer to the last user message. The previous answer stays if no new one is generated.
     fn answer_anew(&mut self) -> anyhow::Result<()> {
         let asked = self.chat.messages().iter().rposition(|message| message.role == "user");
         let asked = asked.context("there is no message yet to answer")? + 1;

@@ -1,5 +1,5 @@
-//! The stage that compares two ways to compute the same, in turns, on GLM-4.7-Flash's shape: choices that wglm made for
-//! Macs without measuring them.
+//! The stage that compares two ways to compute the same, alternating, on GLM-4.7-Flash's shape: choices that wglm made
+//! for Macs without measuring them.
 
 use super::models::load;
 use super::shape;

@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(status_of(&Access::default(), &two), 400);
     }
 
-    /// Links, pictures, scripts and forms.
+    /// Links, images, scripts and forms.
     #[test]
     fn requests_without_preflight_are_refused() {
         let access = Access::default();

@@ -67,7 +67,7 @@ impl Caller {
         CALLER.scope(self, answer).await
     }
 
-    /// The sender of the request that this task answers. Outside of a request, a placeholder with the address 0.0.0.0.
+    /// The sender of the request that this task answers. Outside a request, a placeholder with the address 0.0.0.0.
     pub fn current() -> Self {
         let nobody = || {
             let network = Network::V4(0);

@@ -1,4 +1,4 @@
-//! The fields of a request that constrain its reply: a schema, or calls of functions.
+//! The fields of a request that constrain its reply: a schema, or function calls.
 
 use super::failure::{Failure, shown};
 use serde::Deserialize;
@@ -19,8 +19,8 @@ pub enum Format {
 /// Keys of a body whose values can contain a schema: its numbers keep all of their digits.
 pub const SCHEMAS: [&str; 4] = ["json_schema", "output_config", "response_format", "text"];
 
-/// Reads `tool_choice` of OpenAI's interfaces: a word, the name of a function in one of two forms, or a list of the
-/// functions that may be called. The other functions are then removed from `functions`.
+/// Reads `tool_choice` of OpenAI's APIs: a word, the name of a function in one of two forms, or a list of the functions
+/// that may be called. The other functions are then removed from `functions`.
 pub fn choice(choice: Option<&Value>, functions: &mut Vec<Value>) -> Result<Calls, Failure> {
     let choice = match choice {
         None => return Ok(Calls::Auto),
@@ -89,7 +89,7 @@ struct SchemaField {
 }
 
 impl FormatField {
-    /// Reads it. `whitespace` says whether blanks may stand between the parts of JSON. Unsupported keywords of a schema
+    /// Reads it. `whitespace` says whether spaces may stand between the parts of JSON. Unsupported keywords of a schema
     /// are ignored if `strict` is false, and refused if it is true or absent.
     pub fn read(self, whitespace: bool) -> Result<Format, Failure> {
         let (inner, strict) = self.json_schema.map_or((None, None), |field| (field.schema, field.strict));

@@ -139,7 +139,7 @@ impl From<&Error> for Failure {
         let message = error.to_string();
         match error.cause() {
             Error::Busy { waiting, .. } => Self::queue_full(*waiting),
-            // Programs for Anthropic's interface look for the words "prompt is too long".
+            // Programs for Anthropic's API look for the words "prompt is too long".
             Error::ContextFull { needed, context } => {
                 Self::invalid(format!("prompt is too long: {needed} tokens > {context} maximum"))
                     .with_code("context_length_exceeded")

@@ -17,10 +17,10 @@ const STOP_BYTES: usize = 16 << 10;
 /// The most tokens with a bias.
 const BIASES: usize = 4096;
 
-/// The most alternatives that can be requested for each token, as in OpenAI's interface.
+/// The most alternatives that can be requested for each token, as in OpenAI's API.
 const TOP_LOGPROBS: usize = 20;
 
-/// A bias that OpenAI's interface takes for a ban.
+/// A bias that OpenAI's API takes for a ban.
 const BAN: f32 = -100.0;
 
 /// Parses a body. Fields that `T` does not have are ignored. Numbers in schemas keep all of their digits.
@@ -56,12 +56,12 @@ pub struct Fields {
     grammar: Option<Value>,
     stop_loops: Option<bool>,
     pub overflow: Option<OverflowField>,
-    /// Whether requested JSON may have blanks and line ends between its parts.
+    /// Whether requested JSON may have spaces and line ends between its parts.
     pub json_whitespace: Option<bool>,
     pub chat_template_kwargs: Option<Value>,
 }
 
-/// What a stream reports beside the replies.
+/// What a stream reports besides the replies.
 #[derive(Debug, Deserialize)]
 pub struct StreamOptions {
     include_usage: Option<bool>,
@@ -90,7 +90,7 @@ impl OneOrMore {
     }
 }
 
-/// Biases: an object as in OpenAI's interface, or a list of pairs as in llama.cpp's.
+/// Biases: an object as in OpenAI's API, or a list of pairs as in llama.cpp's.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Biases {
@@ -202,7 +202,7 @@ pub fn choices(given: Option<u64>, server: &Server) -> Result<usize, Failure> {
     count.ok_or_else(|| Failure::invalid(format!("n: {given}: expected a number from 1 to {most}")))
 }
 
-/// The number of alternatives to report beside each token, at most [`TOP_LOGPROBS`].
+/// The number of alternatives to report for each token, at most [`TOP_LOGPROBS`].
 pub fn top_logprobs(given: u64) -> Result<usize, Failure> {
     let top = usize::try_from(given).ok().filter(|top| *top <= TOP_LOGPROBS);
     top.ok_or_else(|| Failure::invalid(format!("logprobs: {given}: expected a number from 0 to {TOP_LOGPROBS}")))

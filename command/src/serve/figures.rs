@@ -26,7 +26,7 @@ impl Usage {
         Self { prompt: prompt.cached + prompt.new, cached: prompt.cached, generated, thinking }
     }
 
-    /// Adds a reply. Only the first reply to a prompt counts the prompt, as in OpenAI's interface.
+    /// Adds a reply. Only the first reply to a prompt counts the prompt, as in OpenAI's API.
     pub fn add(&mut self, other: Self, is_first: bool) {
         if is_first {
             self.prompt += other.prompt;

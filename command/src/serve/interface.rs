@@ -52,14 +52,14 @@ pub trait Interface: Sized + Send + 'static {
     fn whole(self, replies: Vec<Reply>) -> String;
 }
 
-/// What a body asks for beside its prompt.
+/// What a body asks for besides its prompt.
 pub struct Request<I> {
     /// Replies to each prompt.
     pub choices: usize,
     pub stream: Option<bool>,
-    /// Whether a reply ends after its first call of a function.
+    /// Whether a reply ends after its first function call.
     pub one_call: bool,
-    /// The bytes of memory that the request holds until its replies end, beside what these take.
+    /// The bytes of memory that the request holds until its replies end, in addition to what these take.
     pub held: usize,
     /// Writes the answer.
     pub interface: I,
@@ -117,7 +117,7 @@ async fn prepare<I: Interface>(
     Ok((vec![Start::Chat(chat)], request, memory))
 }
 
-/// The memory that is held until the replies end: theirs, and `held` bytes beside.
+/// The memory that is held until the replies end: theirs and `held` bytes more.
 fn memory(prompts: &[Start], loaded: &LoadedModel, choices: usize, held: usize) -> ReplyMemory {
     let replies = choices * prompts.len();
     let prompt = prompts.iter().map(Start::tokens).max().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The endpoints of llama.cpp's server that OpenAI's interface does not have, for programs that use them.
+//! The endpoints of llama.cpp's server that OpenAI's API does not have, for programs that use them.
 
 use super::body::JsonBody;
 use super::conversation::{check_messages, check_tools, template_input, variables};

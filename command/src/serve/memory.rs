@@ -107,7 +107,7 @@ pub struct Share {
 }
 
 fn exhausted() -> Failure {
-    Failure::unavailable("other requests take all of the memory for requests (--max-memory); try again later", 1)
+    Failure::unavailable("other requests are using all request memory (--max-memory); try again later", 1)
 }
 
 impl Memory {
@@ -305,13 +305,13 @@ pub struct ReplyMemory {
     pub prompt: usize,
     /// The most tokens of each reply.
     pub generated: usize,
-    /// How many alternatives are reported beside each token, if any are.
+    /// How many alternatives are reported for each token, if any are.
     pub alternatives: Option<usize>,
     /// Bytes of everything else.
     pub other: usize,
 }
 
-/// What a reply takes beside its tokens: the state of its generation and its thread.
+/// What a reply takes besides its tokens: the state of its generation and its thread.
 const REPLY: usize = 64 << 10;
 
 /// What a token of a reply takes: its text in several forms, on the way to the client. Longer texts are counted as they

@@ -1,4 +1,4 @@
-//! The command `serve`: the model over HTTP, with the interfaces of OpenAI, Anthropic and llama.cpp, and a page.
+//! The command `serve`: the model over HTTP, with OpenAI-, Anthropic- and llama.cpp-compatible APIs, and a page.
 //!
 //! This is the only module that uses axum and tokio. Each reply is generated on a blocking thread; all of them share
 //! the library's [`Scheduler`]. Asynchronous tasks write the replies in the form of an interface. What clients send is
@@ -65,7 +65,7 @@ pub use run::serve;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a mutex, also if another thread panicked while it held the lock: such a panic leaves all data here valid.
+/// Locks a mutex, even if another thread panicked while it held the lock: such a panic leaves all data here valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

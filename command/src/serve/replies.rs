@@ -21,7 +21,7 @@ use wglm_engine::{Error, Event, GenerateOptions, PreparedChat, ScheduledReply, S
 /// How long an answer waits for the first token before it begins: what fails until then has a status of its own.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a reply is generated from, beside its seed.
+/// What a reply is generated from, besides its seed.
 #[derive(Debug, Clone)]
 pub enum Start {
     Chat(PreparedChat),
@@ -190,7 +190,7 @@ impl Replies {
             next = self.receiver.recv() => next,
             () = self.deadline.given_up() => {
                 self.open = 0;
-                return Err(Failure::unavailable("the reply was cancelled and does not end", 5));
+                return Err(Failure::unavailable("the reply was cancelled but has not stopped yet", 5));
             }
         };
         let checked = match next {

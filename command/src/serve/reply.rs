@@ -21,8 +21,8 @@ pub enum Delta {
     End(Box<Finish>),
 }
 
-/// The probability of a token of the reply, and those of the likeliest tokens in its place: the bytes of each token and
-/// the logarithm of its probability.
+/// The probability of a token of the reply, and those of the most likely tokens in its place: the bytes of each token
+/// and the logarithm of its probability.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenProbability {
     pub chosen: (Vec<u8>, f32),

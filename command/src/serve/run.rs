@@ -31,7 +31,7 @@ use wglm_engine::{DraftKind, GenerateOptions, Gguf, Model, Scheduler, SchedulerO
 /// How long cancelled replies may take to end.
 const END: Duration = Duration::from_secs(3);
 
-/// Threads for short work, beside those of replies and pools.
+/// Threads for short work, in addition to those of replies and pools.
 const SPARE: usize = 16;
 
 /// Threads that serve connections. Blocking work has threads of its own.
@@ -112,7 +112,7 @@ fn begin(args: &ServeArgs, file: &Gguf, server: &Server, loaded: LoadedModel) {
     let (slots, context) = (output::count(args.parallel, "conversation"), loaded.scheduler.context());
     let needs = needs(args, file, &loaded.model);
     server.loaded.set(loaded);
-    output::note(format_args!("{} is ready: {slots} at the same time, of up to {context} tokens each", server.name));
+    output::note(format_args!("{} is ready: up to {slots} at a time, {context} tokens of context each", server.name));
     needs.into_iter().for_each(|line| output::note(format_args!("{line}")));
 }
 

@@ -63,7 +63,7 @@ pub struct Server {
     pub under_way: UnderWay,
 }
 
-/// Counters beside those of the scheduler.
+/// Counters in addition to those of the scheduler.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub requests: AtomicU64,

@@ -1,4 +1,4 @@
-//! The cache that Hugging Face's programs share. Of a repository it has
+//! The Hugging Face cache. Of a repository it has
 //!
 //! * `models--OWNER--REPO/blobs/HASH`: the files, each named by its SHA-256;
 //! * `models--OWNER--REPO/snapshots/COMMIT/PATH`: a relative link to the blob for each file of a commit;

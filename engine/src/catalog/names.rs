@@ -69,7 +69,7 @@ impl FromStr for ModelName {
 
     /// Parses a name. The address of a repository's page is accepted too.
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = || Error::argument("name of a model", "OWNER/REPO or OWNER/REPO:QUANT", format!("`{text}`"));
+        let wrong = || Error::argument("model name", "OWNER/REPO or OWNER/REPO:QUANT", format!("`{text}`"));
         let bare = text.strip_prefix("https://").unwrap_or(text);
         let bare = ["huggingface.co/", "hf.co/"].iter().find_map(|host| bare.strip_prefix(host)).unwrap_or(bare);
         let (name, label) = bare.split_once(':').map_or((bare, None), |(name, label)| (name, Some(label)));

@@ -13,8 +13,7 @@ const LONGEST_SETTINGS: usize = 1 << 20;
 /// The folders in which programs store models. Folders that do not exist are skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Places {
-    /// The cache of Hugging Face's programs, which is also where wglm puts what it downloads; `None` if there is no
-    /// home folder.
+    /// The Hugging Face cache, which is also where wglm puts what it downloads; `None` if there is no home folder.
     pub hub: Option<PathBuf>,
     /// LM Studio's models.
     pub lm_studio: Vec<PathBuf>,

@@ -41,9 +41,9 @@ pub enum AskError {
 }
 
 impl Chat {
-    /// Appends a message of the user, and returns the reply as a value. The answer is JSON that matches the schema of
-    /// the type: see [`Constraint::json_schema`]. Where the schema says that exactly one of several alternatives holds,
-    /// the answer may match any of them. [`constraint`](crate::GenerateOptions::constraint) has no effect here, and no
+    /// Appends a user message, and returns the reply as a value. The answer is JSON that matches the schema of the
+    /// type: see [`Constraint::json_schema`]. Where the schema says that exactly one of several alternatives holds, the
+    /// answer may match any of them. [`constraint`](crate::GenerateOptions::constraint) has no effect here, and no
     /// functions are called.
     ///
     /// ```
@@ -77,7 +77,7 @@ impl Chat {
     /// Like [`Chat::ask`]. `cancel` stops the reply.
     ///
     /// # Errors
-    /// As there. After a cancellation it is [`AskError::Unfinished`] with [`Stop::Cancelled`].
+    /// See [`Chat::ask`]. After a cancellation, the error is [`AskError::Unfinished`] with [`Stop::Cancelled`].
     pub fn ask_with<T: DeserializeOwned + JsonSchema>(&mut self, text: &str, cancel: &Cancel) -> Result<T, AskError> {
         self.answer(&T::schema_name(), text, constraint_of::<T>()?, cancel)
     }
@@ -102,9 +102,9 @@ impl Chat {
     /// ```
     ///
     /// # Errors
-    /// As [`Chat::ask_with`]. [`AskError::NoValue`] is the error for an answer that is nested more than 127 levels
-    /// deep, which [`serde_json`] does not read. A number with more digits than a [`Value`] holds is returned as the
-    /// nearest double; its digits are in the text of the last message.
+    /// The errors of [`Chat::ask_with`]. [`AskError::NoValue`] is the error for an answer that is nested more than 127
+    /// levels deep, which [`serde_json`] does not read. A number with more digits than a [`Value`] holds is returned as
+    /// the nearest double; its digits are in the text of the last message.
     pub fn ask_value(&mut self, text: &str, schema: &Value, cancel: &Cancel) -> Result<Value, AskError> {
         self.answer("JSON", text, Constraint::json_schema(schema.clone())?, cancel)
     }
@@ -142,7 +142,7 @@ impl Chat {
     /// [`Chat::restore`], too.
     ///
     /// # Errors
-    /// Those of [`Chat::ask`] and of [`Chat::resume`].
+    /// The errors of [`Chat::ask`] and of [`Chat::resume`].
     pub fn resume_ask<T: DeserializeOwned + JsonSchema>(&mut self) -> Result<T, AskError> {
         self.resumed(&T::schema_name(), constraint_of::<T>()?, &Cancel::default())
     }
@@ -150,7 +150,7 @@ impl Chat {
     /// Like [`Chat::resume_ask`], for an unfinished [`Chat::ask_value`]. `cancel` stops it.
     ///
     /// # Errors
-    /// Those of [`Chat::ask_value`] and of [`Chat::resume`].
+    /// The errors of [`Chat::ask_value`] and of [`Chat::resume`].
     pub fn resume_ask_value(&mut self, schema: &Value, cancel: &Cancel) -> Result<Value, AskError> {
         self.resumed("JSON", Constraint::json_schema(schema.clone())?, cancel)
     }

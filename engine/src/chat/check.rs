@@ -38,8 +38,8 @@ pub fn messages(messages: &[Message], template: &ChatTemplate) -> Result<()> {
 }
 
 /// Returns an error for the first result of a function that belongs to no earlier call. Templates would render it, and
-/// the model would react to a call that it never made. A history may begin with a call and its result, before any
-/// message of the user, as OpenAI's API accepts it.
+/// the model would react to a call that it never made. A history may begin with a call and its result, before any user
+/// message, as OpenAI's API accepts it.
 pub fn results(messages: &[Message]) -> Result<()> {
     let (mut asked, mut called) = (false, Vec::new());
     for (index, message) in messages.iter().enumerate() {
@@ -50,7 +50,7 @@ pub fn results(messages: &[Message]) -> Result<()> {
         }
         let wrong = |what, expected, found| Err(Error::Message { index, what, expected, found });
         if !asked && called.is_empty() {
-            let expected = "a message of the user before the first result of a function".to_owned();
+            let expected = "a user message before the first tool result".to_owned();
             return wrong("role", expected, "\"tool\"".to_owned());
         }
         let id = message.tool_call_id.as_deref().filter(|id| !id.is_empty());
@@ -68,7 +68,7 @@ pub fn results(messages: &[Message]) -> Result<()> {
 fn ids(called: &[Option<&str>]) -> String {
     let newest: Vec<String> = called.iter().flatten().rev().take(IDS).map(|id| format!("{id:?}")).collect();
     match newest.as_slice() {
-        [] => "a call of a function before its result".to_owned(),
+        [] => "a tool call before its result".to_owned(),
         newest => format!("the id of an earlier call, such as {}", newest.join(", ")),
     }
 }
@@ -84,7 +84,7 @@ pub fn tools(tools: &[Value]) -> Result<()> {
     let wrong = |(index, tool): (usize, &Value)| {
         Error::argument(
             "tools",
-            r#"descriptions of functions as {"type": "function", "function": {"name": …, …}}"#,
+            r#"function descriptions such as {"type": "function", "function": {"name": …, …}}"#,
             format!("{} at {index}", shown(tool)),
         )
     };

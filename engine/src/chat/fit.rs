@@ -18,15 +18,15 @@ impl Chat {
     /// Drops the oldest turns until the prompt for the next reply leaves `reserve` tokens of the context free for that
     /// reply. Returns the dropped messages, oldest first.
     ///
-    /// A turn is a message of the user and everything up to the next one: answers and calls of functions, with the
-    /// results of these calls wherever they are. A turn is dropped as a whole. Messages of the system, the descriptions
-    /// of functions and the newest turn are never dropped. The user's next message has to be present:
-    /// [`push`](Chat::push) it, then call `fit`, then [`reply`](Chat::reply). The next reply computes everything after
-    /// the gap again; to make that rarer, pass a larger reserve than one reply needs.
+    /// A turn is a user message and everything up to the next one: answers and function calls, with the results of
+    /// these calls wherever they are. A turn is dropped as a whole. System messages, the descriptions of functions and
+    /// the newest turn are never dropped. The user's next message has to be present: [`push`](Chat::push) it, then call
+    /// `fit`, then [`reply`](Chat::reply). The next reply computes everything after the gap again; to make that rarer,
+    /// pass a larger reserve than one reply needs.
     ///
     /// # Errors
-    /// [`Error::ContextFull`] if the newest turn alone is too long, with the messages unchanged; otherwise those of
-    /// [`Chat::prompt`].
+    /// [`Error::ContextFull`] if the newest turn alone is too long, with the messages unchanged; otherwise the errors
+    /// of [`Chat::prompt`].
     pub fn fit(&mut self, reserve: usize) -> Result<Vec<Message>> {
         let first = fewest(&self.maker(), &self.messages, reserve)?;
         Ok(drop_before(&mut self.messages, first))
@@ -36,7 +36,7 @@ impl Chat {
 /// The first turn to keep if as few turns as possible are dropped.
 ///
 /// # Errors
-/// As [`Chat::fit`].
+/// See [`Chat::fit`].
 fn fewest(maker: &PromptMaker<'_>, messages: &[Message], reserve: usize) -> Result<usize> {
     let (newest, context) = (newest(messages), maker.context);
     let mut lengths = Lengths::new(|first| length(maker, messages, first));
@@ -55,7 +55,7 @@ fn fewest(maker: &PromptMaker<'_>, messages: &[Message], reserve: usize) -> Resu
 /// free. If the newest turn alone leaves less, only that turn is kept, provided that it leaves `least`.
 ///
 /// # Errors
-/// [`Error::ContextFull`] if it does not; otherwise those of [`Chat::prompt`].
+/// [`Error::ContextFull`] if it does not; otherwise the errors of [`Chat::prompt`].
 pub(super) fn overflow(
     maker: &PromptMaker<'_>,
     messages: &[Message],
@@ -88,7 +88,7 @@ pub(super) fn first_possible(
     longest: usize,
 ) -> Result<usize> {
     let most = context.saturating_mul(longest);
-    // Templates remove blanks at the ends.
+    // Templates remove spaces at the ends.
     let length = |message: &Message| message.text().trim().len();
     let turns = turns(messages);
     let newest = turns.iter().flatten().max().copied().unwrap_or(0);
@@ -145,9 +145,9 @@ fn newest(messages: &[Message]) -> usize {
     turns(messages).into_iter().flatten().max().unwrap_or(0)
 }
 
-/// The number of the turn that each message belongs to. Turn 0 is everything before the first message of the user;
-/// messages of the system belong to none. The result of a function belongs to the turn of its call, even if the user
-/// said something in between: a result without its call would be refused.
+/// The number of the turn that each message belongs to. Turn 0 is everything before the first user message; system
+/// messages belong to none. The result of a function belongs to the turn of its call, even if the user said something
+/// in between: a result without its call would be refused.
 fn turns(messages: &[Message]) -> Vec<Option<usize>> {
     let (mut turn, mut calls) = (0, Vec::new());
     let mut of = Vec::with_capacity(messages.len());
@@ -193,8 +193,8 @@ impl<F: FnMut(usize) -> Result<usize>> Lengths<F> {
         Ok(length)
     }
 
-    /// The first turn, from `from` on, that a prompt of at most `capacity` tokens can begin with, or `newest`. This is a
-    /// binary search, since every attempt requires rendering a prompt.
+    /// The first turn, from `from` on, that a prompt of at most `capacity` tokens can begin with, or `newest`. This is
+    /// a binary search, since every attempt requires rendering a prompt.
     fn first_within(&mut self, capacity: usize, from: usize, newest: usize) -> Result<usize> {
         let (mut least, mut most) = (from, newest);
         while least < most {
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(first_possible(&messages, drop, 15, 10)?, 3);
         assert!(full(first_possible(&messages, drop, 14, 10)), "the system and the newest turn stay");
         let blank = [Message::user(" ".repeat(5000))];
-        assert_eq!(first_possible(&blank, refuse, 10, 10)?, 0, "templates remove blanks");
+        assert_eq!(first_possible(&blank, refuse, 10, 10)?, 0, "templates remove spaces");
         Ok(())
     }
 

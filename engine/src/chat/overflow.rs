@@ -11,8 +11,8 @@ pub enum Overflow {
     /// The reply is refused with [`Error::ContextFull`](crate::Error::ContextFull).
     #[default]
     Refuse,
-    /// The oldest turns are dropped, each as a whole, as [`Chat::fit`](crate::Chat::fit) does: messages of the system,
-    /// the descriptions of functions and the newest turn stay. The first event is then
+    /// The oldest turns are dropped, each as a whole, as [`Chat::fit`](crate::Chat::fit) does: system messages, the
+    /// descriptions of functions and the newest turn stay. The first event is then
     /// [`Event::Dropped`](crate::Event::Dropped). More are dropped than necessary, about a quarter of the context at a
     /// time, so that the next turns find the rest in the cache. If the newest turn alone leaves less than the reserve,
     /// the reply gets what it leaves; if it leaves nothing, the reply is refused.

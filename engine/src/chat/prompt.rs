@@ -48,12 +48,12 @@ impl PromptMaker<'_> {
         Ok((prompt.tokens, parser))
     }
 
-    /// As [`PromptMaker::render`], but checks that the model has all tokens, and leaves out the oldest turns if there
+    /// Like [`PromptMaker::render`], but checks that the model has all tokens, and leaves out the oldest turns if there
     /// are too many tokens and `overflow` allows it. Also returns the first turn that is kept, for
     /// [`drop_before`](super::drop_before).
     ///
     /// # Errors
-    /// Those of [`Chat::send`](crate::Chat::send).
+    /// The errors of [`Chat::send`](crate::Chat::send).
     pub fn prepare(
         &self,
         messages: &[Message],

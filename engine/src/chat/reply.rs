@@ -39,7 +39,7 @@ impl<'a> Reply<'a> {
         Self { generation, messages, draft, ids, resumed, begun: false }
     }
 
-    /// Lets `cancel` stop this reply, also if it was cancelled before this call. The thread that asks for the reply can
+    /// Lets `cancel` stop this reply, even if it was cancelled before this call. The thread that asks for the reply can
     /// therefore create the [`Cancel`] before it hands the request to the thread that generates.
     pub fn with_cancel(mut self, cancel: &Cancel) -> Self {
         self.generation.set_cancel(cancel);
@@ -57,7 +57,7 @@ impl<'a> Reply<'a> {
     /// [`Error::DeviceLost`](crate::Error::DeviceLost): see [`Generation::move_to`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`Generation::move_to`].
     pub fn move_to(&mut self, model: &Model) -> Result<()> {
         self.generation.move_to(model)
     }

@@ -30,7 +30,7 @@ impl Chat {
     ///
     /// # Errors
     /// [`Error::Argument`] if the last message is not the assistant's, [`Error::Message`] if it contains calls and the
-    /// session no longer holds its tokens; otherwise those of [`Chat::send`].
+    /// session no longer holds its tokens; otherwise the errors of [`Chat::send`].
     pub fn resume(&mut self) -> Result<Reply<'_>> {
         #[cfg(feature = "schema")]
         let options = self.resumed_options();
@@ -44,11 +44,11 @@ impl Chat {
     /// the message even if nothing follows. The reply has no thinking, because the text is the beginning of the answer.
     /// (To provide the beginning of the thinking instead, [`push`](Chat::push) a message of the assistant with only
     /// [reasoning](Message::with_reasoning), and [`resume`](Chat::resume) it.) End the text with a whole word and
-    /// without a blank, since tokens begin with blanks. Blanks at either end may belong to a tag: they are dropped, or
+    /// without a space, since tokens begin with spaces. Spaces at either end may belong to a tag: they are dropped, or
     /// repeated with what follows.
     ///
     /// # Errors
-    /// Those of [`Chat::resume`]. After an error the messages are unchanged.
+    /// The errors of [`Chat::resume`]. After an error the messages are unchanged.
     pub fn prefill(&mut self, text: &str) -> Result<Reply<'_>> {
         self.messages.push(Message::assistant(text));
         let options = self.options.clone();
@@ -85,12 +85,12 @@ impl Chat {
         let last = last.ok_or_else(|| {
             Error::argument(
                 "messages",
-                "the assistant's message at the end",
-                self.messages.last().map_or("no message".to_owned(), |last| format!("the {}'s", last.role)),
+                "a last message by the assistant",
+                self.messages.last().map_or("no message".to_owned(), |last| format!("one by the {}", last.role)),
             )
         })?;
         if !last.tool_calls.is_empty() {
-            let expected = "none, for their tokens are not in the session any more".to_owned();
+            let expected = "none, because the session no longer holds their tokens".to_owned();
             let found = last.tool_calls.len().to_string();
             return Err(Error::Message { index: before.len(), what: "tool calls", expected, found });
         }

@@ -63,7 +63,7 @@ impl CallGrammar<'_> {
     /// Further calls, or none. `None` if nothing can follow a call.
     ///
     /// # Errors
-    /// As [`CallGrammar::body`].
+    /// See [`CallGrammar::body`].
     pub fn more(&self) -> Result<Option<Grammar>> {
         with_stack(KIND, || {
             let mut rules = Rules::new(*self);
@@ -136,7 +136,7 @@ pub(super) struct Rules<'a> {
 
 impl<'a> Rules<'a> {
     fn new(of: CallGrammar<'a>) -> Self {
-        // A line end may separate tags, and blanks the parts of JSON.
+        // A line end may separate tags, and spaces the parts of JSON.
         let text = format!("NL: \"\\n\"\nBLANKS: /{BLANKS}/\n");
         Self { of, text, count: 0, is_full: false, references: HashMap::new(), any: None, arguments: HashMap::new() }
     }

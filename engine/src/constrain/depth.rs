@@ -486,8 +486,8 @@ mod tests {
     use llguidance::api::{GrammarInit, ParserLimits, TopLevelGrammar};
     use serde_json::json;
 
-    /// The types of schemas in the order in which llguidance compiles them: it reports the first that it does not know, and
-    /// then compiles the schema without it. Any other error comes after all types are compiled.
+    /// The types of schemas in the order in which llguidance compiles them: it reports the first that it does not know,
+    /// and then compiles the schema without it. Any other error comes after all types are compiled.
     fn compiled(schema: &Value) -> Vec<String> {
         let (mut schema, mut order) = (schema.to_string(), Vec::new());
         loop {

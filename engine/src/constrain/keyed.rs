@@ -51,7 +51,7 @@ impl Rules<'_> {
         // JSON of these types is read as JSON, not as text.
         let kinds = types(part, whole);
         let others: Vec<&str> = kinds.iter().copied().filter(|name| *name != "string").collect();
-        // Without a type any JSON is read as JSON, also if the search had too many steps.
+        // Without a type any JSON is read as JSON, even if the search had too many steps.
         let all = if kinds.is_empty() { Vec::new() } else { alternatives(part, whole) };
         let (mut options, mut written) = (Vec::new(), 0);
         for one in all {

@@ -118,7 +118,7 @@ impl Matcher {
     /// Whether a token may come next.
     ///
     /// # Errors
-    /// Those of [`Matcher::mask`].
+    /// The errors of [`Matcher::mask`].
     pub fn allows(&mut self, token: u32) -> Result<bool> {
         let word = self.mask()?.get(token as usize / 32).copied().unwrap_or_default();
         Ok(word >> (token % 32) & 1 == 1)

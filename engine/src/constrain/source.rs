@@ -80,15 +80,15 @@ impl From<Constraint> for ConstraintText {
     }
 }
 
-/// Whitespace between the parts of JSON, if it is allowed: a blank, or a line end and indentation. Without a limit a
-/// model may write blanks forever.
+/// Whitespace between the parts of JSON, if it is allowed: a space, or a line end and indentation. Without a limit a
+/// model may write spaces forever.
 pub(super) const BLANKS: &str = r" |\n[ \t]{0,20}";
 
 /// How JSON is written, and how strictly its schema is enforced.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SchemaOptions {
-    /// Whether whitespace may separate the parts of the JSON: one blank, or a line end and up to 20 blanks. Otherwise
+    /// Whether whitespace may separate the parts of the JSON: one space, or a line end and up to 20 spaces. Otherwise
     /// the JSON is compact, which takes fewer tokens.
     pub whitespace: bool,
     /// Whether keywords that cannot be enforced, or whose value has the wrong type, are ignored instead of refused, and
@@ -154,7 +154,7 @@ impl Constraint {
     /// The same, with options.
     ///
     /// # Errors
-    /// As [`Constraint::json_schema`].
+    /// See [`Constraint::json_schema`].
     pub fn json_schema_with(schema: Value, options: SchemaOptions) -> Result<Self> {
         ConstraintText::JsonSchema(options.put_into(schema)).try_into()
     }
@@ -162,7 +162,7 @@ impl Constraint {
     /// The same for a schema as text, whose numbers keep all of their digits.
     ///
     /// # Errors
-    /// As [`Constraint::json_schema`], and for a text that is not JSON.
+    /// The errors of [`Constraint::json_schema`], and one for a text that is not JSON.
     pub fn json_schema_text(text: &str, options: SchemaOptions) -> Result<Self> {
         let marked = exact::marked(text, &[]);
         let schema = serde_json::from_str(marked.as_deref().unwrap_or(text));

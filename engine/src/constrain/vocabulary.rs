@@ -91,7 +91,7 @@ impl Vocabulary {
     /// compiled at a time.
     ///
     /// # Errors
-    /// That of `otherwise`; [`Error::Constraint`] for its grammar if that is malformed or too large.
+    /// The error of `otherwise`; [`Error::Constraint`] for its grammar if that is malformed or too large.
     pub fn matcher_or(
         &self,
         grammar: &Grammar,

@@ -3,8 +3,8 @@
 //! The module gives these guarantees:
 //!
 //! * **A file is complete or absent.** Bytes are appended in order to `HASH.part`, hashed as they are written, and the
-//!   file gets its name only if size and hash are those that the hub lists: the SHA-256, or for small files outside of
-//!   its storage for large ones git's id of the contents. A wrong file is deleted.
+//!   file gets its name only if size and hash are those that the hub lists: the SHA-256, or for small files outside its
+//!   storage for large ones git's id of the contents. A wrong file is deleted.
 //! * **Only regular files are written to.** Anything else in their place, such as a symbolic link or a pipe, is an
 //!   error.
 //! * **Downloaded bytes stay.** A download resumes where the last one ended, however that ended. The name of the part
@@ -48,7 +48,7 @@ pub use listing::{RemoteFile, RemoteModel, Repository};
 pub use remove::Removal;
 pub use verify::{FileState, VerifiedFile, verify_local};
 
-/// The most bytes of a file with a token.
+/// The maximum number of bytes of a file with a token.
 const LONGEST_TOKEN: usize = 4 << 10;
 /// The bounds of [`HubOptions::patience`]: clocks cannot represent every duration.
 const SHORTEST_PATIENCE: Duration = Duration::from_millis(1);
@@ -218,7 +218,7 @@ impl Hub {
     /// [`Model::estimate`](crate::model::Model::estimate).
     ///
     /// # Errors
-    /// [`Error::Download`], [`Error::Cancelled`], and those of [`Gguf::of_headers`].
+    /// [`Error::Download`], [`Error::Cancelled`], and the errors of [`Gguf::of_headers`].
     pub fn header(&self, repository: &Repository, model: &RemoteModel, cancel: &Cancel) -> Result<Gguf> {
         self.headers(repository, &[model], cancel)?.pop().unwrap_or(Err(Error::Cancelled))
     }
@@ -318,7 +318,7 @@ impl Hub {
 
     /// The folder of a repository in the cache.
     fn folder(&self, repository: &Repository) -> Result<RepoFolder> {
-        let none = || Error::argument("cache", "a folder, because there is no home folder", "none");
+        let none = || Error::argument("cache", "a home folder, HF_HOME or `HubOptions::cache`", "none of them");
         let cache = self.options.cache.as_ref().ok_or_else(none)?;
         Ok(RepoFolder::new(cache, &repository.name))
     }

@@ -1,4 +1,4 @@
-//! Deletes models from the cache that Hugging Face's programs share.
+//! Deletes models from the Hugging Face cache.
 //!
 //! * **Only files of that cache are deleted.** A link to a target outside is deleted as a link, and a folder that is a
 //!   link to the outside is an error. Models of other programs stay, because those programs keep lists of their models.

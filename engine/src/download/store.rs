@@ -62,10 +62,10 @@ pub(super) fn make_room(folder: &RepoFolder, commit: &str, model: &RemoteModel) 
         return Ok(());
     }
     let reason = format!(
-        "{} remain to be downloaded, {} must stay free as a reserve for other programs, and {} are free",
+        "{} left to download, but only {} free, of which {} is kept in reserve for other programs",
         Size(needed),
-        Size(SPARE),
-        Size(free)
+        Size(free),
+        Size(SPARE)
     );
     Err(Error::io("write", &blobs)(io::Error::new(io::ErrorKind::StorageFull, reason)))
 }
@@ -185,7 +185,7 @@ mod tests {
         let file = folder.file("c0ffee", "x.gguf");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         let error = make_room(&folder, "c0ffee", &model).unwrap_err().to_string();
-        for words in ["GiB remain to be downloaded, 64.0 MiB must stay free as a reserve", "iB are free"] {
+        for words in ["GiB left to download, but only ", "iB free, of which 64.0 MiB is kept in reserve"] {
             assert!(error.contains(words), "{error}");
         }
         for there in [file, folder.blob(model.files[0].id())] {

@@ -30,7 +30,7 @@ fn built_in() -> Result<Arc<CryptoProvider>> {
 #[cfg(not(feature = "tls-ring"))]
 fn built_in() -> Result<Arc<CryptoProvider>> {
     graviola().ok_or_else(|| {
-        let found = "a processor without the instructions that graviola needs";
+        let found = "it lacks instructions that graviola needs";
         let remedy = "build with the feature tls-ring, or download the file with another program";
         Error::unsupported("https on this processor", found, remedy)
     })

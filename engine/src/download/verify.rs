@@ -1,5 +1,5 @@
 //! Compares files on this machine with their hashes. A hub lists the hashes; without a hub they are known for files
-//! that are named by them, in the cache that Hugging Face's programs share and in Ollama's folder.
+//! that are named by them, in the Hugging Face cache and in Ollama's folder.
 
 use super::hash::{self, Hash};
 use super::{PullProgress, PullStage, RemoteModel};

@@ -1,4 +1,4 @@
-//! The result of checking the kernels on one adapter at load, as plain data that an app can save. It is defined beside
+//! The result of checking the kernels on one adapter at load, as plain data that an app can save. It is defined with
 //! the errors because a failed load returns it in its error.
 
 use serde::{Deserialize, Serialize};

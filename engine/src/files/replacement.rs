@@ -48,7 +48,7 @@ impl Replacement {
     /// because replacing it would take it away from everyone else who has it open.
     ///
     /// # Errors
-    /// The system's, also if the file exists and is not writable, or if no file can be created in its folder.
+    /// The system's, even if the file exists and is not writable, or if no file can be created in its folder.
     pub fn begin(path: &Path, readers: Readers) -> io::Result<Self> {
         if let Some(stream) = standard_stream(path)? {
             return Ok(Self { file: stream, to: path.into(), beside: None });

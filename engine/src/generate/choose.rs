@@ -15,7 +15,7 @@ pub struct Policy<'a> {
     pub rule: Option<Box<dyn Rule>>,
 }
 
-/// The state before the next token is chosen.
+/// What the choice of a token may look at.
 #[derive(Clone, Copy)]
 pub struct Turn<'a> {
     /// The reply so far.

@@ -59,7 +59,7 @@ pub trait Chooser {
         Ok(None)
     }
 
-    /// Receives the chosen token, also if it is the one that ends the reply.
+    /// Receives the chosen token, even if it is the one that ends the reply.
     ///
     /// # Errors
     /// Any error ends the reply with that error, and without the token.

@@ -7,10 +7,11 @@
 //! are not sampled but fed at once, several together. Only those guesses are computed that the grammar allows, and each
 //! is sampled under its own mask.
 //!
-//! If the model may still open its thinking, the token for that is allowed beside the grammar, which is then set aside.
-//! A reply cannot end before its answer: if the model would end it while it thinks, its thinking is ended instead, and
-//! elsewhere another token is drawn. With functions and a constraint the answer is either of both; `Calls::None` bans
-//! the tokens that open calls. A continued reply is replayed first, and refused if its beginning does not match.
+//! If the model may still open its thinking, the token for that is allowed in addition to the grammar, which is then
+//! set aside. A reply cannot end before its answer: if the model would end it while it thinks, its thinking is ended
+//! instead, and elsewhere another token is drawn. With functions and a constraint the answer is either of both;
+//! `Calls::None` bans the tokens that open calls. A continued reply is replayed first, and refused if its beginning
+//! does not match.
 //!
 //! All grammars of a reply are compiled before it begins, since other replies may wait for each of its tokens.
 //!
@@ -211,7 +212,7 @@ fn of_calls(
     }
 }
 
-/// The most tokens of blanks that a prompt may end in.
+/// The maximum number of tokens of spaces at the end of a prompt.
 const BLANKS: usize = 4;
 
 /// The token that begins thinking before the answer, unless the prompt has ended the thinking, and the one that ends
@@ -390,7 +391,7 @@ impl Rule for Constraining {
             if matcher.is_over() || !matcher.allows(*token)? {
                 let text = self.model.tokenizer()?.decode(&[*token], true)?;
                 let (expected, found) =
-                    ("a beginning of the reply that the constraint allows", format!("{text:?} where it does not"));
+                    ("a beginning of a reply that satisfies the constraint", format!("{text:?}, which does not"));
                 return Err(Error::argument("messages", expected, found));
             }
             matcher.accept(*token)?;

@@ -78,7 +78,7 @@ pub fn rule_for(_: &Model, _: &[u32], _: &mut EventBuilder, _: &mut GenerateOpti
     Ok(None)
 }
 
-/// Options that allow a beginning of the reply which these refuse: JSON with blanks. They allow blanks in the rest too,
+/// Options that allow a beginning of the reply which these refuse: JSON with spaces. They allow spaces in the rest too,
 /// even if the constraint is compact JSON.
 #[cfg(feature = "constrain")]
 pub fn relaxed(options: &GenerateOptions) -> Option<GenerateOptions> {

@@ -1,5 +1,5 @@
-//! A generation without its session. Each step borrows the session, so that it can belong to a [`Generation`] or to a
-//! slot that serves one reply after another, and so that several generations can take a step together.
+//! A generation without its session. Each step borrows the session, so that the session can belong to a [`Generation`]
+//! or to whoever serves several replies, and so that several generations can take a step together.
 //!
 //! [`Generation`]: super::Generation
 
@@ -59,7 +59,7 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// The figures of a generation that is past its prompt.
+/// The statistics of a generation that is past its prompt.
 #[derive(Debug, Clone, Copy)]
 struct TaskProgress {
     prompt: Reuse,
@@ -82,7 +82,7 @@ impl TaskProgress {
     }
 }
 
-/// A token that is being generated.
+/// A token being produced: what `open_token` found, kept until `close_token`.
 pub(crate) struct OpenToken {
     /// The number of the session's tokens that were reported.
     before: usize,
@@ -102,7 +102,7 @@ impl<'a> GenerationTask<'a> {
     /// Like [`Generation::new`](super::Generation::new).
     ///
     /// # Errors
-    /// As there.
+    /// See [`Generation::new`](super::Generation::new).
     pub fn new(model: &Model, prompt: Vec<u32>, parser: Option<ReplyParser>, options: GenerateOptions) -> Result<Self> {
         let events = EventBuilder::new(model, parser, options.stop.clone());
         Self::of(model, prompt, events, options)
@@ -122,7 +122,7 @@ impl<'a> GenerationTask<'a> {
     /// reply.
     ///
     /// # Errors
-    /// Those of [`Generation::new`](super::Generation::new).
+    /// The errors of [`Generation::new`](super::Generation::new).
     pub fn resumed(
         model: &Model,
         prompt: Vec<u32>,
@@ -271,7 +271,7 @@ impl<'a> GenerationTask<'a> {
     /// Continues with another, empty session, which [computes](Self::compute_again) the tokens again.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     pub fn moved(&mut self, session: &mut Session) -> Result<()> {
         self.drafts_before = session.draft_stats();
         if let TaskState::Prompt { cached, .. } = &mut self.state {
@@ -340,7 +340,7 @@ impl<'a> GenerationTask<'a> {
     /// That step has to be taken then: it feeds the token that was sampled last.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     pub fn choose_ahead(&mut self, session: &mut Session, open: &OpenToken) -> Result<()> {
         if !self.policy.rules(|rule| rule.holds_at(self.events.place())) {
             return Ok(());
@@ -362,7 +362,7 @@ impl<'a> GenerationTask<'a> {
     /// Prepares the choice of the next token. `None` if there is none, because the generation has ended.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     pub fn open_token(&mut self, session: &mut Session) -> Result<Option<OpenToken>> {
         let TaskState::Tokens(progress) = self.state else { return Ok(None) };
         if let Some(stop) = self.limit(&progress) {
@@ -497,7 +497,7 @@ impl<'a> GenerationTask<'a> {
 /// it can plan for all, and is stopped at the end of a part. Returns whether it then has all of them.
 ///
 /// # Errors
-/// [`Error::Cancelled`] if `cancelled` says so; those of [`Session::feed`].
+/// [`Error::Cancelled`] if `cancelled` says so; the errors of [`Session::feed`].
 fn read_part(session: &mut Session, tokens: &[u32], cancelled: &dyn Fn() -> bool) -> Result<bool> {
     let rest = &tokens[session.tokens().len().min(tokens.len())..];
     let part = if session.prompt_options().together() > 1 { 1 } else { ONE_BY_ONE };

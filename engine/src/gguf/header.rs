@@ -48,7 +48,7 @@ fn read_magic(reader: &mut ByteReader<'_>) -> Result<()> {
     let (first, bytes) = (reader.rest(), reader.left());
     match reader.array().as_ref() {
         Ok(MAGIC) => Ok(()),
-        Ok(b"FUGG") => Err(big_endian("the magic `FUGG`")),
+        Ok(b"FUGG") => Err(big_endian("it begins with `FUGG`")),
         _ if bytes > 0 && MAGIC.starts_with(first) => {
             Err(broken("magic", "4 bytes", format!("{bytes} before the end of the file")))
         }
@@ -61,13 +61,15 @@ fn read_version(reader: &mut ByteReader<'_>) -> Result<u32> {
     match version {
         2 | 3 => Ok(version),
         // Big-endian files have the same magic and swap the bytes of everything after it.
-        _ if (1..=3).contains(&version.swap_bytes()) => Err(big_endian("a version with its bytes swapped")),
+        _ if (1..=3).contains(&version.swap_bytes()) => Err(big_endian("the bytes of its version are swapped")),
         1 => Err(Error::unsupported(
-            "version 1 of GGUF",
+            "this version of GGUF",
             "version 1",
             "convert the model again with a current llama.cpp",
         )),
-        _ => Err(Error::unsupported("this version of GGUF", format!("version {version}"), "versions 2 and 3 are")),
+        _ => {
+            Err(Error::unsupported("this version of GGUF", format!("version {version}"), "wglm reads versions 2 and 3"))
+        }
     }
 }
 
@@ -85,6 +87,6 @@ fn big_endian(found: &str) -> Error {
     Error::unsupported(
         "a big-endian GGUF file",
         found,
-        "swap it with `gguf-convert-endian`, of Python's `gguf` package",
+        "convert it with `gguf-convert-endian` from Python's `gguf` package",
     )
 }

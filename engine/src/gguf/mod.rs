@@ -99,7 +99,7 @@ impl Gguf {
     /// Opens a file that is held in memory, and checks its header.
     ///
     /// # Errors
-    /// Those of [`Gguf::from_static`].
+    /// The errors of [`Gguf::from_static`].
     pub fn from_vec(bytes: Vec<u8>) -> Result<Self> {
         Self::whole(Data::Owned(bytes))
     }
@@ -110,7 +110,7 @@ impl Gguf {
     /// calculate whether the model fits, but no weights can be read.
     ///
     /// # Errors
-    /// Those of `fetch`, and those of [`Gguf::open`].
+    /// The errors of `fetch` and of [`Gguf::open`].
     #[doc(hidden)]
     pub fn of_headers(files: &[(&Path, u64)], fetch: &mut FetchHeader<'_>) -> Result<Self> {
         let mut headers = Vec::new();
@@ -229,7 +229,7 @@ impl Gguf {
     /// Reads all of a tensor.
     ///
     /// # Errors
-    /// Those of [`Gguf::read`]; [`Error::HostMemory`] if there is no memory for the bytes.
+    /// The errors of [`Gguf::read`]; [`Error::HostMemory`] if there is no memory for the bytes.
     #[doc(hidden)]
     pub fn read_all(&self, tensor: &TensorInfo) -> Result<Vec<u8>> {
         let mut bytes = zeros(tensor.bytes, "reading a tensor")?;

@@ -178,7 +178,8 @@ fn read_dim(reader: &mut ByteReader<'_>) -> Result<usize, ParseError> {
 fn read_type(name: &str, reader: &mut ByteReader<'_>) -> Result<&'static TensorType> {
     let id = reader.u32().map_err(|error| error.within(place(name)))?;
     TensorType::from_id(id).ok_or_else(|| {
-        let remedy = "the type is unknown or withdrawn; convert the model again, to a type such as q4_0";
+        let remedy =
+            "wglm does not know this type, or it was withdrawn; convert the model again, to a type such as q4_0";
         Error::unsupported(format!("the type of {}", place(name)), format!("type number {id}"), remedy)
     })
 }

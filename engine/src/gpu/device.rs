@@ -45,12 +45,12 @@ impl Gpu {
     /// there. The new device has no [`Gpu::before_submissions`] callback.
     ///
     /// # Errors
-    /// Those of [`Gpu::open`]; [`Error::Unsupported`] for a device that an app opened: only the app can open another;
-    /// [`Error::Forked`].
+    /// The errors of [`Gpu::open`]; [`Error::Unsupported`] for a device that an app opened: only the app can open
+    /// another; [`Error::Forked`].
     pub fn reopen(&self) -> Result<Self> {
         if !self.is_ours() {
             let remedy = "open a new device as before and pass it to `Gpu::from_wgpu`";
-            return Err(Error::unsupported("opening a device again", "a device that the app opened", remedy));
+            return Err(Error::unsupported("reopening this device", "the app opened it", remedy));
         }
         self.check_process()?;
         self.close();

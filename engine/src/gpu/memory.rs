@@ -39,7 +39,11 @@ impl Buffer {
         if start.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
             return Ok(Self { start: self.start + start, bytes, ..self.clone() });
         }
-        Err(Error::argument("part", format!("a part of {} bytes", self.bytes), format!("{bytes} bytes at {start}")))
+        Err(Error::argument(
+            "part",
+            format!("a range within {} bytes", self.bytes),
+            format!("{bytes} bytes at {start}"),
+        ))
     }
 }
 
@@ -87,7 +91,7 @@ impl Gpu {
     /// Creates a buffer to which up to `bytes` bytes of results can be copied.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; what the device reports.
+    /// [`Error::OutOfMemory`]; any error from the device.
     #[doc(hidden)]
     pub fn readback(&self, label: &str, bytes: u64) -> Result<Readback> {
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
@@ -143,7 +147,7 @@ impl Gpu {
     /// Waits for the submission, then reads the first `bytes` bytes that were copied to `readback`.
     ///
     /// # Errors
-    /// Those of [`Gpu::read_into`].
+    /// The errors of [`Gpu::read_into`].
     #[doc(hidden)]
     pub fn read(&self, readback: &Readback, bytes: u64, after: &Submission) -> Result<Vec<u8>> {
         let mut data = vec![0; bytes.min(readback.raw.size()) as usize];

@@ -65,8 +65,9 @@ pub struct GpuOptions {
     pub matrices: bool,
     /// Whether shaders check every index, which makes them 10 % slower. On by default in debug builds.
     pub checks: bool,
-    /// The most bytes in buffers of all models and sessions on the device, for apps that need memory themselves. A call
-    /// that would exceed it fails with [`Error::OutOfMemory`]. `None` for as much as the driver allows.
+    /// The maximum number of bytes in buffers of all models and sessions on the device, for apps that need memory
+    /// themselves. A call that would exceed it fails with [`Error::OutOfMemory`]. `None` for as much as the driver
+    /// allows.
     pub memory_limit: Option<u64>,
 }
 
@@ -111,7 +112,7 @@ impl GpuOptions {
     /// ```
     ///
     /// # Errors
-    /// Those of [`from_env`](Self::from_env).
+    /// The errors of [`from_env`](Self::from_env).
     pub fn or_from_env(self) -> Result<Self> {
         let variable = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
         let low_power = match variable("WGPU_POWER_PREF").map(|value| value.to_lowercase()).as_deref() {

@@ -29,7 +29,7 @@ impl Gpu {
     /// and the work that uses it. Nothing may write to it.
     ///
     /// # Errors
-    /// Those of [`Gpu::buffer`]; [`Error::Io`](crate::Error::Io) if the file cannot be read.
+    /// The errors of [`Gpu::buffer`]; [`Error::Io`](crate::Error::Io) if the file cannot be read.
     #[doc(hidden)]
     pub fn over_file(&self, label: &str, file: &Gguf, pages: Range<usize>) -> Result<Buffer> {
         #[cfg(target_os = "macos")]

@@ -132,7 +132,7 @@ impl Gpu {
     /// submitting call, and a frame waits for its end.
     ///
     /// # Errors
-    /// What the driver reports about this work or the device.
+    /// Any error that the driver reports about this work or the device.
     #[doc(hidden)]
     pub fn submit<'a>(
         &self,
@@ -176,7 +176,7 @@ impl Gpu {
     /// submissions.
     ///
     /// # Errors
-    /// What the driver reports about this work.
+    /// Any error that the driver reports about this work.
     #[doc(hidden)]
     pub fn prepare<'a>(
         &self,
@@ -193,7 +193,7 @@ impl Gpu {
     /// work that uses it.
     ///
     /// # Errors
-    /// As [`Gpu::submit`].
+    /// See [`Gpu::submit`].
     #[doc(hidden)]
     pub fn zero(&self, buffers: &[Buffer]) -> Result<Submission> {
         self.record("zeroing buffers", 0, |encoder| {
@@ -206,7 +206,7 @@ impl Gpu {
     /// Fills buffers with repetitions of a pattern. An empty pattern fills nothing.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     #[doc(hidden)]
     pub fn fill(&self, pattern: &Buffer, buffers: &[&Buffer]) -> Result<()> {
         if pattern.bytes() == 0 {
@@ -226,7 +226,7 @@ impl Gpu {
     /// Copies between buffers, in order, after everything that was submitted before.
     ///
     /// # Errors
-    /// Whatever the driver has reported so far.
+    /// Any error that the driver has reported so far.
     #[doc(hidden)]
     pub fn copy(&self, copies: &[BufferCopy<'_>]) -> Result<Submission> {
         self.record("copying buffers", 0, |encoder| {

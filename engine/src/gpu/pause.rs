@@ -52,8 +52,8 @@ impl Gpu {
     /// submissions wait until the last one is dropped.
     ///
     /// An app that shares its device with wglm holds a pause around `wgpu::Surface::configure`, which otherwise fails
-    /// if wglm submits meanwhile. [The guide](../wglm/guide/index.html#when-the-window-changes) shows this for eframe and winit.
-    /// Keep a pause short, because it stops all replies.
+    /// if wglm submits meanwhile. [The guide](../wglm/guide/index.html#when-the-window-changes) shows this for eframe
+    /// and winit. Keep a pause short, because it stops all replies.
     ///
     /// A reply, a load, or any other call that takes a [`Cancel`](crate::Cancel) can be cancelled during a pause, and
     /// returns at once; a cancelled tuning returns after at most two seconds. Replies that share a thread with others,
@@ -114,7 +114,7 @@ impl Gpu {
 fn paused_here() -> Error {
     Error::unsupported(
         "computing on a paused GPU",
-        "a `Pause` that this thread created and has not dropped",
+        "this thread created a `Pause` and has not dropped it",
         "drop the `Pause` first, or compute on another thread",
     )
 }

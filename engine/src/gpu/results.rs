@@ -50,7 +50,7 @@ impl Results {
     /// A buffer for results of up to `bytes` bytes and for the numbers of `capacity` submissions.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; what the device reports.
+    /// [`Error::OutOfMemory`]; any error from the device.
     pub fn new(gpu: &Gpu, bytes: u64, capacity: usize) -> Result<Self> {
         let data = gpu.readback("results", Self::memory(bytes, capacity))?;
         Ok(Self { data, capacity, expected: Vec::with_capacity(capacity), newest: None })
@@ -65,7 +65,7 @@ impl Results {
     /// other. If the buffer can hold no more numbers, the earlier submissions are checked first.
     ///
     /// # Errors
-    /// That of `submit`; as [`Results::read`].
+    /// The errors of `submit` and of [`Results::read`].
     pub fn submit(
         &mut self,
         gpu: &Gpu,
@@ -93,7 +93,7 @@ impl Results {
     /// Submits work that was recorded with [those copies](Results::first_copies), if it is the first since a read.
     ///
     /// # Errors
-    /// That of `submit`.
+    /// The error of `submit`.
     pub fn submit_first(
         &mut self,
         number: u32,
@@ -128,7 +128,7 @@ impl Results {
     ///
     /// # Errors
     /// [`Error::NoResult`] if a submission since the last read was lost; [`Error::DeviceLost`] if the device then does
-    /// no work at all; what the device reports.
+    /// no work at all; any error from the device.
     pub fn read(&mut self, gpu: &Gpu, bytes: u64) -> Result<Vec<u8>> {
         if self.newest.is_none() {
             return Ok(vec![0; bytes as usize]); // nothing was submitted
@@ -170,15 +170,15 @@ impl Fetch {
     /// Creates one that reads up to `bytes` bytes at a time.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; what the device reports.
+    /// [`Error::OutOfMemory`]; any error from the device.
     pub fn new(gpu: &Gpu, bytes: u64) -> Result<Self> {
         Self::with_capacity(gpu, bytes, 1)
     }
 
-    /// As [`Fetch::new`], for the numbers of up to `capacity` submissions: see [`Fetch::submit`].
+    /// Like [`Fetch::new`], for the numbers of up to `capacity` submissions: see [`Fetch::submit`].
     ///
     /// # Errors
-    /// As [`Fetch::new`].
+    /// See [`Fetch::new`].
     pub fn with_capacity(gpu: &Gpu, bytes: u64, capacity: usize) -> Result<Self> {
         let number = gpu.buffer("submission number", 4, BufferUse::Storage)?;
         Ok(Self { gpu: gpu.clone(), number, newest: 0, results: Results::new(gpu, bytes, capacity)? })
@@ -193,7 +193,7 @@ impl Fetch {
     /// lost.
     ///
     /// # Errors
-    /// As [`Results::submit`].
+    /// See [`Results::submit`].
     pub fn submit(
         &mut self,
         ranges: &[BufferRange<'_>],
@@ -208,7 +208,7 @@ impl Fetch {
     /// Whether a submission that only returns its number succeeds.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     pub(super) fn arrives(&mut self) -> Result<bool> {
         let gpu = self.gpu.clone();
         self.submit(&[], |copies| gpu.submit([], copies))?;
@@ -218,7 +218,7 @@ impl Fetch {
     /// Waits for the submissions so far, and checks that none of them was lost.
     ///
     /// # Errors
-    /// [`Error::NoResult`] if one was; what the device reports.
+    /// [`Error::NoResult`] if one was; any error from the device.
     pub fn check(&mut self) -> Result<()> {
         self.results.read(&self.gpu, 0).map(drop)
     }
@@ -226,7 +226,7 @@ impl Fetch {
     /// Reads `bytes` bytes of a buffer, whole words that begin at `offset`, once all earlier submissions are done.
     ///
     /// # Errors
-    /// [`Error::NoResult`] if they did not arrive; what the device reports.
+    /// [`Error::NoResult`] if they did not arrive; any error from the device.
     pub fn read(&mut self, from: &Buffer, offset: u64, bytes: u64) -> Result<Vec<u8>> {
         self.read_ranges(&[BufferRange { from, offset, bytes }])
     }
@@ -234,7 +234,7 @@ impl Fetch {
     /// Reads ranges of buffers, one after the other.
     ///
     /// # Errors
-    /// As [`Fetch::read`].
+    /// See [`Fetch::read`].
     pub fn read_ranges(&mut self, ranges: &[BufferRange<'_>]) -> Result<Vec<u8>> {
         let gpu = self.gpu.clone();
         self.submit(ranges, |copies| gpu.submit([], copies))?;

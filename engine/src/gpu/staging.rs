@@ -54,7 +54,7 @@ impl Mapped {
     /// Writes `count` zeros at position `at`.
     ///
     /// # Errors
-    /// Those of [`Mapped::write`].
+    /// The errors of [`Mapped::write`].
     pub fn zero(&mut self, at: usize, count: usize) -> Result<()> {
         self.part(at, count)?.fill(0);
         Ok(())
@@ -72,7 +72,7 @@ impl Staging {
     /// Waits until the memory is free, lets `fill` write to it, and submits the copies.
     ///
     /// # Errors
-    /// That of `fill`, and those that the driver reports for these copies or earlier ones.
+    /// The error of `fill`, and those that the driver reports for these copies or earlier ones.
     pub fn send(
         &mut self,
         gpu: &Gpu,
@@ -86,7 +86,7 @@ impl Staging {
     /// [`Fetch::submit`](super::Fetch::submit).
     ///
     /// # Errors
-    /// As [`Staging::send`].
+    /// See [`Staging::send`].
     pub fn send_with(
         &mut self,
         gpu: &Gpu,

@@ -48,7 +48,8 @@ impl Gpu {
         if self.device().features().contains(Features::TIMESTAMP_QUERY) {
             return Ok(());
         }
-        Err(Error::unsupported("timing", format!("`{}`", self.report().name), "use a GPU with timestamps"))
+        let found = format!("`{}` has no timestamp queries", self.report().name);
+        Err(Error::unsupported("timing", found, "use another GPU"))
     }
 }
 

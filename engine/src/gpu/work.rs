@@ -132,7 +132,7 @@ impl Gpu {
     /// Submits recorded work.
     ///
     /// # Errors
-    /// As [`Gpu::submit`].
+    /// See [`Gpu::submit`].
     #[doc(hidden)]
     pub fn submit_prepared(&self, work: Prepared) -> Result<Submission> {
         self.call_before();

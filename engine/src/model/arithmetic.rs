@@ -10,7 +10,7 @@ use crate::quant::Arithmetic;
 const MULTIPLY_BYTES: [u32; 3] = [0x10de, 0x1002, 0x8086];
 const COMPILE_TO_IT: [Backend; 2] = [Backend::Vulkan, Backend::Dx12];
 
-/// The default arithmetic of an adapter: integer if it has an instruction for dot products of bytes, and f32 otherwise.
+/// The default arithmetic of an adapter: integer if it has an instruction for int8 dot products, and f32 otherwise.
 pub fn usual_arithmetic(adapter: &AdapterReport) -> Arithmetic {
     let bytes =
         MULTIPLY_BYTES.contains(&adapter.vendor) && COMPILE_TO_IT.contains(&adapter.backend) && !adapter.is_software();

@@ -26,7 +26,7 @@ impl CacheShape {
         if !self.ty.holds(rank) {
             return Err(Error::Unsupported {
                 what: format!("a KV cache of type {} for this model", self.ty.name()),
-                found: format!("latents of {rank} values, not a multiple of 32"),
+                found: format!("its latents have {rank} values, which is not a multiple of 32"),
                 remedy: "use f16 or f32".to_owned(),
             });
         }

@@ -180,7 +180,7 @@ impl BatchPlan {
 /// Plans a single row for the model in `file`, with a cache as given. Reads the file's header only.
 ///
 /// # Errors
-/// Those of [`ModelWeights::resolve`], and [`Error::Shape`] for shapes that no grid has.
+/// The errors of [`ModelWeights::resolve`], and [`Error::Shape`] for shapes that no grid has.
 pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: &Target) -> Result<BatchPlan> {
     plan_alone(&ModelWeights::resolve(file, config)?, config, cache, target)
 }
@@ -188,7 +188,7 @@ pub fn plan_token(file: &Gguf, config: &Config, cache: CacheShape, target: &Targ
 /// Plans a single row for a model with these weights, as [`plan_token`] does.
 ///
 /// # Errors
-/// As there.
+/// See [`plan_token`].
 pub(crate) fn plan_alone(
     weights: &Arc<ModelWeights>,
     config: &Config,
@@ -205,7 +205,7 @@ pub(crate) fn plan_alone(
 /// Plans batches of a shape, with the weights of the plan of a single row.
 ///
 /// # Errors
-/// As [`plan_token`].
+/// See [`plan_token`].
 pub fn plan_batch(config: &Config, token: &BatchPlan, target: &Target, shape: BatchShape) -> Result<BatchPlan> {
     plan(builder_for(config, target, shape, token.cache), &token.weights, config, token.cache, shape.outputs)
 }

@@ -96,7 +96,7 @@ impl Model {
     /// shaders in `proven` are not compared.
     ///
     /// # Errors
-    /// As [`Subject::check`].
+    /// See [`Subject::check`].
     pub(crate) fn unusable_kernel(
         &self,
         (target, pipelines): (&Target, &Pipelines),
@@ -124,7 +124,7 @@ impl Subject<'_> {
     /// The first kernel that cannot be used in the plans for a target.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; that of `go_on`; what the device reports.
+    /// [`Error::OutOfMemory`]; the error of `go_on`; any error from the device.
     pub fn check(&self, target: &Target, go_on: &mut GoOn<'_>) -> Result<Option<KernelFinding>> {
         let Planner { config, weights, cache, .. } = *self.planner;
         let most = self.batches.iter().map(|batch| batch.tokens).max().unwrap_or(BEFORE);
@@ -186,7 +186,7 @@ impl Subject<'_> {
         self.run(&made, self.steps(plan), (0, count), Some(random), go_on)
     }
 
-    /// Checks the steps of a token after others, of finding the likeliest next token, and of drawing one at random.
+    /// Checks the steps of a token after others, of finding the most likely next token, and of drawing one at random.
     fn token(
         &self,
         planned: &BatchPlan,

@@ -76,7 +76,7 @@ impl Config {
         let architecture = file.string("general.architecture")?;
         if architecture != ARCHITECTURE {
             let remedy = format!("wglm runs GLM-4.7-Flash, whose files say `{ARCHITECTURE}`");
-            return Err(unsupported("the architecture", architecture, &remedy));
+            return Err(Error::unsupported("this architecture", format!("`{architecture}`"), remedy));
         }
         let keys = Keys { file };
         keys.nothing_else()?;
@@ -148,8 +148,8 @@ pub(super) fn metadata(key: &str, expected: &str, found: &str) -> Error {
     Error::Metadata { key: key.into(), expected: expected.into(), found: found.into() }
 }
 
-pub(super) fn unsupported(what: &str, found: &str, remedy: &str) -> Error {
-    Error::Unsupported { what: what.into(), found: format!("`{found}`"), remedy: remedy.into() }
+pub(super) fn unsupported(key: &str, found: &str, remedy: &str) -> Error {
+    Error::unsupported(format!("this value of `{key}`"), format!("`{found}`"), remedy)
 }
 
 /// Reads keys whose names begin with that of the architecture.
@@ -236,7 +236,7 @@ impl Keys<'_> {
         let name = "attention.temperature_scale";
         match self.number(name, 0.0)? {
             0.0 => Ok(()),
-            other => Err(unsupported(&self.key(name), &other.to_string(), "only 0 is")),
+            other => Err(unsupported(&self.key(name), &other.to_string(), "wglm supports only 0")),
         }
     }
 
@@ -248,7 +248,7 @@ impl Keys<'_> {
         let groups = self.optional("expert_group_count")?;
         if groups > 1 {
             let key = self.key("expert_group_count");
-            return Err(unsupported(&key, &groups.to_string(), "only one group of experts is"));
+            return Err(unsupported(&key, &groups.to_string(), "wglm supports only one group of experts"));
         }
         let top_k = self.count("expert_used_count")?;
         if top_k > count {
@@ -268,7 +268,7 @@ impl Keys<'_> {
         match self.file.opt_u32(&key)? {
             Some(1) => Ok(Gating::Softmax),
             Some(2) => Ok(Gating::Sigmoid),
-            Some(other) => Err(unsupported(&key, &other.to_string(), "only 1 (softmax) and 2 (sigmoid) are")),
+            Some(other) => Err(unsupported(&key, &other.to_string(), "wglm supports 1 (softmax) and 2 (sigmoid)")),
             None => {
                 let blocks = config.layers + config.draft_blocks;
                 let glm = GLM_BLOCKS.contains(&blocks) && config.vocab == GLM_VOCAB;

@@ -114,7 +114,7 @@ pub fn plan_drafting(
 /// Plans the block for batches of a shape.
 ///
 /// # Errors
-/// As [`plan_drafting`].
+/// See [`plan_drafting`].
 pub fn plan_drafted_rows(
     weights: &Arc<ModelWeights>,
     config: &Config,

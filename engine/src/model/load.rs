@@ -2,7 +2,7 @@
 //!
 //! While the weights are uploaded, kernels compile on other threads. When both are there, the kernels are checked, and
 //! a first token is computed, so that the first one that a user waits for takes no longer than the others. All of this
-//! happens beside the calling thread, which asks at short intervals whether to continue.
+//! happens in parallel with the calling thread, which asks at short intervals whether to continue.
 
 use super::batch_plan::plan_alone;
 use super::check::{self, CheckedBatch};
@@ -117,7 +117,7 @@ impl Model {
     /// [`Error::verdict`] does.
     ///
     /// # Errors
-    /// Those of [`Model::load`], and [`Error::Cancelled`].
+    /// The errors of [`Model::load`], and [`Error::Cancelled`].
     pub fn load_with(
         file: &Gguf,
         gpu: &Gpu,
@@ -315,7 +315,7 @@ impl Model {
     /// The vocabulary as constraints need it, made on first use.
     ///
     /// # Errors
-    /// As [`Model::tokenizer`]; [`Error::Constraint`].
+    /// The errors of [`Model::tokenizer`]; [`Error::Constraint`].
     #[cfg(feature = "constrain")]
     pub(crate) fn vocabulary(&self) -> Result<&Arc<Vocabulary>> {
         if let Some(known) = self.shared.vocabulary.get() {
@@ -343,7 +343,7 @@ impl Model {
     /// The default sampling parameters: see [`recommended_sampling`].
     ///
     /// # Errors
-    /// Those of [`recommended_sampling`].
+    /// The errors of [`recommended_sampling`].
     pub fn sampling(&self) -> Result<SamplerParams> {
         recommended_sampling(&self.shared.file)
     }
@@ -398,7 +398,7 @@ impl Model {
 /// The options with their tuning applied, if it can be used, and otherwise why not. `plan` plans a token for a target.
 ///
 /// # Errors
-/// Those of the model's file.
+/// The errors of the model's file.
 fn tuned(
     file: &Gguf,
     gpu: &Gpu,

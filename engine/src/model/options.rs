@@ -45,12 +45,12 @@ pub struct LoadOptions {
     /// with [`DraftKind::Mtp`] it has to be there, and with others it is left out.
     /// [`Session::set_speculation`](crate::Session::set_speculation) sets how a session guesses.
     pub speculation: DraftKind,
-    /// A separate file with a multi-token-prediction block, as published beside some models. It replaces a block in the
+    /// A separate file with a multi-token-prediction block, as published with some models. It replaces a block in the
     /// model's file, and uses the model's embeddings and output matrix unless it has its own under the block's name.
     pub draft_model: Option<Gguf>,
-    /// What [`tune`](crate::tune::tune()) found for the GPU and the model. A tuning for another GPU, driver, version or model
-    /// is not used, nor one for another arithmetic than is requested here; [`Config::notices`] says why. Its prompt
-    /// chunk is used where [`LoadOptions::prompt`] has the default.
+    /// What [`tune`](crate::tune::tune()) found for the GPU and the model. A tuning for another GPU, driver, version or
+    /// model is not used, nor one for another arithmetic than is requested here; [`Config::notices`] says why. Its
+    /// prompt chunk is used where [`LoadOptions::prompt`] has the default.
     pub tuning: Option<Tuning>,
     /// What measurements and tests override.
     #[doc(hidden)]

@@ -52,9 +52,7 @@ impl RopeScaling {
             // As in llama.cpp, a factor without a type is that of linear scaling.
             None | Some("linear") => Ok(Self { factor: factor(keys)?, ..plain }),
             Some("yarn") => Ok(Self { factor: factor(keys)?, yarn: Some(Yarn::read(keys, base)?), ..plain }),
-            Some(other) => {
-                Err(unsupported(&keys.key("rope.scaling.type"), other, "only `none`, `linear` and `yarn` are"))
-            }
+            Some(other) => Err(unsupported(&keys.key("rope.scaling.type"), other, "use `none`, `linear` or `yarn`")),
         }
     }
 
@@ -108,7 +106,7 @@ impl Yarn {
         let extent = keys.number("rope.scaling.yarn_ext_factor", 1.0)?;
         if extent != 1.0 && extent >= 0.0 {
             let key = keys.key("rope.scaling.yarn_ext_factor");
-            return Err(unsupported(&key, &extent.to_string(), "only 1 is, or a negative value for the default"));
+            return Err(unsupported(&key, &extent.to_string(), "use 1, or a negative value for the default"));
         }
         let positive = |name: &str, usual| keys.positive(name, keys.number(name, usual)?);
         let multiplier = "rope.scaling.yarn_log_multiplier";

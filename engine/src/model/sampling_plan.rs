@@ -45,8 +45,8 @@ pub struct SamplingPlan {
     pub mask: Option<LocalId>,
 }
 
-/// Plans sampling from the logits that the head of a batch's plan computes, with up to `capacity` adjustments; if `masked`,
-/// only from the tokens that a mask allows.
+/// Plans sampling from the logits that the head of a batch's plan computes, with up to `capacity` adjustments; if
+/// `masked`, only from the tokens that a mask allows.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) for shapes that no grid has.

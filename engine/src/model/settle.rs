@@ -41,7 +41,7 @@ impl<'a> Settling<'a> {
     /// The kernels for a target, without those that a verdict of an earlier load is about.
     ///
     /// # Errors
-    /// Those of [`Planner::shaders`].
+    /// The errors of [`Planner::shaders`].
     pub fn new(planner: &'a Planner<'a>, wanted: &'a Target, options: &LoadOptions) -> Result<Self> {
         let shaders = planner.shaders(wanted)?;
         let subject = shaders.subject(planner.gpu);
@@ -91,7 +91,7 @@ impl<'a> Settling<'a> {
     /// Compiles the kernels, and replaces those that the driver refuses.
     ///
     /// # Errors
-    /// [`Error::WrongKernel`] for one that cannot be replaced; that of `go_on`; what the device reports.
+    /// [`Error::WrongKernel`] for one that cannot be replaced; the error of `go_on`; any error from the device.
     pub fn compile(&mut self, pipelines: &Pipelines, go_on: &mut GoOn<'_>) -> Result<()> {
         loop {
             let refused = pipelines.try_prepare(&self.compiled(), &|| {}, go_on)?;
@@ -109,8 +109,8 @@ impl<'a> Settling<'a> {
     /// they are used unchecked.
     ///
     /// # Errors
-    /// [`Error::WrongKernel`] for one that cannot be replaced, or that has ended the device; that of `go_on`; what the
-    /// device reports.
+    /// [`Error::WrongKernel`] for one that cannot be replaced, or that has ended the device; the error of `go_on`; any
+    /// error from the device.
     pub fn check(&mut self, subject: &Subject<'_>, go_on: &mut GoOn<'_>) -> Result<()> {
         let start = Instant::now();
         loop {

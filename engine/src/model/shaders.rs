@@ -1,4 +1,4 @@
-//! Lists the shaders that a conversation needs, alone or beside others.
+//! Lists the shaders that a conversation needs, alone or together with others.
 //!
 //! A driver compiles each of them, Metal from source, so the number of shaders determines how long the first start of a
 //! model takes. Plans for few tokens, for many, and for a deep cache share shaders that would differ only in the number
@@ -32,8 +32,8 @@ impl Shaders {
     /// The shaders that a conversation needs, given the plan of a token.
     ///
     /// # Errors
-    /// As [`plan_batch`], and [`Error::TooLarge`](crate::Error::TooLarge) for a plan of prompts that needs a binding of
-    /// more than `allowed` bytes.
+    /// The errors of [`plan_batch`], and [`Error::TooLarge`](crate::Error::TooLarge) for a plan of prompts that needs a
+    /// binding of more than `allowed` bytes.
     pub fn of(
         config: &Config,
         token: &BatchPlan,
@@ -80,8 +80,8 @@ impl Shaders {
 }
 
 impl Model {
-    /// The shaders of steps of up to `most` rows of several sequences, with bias and penalties or without, and of drafts for
-    /// them; those of a row alone, and of masks.
+    /// The shaders of steps of up to `most` rows of several sequences, with bias and penalties or without, and of
+    /// drafts for them; those of a row alone, and of masks.
     pub(crate) fn shaders_of_sequences(&self, cache: CacheShape, most: usize) -> Result<Vec<Variant>> {
         let (weights, config, target) = (self.model_weights(), self.config(), self.target());
         let alone = self.plan(cache, BatchShape::ALONE)?;

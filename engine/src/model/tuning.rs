@@ -1,7 +1,7 @@
 //! What was measured and chosen for one GPU and one shape of model, and for which devices and models it is valid.
 //!
-//! [`tune`](crate::tune::tune()) makes a tuning, an app saves it, and [`LoadOptions::tuning`] takes it. Its text is JSON with
-//! a line for each trial, so that people can read what was tried, and with which result.
+//! [`tune`](crate::tune::tune()) makes a tuning, an app saves it, and [`LoadOptions::tuning`] takes it. Its text is
+//! JSON with a line for each trial, so that people can read what was tried, and with which result.
 
 use super::options::LoadOptions;
 use super::verdict::{adapter, driver};
@@ -30,7 +30,7 @@ pub struct Tuning {
     pub subject: TuningSubject,
     /// The choices that differ from the tables. Empty if nothing faster was found.
     pub choices: Choices,
-    /// The last measurement: all choices against none, in turns. Empty if nothing was chosen.
+    /// The last measurement: all choices against none, measured alternately. Empty if nothing was chosen.
     pub comparison: Vec<Comparison>,
     /// Whether everything was tried. False after a cancellation, or if time ran out.
     pub complete: bool,
@@ -64,7 +64,7 @@ pub struct Figure {
     pub after: f64,
 }
 
-/// A comparison of one kind of work in turns.
+/// A comparison of one kind of work, measured alternately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Comparison {
@@ -91,7 +91,7 @@ pub struct Trial {
     pub gain: f64,
     /// How far the gains of single turns lie from that, as a rule.
     pub spread: f64,
-    /// The turns of the comparison. 0 for a candidate that was only measured once, and not compared in turns.
+    /// The turns of the comparison. 0 for a candidate that was only measured once, and not compared alternately.
     pub turns: usize,
     /// The outcome.
     pub outcome: Outcome,
@@ -180,7 +180,7 @@ impl Tuning {
     /// Whether it can be used for a device, a file and options.
     ///
     /// # Errors
-    /// [`Error::Argument`] that says why not; those of [`TuningSubject::of`].
+    /// [`Error::Argument`] that says why not; the errors of [`TuningSubject::of`].
     pub(super) fn suits(&self, gpu: &Gpu, file: &Gguf, options: &LoadOptions) -> Result<()> {
         let refuse = |found: String| {
             Err(Error::Argument { argument: "tuning", expected: "one for this GPU and model".to_owned(), found })

@@ -24,8 +24,8 @@ const PAIR: u64 = 8;
 /// called before every submission.
 ///
 /// # Errors
-/// [`Error::Upload`] if a weight is not what was sent, [`Error::NoResult`] if the GPU returned no checksums; that of
-/// `go_on`; what the device reports.
+/// [`Error::Upload`] if a weight is not what was sent, [`Error::NoResult`] if the GPU returned no checksums; the error
+/// of `go_on`; any error from the device.
 pub(super) fn verify(
     pipelines: &Pipelines,
     weights: &Arc<Vec<Weight>>,

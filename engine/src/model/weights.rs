@@ -148,13 +148,13 @@ impl ModelWeights {
         Ok(Arc::new(Self { table, embedding, layers, output_norm, output, block: None }))
     }
 
-    /// As [`ModelWeights::resolve`], with the multi-token-prediction block that guesses tokens, if the file has one or
-    /// there is one in a file of its own. A block that cannot be used causes a notice, or an error if drafts of its
+    /// Like [`ModelWeights::resolve`], with the multi-token-prediction block that guesses tokens, if the file has one
+    /// or there is one in a file of its own. A block that cannot be used causes a notice, or an error if drafts of its
     /// kind or its file were requested.
     ///
     /// # Errors
-    /// As there; [`Error::Unsupported`] if the block is requested and there is not exactly one, and [`Error::Metadata`]
-    /// if its file belongs to another model.
+    /// The errors of [`ModelWeights::resolve`]; [`Error::Unsupported`] if the block is requested and there is not
+    /// exactly one, and [`Error::Metadata`] if its file belongs to another model.
     pub fn with_block(file: &Gguf, config: &Config, options: &LoadOptions) -> Result<(Arc<Self>, Option<String>)> {
         let weights = Self::resolve(file, config)?;
         let draft = options.draft_model.as_ref();
@@ -220,7 +220,10 @@ impl BlockWeights {
 
     fn resolve(tensors: &mut Tensors<'_>, config: &Config, block: &str, model: &ModelWeights) -> Result<Self> {
         if !serves_few(config) {
-            let found = format!("{} heads of {} and {}", config.heads, config.key_width, config.value_width);
+            let found = format!(
+                "{} heads with keys of {} and values of {}",
+                config.heads, config.key_width, config.value_width
+            );
             let remedy = "the total widths of keys and of values must be multiples of 32";
             return Err(unsupported("a multi-token-prediction block with these heads", found, remedy));
         }
@@ -247,8 +250,8 @@ fn unsupported(what: &str, found: String, remedy: &str) -> Error {
 }
 
 fn one_block(found: usize) -> Result<()> {
-    let what = "the number of multi-token-prediction blocks";
-    if found == 1 { Ok(()) } else { Err(unsupported(what, found.to_string(), "only one is supported")) }
+    let what = "this number of multi-token-prediction blocks";
+    if found == 1 { Ok(()) } else { Err(unsupported(what, found.to_string(), "wglm uses exactly one")) }
 }
 
 /// Fails if the metadata in the block's file contradicts the model's file. Shapes are checked elsewhere.

@@ -76,7 +76,7 @@ impl Queue {
     /// Waits for the thread that adds events, which was asked to end. No waker is called any more.
     pub fn join(&self, thread: JoinHandle<()>) {
         let waker = lock(&self.state).waker.take();
-        drop(waker); // outside of the lock
+        drop(waker); // outside the lock
         self.wakers.join(thread);
     }
 

@@ -78,7 +78,7 @@ impl SharedChat {
     /// functions of [`Chat`], use [`SharedChat::with`].
     ///
     /// # Errors
-    /// As there; [`AskError::Failed`] with the errors of [`SharedChat::with`].
+    /// The errors of [`Chat::ask_with`]; [`AskError::Failed`] with the errors of [`SharedChat::with`].
     #[cfg(feature = "schema")]
     pub fn ask<T: serde::de::DeserializeOwned + schemars::JsonSchema>(
         &self,
@@ -106,7 +106,7 @@ impl SharedChat {
     /// Takes the conversation out. All clones are then empty.
     ///
     /// # Errors
-    /// Those of [`SharedChat::with`].
+    /// The errors of [`SharedChat::with`].
     pub fn take(&self) -> Result<Chat> {
         self.slot.take()
     }
@@ -136,7 +136,7 @@ impl ChatSlot {
         match self.chat.try_lock() {
             Ok(chat) => Ok(chat),
             Err(TryLockError::Poisoned(chat)) => Ok(chat.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(missing("one that is on its way")),
+            Err(TryLockError::WouldBlock) => Err(busy()),
         }
     }
 
@@ -195,10 +195,10 @@ impl ChatSlot {
     }
 }
 
-fn missing(found: &str) -> Error {
-    Error::argument("chat", "a conversation without a reply on its way", found)
+fn busy() -> Error {
+    Error::argument("chat", "a conversation with no reply in progress", "one whose reply is still running")
 }
 
 fn gone() -> Error {
-    missing("one that was taken out")
+    Error::argument("chat", "a conversation", "none, because it was already taken")
 }

@@ -17,7 +17,7 @@ pub struct BatchHeader {
     pub longest: u32,
     /// Into how many splits attention divides the cache: [`Plan::splits`].
     pub splits: u32,
-    /// The number of this submission, which is copied back beside its results, so that a lost submission is detected.
+    /// The number of this submission, which is copied back with its results, so that a lost submission is detected.
     pub submission: u32,
 }
 

@@ -277,7 +277,7 @@ impl Builder {
         self.bound("batch", BufferRef::Local(Plan::BATCH))
     }
 
-    /// As [`Builder::batch_files`], for a kernel that only needs the number of rows. In a plan of a single row that
+    /// Like [`Builder::batch_files`], for a kernel that only needs the number of rows. In a plan of a single row that
     /// number is known, so the kernel does not bind the buffer: every binding costs time.
     pub fn count_files(&self, variant: VariantBuilder) -> VariantBuilder {
         match self.plan.rows {
@@ -287,7 +287,7 @@ impl Builder {
     }
 
     /// Adds the files of bit tricks that weight formats share, for an arithmetic. They index a vector of words if that
-    /// is fast: on an H100, products of bytes with Q5_K and Q6_K took up to 10 % longer with scales arranged so that
+    /// is fast: on an H100, int8 products with Q5_K and Q6_K took up to 10 % longer with scales arranged so that
     /// nothing is indexed, but products of floats were faster.
     pub fn bits_files(&self, variant: VariantBuilder, arithmetic: Arithmetic) -> VariantBuilder {
         let word = match (self.target().tilings, arithmetic) {

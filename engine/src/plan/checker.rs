@@ -62,7 +62,7 @@ impl<'a> Checker<'a> {
     /// compared.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); what the device reports.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); any error from the device.
     pub fn new(executor: &'a Executor, plan: &'a Plan, row: &'a mut RowOf<'a>, seed: u64) -> Result<Self> {
         let fetch = Fetch::new(executor.gpu(), 4 * FETCHED as u64)?;
         Ok(Self { executor, plan, fetch, row, seeds: Pcg32::seed_from_u64(seed), running: None })
@@ -78,7 +78,7 @@ impl<'a> Checker<'a> {
     /// the first step with a wrong output, and returns that output. `look` gets what was compared.
     ///
     /// # Errors
-    /// That of `look`; what the device reports.
+    /// The error of `look`; any error from the device.
     pub fn run(
         &mut self,
         steps: Range<usize>,

@@ -46,7 +46,7 @@ impl Executor {
     /// Except for activations, such a buffer may be larger than the plan says, and is then bound whole.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Executor::new`].
     pub fn with_locals(
         pipelines: &Pipelines,
         plan: &Plan,
@@ -119,7 +119,7 @@ impl Executor {
     /// Submits some of the steps in order, then the copies.
     ///
     /// # Errors
-    /// Whatever the driver has reported so far.
+    /// Any error that the driver has reported so far.
     pub fn submit(&self, steps: impl IntoIterator<Item = usize>, copies: &[ReadbackCopy<'_>]) -> Result<Submission> {
         self.gpu.submit(self.dispatches(steps), copies)
     }
@@ -127,7 +127,7 @@ impl Executor {
     /// Like [`Executor::submit`], followed in the same pass by steps of another plan.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Executor::submit`].
     pub fn submit_with(
         &self,
         steps: impl IntoIterator<Item = usize>,
@@ -140,7 +140,7 @@ impl Executor {
     /// Records what [`Executor::submit`] would submit: see [`Gpu::prepare`].
     ///
     /// # Errors
-    /// As there.
+    /// See [`Gpu::prepare`].
     pub fn prepare(
         &self,
         steps: impl IntoIterator<Item = usize>,

@@ -16,7 +16,7 @@ pub struct Fusions {
     pub absorb: bool,
     /// The splits of attention are merged inside the product that follows.
     pub merge: bool,
-    /// The activations of a product of bytes are rounded by the step that computes them.
+    /// The activations of an int8 product are rounded by the step that computes them.
     pub round: bool,
     /// The shared experts, and the weighted sum, are part of the experts' steps.
     pub experts: bool,

@@ -243,13 +243,13 @@ impl Plan {
     /// The index in [`Plan::locals`] of the batch, which the host writes before each submission.
     pub const BATCH: LocalId = LocalId::new(0);
     /// The index in [`Plan::locals`] of the sampled tokens, as `wgsl/op/sample.wgsl` writes them: for each sequence,
-    /// then for each row whose drafts are verified, the sampled id, the likeliest id, and the number of tokens that
+    /// then for each row whose drafts are verified, the sampled id, the most likely id, and the number of tokens that
     /// passed the filters.
     pub const SAMPLED: LocalId = LocalId::new(1);
     /// The index in [`Plan::locals`] of the page lists: the pages of the KV cache that each sequence has.
     pub const PAGES: LocalId = LocalId::new(2);
     /// The index in [`Plan::locals`] of the sampling parameters: a [`Sampling`](crate::kernels::Sampling) for each
-    /// sequence. If it is all zeros, the likeliest token is chosen.
+    /// sequence. If it is all zeros, the most likely token is chosen.
     pub const SAMPLING: LocalId = LocalId::new(3);
     /// The number of words for each sampled token.
     pub const SAMPLED_WORDS: usize = 3;

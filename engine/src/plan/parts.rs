@@ -23,7 +23,7 @@ impl Builder {
     /// adjacent workgroups stay together. The steps of a token are never split, and do not use this.
     ///
     /// # Errors
-    /// Those of [`Builder::step`].
+    /// The errors of [`Builder::step`].
     pub fn step_in_parts(
         &mut self,
         label: &str,
@@ -35,11 +35,11 @@ impl Builder {
         self.step_in_parts_from(label, variant, bindings, [0; 3], grid, cost)
     }
 
-    /// As [`Builder::step_in_parts`], for a grid that is already part of a larger one, in which it begins at workgroup
-    /// `from`.
+    /// Like [`Builder::step_in_parts`], for a grid that is already part of a larger one, in which it begins at
+    /// workgroup `from`.
     ///
     /// # Errors
-    /// Those of [`Builder::step`].
+    /// The errors of [`Builder::step`].
     pub fn step_in_parts_from(
         &mut self,
         label: &str,

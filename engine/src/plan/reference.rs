@@ -13,7 +13,7 @@ pub trait Reference: Send + Sync {
     /// Picks some outputs at random, and computes what they should be from the step's inputs before it runs.
     ///
     /// # Errors
-    /// Those of reading the inputs.
+    /// The errors of reading the inputs.
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>>;
 }
 
@@ -127,14 +127,14 @@ pub trait PlanContents {
     /// Some words of a local buffer.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     fn words(&mut self, local: LocalId, first: usize, count: usize) -> Result<Vec<u32>>;
 
     /// The values of a row of a weight, decoded from the model's file. Rows are counted over all matrices of the
     /// weight.
     ///
     /// # Errors
-    /// Those of decoding them.
+    /// The errors of decoding them.
     fn row(&mut self, weight: &Weight, row: usize) -> Result<Vec<f32>>;
 }
 
@@ -171,7 +171,7 @@ impl<'a> Probe<'a> {
     /// Words of a local buffer.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     pub fn words(&mut self, buffer: BufferRef, first: usize, count: usize) -> Result<Vec<u32>> {
         self.memory.words(buffer.local()?, first, count)
     }
@@ -179,7 +179,7 @@ impl<'a> Probe<'a> {
     /// f32 values of a local buffer.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     pub fn values(&mut self, buffer: BufferRef, first: usize, count: usize) -> Result<Vec<f32>> {
         Ok(self.words(buffer, first, count)?.into_iter().map(f32::from_bits).collect())
     }
@@ -187,7 +187,7 @@ impl<'a> Probe<'a> {
     /// The values of a row of matrix `matrix` of a weight.
     ///
     /// # Errors
-    /// Those of decoding it.
+    /// The errors of decoding it.
     pub fn row(&mut self, weight: &Weight, matrix: usize, row: usize) -> Result<Vec<f32>> {
         self.memory.row(weight, matrix * weight.shape[1] + row)
     }
@@ -195,7 +195,7 @@ impl<'a> Probe<'a> {
     /// The index in the pool of the KV row at position `t` of the sequence.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     pub fn kv_index(&mut self, t: usize) -> Result<usize> {
         let page = self.words(BufferRef::Local(Plan::PAGES), t / PAGE, 1)?.first().map_or(0, |page| *page as usize);
         Ok(page * PAGE + t % PAGE)
@@ -204,7 +204,7 @@ impl<'a> Probe<'a> {
     /// The header of a row in a batch whose rows have `pairs` rotary angles.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     pub fn row_header(&mut self, row: usize, pairs: usize) -> Result<RowHeader> {
         let place = (size_of::<BatchHeader>() + row * row_bytes(pairs)) / 4;
         let words = self.words(BufferRef::Local(Plan::BATCH), place, size_of::<RowHeader>() / 4)?;
@@ -214,7 +214,7 @@ impl<'a> Probe<'a> {
     /// The id of a row's token.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     pub fn token(&mut self, row: &RowHeader) -> Result<u32> {
         let Some(word) = row.token.checked_sub(RowHeader::SAMPLED) else { return Ok(row.token) };
         let sampled = self.words(BufferRef::Local(Plan::SAMPLED), word as usize, 1)?;
@@ -224,7 +224,7 @@ impl<'a> Probe<'a> {
     /// The cosine and the sine of each of the `pairs` rotary angles of a row.
     ///
     /// # Errors
-    /// What the device reports.
+    /// Any error from the device.
     pub fn rotations(&mut self, token: usize, pairs: usize) -> Result<Vec<[f32; 2]>> {
         let row = size_of::<BatchHeader>() + token * row_bytes(pairs) + size_of::<RowHeader>();
         let values = self.values(BufferRef::Local(Plan::BATCH), row / 4, 2 * pairs)?;

@@ -19,8 +19,8 @@ pub struct Tiling {
     /// [`Target::LEAST_WORKGROUP`] to that number.
     pub workgroup: usize,
     /// Whether each lane reads its activations from the vector into registers. Otherwise the workgroup first stages the
-    /// vector in its memory. This does not affect products of bytes, which read what the previous step has rounded, and
-    /// of merged splits of attention, which find their vector in workgroup memory.
+    /// vector in its memory. This does not affect int8 products, which read what the previous step has rounded, and of
+    /// merged splits of attention, which find their vector in workgroup memory.
     pub direct: bool,
 }
 
@@ -37,8 +37,8 @@ const DIRECT: char = 'd';
 impl FromStr for Tiling {
     type Err = Error;
 
-    /// Parses `LANESxROWSxWORKGROUP`, such as `32x1x512`, optionally followed by columns, and by a `d` if activations are
-    /// read directly, as in `32x4x64d`.
+    /// Parses `LANESxROWSxWORKGROUP`, such as `32x1x512`, optionally followed by columns, and by a `d` if activations
+    /// are read directly, as in `32x4x64d`.
     fn from_str(text: &str) -> Result<Self> {
         let (divided, direct) = text.strip_suffix(DIRECT).map_or((text, false), |divided| (divided, true));
         let tiling = match *numbers(divided).as_slice() {

@@ -3,8 +3,8 @@
 //! ± magnitude.
 //!
 //! Block (74 bytes): d f16 | 32 u16, each a quant of 9 bits below 7 signs | 8 bytes of scales, two each. Layout: ggml
-//! `block_iq2_xs`. The stream `words` holds the low 8 bits of a group's quants, and its signs with the ninth bits
-//! beside them.
+//! `block_iq2_xs`. The stream `words` holds the low 8 bits of a group's quants, and its signs with the ninth bits next
+//! to them.
 
 use std::array::from_fn;
 

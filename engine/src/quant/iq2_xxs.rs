@@ -3,7 +3,7 @@
 //! ± magnitude.
 //!
 //! Block (66 bytes): d f16 | for each group 4 quants u8, and a u32 of four times 7 signs below a scale of 4 bits.
-//! Layout: ggml `block_iq2_xxs`. The stream `words` holds a group's quants, and its signs with scales beside them.
+//! Layout: ggml `block_iq2_xxs`. The stream `words` holds a group's quants, and its signs with scales next to them.
 
 use std::array::from_fn;
 

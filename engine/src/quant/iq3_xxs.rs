@@ -3,7 +3,7 @@
 //! ± magnitude.
 //!
 //! Block (98 bytes): d f16 | 64 quants u8 | for each group a u32 of four times 7 signs below a scale of 4 bits. Layout:
-//! ggml `block_iq3_xxs`. The stream `signs` holds the scales beside the signs.
+//! ggml `block_iq3_xxs`. The stream `signs` holds the scales next to the signs.
 
 use std::array::from_fn;
 

@@ -13,7 +13,7 @@ pub struct Logprob {
     pub logprob: f32,
 }
 
-/// The log-probability of `chosen`, and those of the `top` likeliest tokens in descending order. Tokens of equal
+/// The log-probability of `chosen`, and those of the `top` most likely tokens in descending order. Tokens of equal
 /// probability are ordered by id.
 ///
 /// They are computed from the unmodified logits {vocab}, before bias, penalties, filters and temperature, which is also

@@ -4,7 +4,7 @@
 //! choosers.
 //!
 //! The steps are those of llama.cpp: logit bias, penalties, `top_k`, `top_p`, `min_p`, temperature, then one draw.
-//! Every filter keeps the likeliest tokens, so each only shortens one list. The module guarantees that a seed
+//! Every filter keeps the most likely tokens, so each only shortens one list. The module guarantees that a seed
 //! determines the draws, that equal logits are ordered by id, that a logit which is NaN or minus infinity is never
 //! chosen, that nothing is allocated after the first call unless bias or penalties are on, and that only as much of the
 //! vocabulary is sorted as the filters need.
@@ -23,7 +23,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
-/// How many of the likeliest tokens `top_p` sorts first. As long as they do not reach its probability, it sorts eight
+/// How many of the most likely tokens `top_p` sorts first. As long as they do not reach its probability, it sorts eight
 /// times as many.
 const FIRST_LOOK: usize = 128;
 
@@ -201,7 +201,7 @@ impl Sampler {
     }
 }
 
-/// The likeliest token; of equal ones that with the lowest id.
+/// The most likely token; of equal ones that with the lowest id.
 fn greedy(logits: &[f32]) -> Result<u32> {
     let candidates = logits.iter().zip(0..).map(|(&logit, token)| Candidate { logit, token });
     let best = candidates
@@ -210,7 +210,7 @@ fn greedy(logits: &[f32]) -> Result<u32> {
     best.map(|best| best.token).ok_or_else(|| nothing_to_choose(logits))
 }
 
-/// Moves the `count` likeliest tokens to the front, sorted.
+/// Moves the `count` most likely tokens to the front, sorted.
 fn sort_first(tokens: &mut [Candidate], count: usize) {
     if (1..tokens.len()).contains(&count) {
         tokens.select_nth_unstable_by(count - 1, Candidate::order);
@@ -219,7 +219,7 @@ fn sort_first(tokens: &mut [Candidate], count: usize) {
     tokens[..count].sort_unstable_by(Candidate::order);
 }
 
-/// Keeps the fewest of the likeliest tokens whose weights add up to `enough`, at least one.
+/// Keeps the fewest of the most likely tokens whose weights add up to `enough`, at least one.
 fn keep_mass(tokens: &mut Vec<Candidate>, max: f32, enough: f64) {
     let (mut mass, mut kept, mut look) = (0.0, 0, FIRST_LOOK);
     while kept < tokens.len() {

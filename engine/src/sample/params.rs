@@ -15,17 +15,17 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 #[serde(default)]
 pub struct SamplerParams {
     /// Flattens (above 1) or sharpens (below 1) the distribution, which is softmax(z / temperature) over the tokens
-    /// that the filters kept. At 0 the likeliest token is always taken. A finite number, at least 0.
+    /// that the filters kept. At 0 the most likely token is always taken. A finite number, at least 0.
     #[serde(with = "super::saved::number")]
     pub temperature: f32,
-    /// Keep only this many of the likeliest tokens (Fan et al., "Hierarchical Neural Story Generation", 2018); 0 keeps
-    /// all.
+    /// Keep only this many of the most likely tokens (Fan et al., "Hierarchical Neural Story Generation", 2018); 0
+    /// keeps all.
     pub top_k: usize,
-    /// Keep the fewest of the likeliest tokens that together reach this probability (Holtzman et al., "The Curious Case
-    /// of Neural Text Degeneration", 2019); 1 keeps all. From 0 to 1.
+    /// Keep the fewest of the most likely tokens that together reach this probability (Holtzman et al., "The Curious
+    /// Case of Neural Text Degeneration", 2019); 1 keeps all. From 0 to 1.
     #[serde(with = "super::saved::number")]
     pub top_p: f32,
-    /// Keep tokens whose probability is at least this share of the likeliest one's, p ≥ min_p · max p (Nguyen et al.,
+    /// Keep tokens whose probability is at least this share of the most likely one's, p ≥ min_p · max p (Nguyen et al.,
     /// "Turning Up the Heat: Min-p Sampling for Creative and Coherent LLM Outputs", 2024); 0 keeps all. From 0 to 1.
     #[serde(with = "super::saved::number")]
     pub min_p: f32,
@@ -40,12 +40,12 @@ pub struct SamplerParams {
     /// How many of the last tokens, those of the prompt included, the three penalties take into account; 0 for none,
     /// `usize::MAX` for all.
     pub repeat_last_n: usize,
-    /// Subtracted from the logits of tokens that occur among the last ones, as in OpenAI's interface and llama.cpp; a
+    /// Subtracted from the logits of tokens that occur among the last ones, as in OpenAI's API and llama.cpp; a
     /// negative value favours them.
     #[serde(with = "super::saved::number")]
     pub presence_penalty: f32,
-    /// Subtracted from a token's logit once for each of its occurrences among the last ones, as in OpenAI's interface
-    /// and llama.cpp.
+    /// Subtracted from a token's logit once for each of its occurrences among the last ones, as in OpenAI's API and
+    /// llama.cpp.
     #[serde(with = "super::saved::number")]
     pub frequency_penalty: f32,
     /// Added to the logits of tokens before the penalties; minus infinity bans a token. Several biases of one token add
@@ -73,7 +73,7 @@ impl Default for SamplerParams {
 }
 
 impl SamplerParams {
-    /// Parameters that always take the likeliest token.
+    /// Parameters that always take the most likely token.
     pub fn greedy() -> Self {
         Self { temperature: 0.0, ..Self::default() }
     }

@@ -37,7 +37,7 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Chat::ask_with`](crate::Chat::ask_with), and [`Error::Busy`] if too many requests wait.
+    /// The errors of [`Chat::ask_with`](crate::Chat::ask_with), and [`Error::Busy`] if too many requests wait.
     pub fn ask<T: DeserializeOwned + JsonSchema>(&self, request: ChatState, cancel: &Cancel) -> Result<T, AskError> {
         let answer = self.answer(request, constraint_of::<T>()?, cancel)?;
         read(&T::schema_name(), answer)
@@ -47,7 +47,7 @@ impl Scheduler {
     /// [`Chat::ask_value`](crate::Chat::ask_value).
     ///
     /// # Errors
-    /// As there, and [`Error::Busy`] if too many requests wait.
+    /// The errors of [`Chat::ask_value`](crate::Chat::ask_value), and [`Error::Busy`] if too many requests wait.
     pub fn ask_value(&self, request: ChatState, schema: &Value, cancel: &Cancel) -> Result<Value, AskError> {
         let answer = self.answer(request, Constraint::json_schema(schema.clone())?, cancel)?;
         read("JSON", answer)

@@ -1,7 +1,7 @@
 //! Manages a shared KV cache that is smaller than all contexts together.
 //!
 //! The caches of conversations whose replies have ended are dropped first; then those of replies whose events are not
-//! taken, and then those of the newest replies. These are computed again once they fit beside the older ones: the
+//! taken, and then those of the newest replies. These are computed again once they fit alongside the older ones: the
 //! oldest reply always continues.
 
 use super::engine::{Engine, Slot, Work};
@@ -57,8 +57,8 @@ impl Engine {
         slot.session.rewind(0);
     }
 
-    /// Begins to compute the oldest dropped cache again if it fits beside those of older replies. The caches of newer
-    /// replies are dropped for it, so that it does not wait forever while others come and go.
+    /// Begins to compute the oldest dropped cache again if it fits alongside those of older replies. The caches of
+    /// newer replies are dropped for it, so that it does not wait forever while others come and go.
     pub(super) fn compute_again(&mut self) {
         let waits = self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let work = slot.work.as_ref().filter(|work| !work.paused)?;

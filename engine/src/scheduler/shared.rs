@@ -142,7 +142,7 @@ impl Shared {
         if admitted.is_ok() {
             board.counts.requests += 1;
             board.mailboxes.insert(id, Mailbox::default());
-            board.waiting.push_back(request(id)); // a refused request is dropped outside of the lock
+            board.waiting.push_back(request(id)); // a refused request is dropped outside the lock
         }
         drop(self.woken(board));
         admitted.map(|()| id)
@@ -301,7 +301,7 @@ impl Shared {
         board.end_cancelled();
         board.wake_one();
         drop(self.woken(board));
-        drop(mailbox); // it has the app's waker, so outside of the lock
+        drop(mailbox); // it has the app's waker, so outside the lock
     }
 }
 
@@ -349,7 +349,7 @@ impl Board {
         !self.has_thread && self.any_polled()
     }
 
-    /// Whether a reply has events to take or has ended, also if its handle was dropped.
+    /// Whether a reply has events to take or has ended, even if its handle was dropped.
     fn has_news(&self, id: u64) -> bool {
         self.mailboxes.get(&id).is_none_or(|own| own.over || !own.events.is_empty())
     }

@@ -32,7 +32,7 @@ pub struct SlotState {
     pub generated: usize,
 }
 
-/// Counts of a [`Scheduler`](super::Scheduler) since its start. The figures of a reply are added when it has ended.
+/// Counts of a [`Scheduler`](super::Scheduler) since its start. The statistics of a reply are added when it has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct SchedulerCounts {

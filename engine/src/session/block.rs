@@ -28,7 +28,7 @@ pub struct BlockPlans {
     pub rows: HashMap<(BatchShape, Option<DraftInputs>), ReadyBlock>,
     /// The saved hidden states of the model.
     kept: Buffer,
-    /// Those of the block.
+    /// The errors of the block.
     drafted: Buffer,
 }
 
@@ -272,7 +272,7 @@ impl super::Session {
     /// of the session, and those of `count` − 1 further drafts, each after the previous one.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) for a model without a block; what the device reports.
+    /// [`Error::Argument`](crate::Error::Argument) for a model without a block; any error from the device.
     #[doc(hidden)]
     pub fn draft_logits(&mut self, next: u32, count: usize) -> Result<Vec<Vec<f32>>> {
         self.check(self.tokens().len().saturating_add(count), &[next])?;

@@ -375,7 +375,7 @@ mod masked {
         /// feeds nothing, if the guesses do not fit.
         ///
         /// # Errors
-        /// As for [`Session::feed`].
+        /// See [`Session::feed`].
         pub(crate) fn feed_with_guesses(&mut self, token: u32, guesses: &[u32]) -> Result<Option<GuessedRows>> {
             self.check_drafts(guesses.len())?;
             self.check(self.tokens().len(), &[&[token], guesses].concat())?;
@@ -398,7 +398,7 @@ mod masked {
         /// another session has used the buffer with its row.
         ///
         /// # Errors
-        /// As for [`Session::feed`].
+        /// See [`Session::feed`].
         pub(crate) fn accept_guess(&mut self, guess: u32, rows: &mut GuessedRows) -> Result<bool> {
             let (state, sequence) = self.enter()?;
             let Values::Row { shape, row } = state.owners.values(&rows.0) else { return Ok(false) };

@@ -22,7 +22,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::ContextFull`] and [`Error::PoolFull`], which change nothing. [`Error::Argument`] as for
-    /// [`Session::logits`]. [`Error::NotANumber`] if no logit is a number, or what the device reports: then no other
+    /// [`Session::logits`]. [`Error::NotANumber`] if no logit is a number, or any error from the device: then no other
     /// token was fed, and the output of the last token is lost. [`Error::NoResult`] as for [`Session::logits`].
     pub fn next_token(&mut self) -> Result<u32> {
         self.verify_some(vec![None])?.first().copied().ok_or(Error::NoResult)
@@ -36,7 +36,7 @@ impl Session {
     /// and several, so that of two equally likely tokens the other one may be sampled.
     ///
     /// # Errors
-    /// As for [`Session::next_token`].
+    /// See [`Session::next_token`].
     pub fn next_tokens(&mut self, most: usize) -> Result<Vec<u32>> {
         self.check(self.tokens().len() + 1, &[])?;
         let pool = self.pool.clone();
@@ -76,9 +76,10 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::Argument`] for a session of another pool, or one without a token since the last rewind,
-    /// [`Error::ContextFull`] and [`Error::PoolFull`], after which all are unchanged; [`Error::NoResult`] and what the
-    /// device reports. If no logit of a session is a number, its result is [`Error::NotANumber`]. More than 32 sessions
-    /// take several steps: if a later one fails, the sessions of that step and of the following ones get its error.
+    /// [`Error::ContextFull`] and [`Error::PoolFull`], after which all are unchanged; [`Error::NoResult`] and any error
+    /// from the device. If no logit of a session is a number, its result is [`Error::NotANumber`]. More than 32
+    /// sessions take several steps: if a later one fails, the sessions of that step and of the following ones get its
+    /// error.
     pub fn next_token_of_each(&self, sessions: &mut [&mut Session]) -> Result<Vec<Result<u32>>> {
         let fed = self.next_tokens_of_each(sessions, &vec![1; sessions.len()])?;
         let first = |fed: Vec<u32>| fed.first().copied().ok_or(Error::NoResult);
@@ -89,7 +90,7 @@ impl Pool {
     /// Returns the fed tokens.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Pool::next_token_of_each`].
     #[doc(hidden)]
     pub fn next_tokens_of_each(&self, sessions: &mut [&mut Session], most: &[usize]) -> Result<Vec<Result<Vec<u32>>>> {
         self.prepare(sessions)?;
@@ -191,8 +192,8 @@ impl Pool {
     /// `accepted` count as right. The block makes drafts for the next step, unless they are `from_text`.
     ///
     /// # Errors
-    /// As for [`Pool::next_token_of_each`]; [`Error::Argument`] for a model without a block, and for more rows than a step
-    /// verifies.
+    /// The errors of [`Pool::next_token_of_each`]; [`Error::Argument`] for a model without a block, and for more rows
+    /// than a step verifies.
     #[doc(hidden)]
     pub fn predict_assumed(
         &self,
@@ -263,7 +264,7 @@ impl Session {
     /// Like [`Pool::predict_assumed`], for this session alone, with drafts by the block.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Pool::predict_assumed`].
     #[doc(hidden)]
     pub fn predict_assumed(&mut self, count: usize, accepted: usize) -> Result<Vec<u32>> {
         let pool = self.pool.clone();
@@ -282,7 +283,7 @@ impl Session {
     /// The token that was sampled after the last one, with the parameters of [`Session::set_sampling`].
     ///
     /// # Errors
-    /// As for [`Session::most_likely`].
+    /// See [`Session::most_likely`].
     pub fn sampled_token(&mut self) -> Result<u32> {
         let [sampled, ..] = self.sampled()?;
         known(sampled)
@@ -291,7 +292,7 @@ impl Session {
     /// The most likely token after the last one that was fed, with bias and penalties.
     ///
     /// # Errors
-    /// As for [`Session::logits`]; [`Error::NotANumber`] if no logit is a number.
+    /// The errors of [`Session::logits`]; [`Error::NotANumber`] if no logit is a number.
     pub fn most_likely(&mut self) -> Result<u32> {
         let [_, likeliest, _] = self.sampled()?;
         known(likeliest)

@@ -21,8 +21,8 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Argument`] if nothing was fed since the start or the last rewind. [`Error::NoResult`] if the device
-    /// lost work: the tokens that no earlier result has confirmed are then removed from the session. What the device
-    /// reports.
+    /// lost work: the tokens that no earlier result has confirmed are then removed from the session. Any error from the
+    /// device.
     pub fn logits(&mut self) -> Result<Vec<f32>> {
         let (mut state, sequence) = self.enter()?;
         state.logits(sequence)
@@ -33,8 +33,8 @@ impl Session {
     /// token, and transformers calls it `last_hidden_state`.
     ///
     /// # Errors
-    /// As for [`Session::logits`]. [`Error::Argument`] also if nothing was fed since a snapshot was restored, because a
-    /// snapshot does not hold the hidden state.
+    /// The errors of [`Session::logits`]. [`Error::Argument`] as well if nothing was fed since a snapshot was restored,
+    /// because a snapshot does not hold the hidden state.
     pub fn hidden(&mut self) -> Result<Vec<f32>> {
         let (mut state, sequence) = self.enter()?;
         let values = state.values(sequence)?;
@@ -49,7 +49,7 @@ impl Session {
     /// Feeds tokens and calls `visit` with the index of each among them and its logits {vocab}, in order.
     ///
     /// # Errors
-    /// As for [`Session::feed`], and the error of `visit`, after which the session keeps what was fed.
+    /// The errors of [`Session::feed`], and the error of `visit`, after which the session keeps what was fed.
     pub fn feed_all(&mut self, tokens: &[u32], visit: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
         self.feed_all_with(tokens, &Cancel::default(), visit)
     }
@@ -57,7 +57,8 @@ impl Session {
     /// Like [`Session::feed_all`]. `cancel` stops it, as it stops [`Session::feed_with`].
     ///
     /// # Errors
-    /// As there, and [`Error::Cancelled`], after which the session keeps the tokens that it holds.
+    /// The errors of [`Session::feed_all`], and [`Error::Cancelled`], after which the session keeps the tokens that it
+    /// holds.
     pub fn feed_all_with(
         &mut self,
         tokens: &[u32],
@@ -71,7 +72,7 @@ impl Session {
     /// [`Session::hidden`], in order.
     ///
     /// # Errors
-    /// As for [`Session::feed`], and the error of `visit`, after which the session keeps what was fed.
+    /// The errors of [`Session::feed`], and the error of `visit`, after which the session keeps what was fed.
     pub fn feed_hidden(&mut self, tokens: &[u32], visit: &mut dyn FnMut(usize, &[f32]) -> Result<()>) -> Result<()> {
         self.feed_hidden_with(tokens, &Cancel::default(), visit)
     }
@@ -79,7 +80,8 @@ impl Session {
     /// Like [`Session::feed_hidden`]. `cancel` stops it, as it stops [`Session::feed_with`].
     ///
     /// # Errors
-    /// As there, and [`Error::Cancelled`], after which the session keeps the tokens that it holds.
+    /// The errors of [`Session::feed_hidden`], and [`Error::Cancelled`], after which the session keeps the tokens that
+    /// it holds.
     pub fn feed_hidden_with(
         &mut self,
         tokens: &[u32],
@@ -107,7 +109,8 @@ impl Session {
     /// Like [`Session::embed`]. `cancel` stops it, as it stops [`Session::feed_with`].
     ///
     /// # Errors
-    /// As there, and [`Error::Cancelled`], after which the session holds the beginning of the text.
+    /// The errors of [`Session::embed`], and [`Error::Cancelled`], after which the session holds the beginning of the
+    /// text.
     pub fn embed_with(&mut self, text: &str, cancel: &Cancel) -> Result<Vec<f32>> {
         let tokens = self.model().tokenizer()?.encode(text, false)?;
         if tokens.is_empty() {
@@ -175,7 +178,7 @@ impl PoolState {
     /// The logits {vocab} of the last token of a sequence.
     ///
     /// # Errors
-    /// As for [`Session::logits`].
+    /// See [`Session::logits`].
     pub fn logits(&mut self, sequence: &mut Sequence) -> Result<Vec<f32>> {
         let values = self.values(sequence)?;
         self.read_last(sequence, values, |planned| Ok(planned.head()?.logits))

@@ -1,4 +1,4 @@
-//! Records which run wrote the buffers outside of the cache.
+//! Records which run wrote the buffers outside the cache.
 //!
 //! Plans share their buffers, so the output of a step is available until another step uses its buffers. Every run of a
 //! plan has a number, and a buffer has the number of the run that wrote it last. To read the output of a run, compare
@@ -7,7 +7,8 @@
 use super::plans::PlanKey;
 use crate::model::BatchShape;
 
-/// The owners of the buffers that the plans of a pool share. Only [`PoolState`](super::pool_state::PoolState) keeps them.
+/// The owners of the buffers that the plans of a pool share. Only [`PoolState`](super::pool_state::PoolState) keeps
+/// them.
 #[derive(Default)]
 pub struct Owners {
     /// The number of the newest run.

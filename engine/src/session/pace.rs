@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 /// The most running submissions: the GPU runs one while the next one waits.
 const AHEAD: usize = 2;
-/// If a submission takes this many times as long as it should, which only a single long step can, only one runs at a
-/// time. The GPU then waits for each, which is short compared with the step, and other users of the GPU get their
-/// turns.
+/// If a submission takes this many times as long as it should, which happens only if a single step is that long,
+/// submissions run one at a time; the GPU idles between them, but briefly compared with such a step, and other users of
+/// the GPU get their turns.
 const LONG: u32 = 5;
 /// If the GPU is idle, the first submission has about this many steps, so that it starts soon. Each following one has
 /// this many times more, because steps take longer to run than to record.

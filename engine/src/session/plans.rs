@@ -220,7 +220,7 @@ impl Ready {
     /// Prepares to adjust up to `most` logits, and to mask them if `masked`. After an error nothing has changed.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); what the device reports.
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory); any error from the device.
     pub fn sample_with(&mut self, model: &Model, most: usize, masked: bool) -> Result<()> {
         let known = if masked { &self.masking } else { &self.adjusting };
         if known.as_ref().is_some_and(|sampler| sampler.most >= most) {

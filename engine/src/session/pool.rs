@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 ///
 /// The cache is divided into pages of 256 tokens, and a session holds as many as its tokens take. Sessions that begin
 /// with the same tokens share the full pages of these, if the second session [syncs](Session::sync) after the first has
-/// computed them. [`Pool::next_token_of_each`] computes the next tokens of several sessions in one step, which takes little
-/// longer than a step of one. Sessions can be used from several threads; while one computes, others wait.
+/// computed them. [`Pool::next_token_of_each`] computes the next tokens of several sessions in one step, which takes
+/// little longer than a step of one. Sessions can be used from several threads; while one computes, others wait.
 ///
 /// ```
 /// # fn main() -> wglm::Result<()> {
@@ -75,8 +75,8 @@ impl Pool {
     /// this returns the model without that kernel, for which the pool has to be created again.
     ///
     /// # Errors
-    /// [`Error::WrongKernel`] for a kernel that cannot be replaced; that of `go_on`, which is called repeatedly; what
-    /// the device reports.
+    /// [`Error::WrongKernel`] for a kernel that cannot be replaced; the error of `go_on`, which is called repeatedly;
+    /// any error from the device.
     pub(crate) fn compile(&self, go_on: &mut GoOn<'_>) -> Result<Option<Model>> {
         let mut other = None;
         loop {
@@ -99,7 +99,7 @@ impl Pool {
     /// A new session.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the pool has all of its sessions; what the device reports.
+    /// [`Error::Argument`] if the pool has all of its sessions; any error from the device.
     pub fn session(&self) -> Result<Session> {
         let sequence = self.enter()?.join()?;
         Session::of(self, sequence)
@@ -115,7 +115,7 @@ impl Pool {
         self.cache
     }
 
-    /// The most sessions at a time.
+    /// The maximum number of sessions at a time.
     pub fn sessions(&self) -> usize {
         self.sessions
     }

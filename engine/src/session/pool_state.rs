@@ -58,7 +58,7 @@ impl PoolState {
     /// A new sequence.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there are as many as possible; what the device reports.
+    /// [`Error::Argument`] if there are as many as possible; any error from the device.
     pub fn join(&mut self) -> Result<Sequence> {
         let Some(index) = self.sequences.iter().position(|taken| !taken) else {
             let most = self.sessions();
@@ -67,7 +67,7 @@ impl PoolState {
         };
         self.write_sampling(index, &Sampling::GREEDY)?;
         self.sequences[index] = true;
-        // If a pool has only one session, its list is that of the single-row plan, which comes first.
+        // A pool of one session uses the first list, which is the single-row plan's.
         let list = if self.sessions() == 1 { 0 } else { 1 + index };
         Ok(Sequence::new(index, list * self.cache.context.div_ceil(PAGE), self.losses))
     }
@@ -166,7 +166,7 @@ impl PoolState {
     /// Gives a sequence the pages for `count` more tokens. No other sequence reads these pages.
     ///
     /// # Errors
-    /// [`Error::PoolFull`]; what the device reports.
+    /// [`Error::PoolFull`]; any error from the device.
     pub fn reach(&mut self, sequence: &mut Sequence, count: usize) -> Result<()> {
         let (length, last) = (sequence.tokens.len(), (sequence.tokens.len() + count).div_ceil(PAGE));
         let first = length / PAGE;

@@ -35,7 +35,7 @@ impl Session {
     /// remain: each kind of step runs after a whole token, and a whole token comes last and writes everything again.
     ///
     /// # Errors
-    /// As [`Session::feed`]; [`Error::Unsupported`] on a device without timestamps.
+    /// The errors of [`Session::feed`]; [`Error::Unsupported`] on a device without timestamps.
     #[doc(hidden)]
     pub fn profile(&mut self, token: u32) -> Result<TokenProfile> {
         self.check(self.tokens().len(), &[token])?;
@@ -49,7 +49,7 @@ impl Session {
     /// Like [`Session::profile`], for tokens computed together: at most as many as a part of a prompt has.
     ///
     /// # Errors
-    /// As there; [`Error::Argument`] for more of them.
+    /// The errors of [`Session::profile`]; [`Error::Argument`] for more tokens than that.
     #[doc(hidden)]
     pub fn profile_batch(&mut self, tokens: &[u32]) -> Result<TokenProfile> {
         self.check(self.tokens().len(), tokens)?;
@@ -69,8 +69,8 @@ impl Session {
     /// new ones: the model's rows, the block's rows, and a draft, each with its plan. The session keeps its tokens.
     ///
     /// # Errors
-    /// As [`Session::profile`]; [`Error::Argument`] for a model without a block, and for more drafts than a step
-    /// verifies.
+    /// The errors of [`Session::profile`]; [`Error::Argument`] for a model without a block, and for more drafts than a
+    /// step verifies.
     #[doc(hidden)]
     pub fn profile_drafts(&mut self, token: u32, drafts: usize) -> Result<Vec<(Plan, TokenProfile)>> {
         if !self.model().has_block() {
@@ -98,10 +98,10 @@ impl Session {
         Ok(parts)
     }
 
-    /// The plan that computes `count` tokens together, after the present ones.
+    /// The plan that computes `count` tokens together, after the current ones.
     ///
     /// # Errors
-    /// Those of the model's file; [`Error::Argument`] for more than one part of a prompt has.
+    /// The errors of the model's file; [`Error::Argument`] for more than one part of a prompt has.
     #[doc(hidden)]
     pub fn batch_plan(&self, count: usize) -> Result<Arc<BatchPlan>> {
         self.check_part(count)?;

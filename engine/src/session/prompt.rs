@@ -7,10 +7,10 @@ use crate::error::Result;
 use crate::model::{BatchShape, Outputs};
 
 impl Session {
-    /// Feeds tokens after the present ones.
+    /// Feeds tokens after the current ones.
     ///
     /// # Errors
-    /// [`Error::TokenOutOfRange`], [`Error::ContextFull`], [`Error::PoolFull`], or what the device reports. After an
+    /// [`Error::TokenOutOfRange`], [`Error::ContextFull`], [`Error::PoolFull`], or any error from the device. After an
     /// error the session has the tokens that were fed before it, and after [`Error::NoResult`] those that an earlier
     /// result has confirmed.
     ///
@@ -27,8 +27,8 @@ impl Session {
     /// must not use another session of the same pool.
     ///
     /// # Errors
-    /// As [`Session::feed`], and [`Error::Cancelled`](crate::Error::Cancelled), after which the session keeps the
-    /// tokens that it holds.
+    /// The errors of [`Session::feed`], and [`Error::Cancelled`](crate::Error::Cancelled), after which the session
+    /// keeps the tokens that it holds.
     pub fn feed_with(&mut self, tokens: &[u32], cancel: &Cancel, progress: &mut dyn FnMut(usize)) -> Result<()> {
         heeding(cancel, || {
             self.feed_while(tokens, &mut |held| {
@@ -41,7 +41,7 @@ impl Session {
     /// Feeds tokens like [`Session::feed_with`], until `go_on` returns an error.
     ///
     /// # Errors
-    /// As there, and that of `go_on`.
+    /// The errors of [`Session::feed_with`], and the error of `go_on`.
     pub(crate) fn feed_while(&mut self, tokens: &[u32], go_on: &mut dyn FnMut(usize) -> Result<()>) -> Result<()> {
         let before = self.tokens().len();
         self.begin_prompt(tokens)?;
@@ -116,7 +116,7 @@ impl Session {
         BatchShape::of(self.options.capacity_for(block.len()), Outputs::Last, block.start, self.context())
     }
 
-    /// The shape of the plan for `count` tokens after the present ones.
+    /// The shape of the plan for `count` tokens after the current ones.
     pub(super) fn shape(&self, count: usize, outputs: Outputs) -> BatchShape {
         BatchShape::of(self.options.capacity_for(count), outputs, self.tokens().len(), self.context())
     }

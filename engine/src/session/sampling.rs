@@ -70,7 +70,7 @@ impl Session {
     /// # Errors
     /// [`Error::Argument`] for parameters out of range or a bias that bans every token, [`Error::TokenOutOfRange`] for
     /// a bias on no token, [`Error::OutOfMemory`] if bias or penalties are asked for the first time and do not fit into
-    /// memory: after these tokens are sampled as before. What the device reports.
+    /// memory: after these tokens are sampled as before. Any error from the device.
     pub fn set_sampling(&mut self, params: &SamplerParams) -> Result<u64> {
         params.check()?;
         let seed = params.seed();
@@ -144,12 +144,16 @@ impl Session {
         let vocab = self.model().config().vocab;
         let (words, last) = (mask_words(vocab), vocab % u32::BITS as usize);
         if mask.len() != words {
-            return Err(Error::argument("mask", format!("{words} words, a bit a token"), format!("{}", mask.len())));
+            return Err(Error::argument(
+                "mask",
+                format!("{words} words, one bit per token"),
+                format!("{} words", mask.len()),
+            ));
         }
         let unused = if last == 0 { 0 } else { u32::MAX << last };
         let is_last = |index: usize| index + 1 == words;
         if mask.iter().enumerate().all(|(index, word)| word & !if is_last(index) { unused } else { 0 } == 0) {
-            return Err(Error::argument("mask", "at least one token that is allowed", "none"));
+            return Err(Error::argument("mask", "at least one allowed token", "none"));
         }
         let (mut state, sequence) = self.enter()?;
         state.check_output(sequence)?;

@@ -22,7 +22,7 @@ pub struct Sequence {
     pub pages: Vec<u32>,
     /// How many of them are full and confirmed, so that other sequences can find them.
     pub offered: usize,
-    /// How often the pool had lost work when the sequence was last used.
+    /// The pool's loss count when this sequence was last used.
     pub losses: u64,
     /// What the device holds of the last token.
     pub output: Option<Output>,

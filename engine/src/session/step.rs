@@ -38,8 +38,8 @@
 //! 5. `PoolState::results` (`session/step.rs`)
 //! 6. `PoolState::take` (`session/step.rs`)
 //!
-//! Call 4 above then makes an event of the token with `GenerationTask::close_token` (`generate/task.rs`) and `EventBuilder::token`
-//! (`generate/event_builder.rs`), which parses the text.
+//! Call 4 above then makes an event of the token with `GenerationTask::close_token` (`generate/task.rs`) and
+//! `EventBuilder::token` (`generate/event_builder.rs`), which parses the text.
 //!
 //! In a scheduler, a thread that waits for an event does the work of all replies. Instead of 1 to 5 it calls
 //! `ScheduledReply::next` (`scheduler.rs`), `Shared::next` (`scheduler/shared.rs`), `Engine::round`
@@ -181,7 +181,7 @@ impl PoolState {
     ///
     /// # Errors
     /// [`Error::PoolFull`], [`Error::OutOfMemory`] for a plan that does not fit, and [`Error::Argument`] for a sequence
-    /// without an output: after these the sequences are unchanged. What the device reports.
+    /// without an output: after these the sequences are unchanged. Any error from the device.
     pub fn run(&mut self, sequences: &mut [&mut Sequence], mut request: StepRequest<'_>) -> Result<Ticket> {
         let batch = match self.write(sequences, &mut request) {
             Err(error @ Error::DeviceLost { .. }) => {
@@ -229,7 +229,7 @@ impl PoolState {
     /// If no logit of a sequence is a number, its result is [`Error::NotANumber`], and it has no output any more.
     ///
     /// # Errors
-    /// [`Error::NoResult`] if work was lost; what the device reports.
+    /// [`Error::NoResult`] if work was lost; any error from the device.
     pub fn take(&mut self, sequences: &mut [&mut Sequence], ticket: &Ticket) -> Result<Vec<Result<Vec<u32>>>> {
         if ticket.feeds.is_empty() {
             return Ok(sequences.iter().map(|_| Ok(Vec::new())).collect());
@@ -280,11 +280,11 @@ impl PoolState {
         Ok(fed)
     }
 
-    /// What the newest step has sampled for a sequence: the token, the likeliest one, and how many tokens the filters
+    /// What the newest step has sampled for a sequence: the token, the most likely one, and how many tokens the filters
     /// kept.
     ///
     /// # Errors
-    /// [`Error::NoResult`] if work was lost; what the device reports.
+    /// [`Error::NoResult`] if work was lost; any error from the device.
     pub fn newest(&mut self, sequence: &mut Sequence) -> Result<[u32; Plan::SAMPLED_WORDS]> {
         let index = sequence.index;
         Ok(self.results(&mut [sequence], self.submissions.place)?[index])
@@ -358,7 +358,7 @@ impl PoolState {
             let values = match (batch.plan, want) {
                 (_, Want::Nothing) => continue,
                 (PlanKey::Alone, _) => batch.values,
-                // What is left of rows that verify drafts shows in the result.
+                // How many of the verified rows survive is only known from the result.
                 (PlanKey::Shape(_), _) if matches!(token, Token::Draft(_)) => continue,
                 (PlanKey::Shape(shape), _) => Values::Row { shape, row: number },
             };

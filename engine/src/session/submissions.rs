@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 use std::mem::offset_of;
 use std::ops::Range;
 
-/// The most running submissions. They keep the GPU busy, and are few enough that a cancellation takes effect at once.
+/// The maximum number of running submissions: enough to keep the GPU busy, few enough for a cancellation to take effect
+/// quickly.
 const AHEAD: usize = 4;
 /// The submissions of a pool's sessions.
 pub struct Submissions {
@@ -154,7 +155,7 @@ impl Submissions {
         BufferRange { from: &self.sampled, offset: 0, bytes: self.sampled.bytes() }
     }
 
-    /// Waits for the newest submission to a place, and reads for each sequence the sampled token, the likeliest one,
+    /// Waits for the newest submission to a place, and reads for each sequence the sampled token, the most likely one,
     /// and how many tokens the filters kept.
     pub fn take(&mut self, gpu: &Gpu, place: usize) -> Result<Vec<[u32; Plan::SAMPLED_WORDS]>> {
         Ok(bytemuck::pod_collect_to_vec(&self.places[place].read(gpu, self.sampled.bytes())?))

@@ -18,7 +18,7 @@ impl Session {
     /// size of the cache and not on its content.
     ///
     /// # Errors
-    /// [`Error::ContextFull`](crate::Error::ContextFull), or what the device reports.
+    /// [`Error::ContextFull`](crate::Error::ContextFull), or any error from the device.
     #[doc(hidden)]
     pub fn set_synthetic_depth(&mut self, tokens: usize) -> Result<()> {
         self.check(tokens, &[])?;
@@ -38,7 +38,7 @@ impl Session {
 /// Fills caches with noise of moderate size.
 ///
 /// # Errors
-/// What the device reports.
+/// Any error from the device.
 pub(crate) fn fill_with_noise(model: &Model, ty: CacheType, caches: &[&Buffer]) -> Result<()> {
     let (gpu, config) = (model.gpu(), model.config());
     let bytes = noise(ty, config.latent_rank, config.rotary);

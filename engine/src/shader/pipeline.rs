@@ -99,11 +99,11 @@ impl Pipelines {
         self.prepare_while(variants, &mut || Ok(()))
     }
 
-    /// As [`Pipelines::prepare`]. Meanwhile `go_on` is called repeatedly on this thread. If it refuses, no further
+    /// Like [`Pipelines::prepare`]. Meanwhile `go_on` is called repeatedly on this thread. If it refuses, no further
     /// kernel is compiled, but those that are compiling are finished, because no driver can be interrupted.
     ///
     /// # Errors
-    /// As there, and that of `go_on`.
+    /// The errors of [`Pipelines::prepare`], and the error of `go_on`.
     pub fn prepare_while(
         &self,
         variants: &[Variant],
@@ -112,10 +112,10 @@ impl Pipelines {
         self.prepare_counted(variants, &|| {}, go_on)
     }
 
-    /// As [`Pipelines::prepare_while`]. `compiled` is called after each variant.
+    /// Like [`Pipelines::prepare_while`]. `compiled` is called after each variant.
     ///
     /// # Errors
-    /// As there.
+    /// See [`Pipelines::prepare_while`].
     pub(crate) fn prepare_counted(
         &self,
         variants: &[Variant],
@@ -128,11 +128,11 @@ impl Pipelines {
         }
     }
 
-    /// As [`Pipelines::prepare_counted`], but continues after a variant that cannot be compiled, and returns all such
+    /// Like [`Pipelines::prepare_counted`], but continues after a variant that cannot be compiled, and returns all such
     /// variants.
     ///
     /// # Errors
-    /// That of `go_on`; what the device reports.
+    /// The error of `go_on`; any error from the device.
     pub(crate) fn try_prepare(
         &self,
         variants: &[Variant],

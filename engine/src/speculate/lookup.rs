@@ -120,7 +120,7 @@ mod tests {
     }
 
     /// A text of 60 lines, of which one in six is changed, after the original: what a model writes when it edits code.
-    /// Each step verifies up to seven drafts. docs/performance.md has the figures.
+    /// Each step verifies up to seven drafts. docs/performance.md has the measurements.
     #[test]
     fn an_edit_takes_few_steps() {
         let line = |number: u32, edited: bool| {

@@ -3,7 +3,7 @@
 //! A step of n rows makes a token for each draft that is accepted, and one more. The time of such steps is measured on
 //! this GPU as they are used; how often drafts are accepted is counted in this conversation, by the source of the
 //! drafts and by their index. Both give the expected tokens per second for each number of drafts, including none, and
-//! the best is chosen. If no number pays, a single draft is tried again from time to time, at growing intervals,
+//! the best is chosen. If no number pays off, a single draft is tried again from time to time, at growing intervals,
 //! because a text may begin to repeat itself.
 
 use std::time::Duration;
@@ -71,7 +71,8 @@ pub struct DraftPlanner {
     /// The time that a further row is assumed to add until it is measured, as a fraction of the step of a single row.
     row: f64,
     accepted: [[Counted; PLACES]; KINDS.len()],
-    /// Steps since drafts were last tried, and after how many they are tried again although they do not seem to pay.
+    /// Steps since drafts were last tried, and after how many they are tried again although they do not seem to pay
+    /// off.
     silent: u32,
     pause: u32,
     /// The number of such trials, which rotate through the offers.
@@ -132,8 +133,8 @@ impl DraftPlanner {
         self.trial(&hopeful).map(|number| (number, 1))
     }
 
-    /// How many drafts of each of several conversations the next step should verify, which has a certain token of each, given
-    /// how likely it is that each draft is accepted. The planner is one for steps of as many conversations.
+    /// How many drafts of each of several conversations the next step should verify, which has a certain token of each,
+    /// given how likely it is that each draft is accepted. The planner is one for steps of as many conversations.
     pub fn choose_together(&mut self, wishes: &[Wish], most_drafts: usize) -> Option<Vec<usize>> {
         let (plain, certain) = (self.ready()?, wishes.len());
         let of = |(number, wish): (usize, &Wish)| -> Vec<(f64, usize)> {
@@ -162,8 +163,8 @@ impl DraftPlanner {
         self.alone.filter(|_| self.plain >= FIRST && self.guessed < AGAIN)
     }
 
-    /// How many drafts promise the most tokens per second beside the certain ones, given how likely it is that each is
-    /// accepted, most likely first. None if that is not more than `most`, which it becomes otherwise.
+    /// How many drafts promise the most tokens per second in addition to the certain ones, given how likely it is that
+    /// each is accepted, most likely first. None if that is not more than `most`, which it becomes otherwise.
     fn best(&self, certain: usize, evidence: Evidence, odds: &[f64], most: &mut f64) -> Option<usize> {
         let (alone, mut expected, mut best) = (self.alone?, certain as f64, None);
         for (likely, drafts) in odds.iter().zip(1..self.verified[0].len() - 1) {
@@ -186,7 +187,7 @@ impl DraftPlanner {
         (0..offer.count).map(likely).collect()
     }
 
-    /// Which of those that do not seem to pay is tried in this step, if any.
+    /// Which of those that do not seem to pay off is tried in this step, if any.
     fn trial(&mut self, hopeful: &[usize]) -> Option<usize> {
         self.silent += 1;
         if self.silent < self.pause || hopeful.is_empty() || self.row >= HOPELESS {
@@ -356,7 +357,7 @@ mod tests {
         assert!(KINDS.iter().map(|(fewest, _)| fewest).is_sorted());
     }
 
-    /// If neither of two kinds pays, both are still tried.
+    /// If neither of two kinds pays off, both are still tried.
     #[test]
     fn what_is_offered_is_tried_in_turn() {
         let mut planner = DraftPlanner::new(ROWS, 0.2);
@@ -375,8 +376,8 @@ mod tests {
         assert!(taken.iter().all(|trials| (4..40).contains(trials)), "{taken:?}");
     }
 
-    /// Four conversations whose steps take 5 ms, and a tenth of that more for each draft: those whose drafts are right have
-    /// some verified, and others none. Where a draft costs as much as a token, nobody has.
+    /// Four conversations whose steps take 5 ms, and a tenth of that more for each draft: those whose drafts are right
+    /// have some verified, and others none. Where a draft costs as much as a token, nobody has.
     #[test]
     fn the_likeliest_drafts_of_several_conversations_are_taken() {
         let wish =

@@ -47,7 +47,7 @@ fn read_merges(merges: &[String], ids: &Ids, reserved: &Ids) -> Result<Vec<(Stri
     let mut joined = String::new();
     for (rank, merge) in merges.iter().enumerate() {
         let Some((left, right)) = merge.split_once(' ') else {
-            return Err(failed(format!("merge {rank} is `{merge}`: expected two tokens separated by a blank")));
+            return Err(failed(format!("merge {rank} is `{merge}`: expected two tokens separated by a space")));
         };
         joined.clear();
         joined.extend([left, right]);

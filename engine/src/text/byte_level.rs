@@ -1,7 +1,7 @@
 //! The alphabet of byte-level BPE, which writes every byte as one printable character.
 //!
 //! Printable Latin-1 characters stand for themselves. The other 68 bytes are numbered from U+0100 on, so that no token
-//! in a vocabulary contains a blank or a control character (OpenAI's GPT-2, `bytes_to_unicode`).
+//! in a vocabulary contains a space or a control character (OpenAI's GPT-2, `bytes_to_unicode`).
 
 /// One more than the last code point of the alphabet.
 const ALPHABET_END: usize = 0x144;

@@ -35,7 +35,7 @@ const END: &str = "<|end|>";
 /// The tokens that end a reply, lowest first: those whose ids are in the metadata, and those that are known by name.
 pub(super) fn of_reply(vocab: &Vocab, family: &VocabFamily) -> Vec<u32> {
     let named = |(text, id, kind): (&str, u32, TokenType)| {
-        // In some vocabularies a token's name includes the blanks after it.
+        // In some vocabularies a token's name includes the whitespace after it.
         let name = text.trim_end();
         let known = NAMES.iter().chain(family.end).any(|end| *end == name);
         (known && is_marker(name, kind)).then_some((name.to_owned(), id))

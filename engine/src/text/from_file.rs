@@ -15,7 +15,8 @@ impl Vocab {
             None | Some("none" | "no_vocab") => return Ok(None),
             Some("gpt2") => {}
             Some(other) => {
-                let (what, remedy) = ("metadata key `tokenizer.ggml.model`", "only `gpt2` is (byte-level BPE)");
+                let (what, remedy) =
+                    ("this value of `tokenizer.ggml.model`", "wglm supports only `gpt2` (byte-level BPE)");
                 return Err(Error::unsupported(what, format!("`{other}`"), remedy));
             }
         }

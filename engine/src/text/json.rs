@@ -45,13 +45,13 @@ fn two_strings(separators: &Value) -> Result<(String, String), Error> {
     }
 }
 
-/// The indentation of one level: a string, or a number of blanks. A negative number counts as 0: new lines without
-/// blanks.
+/// The indentation of one level: a string, or a number of spaces. A negative number counts as 0: new lines without
+/// spaces.
 fn indentation(indent: &Value) -> Result<String, Error> {
     match (indent.as_str(), indent.as_i64()) {
         (Some(text), _) => Ok(text.into()),
         (None, Some(width)) if width <= 64 => Ok(" ".repeat(width.max(0) as usize)),
-        _ => Err(Error::new(ErrorKind::InvalidOperation, "tojson: `indent` must be at most 64 blanks")),
+        _ => Err(Error::new(ErrorKind::InvalidOperation, "tojson: `indent` must be at most 64 spaces")),
     }
 }
 

@@ -90,7 +90,7 @@ impl Marker {
     }
 
     /// Whether `text` begins with one of the words or, at the end of a text, with the beginning of one. `letters` is
-    /// the text without the blanks at its end, and not empty.
+    /// the text without the whitespace at its end, and not empty.
     fn begins_word(&self, text: &str, letters: &str) -> bool {
         let first = text.chars().next();
         let from = self.words.partition_point(|word| word.chars().next() < first);
@@ -153,7 +153,7 @@ mod tests {
         }
     }
 
-    /// A text's end is found once, and not again for each of its blanks.
+    /// A text's end is found once, and not again for each of its spaces.
     #[test]
     fn blanks_at_the_end_are_read_once() {
         for text in [

@@ -43,7 +43,7 @@ impl Message {
         Self::new("system", content)
     }
 
-    /// A message of the user.
+    /// A user message.
     pub fn user(content: impl Into<Content>) -> Self {
         Self::new("user", content)
     }

@@ -3,7 +3,7 @@
 //! On the way in, a [`ChatTemplate`] renders a conversation to a prompt with the Jinja template of the model's file,
 //! and a [`Tokenizer`] cuts the prompt into tokens by the file's vocabulary. On the way out, a [`Detokenizer`] turns
 //! tokens into text without ever splitting a character, a [`ReplyParser`] separates the thinking from the answer and
-//! finds calls of functions, and [`StopStrings`] end the answer early. Nothing here uses the GPU. Only [`Vocab::read`]
+//! finds function calls, and [`StopStrings`] end the answer early. Nothing here uses the GPU. Only [`Vocab::read`]
 //! knows the file format.
 
 mod bpe;

@@ -37,8 +37,8 @@ const EAST_ASIAN_FIRST: [&str; 2] = [
     r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
     r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
-/// The regular expressions of DeepSeek's first models: line ends, words of cased letters, punctuation, blanks at the
-/// end, East Asian text, numbers. Blanks beyond ASCII match only as blanks, although ranges of the expressions contain
+/// The regular expressions of DeepSeek's first models: line ends, words of cased letters, punctuation, spaces at the
+/// end, East Asian text, numbers. Spaces beyond ASCII match only as spaces, although ranges of the expressions contain
 /// some.
 const CASED_LETTERS: [&str; 6] = [
     "[\r\n]",
@@ -59,7 +59,7 @@ const NUMBERS_FIRST: [&str; 3] = [
 /// The rule of Kimi: runs of Han characters, then words of other letters.
 const HAN_FIRST: &str = r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]+|[^\r\n\p{L}\p{N}]?[\p{L}--[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// The most blanks in one word where the regular expression gives up; see [`Words::cut`].
+/// The most spaces in one word where the regular expression gives up; see [`Words::cut`].
 const MOST_BLANKS: usize = 1 << 19;
 
 static FAMILIES: &[VocabFamily] = &[
@@ -130,7 +130,7 @@ pub(super) struct Words {
 impl Words {
     /// Calls `word` with every word of `text`, in order.
     ///
-    /// The regular expression engine gives up on more than a million blanks in a row. Such a run is cut into words of
+    /// The regular expression engine gives up on more than a million spaces in a row. Such a run is cut into words of
     /// at most `MOST_BLANKS`.
     pub(super) fn cut<'t>(&self, text: &'t str, word: &mut dyn FnMut(&'t str) -> Result<()>) -> Result<()> {
         cut(&self.splits, text, word)
@@ -149,7 +149,7 @@ fn cut<'t>(splits: &[Split], text: &'t str, word: &mut dyn FnMut(&'t str) -> Res
             done = end;
         }
         rest = &rest[done..];
-        // The rest follows the last match, unless the engine gave up on blanks.
+        // The rest follows the last match, unless the engine gave up on spaces.
         let blanks = rest.chars().take(MOST_BLANKS).take_while(|char| char.is_whitespace());
         let (count, blanks) = blanks.fold((0, 0), |(count, bytes), char| (count + 1, bytes + char.len_utf8()));
         if count < MOST_BLANKS {

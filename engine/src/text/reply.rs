@@ -1,15 +1,15 @@
-//! Separates the model's thinking from its answer and from its calls of functions.
+//! Separates the model's thinking from its answer and from its function calls.
 //!
 //! A reply is an optional block of thinking, which `</think>` closes, followed by the answer. The tags are those of the
 //! template's [`Family`]; this text writes GLM's. The result does not depend on how the text was cut into pieces. No
-//! part of a tag is ever returned as text, and nothing else is lost except blanks at the beginning of the answer that
-//! stand next to a tag or belong to the template. Tags count only before the first letter of the answer, so that an
-//! answer can mention them.
+//! part of a tag is ever returned as text, and nothing else is lost except whitespace at the beginning of the answer
+//! that stands next to a tag or belongs to the template. Tags count only before the first letter of the answer, so that
+//! an answer can mention them.
 //!
 //! If the vocabulary has a token for a tag, only that token counts as the tag, and the same letters in other tokens are
 //! text. Otherwise the letters are the tag.
 //!
-//! With tools, `<tool_call>` begins a call anywhere in the reply; [`call`](super::call) describes its form. Blanks
+//! With tools, `<tool_call>` begins a call anywhere in the reply; [`call`](super::call) describes its form. Whitespace
 //! around a call in the answer belong to the call. A call is reported in pieces from its name on, and at the end as a
 //! whole or as a failure. A call inside thinking ends the thinking, since models forget to close it, unless the call
 //! fails. If the text after `<tool_call>` turns out not to be a call before it has a name, it is text, tags included,
@@ -36,7 +36,7 @@ pub enum ReplyPiece {
     Thinking(String),
     /// Text of the answer.
     Text(String),
-    /// The beginning of a call of a function.
+    /// The beginning of a function call.
     ToolCallStart {
         /// The function's name.
         name: String,
@@ -67,7 +67,8 @@ enum ParserState {
     /// Inside thinking, before its first letter. Some models open the block a second time here.
     ThinkingStart,
     Thinking,
-    /// Outside thinking, before the first letter of the answer. With `after_tag`, blanks read so far belong to a tag.
+    /// Outside thinking, before the first letter of the answer. With `after_tag`, whitespace read so far belongs to a
+    /// tag.
     TextStart {
         after_tag: bool,
     },
@@ -99,7 +100,7 @@ pub(crate) enum ReplyPlace {
 pub struct ReplyParser {
     family: &'static Family,
     state: ParserState,
-    /// Blanks that are not yet assigned: those at a beginning, and those before what may be a call.
+    /// Whitespace that is not yet assigned: that at a beginning, and that before what may be a call.
     blanks: String,
     /// Text that may be the beginning of a tag.
     open: String,
@@ -314,7 +315,7 @@ impl ReplyParser {
         }
     }
 
-    /// Parses text outside of calls. Further blanks are held back with those before.
+    /// Parses text outside calls. Further whitespace is held back with the previous one.
     fn read_text(&mut self, text: &str) {
         self.blanks += text;
         let body = match self.state {
@@ -332,7 +333,7 @@ impl ReplyParser {
         }
     }
 
-    /// The text without the blanks at its beginning that belong to a tag or to the template.
+    /// The text without the whitespace at its beginning that belongs to a tag or to the template.
     fn without_lead(&self, after_tag: bool) -> &str {
         if after_tag {
             self.blanks.trim_start()
@@ -341,12 +342,12 @@ impl ReplyParser {
         }
     }
 
-    /// Whether blanks after the first letter of the answer are held back, since they may belong to a call.
+    /// Whether whitespace after the first letter of the answer is held back, since it may belong to a call.
     fn holds_blanks(&self) -> bool {
         self.looks_for_calls() && !self.is_thinking()
     }
 
-    /// Returns text after the first letter, except blanks at its end that are held back.
+    /// Returns text after the first letter, except whitespace at its end that is held back.
     fn emit_body(&mut self) {
         let mut text = std::mem::take(&mut self.blanks);
         if self.holds_blanks() {

@@ -23,7 +23,7 @@ pub(crate) enum Tag {
 }
 
 impl Tag {
-    /// Whether the tag belongs to a call of a function.
+    /// Whether the tag belongs to a function call.
     pub(super) fn is_of_call(self) -> bool {
         !matches!(self, Self::Think | Self::ThinkEnd)
     }

@@ -223,20 +223,20 @@ impl ChatTemplate {
     }
 
     /// Renders the prompt for a conversation as tokens. Control tokens and tags come from the template only, so nobody
-    /// can forge a role or a tag. The names of such tokens are plain text in every string of the input: messages of the
-    /// user, of a function or of the model, descriptions of functions and further variables. For the same reason the
-    /// template finds no tags in messages: put thinking in [`Message::reasoning_content`], not in the content.
+    /// can forge a role or a tag. The names of such tokens are plain text in every string of the input: user messages,
+    /// of a function or of the model, descriptions of functions and further variables. For the same reason the template
+    /// finds no tags in messages: put thinking in [`Message::reasoning_content`], not in the content.
     ///
     /// If a template itself writes the brackets around a string, as in `<|{{ role }}|>`, the result is the token that
     /// the string names.
     ///
     /// # Errors
-    /// Those of [`render`](Self::render); [`Error::Tokenizer`] if the text cannot be encoded.
+    /// The errors of [`render`](Self::render); [`Error::Tokenizer`] if the text cannot be encoded.
     pub fn prompt(&self, input: &ChatInput<'_>, tokenizer: &Tokenizer) -> Result<Prompt> {
         self.prompt_within(input, tokenizer, usize::MAX)
     }
 
-    /// As [`prompt`](Self::prompt), for a context of `context` tokens: a text longer than that many of the longest
+    /// Like [`prompt`](Self::prompt), for a context of `context` tokens: a text longer than that many of the longest
     /// token is refused before it is encoded.
     pub(crate) fn prompt_within(&self, input: &ChatInput<'_>, tokenizer: &Tokenizer, context: usize) -> Result<Prompt> {
         let text = self.rendered(input, Some(tokenizer.marker())).map_err(|error| match error {

@@ -23,7 +23,7 @@ const LONGEST_WORD: usize = 1 << 16;
 ///
 /// Some tokens of a vocabulary are reserved: control tokens such as `<|user|>`, and those user-defined tokens that are
 /// markup, enclosed in `<` and `>` or in `[` and `]`, such as `<think>`. In a prompt only the template's own text
-/// becomes a reserved token. Other user-defined tokens, such as runs of blanks, are plain text and recognized anywhere.
+/// becomes a reserved token. Other user-defined tokens, such as runs of spaces, are plain text and recognized anywhere.
 pub struct Tokenizer {
     bpe: BPE,
     words: Words,

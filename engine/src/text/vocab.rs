@@ -42,7 +42,7 @@ impl TokenType {
         matches!(self, Self::Control | Self::Unknown)
     }
 
-    /// Whether only the template's own text may become the token, which is so for control tokens and for markup. Blanks
+    /// Whether only the template's own text may become the token, which is so for control tokens and for markup. Spaces
     /// after markup may be part of the token.
     pub(super) fn is_reserved(self, text: &str) -> bool {
         let text = text.trim_end();
@@ -65,7 +65,7 @@ pub struct Vocab {
     pub tokens: Vec<String>,
     /// `token_type`: one for each token. If the file has none, this is empty and all tokens are normal.
     pub types: Vec<TokenType>,
-    /// `merges`: pairs of tokens with a blank between them, highest priority first.
+    /// `merges`: pairs of tokens with a space between them, highest priority first.
     pub merges: Vec<String>,
     /// `pre`: the name of the rule that cuts text into words.
     pub pre: String,

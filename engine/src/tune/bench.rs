@@ -80,7 +80,7 @@ impl<'a> GpuBench<'a> {
     /// [`Bench::begin_last`].
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::ContextTooLarge`]; what the device reports.
+    /// [`Error::OutOfMemory`], [`Error::ContextTooLarge`]; any error from the device.
     pub fn new(
         model: &'a Model,
         cache: CacheShape,

@@ -20,12 +20,13 @@ pub enum Compared {
     Rows(usize),
 }
 
-/// Compares two choices for a model in turns, as [`tune`](super::tune()) does: some work with the first, then with the second, then
-/// in reverse order. Returns the median times, the gain of the second and the spread of the gains. The results of the
-/// kernels are not checked.
+/// Compares two choices for a model by measuring them alternately, as [`tune`](super::tune()) does: some work with the
+/// first, then with the second, then in reverse order. Returns the median times, the gain of the second and the spread
+/// of the gains. The results of the kernels are not checked.
 ///
 /// # Errors
-/// [`Error::Shader`](crate::error::Error::Shader) for choices that the device cannot compile; what the device reports.
+/// [`Error::Shader`](crate::error::Error::Shader) for choices that the device cannot compile; any error from the
+/// device.
 pub fn compare(model: &Model, choices: [&Choices; 2], work: Compared, seconds: f64) -> Result<Comparison> {
     let (depth, rows, work) = match work {
         Compared::Token(depth) => (depth, 1, Workload::Token { depth }),

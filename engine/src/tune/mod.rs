@@ -1,5 +1,5 @@
-//! Finds the choices that suit the present GPU: measures candidates for the steps of a model by whole tokens and
-//! prompts, and chooses those that make these faster.
+//! Finds the choices that are fastest on the GPU at hand: measures candidates for the steps of a model by whole tokens
+//! and prompts, and chooses those that make these faster.
 //!
 //! `candidates` lists the candidates, `search` decides between them, and `bench` measures and checks on the device.
 //!
@@ -100,7 +100,7 @@ const MOST: f64 = 300.0;
 /// ones, with a list of everything that was tried. Pass it to the next load:
 /// [`LoadOptions::tuning`](crate::LoadOptions::tuning).
 ///
-/// Candidates are measured by whole tokens and whole prompts, in turns with the present choices, and chosen only if
+/// Candidates are measured by whole tokens and whole prompts, alternating with the present choices, and chosen only if
 /// they are faster by more than the spread of the measurements, and if results are correct. At the end all choices are
 /// compared with the built-in ones; those that are not faster are dropped. If nothing is faster, [`Tuning::choices`] is
 /// empty. The model is not changed, but the GPU is busy, so do not use a session meanwhile.
@@ -130,7 +130,7 @@ const MOST: f64 = 300.0;
 /// ```
 ///
 /// # Errors
-/// [`Error::OutOfMemory`] if not even a small cache fits; what the device reports.
+/// [`Error::OutOfMemory`] if not even a small cache fits; any error from the device.
 pub fn tune(
     model: &Model,
     options: &TuneOptions,

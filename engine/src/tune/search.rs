@@ -1,10 +1,10 @@
 //! The search: question by question, it compares candidates with the present choices, and at the end all choices with
 //! the initial ones.
 //!
-//! Times of a GPU drift. So two choices are compared in turns, one measurement of each per turn, and a candidate is
-//! chosen only if the median gain of the turns exceeds the spread of the gains. Of many candidates each is first
-//! measured a few times, and only the fastest are compared in turns. A candidate must be correct to be chosen. This
-//! module uses neither a GPU nor a clock directly: both are behind [`Bench`].
+//! Times of a GPU drift. So two choices are measured alternately, once each per turn, and a candidate is chosen only if
+//! the median gain of the turns exceeds the spread of the gains. Of many candidates each is first measured a few times,
+//! and only the fastest are compared alternately. A candidate must be correct to be chosen. This module uses neither a
+//! GPU nor a clock directly: both are behind [`Bench`].
 
 use super::TuneProgress;
 use super::question::{Edit, Question, Workload, without};
@@ -41,7 +41,7 @@ pub(super) trait Bench {
 const LEAST: f64 = 0.002;
 /// How much slower one kind of work may become if another becomes faster.
 const HARM: f64 = 0.005;
-/// How many of the fastest candidates are compared in turns.
+/// How many of the fastest candidates are compared alternately.
 const FINALISTS: usize = 4;
 /// How often each candidate is measured before that: if that takes no longer than `BRIEF`, and otherwise.
 const LOOKS: [usize; 2] = [3, 1];
@@ -102,7 +102,7 @@ struct Candidate {
     looks: usize,
 }
 
-/// The result of comparing two choices in turns.
+/// The result of comparing two choices alternately.
 struct Turns {
     figures: Vec<Figure>,
     gain: f64,
@@ -412,7 +412,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Compares two choices in turns by one kind of work, for as long as there is time.
+    /// Compares two choices alternately by one kind of work, for as long as there is time.
     pub fn by_turns(mut self, choices: [&Choices; 2], work: Workload) -> Result<Comparison> {
         let took = choices.map(|choices| self.bench.time(choices, work));
         let took = took.into_iter().collect::<Result<Vec<f64>>>()?.iter().sum::<f64>() / 2.0;
@@ -422,7 +422,7 @@ impl<'a> Search<'a> {
         Ok(Comparison { figure, gain, spread })
     }
 
-    /// Compares two choices in turns. If it may be stopped, it checks for a request between two turns.
+    /// Compares two choices alternately. If it may be stopped, it checks for a request between two turns.
     fn turns(
         &mut self,
         before: &Choices,

@@ -53,7 +53,7 @@ impl Appearance {
     /// Shows the choices. Changes take effect at once, and are written to the file.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The errors of the file system.
     pub fn show(&mut self, ui: &mut Ui, places: &mut Places) -> io::Result<()> {
         let before = self.clone();
         ui.separator();

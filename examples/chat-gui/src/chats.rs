@@ -26,7 +26,7 @@ impl Chats {
     /// The conversations of a store, the newest of which is open, and messages about files that cannot be read.
     ///
     /// # Errors
-    /// Those of [`Store::read`] and [`Saver::start`].
+    /// The errors of [`Store::read`] and [`Saver::start`].
     pub fn read(store: Store, window: &Context) -> Result<(Self, Vec<String>)> {
         let (list, damaged) = store.read()?;
         let mut list: Vec<Arc<Conversation>> = list.into_iter().map(Arc::new).collect();
@@ -94,7 +94,7 @@ impl Chats {
     /// Has a conversation saved. Empty ones have no file: returns true if it is empty.
     ///
     /// # Errors
-    /// Those of [`Jobs::give`].
+    /// The errors of [`Jobs::give`].
     pub fn save(&self, id: &str) -> Result<bool> {
         self.note_change();
         let Some(conversation) = self.list.iter().find(|conversation| conversation.id == id) else { return Ok(false) };
@@ -106,7 +106,7 @@ impl Chats {
     /// Deletes a conversation, and has its files deleted. Returns its id.
     ///
     /// # Errors
-    /// Those of [`Jobs::give`].
+    /// The errors of [`Jobs::give`].
     pub fn delete(&mut self, place: usize) -> Result<String> {
         let gone = self.list.remove(place);
         self.note_change();
@@ -119,8 +119,8 @@ impl Chats {
         Ok(id)
     }
 
-    /// The errors of saving and deleting since the last call. A conversation whose files could not be deleted returns to
-    /// the list.
+    /// The errors of saving and deleting since the last call. A conversation whose files could not be deleted returns
+    /// to the list.
     pub fn failures(&mut self) -> Vec<String> {
         let failures: Vec<_> = self.saver.failures().collect();
         failures.iter().for_each(|failure| self.note_failure(failure));

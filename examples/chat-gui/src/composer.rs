@@ -1,5 +1,5 @@
-//! The text field for messages, with the button that sends a message or stops a reply. While a model is tuned, a progress
-//! bar takes its place.
+//! The text field for messages, with the button that sends a message or stops a reply. While a model is tuned, a
+//! progress bar takes its place.
 
 use crate::status::Places;
 use crate::{access, look};

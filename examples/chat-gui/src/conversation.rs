@@ -77,7 +77,7 @@ impl Conversation {
         self.tree.is_empty()
     }
 
-    /// Appends a message of the user. The first one becomes the title.
+    /// Appends a user message. The first one becomes the title.
     pub fn ask(&mut self, text: &str) {
         if self.title.is_empty() {
             self.title = title(text);
@@ -139,7 +139,7 @@ impl Conversation {
         own.map(|(position, _)| position).last()
     }
 
-    /// Whether the model can be asked for a reply at a position: only if there is a message of the user before it.
+    /// Whether the model can be asked for a reply at a position: only if there is a user message before it.
     pub fn can_reply(&self, position: usize) -> bool {
         self.tree.messages().take(position).any(|message| message.role == "user")
     }

@@ -1,5 +1,5 @@
-//! How many tokens a conversation takes, before it is sent: with its system prompt, all its messages and the typed text,
-//! in the form of the chat template.
+//! How many tokens a conversation takes, before it is sent: with its system prompt, all its messages and the typed
+//! text, in the form of the chat template.
 //!
 //! This takes the model's tokenizer, so the worker does it, a moment after the last change and only while it has
 //! nothing else to do.
@@ -26,7 +26,8 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Notes what is to be counted, as a hash. True if it is time to count it; if not, it will be after at most [`REST`].
+    /// Notes what is to be counted, as a hash. True if it is time to count it; if not, it will be after at most
+    /// [`REST`].
     pub fn is_due(&mut self, of: u64, now: Instant) -> bool {
         if self.of != of {
             (self.of, self.due) = (of, Some(now + REST));
@@ -104,7 +105,7 @@ mod tests {
         assert!(!counter.is_due(typed("a"), start) && counter.waits());
         assert!(!counter.is_due(typed("ab"), start + REST), "it has changed again");
         assert!(counter.is_due(typed("ab"), start + 2 * REST));
-        assert!(!counter.waits() && !counter.is_due(typed("ab "), start + 9 * REST), "blanks at the end are not sent");
+        assert!(!counter.waits() && !counter.is_due(typed("ab "), start + 9 * REST), "spaces at the end are not sent");
         assert!(!counter.is_due(typed("abc"), start + 9 * REST));
         assert!(!counter.is_due(typed("abc"), start + 11 * REST) && counter.waits(), "one is being counted");
         counter.take(Some(2));

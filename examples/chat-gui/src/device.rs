@@ -21,7 +21,7 @@ pub fn setup(surface: &Surface) -> WgpuConfiguration {
 /// The window's device as wglm's. Errors of the window's own work on it are reported, and are no panic.
 ///
 /// # Errors
-/// Those of [`Gpu::from_wgpu`].
+/// The errors of [`Gpu::from_wgpu`].
 pub fn shared_gpu(window: &RenderState, surface: &Surface) -> wglm::Result<Gpu> {
     let surface = surface.clone();
     window.device.on_uncaptured_error(Arc::new(move |error| surface.on_error(&error)));

@@ -175,8 +175,8 @@ impl Engine {
         self.window.send(WorkerMessage::Replied { message: message.map(Box::new), held: self.held(), error });
     }
 
-    /// If the device was lost, restarts the program, which then asks again in the conversation with this id. False if the
-    /// error is another one, or if the program cannot restart.
+    /// If the device was lost, restarts the program, which then asks again in the conversation with this id. False if
+    /// the error is another one, or if the program cannot restart.
     fn starts_again(&self, error: &Error, conversation: &str) -> bool {
         let Some((source, context)) = self.source.as_ref() else { return false };
         if !matches!(error.cause(), Error::DeviceLost { .. }) {
@@ -196,8 +196,8 @@ impl Engine {
     }
 }
 
-/// The reply to a request, as far as it was generated, and the error that ended it, if any. The messages at the beginning
-/// that were not edited or deleted since the last reply are in the cache.
+/// The reply to a request, as far as it was generated, and the error that ended it, if any. The messages at the
+/// beginning that were not edited or deleted since the last reply are in the cache.
 fn answer(
     chat: &mut Chat,
     request: Request,

@@ -1,4 +1,5 @@
-//! A download, on a thread of its own. Unless it is cancelled, the bytes that have arrived are kept for the next attempt.
+//! A download, on a thread of its own. Unless it is cancelled, the bytes that have arrived are kept for the next
+//! attempt.
 
 use crate::rate::Rate;
 use crate::task::Task;

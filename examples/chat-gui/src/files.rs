@@ -1,5 +1,5 @@
-//! Replaces files so that each is always either the old or the new one, even after a crash or with a full disk, and keeps
-//! damaged files.
+//! Replaces files so that each is always either the old or the new one, even after a crash or with a full disk, and
+//! keeps damaged files.
 
 use serde::de::DeserializeOwned;
 use std::fs::{self, File};
@@ -7,10 +7,11 @@ use std::io::{Error, ErrorKind, Result, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Writes a file beside the old one, and then renames it over that.
+/// Writes a file next to the old one, and then renames it over that.
 ///
 /// # Errors
-/// Those of the file system, with the name of the file. The old file is then unchanged, and nothing is left beside it.
+/// The errors of the file system, with the name of the file. The old file is then unchanged, and nothing is left next
+/// to it.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     let beside = path.with_added_extension("new");
     let made = File::create(&beside);
@@ -20,7 +21,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Like [`replace`], but in a folder of the user's, in which the temporary file must not replace another file.
 ///
 /// # Errors
-/// Those of [`replace`].
+/// The errors of [`replace`].
 pub fn export(path: &Path, bytes: &[u8]) -> Result<()> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut free = (0..100).map(|_| {
@@ -83,7 +84,7 @@ mod tests {
         fs::create_dir(folder.path().join("taken")).unwrap();
         let error = replace(&folder.path().join("taken"), b"[]").unwrap_err();
         assert!(error.to_string().contains("taken"), "{error}");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left beside it");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left next to it");
     }
 
     #[test]
@@ -95,7 +96,7 @@ mod tests {
         export(&path, b"2").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "2");
         assert_eq!(fs::read_to_string(folder.path().join("owls.md.new")).unwrap(), "mine");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left beside it");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left next to it");
     }
 
     #[test]

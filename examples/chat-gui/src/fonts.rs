@@ -1,8 +1,9 @@
 //! The system's fonts, for letters that the window's own fonts lack.
 //!
-//! They are listed on a separate thread when the window opens, and read when a letter needs them. On a Linux without any
-//! fonts, as in a container, listing them panics (fontique 0.11), and so might a damaged font. The window then does
-//! without the system's fonts and shows boxes, and the panic is not reported: it is expected, and nothing is lost by it.
+//! They are listed on a separate thread when the window opens, and read when a letter needs them. On a Linux without
+//! any fonts, as in a container, listing them panics (fontique 0.11), and so might a damaged font. The window then does
+//! without the system's fonts and shows boxes, and the panic is not reported: it is expected, and nothing is lost by
+//! it.
 
 use eframe::egui::{Context, FallbackRequest, FontInsert, FontProvider};
 use egui_system_font_provider::SystemFontProvider;

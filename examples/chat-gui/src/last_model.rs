@@ -50,7 +50,7 @@ impl LastModel {
     /// Notes that a load begins.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The errors of the file system.
     pub fn begin(&mut self, source: &Source, context: Option<usize>) -> Result<()> {
         self.known = Some(Known { source: source.clone(), context, loaded: false });
         self.write()
@@ -60,7 +60,7 @@ impl LastModel {
     /// loads the model.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The errors of the file system.
     pub fn loaded(&mut self) -> Result<()> {
         match &mut self.known {
             Some(known) if !known.loaded => {
@@ -74,7 +74,7 @@ impl LastModel {
     /// Forgets the model, because the user has unloaded it or was informed that it was not loaded.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The errors of the file system.
     pub fn forget(&mut self) -> Result<()> {
         self.known = None;
         match fs::remove_file(&self.path) {

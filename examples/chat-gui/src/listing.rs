@@ -34,8 +34,8 @@ impl Listing {
     }
 }
 
-/// Asks which models a repository has. Shown at first is the one that is named, or else one whose download is unfinished,
-/// or else the one that suits the machine best.
+/// Asks which models a repository has. Shown at first is the one that is named, or else one whose download is
+/// unfinished, or else the one that suits the machine best.
 pub fn ask(window: &Context, gpu: &Gpu, name: ModelName) -> Task<Result<Listing, String>> {
     let gpu = gpu.clone();
     Task::start(window, move |cancel| asked(&gpu, &name, cancel).map_err(|error| sentence(&error)))

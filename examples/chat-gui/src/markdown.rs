@@ -1,7 +1,7 @@
 //! Shows messages, which are Markdown. Replies arrive in pieces.
 //!
-//! Emphasis and code have marks on both sides, so a reply that has arrived as far as `an **ow` would show the stars until
-//! the closing ones arrive a moment later. Therefore marks that are open at the end of the text are closed.
+//! Emphasis and code have marks on both sides, so a reply that has arrived as far as `an **ow` would show the stars
+//! until the closing ones arrive a moment later. Therefore marks that are open at the end of the text are closed.
 //!
 //! Texts are [prepared](prepare) before they are drawn, and the results are kept for as long as the texts are shown.
 //! Formulas and tables are drawn here and not by the viewer of Markdown. It gets their numbers as formulas, which it
@@ -231,7 +231,7 @@ mod tests {
         assert!(matches!(&commands[..], [egui::OutputCommand::OpenUrl(open)] if open.url == "https://a.org"));
     }
 
-    /// Tables in lists and quotations wrap in the space that is left there, and footnotes are numbered beside them.
+    /// Tables in lists and quotations wrap in the space that is left there, and footnotes are numbered next to them.
     #[test]
     fn tables_are_drawn_wherever_they_are() {
         let long = "many words ".repeat(40);

@@ -1,5 +1,5 @@
-//! The buttons below a message, which copy, edit and delete it, ask for another reply or the rest of one, and show other
-//! versions.
+//! The buttons below a message, which copy, edit and delete it, ask for another reply or the rest of one, and show
+//! other versions.
 
 use crate::status::Places;
 use eframe::egui::{Button, Response, RichText, Ui};

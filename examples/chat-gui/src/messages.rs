@@ -177,7 +177,7 @@ fn note_code(ui: &Ui, places: &mut Places) {
     last.into_iter().for_each(|place| places.note("copy code", place));
 }
 
-/// A message of the user, on the right, in a box that is as wide as the text.
+/// A user message, on the right, in a box that is as wide as the text.
 fn user(ui: &mut Ui, cache: &mut CommonMarkCache, text: &str) {
     ui.horizontal(|ui| {
         let space = ui.available_width() - 2.0 * f32::from(look::MARGIN.left);

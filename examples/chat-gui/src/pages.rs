@@ -1,6 +1,6 @@
 //! Which of the list of conversations and the settings are shown.
 //!
-//! A wide window shows them beside the conversation or the page of models, which is at its center. A narrow window has
+//! A wide window shows them next to the conversation or the page of models, which is at its center. A narrow window has
 //! space for only one of the three.
 
 /// What is shown besides the center, or in its place.

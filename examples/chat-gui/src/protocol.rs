@@ -39,7 +39,7 @@ pub struct Place {
 /// A command of the window. Commands are carried out in order.
 #[derive(Debug)]
 pub enum Command {
-    /// Load a model in place of the present one, with this context in tokens.
+    /// Load a model in place of the current one, with this context in tokens.
     Load(Source, Option<usize>),
     /// Find settings that make the model faster on this GPU, and keep them for the next load.
     Tune(TuneOptions),

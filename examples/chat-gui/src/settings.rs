@@ -56,7 +56,7 @@ impl Settings {
     /// The options for wglm.
     ///
     /// # Errors
-    /// Those of [`structure::schema`].
+    /// The errors of [`structure::schema`].
     pub fn options(&self) -> Result<GenerateOptions> {
         let (sampling, max_tokens) = (self.sampling.clone(), self.max_tokens);
         let constraint = structure::schema(&self.schema)?;
@@ -66,7 +66,7 @@ impl Settings {
     /// The functions for wglm.
     ///
     /// # Errors
-    /// Those of [`structure::tools`].
+    /// The errors of [`structure::tools`].
     pub fn tools(&self) -> Result<Vec<Value>> {
         structure::tools(&self.tools)
     }
@@ -141,7 +141,7 @@ impl Panel {
     /// Shows the panel. Returns true if something was changed.
     ///
     /// # Errors
-    /// Those of [`Presets::show`].
+    /// The errors of [`Presets::show`].
     pub fn show(
         &mut self,
         ui: &mut Ui,

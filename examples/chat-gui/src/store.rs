@@ -1,4 +1,4 @@
-//! The folder of conversations. Each is a JSON file, with the snapshot of its session beside it.
+//! The folder of conversations. Each is a JSON file, with the snapshot of its session next to it.
 
 use crate::conversation::Conversation;
 use crate::files::{self, named};
@@ -17,7 +17,7 @@ impl Store {
     /// Opens the folder, and creates it if necessary.
     ///
     /// # Errors
-    /// Those of the file system, with the name of the folder.
+    /// The errors of the file system, with the name of the folder.
     pub fn open(folder: PathBuf) -> Result<Self> {
         fs::create_dir_all(&folder).map_err(|error| named(&folder, error))?;
         Ok(Self { folder })
@@ -26,7 +26,7 @@ impl Store {
     /// The conversations, newest first, and messages about files that cannot be read.
     ///
     /// # Errors
-    /// Those of the file system if the folder cannot be read.
+    /// The errors of the file system if the folder cannot be read.
     pub fn read(&self) -> Result<(Vec<Conversation>, Vec<String>)> {
         let (mut found, mut damaged) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&self.folder).map_err(|error| named(&self.folder, error))? {
@@ -46,7 +46,7 @@ impl Store {
     /// Writes a conversation, as [`files::replace`] does.
     ///
     /// # Errors
-    /// Those of the file system, with the name of the file.
+    /// The errors of the file system, with the name of the file.
     pub fn write(&self, conversation: &Conversation) -> Result<()> {
         files::replace(&self.file(&conversation.id, "json"), &serde_json::to_vec_pretty(conversation)?)
     }
@@ -54,7 +54,7 @@ impl Store {
     /// Deletes a conversation and its snapshot.
     ///
     /// # Errors
-    /// Those of the file system, with the name of the file. A missing file is not an error.
+    /// The errors of the file system, with the name of the file. A missing file is not an error.
     pub fn delete(&self, id: &str) -> Result<()> {
         for path in [self.file(id, "json"), self.file(id, "json.new"), self.file(id, "session")] {
             match fs::remove_file(&path) {

@@ -28,7 +28,7 @@ pub fn tools(text: &str) -> Result<Vec<Value>> {
 /// The constraint by a schema; none if the text is blank.
 ///
 /// # Errors
-/// Those of [`Constraint::json_schema`], and [`Error::Argument`], which says where the text is not JSON.
+/// The errors of [`Constraint::json_schema`], and [`Error::Argument`], which says where the text is not JSON.
 pub fn schema(text: &str) -> Result<Option<Constraint>> {
     json("schema of the answer", text)?.map(Constraint::json_schema).transpose()
 }

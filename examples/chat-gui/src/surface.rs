@@ -6,10 +6,11 @@
 //! - when the window has a new size or scale, while it handles that event or, on macOS, the one that follows.
 //!   [`Guarded`] pauses during these, but not during other events, such as mouse moves, which need not wait for a
 //!   submission;
-//! - in a frame, when the surface turns out to be outdated or lost. eframe asks [`on_status`](Surface::on_status) first;
+//! - in a frame, when the surface turns out to be outdated or lost. eframe asks [`on_status`](Surface::on_status)
+//!   first;
 //! - in the frame after one whose surface was only suboptimal, which eframe does not report. If wglm submits at that
-//!   very moment, configuring fails. [`on_error`](Surface::on_error) then prevents a panic, and pauses in the next frame,
-//!   in which eframe tries again.
+//!   very moment, configuring fails. [`on_error`](Surface::on_error) then prevents a panic, and pauses in the next
+//!   frame, in which eframe tries again.
 
 use crate::turns::Turns;
 use eframe::egui_wgpu::{SurfaceErrorAction, WgpuConfiguration};

@@ -164,8 +164,8 @@ impl Tree {
         self.path().position(|shown| shown == id)
     }
 
-    /// Removes the shown version of the message at a position, with the results of its calls, which would be meaningless
-    /// alone. All that followed it stays. If nothing did, another version is shown.
+    /// Removes the shown version of the message at a position, with the results of its calls, which would be
+    /// meaningless alone. All that followed it stays. If nothing did, another version is shown.
     pub fn remove(&mut self, position: usize) {
         let Some(id) = self.id(position) else { return };
         if !self.turns[id].is_result() {

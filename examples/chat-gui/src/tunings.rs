@@ -33,7 +33,7 @@ impl Tunings {
     /// Keeps a tuning. One without any choices is kept only after a `first` tuning, so that it is not repeated.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The errors of the file system.
     pub fn keep(&self, tuning: &Tuning, first: bool) -> std::io::Result<()> {
         if tuning.choices.is_empty() && !first {
             return Ok(());

@@ -45,8 +45,8 @@ impl WindowSender {
 }
 
 impl Worker {
-    /// Starts the thread. What tuning finds is kept in the folder `tunings`. If the GPU is lost, the program starts again
-    /// as `restart` says.
+    /// Starts the thread. What tuning finds is kept in the folder `tunings`. If the GPU is lost, the program starts
+    /// again as `restart` says.
     ///
     /// # Errors
     /// The error of the operating system if it refuses the thread.
@@ -72,7 +72,8 @@ impl Worker {
         self.commands.as_ref().is_some_and(|commands| commands.send((command, cancel)).is_ok())
     }
 
-    /// Stops all requested loads, tunings and replies, whether they have begun or not, but none that is requested later.
+    /// Stops all requested loads, tunings and replies, whether they have begun or not, but none that is requested
+    /// later.
     pub fn stop(&self) {
         self.asked.iter().for_each(Cancel::cancel);
     }

@@ -55,20 +55,20 @@ fn extended_an_answer_that_is_cut_off_fails() {
         let done = outcome(run);
         assert!(done.code == Some(code) && done.out.starts_with('{'), "{rest} {most}: {done:?}");
         match (rest, code) {
-            ("-q", 3) => assert_eq!(done.err, "the answer is cut off: -n reached\n", "{done:?}"),
-            ("", _) => assert!(done.err.contains(", -n reached: the answer is cut off"), "{done:?}"),
+            ("-q", 3) => assert_eq!(done.err, "the answer is cut off: the -n limit was reached\n", "{done:?}"),
+            ("", _) => assert!(done.err.contains(", the -n limit was reached: the answer is cut off"), "{done:?}"),
             _ => assert_eq!(done.err, "", "{done:?}"),
         }
     }
     let stop = try_prompt(QUESTION, &format!("{CONSTANT} -q -r is"));
     assert_eq!(
         (stop.code, stop.err.as_str()),
-        (Some(3), "the answer is cut off: a stop string (-r) reached\n"),
+        (Some(3), "the answer is cut off: a stop string (-r) came up\n"),
         "{stop:?}"
     );
     // An answer that already matches its grammar is complete, and one that does not yet match is cut.
     for (grammar, err, code) in
-        [("start: /[a-z ]+/", "", 0), ("start: /[a-z ]{200}/", "the answer is cut off: -n reached\n", 3)]
+        [("start: /[a-z ]+/", "", 0), ("start: /[a-z ]{200}/", "the answer is cut off: the -n limit was reached\n", 3)]
     {
         let run =
             command(["run", QUESTION, "--reasoning", "off", "--temp", "0", "-q", "-n", "5", "--grammar", grammar]);
@@ -86,7 +86,11 @@ fn extended_an_answer_that_is_cut_off_fails() {
     );
     let talk = command(["chat", "--reasoning", "off", "--temp", "0", "-q", "-j", SCHEMA, "-n", "3"]);
     let talked = fed(talk, QUESTION.as_bytes());
-    assert_eq!((talked.code, talked.err.as_str()), (Some(3), "the answer is cut off: -n reached\n"), "{talked:?}");
+    assert_eq!(
+        (talked.code, talked.err.as_str()),
+        (Some(3), "the answer is cut off: the -n limit was reached\n"),
+        "{talked:?}"
+    );
 }
 
 /// A grammar without blanks.

@@ -16,7 +16,11 @@ fn files_that_are_not_models() {
         ("empty.gguf", b"", "empty.gguf: not a GGUF file: it is empty"),
         ("text.gguf", b"no model, only words", "text.gguf: not a GGUF file: it begins with `no model"),
         ("page.gguf", b"<!DOCTYPE html><html>", "page.gguf: not a GGUF file: it is a web page"),
-        ("version.gguf", b"GGUF\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", "version 1 of GGUF is not supported"),
+        (
+            "version.gguf",
+            b"GGUF\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+            "this version of GGUF is not supported: version 1",
+        ),
         ("magic.gguf", &whole[..3], "found 3 before the end of the file"),
         ("header.gguf", &whole[..1000], "tensor count"),
         ("data.gguf", &whole[..2_000_000], "an incomplete download?"),

@@ -72,7 +72,7 @@ fn a_pulled_model_answers_by_its_name() {
     }
     let shown = desk.succeed(&["inspect", "--json", NAME]);
     assert_eq!(json(&shown.out)["metadata"]["general.architecture"], "deepseek2");
-    assert!(done.err.contains("is downloaded, and its SHA-256 is right"), "{}", done.err);
+    assert!(done.err.contains("is downloaded, and its SHA-256 matches"), "{}", done.err);
     // The second time nothing is downloaded, and no hash is compared.
     let again = json(&desk.succeed(&["pull", "--json", &named]).out);
     assert_eq!((&again["received"], &again["verified"]), (&0.into(), &false.into()));

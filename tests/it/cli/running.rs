@@ -74,7 +74,7 @@ fn extended_a_reply_ends_before_a_stop_string() {
     {
         let done = run_prompt(QUESTION, &format!("--temp 0 {rest}"));
         assert_eq!(done.out, out, "{rest}: {done:?}");
-        assert_eq!(done.err.contains("a stop string reached"), out != ANSWER, "{done:?}");
+        assert_eq!(done.err.contains("a stop string came up"), out != ANSWER, "{done:?}");
     }
     let nothing = try_prompt(QUESTION, "--temp 0 -r Seven");
     assert_eq!((nothing.code, nothing.out.as_str()), (Some(3), ""), "{nothing:?}");
@@ -87,7 +87,7 @@ fn extended_replies_have_the_requested_length() {
         let done = try_prompt(QUESTION, &format!("--temp 0 -n {count}"));
         assert_eq!((done.out.as_str(), done.code), (out, Some(code)), "{count}: {done:?}");
         assert_eq!(figures(&done.err), [[0, 11, count]], "{done:?}");
-        assert_eq!(done.err.contains("-n reached while thinking: no answer"), code == 3, "{done:?}");
+        assert_eq!(done.err.contains("the -n limit was reached while thinking: no answer"), code == 3, "{done:?}");
     }
     let full = run_prompt(QUESTION, "--temp 0 -c 20");
     assert!(full.err.contains("the context is full") && figures(&full.err)[0] == [0, 11, 10], "{full:?}");
@@ -129,7 +129,7 @@ fn parts_of_the_output_can_be_hidden() {
     let quiet = run_prompt(QUESTION, "--temp 0 -q -c 8192"); // this context would cause a note
     assert_eq!((quiet.out.as_str(), quiet.err.as_str()), (ANSWER, ""));
     let nothing = try_prompt(QUESTION, "--temp 0 --quiet -n 3");
-    let told = "no answer: -n reached while thinking\n";
+    let told = "no answer: the -n limit was reached while thinking\n";
     assert_eq!((nothing.code, nothing.out.as_str(), nothing.err.as_str()), (Some(3), "", told));
     refuses("run -q -p hi -c 1", "the context is full");
 }

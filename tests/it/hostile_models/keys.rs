@@ -202,7 +202,7 @@ fn unsupported() -> Vec<Broken> {
         number("attention.key_length_mla", MAX),
         value("rope.scaling.type", "dynamic", "Unsupported", &["rope.scaling.type", "dynamic", "linear", "yarn"]),
         value("rope.scaling.type", "longrope", "Unsupported", &["rope.scaling.type", "longrope"]),
-        value("attention.temperature_scale", 0.1f32, "Unsupported", &["attention.temperature_scale", "0 is"]),
+        value("attention.temperature_scale", 0.1f32, "Unsupported", &["attention.temperature_scale", "only 0"]),
     ]
 }
 
@@ -228,8 +228,8 @@ fn yarn() -> Vec<Broken> {
     let mut cases = vec![
         yarn_but(ORIGINAL, "4096".into(), "Metadata", &["integer"]),
         yarn_but("rope.scaling.yarn_log_multiplier", (-0.1f32).into(), "Metadata", &["0 or more"]),
-        yarn_but("rope.scaling.yarn_ext_factor", 0.5f32.into(), "Unsupported", &["`0.5`", "1 is"]),
-        yarn_but("rope.scaling.yarn_ext_factor", 0f32.into(), "Unsupported", &["`0`", "1 is"]),
+        yarn_but("rope.scaling.yarn_ext_factor", 0.5f32.into(), "Unsupported", &["`0.5`", "use 1"]),
+        yarn_but("rope.scaling.yarn_ext_factor", 0f32.into(), "Unsupported", &["`0`", "use 1"]),
         yarn_but(BASE, 1f32.into(), "Metadata", &["more than 1"]),
     ];
     let positive = ["factor", "attn_factor", "yarn_beta_fast", "yarn_beta_slow"].map(|n| format!("rope.scaling.{n}"));

@@ -158,11 +158,11 @@ fn a_result_without_its_call_is_refused() {
     let asked = || Message::user("And in Oslo?");
     let nameless = || Message { tool_call_id: None, ..Message::tool("", "dry") };
     let refused = [
-        (vec![Message::tool("a", "dry")], 0, "before the first result"),
-        (vec![asked(), Message::tool("a", "dry")], 1, "a call of a function before its result, found \"a\""),
-        (vec![asked(), nameless()], 1, "a call of a function before its result"),
+        (vec![Message::tool("a", "dry")], 0, "before the first tool result"),
+        (vec![asked(), Message::tool("a", "dry")], 1, "a tool call before its result, found \"a\""),
+        (vec![asked(), nameless()], 1, "a tool call before its result"),
         (vec![asked(), call(Some("a")), Message::tool("b", "dry")], 2, "such as \"a\", found \"b\""),
-        (vec![asked(), Message::tool("a", "dry"), call(Some("a"))], 1, "a call of a function"),
+        (vec![asked(), Message::tool("a", "dry"), call(Some("a"))], 1, "a tool call"),
     ];
     for (messages, at, words) in refused {
         let mut chat = chat_with_tools();

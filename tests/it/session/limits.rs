@@ -149,7 +149,7 @@ fn a_cache_in_blocks_needs_latents_of_whole_blocks() {
         let told = error.cause().to_string();
         assert!(matches!(error.cause(), Error::Unsupported { .. }), "{told}");
         assert!(
-            told.contains("type q8_0") && told.contains("latents of 20 values") && told.contains("use f16"),
+            told.contains("type q8_0") && told.contains("latents have 20 values") && told.contains("use f16"),
             "{told}"
         );
     };

@@ -1,4 +1,4 @@
-//! Anthropic's interface, as Claude Code calls it.
+//! Anthropic's API, as Claude Code calls it.
 
 mod blocks;
 mod input;

@@ -22,7 +22,7 @@ const OBJECT: &str = "text_completion";
 /// How many copies there are of a prompt that an answer repeats.
 const ECHO_COPIES: usize = 4;
 
-/// The most tokens where a request has no limit, as in OpenAI's interface.
+/// The most tokens where a request has no limit, as in OpenAI's API.
 const MAX_TOKENS: usize = 16;
 
 #[derive(Debug, Deserialize)]

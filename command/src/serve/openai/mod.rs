@@ -1,4 +1,4 @@
-//! OpenAI's interfaces.
+//! OpenAI's APIs.
 
 mod chat;
 mod completions;

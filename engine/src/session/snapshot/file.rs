@@ -14,7 +14,7 @@ impl Session {
     /// removed.
     ///
     /// # Errors
-    /// [`Error::Io`]; as [`Session::snapshot`].
+    /// [`Error::Io`]; the errors of [`Session::snapshot`].
     pub fn save_snapshot(&mut self, path: impl AsRef<Path>) -> Result<()> {
         self.save_snapshot_with(path, &Cancel::default())
     }
@@ -22,7 +22,7 @@ impl Session {
     /// Like [`Session::save_snapshot`]. `cancel` stops it, after which the file is unchanged.
     ///
     /// # Errors
-    /// As there, and [`Error::Cancelled`].
+    /// The errors of [`Session::save_snapshot`], and [`Error::Cancelled`].
     pub fn save_snapshot_with(&mut self, path: impl AsRef<Path>, cancel: &Cancel) -> Result<()> {
         let path = path.as_ref();
         let mut file = Replacement::begin(path, Readers::Usual).map_err(Error::io("create", path))?;
@@ -42,8 +42,8 @@ impl Session {
     /// Like [`Session::load_snapshot`]. `cancel` stops it.
     ///
     /// # Errors
-    /// As there, and [`Error::Cancelled`], after which the session is unchanged or, if the cache was being filled,
-    /// empty.
+    /// The errors of [`Session::load_snapshot`], and [`Error::Cancelled`], after which the session is unchanged or, if
+    /// the cache was being filled, empty.
     pub fn load_snapshot_with(&mut self, path: impl AsRef<Path>, cancel: &Cancel) -> Result<()> {
         let path = path.as_ref();
         let file = File::open(path).map_err(Error::io("open", path))?;

@@ -30,7 +30,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] if there is no memory to read the cache into; [`Error::NoResult`] if its content was
-    /// lost; what the device reports.
+    /// lost; any error from the device.
     pub fn snapshot(&mut self) -> Result<Vec<u8>> {
         self.snapshot_with(&Cancel::default())
     }
@@ -38,7 +38,7 @@ impl Session {
     /// Like [`Session::snapshot`]. `cancel` stops it.
     ///
     /// # Errors
-    /// As there, and [`Error::Cancelled`].
+    /// The errors of [`Session::snapshot`], and [`Error::Cancelled`].
     pub fn snapshot_with(&mut self, cancel: &Cancel) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.write_snapshot(&mut bytes, in_memory(), cancel)?;
@@ -53,7 +53,7 @@ impl Session {
     /// [`Error::Snapshot`] for bytes that are damaged, or belong to another file or another type of cache,
     /// [`Error::ContextFull`] for more tokens than the session's context holds, [`Error::TokenOutOfRange`] for an
     /// unknown token: after these the session is unchanged. [`Error::NoResult`] if the cache did not receive its
-    /// content, and what the device reports: after that it is empty.
+    /// content, and any error from the device: after that it is empty.
     pub fn restore(&mut self, snapshot: &[u8]) -> Result<()> {
         self.restore_with(snapshot, &Cancel::default())
     }
@@ -61,8 +61,8 @@ impl Session {
     /// Like [`Session::restore`]. `cancel` stops it.
     ///
     /// # Errors
-    /// As there, and [`Error::Cancelled`], after which the session is unchanged or, if the cache was being filled,
-    /// empty.
+    /// The errors of [`Session::restore`], and [`Error::Cancelled`], after which the session is unchanged or, if the
+    /// cache was being filled, empty.
     pub fn restore_with(&mut self, snapshot: &[u8], cancel: &Cancel) -> Result<()> {
         self.read_snapshot(Cursor::new(snapshot), in_memory(), cancel)
     }

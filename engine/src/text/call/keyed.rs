@@ -1,5 +1,5 @@
 //! GLM's form of a call: `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>`, with or
-//! without blanks between the tags. A name is one word, a key contains no tags, and a value is anything up to its
+//! without whitespace between the tags. A name is one word, a key contains no tags, and a value is anything up to its
 //! closing tag. It is certain to be a call once a tag that can follow a name appears.
 
 use super::{CallProgress, Word};

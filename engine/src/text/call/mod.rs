@@ -1,4 +1,4 @@
-//! A call of a function while the model writes it, in the form of its family.
+//! A function call while the model writes it, in the form of its family.
 //!
 //! Text after the opening tag is certain to be a call once it has a name that the form allows. An error after that
 //! makes it a failed call, which extends to its closing tag or to the beginning of the next call.
@@ -17,11 +17,11 @@ use serde_json::Value;
 /// A call that may still be incomplete.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
-    /// All text of the call, and the blanks before it.
+    /// All text of the call, and the whitespace before it.
     raw: String,
-    /// The length of those blanks in bytes.
+    /// The length of that whitespace in bytes.
     blanks: usize,
-    /// Whether something other than blanks was read after the call's opening.
+    /// Whether something other than whitespace was read after the call's opening.
     goes_on: bool,
     pub in_thinking: bool,
     body: CallBody,
@@ -50,11 +50,11 @@ pub(super) enum CallProgress {
     FailedBefore,
 }
 
-/// A word that arrives in pieces, with blanks around it that are not part of it.
+/// A word that arrives in pieces, with whitespace around it that is not part of it.
 #[derive(Debug, Clone, Default)]
 struct Word {
     text: String,
-    /// Whether a blank came after the word.
+    /// Whether whitespace came after the word.
     ended: bool,
 }
 
@@ -103,7 +103,7 @@ impl Call {
         }
     }
 
-    /// Whether only blanks were read after the opening; the token that ends the opening tag may contain some.
+    /// Whether only whitespace was read after the opening; the token that ends the opening tag may contain some.
     pub(super) fn has_begun(&self) -> bool {
         !self.goes_on
     }
@@ -113,7 +113,7 @@ impl Call {
         &self.raw[self.blanks..]
     }
 
-    /// The text of the call with the blanks before it.
+    /// The text of the call with the whitespace before it.
     pub(super) fn with_blanks(self) -> String {
         self.raw
     }

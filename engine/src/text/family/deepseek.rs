@@ -1,7 +1,7 @@
 //! DeepSeek-V2: neither thinking nor calls.
 //!
 //! Its template writes `Assistant: ` before a reply, but ends a prompt with `Assistant:`. So the model itself writes
-//! the blank, and the blank is not part of the reply: otherwise the next prompt would contain two.
+//! the space, and the space is not part of the reply: otherwise the next prompt would contain two.
 
 use super::{CallForm, Family};
 

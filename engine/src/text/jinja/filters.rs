@@ -156,7 +156,7 @@ fn formatted(args: &[Value]) -> Result<u64, Error> {
     Ok((format.len() as u64).saturating_add(places.saturating_mul(longest.saturating_add(width.saturating_mul(4)))))
 }
 
-/// `pprint`, which indents each line by four blanks per level.
+/// `pprint`, which indents each line by four spaces per level.
 fn printed(args: &[Value]) -> Result<u64, Error> {
     Ok(escaped(args)?.saturating_mul(4 * held::DEPTH as u64 / 16))
 }

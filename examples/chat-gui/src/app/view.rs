@@ -73,8 +73,8 @@ impl eframe::App for App {
     }
 
     /// The background of everything. Panels paint none, because that would write every pixel in every frame, whereas
-    /// clearing the frame with this colour is free. It is not taken from the visuals of this moment: a theme that the user
-    /// has chosen in this frame is that of the next one.
+    /// clearing the frame with this colour is free. It is not taken from the visuals of this moment: a theme that the
+    /// user has chosen in this frame is that of the next one.
     fn clear_color(&self, _: &Visuals) -> [f32; 4] {
         self.background.to_normalized_gamma_f32()
     }
@@ -166,8 +166,8 @@ impl App {
         Request { place: self.chats.place(), messages, settings: conversation.settings.clone(), rest: false }
     }
 
-    /// How many messages would be sent, and the text after them. An edited message of the user also replaces what follows
-    /// it; an edited reply is not sent.
+    /// How many messages would be sent, and the text after them. An edited user message also replaces what follows it;
+    /// an edited reply is not sent.
     fn unsent(&self) -> (usize, &str) {
         let (all, typed) = (self.chats.open().tree.len(), self.text.trim());
         match &self.editing {

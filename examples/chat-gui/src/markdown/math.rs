@@ -45,8 +45,8 @@ pub fn find(text: &str, inline: usize, before: Option<char>) -> Option<Found<'_>
     (!tex.is_empty()).then_some(Found { tex, display, end: open.len() + length + close.len() })
 }
 
-/// The length of a formula between single dollar signs, unless they are a currency or begin the names of variables. As in
-/// Pandoc, no space follows the first sign or precedes the second, and no digit follows the second.
+/// The length of a formula between single dollar signs, unless they are a currency or begin the names of variables. As
+/// in Pandoc, no space follows the first sign or precedes the second, and no digit follows the second.
 fn dollar(text: &str, before: Option<char>) -> Option<usize> {
     let (end, _) = text.match_indices('$').find(|(at, _)| !text[..*at].ends_with('\\'))?;
     let (tex, after) = (&text[..end], &text[end + 1..]);
@@ -173,7 +173,8 @@ fn known(tex: &str) -> String {
         .fold(known, |known, (letter, private)| known.replace(&format!("\\{letter}"), &private.to_string()))
 }
 
-/// The depth to which a formula is nested, at most: by braces and brackets, and by commands whose arguments are commands.
+/// The depth to which a formula is nested, at most: by braces and brackets, and by commands whose arguments are
+/// commands.
 fn depth(tex: &str) -> usize {
     let (mut depth, mut commands, mut deepest, mut in_name) = (0_usize, 0, 0, false);
     for letter in tex.chars() {

@@ -2,10 +2,10 @@
 //!
 //! - Bare addresses become links. Only links that open a browser or a mail program can be clicked: models repeat what
 //!   they have read, and a click must not open a file or start a program. Other links are shown with their address, and
-//!   so are pictures, which could be loaded from anywhere.
+//!   so are images, which could be loaded from anywhere.
 //! - Formulas, between any of the delimiters that models use, are replaced by their numbers, because most characters of
 //!   LaTeX mean something else in Markdown. All other dollar signs are escaped.
-//! - In messages of the user, lines end where the user ended them.
+//! - In user messages, lines end where the user ended them.
 //!
 //! All edits are made to the source, at the positions that the parser reports, so code stays as it is.
 
@@ -50,7 +50,7 @@ fn scheme(text: &str) -> Option<&str> {
     SCHEMES.into_iter().find(same).and_then(|scheme| text.get(..scheme.len()))
 }
 
-/// A link or a picture that is being read.
+/// A link or an image that is being read.
 struct Open {
     range: Range<usize>,
     kind: Kind,
@@ -155,12 +155,12 @@ impl Scan<'_> {
         }
     }
 
-    /// Begins a link or a picture.
+    /// Begins a link or an image.
     fn open(&mut self, range: Range<usize>, kind: Kind, address: String) {
         self.open.push(Open { range, kind, address, inner: None, name: String::new(), words: Vec::new() });
     }
 
-    /// Ends a link or a picture. The result must not be read as another link: texts are escaped, and so is the first
+    /// Ends a link or an image. The result must not be read as another link: texts are escaped, and so is the first
     /// character of a text that stays, which could otherwise become the address of brackets before it.
     fn close(&mut self) {
         let Some(open) = self.open.pop() else { return };
@@ -173,13 +173,13 @@ impl Scan<'_> {
         match kind {
             Kind::Link => {}
             Kind::Mail => self.edits.push((range, format!("[{}](<mailto:{}>)", escaped(&name), destination(&address)))),
-            // Inside a link, a picture is its description.
+            // Inside a link, an image is its description.
             Kind::Picture if !self.open.is_empty() => {
                 self.edits.push((range.start..inner.start, guard(text).to_owned()));
                 self.edits.push((inner.end..range.end, String::new()));
             }
             Kind::Picture if leads(&address) => {
-                let name = if name.trim().is_empty() { "picture".to_owned() } else { escaped(&name) };
+                let name = if name.trim().is_empty() { "image".to_owned() } else { escaped(&name) };
                 self.edits.push((range, format!("[{name}](<{}>)", destination(&address))));
             }
             Kind::Dead | Kind::Picture if text == address => self.edits.push((range, code(&address))),
@@ -217,8 +217,8 @@ impl Scan<'_> {
         end
     }
 
-    /// Takes out the formula that begins here, if it ends before `inline`, or before `all` if it is displayed on lines of
-    /// its own. Returns its end.
+    /// Takes out the formula that begins here, if it ends before `inline`, or before `all` if it is displayed on lines
+    /// of its own. Returns its end.
     fn formula(&mut self, at: usize, inline: usize, all: usize) -> Option<usize> {
         let found = math::find(self.text.get(at..all)?, inline - at, self.text[..at].chars().next_back())?;
         if self.in_table && found.tex.contains(" | ") {

@@ -1,4 +1,5 @@
-//! A model is downloaded from a hub that runs here. The download is paused, resumed, cancelled, interrupted and refused.
+//! A model is downloaded from a hub that runs here. The download is paused, resumed, cancelled, interrupted and
+//! refused.
 
 use super::choosing::{has, look};
 use super::desk::{Display, Window, cache};
@@ -153,8 +154,8 @@ fn a_download_outlives_its_window_and_a_refusal() {
     assert!(has(&refused, "offered", &format!("{REPO}: Q4_0, {} of ", there.len()), "."), "{refused}");
     window.picture("refused");
     hub.refuse.store(false, Ordering::Relaxed);
-    // During the download the demonstration model replies. The end of the download is reported, and the new model is not
-    // opened.
+    // During the download the demonstration model replies. The end of the download is reported, and the new model is
+    // not opened.
     window.click("demo");
     window.wait("the model", |status| status["model"] == "demonstration model");
     window.click("model");

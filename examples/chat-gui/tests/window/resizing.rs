@@ -8,8 +8,8 @@ const CHANGES: u32 = 40;
 /// The fewest of these changes that have to meet a submission, or the test would prove nothing.
 const MET: u64 = 5;
 
-/// Every change of the size configures the window's surface, which fails if wglm submits meanwhile. It is about to do so
-/// during several of the changes, and `Gpu::pause` holds it back.
+/// Every change of the size configures the window's surface, which fails if wglm submits meanwhile. It is about to do
+/// so during several of the changes, and `Gpu::pause` holds it back.
 #[test]
 #[ignore = "drives a window: needs Xvfb and xdotool"]
 fn a_window_is_resized_while_it_loads_and_replies() {

@@ -10,12 +10,12 @@ use crate::serve::memory::Size;
 use serde_json::{Map, Value, json};
 use wglm_engine::{Calls, ChatState, Constraint, Overflow};
 
-/// The most keys of metadata and the most characters of each, as in OpenAI's interface.
+/// The most keys of metadata and the most characters of each, as in OpenAI's API.
 const METADATA_KEYS: usize = 16;
 const METADATA_KEY: usize = 64;
 
 /// The most characters of a text that is in the answer and not in the prompt. For values of metadata it is the limit of
-/// OpenAI's interface.
+/// OpenAI's API.
 const SHORT: usize = 512;
 
 /// How many copies there are of the fields at most: each event with the whole response makes them as values and then as
@@ -27,7 +27,7 @@ fn short(text: Option<&str>) -> Option<&str> {
     text.filter(|text| text.chars().count() <= SHORT)
 }
 
-/// Refuses metadata that OpenAI's interface would refuse.
+/// Refuses metadata that OpenAI's API would refuse.
 pub fn check_metadata(metadata: &Map<String, Value>) -> Result<(), Failure> {
     at_most("metadata", metadata.len(), METADATA_KEYS, "keys")?;
     for (key, value) in metadata {
@@ -40,7 +40,7 @@ pub fn check_metadata(metadata: &Map<String, Value>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The format of the answer, with the short fields that were given beside a schema.
+/// The format of the answer, with the short fields that were given next to a schema.
 pub fn format(format: &Format, given: &Value) -> Value {
     let text = |name: &str| short(given.get(name).and_then(Value::as_str));
     match format {
