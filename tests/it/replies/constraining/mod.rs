@@ -179,7 +179,7 @@ fn resumed_replies() {
     }
     chat.truncate(1);
     let error = chat.prefill("The owl is").unwrap_err().to_string();
-    assert!(error.contains("the constraint allows"), "{error}");
+    assert!(error.contains("satisfies the constraint"), "{error}");
 }
 
 /// Thinking is the same as without a constraint, and the reply ends only after the answer.
@@ -413,7 +413,7 @@ fn masks() {
     session.set_masked(true);
     session.feed(&prompt).unwrap();
     let words = model().config().vocab.div_ceil(32);
-    for (mask, expected) in [(vec![1; words + 1], "words"), (vec![0; words], "at least one token")] {
+    for (mask, expected) in [(vec![1; words + 1], "words"), (vec![0; words], "at least one allowed token")] {
         let error = session.sample_masked(&mask).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
