@@ -179,7 +179,7 @@ fn resumed_replies() {
     }
     chat.truncate(1);
     let error = chat.prefill("The owl is").unwrap_err().to_string();
-    assert!(error.contains("the constraint allows"), "{error}");
+    assert!(error.contains("satisfies the constraint"), "{error}");
 }
 
 /// Thinking is the same as without a constraint, and the reply ends only after the answer.
