@@ -26,9 +26,12 @@ fn big_endian() {
 
 #[test]
 fn versions() {
-    refused(GgufWriter::new().version(1).finish(), &["version 1 of GGUF", "convert the model again"]);
+    refused(
+        GgufWriter::new().version(1).finish(),
+        &["this version of GGUF", ": version 1;", "convert the model again"],
+    );
     for version in [0, 4, u32::MAX] {
-        let found = format!("found version {version};");
+        let found = format!(": version {version};");
         refused(GgufWriter::new().version(version).finish(), &[&found, "versions 2 and 3"]);
     }
 }

@@ -43,7 +43,7 @@ fn rows_that_end_inside_a_block() {
 #[test]
 fn types_that_are_none() {
     for id in [4, 5, 31, 36, 43, 1000, u32::MAX] {
-        let found = format!("found type number {id};");
+        let found = format!(": type number {id};");
         let error = refused(with_tensor(&[32], id, 128).finish(), &["the type of tensor `w`", &found]);
         assert!(matches!(error, Error::Unsupported { .. }));
     }
