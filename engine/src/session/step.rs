@@ -29,14 +29,14 @@
 //! If a grammar or a chooser takes part, 4 calls `Policy::next` (`generate/choose.rs`), which feeds the token, and 5 to
 //! 7 are left out. A step that was recorded ahead is submitted by 10 at once.
 //!
-//! The result comes back to 7, each call made by the one after it:
+//! The result comes back to `PoolState::take` (`session/step.rs`), which 7 calls; each call is made by the next one:
 //!
 //! 1. `Gpu::read` (`gpu/memory.rs`)
 //! 2. `Results::arrived` (`gpu/results.rs`), which checks that no work was lost
 //! 3. `Results::read` (`gpu/results.rs`)
 //! 4. `Submissions::take` (`session/submissions.rs`)
 //! 5. `PoolState::results` (`session/step.rs`)
-//! 6. `PoolState::take` (`session/step.rs`)
+//! 6. `PoolState::take_fed` (`session/step.rs`)
 //!
 //! Call 4 above then makes an event of the token with `GenerationTask::close_token` (`generate/task.rs`) and
 //! `EventBuilder::token` (`generate/event_builder.rs`), which parses the text.
@@ -234,6 +234,14 @@ impl PoolState {
         if ticket.feeds.is_empty() {
             return Ok(sequences.iter().map(|_| Ok(Vec::new())).collect());
         }
+        let taken = self.take_fed(sequences, ticket);
+        if taken.is_err() {
+            sequences.iter_mut().for_each(|sequence| sequence.output = None);
+        }
+        taken
+    }
+
+    fn take_fed(&mut self, sequences: &mut [&mut Sequence], ticket: &Ticket) -> Result<Vec<Result<Vec<u32>>>> {
         // Another session's work may have left its number at the place of the previous result.
         let are_known = self.sessions() == 1 && ticket.feeds.iter().all(|fed| fed.first.is_some());
         let before = if are_known { Vec::new() } else { self.results(sequences, ticket.before)? };
@@ -290,11 +298,10 @@ impl PoolState {
         Ok(self.results(&mut [sequence], self.submissions.place)?[index])
     }
 
-    /// The result at a place. It confirms all tokens of the sequences, which have no output after an error.
+    /// The result at a place. It confirms all tokens of the sequences.
     fn results(&mut self, sequences: &mut [&mut Sequence], place: usize) -> Result<Vec<[u32; Plan::SAMPLED_WORDS]>> {
         let taken = self.submissions.take(self.model.gpu(), place);
-        let taken = self.or_rewound(sequences, taken);
-        let words = taken.inspect_err(|_| sequences.iter_mut().for_each(|sequence| sequence.output = None))?;
+        let words = self.or_rewound(sequences, taken)?;
         sequences.iter_mut().for_each(|sequence| self.confirm(sequence));
         Ok(words)
     }
