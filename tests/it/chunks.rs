@@ -193,7 +193,7 @@ fn a_single_token_follows_a_chunk() {
 
 /// Larger chunks use the same memory for activations as smaller ones; earlier results in any of it do not matter.
 #[test]
-fn chunks_of_one_session_grow_and_shrink() {
+fn extended_chunks_of_one_session_grow_and_shrink() {
     let model = fable("q4_0");
     let tokens = &goldens()[0].tokens[..100];
     let mut session = session(model, CacheType::F32, 128, 512);

@@ -369,7 +369,7 @@ fn extended_nothing_is_left_out_of_the_registries() {
 
 /// The covering set has every kernel, every format, and every WGSL file of every kernel that occurs in any case.
 #[test]
-fn the_covering_set_covers_every_kernel_and_every_format() {
+fn extended_the_covering_set_covers_every_kernel_and_every_format() {
     let all: Vec<Traits> = entries_of(KERNELS).into_iter().map(|entry| entry.traits.clone()).collect();
     let chosen: Vec<Traits> = covering(&all).into_iter().map(|index| all[index].clone()).collect();
     println!("{} of {} cases", chosen.len(), all.len());

@@ -71,7 +71,7 @@ fn predictions_of_a_block_without_a_compressed_query() {
 /// Chunks of a few tokens multiply bytes as single tokens do, in different plans that share memory: no plan reads what
 /// another one left there.
 #[test]
-fn products_of_bytes_are_near() {
+fn extended_products_of_bytes_are_near() {
     let (mut near, mut alike) = (0, 0);
     for Synthetic { name, file, positions, tokens, want } in Synthetic::all() {
         let model = load_with(&file, gpu(), Arithmetic::Int, Fusions::all());

@@ -163,7 +163,7 @@ fn bits(model: &Model, tokens: &[u32], chunk: usize, all: bool) -> Vec<u32> {
 /// Prompts of the demonstration model with every step split that can be: of few tokens and of many, into the second
 /// depth that plans are made for, in both arithmetics.
 #[test]
-fn parts_compute_the_same_bits_as_the_whole() {
+fn extended_parts_compute_the_same_bits_as_the_whole() {
     let tokens: Vec<u32> = (0..1050).map(|i| 1 + 37 * i % 2000).collect();
     for (arithmetic, limit, prompts) in [
         (Arithmetic::Float, SLOW, &[(1050, 512, false)][..]),

@@ -149,7 +149,7 @@ fn targets() -> Vec<(Target, CacheType)> {
 }
 
 #[test]
-fn a_conversation_takes_few_pipelines() {
+fn extended_a_conversation_takes_few_pipelines() {
     let dirs = [(); 2].map(|()| TempDir::new().unwrap());
     for (name, file) in [("Q4_0", full(&dirs[0])), ("mixed", mixed(&dirs[1]))] {
         let config = Config::read(&file).unwrap();

@@ -157,7 +157,7 @@ fn a_cancelled_tuning_returns_its_results() {
 /// A strict tuning returns during its setup or after the next measurement, and chooses nothing that it has not
 /// compared.
 #[test]
-fn a_strict_tuning_ends_at_once() {
+fn extended_a_strict_tuning_ends_at_once() {
     let model = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
     let options = |seconds| TuneOptions { budget: Some(Duration::from_secs(seconds)), strict: true };
     let tuning = tune(&model, &options(0), &Cancel::default(), &mut |_| panic!("there is no time")).unwrap();

@@ -24,7 +24,7 @@ fn same_rows(got: &[f32], want: &[f32]) {
 }
 
 #[test]
-fn logits_are_those_of_other_programs() {
+fn extended_logits_are_those_of_other_programs() {
     let dir = TempDir::new().unwrap();
     let meta = json(&std::fs::read_to_string(fixture("fable/meta.json")).unwrap());
     for case in meta["cases"].as_array().unwrap() {

@@ -31,7 +31,7 @@ fn content(message: &Message) -> &str {
 
 /// A whole exchange: the call, its result, the answer, a second call. Each prompt is found in the cache.
 #[test]
-fn a_round_trip() {
+fn extended_a_round_trip() {
     for (thought, reasoning) in [("", false), ("Who knows</think>", true)] {
         let mut chat = chat_with_tools();
         chat.reasoning = Some(reasoning);

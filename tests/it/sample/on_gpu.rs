@@ -90,7 +90,7 @@ fn extended_draws_follow_the_distribution() {
 
 /// The distribution of the kept tokens is not changed by the filters.
 #[test]
-fn filters_do_not_change_the_distribution() {
+fn extended_filters_do_not_change_the_distribution() {
     let logits = logits(&[0.05, 0.3, 0.02, 0.25, 0.2, 0.08, 0.1]);
     // Of the five likeliest tokens (0.93 in all) those that reach 0.8 (0.744 in all) are kept, and of these all that
     // are at least a third as likely as the likeliest.

@@ -62,7 +62,7 @@ fn extended_replies_equal_those_of_each_alone() {
 
 /// Each has its own sampling parameters, stop strings, and log-probabilities if requested.
 #[test]
-fn each_has_its_own_options() {
+fn extended_each_has_its_own_options() {
     let drawn = |seed| SamplerParams { temperature: 1.0, top_p: 0.9, seed: Some(seed), ..SamplerParams::default() };
     let with = |options: GenerateOptions| ChatState { options, ..request(PROMPTS[0], 0) };
     let penalty = SamplerParams { repeat_penalty: 1.5, logit_bias: vec![(7, 2.0)], ..drawn(3) };

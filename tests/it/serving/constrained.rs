@@ -52,7 +52,7 @@ fn tools() -> Value {
 }
 
 #[test]
-fn an_answer_is_valid_against_its_schema() {
+fn extended_an_answer_is_valid_against_its_schema() {
     let serving = shared();
     let json = serving.post("/v1/chat/completions", &with(&of_schema(&schema()))).json();
     let choice = &json["choices"][0];
