@@ -53,8 +53,10 @@ pub struct Sample {
     pub output: OutputPlace,
     /// The expected value.
     pub want: f64,
-    /// The largest allowed error.
+    /// The largest allowed error of the kernel.
     pub tolerance: f64,
+    /// The largest error of rounding values to the types that the plan gives them, which is not one of the kernel.
+    pub rounding: f64,
     /// The magnitude that errors are relative to: usually the sum of the magnitudes that were added.
     pub size: f64,
 }
@@ -130,10 +132,16 @@ impl OutputPlace {
 }
 
 impl Sample {
+    /// The error of an output beyond rounding; NaN if the output is.
+    pub fn error(&self, got: f64) -> f64 {
+        let off = if got == self.want { 0.0 } else { (got - self.want).abs() - self.rounding };
+        if off < 0.0 { 0.0 } else { off }
+    }
+
     /// Whether the output has the expected value. If that is beyond f32, any output is accepted.
     pub fn agrees(&self, got: f64) -> bool {
         let beyond = self.want.is_nan() || self.want.abs() > f64::from(f32::MAX);
-        beyond || got == self.want || (got - self.want).abs() <= self.tolerance // false for NaN
+        beyond || self.error(got) <= self.tolerance // false for NaN
     }
 }
 

@@ -111,7 +111,10 @@ impl Attention {
     ) -> Vec<Sample> {
         let log = weights.top + (self.unit * weights.total).ln();
         let sum = OutputPlace::LogSum(parts.stats, 2 * slot);
-        let size = 1.0 + weights.spread + log.abs() * 1e-2;
+        let size = match probe.picks_all() {
+            true => weights.top.abs().max(1.0),
+            false => 1.0 + weights.spread + log.abs() * 1e-2,
+        };
         let (mut samples, means) =
             (vec![sample(probe, sum, log, size, self.bound)], weights.means(kv_rows, parts.rank));
         for c in probe.some(parts.rank, VALUES) {

@@ -55,14 +55,14 @@ impl CaseOutcome {
 
     /// Takes in an output.
     fn add(&mut self, sample: &Sample, got: f64, factor: f64) -> bool {
-        let (error, tolerance) = ((got - sample.want).abs(), factor * sample.tolerance);
-        let right = got == sample.want || error <= tolerance; // false for NaN
+        if sample.tolerance.is_infinite() {
+            return got.is_finite();
+        }
         let of_size = |error: f64| error / sample.size.max(1e-30);
-        let (error, bound) = match got == sample.want {
-            true => (0.0, of_size(tolerance)),
-            false if error.is_nan() => (f64::INFINITY, of_size(tolerance)),
-            false => (of_size(error), of_size(tolerance)),
-        };
+        let (found, tolerance) = (sample.error(got), factor * sample.tolerance);
+        let right = found <= tolerance; // false for NaN
+        let error = if found.is_nan() { f64::INFINITY } else { of_size(found) };
+        let bound = of_size(tolerance);
         let is_first = self.bound == 0.0 && self.worst == 0.0;
         if is_first || share(error, bound) > self.share() {
             (self.worst, self.bound) = (error, bound);
@@ -72,9 +72,9 @@ impl CaseOutcome {
     }
 }
 
-/// An error divided by its bound; 0 for no error.
+/// An error divided by its bound; 0 for no error, and infinite if a value that is compared exactly differs.
 pub(super) fn share(error: f64, bound: f64) -> f64 {
-    error / bound.max(1e-30)
+    if error == 0.0 { 0.0 } else { error / bound }
 }
 
 impl Case {

@@ -1,7 +1,7 @@
 //! The references of expanded keys and values, and of attention over them. Both start from the latents.
 
 use super::attention::{Weights, kv_rows};
-use super::{VALUES, VECTORS, half_step, start};
+use super::{VALUES, VECTORS, any, exact, half_step, start};
 use crate::error::Result;
 use crate::kernels::Cache;
 use crate::kernels::computes::{Errors, ExpandedAttention, ExpandedKv};
@@ -29,7 +29,7 @@ impl Reference for ExpandedKv {
                 samples.push(self.sum(probe, first + n, terms));
             }
             for n in probe.some(rotary, VALUES) {
-                samples.push(super::exact(OutputPlace::F16(self.to, first + nope + n), latent[rank + n]));
+                samples.push(exact(OutputPlace::F16(self.to, first + nope + n), latent[rank + n]));
             }
             for n in probe.some(width, VALUES) {
                 let values = probe.row(&self.v_b, head, n)?;
@@ -48,11 +48,11 @@ impl ExpandedKv {
         for term in terms {
             (want, size, squares) = (want + term, size + term.abs(), squares + term * term);
         }
-        let tolerance = match probe.picks_all() {
-            true => self.bound * size + half_step(want),
-            false => Errors::of_halves().of_squares(size, squares),
+        let (tolerance, rounding) = match probe.picks_all() {
+            true => (self.bound * size, half_step(want)),
+            false => (Errors::of_halves().of_squares(size, squares), 0.0),
         };
-        Sample { output: OutputPlace::F16(self.to, place), want, tolerance, size }
+        Sample { output: OutputPlace::F16(self.to, place), want, tolerance, rounding, size }
     }
 }
 
@@ -70,8 +70,11 @@ impl Reference for ExpandedAttention {
             let (token, head) = (vector / heads, vector % heads);
             let last = ((token / self.together + 1) * self.together).min(probe.count) - 1;
             let end = probe.position + last + 1; // of the KV rows that the rows of this group attend to
-            let first = if probe.picks_all() { 0 } else { self.segment.start }; // earlier outputs must stay
-            if !(first + 1..=self.segment.end).contains(&end) {
+            if probe.picks_all() && end > self.segment.end {
+                let place = start(&self.y, token, head);
+                samples.extend((0..self.v_b.shape[1]).map(|n| any(OutputPlace::F32(self.y.buffer, place + n))));
+            }
+            if !(self.segment.start + 1..=self.segment.end).contains(&end) {
                 continue;
             }
             let q = probe.values(self.q.buffer, start(&self.q, token, head), nope)?;

@@ -1,7 +1,7 @@
 //! The references of steps that rotate pairs of values by rotary angles: in queries, and in KV rows of the cache.
 
 use super::vectors::{rms_normed, summed};
-use super::{VALUES, VECTORS, exact, half_step, sample, start};
+use super::{SMALLEST, VALUES, VECTORS, exact, half_step, sample, start};
 use crate::error::Result;
 use crate::kernels::computes::{KvRows, RotatedQueries};
 use crate::kernels::errors::{NORMED, SUM};
@@ -9,16 +9,17 @@ use crate::kernels::kv_blocks::{BLOCK, BlockRow};
 use crate::kernels::{Cache, CacheType};
 use crate::plan::{OutputPlace, Probe, Reference, Sample};
 
-/// The pair (a, b) rotated.
-fn rotated(a: f32, b: f32, [c, s]: [f32; 2]) -> [f64; 2] {
-    let (a, b, c, s) = (a as f64, b as f64, c as f64, s as f64);
-    [a * c - b * s, a * s + b * c]
+/// The pair (a, b) rotated: each value, and the sum of the magnitudes of its terms.
+fn rotated(a: f32, b: f32, [c, s]: [f32; 2]) -> [(f64, f64); 2] {
+    let (a, b, c, s) = (f64::from(a), f64::from(b), f64::from(c), f64::from(s));
+    [(a * c, -b * s), (a * s, b * c)].map(|(one, other)| (one + other, one.abs() + other.abs()))
 }
 
 /// The largest error of numbers so small that they lose precision in f16.
 const LEAST: f64 = 4e-7;
-/// The rounding errors of a rotated pair, relative to its values' magnitudes.
-const ROTATED: f64 = 5e-7;
+/// The error of a value of a rotated pair, relative to the magnitudes of its two terms: it is rounded twice, which is
+/// 1.2e-7.
+const ROTATED: f64 = 4e-7;
 
 impl Reference for RotatedQueries {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
@@ -31,9 +32,9 @@ impl Reference for RotatedQueries {
             let to = start(&self.y, token, head) + self.y.shape[0] - self.rotary;
             for pair in probe.some(self.rotary / 2, VALUES) {
                 let (a, b) = (pairs[2 * pair], pairs[2 * pair + 1]);
-                for (side, want) in rotated(a, b, rotations[pair]).into_iter().enumerate() {
+                for (side, (want, size)) in rotated(a, b, rotations[pair]).into_iter().enumerate() {
                     let output = OutputPlace::F32(self.y.buffer, to + 2 * pair + side);
-                    samples.push(sample(probe, output, want, f64::from(a.abs() + b.abs()), ROTATED));
+                    samples.push(sample(probe, output, want, size, ROTATED));
                 }
             }
         }
@@ -59,13 +60,13 @@ impl Reference for KvRows {
             let rotations = probe.rotations(token)?;
             for pair in probe.some(rotary / 2, VALUES) {
                 let (a, b) = (kv[rank + 2 * pair], kv[rank + 2 * pair + 1]);
-                for (side, want) in rotated(a, b, rotations[pair]).into_iter().enumerate() {
-                    samples.push(self.value(probe, place, rank + 2 * pair + side, want, f64::from(a.abs() + b.abs())));
+                for (side, (want, size)) in rotated(a, b, rotations[pair]).into_iter().enumerate() {
+                    let error = probe.slack() * (SUM + ROTATED) * size;
+                    samples.push(self.value(probe, place, rank + 2 * pair + side, want, error));
                 }
             }
             for at in rank + rotary..(rank + rotary).next_multiple_of(4) {
-                let Sample { output, .. } = self.value(probe, place, at, 0.0, 0.0);
-                samples.push(exact(output, 0.0)); // writes are in whole chunks
+                samples.push(exact(self.output(place, at), 0.0)); // writes are in whole chunks
             }
         }
         Ok(samples)
@@ -77,31 +78,41 @@ impl KvRows {
     fn latent(&self, probe: &Probe<'_>, place: usize, at: usize, latent: &[f64]) -> Sample {
         let Cache { buffer, ty, rank, rotary } = self.cache;
         if ty != CacheType::Q8_0 {
-            return self.value(probe, place, at, latent[at], latent[at].abs());
+            return self.value(probe, place, at, latent[at], probe.slack() * WRITTEN * latent[at].abs());
         }
         let (row, top) = (BlockRow { rank, rotary }, block_top(latent, at));
         let start = place * row.bytes();
         let output = OutputPlace::Block(buffer, start + row.byte(at), (start + row.scale(at)) / 2);
-        let least = if probe.picks_all() { 0.0 } else { LEAST };
-        let tolerance = (IN_BLOCK + probe.slack() * WRITTEN) * top + least;
-        Sample { output, want: latent[at], tolerance, size: top }
+        let rounding = IN_BLOCK * top + if probe.picks_all() { 0.0 } else { LEAST };
+        Sample { output, want: latent[at], tolerance: probe.slack() * WRITTEN * top, rounding, size: top }
     }
 
-    /// A value of the KV row at an index in the pool.
-    fn value(&self, probe: &Probe<'_>, place: usize, at: usize, want: f64, size: f64) -> Sample {
-        let Cache { buffer, ty, rank, rotary } = self.cache;
-        let row = BlockRow { rank, rotary };
-        let output = match ty {
-            CacheType::F16 => OutputPlace::F16(buffer, place * Cache::row_values(rank, rotary) + at),
-            CacheType::F32 => OutputPlace::F32(buffer, place * Cache::row_values(rank, rotary) + at),
-            CacheType::Q8_0 => OutputPlace::F16(buffer, (place * row.bytes() + row.keys()) / 2 + at - rank),
-        };
-        let rounding = match (ty, probe.picks_all()) {
+    /// A value, not of a block, of the KV row at an index in the pool, which is off by at most `error` before it is rounded
+    /// to the type of the cache.
+    fn value(&self, probe: &Probe<'_>, place: usize, at: usize, want: f64, error: f64) -> Sample {
+        let rounding = match (self.cache.ty, probe.picks_all()) {
             (CacheType::F32, _) => 0.0,
             (_, true) => half_step(want),
             (_, false) => IN_HALF * want.abs() + LEAST,
         };
-        Sample { output, want, tolerance: rounding + probe.slack() * WRITTEN * size, size }
+        Sample {
+            output: self.output(place, at),
+            want,
+            tolerance: error + SMALLEST,
+            rounding,
+            size: want.abs().max(1.0),
+        }
+    }
+
+    /// The place of such a value.
+    fn output(&self, place: usize, at: usize) -> OutputPlace {
+        let Cache { buffer, ty, rank, rotary } = self.cache;
+        let row = BlockRow { rank, rotary };
+        match ty {
+            CacheType::F16 => OutputPlace::F16(buffer, place * Cache::row_values(rank, rotary) + at),
+            CacheType::F32 => OutputPlace::F32(buffer, place * Cache::row_values(rank, rotary) + at),
+            CacheType::Q8_0 => OutputPlace::F16(buffer, (place * row.bytes() + row.keys()) / 2 + at - rank),
+        }
     }
 }
 
@@ -110,8 +121,7 @@ impl KvRows {
 const IN_BLOCK: f64 = (1.0 + 1.0 / 2048.0) / 254.0;
 /// The same for an f16, relative to the value.
 const IN_HALF: f64 = 1.0 / 2048.0;
-/// The largest error of values of a KV row before they are rounded to the type of the cache: of normalised sums, or
-/// rotated ones.
+/// The largest error of values of a latent, which are normalised sums, before they are rounded to the type of the cache.
 const WRITTEN: f64 = SUM + NORMED;
 
 /// The largest magnitude of the block of value `at`.

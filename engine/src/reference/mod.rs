@@ -38,12 +38,17 @@ const VALUES: usize = 4;
 
 /// A value that may be off by `bound`, relative to its size.
 fn sample(probe: &Probe<'_>, output: OutputPlace, want: f64, size: f64, bound: f64) -> Sample {
-    Sample { output, want, tolerance: probe.slack() * bound * size + SMALLEST, size }
+    Sample { output, want, tolerance: probe.slack() * bound * size + SMALLEST, rounding: 0.0, size }
 }
 
 /// A value that is compared exactly.
 fn exact(output: OutputPlace, want: f64) -> Sample {
-    Sample { output, want, tolerance: 0.0, size: want.abs().max(1.0) }
+    Sample { output, want, tolerance: 0.0, rounding: 0.0, size: want.abs().max(1.0) }
+}
+
+/// A value that is not complete yet: any number.
+fn any(output: OutputPlace) -> Sample {
+    Sample { output, want: 0.0, tolerance: f64::INFINITY, rounding: 0.0, size: 1.0 }
 }
 
 /// The largest error of rounding a value to f16: half the distance between neighbours, which have 11 bits, and fewer below

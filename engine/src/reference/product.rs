@@ -15,8 +15,10 @@ use std::ops::Add;
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sum {
     pub value: f64,
-    /// Its largest allowed error.
+    /// The largest allowed error of the kernel.
     pub error: f64,
+    /// How far it moves if values halfway between two bytes are rounded to the other one.
+    pub rounding: f64,
     /// The sum of the magnitudes of its terms.
     pub size: f64,
 }
@@ -25,20 +27,26 @@ impl Add for Sum {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { value: self.value + other.value, error: self.error + other.error, size: self.size + other.size }
+        Self {
+            value: self.value + other.value,
+            error: self.error + other.error,
+            rounding: self.rounding + other.rounding,
+            size: self.size + other.size,
+        }
     }
 }
 
 impl Sum {
-    fn sample(self, output: OutputPlace) -> Sample {
-        Sample { output, want: self.value, tolerance: self.error + SMALLEST, size: self.size }
+    pub(super) fn sample(self, output: OutputPlace) -> Sample {
+        let Self { value, error, rounding, size } = self;
+        Sample { output, want: value, tolerance: error + SMALLEST, rounding, size }
     }
 
     /// The value that an output has before the step adds to it.
-    fn before(probe: &mut Probe<'_>, output: OutputPlace, errors: Errors) -> Result<Self> {
+    pub(super) fn before(probe: &mut Probe<'_>, output: OutputPlace, errors: Errors) -> Result<Self> {
         let (buffer, place) = output.place();
         let value = probe.values(buffer, place, 1)?.first().map_or(0.0, |&v| f64::from(v));
-        Ok(Self { value, error: errors.relative(probe) * value.abs(), size: value.abs() })
+        Ok(Self { value, error: errors.relative(probe) * value.abs(), rounding: 0.0, size: value.abs() })
     }
 }
 
@@ -96,9 +104,11 @@ impl Product {
             Terms::One { w, .. } => self.errors.dot(probe, w, matrix, row, x),
             Terms::Gated { gate, up } => {
                 let [gate, up] = [gate, up].map(|w| self.errors.dot(probe, w, matrix, row, x));
-                let gate = gate?;
-                let sum = gated(gate, up?);
-                Ok(Sum { error: sum.error + probe.slack() * swiglu(gate.value) * sum.value.abs(), ..sum })
+                let (gate, up) = (gate?, up?);
+                // The bounds on products include the error of silu, which the noise of cases shows. A model's values may
+                // have larger terms.
+                let off = if probe.picks_all() { 0.0 } else { probe.slack() * swiglu(gate.value) };
+                Ok(gated(gate, up, off))
             }
         }
     }
@@ -128,8 +138,9 @@ impl Reference for Product {
                     if let Terms::One { add: true, .. } = self.terms {
                         sum = sum + Sum::before(probe, output, self.errors)?;
                     }
-                    let error = sum.error * factor.abs() + off * sum.value.abs();
-                    let sum = Sum { value: sum.value * factor, error, size: sum.size * factor.abs() };
+                    let [error, rounding, size] = [sum.error, sum.rounding, sum.size].map(|it| it * factor.abs());
+                    let error = error + off * sum.value.abs();
+                    let sum = Sum { value: sum.value * factor, error, rounding, size };
                     samples.push(sum.sample(output));
                     sums.push((row, sum));
                 }
@@ -187,7 +198,7 @@ impl Errors {
     /// The product of a row's values with x. Cases spend most of their time in this loop, which is a plain one because
     /// builds with debug assertions check each step of an iterator.
     fn dot_of(self, probe: &Probe<'_>, row: &[f32], x: &Vector) -> Sum {
-        let (mut value, mut size, mut squares, mut otherwise, mut least) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        let (mut value, mut size, mut squares, mut rounding, mut least) = (0.0, 0.0, 0.0, 0.0, 0.0);
         let Vector { values, steps } = x;
         let (mut at, end) = (0, row.len().min(values.len()));
         while at < end {
@@ -197,7 +208,7 @@ impl Errors {
                 (value + term, size + term.abs(), squares + term * term, least + w.abs() + x.abs());
             // A value between two bytes may be rounded to the other byte. Equal values are then all rounded to it.
             if at < steps.len() {
-                otherwise += w.abs() * steps[at];
+                rounding += w.abs() * steps[at];
             }
             at += 1;
         }
@@ -205,7 +216,7 @@ impl Errors {
             true => self.of_squares(size, squares) + HALF_STEP * least,
             false => self.relative(probe) * size,
         };
-        Sum { value, error: error + otherwise, size }
+        Sum { value, error, rounding, size }
     }
 
     /// The largest error of a model's sum of terms that are each rounded, given the sums of their magnitudes and of their
@@ -231,21 +242,24 @@ impl Left {
             None => Vec::new(),
         };
         let weight = |row: usize| norms.get(row).map_or(1.0, |&w| f64::from(w));
-        let error = |(row, sum): &(usize, Sum)| sum.error * weight(*row).abs();
+        let error = |(row, sum): &(usize, Sum)| (sum.error + sum.rounding) * weight(*row).abs();
         let value = |(row, sum): &(usize, Sum)| sum.value * weight(*row);
         let most = sums.iter().map(error).fold(0.0, f64::max);
         let top = sums.iter().map(|sum| value(sum).abs()).fold(0.0, f64::max);
         let at = self.rounded.place_of(vector, place, first);
-        let sample = |output, want, tolerance, size| Sample { output, want, tolerance, size };
+        let sample = |output, want, tolerance, size| Sample { output, want, tolerance, rounding: 0.0, size };
         let scale = OutputPlace::F32(self.rounded.buffer, at.scale);
         let mut samples = vec![sample(scale, top / 127.0, (most + 1e-5 * top) / 127.0, top / 127.0)];
         for (i, sum) in sums.iter().enumerate() {
             let output = OutputPlace::Scaled(self.rounded.buffer, at.byte + i, at.scale);
-            samples.push(sample(output, value(sum), 0.51 * (top + most) / 127.0 + 2.0 * most, top));
+            let rounding = 0.5 * (top + most) / 127.0;
+            let tolerance = 0.01 * (top + most) / 127.0 + 2.0 * most;
+            samples.push(Sample { output, want: value(sum), tolerance, rounding, size: top });
         }
         if self.norm.is_some() {
             let squares = sums.iter().map(|(_, sum)| sum.value * sum.value).sum::<f64>();
-            let off: f64 = sums.iter().map(|(_, sum)| sum.error * (2.0 * sum.value.abs() + sum.error)).sum();
+            let of_square = |sum: &Sum, off: f64| off * (2.0 * sum.value.abs() + off);
+            let off: f64 = sums.iter().map(|(_, sum)| of_square(sum, sum.error + sum.rounding)).sum();
             let output = OutputPlace::F32(self.rounded.buffer, self.rounded.squares_of(vector) + first / HALF);
             samples.push(sample(output, squares, off + 1e-5 * squares, squares));
         }
@@ -285,11 +299,13 @@ impl Reference for Down {
     }
 }
 
-/// silu(gate) · up, from two products.
-pub(super) fn gated(gate: Sum, up: Sum) -> Sum {
+/// silu(gate) · up, from two sums. `relative` is the error of the functions, relative to the value.
+pub(super) fn gated(gate: Sum, up: Sum, relative: f64) -> Sum {
     let silu = gate.value / (1.0 + (-gate.value).exp());
+    let value = silu * up.value;
     let off = |gate: f64, of_up: f64| gate * up.value.abs() + silu.abs() * of_up + gate * of_up * 1e-6;
-    Sum { value: silu * up.value, error: off(gate.error, up.error), size: off(gate.size, up.size) }
+    let error = off(gate.error, up.error) + relative * value.abs();
+    Sum { value, error, rounding: off(gate.rounding, up.rounding), size: off(gate.size, up.size) }
 }
 
 #[cfg(test)]

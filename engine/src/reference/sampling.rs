@@ -5,7 +5,7 @@ use super::drafting::drafting_of;
 use super::{VALUES, VECTORS, exact, sample};
 use crate::error::Result;
 use crate::kernels::computes::{Accepted, Adjusted, Drawn, Histogram, Masked, Maxima};
-use crate::kernels::errors::{ROUNDED, deficit};
+use crate::kernels::errors::deficit;
 use crate::kernels::histogram::{BINS, scale};
 use crate::kernels::sampling::pcg4d;
 use crate::kernels::slice_max::SLICE;
@@ -138,20 +138,21 @@ impl Reference for Histogram {
         for row in probe.some(self.logits.shape[1], 1) {
             let logits = probe.values(self.logits.buffer, row * self.logits.stride, self.logits.shape[0])?;
             let [counts, deficits] = binned(&logits);
-            let close = near_edges(&logits, if probe.picks_all() { ROUNDED } else { 1e-4 });
+            let close = near_edges(&logits, if probe.picks_all() { 0.0 } else { 1e-4 });
             let busy: Vec<usize> = (0..BINS).filter(|&bin| counts[bin] > 0.0).collect();
             let mut bins: Vec<usize> = probe.some(busy.len(), VALUES).into_iter().map(|at| busy[at]).collect();
             bins.extend(probe.some(BINS, 1));
             let scale = f64::from(scale(logits.len()));
             for bin in bins {
+                let sample = |output, want, tolerance, size| Sample { output, want, tolerance, rounding: 0.0, size };
                 let place = 2 * BINS * row + bin;
                 let [count, lacks] = [place, place + BINS].map(|place| OutputPlace::U32(self.histogram, place));
                 // For each token, the error of an exponential in f32 and its rounding; for a close one, its whole deficit.
                 let size = counts[bin] * (1.0 + probe.slack() * deficit(bin) * scale);
                 let off = size + close[bin] * 0.25 * scale;
                 samples.extend([
-                    Sample { output: count, want: counts[bin], tolerance: close[bin], size: counts[bin].max(1.0) },
-                    Sample { output: lacks, want: deficits[bin], tolerance: off, size },
+                    sample(count, counts[bin], close[bin], counts[bin].max(1.0)),
+                    sample(lacks, deficits[bin], off, size),
                 ]);
             }
         }
@@ -180,8 +181,7 @@ fn near_edges(logits: &[f32], error: f64) -> Vec<f64> {
     for logit in logits.iter().filter(|logit| logit.is_finite()) {
         let eighths = (4.0 * (top - f64::from(*logit))).min(BINS as f64);
         let edge = eighths.round();
-        let off = (eighths - edge).abs(); // an edge itself is exact
-        if edge > 0.0 && off > 0.0 && off <= error * edge {
+        if (eighths - edge).abs() < error * edge.max(1.0) {
             close.iter_mut().skip((edge as usize).saturating_sub(1)).take(2).for_each(|bin| *bin += 1.0);
         }
     }

@@ -3,8 +3,10 @@
 use super::product::{Sum, gated};
 use super::{VALUES, VECTORS, exact, sample, start};
 use crate::error::Result;
-use crate::kernels::computes::{Copied, EmbeddingRows, LastToken, Normed, SumNormed, Summed, WeightedSum, WordSums};
-use crate::kernels::errors::{NORMED, SUM};
+use crate::kernels::computes::{
+    Copied, EmbeddingRows, Errors, LastToken, Normed, SumNormed, Summed, WeightedSum, WordSums,
+};
+use crate::kernels::errors::{NORMED, SUM, swiglu};
 use crate::kernels::weight_sum::{TILE, factors};
 use crate::kernels::{Norm, Summands};
 use crate::plan::{BufferRef, OutputPlace, Probe, Reference, RowHeader, Sample};
@@ -88,22 +90,23 @@ impl Reference for Summed {
             let at = (vector / stacks, vector % stacks);
             for value in probe.some(self.y.shape[0], VALUES) {
                 let place = start(&self.y, at.0, at.1) + value;
-                let mut one = |value: usize| summed(probe, &self.parts, at, value, 1).map(|sums| sums[0]);
-                let (mut want, mut size) = match self.side {
+                let output = OutputPlace::F32(self.y.buffer, place);
+                let mut one = |value: usize| -> Result<Sum> {
+                    let (value, size) = summed(probe, &self.parts, at, value, 1)?[0];
+                    Ok(Sum { value, error: probe.slack() * SUM * size, rounding: 0.0, size })
+                };
+                let mut sum = match self.side {
                     Some(side) => {
                         let gate = value / side * 2 * side + value % side;
-                        let [gate, up] =
-                            [one(gate)?, one(gate + side)?].map(|(value, size)| Sum { value, error: 0.0, size });
-                        let sum = gated(gate, up);
-                        (sum.value, sum.size)
+                        let [gate, up] = [one(gate)?, one(gate + side)?];
+                        gated(gate, up, probe.slack() * swiglu(gate.value))
                     }
                     None => one(value)?,
                 };
                 if self.add {
-                    let before = probe.values(self.y.buffer, place, 1)?.first().map_or(0.0, |&v| f64::from(v));
-                    (want, size) = (want + before, size + before.abs());
+                    sum = sum + Sum::before(probe, output, Errors::of_sums(SUM))?;
                 }
-                samples.push(sample(probe, OutputPlace::F32(self.y.buffer, place), want, size, 2e-6));
+                samples.push(sum.sample(output));
             }
         }
         Ok(samples)

@@ -52,8 +52,8 @@ fn case(
     let q = case.batch("q", [nope + rotary, heads], room, count);
     let by = LatentWeights { k_b: &k_b, v_b: &v_b };
     let segments = Segments { length, count: tokens.div_ceil(length) };
-    case.plan.mla_attention_expanded("attention", by, (&q, &cache, SCALE), segments)?;
-    case.allow_between(&[]);
+    let y = case.plan.mla_attention_expanded("attention", by, (&q, &cache, SCALE), segments)?;
+    case.allow_between(&[y.buffer]);
     let shape = format!("nope {nope}, rotary {rotary}, value {width}");
     Ok(case.finish(format!(
         "{} expanded, {ty:?}, {heads} heads, {count} of {room} tokens after {position}, {shape}, segments of {length}",
