@@ -192,3 +192,61 @@ impl Weights {
         sample(probe, output, want, size, bound)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::CaseBuilder;
+    use super::*;
+    use crate::plan::Target;
+
+    /// Cases and the check at load both compare with the reference. So it is compared with a softmax of its own over the
+    /// whole cache, for rows whose splits end within pages and between them.
+    #[test]
+    fn splits_join_to_the_softmax_over_the_whole_cache() -> Result<()> {
+        const HEADS: usize = 2;
+        const TOKENS: usize = 300;
+        const ROWS: usize = 2;
+        const SPLITS: usize = 3;
+        const RANK: usize = 8;
+        const ROTARY: usize = 4;
+        const WIDTH: usize = RANK + ROTARY;
+        const SCALE: f32 = 0.5;
+        let mut case = CaseBuilder::for_tokens(&Target::default(), 1, ROWS);
+        let cache = case.cache(CacheType::F32, RANK, ROTARY, TOKENS);
+        let [keys, queries] = [TOKENS, HEADS * ROWS].map(|count| case.noise(WIDTH * count));
+        let mut pool = vec![0f32; WIDTH * (TOKENS.div_ceil(PAGE) + 1) * PAGE];
+        for (t, key) in keys.chunks_exact(WIDTH).enumerate() {
+            pool[WIDTH * CaseBuilder::kv_index(t, TOKENS)..][..WIDTH].copy_from_slice(key);
+        }
+        case.fill_bytes(cache.buffer, bytemuck::cast_slice(&pool).to_vec());
+        let q = case.plan.tensor_with_stride("q", [WIDTH, HEADS * ROWS], WIDTH);
+        case.fill_first(&q, &queries);
+        case.consecutive((TOKENS - ROWS) as u32, ROWS);
+        case.plan.mla_attention("attention", &q, &cache, SCALE, SPLITS)?;
+        let case = case.finish("attention");
+        let outputs = case.outputs(&case.plan.steps[0], &case.locals)?;
+        let mut splits = outputs.chunks_exact(1 + RANK);
+        for (vector, query) in queries.chunks_exact(WIDTH).enumerate() {
+            let seen = TOKENS - ROWS + vector / HEADS + 1;
+            let (mut total, mut want) = (0.0, [0.0; RANK]);
+            for key in keys.chunks_exact(WIDTH).take(seen) {
+                let score: f64 = key.iter().zip(query).map(|(k, q)| f64::from(*k) * f64::from(*q)).sum();
+                let weight = (score * f64::from(SCALE)).exp();
+                total += weight;
+                want.iter_mut().zip(key).for_each(|(want, k)| *want += weight * f64::from(*k));
+            }
+            let (mut joined, mut got) = (0.0, [0.0; RANK]);
+            for split in splits.by_ref().take(SPLITS) {
+                let weight = split[0].want.exp();
+                joined += weight;
+                got.iter_mut().zip(&split[1..]).for_each(|(got, mean)| *got += weight * mean.want);
+            }
+            assert!((joined - total).abs() < 1e-10 * total, "{vector}: {joined} instead of {total}");
+            for (got, want) in got.into_iter().zip(want) {
+                assert!((got - want).abs() < 1e-10 * total, "{vector}: {got} instead of {want}");
+            }
+        }
+        assert_eq!(splits.len(), 0);
+        Ok(())
+    }
+}

@@ -105,8 +105,7 @@ impl Product {
             Terms::Gated { gate, up } => {
                 let [gate, up] = [gate, up].map(|w| self.errors.dot(probe, w, matrix, row, x));
                 let (gate, up) = (gate?, up?);
-                // The bounds on products include the error of silu, which the noise of cases shows. A model's values may
-                // have larger terms.
+                // Cases hold gated products to the bound on products alone, which leaves room for silu.
                 let off = if probe.picks_all() { 0.0 } else { probe.slack() * swiglu(gate.value) };
                 Ok(gated(gate, up, off))
             }
