@@ -262,7 +262,7 @@ fn failures_of(kernel: &'static Kernel, chosen: Option<&BTreeSet<usize>>, shop: 
     if count == 0 && possible() {
         ran.failures.push(format!("{}: no case was run", kernel.name));
     }
-    for batch in &batches {
+    for batch in batches {
         for build in Build::EXTREMES {
             let done = batch.run(shop, build, &mut ran);
             ran.failures.extend(done.err().map(|error| format!("{} ({build:?}): {error}", kernel.name)));

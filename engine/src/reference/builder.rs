@@ -15,6 +15,7 @@ use crate::quant::{self, Arithmetic, Family, GROUP, QUANTS, Quant};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::mem::offset_of;
+use std::sync::OnceLock;
 
 /// Fills buffers that were not written yet: a NaN as f32 and as f16, and out of range as an index.
 const UNTOUCHED: u32 = 0x7fc1_7fc1;
@@ -206,8 +207,8 @@ impl CaseBuilder {
         self.free.push(buffer);
     }
 
-    /// Lets the steps write anything to every buffer that has no content yet, except to `outputs`. It starts with zeros, as
-    /// in the engine.
+    /// Lets the steps write anything to every buffer that has no content yet, except to `outputs`. It starts with
+    /// zeros, as in the engine.
     pub fn allow_between(&mut self, outputs: &[BufferRef]) {
         for (id, local) in self.plan.locals().skip(Plan::SAMPLING.index() + 1) {
             let buffer = BufferRef::Local(id);
@@ -238,7 +239,7 @@ impl CaseBuilder {
             weights[id.index()][..bytes.len()].copy_from_slice(&bytes);
             files[id.index()] = file;
         }
-        Case { name, plan, locals, weights, files, free: self.free, factor: 1.0 }
+        Case { name, plan, locals, weights, files, free: self.free, factor: 1.0, first: OnceLock::new() }
     }
 }
 
@@ -314,8 +315,8 @@ impl CaseBuilder {
 }
 
 impl CaseBuilder {
-    /// If a step also wrote its output rounded to bytes, appends a product that reads the bytes: it reads sums of them too,
-    /// which are not compared with a reference.
+    /// If a step also wrote its output rounded to bytes, appends a product that reads the bytes: it reads sums of them
+    /// too, which are not compared with a reference.
     pub(super) fn probe(&mut self, input: &Input) -> Result<()> {
         let Some(rounded) = input.rounded else { return Ok(()) };
         let Some(&quant) = QUANTS.iter().find(|quant| quant.family == Family::Affine) else { return Ok(()) };

@@ -1,12 +1,12 @@
 //! Runs the cases of a kernel, one weight format at a time. The tests and `wglm selftest` share this, so that the
 //! self-test holds another adapter to the same standard as the tests.
 
-use super::case::share;
+use super::case::{Inputs, share};
 use super::{CASES, Case, Contents};
 use crate::error::Result;
 use crate::gpu::{Gpu, ReadbackCopy};
 use crate::kernels::Kernel;
-use crate::plan::{BufferRef, Checker, Executor, LocalId, Look, Target, Weight, WrongOutput};
+use crate::plan::{BufferRef, Checker, Executor, LocalId, Look, PlanContents, Target, Weight, WrongOutput};
 use crate::quant::Arithmetic;
 use crate::shader::{Pipelines, Variant};
 use std::collections::HashSet;
@@ -70,7 +70,8 @@ impl Case {
     /// What the device reports.
     pub fn run_steps(&self, pipelines: &Pipelines, look: &mut Look<'_>) -> Result<Option<WrongOutput>> {
         let executor = self.start(pipelines)?;
-        let mut row = |weight: &Weight, row: usize| self.row(weight, row);
+        let mut inputs = Inputs::new(self, &self.locals);
+        let mut row = |weight: &Weight, row: usize| inputs.row(weight, row);
         let tokens = self.tokens(&self.locals);
         Checker::new(&executor, &self.plan, &mut row, 7)?.run(0..self.plan.steps.len(), tokens, &|_| true, look)
     }
