@@ -253,8 +253,8 @@ fn sees(sample: &Sample, got: f64) -> bool {
     !sample.agrees(off)
 }
 
-/// The comparison must detect an error anywhere, in every step: a value that is off by a little more than the bound, NaN, or
-/// a write outside the expected places.
+/// The comparison must detect an error anywhere, in every step: a value that is off by a little more than the bound,
+/// NaN, or a write outside the expected places.
 #[test]
 fn perturbed_outputs_are_caught() {
     let pipelines = pipelines(Team::Workgroup);

@@ -135,8 +135,8 @@ impl Seen {
 pub(crate) struct Errors {
     /// Relative to the sum of the terms' magnitudes.
     pub sum: f64,
-    /// Whether operands are rounded to f16, each within 2^-11. The errors rarely have the same sign, and a check of a model
-    /// allows them relative to the root of the sum of the terms' squares.
+    /// Whether operands are rounded to f16, each within 2^-11. The errors rarely have the same sign, and a check of a
+    /// model allows them relative to the root of the sum of the terms' squares.
     pub halves: bool,
 }
 

@@ -10,14 +10,14 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// The factor on the bounds of a check that computes only some outputs, which is one of a model: its values are less even
-/// than noise, and one term may outweigh all others of a sum.
+/// The factor on the bounds of a check that computes only some outputs, which is one of a model: its values are less
+/// even than noise, and one term may outweigh all others of a sum.
 pub const SLACK: f64 = 4.0;
 
 /// What a step computes. The parts of a split step share one `Reference`, which is valid once all of them are done.
 pub trait Reference: Send + Sync {
-    /// Picks outputs, as the probe says, and computes what they should be from the step's inputs before it runs. A probe
-    /// that picks all of them gets everything that the step writes.
+    /// Picks outputs, as the probe says, and computes what they should be from the step's inputs before it runs. A
+    /// probe that picks all of them gets everything that the step writes.
     ///
     /// # Errors
     /// The errors of reading the inputs.
@@ -81,7 +81,8 @@ pub enum OutputPlace {
 }
 
 impl OutputPlace {
-    /// The bytes that the value is computed from: a part of a word each. The scale of a block is written in whole words.
+    /// The bytes that the value is computed from: a part of a word each. The scale of a block is written in whole
+    /// words.
     pub fn bytes(self) -> Vec<(BufferRef, Range<usize>)> {
         let word = |place: usize| 4 * place..4 * place + 4;
         match self {
@@ -174,7 +175,8 @@ pub struct Probe<'a> {
 }
 
 impl<'a> Probe<'a> {
-    /// A probe of some outputs of a step for a number of tokens from a position. `seed` decides which outputs are picked.
+    /// A probe of some outputs of a step for a number of tokens from a position. `seed` decides which outputs are
+    /// picked.
     pub fn new(plan: &'a Plan, memory: &'a mut dyn PlanContents, (position, count): (usize, usize), seed: u64) -> Self {
         Self { random: Some(Pcg32::seed_from_u64(seed)), ..Self::of_all(plan, memory, (position, count)) }
     }

@@ -179,8 +179,8 @@ impl Weights {
         means
     }
 
-    /// A mean and the size of its terms, as an output. `bound` is that of outputs of about `usual`, as those of cases are; a
-    /// model's may be of any size.
+    /// A mean and the size of its terms, as an output. `bound` is that of outputs of about `usual`, as those of cases
+    /// are; a model's may be of any size.
     pub(super) fn sample(
         &self,
         probe: &Probe<'_>,
@@ -199,8 +199,8 @@ mod tests {
     use super::*;
     use crate::plan::Target;
 
-    /// Cases and the check at load both compare with the reference. So it is compared with a softmax of its own over the
-    /// whole cache, for rows whose splits end within pages and between them.
+    /// Cases and the check at load both compare with the reference. So it is compared with a softmax of its own over
+    /// the whole cache, for rows whose splits end within pages and between them.
     #[test]
     fn splits_join_to_the_softmax_over_the_whole_cache() -> Result<()> {
         const HEADS: usize = 2;

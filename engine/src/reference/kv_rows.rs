@@ -9,10 +9,11 @@ use crate::kernels::kv_blocks::{BLOCK, BlockRow};
 use crate::kernels::{Cache, CacheType};
 use crate::plan::{OutputPlace, Probe, Reference, Sample};
 
-/// The pair (a, b) rotated: each value, and the sum of the magnitudes of its terms.
-fn rotated(a: f32, b: f32, [c, s]: [f32; 2]) -> [(f64, f64); 2] {
-    let (a, b, c, s) = (f64::from(a), f64::from(b), f64::from(c), f64::from(s));
-    [(a * c, -b * s), (a * s, b * c)].map(|(one, other)| (one + other, one.abs() + other.abs()))
+/// The pair (a, b) rotated, each a value and the sum of the magnitudes of its terms.
+fn rotated([a, b]: [(f32, f64); 2], rotation: [f32; 2]) -> [(f64, f64); 2] {
+    let [c, s] = rotation.map(f64::from);
+    let times = |(value, size): (f32, f64), factor: f64| (f64::from(value) * factor, size * factor.abs());
+    [(times(a, c), times(b, -s)), (times(a, s), times(b, c))].map(|(one, other)| (one.0 + other.0, one.1 + other.1))
 }
 
 /// The largest error of numbers so small that they lose precision in f16.
@@ -31,8 +32,8 @@ impl Reference for RotatedQueries {
             let rotations = probe.rotations(token)?;
             let to = start(&self.y, token, head) + self.y.shape[0] - self.rotary;
             for pair in probe.some(self.rotary / 2, VALUES) {
-                let (a, b) = (pairs[2 * pair], pairs[2 * pair + 1]);
-                for (side, (want, size)) in rotated(a, b, rotations[pair]).into_iter().enumerate() {
+                let values = [pairs[2 * pair], pairs[2 * pair + 1]].map(|value| (value, f64::from(value.abs())));
+                for (side, (want, size)) in rotated(values, rotations[pair]).into_iter().enumerate() {
                     let output = OutputPlace::F32(self.y.buffer, to + 2 * pair + side);
                     samples.push(sample(probe, output, want, size, ROTATED));
                 }
@@ -48,19 +49,18 @@ impl Reference for KvRows {
         let weights = probe.row(&self.norm.weight, 0, 0)?;
         let mut samples = Vec::new();
         for token in probe.some(probe.count, VECTORS) {
-            let kv: Vec<f32> = summed(probe, &self.kv, (token, 0), 0, rank + rotary)?
-                .into_iter()
-                .map(|(value, _)| value as f32)
-                .collect();
-            let latent = rms_normed(&kv[..rank], &weights, self.norm.epsilon);
+            let kv = summed(probe, &self.kv, (token, 0), 0, rank + rotary)?;
+            let kv: Vec<(f32, f64)> = kv.into_iter().map(|(value, size)| (value as f32, size)).collect();
+            let latent: Vec<f32> = kv[..rank].iter().map(|(value, _)| *value).collect();
+            let latent = rms_normed(&latent, &weights, self.norm.epsilon);
             let place = probe.kv_index(probe.position + token)?;
             for value in probe.some(rank, VALUES) {
                 samples.push(self.latent(probe, place, value, &latent));
             }
             let rotations = probe.rotations(token)?;
             for pair in probe.some(rotary / 2, VALUES) {
-                let (a, b) = (kv[rank + 2 * pair], kv[rank + 2 * pair + 1]);
-                for (side, (want, size)) in rotated(a, b, rotations[pair]).into_iter().enumerate() {
+                let values = [kv[rank + 2 * pair], kv[rank + 2 * pair + 1]];
+                for (side, (want, size)) in rotated(values, rotations[pair]).into_iter().enumerate() {
                     let error = probe.slack() * (SUM + ROTATED) * size;
                     samples.push(self.value(probe, place, rank + 2 * pair + side, want, error));
                 }
@@ -87,21 +87,16 @@ impl KvRows {
         Sample { output, want: latent[at], tolerance: probe.slack() * WRITTEN * top, rounding, size: top }
     }
 
-    /// A value, not of a block, of the KV row at an index in the pool, which is off by at most `error` before it is rounded
-    /// to the type of the cache.
+    /// A value, not of a block, of the KV row at an index in the pool, which is off by at most `error` before it is
+    /// rounded to the type of the cache.
     fn value(&self, probe: &Probe<'_>, place: usize, at: usize, want: f64, error: f64) -> Sample {
         let rounding = match (self.cache.ty, probe.picks_all()) {
             (CacheType::F32, _) => 0.0,
             (_, true) => half_step(want),
             (_, false) => IN_HALF * want.abs() + LEAST,
         };
-        Sample {
-            output: self.output(place, at),
-            want,
-            tolerance: error + SMALLEST,
-            rounding,
-            size: want.abs().max(1.0),
-        }
+        let (output, size) = (self.output(place, at), want.abs().max(1.0));
+        Sample { output, want, tolerance: error + SMALLEST, rounding, size }
     }
 
     /// The place of such a value.
@@ -121,7 +116,8 @@ impl KvRows {
 const IN_BLOCK: f64 = (1.0 + 1.0 / 2048.0) / 254.0;
 /// The same for an f16, relative to the value.
 const IN_HALF: f64 = 1.0 / 2048.0;
-/// The largest error of values of a latent, which are normalised sums, before they are rounded to the type of the cache.
+/// The largest error of values of a latent, which are normalised sums, before they are rounded to the type of the
+/// cache.
 const WRITTEN: f64 = SUM + NORMED;
 
 /// The largest magnitude of the block of value `at`.

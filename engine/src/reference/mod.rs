@@ -1,9 +1,9 @@
 //! What kernels should compute, on the CPU in f64, and the comparison with what they did compute.
 //!
-//! [`Reference`] is implemented here for what a step computes (`kernels::computes`). It has two uses. A model's first load
-//! on an adapter checks the steps of its plans: some outputs, picked at random. And tests and `wglm selftest` run the
-//! [`CASES`] of every kernel, which are small plans with seeded inputs. In a [`Case`], all outputs of every step are
-//! compared, within narrower bounds, and nothing else may be written.
+//! [`Reference`] is implemented here for what a step computes (`kernels::computes`). It has two uses. A model's first
+//! load on an adapter checks the steps of its plans: some outputs, picked at random. And tests and `wglm selftest` run
+//! the [`CASES`] of every kernel, which are small plans with seeded inputs. In a [`Case`], all outputs of every step
+//! are compared, within narrower bounds, and nothing else may be written.
 
 mod attention;
 mod builder;
@@ -51,8 +51,8 @@ fn any(output: OutputPlace) -> Sample {
     Sample { output, want: 0.0, tolerance: f64::INFINITY, rounding: 0.0, size: 1.0 }
 }
 
-/// The largest error of rounding a value to f16: half the distance between neighbours, which have 11 bits, and fewer below
-/// 2^-14. A value just below a power of two may be rounded above it.
+/// The largest error of rounding a value to f16: half the distance between neighbours, which have 11 bits, and fewer
+/// below 2^-14. A value just below a power of two may be rounded above it.
 fn half_step(value: f64) -> f64 {
     (value.abs() * 1.001).log2().floor().max(-14.0).exp2() / 2048.0
 }

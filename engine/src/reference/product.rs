@@ -87,8 +87,8 @@ impl Which {
     }
 }
 
-/// The rows of an output vector to check, in lists: some, or half groups if the output is also written rounded, because a
-/// scale is shared.
+/// The rows of an output vector to check, in lists: some, or half groups if the output is also written rounded, because
+/// a scale is shared.
 fn rows_of(probe: &mut Probe<'_>, rows: usize, left: Option<&Left>) -> Vec<Vec<usize>> {
     if left.is_none() {
         return vec![probe.some(rows, VALUES)];
@@ -218,9 +218,9 @@ impl Errors {
         Sum { value, error, rounding, size }
     }
 
-    /// The largest error of a model's sum of terms that are each rounded, given the sums of their magnitudes and of their
-    /// squares: eight standard deviations, which is more than one term can be off by, plus what cases allow, because a
-    /// weight may be the difference of two rounded ones.
+    /// The largest error of a model's sum of terms that are each rounded, given the sums of their magnitudes and of
+    /// their squares: eight standard deviations, which is more than one term can be off by, plus what cases allow,
+    /// because a weight may be the difference of two rounded ones.
     pub(super) fn of_squares(self, size: f64, squares: f64) -> f64 {
         self.sum * size + 8.0 * self.sum * squares.sqrt()
     }
@@ -316,8 +316,8 @@ mod tests {
     use crate::plan::Target;
     use crate::quant::{Arithmetic, QUANTS};
 
-    /// Cases and the check at load both compare with the reference. So it is compared with a product of its own, of whole
-    /// decoded matrices in f64, in every format.
+    /// Cases and the check at load both compare with the reference. So it is compared with a product of its own, of
+    /// whole decoded matrices in f64, in every format.
     #[test]
     fn products_are_those_of_whole_matrices() -> Result<()> {
         const ROWS: usize = 5;

@@ -147,7 +147,8 @@ impl Reference for Histogram {
                 let sample = |output, want, tolerance, size| Sample { output, want, tolerance, rounding: 0.0, size };
                 let place = 2 * BINS * row + bin;
                 let [count, lacks] = [place, place + BINS].map(|place| OutputPlace::U32(self.histogram, place));
-                // For each token, the error of an exponential in f32 and its rounding; for a close one, its whole deficit.
+                // For each token, the error of an exponential in f32 and its rounding; for a close one, its whole
+                // deficit.
                 let size = counts[bin] * (1.0 + probe.slack() * deficit(bin) * scale);
                 let off = size + close[bin] * 0.25 * scale;
                 samples.extend([
@@ -173,8 +174,8 @@ fn binned(logits: &[f32]) -> [Vec<f64>; 2] {
     [counts, deficits]
 }
 
-/// For each bin of the histogram, the number of tokens so close to its edges, relative to their gap, that rounding may or
-/// may not count them there.
+/// For each bin of the histogram, the number of tokens so close to its edges, relative to their gap, that rounding may
+/// or may not count them there.
 fn near_edges(logits: &[f32], error: f64) -> Vec<f64> {
     let top = f64::from(likeliest(logits).0);
     let mut close = vec![0.0; BINS];
