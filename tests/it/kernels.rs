@@ -292,11 +292,9 @@ fn perturb(contents: &mut Contents, sample: &Sample) {
     let Sample { output, want, tolerance, rounding, .. } = *sample;
     let moved = |least: f64| want + (10.0 * tolerance + 2.0 * rounding).max(want.abs() * least).max(1e-6);
     let (buffer, bytes) = output.bytes().remove(0);
-    let found = output.words().into_iter().map(|(buffer, place)| {
-        let content = &contents[buffer.local().unwrap().index()];
-        f32::from_le_bytes(content[4 * place..4 * place + 4].try_into().unwrap())
-    });
-    let other = f64::from(found.last().unwrap());
+    let (other, place) = output.words().pop().unwrap();
+    let word = &contents[other.local().unwrap().index()][4 * place..4 * place + 4];
+    let other = f64::from(f32::from_le_bytes(word.try_into().unwrap()));
     let to = &mut contents[buffer.local().unwrap().index()][bytes];
     match output {
         OutputPlace::F32(..) => to.copy_from_slice(&(moved(1e-5) as f32).to_le_bytes()),
