@@ -148,7 +148,8 @@ impl Batch {
         Ok(())
     }
 
-    /// How far cases exceed their bounds if a fault is injected: the first `most` of those that can have it.
+    /// How far the kernel's outputs exceed their bounds if a fault is injected, compared with those that it should have
+    /// after the same steps without the fault: in the first `most` of the cases that can have it.
     fn inject(&self, shop: &Workshop, fault: Fault, most: usize, ran: &mut Ran) -> Result<(), String> {
         let program = shop.program(&self.texts()?, Build::EXTREMES[0])?;
         for case in &self.cases {
@@ -156,11 +157,23 @@ impl Batch {
             let Some(inputs) = Some(case).filter(|_| found < most).and_then(|case| fault.inputs(case)) else {
                 continue;
             };
-            let machine = Machine::start(&program, Liberties::default());
-            let outcome = judged(case, &self.after(case, machine, &inputs.weights, &inputs.locals)?)?;
-            if outcome.is_bounded {
-                ran.injected.push((fault, outcome.share(), case.name.clone()));
+            let run = |weights: &[Vec<u8>], locals: &[Vec<u8>]| {
+                self.after(case, Machine::start(&program, Liberties::default()), weights, locals)
+            };
+            let groups = case.groups();
+            let right = if groups.len() > 1 { run(&case.weights, &case.locals)? } else { vec![] };
+            let wrong = run(&inputs.weights, &inputs.locals)?;
+            let mut share = None;
+            for (group, (steps, after)) in groups.into_iter().zip(&wrong).enumerate() {
+                let step = &case.plan.steps[steps.start];
+                if step.kernel == ran.kernel {
+                    let before = if group == 0 { &case.locals } else { &right[group - 1] };
+                    let outcome = case.compare(step, before, after).map_err(|error| error.to_string())?;
+                    let of_step = outcome.is_bounded.then(|| outcome.share());
+                    share = share.into_iter().chain(of_step).reduce(f64::max);
+                }
             }
+            ran.injected.extend(share.map(|share| (fault, share, case.name.clone())));
         }
         Ok(())
     }

@@ -38,7 +38,7 @@ pub struct Case {
 }
 
 /// The result of a case.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CaseOutcome {
     /// The error with the largest ratio to its bound, divided by its magnitude.
     pub worst: f64,
@@ -99,7 +99,7 @@ impl Case {
     /// # Errors
     /// [`Error::Shape`] if a reference reads beyond a buffer.
     pub fn judge(&self, after: &[Contents]) -> Result<CaseOutcome> {
-        let mut outcome = CaseOutcome { worst: 0.0, bound: 0.0, is_bounded: false, failure: None };
+        let mut outcome = CaseOutcome::default();
         let (mut before, free, groups) = (self.locals.clone(), self.free_bytes(), self.groups());
         if groups.len() != after.len() {
             return Err(out_of_place("contents", &after.len().to_string(), &groups.len().to_string()));
@@ -114,10 +114,7 @@ impl Case {
                 &later
             };
             for sample in samples {
-                let got = value(sample, after);
-                if !outcome.add(sample, got, self.factor) && outcome.failure.is_none() {
-                    outcome.failure = Some(self.wrong(sample, got));
-                }
+                self.compare_output(sample, after, &mut outcome);
                 for (buffer, bytes) in sample.output.bytes() {
                     let of_buffer = written[buffer.local()?.index()].get_mut(bytes);
                     of_buffer.into_iter().for_each(|bytes| bytes.fill(true));
@@ -134,6 +131,23 @@ impl Case {
             outcome.failure = outcome.failure.or_else(|| self.touched(local, before, after));
         }
         Ok(outcome)
+    }
+
+    /// Compares the outputs of a step with what its reference computes from these contents before it.
+    ///
+    /// # Errors
+    /// As [`Case::judge`].
+    pub fn compare(&self, step: &Step, before: &Contents, after: &Contents) -> Result<CaseOutcome> {
+        let mut outcome = CaseOutcome::default();
+        self.outputs(step, before)?.iter().for_each(|sample| self.compare_output(sample, after, &mut outcome));
+        Ok(outcome)
+    }
+
+    fn compare_output(&self, sample: &Sample, after: &Contents, outcome: &mut CaseOutcome) {
+        let got = value(sample, after);
+        if !outcome.add(sample, got, self.factor) && outcome.failure.is_none() {
+            outcome.failure = Some(self.wrong(sample, got));
+        }
     }
 
     /// The outputs of the first step.
