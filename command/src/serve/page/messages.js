@@ -113,7 +113,8 @@ class ReplyView {
     const speed = Math.round(timings.predicted_per_second * 10) / 10;
     const told = `${timings.predicted_n} tokens, ${speed} tok/s; ` +
       `prompt ${timings.cache_n + timings.prompt_n} tokens, ${timings.cache_n} cached`;
-    return [element("details", { className: "figures" }, element("summary", {}, "Figures"), told)];
+    const parts = [element("summary", {}, "Figures"), element("span", {}, told)];
+    return [element("details", { className: "figures" }, ...parts)];
   }
 }
 

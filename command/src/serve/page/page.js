@@ -52,8 +52,9 @@ function update() {
   list();
 }
 
-function ask(words = text.value) {
-  if (!store || !words.trim() || running.has(talk.id)) return;
+async function ask(words = text.value) {
+  await started;
+  if (!words.trim() || running.has(talk.id)) return;
   find("spoken").replaceChildren();
   addMessage(talk, "user", words.trim());
   answer();
@@ -328,4 +329,4 @@ async function start() {
 }
 
 nameModel();
-start();
+const started = start();
