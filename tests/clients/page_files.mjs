@@ -174,7 +174,8 @@ const checks = {
     assert.equal(JSON.stringify(fromJson(asJson([talk]))[0].messages), JSON.stringify(talk.messages));
     const of = message => asJson([{ ...talk, messages: [message] }]);
     const wrong = [["{", /not JSON/], ["[]", /format/], [asJson([{ id: "a" }]), /conversation 1 has no messages/],
-      [of({ id: "a", role: "tool", content: "x", parent: null }), /its role/], [of(null), /its text/]];
+      [of({ id: "a", role: "tool", content: "x", parent: null }), /its role/], [of(null), /its text/],
+      [of({ id: "a", role: "user", content: "x", parent: "a" }), /the one before it/]];
     for (const [text, reason] of wrong) assert.throws(() => fromJson(text), reason);
   },
   async without_a_database_the_page_keeps_conversations_itself() {

@@ -2,6 +2,7 @@
 
 use super::client::{Answer, ask};
 use super::{Serving, shared};
+use sha2::{Digest, Sha256};
 use std::path::Path;
 
 /// The names of the files of which the page is made, and their texts.
@@ -80,7 +81,11 @@ fn the_pages_own_files_load_nothing_and_make_no_markup_of_texts() {
 #[test]
 fn the_page_has_the_licence_of_its_library() {
     let text = shared().get("/").text();
-    assert!(text.contains("globalThis") && text.contains("markdownit"), "the library");
+    let library = files().into_iter().find(|(name, _)| name == "markdown-it.min.js").unwrap().1;
+    let hash: String = Sha256::digest(library).iter().map(|byte| format!("{byte:02x}")).collect();
+    let described =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/dependencies.md")).unwrap();
+    assert!(described.contains(&hash), "docs/dependencies.md names another SHA-256 than {hash}");
     for words in ["Copyright (c) 2014 Vitaly Puzrin", "Permission is hereby granted, free of charge", "Felix B\u{f6}hm"]
     {
         assert!(text.contains(words), "{words}");

@@ -88,6 +88,7 @@ class ReplyView {
     const complete = this.drawing.draw(content.replaceAll("\r", ""), whole);
     if (this.arriving) complete.forEach(node => say(node.textContent));
     this.arriving = !whole;
+    this.complete = whole;
     const waiting = whole || content || reasoning ? [] : [element("span", { className: "faint" }, "Reading …")];
     if (whole) this.end();
     else this.odd.replaceChildren(...waiting);

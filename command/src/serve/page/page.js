@@ -29,13 +29,16 @@ async function save(changed) {
 }
 
 function show() {
-  views.clear();
   const path = pathOf(talk);
+  const before = new Map(views);
+  views.clear();
   box.replaceChildren(...path.map(message => {
     if (message.role === "user") return userView(message);
-    const view = new ReplyView(message);
+    const old = before.get(message.id);
+    const view = old?.message === message ? old : new ReplyView(message);
     views.set(message.id, view);
-    view.draw(!(running.has(talk.id) && message.state === "running"));
+    if (view.complete) view.end();
+    else view.draw(!(running.has(talk.id) && message.state === "running"));
     return view.box;
   }));
   find("first").hidden = path.length > 0;
@@ -73,6 +76,7 @@ async function fill(asked, message) {
   running.set(asked.id, mine);
   for (const name of ["reasoning", "timings", "odd", "failed"]) delete message[name];
   Object.assign(message, { content: "", state: "running" });
+  views.delete(message.id); // a reply that is requested again is drawn anew
   save(asked);
   show();
   toEnd();
@@ -119,7 +123,7 @@ function list() {
   const focused = document.activeElement?.dataset?.focus;
   const items = store.list().map(entry);
   find("list").replaceChildren(...(items.length ? items : [element("li", { className: "faint" }, "None yet")]));
-  if (focused) find("list").querySelector(`[data-focus="${focused}"]`)?.focus();
+  if (focused) [...find("list").querySelectorAll("button")].find(one => one.dataset.focus === focused)?.focus();
 }
 
 function entry(other) {
@@ -251,12 +255,14 @@ function typed() {
 function openSide() {
   side.classList.add("open");
   find("open-side").ariaExpanded = "true";
+  find("page").inert = true;
   find("close-side").focus();
 }
 
 function closeSide() {
   side.classList.remove("open");
   find("open-side").ariaExpanded = "false";
+  find("page").inert = false;
   find("open-side").focus();
 }
 
@@ -269,9 +275,11 @@ document.onkeydown = event => {
   if (side.classList.contains("open")) closeSide();
   else running.get(talk.id)?.abort();
 };
-find("open-side").onclick = openSide;
+find("open-side").onclick = event => { event.stopPropagation(); openSide(); };
 find("close-side").onclick = closeSide;
-find("page").addEventListener("pointerdown", () => { if (side.classList.contains("open")) closeSide(); });
+document.onclick = ({ target }) => {
+  if (side.classList.contains("open") && document.contains(target) && !side.contains(target)) closeSide();
+};
 find("new").onclick = begin;
 find("export-all").onclick = () => download("wglm conversations", "json", asJson(store.list()));
 find("import").onclick = () => find("file").click();
@@ -306,7 +314,10 @@ window.onpagehide = () => {
 async function nameModel() {
   try {
     const response = await call("v1/models");
-    if (!response.ok) throw new Error("The server refuses access.");
+    if (response.status === 401) {
+      find("model").textContent = "No API key: reload the page to enter one.";
+      return;
+    }
     const model = (await response.json()).data[0];
     find("model").textContent = model.meta ? `${model.id}, up to ${model.meta.n_ctx} tokens` : `${model.id}, loading`;
     if (!model.meta) return setTimeout(nameModel, 2000);

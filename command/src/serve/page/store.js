@@ -68,12 +68,16 @@ function fromJson(text) {
   try { file = JSON.parse(text); } catch { wrong("it is not JSON"); }
   if (file?.format !== FORM || !Array.isArray(file.conversations)) wrong(`its field "format" is not "${FORM}"`);
   const isText = (value, ...others) => typeof value === "string" || others.includes(value);
-  const isMessage = one => isText(one?.id) && isText(one.content) && isText(one.parent, null) &&
-    isText(one.reasoning, undefined) && ["user", "assistant"].includes(one.role);
+  const isMessage = (one, at, all) => isText(one?.id) && isText(one.content) && isText(one.reasoning, undefined) &&
+    ["user", "assistant"].includes(one.role) &&
+    (one.parent === null || all.slice(0, at).some(other => other.id === one.parent));
   return file.conversations.map((talk, at) => {
     if (!isText(talk?.id) || !Array.isArray(talk.messages)) wrong(`conversation ${at + 1} has no messages`);
-    if (!talk.messages.every(isMessage)) wrong(`a message of conversation ${at + 1} lacks its text or its role`);
-    const { id, messages, leaf = null, changed = 0 } = talk;
+    if (!talk.messages.every(isMessage)) {
+      wrong(`a message of conversation ${at + 1} lacks its text, its role or the one before it`);
+    }
+    const { id, messages, changed = 0 } = talk;
+    const leaf = messages.some(one => one.id === talk.leaf) ? talk.leaf : messages.at(-1)?.id ?? null;
     const title = isText(talk.title) ? talk.title : "";
     const settings = Object(talk.settings) === talk.settings ? talk.settings : {};
     if (!isText(settings.system, undefined)) delete settings.system;
