@@ -1,31 +1,48 @@
-"""A conversation on the page, in a headless Chromium."""
+"""Conversations on the page, in a headless Chromium."""
 
+import json
 import os
+import pathlib
+import tempfile
 import time
 
 import serving
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 from serving import ANSWER, QUESTION
 
-server = serving.Server()
+server = serving.Server("--temp", "0")
 options = webdriver.ChromeOptions()
 options.binary_location = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 for argument in ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=900,760"]:
     options.add_argument(argument)
 options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+downloads = tempfile.TemporaryDirectory()
+options.add_experimental_option("prefs", {"download.default_directory": downloads.name})
 browser = webdriver.Chrome(options=options, service=Service(os.environ.get("CHROMEDRIVER", "/usr/bin/chromedriver")))
 
 
 def until(what, condition):
-    return WebDriverWait(browser, 60).until(lambda _: condition(), what)
+    drawn_again = [StaleElementReferenceException]
+    return WebDriverWait(browser, 60, ignored_exceptions=drawn_again).until(lambda _: condition(), what)
 
 
 def find(selector):
     return browser.find_elements(By.CSS_SELECTOR, selector)
+
+
+def run(script, *arguments):
+    return browser.execute_script(script, *arguments)
+
+
+def button(label, within="body"):
+    """The shown button with this text or name."""
+    shown = [one for one in find(within + " button") if one.is_displayed()]
+    return next(one for one in reversed(shown) if label in (one.text, one.get_attribute("aria-label")))
 
 
 def ask(text):
@@ -40,100 +57,308 @@ def answers():
     return [element.text for element in find(".answer")]
 
 
+def said():
+    return [element.text for element in find(".said")]
+
+
+def odd():
+    return [element.text.split("\n")[0] for element in find(".odd")][-1]
+
+
+def names():
+    return [element.text for element in find("#list .name")]
+
+
+def answered(words=ANSWER):
+    until("the answer", lambda: idle() and answers() and answers()[-1] == words)
+
+
+def interrupt():
+    """Asks for a long reply, and waits until a part of it is there."""
+    ask("Tell me a story about an owl.")
+    until("a beginning", lambda: not idle() and len(answers()[-1]) > 10)
+
+
 def greets():
-    browser.get(server.url)
     until("the model's name", lambda: "1024 tokens" in find("#model")[0].text)
+    assert len(find("#examples button")) == 3 and find("#first")[0].is_displayed() and names() == []
+    find("#examples button")[0].click()
+    answered()
+    assert said() == [QUESTION] and names() == [QUESTION] and not find("#first")[0].is_displayed()
 
 
-def answers_a_question():
-    ask(QUESTION)
-    until("the answer", lambda: idle() and answers() and answers()[-1] == ANSWER)
-    assert "tok/s" in find(".figures")[-1].text, find(".figures")[-1].text
-    folded = find("details")[-1]
-    assert folded.get_attribute("open") is None and folded.find_element(By.TAG_NAME, "summary").text == "Thought"
-    folded.find_element(By.TAG_NAME, "summary").click()
-    until("the thinking", lambda: "12" in folded.text)
+def folds_thinking_and_figures():
+    for folded, summary, inside in [(".thinking", "Thought", "12"), (".figures", "Figures", "tok/s")]:
+        folded = find(folded)[-1]
+        assert folded.get_attribute("open") is None and folded.text == summary, folded.text
+        folded.find_element(By.TAG_NAME, "summary").click()
+        until(summary, lambda: inside in folded.text)
+
+
+def is_kept_by_a_reload():
+    find("#text")[0].send_keys("A draft")
+    browser.refresh()
+    until("the conversation", lambda: answers() == [ANSWER])
+    assert said() == [QUESTION] and find("#text")[0].get_attribute("value") == "A draft"
+    find("#text")[0].clear()
+
+
+def keeps_what_a_reload_interrupts():
+    interrupt()
+    time.sleep(0.2)
+    browser.refresh()
+    until("the beginning of the reply", lambda: len(answers()) == 2 and odd() == "This reply was interrupted.")
+    button("Retry").click()
+    until("another reply", lambda: idle() and find(".figures"))
 
 
 def stops_and_asks_again():
-    ask("Tell me a story about an owl.")
-    until("a beginning", lambda: find("#stop")[0].is_displayed() and (answers()[-1:] != [ANSWER]))
-    time.sleep(0.5)
-    find("#stop")[0].click()
+    interrupt()
+    run("document.activeElement.blur()")
+    find("body")[0].send_keys(Keys.ESCAPE)
     until("the end", idle)
-    assert find(".odd")[-1].text == "Stopped.", find(".odd")[-1].text
-    count = len(find(".message"))
-    find("#again")[0].click()
-    until("another reply", lambda: idle() and "tok/s" in find(".figures")[-1].text)
-    assert len(find(".message")) == count and len(answers()[-1]) > 40, answers()
+    count, kept = len(find(".message")), answers()[-1]
+    assert odd() == "Stopped."
+    button("Retry").click()
+    until("another reply", lambda: idle() and odd() == "" and len(answers()[-1]) > 40)
+    assert len(find(".message")) == count
+    button("Previous version").click()
+    assert answers()[-1] == kept and odd() == "Stopped."
+    button("Next version").click()
+    button("Regenerate").click()
+    until("a third reply", lambda: idle() and odd() == "" and "3/3" in find(".actions")[-1].text)
 
 
-def renders_markdown_and_no_markup():
-    source = "# Title\n\nA **bold** `code` <img src=x onerror=alert(1)> [l](https://a.example) [x](javascript:alert(1))\n\n" \
-        "- one\n- two\n\n```rust\nfn main() {}\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> quoted"
-    shown = browser.execute_script(
-        "const box = document.createElement('div'); box.append(...markdown(arguments[0]));"
-        "return [box.innerHTML, box.querySelectorAll('img, script').length, box.querySelectorAll('a').length];", source)
-    html, foreign, links = shown
-    assert foreign == 0 and links == 1, shown
-    for part in ["<h2", "<strong>bold</strong>", "<code>code</code>", "&lt;img", "<li>two</li>", "fn main() {}</code>",
-                 "<th>a</th>", "<blockquote>"]:
-        assert part in html, (part, html)
+def edits_a_message():
+    button("New").click()
+    ask("What is one plus one?")
+    until("a reply", lambda: idle() and find(".figures"))
+    button("Edit").click()
+    field = find(".edit textarea")[0]
+    assert field.get_attribute("value") == "What is one plus one?"
+    field.send_keys(Keys.ESCAPE)
+    assert said() == ["What is one plus one?"]
+    button("Edit").click()
+    find(".edit textarea")[0].clear()
+    find(".edit textarea")[0].send_keys(QUESTION + Keys.ENTER)
+    answered()
+    assert said() == [QUESTION]
+    button("Previous version").click()
+    assert said() == ["What is one plus one?"]
+    button("Next version").click()
 
 
-def draws_a_stream_as_it_draws_the_whole():
-    source = "# Title\n\nA `b\n\n- one\n- two\n\n```rust\nfn a() {}\n\n\nfn b() {}\n```\ntext\n  ```\nx\n\ny\n```\n\n" \
-        "| a | b |\n|---|---|\n| 1 | 2 |\n\n> quoted\n> > twice\n\n1. one\n\n2. two\n\nThe end"
-    shown = browser.execute_script(
-        "const whole = document.createElement('div'); whole.append(...markdown(arguments[0]));"
-        "const reply = new Reply(); reply.box.remove();"
-        "for (let at = 1; at <= arguments[0].length; at++) { reply.answer = arguments[0].slice(0, at); reply.render(); }"
-        "return [reply.shown.innerHTML, whole.innerHTML, reply.settled];", source)
-    assert shown[0] == shown[1] and shown[2] == source.index("The end"), shown
+def breaks_lines_with_shift():
+    find("#text")[0].send_keys("one" + Keys.SHIFT + Keys.ENTER + Keys.NULL + "two")
+    assert find("#text")[0].get_attribute("value") == "one\ntwo"
+    find("#text")[0].clear()
 
 
-def stands_what_repeats_itself():
-    for source in ["[" * 40_000, "[a](" * 20_000, "> " * 5_000 + "end", "*a" * 20_000, "`a`" * 100_000]:
-        took = browser.execute_script(
-            "const start = performance.now(); document.createElement('div').append(...markdown(arguments[0]));"
-            "return performance.now() - start;", source)
-        assert took < 1000, (source[:8], took)
+def copies():
+    run("window.copies = []; Object.defineProperty(navigator, 'clipboard', { configurable: true, value: "
+        "{ writeText: async text => { window.copies.push(text); } } });")
+    button("Copy the reply").click()
+    run("document.querySelector('.answer').append(...markdown('```rust\\nfn main() {}\\n```'));")
+    button("Copy the code").click()
+    until("the button", lambda: button("Copy the code").text == "Copied")
+    assert run("return window.copies") == [ANSWER, "fn main() {}"]
+    run("Object.defineProperty(navigator, 'clipboard', { value: undefined });")
+    assert run("return copied('without a clipboard').then(done => done)"), "the older way"
+    run("show()")
 
 
-def drops_what_failed():
-    browser.execute_script(
-        "window.real = window.fetch; const error = JSON.stringify({error: {message: 'Loading model'}});"
-        "window.fetch = async () => new Response(error, {status: 503});")
+def says_blocks_and_not_tokens():
+    assert find("#spoken")[0].get_attribute("aria-live") == "polite"
+    run("window.changes = 0; new MutationObserver(list => { window.changes += list.length; })"
+        ".observe(document.getElementById('spoken'), { childList: true });")
     ask(QUESTION)
-    until("the failure", lambda: idle() and find(".odd") and find(".odd")[-1].text == "Loading model")
-    assert browser.execute_script("window.fetch = window.real; return messages.at(-1).role;") == "user"
-    count = len(find(".message"))
-    find("#again")[0].click()
-    until("the answer", lambda: idle() and answers()[-1] == ANSWER)
-    assert len(find(".message")) == count and browser.execute_script("return messages.at(-2).content;") == QUESTION
+    answered()
+    heard = [line.get_attribute("textContent") for line in find("#spoken p")]
+    assert heard == ["The model is replying.", ANSWER, "The reply is complete."], heard
+    assert run("return window.changes") <= 5
+
+
+def every_control_has_a_name():
+    nameless = run(
+        "return [...document.querySelectorAll('button, input:not([hidden]), textarea, a')].filter(one => "
+        "!one.textContent.trim() && !one.ariaLabel && !one.labels?.length).map(one => one.outerHTML)")
+    assert nameless == [], nameless
+
+
+def sends_settings():
+    button("Settings").click()
+    assert find("[name=temperature]")[0].get_attribute("placeholder") == "0"
+    find("[name=system]")[0].send_keys("Be brief.")
+    find("[name=temperature]")[0].send_keys("0.5")
+    find("[name=seed]")[0].send_keys("7")
+    find("[name=max_tokens]")[0].send_keys("3")
+    find("[name=think]")[0].click()
+    button("Done").click()
+    run("window.real = window.fetch; window.fetch = (path, options) => { window.sent = options.body; "
+        "return window.real(path, options); };")
+    ask(QUESTION)
+    until("the reply", lambda: idle() and "cut off" in odd())
+    sent = json.loads(run("return window.sent"))
+    assert sent["messages"][0] == {"role": "system", "content": "Be brief."}, sent
+    assert sent["messages"][-1]["content"] == QUESTION, sent
+    assert [sent.get(name) for name in ["temperature", "top_p", "seed", "max_tokens"]] == [0.5, None, 7, 3], sent
+    assert sent["chat_template_kwargs"] == {"enable_thinking": False}
+    browser.refresh()
+    until("the conversation", answers)
+    button("Settings").click()
+    assert find("[name=seed]")[0].get_attribute("value") == "7"
+    button("Reset").click()
+    button("Done").click()
+
+
+def lists_conversations():
+    before = names()
+    button("New").click()
+    ask(QUESTION)
+    answered()
+    assert names() == [QUESTION, *before]
+    button("Rename").click()
+    find("#list input")[0].send_keys("Sums" + Keys.ENTER)
+    assert names() == ["Sums", *before] and browser.title == "Sums – wglm"
+    find("#list .name")[1].click()
+    assert names()[0] == "Sums" and len(answers()) > 1
+    find("#list .name")[0].click()
+    assert answers() == [ANSWER]
+
+
+def exports_and_imports():
+    path = pathlib.Path(downloads.name)
+    button("Export .md").click()
+    until("the file", (path / "Sums.md").exists)
+    assert (path / "Sums.md").read_text() == f"# Sums\n\n## User\n\n{QUESTION}\n\n## Assistant\n\n{ANSWER}\n"
+    button("Export .json").click()
+    until("the file", (path / "Sums.json").exists)
+    button("Delete").click()
+    until("the notice", lambda: find("#notice")[0].text.startswith("“Sums” is deleted."))
+    assert "Sums" not in names()
+    find("#file")[0].send_keys(str(path / "Sums.json"))
+    until("the conversation", lambda: answers() == [ANSWER] and "Sums" in names())
+    find("#file")[0].send_keys(str(path / "Sums.md"))
+    until("the reason", lambda: "it is not JSON" in find("#notice")[0].text)
+
+
+def undoes_a_deletion():
+    button("Delete").click()
+    until("the notice", lambda: find("#notice")[0].is_displayed() and "Sums" not in names())
+    button("Undo").click()
+    until("the conversation", lambda: answers() == [ANSWER] and "Sums" in names())
+    button("Delete").click()
+    until("the list", lambda: "Sums" not in names())
+    browser.refresh()
+    until("the list", names)
+    assert "Sums" not in names()
+
+
+def shares_conversations_between_windows():
+    ask(QUESTION)
+    answered()
+    first = browser.current_window_handle
+    browser.switch_to.new_window("window")
+    browser.get(server.url)
+    until("the list", names)
+    find("#list .name")[0].click()
+    ask("What is one plus one?")
+    until("a reply", lambda: idle() and len(answers()) == 2)
+    browser.close()
+    browser.switch_to.window(first)
+    until("the other window's message", lambda: len(answers()) == 2)
+
+
+def draws_markdown_and_no_markup():
+    source = "A **bold** <img src=x onerror=alert(1)> [l](https://a.example) [x](javascript:alert(1))\n\n" \
+        "| a | b |\n|:-:|--:|\n| 1 | 2 |\n\n- [x] done"
+    shown = run(
+        "const box = document.createElement('div'); box.append(...markdown(arguments[0]));"
+        "return [box.innerHTML, box.querySelectorAll('img, script').length, box.querySelectorAll('a').length,"
+        "box.querySelector('td').style.textAlign];", source)
+    assert shown[1:] == [0, 1, "center"] and "<strong>bold</strong> &lt;img" in shown[0], shown
+
+
+def shows_failures_and_asks_again():
+    refused = json.dumps(json.dumps({"error": {"message": "Loading model"}}))
+    for reply, reason in [(f"new Response({refused}, {{ status: 503 }})", "Loading model"),
+                          ("Promise.reject(new TypeError('failed'))", "The server does not respond. Is it running?"),
+                          ("new Response(': alive\\n\\n')", "The connection ended before the reply did.")]:
+        run("window.real ??= window.fetch; window.fetch = async () => " + reply)
+        button("New").click()
+        ask(QUESTION)
+        until(reason, lambda: idle() and find(".odd") and odd() == reason)
+        run("window.fetch = window.real;")
+        button("Retry").click()
+        answered()
+        assert len(find(".message")) == 2 and not find(".actions")[-1].text.startswith("‹")
+
+
+def asks_for_a_key():
+    keyed = serving.Server("--temp", "0", "--api-key", "owl")
+    with keyed:
+        browser.get(keyed.url)
+        until("the question", lambda: find("#ask-key")[0].is_displayed())
+        find("[name=key]")[0].send_keys("owl" + Keys.ENTER)
+        until("the model's name", lambda: "1024 tokens" in find("#model")[0].text)
+        ask(QUESTION)
+        answered()
+    browser.get_log("browser")  # with the refusal
+    browser.get(server.url)
+
+
+def fits_narrow_windows_and_dark_ones():
+    ask(QUESTION)
+    answered()
+    wide = "word " * 40
+    run("document.querySelector('.answer').append(...markdown(arguments[0]));",
+        f"```\n{wide}\n```\n\n| {wide} | {'W' * 60} |\n|---|---|\n\n{'W' * 200} https://a.example/{'w' * 200}")
+    light = run("return getComputedStyle(document.body).backgroundColor")
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                            {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": False})
+    scheme = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", scheme)
+    dark = run("return getComputedStyle(document.body).backgroundColor")
+    assert dark != light, dark
+    for part in ["html", "main"]:
+        too_wide = run("const one = document.querySelector(arguments[0]); return one.scrollWidth - one.clientWidth", part)
+        assert too_wide == 0, (part, too_wide)
+    assert not find("#side")[0].is_displayed()
+    button("Conversations").click()
+    until("the list", lambda: find("#side")[0].is_displayed() and names())
+    find("#close-side")[0].send_keys(Keys.ESCAPE)
+    until("the page", lambda: not find("#side")[0].is_displayed())
+    assert run("return document.activeElement.id") == "open-side"
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def leaves_a_reply_running():
+    button("New").click()
+    interrupt()
+    button("New").click()
+    assert not find(".message") and idle()
+    ask(QUESTION)
+    answered()
+    until("the other reply", lambda: not [name for name in names() if name.startswith("… ")])
+    find("#list .name")[[*names()].index("Tell me a story about an owl.")].click()
+    until("the story", lambda: len(answers()[-1]) > 40)
+    if "PICTURE" in os.environ:
+        browser.save_screenshot(os.environ["PICTURE"])
 
 
 def breaks_no_rule():
     log = [entry for entry in browser.get_log("browser") if "favicon" not in entry["message"]]
     assert not log, log
-    if "PICTURE" in os.environ:
-        browser.save_screenshot(os.environ["PICTURE"])
-
-
-def begins_anew():
-    ask("Tell me a story about an owl.")
-    until("a reply", lambda: find("#stop")[0].is_displayed())
-    find("#clear")[0].click()
-    assert not find(".message") and idle() and not find("#stop")[0].is_displayed()
-    find("#text")[0].send_keys(QUESTION)
-    find("#send")[0].click()
-    until("the answer", lambda: idle() and answers() == [ANSWER])
 
 
 with server:
     try:
-        serving.run([greets, answers_a_question, stops_and_asks_again, renders_markdown_and_no_markup,
-                     draws_a_stream_as_it_draws_the_whole, stands_what_repeats_itself, drops_what_failed, begins_anew,
-                     breaks_no_rule])
+        browser.get(server.url)
+        serving.run([greets, folds_thinking_and_figures, is_kept_by_a_reload, keeps_what_a_reload_interrupts,
+                     stops_and_asks_again, edits_a_message, breaks_lines_with_shift, copies, says_blocks_and_not_tokens,
+                     every_control_has_a_name, sends_settings, lists_conversations, exports_and_imports,
+                     undoes_a_deletion, shares_conversations_between_windows, draws_markdown_and_no_markup,
+                     shows_failures_and_asks_again, breaks_no_rule, leaves_a_reply_running, asks_for_a_key,
+                     fits_narrow_windows_and_dark_ones, breaks_no_rule])
     finally:
         browser.quit()

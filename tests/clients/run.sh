@@ -32,6 +32,12 @@ if ! "$venv/bin/python" -c 'import openai, anthropic, selenium' 2>/dev/null; the
 fi
 
 status=0
+if command -v node >/dev/null; then
+    echo "--- page_files"
+    node tests/clients/page_files.mjs "$@" || status=1
+else
+    echo "page_files needs Node, which is not installed"
+fi
 for client in openai_client anthropic_client curl_client slow_client page proxy; do
     echo "--- $client"
     "$venv/bin/python" "tests/clients/$client.py" "$@" || status=1

@@ -93,18 +93,6 @@ fn extended_unknown_host_names_are_refused() {
 }
 
 #[test]
-fn the_page_may_load_nothing() {
-    let page = shared().get("/");
-    let policy = page.header("content-security-policy").unwrap();
-    assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
-    let nonce = policy.split("'nonce-").nth(1).unwrap().split('\'').next().unwrap();
-    assert_eq!(page.text().matches(&format!("nonce=\"{nonce}\"")).count(), 2);
-    assert_ne!(shared().get("/").header("content-security-policy"), Some(policy), "another one each time");
-    let without = Serving::start(&["--no-page"]);
-    assert_eq!(without.get("/").status, 404);
-}
-
-#[test]
 fn unknown_paths_and_methods_are_reported() {
     let serving = shared();
     let (unknown, wrong) = (serving.get("/v1/nothing"), serving.get("/v1/chat/completions"));

@@ -14,6 +14,7 @@ mod llama;
 mod losing;
 mod memory;
 mod openai;
+mod page;
 #[cfg(target_os = "linux")]
 mod processes;
 mod responses;
