@@ -4,7 +4,7 @@
 
 mod replacement;
 
-pub use replacement::{Readers, Replacement, replace};
+pub use replacement::{Readers, Replacement, for_owner, remove_abandoned, replace};
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};

@@ -12,6 +12,7 @@ pub mod catalog;
 mod chat;
 #[cfg(feature = "constrain")]
 mod constrain;
+mod disk;
 #[cfg(feature = "download")]
 pub mod download;
 mod error;
@@ -49,6 +50,7 @@ pub use chat::AskError;
 pub use chat::{Chat, ChatState, Overflow, Reply};
 #[cfg(feature = "constrain")]
 pub use constrain::{Calls, Constraint, SchemaOptions};
+pub use disk::{DiskCache, DiskCacheState};
 pub use error::{Error, ErrorKind, KernelFault, KernelFinding, Result, Verdict};
 pub use generate::{Chooser, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
 pub use gguf::{Array as MetadataArray, Gguf, Value as MetadataValue, ValueType as MetadataType};

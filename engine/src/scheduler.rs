@@ -23,12 +23,14 @@ mod memory;
 mod shared;
 mod state;
 mod steps;
+mod storing;
 mod turns;
 
 pub use state::{SchedulerCounts, SchedulerState, SlotState};
 
 use crate::cancel::Cancel;
 use crate::chat::{CallIds, ChatState, PromptMaker, drop_before};
+use crate::disk::DiskCache;
 use crate::error::{Error, Result};
 use crate::generate::{Chooser, Event, GenerateOptions, GenerationTask};
 use crate::gpu::Process;
@@ -68,12 +70,23 @@ pub struct SchedulerOptions {
     /// guesses; `None` for as many as are known to pay off. Whether a conversation guesses is up to its
     /// [`speculation`](GenerateOptions::speculation).
     pub drafted_rows: Option<usize>,
+    /// Where conversations are stored when they lose their slot, and at the end of the program; `None` for nowhere.
+    pub disk: Option<DiskCache>,
 }
 
 impl Default for SchedulerOptions {
-    /// Four conversations with the model's usual context, and 64 waiting requests.
+    /// Four conversations with the model's usual context, 64 waiting requests, and nothing on disk.
     fn default() -> Self {
-        Self { sessions: 4, context: None, tokens: None, queue: 64, cache: None, compile_all: None, drafted_rows: None }
+        Self {
+            sessions: 4,
+            context: None,
+            tokens: None,
+            queue: 64,
+            cache: None,
+            compile_all: None,
+            drafted_rows: None,
+            disk: None,
+        }
     }
 }
 
@@ -85,7 +98,7 @@ pub struct Tenant {
     /// different numbers are served in turn, however many of them wait.
     pub turns: u64,
     /// The number under which it shares the KV cache: what was computed for a request is used by later requests with
-    /// the same number, and by no others. Parties that share a cache can learn from
+    /// the same number, and by no others, also in a [`DiskCache`] after the program was started again. Parties that share a cache can learn from
     /// [`Stats::prompt`](crate::Stats::prompt), and from the time to the first token, which prompts the others sent.
     pub cache: u64,
 }
@@ -278,7 +291,7 @@ impl Scheduler {
             drop(pool); // frees its memory first
             pool = pool_of(&model, tokens)?;
         }
-        let engine = Engine::new(pool);
+        let engine = Engine::new(pool, options.disk.clone());
         let shared = Arc::new(Owner::new(Shared::new(engine, sessions, options.queue)));
         Ok(Self { model, shared, tenant: Tenant::default() })
     }
@@ -431,6 +444,13 @@ impl Scheduler {
         let id = self.shared.submit(|id| Request { id, tenant, task, ids })?;
         let (shared, process) = (self.shared.clone(), self.model.gpu().process());
         Ok(ScheduledReply { shared, id, cancel, prompt_tokens, opens_thinking, process, forked: false })
+    }
+
+    /// Stores what the conversations in all slots hold in [`SchedulerOptions::disk`], as far as it has no page of it, and
+    /// waits until it is on disk. While replies are being generated it also waits for a moment between two events. The
+    /// last drop of the scheduler and its replies does the same; a program that ends in another way calls this first.
+    pub fn store(&self) {
+        self.shared.store();
     }
 
     /// Its current state.

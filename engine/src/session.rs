@@ -13,6 +13,7 @@ mod outputs;
 mod owners;
 mod pace;
 mod pages;
+mod paging;
 mod parts;
 mod plans;
 mod pool;

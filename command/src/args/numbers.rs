@@ -15,6 +15,15 @@ pub fn positive<T: FromStr<Err = ParseIntError> + PartialEq + From<u8>>(text: &s
     if number == T::from(0) { Err(format!("expected {expected}")) } else { Ok(number) }
 }
 
+/// Parses a number of bytes of at least 1, with K, M, G or T for powers of 1024.
+pub fn size(text: &str) -> Result<u64, String> {
+    let upper = text.to_ascii_uppercase();
+    let unit = (1..).zip("KMGT".chars()).find(|(_, letter)| upper.ends_with(*letter));
+    let (number, power) = unit.map_or((text, 0), |(power, _)| (&text[..text.len() - 1], power));
+    let number: u64 = number.parse().ok().filter(|number| *number > 0).ok_or("expected a size, such as 500M or 20G")?;
+    number.checked_mul(1 << (10 * power)).ok_or_else(|| "too large".to_owned())
+}
+
 /// Parses a number of connections, which is limited to spare the hub.
 #[cfg(feature = "download")]
 pub fn connections(text: &str) -> Result<u32, String> {

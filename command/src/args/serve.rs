@@ -1,7 +1,7 @@
 //! Arguments of `serve`.
 
 use super::choice::{Choice, choice};
-use super::numbers::{positive, whole};
+use super::numbers::{positive, size, whole};
 use super::{ModelArgs, SamplingArgs, Switch};
 use clap::Args;
 use std::path::PathBuf;
@@ -57,6 +57,13 @@ pub struct ServeArgs {
     /// allows]
     #[arg(long, value_name = "N", value_parser = count, help_heading = LIMITS)]
     pub kv_tokens: Option<usize>,
+    /// Folder for the KV caches of conversations, so that a restart, or others that take their slots, cost them nothing;
+    /// only its owner may open it
+    #[arg(long, value_name = "DIR", help_heading = LIMITS)]
+    pub cache_dir: Option<PathBuf>,
+    /// Most bytes of all files in it, such as 500M or 20G; those that were unused for longest are removed first
+    #[arg(long, value_name = "SIZE", default_value = "20G", requires = "cache_dir", value_parser = size, help_heading = LIMITS)]
+    pub cache_disk: u64,
     /// What to do with a conversation that outgrows the context
     #[arg(long, value_name = "POLICY", default_value = "refuse", value_parser = choice(POLICIES), help_heading = LIMITS)]
     pub overflow: Overflow,

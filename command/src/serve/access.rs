@@ -8,6 +8,7 @@ use super::failure::Failure;
 use super::host::Host;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 /// Paths that need no key: those for the health of the server, and the page, which asks for the key.
@@ -51,7 +52,7 @@ impl Access {
             return Ok(nobody);
         }
         let key = self.check_key(headers)?;
-        Ok(Client { who: Who::Key(key), cache: if self.share_cache { 0 } else { key as u64 + 1 } })
+        Ok(Client { who: Who::Key(key), cache: if self.share_cache { 0 } else { cache_of(&self.keys[key]) } })
     }
 
     /// A request has exactly one host, or none before HTTP/1.1. If its first line names a host as well, both are
@@ -157,6 +158,14 @@ impl Access {
         ];
         (StatusCode::NO_CONTENT, headers).into_response()
     }
+}
+
+/// The number of a key's cache. It is the same after a restart with other keys, because it is part of the cache on disk,
+/// and never that of clients without a key.
+fn cache_of(key: &str) -> u64 {
+    let mut hasher = DefaultHasher::new(); // its own keys are constants
+    key.hash(&mut hasher);
+    hasher.finish().max(1)
 }
 
 #[cfg(test)]

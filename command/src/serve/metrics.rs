@@ -8,6 +8,10 @@ use axum::response::{IntoResponse, Response};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use wglm_engine::DiskCacheState;
+
+/// The tokens of a page of the cache.
+const PAGE: u64 = wglm_engine::instruments::PAGE as u64;
 
 /// The metrics so far.
 #[derive(Default)]
@@ -34,6 +38,7 @@ pub async fn metrics(State(server): State<Arc<Server>>) -> Response {
     of_requests(&server, &mut text);
     of_memory(&server, &mut text);
     of_model(&server, &mut text);
+    server.disk.iter().for_each(|disk| of_disk(disk.state(), &mut text));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text.0).into_response()
 }
 
@@ -66,6 +71,25 @@ fn of_memory(server: &Server, to: &mut Text) {
     to.gauge("prompts_deferred", "Requests that wait for their prompts to be made.", to_read);
     to.gauge("tools_processing", "Requests without a reply, such as /tokenize, that are being answered.", tools);
     to.gauge("tools_deferred", "Requests without a reply that are waiting.", waiting);
+}
+
+fn of_disk(state: DiskCacheState, to: &mut Text) {
+    to.gauge("disk_cache_bytes", "Bytes of the cache on disk.", state.bytes as usize);
+    to.gauge("disk_cache_limit_bytes", "The most bytes of the cache on disk.", state.most_bytes as usize);
+    for (name, help, count) in [
+        ("disk_cache_read_tokens_total", "Tokens whose KV rows were read from disk.", state.read * PAGE),
+        ("disk_cache_written_tokens_total", "Tokens whose KV rows were written to disk.", state.written * PAGE),
+        (
+            "disk_cache_dropped_tokens_total",
+            "Tokens that were not stored: the disk is too slow or too small.",
+            state.dropped * PAGE,
+        ),
+        ("disk_cache_removed_tokens_total", "Tokens that were removed from disk for others.", state.removed * PAGE),
+        ("disk_cache_damaged_total", "Damaged files of the cache on disk.", state.damaged),
+        ("disk_cache_failures_total", "Files of the cache that could not be written.", state.failures),
+    ] {
+        to.counter(name, help, count);
+    }
 }
 
 fn of_model(server: &Server, to: &mut Text) {

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
-use wglm_engine::{DraftKind, GenerateOptions, Gguf, Model, Scheduler, SchedulerOptions};
+use wglm_engine::{DiskCache, DraftKind, GenerateOptions, Gguf, Model, Scheduler, SchedulerOptions};
 
 /// How long cancelled replies may take to end.
 const END: Duration = Duration::from_secs(3);
@@ -45,7 +45,8 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let defaults = crate::run::options(&file, &args.sampling, true)?;
     let keys = keys(&args.api_key, args.api_key_file.as_deref())?;
     let mut access = Access { keys, origins: args.cors.clone(), names: None, share_cache: args.share_cache };
-    let loader = Arc::new(Loader::new(&args, defaults));
+    let disk = args.cache_dir.as_ref().map(|folder| DiskCache::open(folder, args.cache_disk)).transpose()?;
+    let loader = Arc::new(Loader::new(&args, defaults, disk));
     let server = Arc::new(server(&args, &file, loader.clone())?);
     let runtime = runtime(server.limits.replies)?;
     let listener = runtime.block_on(async { listen(&args.host, args.port) })?;
@@ -74,6 +75,7 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
 fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<Server> {
     let (body, replies, again) = (args.max_body << 10, args.parallel.saturating_add(args.queue), file.clone());
     let memory = Budgets::new(args.max_memory, args.max_connections, body).map_err(anyhow::Error::msg)?;
+    let disk = loader.scheduler.disk.clone();
     let loaded = Reloading::new(move |lost: Option<Arc<LoadedModel>>| {
         // Replies that have not ended hold the lost model, and closing its GPU frees the memory.
         lost.into_iter().for_each(|lost| lost.model.gpu().close());
@@ -81,6 +83,7 @@ fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<
     });
     Ok(Server {
         loaded,
+        disk,
         name: args.alias.clone().unwrap_or_else(|| named(file, Path::file_stem, "fable-10m")),
         file_name: named(file, Path::file_name, "fable-10m-q4_0.gguf"),
         overflow: args.overflow,
@@ -138,11 +141,11 @@ struct Loader {
 }
 
 impl Loader {
-    fn new(args: &ServeArgs, defaults: GenerateOptions) -> Self {
+    fn new(args: &ServeArgs, defaults: GenerateOptions, disk: Option<DiskCache>) -> Self {
         let (sessions, tokens) = (args.parallel, args.kv_tokens);
         let queue = args.parallel.saturating_add(args.queue); // the server has a queue of its own
         let drafted_rows = args.draft_rows;
-        let scheduler = SchedulerOptions { sessions, queue, tokens, drafted_rows, ..SchedulerOptions::default() };
+        let scheduler = SchedulerOptions { sessions, queue, tokens, drafted_rows, disk, ..SchedulerOptions::default() };
         Self { model: args.model.clone(), guesses: args.sampling.speculate, scheduler, defaults }
     }
 
@@ -231,7 +234,8 @@ async fn signals(presses: mpsc::Sender<()>, load: wglm_engine::Cancel) {
     }
 }
 
-/// Serves until the first signal. Running replies then have `grace` to end, or until the second signal.
+/// Serves until the first signal. Running replies then have `grace` to end, or until the second signal. What their
+/// conversations leave in the KV cache is stored.
 async fn end(
     server: &Server,
     mut pressed: mpsc::Receiver<()>,
@@ -256,14 +260,15 @@ async fn end(
         _ = pressed.recv() => false,
         () = tokio::time::sleep(grace) => false,
     };
-    if ended {
-        return ExitCode::SUCCESS;
+    if !ended {
+        server.places.cancel_all();
+        // Their clients get the reason.
+        let left = tokio::time::timeout(END, opened.recv()).await;
+        if let Err(elapsed) = left {
+            failure::tell(&anyhow::anyhow!("some replies did not end: {elapsed}"));
+            return INTERRUPTED.into(); // they hold what would be stored
+        }
     }
-    server.places.cancel_all();
-    // Their clients get the reason.
-    let left = tokio::time::timeout(END, opened.recv()).await;
-    if let Err(elapsed) = left {
-        failure::tell(&anyhow::anyhow!("some replies did not end: {elapsed}"));
-    }
-    INTERRUPTED.into()
+    server.loaded.peek().iter().for_each(|loaded| loaded.scheduler.store());
+    if ended { ExitCode::SUCCESS } else { INTERRUPTED.into() }
 }

@@ -12,7 +12,7 @@ use super::unread::Budget;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use wglm_engine::{GenerateOptions, Model, Overflow, Scheduler};
+use wglm_engine::{DiskCache, GenerateOptions, Model, Overflow, Scheduler};
 
 pub struct LoadedModel {
     pub model: Model,
@@ -43,6 +43,8 @@ pub struct Limits {
 
 pub struct Server {
     pub loaded: Reloading<LoadedModel>,
+    /// Where conversations are stored.
+    pub disk: Option<DiskCache>,
     /// The name of the model in replies.
     pub name: String,
     /// The name of its file, without folders.

@@ -68,7 +68,7 @@ impl Replacement {
         }
         // Only for a file: the link /dev/stdout may point to a pipe, which has no name.
         let to = followed(path)?;
-        remove_abandoned(&to);
+        remove_abandoned_of(&to);
         let private = readers == Readers::Owner || there.is_some();
         let (file, beside) = create_beside(&to, private)?;
         let replacement = Self { file, to, beside: Some(beside) };
@@ -210,14 +210,26 @@ fn create_beside(to: &Path, private: bool) -> io::Result<(File, PathBuf)> {
     }
 }
 
-/// Removes the temporary files of a file that no process is writing, if it can. Each stays locked until it is removed,
-/// so that a process that has just created it waits and then sees that it is gone.
-fn remove_abandoned(to: &Path) {
+/// Removes the temporary files of a file that no process is writing, if it can.
+fn remove_abandoned_of(to: &Path) {
     let Ok(beginning) = beginning(to) else { return };
-    for entry in fs::read_dir(folder(to)).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(name) = name.to_str() else { continue };
-        if !is_temporary(name, &beginning) {
+    remove_unlocked(folder(to), |name| is_temporary(name, &beginning));
+}
+
+/// Removes the temporary files in a folder that no process is writing, if it can: those of files for whose names `of`
+/// returns true. The names have at most 40 characters.
+pub fn remove_abandoned(folder: &Path, of: impl Fn(&str) -> bool) {
+    remove_unlocked(folder, |name| {
+        let whole = name.strip_suffix(ENDING).and_then(|rest| rest.rsplit_once('.'));
+        whole.is_some_and(|(whole, _)| of(whole) && is_temporary(name, &format!("{whole}.")))
+    });
+}
+
+/// Removes the files in a folder whose names are those of temporary files, unless they are locked. Each stays locked
+/// until it is removed, so that a process that has just created it waits and then sees that it is gone.
+fn remove_unlocked(folder: &Path, is_temporary: impl Fn(&str) -> bool) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if !entry.file_name().to_str().is_some_and(&is_temporary) {
             continue;
         }
         let Ok(file) = open(&entry.path(), OpenOptions::new().write(true), Links::Refused) else { continue };
@@ -249,14 +261,16 @@ fn sync_folder(of: &Path) {
 #[cfg(not(unix))]
 fn sync_folder(_: &Path) {}
 
+/// Lets only the user read a file that is created.
 #[cfg(unix)]
-fn for_owner(options: &mut OpenOptions) {
+pub fn for_owner(options: &mut OpenOptions) {
     use std::os::unix::fs::OpenOptionsExt;
     options.mode(0o600);
 }
 
+/// Lets only the user read a file that is created.
 #[cfg(not(unix))]
-fn for_owner(_: &mut OpenOptions) {}
+pub fn for_owner(_: &mut OpenOptions) {}
 
 /// Gives a file the owner and the group of another, if the user is allowed to, and returns whether it has that group.
 #[cfg(unix)]

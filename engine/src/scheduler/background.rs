@@ -74,5 +74,6 @@ impl Drop for Owner {
         self.shared.end();
         let thread = lock(&self.thread).take();
         thread.into_iter().for_each(|thread| self.shared.wakers.join(thread));
+        self.shared.store_if_idle();
     }
 }

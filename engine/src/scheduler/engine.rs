@@ -9,6 +9,7 @@
 use super::Tenant;
 use super::state::SlotState;
 use crate::chat::CallIds;
+use crate::disk::{DiskCache, PageName};
 use crate::error::{Error, Result};
 use crate::generate::{Event, GenerationTask, Phase};
 use crate::session::{Pool, Session};
@@ -34,6 +35,7 @@ pub struct Request {
 /// The slots of conversations.
 pub struct Engine {
     pub(super) pool: Pool,
+    pub(super) disk: Option<DiskCache>,
     pub(super) slots: Vec<Slot>,
     /// Requests for which there are slots.
     accepted: VecDeque<Request>,
@@ -65,6 +67,8 @@ pub(super) struct Work {
     pub paused: bool,
     /// The tokens whose cache was dropped, to be computed again once there is memory.
     pub given_up: Option<Vec<u32>>,
+    /// The names of its prompt's pages, while the disk may have the next one.
+    pub stored: Option<Vec<PageName>>,
 }
 
 /// The results of rounds.
@@ -126,9 +130,9 @@ impl Slot {
 }
 
 impl Engine {
-    pub fn new(pool: Pool) -> Self {
+    pub fn new(pool: Pool, disk: Option<DiskCache>) -> Self {
         let (slots, accepted, outcome) = (Vec::new(), VecDeque::new(), Outcome::default());
-        Self { pool, slots, accepted, placed: 0, turn: 0, outcome }
+        Self { pool, disk, slots, accepted, placed: 0, turn: 0, outcome }
     }
 
     /// The context of a slot in tokens.
@@ -223,12 +227,16 @@ impl Engine {
         self.outcome.worked = true;
         let Request { id, tenant, task, ids } = request;
         match caught(|| self.slot_for(task.prompt(), tenant.cache)).unwrap_or_else(|| Err(died())) {
-            Ok(index) => {
+            Ok((index, continued)) => {
+                if !continued {
+                    self.store(index, usize::MAX, false);
+                }
+                self.slots[index].session.set_tenant(tenant.cache);
+                let stored = self.stored_pages(index, task.prompt());
                 let slot = &mut self.slots[index];
-                slot.session.set_tenant(tenant.cache);
                 self.placed += 1;
                 (slot.used, slot.prompt) = (self.placed, task.prompt().len());
-                slot.work = Some(Work { id, task, ids, paused: false, given_up: None });
+                slot.work = Some(Work { id, task, ids, paused: false, given_up: None, stored });
             }
             Err(error) => {
                 self.outcome.events.push((id, Err(error)));
@@ -237,25 +245,25 @@ impl Engine {
         }
     }
 
-    /// The slot for a prompt: of those whose last prompt it continues, the one with the most tokens in common;
+    /// The slot for a prompt, and whether the prompt continues what it holds: of those whose last prompt it continues, the one with the most tokens in common;
     /// otherwise one that is empty, or has been unused for longest. If only the beginning is the same, such as a system
     /// prompt, the other conversation keeps its slot: most of that beginning is shared in any case. Prompts of other
     /// tenants have nothing in common with this one.
-    fn slot_for(&mut self, prompt: &[u32], tenant: u64) -> Result<usize> {
+    fn slot_for(&mut self, prompt: &[u32], tenant: u64) -> Result<(usize, bool)> {
         let free = || self.slots.iter().enumerate().filter(|(_, slot)| slot.work.is_none());
         let common = |slot: &Slot| if slot.session.tenant() == tenant { slot.session.reusable(prompt) } else { 0 };
         let continued = free().filter(|(_, slot)| slot.is_continued(common(slot)));
         if let Some((index, _)) = continued.max_by_key(|(_, slot)| common(slot)) {
-            return Ok(index);
+            return Ok((index, true));
         }
         let oldest = free().min_by_key(|(_, slot)| (!slot.session.tokens().is_empty(), slot.used));
         let oldest = oldest.map(|(index, slot)| (index, slot.session.tokens().is_empty()));
         match oldest {
-            Some((index, empty)) if empty || self.slots.len() >= self.pool.sessions() => Ok(index),
+            Some((index, empty)) if empty || self.slots.len() >= self.pool.sessions() => Ok((index, false)),
             _ => {
                 let session = self.pool.session()?;
                 self.slots.push(Slot { session, work: None, used: 0, prompt: 0 });
-                Ok(self.slots.len() - 1)
+                Ok((self.slots.len() - 1, false))
             }
         }
     }
@@ -280,6 +288,9 @@ impl Engine {
         let others = self.slots.iter().any(|slot| slot.work.as_ref().is_some_and(Work::decodes));
         self.slots[index].session.set_others_waiting(others);
         let is_begun = self.slots[index].work.as_ref().is_some_and(|work| work.task.is_begun());
+        if !is_begun && self.bring_back(index) {
+            return;
+        }
         self.advance(index);
         if !is_begun && self.slots[index].work.as_ref().is_some_and(Work::reads) {
             self.advance(index);
@@ -330,7 +341,9 @@ impl Engine {
             }
             outcome.over.push(work.id);
             outcome.worked = true;
+            let prompt = work.task.prompt().len();
             outcome.ended.extend(slot.work.take().map(|work| work.task));
+            self.store(index, prompt, false);
         }
     }
 }

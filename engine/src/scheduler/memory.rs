@@ -42,9 +42,12 @@ impl Engine {
     /// Drops the cache of the conversation without a reply that has been unused for longest. Returns false if there is
     /// none.
     fn forget_idle(&mut self) -> bool {
-        let idle = self.slots.iter_mut().filter(|slot| slot.work.is_none() && !slot.session.tokens().is_empty());
-        let oldest = idle.min_by_key(|slot| slot.used);
-        oldest.map(|slot| slot.session.rewind(0)).is_some()
+        let held = |slot: &Slot| slot.work.is_none() && !slot.session.tokens().is_empty();
+        let idle = self.slots.iter().enumerate().filter(|(_, slot)| held(slot));
+        let Some((oldest, _)) = idle.min_by_key(|(_, slot)| slot.used) else { return false };
+        self.store(oldest, usize::MAX, false);
+        self.slots[oldest].session.rewind(0);
+        true
     }
 
     /// Drops the cache of a reply until there is memory again.

@@ -35,6 +35,8 @@ pub struct Shared {
     sessions: usize,
     /// How many more requests may wait.
     queue: usize,
+    /// Whether conversations are stored on disk.
+    stores: bool,
     board: Mutex<Board>,
     /// The calls to wakers of polled replies.
     pub wakers: WakerCalls,
@@ -88,7 +90,7 @@ struct Mailbox {
 
 impl Shared {
     pub fn new(engine: Engine, sessions: usize, queue: usize) -> Self {
-        let context = engine.context();
+        let (context, stores) = (engine.context(), engine.disk.is_some());
         let board = Board {
             slots: engine.slots(),
             engine: Some(Box::new(engine)),
@@ -101,7 +103,7 @@ impl Shared {
             thread_wakes: Arc::default(),
             ended: false,
         };
-        Self { context, sessions, queue, board: Mutex::new(board), wakers: WakerCalls::default() }
+        Self { context, sessions, queue, stores, board: Mutex::new(board), wakers: WakerCalls::default() }
     }
 
     /// The scheduler's current state.
@@ -231,6 +233,23 @@ impl Shared {
         let mut board = lock(&self.board);
         board.ended = true;
         board.thread_wakes.notify_all();
+    }
+
+    /// Stores what all slots hold, once no thread drives the engine.
+    pub fn store(&self) {
+        while self.stores && !self.store_if_idle() {
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Stores what all slots hold. Returns false if a thread drives the engine.
+    pub fn store_if_idle(&self) -> bool {
+        let Some(engine) = lock(&self.board).engine.take() else { return false };
+        let mut driving = Driving { shared: self, engine: Some(engine) };
+        driving.engine.iter_mut().for_each(|engine| engine.store_all());
+        drop(driving);
+        lock(&self.board).wake_one();
+        true
     }
 
     /// Releases the lock to call the collected wakers and to drop what may run the app's code, and takes it again.

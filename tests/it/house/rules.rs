@@ -4,9 +4,10 @@ use super::code::{File, files, names, sources};
 use wglm_engine::quant::QUANTS;
 
 /// The engine's modules from the ground up: each may use those before it. Modules of one line may not use each other.
-const ORDER: [&[&str]; 23] = [
+const ORDER: [&[&str]; 24] = [
     &["error"],
     &["cancel", "wgsl", "threads", "memory", "files", "visible"],
+    &["disk"],
     &["quant", "gguf", "catalog"],
     &["download"],
     &["gpu"],
@@ -34,7 +35,8 @@ const ORDER: [&[&str]; 23] = [
 const OPEN: [&str; 7] = ["catalog", "download", "instruments", "offers", "sample", "text", "tune"];
 
 /// Modules that use only these, although others come before them.
-const ASIDE: [(&str, &[&str]); 5] = [
+const ASIDE: [(&str, &[&str]); 6] = [
+    ("disk", &["error", "threads", "files"]),
     ("catalog", &["error", "files", "visible"]),
     ("text", &["error", "gguf"]),
     ("sample", &["error", "gguf"]),
@@ -153,14 +155,14 @@ const ENGINE_PLACES: [(&str, &[&str]); 16] = [
     ("pollster", &["gpu"]),
     ("memmap2", &["gguf"]),
     ("rustix", &["gguf", "files"]),
-    ("crc32fast", &["gguf", "session"]),
+    ("crc32fast", &["disk", "gguf", "session"]),
     ("minijinja", &["text"]),
     ("tokenizers", &["text"]),
     ("futures_core", &["stream"]),
     ("std::env", &["catalog", "gpu"]),
     ("rustls", &["download"]),
     ("sha1", &["download"]),
-    ("sha2", &["download"]),
+    ("sha2", &["disk", "download"]),
     ("ureq", &["download"]),
 ];
 

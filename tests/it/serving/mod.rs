@@ -20,6 +20,7 @@ mod processes;
 mod responses;
 mod schemas;
 mod sharing;
+mod storing;
 mod together;
 
 use client::{Answer, ask};

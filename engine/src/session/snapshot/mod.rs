@@ -75,7 +75,8 @@ impl Session {
         Header::new(shape, [model.fingerprint(), model.block_fingerprint()], [tokens as u32, logits as u32])
     }
 
-    fn kv_row_bytes(&self) -> u64 {
+    /// The bytes of a token's KV row in a layer.
+    pub(super) fn kv_row_bytes(&self) -> u64 {
         CacheShape { context: 1, ..self.pool.cache() }.layer_bytes(self.model().config()) / PAGE as u64
     }
 
@@ -211,7 +212,7 @@ fn in_memory() -> &'static Path {
 }
 
 /// The number of a type of cache in headers: the bytes of a value of the latent.
-fn cache_type(ty: CacheType) -> u32 {
+pub(super) fn cache_type(ty: CacheType) -> u32 {
     match ty {
         CacheType::Q8_0 => 1,
         CacheType::F16 => 2,
