@@ -66,6 +66,9 @@ pub struct ServeArgs {
     /// Most seconds that a client may take to send a request, or to receive data
     #[arg(long, value_name = "S", default_value_t = 30, allow_negative_numbers = true, value_parser = seconds, help_heading = LIMITS)]
     pub io_timeout: u64,
+    /// Most milliseconds for which a stream sends nothing, for tests
+    #[arg(long, value_name = "MS", default_value_t = 10_000, hide = true)]
+    pub silence: u64,
     /// Most seconds that running replies may take after Ctrl-C or SIGTERM
     #[arg(long, value_name = "S", default_value_t = 20, value_parser = whole::<u32>, help_heading = LIMITS)]
     pub grace: u32,

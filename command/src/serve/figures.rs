@@ -1,6 +1,6 @@
 //! Tokens, times and probabilities of replies, and the arguments of their calls, as JSON.
 
-use super::reply::{Finish, TokenProbability};
+use super::reply::{Finish, Progress, TokenProbability};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -92,6 +92,12 @@ pub fn argument_pieces(arguments: &str) -> impl Iterator<Item = &str> {
         (piece, rest) = rest.split_at(end);
         (!piece.is_empty()).then_some(piece)
     })
+}
+
+/// How much of a prompt is computed, in the form of llama.cpp's server.
+pub fn prompt_progress(progress: Progress) -> Value {
+    let Progress { cached, done, total, time, .. } = progress;
+    json!({"total": total, "cache": cached, "processed": done, "time_ms": time.as_millis() as u64})
 }
 
 /// The times of a reply, in the form of llama.cpp's server.

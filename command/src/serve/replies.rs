@@ -134,7 +134,7 @@ impl Replies {
                     first_token = all_accepted && !matches!(event, Event::Prompt { .. } | Event::Dropped { .. });
                     self.early.push_back((index, event));
                 }
-                None if all_accepted => until = Some(Instant::now() + PATIENCE),
+                None if all_accepted => until = Some(Instant::now() + PATIENCE.min(self.server.limits.silence)),
                 None => {}
             }
         }

@@ -2,16 +2,15 @@
 //! the log-probabilities of its tokens.
 
 use super::server::id;
+use std::time::{Duration, Instant};
 use wglm_engine::text::{TokenType, ToolCall};
 use wglm_engine::{Event, Stats, Stop, TokenLogprobs, Tokenizer};
 
 /// What is new of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
-    /// The model reads the prompt, of which the cache has this many tokens.
-    Prompt {
-        cached: usize,
-    },
+    /// The model reads the prompt.
+    Prompt(Progress),
     Thinking(String),
     Text {
         text: String,
@@ -19,6 +18,20 @@ pub enum Delta {
     },
     Call(ToolCall),
     End(Box<Finish>),
+}
+
+/// How much of a prompt is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// The tokens that the cache held.
+    pub cached: usize,
+    /// The tokens that are in the cache now.
+    pub done: usize,
+    pub total: usize,
+    /// The time since the turn of the reply came.
+    pub time: Duration,
+    /// Whether this is the first report.
+    pub is_first: bool,
 }
 
 /// The probability of a token of the reply, and those of the likeliest tokens in its place: the bytes of each token and
@@ -64,8 +77,8 @@ pub struct Fold {
     tokens: Vec<TokenProbability>,
     warnings: Vec<String>,
     calls: usize,
-    /// Whether the prompt was reported.
-    prompt_seen: bool,
+    /// When the first report of the prompt came, and the tokens that the cache held.
+    prompt: Option<(Instant, usize)>,
     thinking: String,
     /// Whether the reply ends after its first call.
     one_call: bool,
@@ -73,8 +86,8 @@ pub struct Fold {
 
 impl Fold {
     pub fn new(one_call: bool) -> Self {
-        let (tokens, warnings, calls, prompt_seen, thinking) = Default::default();
-        Self { tokens, warnings, calls, prompt_seen, thinking, one_call }
+        let (tokens, warnings, calls, prompt, thinking) = Default::default();
+        Self { tokens, warnings, calls, prompt, thinking, one_call }
     }
 
     /// Whether the reply has all the calls that its client wants.
@@ -90,9 +103,10 @@ impl Fold {
     /// What an event adds to the reply, if it adds anything.
     pub fn delta(&mut self, event: Event, tokenizer: Option<&Tokenizer>) -> Option<Delta> {
         match event {
-            Event::Prompt { done, .. } => {
-                let first = !std::mem::replace(&mut self.prompt_seen, true);
-                first.then_some(Delta::Prompt { cached: done })
+            Event::Prompt { done, total } => {
+                let is_first = self.prompt.is_none();
+                let (start, cached) = *self.prompt.get_or_insert_with(|| (Instant::now(), done));
+                Some(Delta::Prompt(Progress { cached, done, total, time: start.elapsed(), is_first }))
             }
             Event::Dropped { messages } => {
                 let count = messages.len();
@@ -181,7 +195,7 @@ impl Reply {
 
     pub fn add(&mut self, delta: Delta) {
         match delta {
-            Delta::Prompt { .. } => {}
+            Delta::Prompt(_) => {}
             Delta::Thinking(text) => self.thinking.push_str(&text),
             Delta::Text { text, tokens } => {
                 self.text.push_str(&text);
@@ -196,7 +210,7 @@ impl Reply {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
-    use super::{Delta, Finish, FinishReason, Fold, Reply};
+    use super::{Delta, Finish, FinishReason, Fold, Progress, Reply};
     use serde_json::json;
     use std::time::Duration;
     use wglm_engine::text::ToolCall;
@@ -256,10 +270,12 @@ mod tests {
     }
 
     #[test]
-    fn the_prompt_is_reported_once() {
+    fn reports_of_a_prompt_have_what_the_first_one_said() {
         let mut fold = Fold::new(false);
-        let first = fold.delta(Event::Prompt { done: 3, total: 7 }, None);
-        assert_eq!(first, Some(Delta::Prompt { cached: 3 }));
-        assert_eq!(fold.delta(Event::Prompt { done: 7, total: 7 }, None), None);
+        let mut report = |done| match fold.delta(Event::Prompt { done, total: 7 }, None) {
+            Some(Delta::Prompt(Progress { cached, done, total, is_first, .. })) => (cached, done, total, is_first),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([report(3), report(7)], [(3, 3, 7, true), (3, 7, 7, false)]);
     }
 }

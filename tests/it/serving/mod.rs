@@ -3,6 +3,7 @@
 //! Everything runs on the demonstration model. Clients that others wrote are in tests/clients.
 
 mod access;
+mod alive;
 mod anthropic;
 mod bodies;
 mod client;

@@ -2,9 +2,9 @@
 
 use super::Body;
 use crate::serve::failure::{Dialect, Failure};
-use crate::serve::figures::{Usage, add_figures, argument_pieces, arguments};
+use crate::serve::figures::{Usage, add_figures, argument_pieces, arguments, prompt_progress};
 use crate::serve::interface::{Interface, Prompt, Request};
-use crate::serve::reply::{Delta, Finish, FinishReason, Reply};
+use crate::serve::reply::{Delta, Finish, FinishReason, Progress, Reply};
 use crate::serve::server::{LoadedModel, Server, id};
 use crate::serve::stream::Events;
 use serde_json::{Value, json};
@@ -152,7 +152,7 @@ impl Interface for Messages {
 
     fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
         match delta {
-            Delta::Prompt { cached } => self.begin_message(cached, to),
+            Delta::Prompt(progress) => self.begin_message(progress.cached, to),
             Delta::Thinking(text) => self.text(Kind::Thinking, &text, to),
             Delta::Text { text, .. } => self.text(Kind::Text, &text, to),
             Delta::Call(call) => self.call(&call, to),
@@ -180,8 +180,12 @@ impl Interface for Messages {
         to.named(&failure.body(Dialect::Anthropic));
     }
 
-    fn keep_alive(&mut self, to: &mut Events) {
-        to.named(&json!({"type": "ping"}));
+    fn alive(&mut self, _: usize, progress: Option<Progress>, to: &mut Events) {
+        let mut ping = json!({"type": "ping"});
+        if let Some(progress) = progress {
+            ping["prompt_progress"] = prompt_progress(progress);
+        }
+        to.named(&ping);
     }
 
     /// The message at the end of a stream that nobody reads.
@@ -197,7 +201,7 @@ impl Interface for Messages {
 mod tests {
     use super::Messages;
     use crate::serve::interface::Interface;
-    use crate::serve::reply::{Delta, Reply};
+    use crate::serve::reply::{Delta, Progress, Reply};
     use crate::serve::stream::Events;
     use serde_json::json;
     use wglm_engine::ToolCall;
@@ -209,7 +213,8 @@ mod tests {
         let (mut message, mut events) = (Messages::new("m", Vec::new()), Events::default());
         message.begin(7, &mut events);
         let text = |text: &str| Delta::Text { text: text.into(), tokens: Vec::new() };
-        for delta in [Delta::Prompt { cached: 3 }, Delta::Thinking("hm".into()), text("a"), text("b"), call] {
+        let progress = Progress { cached: 3, done: 3, total: 7, time: Default::default(), is_first: true };
+        for delta in [Delta::Prompt(progress), Delta::Thinking("hm".into()), text("a"), text("b"), call] {
             message.delta(0, delta, &mut events);
         }
         let finish = Reply::default().finish;

@@ -8,7 +8,7 @@ use crate::serve::failure::Failure;
 use crate::serve::fields::{Fields, StreamOptions, choices, top_logprobs};
 use crate::serve::figures::{ChatLogprobs, argument_pieces, arguments};
 use crate::serve::interface::{Interface, Prompt, Request};
-use crate::serve::reply::{Delta, FinishReason, Reply};
+use crate::serve::reply::{Delta, FinishReason, Progress, Reply};
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::stream::Events;
 use serde::{Deserialize, Serialize};
@@ -129,7 +129,7 @@ impl Interface for Chat {
         };
         let mut tools = functions(tools);
         let calls = choice(body.tool_choice.as_ref(), &mut tools)?;
-        let (stream, choices) = (body.fields.stream, choices(body.n, server)?);
+        let (stream, choices) = (body.fields.stream(), choices(body.n, server)?);
         let conversation = Conversation {
             messages: messages(body.messages)?,
             tools,
@@ -152,7 +152,8 @@ impl Interface for Chat {
 
     fn delta(&mut self, index: usize, delta: Delta, to: &mut Events) {
         match delta {
-            Delta::Prompt { .. } => self.chunk(index, json!({"role": "assistant", "content": ""}), None, to),
+            Delta::Prompt(progress) if !progress.is_first => {}
+            Delta::Prompt(_) => self.chunk(index, json!({"role": "assistant", "content": ""}), None, to),
             Delta::Thinking(text) => self.chunk(index, json!({"reasoning_content": text}), None, to),
             Delta::Text { text, tokens } => {
                 let logprobs = self.frame.logprobs.then_some(ChatLogprobs(&tokens));
@@ -165,6 +166,11 @@ impl Interface for Chat {
                 self.frame.end_reply(CHUNK, index, choice, &finish, to);
             }
         }
+    }
+
+    fn alive(&mut self, index: usize, progress: Option<Progress>, to: &mut Events) {
+        let choice = json!({"index": index, "delta": {}, "logprobs": null, "finish_reason": null});
+        self.frame.alive(CHUNK, choice, progress, to);
     }
 
     fn end(&mut self, to: &mut Events) {

@@ -3,9 +3,9 @@
 use super::Body;
 use super::input::encoded_thinking;
 use crate::serve::failure::Failure;
-use crate::serve::figures::{Usage, add_figures, argument_pieces, arguments};
+use crate::serve::figures::{Usage, add_figures, argument_pieces, arguments, prompt_progress};
 use crate::serve::interface::{Interface, Prompt, Request};
-use crate::serve::reply::{Delta, Finish, FinishReason, Reply};
+use crate::serve::reply::{Delta, Finish, FinishReason, Progress, Reply};
 use crate::serve::server::{LoadedModel, Server, id, now};
 use crate::serve::stream::Events;
 use serde_json::{Map, Value, json};
@@ -224,7 +224,7 @@ impl Interface for Responses {
 
     fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
         match delta {
-            Delta::Prompt { .. } => {}
+            Delta::Prompt(_) => {}
             Delta::Thinking(text) => self.text(Kind::Reasoning, text, to),
             Delta::Text { text, .. } => self.text(Kind::Message, text, to),
             Delta::Call(call) => self.call(&call, to),
@@ -233,6 +233,14 @@ impl Interface for Responses {
                 self.close(self.status(), to);
             }
         }
+    }
+
+    fn alive(&mut self, _: usize, progress: Option<Progress>, to: &mut Events) {
+        let mut fields = json!({"response": self.response_with(IN_PROGRESS)});
+        if let Some(progress) = progress {
+            fields["prompt_progress"] = prompt_progress(progress);
+        }
+        self.write("response.in_progress", fields, to);
     }
 
     fn end(&mut self, to: &mut Events) {
