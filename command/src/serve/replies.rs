@@ -267,7 +267,7 @@ impl Drop for Replies {
 /// The bytes of an event that may have many.
 fn length(event: &Event) -> usize {
     match event {
-        Event::Text(text) | Event::Thinking(text) | Event::ToolCallFailed { text, .. } => text.len(),
+        Event::Text(text) | Event::Thinking(text) | Event::ToolCallPiece(text) => text.len(),
         Event::ToolCall(call) => Size::of(&call.function.arguments).bytes(),
         _ => 0,
     }

@@ -122,7 +122,7 @@ impl EventBuilder {
                 self.answer(text);
             }
             ReplyPiece::Thinking(text) => self.aside(Event::Thinking(text)),
-            ReplyPiece::ToolCallStart { name } => self.aside(Event::ToolCallStart { name }),
+            ReplyPiece::ToolCallStart { id, name } => self.aside(Event::ToolCallStart { id, name }),
             ReplyPiece::ToolCallPiece(text) => self.aside(Event::ToolCallPiece(text)),
             ReplyPiece::ToolCall(call) => self.aside(Event::ToolCall(call)),
             ReplyPiece::ToolCallFailed { text, cut } => self.aside(Event::ToolCallFailed { text, cut }),

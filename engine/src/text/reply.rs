@@ -38,15 +38,18 @@ pub enum ReplyPiece {
     Text(String),
     /// The beginning of a call of a function.
     ToolCallStart {
+        /// The call's id, if the model wrote one.
+        id: Option<String>,
         /// The function's name.
         name: String,
     },
-    /// A piece of the text between the name and the end of the call that has begun, as the model wrote it.
+    /// A piece of the arguments of the call that has begun, as JSON. All pieces of a complete call add up to its
+    /// arguments; those of a call that fails, to the beginning of an object.
     ToolCallPiece(String),
-    /// The complete call. It has an id only if the model wrote one.
+    /// The complete call. It has an id only if the model wrote one. It comes after its start and its pieces.
     ToolCall(ToolCall),
     /// The end of a call that is not valid. A [`ToolCallStart`](Self::ToolCallStart) came before, unless the reply
-    /// ended within the function's name.
+    /// ended before the function's name was complete.
     ToolCallFailed {
         /// The whole text of the call, as the model wrote it.
         text: String,
@@ -230,13 +233,14 @@ impl ReplyParser {
         std::mem::take(&mut self.ready)
     }
 
-    /// Ends a call: complete if only its closing tag is missing, text if it has no name, and otherwise failed. Text
-    /// that might have begun its next tag belongs to it.
+    /// Ends a call: complete if only its closing tag is missing, text if it has no name and its opening was no token,
+    /// and otherwise failed. Text that might have begun its next tag belongs to it.
     fn finish_call(&mut self) {
         let ParserState::Call(call) = &mut self.state else { return };
         let was_certain = call.is_certain();
         let whole = call.end(&std::mem::take(&mut self.open));
-        if call.name().is_empty() {
+        // A token that opens calls has no other meaning, but its letters may be text.
+        if call.name().is_empty() && !self.tokens.iter().any(|(_, tag)| matches!(tag, Tag::Call | Tag::RoleEnd)) {
             return self.no_call();
         }
         self.report_name(was_certain);
@@ -383,7 +387,8 @@ impl ReplyParser {
             blanks.clear();
         }
         let tokens = self.tokens.iter().map(|(_, tag)| *tag).collect();
-        self.state = ParserState::Call(Box::new(Call::new(self.family, &blanks, opening, in_thinking, tokens)));
+        let call = Call::new(self.family, (&blanks, opening), in_thinking, tokens, &self.tools);
+        self.state = ParserState::Call(Box::new(call));
     }
 
     /// Parses a part of what may be a call.
@@ -417,11 +422,12 @@ impl ReplyParser {
         }
     }
 
-    /// Reports the name of a call that has become certain, and the text after it.
+    /// Reports the name of a call that has become certain, and what is new of its arguments.
     fn report_name(&mut self, was_certain: bool) {
         let ParserState::Call(call) = &mut self.state else { return };
         if call.is_certain() && !was_certain {
-            self.ready.push(ReplyPiece::ToolCallStart { name: call.name().to_owned() });
+            let (id, name) = (call.id().map(str::to_owned), call.name().to_owned());
+            self.ready.push(ReplyPiece::ToolCallStart { id, name });
         }
         let piece = call.take_piece();
         self.emit_piece(&piece);
@@ -439,7 +445,7 @@ impl ReplyParser {
     fn whole(&mut self) {
         let next = ParserState::TextStart { after_tag: true };
         if let ParserState::Call(call) = std::mem::replace(&mut self.state, next) {
-            self.ready.push(ReplyPiece::ToolCall(call.understood(&self.tools)));
+            self.ready.push(ReplyPiece::ToolCall(call.understood()));
         }
     }
 

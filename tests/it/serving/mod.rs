@@ -6,6 +6,7 @@ mod access;
 mod alive;
 mod anthropic;
 mod bodies;
+mod calls;
 mod client;
 mod constrained;
 mod ending;

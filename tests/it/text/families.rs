@@ -114,8 +114,8 @@ fn parser(family: &str) -> ReplyParser {
     ReplyParser::new(false).with_family(template(family).family()).with_tools(&tools())
 }
 
-/// The reply as thinking, text, calls, and calls that failed, each with its kind. The pieces of a call have to be part
-/// of its text, after its name.
+/// The reply as thinking, text, calls, and calls that failed, each with its kind. The pieces of a call have to add up to
+/// its arguments, and those of a call that failed to something that is no JSON.
 fn parse<S: AsRef<str>>(family: &str, chunks: &[S]) -> Vec<(char, String)> {
     let mut parser = parser(family);
     let mut pieces: Vec<_> = chunks.iter().flat_map(|chunk| parser.push(chunk.as_ref())).collect();
@@ -126,7 +126,8 @@ fn parse<S: AsRef<str>>(family: &str, chunks: &[S]) -> Vec<(char, String)> {
         let part = match piece {
             ReplyPiece::Text(text) => ('t', text),
             ReplyPiece::Thinking(text) => ('?', text),
-            ReplyPiece::ToolCallStart { name } => {
+            ReplyPiece::ToolCallStart { id, name } => {
+                assert_eq!(id.is_some(), family == "kimi");
                 assert!(begun.replace((name, String::new())).is_none());
                 continue;
             }
@@ -135,12 +136,17 @@ fn parse<S: AsRef<str>>(family: &str, chunks: &[S]) -> Vec<(char, String)> {
                 continue;
             }
             ReplyPiece::ToolCall(ToolCall { id, function, .. }) => {
-                assert_eq!(begun.take().expect("a call that began").0, function.name);
+                let (name, json) = begun.take().expect("a call that began");
+                let read: Value = serde_json::from_str(&json).unwrap();
+                assert_eq!((name, &read), (function.name.clone(), &function.arguments));
                 ('c', json!([function.name, function.arguments, id]).to_string())
             }
             ReplyPiece::ToolCallFailed { text, cut } => {
-                let (name, told) = begun.take().unwrap_or_default();
-                assert!(text.contains(&name) && text.contains(&told), "{text}: {name}, {told}");
+                let (name, json) = begun.take().unwrap_or_default();
+                assert!(
+                    text.contains(&name) && serde_json::from_str::<Value>(&json).is_err(),
+                    "{text}: {name}, {json}"
+                );
                 (if cut { '-' } else { '!' }, text)
             }
             other => panic!("{other:?}"),
@@ -297,8 +303,8 @@ fn a_string_that_does_not_end() {
     let [call, call_end, think_end] = names.map(|name| tokenizer.special(name).unwrap());
     let open = r#"{"name": "weather", "arguments": {"city": "Rome}}"#;
     let failed = |text: String| ReplyPiece::ToolCallFailed { text, cut: false };
-    let start = ReplyPiece::ToolCallStart { name: "weather".into() };
-    let piece = ReplyPiece::ToolCallPiece(r#", "arguments": {"city": "Rome}}"#.into());
+    let start = ReplyPiece::ToolCallStart { id: None, name: "weather".into() };
+    let piece = ReplyPiece::ToolCallPiece(r#"{"city":"Rome}}"#.into());
 
     let mut reply = parser("hermes").with_tokenizer(&tokenizer);
     assert!(reply.push_tag(call).is_empty());

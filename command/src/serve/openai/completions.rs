@@ -177,7 +177,9 @@ impl Interface for Completions {
                 let choice = Choice { index, text: String::new(), logprobs: None, finish_reason };
                 self.frame.end_reply(OBJECT, index, choice, &finish, to);
             }
-            Delta::Prompt(_) | Delta::Thinking(_) | Delta::Call(_) => {}
+            // Without a template there is neither thinking nor a function to call.
+            Delta::Prompt(_) | Delta::Thinking(_) => {}
+            Delta::Call { .. } | Delta::Arguments(_) | Delta::CallEnd { .. } => {}
         }
     }
 

@@ -2,10 +2,14 @@
 //!
 //! Text after the opening tag is certain to be a call once it has a name that the form allows. An error after that
 //! makes it a failed call, which extends to its closing tag or to the beginning of the next call.
+//!
+//! The arguments are reported as JSON while they are read, whatever the form. What was reported of a call that fails is
+//! never complete: the last brace comes only with the complete call.
 
 mod arguments;
 mod json;
 mod keyed;
+mod scan;
 
 use super::ToolCall;
 use super::family::{CallForm, Family};
@@ -13,6 +17,7 @@ use super::tag::{ReplyPart, Tag};
 use json::JsonCall;
 use keyed::KeyedCall;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// A call that may still be incomplete.
 #[derive(Debug, Clone)]
@@ -75,12 +80,19 @@ impl Word {
 }
 
 impl Call {
-    /// A call of which only the opening was read, after `blanks`. The tags `tokens` are recognized by their tokens.
-    pub(super) fn new(family: &Family, blanks: &str, opening: &str, in_thinking: bool, tokens: Vec<Tag>) -> Self {
+    /// A call of which only the opening was read, after `blanks`, by a model that knows these functions. The tags
+    /// `tokens` are recognized by their tokens.
+    pub(super) fn new(
+        family: &Family,
+        (blanks, opening): (&str, &str),
+        in_thinking: bool,
+        tokens: Vec<Tag>,
+        tools: &Arc<[Value]>,
+    ) -> Self {
         let (raw, blanks) = (format!("{blanks}{opening}"), blanks.len());
         let closes = !family.text(Tag::CallEnd).is_empty();
         let body = match family.calls {
-            CallForm::Keyed => CallBody::Keyed(KeyedCall::new(in_thinking)),
+            CallForm::Keyed => CallBody::Keyed(KeyedCall::new(in_thinking, tools.clone())),
             CallForm::Object => CallBody::Json(JsonCall::object(in_thinking, closes, tokens)),
             CallForm::Named => CallBody::Json(JsonCall::named(in_thinking, tokens)),
         };
@@ -92,6 +104,14 @@ impl Call {
         match &self.body {
             CallBody::Keyed(call) => call.name(),
             CallBody::Json(call) => call.name(),
+        }
+    }
+
+    /// The id that the model gave the call.
+    pub(super) fn id(&self) -> Option<&str> {
+        match &self.body {
+            CallBody::Keyed(_) => None,
+            CallBody::Json(call) => call.id(),
         }
     }
 
@@ -144,18 +164,21 @@ impl Call {
         }
     }
 
-    /// Takes the text after the name that was read since the last call.
+    /// Takes what was read of the arguments since the last call, as JSON.
     pub(super) fn take_piece(&mut self) -> String {
+        if !self.is_certain() {
+            return String::new();
+        }
         match &mut self.body {
             CallBody::Keyed(call) => std::mem::take(&mut call.piece),
-            CallBody::Json(call) => std::mem::take(&mut call.piece),
+            CallBody::Json(call) => call.take_piece(),
         }
     }
 
-    /// The complete call, for a model that knows these functions.
-    pub(super) fn understood(&self, tools: &[Value]) -> ToolCall {
+    /// The complete call.
+    pub(super) fn understood(&self) -> ToolCall {
         match &self.body {
-            CallBody::Keyed(call) => call.understood(tools),
+            CallBody::Keyed(call) => call.understood(),
             CallBody::Json(call) => call.understood(),
         }
     }
