@@ -97,10 +97,10 @@ impl EventBuilder {
         self.text(rest);
     }
 
-    /// Ends the reply: appends the events of all text that was held back.
-    pub fn finish(&mut self) {
+    /// Ends the reply: appends the events of all text that was held back. The model did not end a reply that is `cut`.
+    pub fn finish(&mut self, cut: bool) {
         self.close_text();
-        let pieces = self.parser.as_mut().map(ReplyParser::finish);
+        let pieces = self.parser.as_mut().map(|parser| parser.finish_as(cut));
         pieces.into_iter().flatten().for_each(|piece| self.piece(piece));
         self.flush();
     }

@@ -473,7 +473,7 @@ impl<'a> GenerationTask<'a> {
     }
 
     fn done(&mut self, progress: TaskProgress, stop: Stop, drafts: DraftStats) {
-        self.events.finish();
+        self.events.finish(stop != Stop::End);
         let TaskProgress { prompt, prompt_time, since, generated } = progress;
         let generate_time = since.elapsed();
         let seed = self.options.sampling.seed.filter(|_| self.options.sampling.temperature > 0.0);

@@ -120,7 +120,7 @@ fn several_calls_and_text_around_them() {
     check(
         true,
         &format!("Two.</think>\nLet me see. \n{one} \n{two}\n\nThat is all. "),
-        &[thinking("Two."), text("Let me see."), rome.clone(), oslo.clone(), text("That is all. ")],
+        &[thinking("Two."), text("Let me see."), rome.clone(), oslo.clone(), text(" \n \n\n\nThat is all. ")],
     );
     check(false, &format!("{one}<think>again</think>{two}"), &[rome.clone(), thinking("again"), oslo]);
     // Models forget to close their thinking.
@@ -190,7 +190,7 @@ fn errors_in_a_call_are_not_text() {
         check(
             false,
             &format!("Well. {bad} {good} Yes."),
-            &[text("Well."), failed(bad, false), call("bare", json!({})), text("Yes.")],
+            &[text("Well."), failed(bad, false), call("bare", json!({})), text("   Yes.")],
         );
         let open = bad.strip_suffix("</tool_call>").unwrap();
         check(false, &format!("{open}{good}"), &[failed(open, false), call("bare", json!({}))]);
@@ -199,6 +199,22 @@ fn errors_in_a_call_are_not_text() {
         if !open.ends_with("<arg_key>") {
             check(true, &format!("{open} </think>Yes."), &[failed(&format!("{open} "), false), text("Yes.")]);
         }
+    }
+}
+
+/// Tags of calls within a value are text, unless the reply ends there and the value has no other tags.
+#[test]
+fn a_value_may_contain_tags() {
+    let reply =
+        |value: &str| format!("<tool_call>weather<arg_key>city</arg_key><arg_value>{value}</arg_value></tool_call>");
+    for value in ["</tool_call>", "a </tool_call>\n", "<tool_call>b</tool_call>", "</tool_call></tool_call>\n<arg_key>"]
+    {
+        check(false, &reply(value), &[call("weather", json!({"city": value}))]);
+    }
+    let open = "<tool_call>weather<arg_key>city</arg_key><arg_value>Rome\n</tool_call>\n";
+    check(false, open, &[call("weather", json!({"city": "Rome\n"}))]);
+    for more in ["</tool_call>", ".", "<tool_call>bare</tool_call>"] {
+        check(false, &format!("{open}{more}"), &[failed(&format!("{open}{more}"), true)]);
     }
 }
 
@@ -240,7 +256,7 @@ fn calls_are_reported_in_pieces() {
     assert_eq!(parser.push("0</arg_value><arg_key>city</arg_key><arg_value>again"), [piece(r#","days":-10"#)]);
     let whole = call("weather", json!({"city": "\"Ro\nme", "days": -10}));
     assert_eq!(parser.push("</arg_value></tool_call>"), [piece("}"), whole]);
-    let none = [start(), piece("{}"), call("weather", json!({})), text("!")];
+    let none = [start(), piece("{}"), call("weather", json!({})), text("\n\n!")];
     assert_eq!(parser.push("\n<tool_call>weather</tool_call>!"), none);
 }
 
@@ -280,7 +296,7 @@ fn without_tools_tags_are_text() {
 }
 
 /// Arguments can be any JSON, including strings that look like something else.
-fn value() -> impl Strategy<Value = Value> {
+pub fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),

@@ -5,8 +5,9 @@
 //! appears. The end of the JSON ends a call if the family has no closing tag. A closing tag may be missing at the end
 //! of a reply or before the next call.
 //!
-//! A string may contain the letters of any tag. A closing tag that is a token ends a call within a string as well:
-//! otherwise an unterminated string would swallow the rest of the reply.
+//! A string may contain the letters of any tag, and the closing tag of a call even if that is a token, since tokenizers
+//! make no difference. If such a call is not valid, the string lacked its end: the call failed there, and what follows
+//! is read again. Other closing tags that are tokens end a call within a string as well.
 
 use super::scan::CallScan;
 use super::{CallProgress, Word};
@@ -76,7 +77,21 @@ impl JsonCall {
     /// Whether a tag is part of a string.
     fn contains(&self, tag: Tag) -> bool {
         let ends = self.tokens.contains(&tag) && tag.ends_call(self.in_thinking);
-        self.state == JsonState::Json && self.scan.in_string && !ends
+        self.is_in_string() && (!ends || tag == Tag::CallEnd)
+    }
+
+    fn is_in_string(&self) -> bool {
+        self.state == JsonState::Json && self.scan.in_string
+    }
+
+    /// Whether a tag would close the call if it were not in a string.
+    pub(super) fn may_be_closed_by(&self, tag: Tag) -> bool {
+        tag == Tag::CallEnd && self.tokens.contains(&tag) && self.is_in_string()
+    }
+
+    /// Whether the JSON has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.scan.complete
     }
 
     /// The reply ends with this text. Returns whether the call is complete; it then has a name.

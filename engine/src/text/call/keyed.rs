@@ -2,6 +2,9 @@
 //! without blanks between the tags. A name is one word, a key contains no tags, and a value is anything up to its
 //! closing tag. It is certain to be a call once a tag that can follow a name appears. If a key comes again, its first
 //! value counts, which may have been reported already.
+//!
+//! A value may contain the tags of calls. Only if the first of them is a call's closing tag, with which a reply ends that
+//! the model ended, it closes the value and the call, because models sometimes forget the value's own.
 
 use super::arguments::{json, may_be_json, meaning, types_of};
 use super::{CallProgress, Word};
@@ -30,6 +33,10 @@ struct ArgumentValue {
     text: String,
     /// The types that the schema names.
     types: Vec<String>,
+    /// The closing tag of the call and blanks, if nothing came after them and no tag before them.
+    end: String,
+    /// Whether there are tags in it.
+    has_tags: bool,
     /// Whether it is certain to be a string, which is reported as it is read.
     is_string: bool,
     /// Whether its key has a value already.
@@ -72,12 +79,20 @@ impl KeyedCall {
         }
     }
 
-    /// The reply ends with this text. Without its closing tag no call is complete.
-    pub(super) fn end(&mut self, text: &str) -> bool {
-        if self.state == CallState::Value {
-            self.add(text);
+    /// The reply ends with this text, because the model ended it unless it is `cut`. Returns whether the call is
+    /// complete.
+    pub(super) fn end(&mut self, text: &str, cut: bool) -> bool {
+        if self.state != CallState::Value {
+            return false;
         }
-        false
+        let is_closed = !cut && !self.value.end.is_empty() && text.trim().is_empty();
+        if is_closed {
+            self.end_value();
+            self.close();
+        } else {
+            self.read_value(text);
+        }
+        is_closed
     }
 
     /// The complete call.
@@ -93,7 +108,7 @@ impl KeyedCall {
                 }
             }
             CallState::Key => self.key += text,
-            CallState::Value => self.add(text),
+            CallState::Value => self.read_value(text),
             CallState::Arguments | CallState::BeforeValue if !text.trim().is_empty() => self.state = CallState::Wrong,
             CallState::Arguments | CallState::BeforeValue | CallState::Wrong => {}
         }
@@ -104,8 +119,7 @@ impl KeyedCall {
         self.state = match (self.state, tag) {
             (CallState::Name, Tag::Key | Tag::CallEnd) if self.name().is_empty() => return CallProgress::NoCall,
             (CallState::Name | CallState::Arguments, Tag::CallEnd) => {
-                self.state = CallState::Arguments;
-                self.piece.push('}');
+                self.close();
                 return CallProgress::Whole(text.len());
             }
             (CallState::Name | CallState::Arguments, Tag::Key) => CallState::Key,
@@ -116,11 +130,17 @@ impl KeyedCall {
                 CallState::Value
             }
             (CallState::Value, Tag::ValueEnd) => {
+                self.release();
                 self.end_value();
                 CallState::Arguments
             }
             (CallState::Value, _) => {
-                self.add(text);
+                self.release();
+                match tag {
+                    Tag::CallEnd if !self.value.has_tags => self.value.end.push_str(text),
+                    _ => self.add(text),
+                }
+                self.value.has_tags = true;
                 CallState::Value
             }
             (_, Tag::CallEnd) => return CallProgress::Failed(text.len()),
@@ -137,6 +157,27 @@ impl KeyedCall {
         let is_repeated = self.arguments.contains_key(&self.key);
         self.value = ArgumentValue { types, is_repeated, ..ArgumentValue::default() };
         self.add("");
+    }
+
+    /// Reads text of the value. Blanks after what may be the end of the call are held back with it.
+    fn read_value(&mut self, text: &str) {
+        if !self.value.end.is_empty() && text.trim().is_empty() {
+            self.value.end.push_str(text);
+        } else {
+            self.release();
+            self.add(text);
+        }
+    }
+
+    /// Adds what was held back to the value.
+    fn release(&mut self) {
+        let held = std::mem::take(&mut self.value.end);
+        self.add(&held);
+    }
+
+    fn close(&mut self) {
+        self.state = CallState::Arguments;
+        self.piece.push('}');
     }
 
     /// Adds text to the value, and to the reported piece as soon as the value is certain to be a string.

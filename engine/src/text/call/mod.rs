@@ -29,8 +29,22 @@ pub(super) struct Call {
     /// Whether something other than blanks was read after the call's opening.
     goes_on: bool,
     pub in_thinking: bool,
+    /// The closing tag in a string, after which everything is read again if the call fails.
+    doubt: Option<Doubt>,
     body: CallBody,
 }
+
+/// A place at which a call may have ended.
+#[derive(Debug, Clone)]
+struct Doubt {
+    /// The length of the raw text.
+    at: usize,
+    /// What was read since.
+    parts: Vec<OwnedPart>,
+}
+
+/// A tag or a text.
+pub(super) type OwnedPart = (Option<Tag>, String);
 
 #[derive(Debug, Clone)]
 enum CallBody {
@@ -96,7 +110,7 @@ impl Call {
             CallForm::Object => CallBody::Json(JsonCall::object(in_thinking, closes, tokens)),
             CallForm::Named => CallBody::Json(JsonCall::named(in_thinking, tokens)),
         };
-        Self { raw, blanks, goes_on: false, in_thinking, body }
+        Self { raw, blanks, goes_on: false, in_thinking, doubt: None, body }
     }
 
     /// The function's name, as far as it is known.
@@ -138,8 +152,47 @@ impl Call {
         self.raw
     }
 
+    /// The blanks before the call.
+    pub(super) fn blanks(&self) -> &str {
+        &self.raw[..self.blanks]
+    }
+
+    /// What was read after the place at which a call that failed probably ended; the call then ends there.
+    pub(super) fn take_rest(&mut self) -> Option<Vec<OwnedPart>> {
+        let Doubt { at, parts } = self.doubt.take()?;
+        self.raw.truncate(at);
+        Some(parts)
+    }
+
+    /// Whether a call begins right after a closing tag in a string, so that the tag did close this one.
+    fn ends_before(&self, part: ReplyPart<'_>) -> bool {
+        let is_blank = |(tag, text): &OwnedPart| tag.is_none() && text.trim().is_empty();
+        let at_once = |doubt: &Doubt| doubt.parts.iter().all(is_blank);
+        matches!(part, ReplyPart::Tag(Tag::Call, _)) && self.is_certain() && self.doubt.as_ref().is_some_and(at_once)
+    }
+
+    /// Notes whether the call may have ended with a part that it has read.
+    fn doubt(&mut self, part: ReplyPart<'_>, may_be_closed: bool) {
+        let tag = if let ReplyPart::Tag(tag, _) = part { Some(tag) } else { None };
+        match &mut self.doubt {
+            Some(doubt) => doubt.parts.push((tag, part.as_str().to_owned())),
+            None if may_be_closed => self.doubt = Some(Doubt { at: self.raw.len(), parts: Vec::new() }),
+            None => {}
+        }
+        if matches!(&self.body, CallBody::Json(call) if call.has_ended()) {
+            self.doubt = None;
+        }
+    }
+
     /// Reads the next part of the reply.
     pub(super) fn read(&mut self, part: ReplyPart<'_>) -> CallProgress {
+        if self.ends_before(part) {
+            return CallProgress::FailedBefore;
+        }
+        let may_be_closed = match (&self.body, part) {
+            (CallBody::Json(call), ReplyPart::Tag(tag, _)) => call.may_be_closed_by(tag),
+            _ => false,
+        };
         let progress = match &mut self.body {
             CallBody::Keyed(call) => call.read(part),
             CallBody::Json(call) => call.read(part),
@@ -152,14 +205,21 @@ impl Call {
         };
         self.raw += read;
         self.goes_on |= !read.trim_start().is_empty();
+        if progress == CallProgress::More {
+            self.doubt(part, may_be_closed);
+        }
         progress
     }
 
-    /// Adds the last text of a reply that ends inside the call. Returns whether the call is complete.
-    pub(super) fn end(&mut self, text: &str) -> bool {
+    /// Adds the last text of a reply that ends inside the call, because the model ended it unless it is `cut`. Returns
+    /// whether the call is complete.
+    pub(super) fn end(&mut self, text: &str, cut: bool) -> bool {
         self.raw += text;
+        if let Some(doubt) = &mut self.doubt {
+            doubt.parts.push((None, text.to_owned()));
+        }
         match &mut self.body {
-            CallBody::Keyed(call) => call.end(text),
+            CallBody::Keyed(call) => call.end(text, cut),
             CallBody::Json(call) => call.end(text),
         }
     }
