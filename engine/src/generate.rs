@@ -178,15 +178,21 @@ pub enum Event {
     Text(String),
     /// The model has begun a function call. Pieces of the call follow, and then either the whole call or its failure.
     ToolCallStart {
+        /// The call's id, which the complete call has as well. Replies of a conversation give every call one; a
+        /// [`Generation`] has only those that the model wrote.
+        id: Option<String>,
         /// The function's name.
         name: String,
     },
-    /// A piece of the arguments of the call that has begun, as the model writes them, with their tags.
+    /// A piece of the arguments of the call that has begun, as JSON, whatever the form in which the model writes them.
+    /// Strings come as they are written, and other values once it is known which JSON they are. All pieces of a
+    /// complete call add up to its arguments. Those of a call that fails add up to the beginning of an object, never to
+    /// a whole one.
     ToolCallPiece(String),
     /// A complete function call.
     ToolCall(ToolCall),
     /// The end of a call that is not valid. It is part of neither the answer nor the conversation. If the reply ended
-    /// inside the function's name, no [`Event::ToolCallStart`] preceded it.
+    /// before the function's name was complete, no [`Event::ToolCallStart`] preceded it.
     ToolCallFailed {
         /// The whole text of the call, as the model wrote it.
         text: String,

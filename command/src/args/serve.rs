@@ -73,6 +73,9 @@ pub struct ServeArgs {
     /// Maximum seconds a client may take to send a request or read a response
     #[arg(long, value_name = "S", default_value_t = 30, allow_negative_numbers = true, value_parser = seconds, help_heading = LIMITS)]
     pub io_timeout: u64,
+    /// Maximum milliseconds for which a stream sends nothing, for tests
+    #[arg(long, value_name = "MS", default_value_t = 10_000, hide = true)]
+    pub silence: u64,
     /// Maximum seconds that running replies may take after Ctrl-C or SIGTERM
     #[arg(long, value_name = "S", default_value_t = 20, value_parser = whole::<u32>, help_heading = LIMITS)]
     pub grace: u32,

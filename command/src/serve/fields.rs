@@ -2,6 +2,7 @@
 
 use super::constraints::SCHEMAS;
 use super::failure::{Failure, shown};
+use super::interface::Stream;
 use super::server::{LoadedModel, Server};
 use axum::body::Bytes;
 use serde::de::DeserializeOwned;
@@ -35,7 +36,9 @@ pub fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Fields {
-    pub stream: Option<bool>,
+    stream: Option<bool>,
+    /// llama.cpp's name for reports of how much of the prompt is computed.
+    return_progress: Option<bool>,
     temperature: Option<f32>,
     top_p: Option<f32>,
     top_k: Option<i64>,
@@ -115,6 +118,10 @@ impl From<OverflowField> for Overflow {
 }
 
 impl Fields {
+    pub fn stream(&self) -> Stream {
+        Stream { is_on: self.stream == Some(true), progress: self.return_progress == Some(true) }
+    }
+
     /// The options of generation for a request with these fields.
     pub fn options(self, loaded: &LoadedModel) -> Result<GenerateOptions, Failure> {
         if self.grammar.is_some_and(|grammar| grammar.as_str() != Some("")) {

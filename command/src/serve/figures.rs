@@ -1,11 +1,10 @@
 //! Tokens, times and probabilities of replies, and the arguments of their calls, as JSON.
 
-use super::reply::{Finish, TokenProbability};
+use super::reply::{Finish, Progress, TokenProbability};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use wglm_engine::Stats;
-use wglm_engine::text::ToolCall;
 
 /// The logarithm of a probability of 0, since JSON has no infinity.
 const NEVER: f32 = -9999.0;
@@ -75,23 +74,10 @@ pub fn add_figures(finish: &Finish, to: &mut Value) {
     }
 }
 
-/// The most bytes of a piece in which the arguments of a call are streamed.
-const PIECE: usize = 256;
-
-/// The arguments of a call as a string of JSON.
-pub fn arguments(call: &ToolCall) -> String {
-    call.function.arguments.to_string()
-}
-
-/// The pieces in which arguments are streamed, made of whole characters.
-pub fn argument_pieces(arguments: &str) -> impl Iterator<Item = &str> {
-    let mut rest = arguments;
-    std::iter::from_fn(move || {
-        let end = (0..=PIECE.min(rest.len())).rev().find(|end| rest.is_char_boundary(*end))?;
-        let piece;
-        (piece, rest) = rest.split_at(end);
-        (!piece.is_empty()).then_some(piece)
-    })
+/// How much of a prompt is computed, in the form of llama.cpp's server.
+pub fn prompt_progress(progress: Progress) -> Value {
+    let Progress { cached, done, total, time, .. } = progress;
+    json!({"total": total, "cache": cached, "processed": done, "time_ms": time.as_millis() as u64})
 }
 
 /// The times of a reply, in the form of llama.cpp's server.
@@ -202,16 +188,8 @@ fn finite(logprob: f32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{PIECE, argument_pieces, decimal};
+    use super::decimal;
     use serde_json::json;
-
-    #[test]
-    fn characters_stay_whole() {
-        let text = "aäöü€".repeat(100);
-        let pieces: Vec<&str> = argument_pieces(&text).collect();
-        assert_eq!(pieces.concat(), text);
-        assert!(pieces.iter().all(|piece| (1..=PIECE).contains(&piece.len())), "{pieces:?}");
-    }
 
     #[test]
     fn numbers_have_the_digits_of_the_request() {

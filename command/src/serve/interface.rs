@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::fields::read;
 use super::memory::{ReplyMemory, Share};
 use super::replies::{Replies, Start};
-use super::reply::{Delta, Reply};
+use super::reply::{Delta, Progress, Reply};
 use super::router::counted_json;
 use super::server::{LoadedModel, Server};
 use super::stream::{self, Events};
@@ -43,10 +43,9 @@ pub trait Interface: Sized + Send + 'static {
     /// Writes a failure, which ends the stream.
     fn failed(&mut self, failure: &Failure, to: &mut Events);
 
-    /// Writes something that clients ignore, to keep the connection alive.
-    fn keep_alive(&mut self, to: &mut Events) {
-        to.comment("waiting");
-    }
+    /// Writes a sign of life: something that clients ignore but count, so that they do not give up, with the progress
+    /// of a reply's prompt if the client asked for it.
+    fn alive(&mut self, reply: usize, progress: Option<Progress>, to: &mut Events);
 
     /// The answer to a request without a stream, as JSON.
     fn whole(self, replies: Vec<Reply>) -> String;
@@ -56,13 +55,21 @@ pub trait Interface: Sized + Send + 'static {
 pub struct Request<I> {
     /// Replies to each prompt.
     pub choices: usize,
-    pub stream: Option<bool>,
+    pub stream: Stream,
     /// Whether a reply ends after its first function call.
     pub one_call: bool,
     /// The bytes of memory that the request holds until its replies end, in addition to what these take.
     pub held: usize,
     /// Writes the answer.
     pub interface: I,
+}
+
+/// Whether the answer is a stream, and what it reports beside the replies.
+#[derive(Debug, Clone, Copy)]
+pub struct Stream {
+    pub is_on: bool,
+    /// Whether it reports how much of the prompts is computed.
+    pub progress: bool,
 }
 
 pub enum Prompt {
@@ -79,8 +86,8 @@ pub async fn answer<I: Interface>(State(server): State<Arc<Server>>, body: JsonB
     let starts = with_seeds(&prompts, request.choices);
     drop(prompts);
     let replies = Replies::start(&server, loaded, starts, request.one_call, memory.clone()).await?;
-    if request.stream == Some(true) {
-        return Ok(stream::response(replies, request.interface));
+    if request.stream.is_on {
+        return Ok(stream::response(replies, request.interface, request.stream.progress, server.limits.silence));
     }
     let replies = replies.collect().await?;
     Ok(counted_json(request.interface.whole(replies), memory))

@@ -134,7 +134,7 @@ impl Replies {
                     first_token = all_accepted && !matches!(event, Event::Prompt { .. } | Event::Dropped { .. });
                     self.early.push_back((index, event));
                 }
-                None if all_accepted => until = Some(Instant::now() + PATIENCE),
+                None if all_accepted => until = Some(Instant::now() + PATIENCE.min(self.server.limits.silence)),
                 None => {}
             }
         }
@@ -267,7 +267,7 @@ impl Drop for Replies {
 /// The bytes of an event that may have many.
 fn length(event: &Event) -> usize {
     match event {
-        Event::Text(text) | Event::Thinking(text) | Event::ToolCallFailed { text, .. } => text.len(),
+        Event::Text(text) | Event::Thinking(text) | Event::ToolCallPiece(text) => text.len(),
         Event::ToolCall(call) => Size::of(&call.function.arguments).bytes(),
         _ => 0,
     }

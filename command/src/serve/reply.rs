@@ -1,24 +1,50 @@
-//! A reply as all interfaces write it: calls have ids, a call that failed is text with a warning, and text comes with
-//! the log-probabilities of its tokens.
+//! A reply as all interfaces write it: calls have ids, and text comes with the log-probabilities of its tokens.
+//!
+//! The arguments of a call are the pieces of JSON that the library reports, with and without a stream, so both say the
+//! same. A call that is cut off or malformed has the beginning of its arguments, which is never a whole object: a client
+//! cannot take it for a call that the model finished. It comes with a warning.
 
 use super::server::id;
-use wglm_engine::text::{TokenType, ToolCall};
+use std::time::{Duration, Instant};
+use wglm_engine::text::TokenType;
 use wglm_engine::{Event, Stats, Stop, TokenLogprobs, Tokenizer};
 
 /// What is new of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
-    /// The model reads the prompt, of which the cache has this many tokens.
-    Prompt {
-        cached: usize,
-    },
+    /// The model reads the prompt.
+    Prompt(Progress),
     Thinking(String),
     Text {
         text: String,
         tokens: Vec<TokenProbability>,
     },
-    Call(ToolCall),
+    /// A call begins.
+    Call {
+        id: String,
+        name: String,
+    },
+    /// More of the arguments of the call that has begun, as JSON.
+    Arguments(String),
+    /// The call that has begun ends. Otherwise it is incomplete.
+    CallEnd {
+        is_whole: bool,
+    },
     End(Box<Finish>),
+}
+
+/// How much of a prompt is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// The tokens that the cache held.
+    pub cached: usize,
+    /// The tokens that are in the cache now.
+    pub done: usize,
+    pub total: usize,
+    /// The time since the turn of the reply came.
+    pub time: Duration,
+    /// Whether this is the first report.
+    pub is_first: bool,
 }
 
 /// The probability of a token of the reply, and those of the most likely tokens in its place: the bytes of each token
@@ -63,9 +89,12 @@ pub struct Fold {
     /// Tokens whose text has not come yet.
     tokens: Vec<TokenProbability>,
     warnings: Vec<String>,
+    /// The calls that have ended.
     calls: usize,
-    /// Whether the prompt was reported.
-    prompt_seen: bool,
+    /// Whether a call has begun.
+    in_call: bool,
+    /// When the first report of the prompt came, and the tokens that the cache held.
+    prompt: Option<(Instant, usize)>,
     thinking: String,
     /// Whether the reply ends after its first call.
     one_call: bool,
@@ -73,8 +102,8 @@ pub struct Fold {
 
 impl Fold {
     pub fn new(one_call: bool) -> Self {
-        let (tokens, warnings, calls, prompt_seen, thinking) = Default::default();
-        Self { tokens, warnings, calls, prompt_seen, thinking, one_call }
+        let (tokens, warnings, calls, in_call, prompt, thinking) = Default::default();
+        Self { tokens, warnings, calls, in_call, prompt, thinking, one_call }
     }
 
     /// Whether the reply has all the calls that its client wants.
@@ -90,9 +119,10 @@ impl Fold {
     /// What an event adds to the reply, if it adds anything.
     pub fn delta(&mut self, event: Event, tokenizer: Option<&Tokenizer>) -> Option<Delta> {
         match event {
-            Event::Prompt { done, .. } => {
-                let first = !std::mem::replace(&mut self.prompt_seen, true);
-                first.then_some(Delta::Prompt { cached: done })
+            Event::Prompt { done, total } => {
+                let is_first = self.prompt.is_none();
+                let (start, cached) = *self.prompt.get_or_insert_with(|| (Instant::now(), done));
+                Some(Delta::Prompt(Progress { cached, done, total, time: start.elapsed(), is_first }))
             }
             Event::Dropped { messages } => {
                 let count = messages.len();
@@ -105,17 +135,18 @@ impl Fold {
                 Some(Delta::Thinking(text))
             }
             Event::Text(text) => Some(Delta::Text { text, tokens: std::mem::take(&mut self.tokens) }),
+            Event::ToolCallStart { .. } | Event::ToolCallPiece(_) if self.has_enough() => None,
             Event::ToolCall(_) | Event::ToolCallFailed { .. } if self.has_enough() => None,
-            Event::ToolCall(mut call) => {
-                self.tokens.clear();
-                self.calls += 1;
-                call.id.get_or_insert_with(|| id("call_"));
-                Some(Delta::Call(call))
+            Event::ToolCallStart { id: given, name } => {
+                self.in_call = true;
+                Some(Delta::Call { id: given.unwrap_or_else(|| id("call_")), name })
             }
-            Event::ToolCallFailed { text, cut } => {
+            Event::ToolCallPiece(piece) => Some(Delta::Arguments(piece)),
+            Event::ToolCall(_) => Some(self.end_call(true)),
+            Event::ToolCallFailed { cut, .. } => {
                 let why = if cut { "the reply ended inside it" } else { "it is malformed" };
-                self.warn(format!("a function call is returned as text because {why}"));
-                Some(Delta::Text { text, tokens: std::mem::take(&mut self.tokens) })
+                self.warn(format!("a function call is incomplete because {why}"));
+                self.in_call.then(|| self.end_call(false))
             }
             Event::Token(token) => {
                 let is_text = |tokenizer: &Tokenizer| {
@@ -130,6 +161,13 @@ impl Fold {
             Event::Done(stats) => Some(Delta::End(Box::new(self.finish(stats, tokenizer)))),
             _ => None,
         }
+    }
+
+    fn end_call(&mut self, is_whole: bool) -> Delta {
+        self.tokens.clear();
+        self.calls += 1;
+        self.in_call = false;
+        Delta::CallEnd { is_whole }
     }
 
     fn finish(&mut self, stats: Stats, tokenizer: Option<&Tokenizer>) -> Finish {
@@ -151,11 +189,20 @@ impl Fold {
     }
 }
 
+/// A call of a function, with the JSON of its arguments, of which only a whole call has the end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Call {
+    pub id: String,
+    pub name: String,
+    pub arguments: String,
+    pub is_whole: bool,
+}
+
 #[derive(Debug, Clone)]
 pub struct Reply {
     pub thinking: String,
     pub text: String,
-    pub calls: Vec<ToolCall>,
+    pub calls: Vec<Call>,
     pub tokens: Vec<TokenProbability>,
     pub finish: Finish,
 }
@@ -175,19 +222,31 @@ impl Reply {
     pub fn deltas(self) -> impl Iterator<Item = Delta> {
         let thinking = (!self.thinking.is_empty()).then_some(Delta::Thinking(self.thinking));
         let text = (!self.text.is_empty()).then_some(Delta::Text { text: self.text, tokens: self.tokens });
-        let calls = self.calls.into_iter().map(Delta::Call);
+        let calls = self.calls.into_iter().flat_map(|Call { id, name, arguments, is_whole }| {
+            [Delta::Call { id, name }, Delta::Arguments(arguments), Delta::CallEnd { is_whole }]
+        });
         thinking.into_iter().chain(text).chain(calls).chain([Delta::End(Box::new(self.finish))])
     }
 
     pub fn add(&mut self, delta: Delta) {
         match delta {
-            Delta::Prompt { .. } => {}
+            Delta::Prompt(_) => {}
             Delta::Thinking(text) => self.thinking.push_str(&text),
             Delta::Text { text, tokens } => {
                 self.text.push_str(&text);
                 self.tokens.extend(tokens);
             }
-            Delta::Call(call) => self.calls.push(call),
+            Delta::Call { id, name } => self.calls.push(Call { id, name, ..Call::default() }),
+            Delta::Arguments(piece) => {
+                if let Some(call) = self.calls.last_mut() {
+                    call.arguments.push_str(&piece);
+                }
+            }
+            Delta::CallEnd { is_whole } => {
+                if let Some(call) = self.calls.last_mut() {
+                    call.is_whole = is_whole;
+                }
+            }
             Delta::End(finish) => self.finish = *finish,
         }
     }
@@ -196,7 +255,7 @@ impl Reply {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::panic)]
 mod tests {
-    use super::{Delta, Finish, FinishReason, Fold, Reply};
+    use super::{Call, Delta, Finish, FinishReason, Fold, Progress, Reply};
     use serde_json::json;
     use std::time::Duration;
     use wglm_engine::text::ToolCall;
@@ -222,12 +281,25 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_call_is_text_with_a_warning() {
-        let failed = Event::ToolCallFailed { text: "<tool_call>x".into(), cut: false };
-        let events = vec![Event::Text("Well, ".into()), failed, Event::Done(stats(Stop::End))];
-        let (reply, finish) = reply(events, false);
-        assert_eq!(reply.text, "Well, <tool_call>x");
-        assert_eq!((finish.reason, finish.warnings.len()), (FinishReason::Stop, 1));
+    fn a_call_that_fails_is_incomplete_and_no_text() {
+        for (cut, stop, reason) in [
+            (true, Stop::Length, FinishReason::Length),
+            (true, Stop::Cancelled, FinishReason::Length),
+            (true, Stop::End, FinishReason::Calls),
+            (false, Stop::End, FinishReason::Calls),
+        ] {
+            let failed = || Event::ToolCallFailed { text: "<tool_call>f".into(), cut };
+            let start = Event::ToolCallStart { id: Some("a".into()), name: "f".into() };
+            let piece = |text: &str| Event::ToolCallPiece(text.into());
+            let begun = vec![Event::Text("Well, ".into()), start, piece("{"), piece("\"x\":"), failed()];
+            let (answer, finish) = reply([begun, vec![Event::Done(stats(stop))]].concat(), false);
+            let call = Call { id: "a".into(), name: "f".into(), arguments: "{\"x\":".into(), is_whole: false };
+            assert_eq!((answer.text.as_str(), answer.calls), ("Well, ", vec![call]));
+            assert_eq!((finish.reason, finish.warnings.len()), (reason, 1));
+            // Without a name there is no call.
+            let (answer, finish) = reply(vec![failed(), Event::Done(stats(stop))], false);
+            assert_eq!((answer.text.as_str(), answer.calls.len(), finish.warnings.len()), ("", 0, 1));
+        }
     }
 
     #[test]
@@ -247,19 +319,27 @@ mod tests {
 
     #[test]
     fn calls_get_ids_and_one_may_be_enough() {
-        let call = || Event::ToolCall(ToolCall::new("f", Default::default()));
-        let (both, finish) = reply(vec![call(), call(), Event::Done(stats(Stop::End))], false);
+        let call = || {
+            let (id, name) = (None, "f".into());
+            let whole = Event::ToolCall(ToolCall::new("f", Default::default()));
+            vec![Event::ToolCallStart { id, name }, Event::ToolCallPiece("{}".into()), whole]
+        };
+        let two = |stop| [call(), call(), vec![Event::Done(stats(stop))]].concat();
+        let (both, finish) = reply(two(Stop::End), false);
         assert_eq!((both.calls.len(), finish.reason), (2, FinishReason::Calls));
         assert_ne!(both.calls[0].id, both.calls[1].id);
-        let (one, finish) = reply(vec![call(), call(), Event::Done(stats(Stop::Cancelled))], true);
+        assert!(both.calls.iter().all(|call| call.arguments == "{}" && call.is_whole), "{both:?}");
+        let (one, finish) = reply(two(Stop::Cancelled), true);
         assert_eq!((one.calls.len(), finish.reason, finish.warnings.len()), (1, FinishReason::Calls, 0));
     }
 
     #[test]
-    fn the_prompt_is_reported_once() {
+    fn reports_of_a_prompt_have_what_the_first_one_said() {
         let mut fold = Fold::new(false);
-        let first = fold.delta(Event::Prompt { done: 3, total: 7 }, None);
-        assert_eq!(first, Some(Delta::Prompt { cached: 3 }));
-        assert_eq!(fold.delta(Event::Prompt { done: 7, total: 7 }, None), None);
+        let mut report = |done| match fold.delta(Event::Prompt { done, total: 7 }, None) {
+            Some(Delta::Prompt(Progress { cached, done, total, is_first, .. })) => (cached, done, total, is_first),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([report(3), report(7)], [(3, 3, 7, true), (3, 7, 7, false)]);
     }
 }

@@ -106,6 +106,7 @@ fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<
             requests: share(args),
             reply: Duration::from_secs(args.timeout),
             io: Duration::from_secs(args.io_timeout),
+            silence: Duration::from_millis(args.silence),
         },
     })
 }

@@ -39,6 +39,8 @@ pub struct Limits {
     pub reply: Duration,
     /// The time for a client to send a request, or to read a part of an answer.
     pub io: Duration,
+    /// The longest time for which a stream sends nothing.
+    pub silence: Duration,
 }
 
 pub struct Server {

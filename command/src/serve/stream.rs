@@ -6,6 +6,7 @@ use super::client::Caller;
 use super::interface::Interface;
 use super::link::Link;
 use super::replies::Replies;
+use super::reply::Delta;
 use axum::body::{Body, Bytes};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -14,11 +15,10 @@ use serde_json::Value;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
-/// After this many seconds without an event something is sent that clients ignore, to keep the connection alive; after
-/// one second if the client has closed its side, because only a failed write shows that it is gone.
-const SILENCE: u32 = 10;
+/// How often a stream that has nothing to send checks whether its client has closed its side. If so, a sign of life is
+/// sent each time, because only a failed write shows that the client is gone.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Events in the form of the stream.
@@ -67,16 +67,22 @@ struct Stream<I> {
     replies: Replies,
     interface: I,
     link: Arc<Link>,
-    /// Seconds since the last event.
-    silence: u32,
+    /// The longest time without bytes for the client.
+    silence: Duration,
+    /// When the client last got bytes.
+    sent: Instant,
+    /// Whether the client asked for the progress of its prompts.
+    progress: bool,
     events: Events,
 }
 
-/// The answer that streams replies.
-pub fn response<I: Interface>(replies: Replies, mut interface: I) -> Response {
+/// The answer that streams replies, with the progress of their prompts if the client asked for it. The client gets
+/// something at least every `silence`, whatever the replies do.
+pub fn response<I: Interface>(replies: Replies, mut interface: I, progress: bool, silence: Duration) -> Response {
     let mut events = Events::default();
     interface.begin(replies.prompt_tokens(), &mut events);
-    let stream = Stream { replies, interface, link: Caller::current().link, silence: 0, events };
+    let link = Caller::current().link;
+    let stream = Stream { replies, interface, link, silence, sent: Instant::now(), progress, events };
     let body = unfold(Some(stream), |stream| async move {
         let (bytes, rest) = stream?.next().await;
         Some((Ok::<_, Infallible>(bytes), rest))
@@ -95,15 +101,24 @@ impl<I: Interface> Stream<I> {
     async fn next(mut self) -> (Bytes, Option<Self>) {
         let mut has_ended = false;
         while self.events.text.is_empty() && !has_ended {
-            let next = timeout(SECOND, self.replies.next()).await;
-            self.silence = if next.is_err() { self.silence + 1 } else { 0 };
+            let (now, due) = (Instant::now(), self.sent + self.silence);
+            // Asked again for each event, since many events write nothing.
+            if now >= due {
+                self.interface.alive(0, None, &mut self.events);
+                break;
+            }
+            let next = timeout_at(due.min(now + SECOND), self.replies.next()).await;
             let (interface, events) = (&mut self.interface, &mut self.events);
             match next {
-                Err(_) if self.silence.is_multiple_of(SILENCE) || self.link.sends_no_more() => {
-                    interface.keep_alive(events)
-                }
+                Err(_) if self.link.sends_no_more() => interface.alive(0, None, events),
                 Err(_) => {}
-                Ok(Ok(Some((index, delta)))) => interface.delta(index, delta, events),
+                Ok(Ok(Some((index, delta)))) => {
+                    let progress = if let Delta::Prompt(progress) = &delta { Some(*progress) } else { None };
+                    interface.delta(index, delta, events);
+                    if let Some(progress) = progress.filter(|_| self.progress) {
+                        interface.alive(index, Some(progress), events);
+                    }
+                }
                 Ok(Ok(None)) => {
                     interface.end(events);
                     has_ended = true;
@@ -115,6 +130,7 @@ impl<I: Interface> Stream<I> {
             }
         }
         let bytes = Bytes::from(std::mem::take(&mut self.events.text));
+        self.sent = Instant::now();
         (bytes, (!has_ended).then_some(self))
     }
 }

@@ -75,9 +75,7 @@ impl<'a> Reply<'a> {
 
     /// Adds an event to the draft, and gives a call its id.
     fn note(&mut self, event: &mut Event) {
-        if let Event::ToolCall(call) = event {
-            self.ids.give(call);
-        }
+        self.ids.give(event);
         self.begun |= self.draft.add(event);
     }
 }

@@ -97,10 +97,10 @@ impl EventBuilder {
         self.text(rest);
     }
 
-    /// Ends the reply: appends the events of all text that was held back.
-    pub fn finish(&mut self) {
+    /// Ends the reply: appends the events of all text that was held back. The model did not end a reply that is `cut`.
+    pub fn finish(&mut self, cut: bool) {
         self.close_text();
-        let pieces = self.parser.as_mut().map(ReplyParser::finish);
+        let pieces = self.parser.as_mut().map(|parser| parser.finish_as(cut));
         pieces.into_iter().flatten().for_each(|piece| self.piece(piece));
         self.flush();
     }
@@ -122,7 +122,7 @@ impl EventBuilder {
                 self.answer(text);
             }
             ReplyPiece::Thinking(text) => self.aside(Event::Thinking(text)),
-            ReplyPiece::ToolCallStart { name } => self.aside(Event::ToolCallStart { name }),
+            ReplyPiece::ToolCallStart { id, name } => self.aside(Event::ToolCallStart { id, name }),
             ReplyPiece::ToolCallPiece(text) => self.aside(Event::ToolCallPiece(text)),
             ReplyPiece::ToolCall(call) => self.aside(Event::ToolCall(call)),
             ReplyPiece::ToolCallFailed { text, cut } => self.aside(Event::ToolCallFailed { text, cut }),

@@ -40,7 +40,7 @@ impl PartialReply {
     /// All events of the reply if it ends here, those of text that was held back included.
     pub(crate) fn events_at_end(&self) -> Vec<Event> {
         let mut events = self.events.clone();
-        events.finish();
+        events.finish(true);
         self.made.iter().cloned().chain(std::iter::from_fn(|| events.pop())).collect()
     }
 }

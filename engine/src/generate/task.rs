@@ -483,7 +483,7 @@ impl<'a> GenerationTask<'a> {
     }
 
     fn done(&mut self, stop: Stop, drafts: DraftStats) {
-        self.events.finish();
+        self.events.finish(stop != Stop::End);
         let progress = if let TaskState::Tokens(progress) = self.state { progress } else { TaskProgress::none() };
         let TaskProgress { prompt, prompt_time, since, generated } = progress;
         let generate_time = since.elapsed();

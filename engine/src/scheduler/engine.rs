@@ -330,9 +330,7 @@ impl Engine {
         let slot = &mut slots[index];
         let Some(work) = &mut slot.work else { return };
         while let Some(mut event) = work.task.pop() {
-            if let Event::ToolCall(call) = &mut event {
-                work.ids.give(call);
-            }
+            work.ids.give(&mut event);
             outcome.events.push((work.id, Ok(event)));
         }
         if work.task.phase() == Phase::Over {

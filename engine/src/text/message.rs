@@ -134,10 +134,38 @@ pub struct FunctionCall {
     /// The function's name.
     pub name: String,
     /// An object of arguments. OpenAI's JSON carries it as a string of JSON, which is converted to the object that
-    /// templates expect. An empty string is converted to an empty object.
+    /// templates expect, as [`FunctionCall::from_json`] does.
     #[serde(default = "no_arguments", deserialize_with = "read_arguments")]
     pub arguments: Value,
 }
+
+impl FunctionCall {
+    /// A call with arguments in the form of OpenAI's JSON: a string of JSON, which may be empty. If it is an object that
+    /// does not end, since the call was cut off, the arguments are those that are complete.
+    ///
+    /// # Errors
+    /// If it is not JSON, and not the beginning of an object either.
+    pub fn from_json(name: impl Into<String>, arguments: &str) -> serde_json::Result<Self> {
+        let arguments = match serde_json::from_str(arguments) {
+            _ if arguments.trim().is_empty() => no_arguments(),
+            Err(error) if error.is_eof() && arguments.trim_start().starts_with('{') => complete_members(arguments),
+            arguments => arguments?,
+        };
+        Ok(Self { name: name.into(), arguments })
+    }
+}
+
+/// The members of an object that does not end: all of them, or those before a comma. A number at the end may have had
+/// more digits.
+fn complete_members(json: &str) -> Value {
+    let read = |at: usize| serde_json::from_str::<Map<_, _>>(&format!("{}}}", &json[..at])).ok();
+    let all = Some(json.len()).filter(|_| !json.ends_with(|last: char| last.is_ascii_digit()));
+    let commas = json.rmatch_indices(',').map(|(at, _)| at);
+    all.into_iter().chain(commas).take(MOST_CUTS).find_map(read).unwrap_or_default().into()
+}
+
+/// The most places at which an object is tried: a comma may also be part of a value.
+const MOST_CUTS: usize = 1000;
 
 fn function() -> String {
     "function".into()
@@ -154,8 +182,8 @@ fn null_is_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ToolC
 fn read_arguments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(no_arguments()),
-        Value::String(text) if text.trim().is_empty() => Ok(no_arguments()),
-        Value::String(text) => serde_json::from_str(&text)
+        Value::String(text) => FunctionCall::from_json("", &text)
+            .map(|function| function.arguments)
             .map_err(|error| serde::de::Error::custom(format!("the arguments of a tool call are not JSON: {error}"))),
         arguments => Ok(arguments),
     }

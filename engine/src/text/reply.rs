@@ -10,10 +10,13 @@
 //! text. Otherwise the letters are the tag.
 //!
 //! With tools, `<tool_call>` begins a call anywhere in the reply; [`call`](super::call) describes its form. Whitespace
-//! around a call in the answer belong to the call. A call is reported in pieces from its name on, and at the end as a
+//! around a call belongs to the call, except between two texts of the answer. A call is reported in pieces from its
+//! name on, and at the end as a
 //! whole or as a failure. A call inside thinking ends the thinking, since models forget to close it, unless the call
 //! fails. If the text after `<tool_call>` turns out not to be a call before it has a name, it is text, tags included,
 //! or thinking if it began inside thinking. After a call the reply continues as it does after `</think>`.
+//!
+//! In some families tags enclose all calls of a reply. Text between those tags and the calls is dropped.
 //!
 //! In some families a call is a message of its own. With tools, the end of the answer's message is then a tag: a call
 //! follows if the next message has the role of calls, and otherwise the reply has ended.
@@ -38,15 +41,18 @@ pub enum ReplyPiece {
     Text(String),
     /// The beginning of a function call.
     ToolCallStart {
+        /// The call's id, if the model wrote one.
+        id: Option<String>,
         /// The function's name.
         name: String,
     },
-    /// A piece of the text between the name and the end of the call that has begun, as the model wrote it.
+    /// A piece of the arguments of the call that has begun, as JSON. All pieces of a complete call add up to its
+    /// arguments; those of a call that fails, to the beginning of an object.
     ToolCallPiece(String),
-    /// The complete call. It has an id only if the model wrote one.
+    /// The complete call. It has an id only if the model wrote one. It comes after its start and its pieces.
     ToolCall(ToolCall),
     /// The end of a call that is not valid. A [`ToolCallStart`](Self::ToolCallStart) came before, unless the reply
-    /// ended within the function's name.
+    /// ended before the function's name was complete.
     ToolCallFailed {
         /// The whole text of the call, as the model wrote it.
         text: String,
@@ -102,6 +108,12 @@ pub struct ReplyParser {
     state: ParserState,
     /// Whitespace that is not yet assigned: that at a beginning, and that before what may be a call.
     blanks: String,
+    /// The blanks around the calls since the last text of the answer, if there was one.
+    gap: Option<String>,
+    /// Whether any text of the answer was returned.
+    answered: bool,
+    /// Within the tags around all calls, the text since the last of them.
+    section: Option<String>,
     /// Text that may be the beginning of a tag.
     open: String,
     /// The tokens that stand for tags.
@@ -118,8 +130,9 @@ impl ReplyParser {
     pub fn new(starts_in_thinking: bool) -> Self {
         let state =
             if starts_in_thinking { ParserState::ThinkingStart } else { ParserState::TextStart { after_tag: false } };
-        let (blanks, open, tokens, tools, ready) = Default::default();
-        Self { family: Default::default(), state, blanks, open, tokens, tools, ready }
+        let (blanks, gap, section, open, tokens, tools, ready) = Default::default();
+        let (family, answered) = (Default::default(), false);
+        Self { family, state, blanks, gap, answered, section, open, tokens, tools, ready }
     }
 
     /// The same parser for replies in the form of a family: see [`Prompt::family`](super::Prompt::family).
@@ -222,8 +235,16 @@ impl ReplyParser {
     /// Ends the reply and returns the pieces that were held back. The beginning of a tag that was never completed is
     /// text, and a call that has not ended has failed. The parser is then ready for another part of the same reply.
     pub fn finish(&mut self) -> Vec<ReplyPiece> {
-        self.finish_call();
+        self.finish_as(false)
+    }
+
+    /// The same for a reply that the model did not end itself if it is `cut`.
+    pub(crate) fn finish_as(&mut self, cut: bool) -> Vec<ReplyPiece> {
+        while matches!(self.state, ParserState::Call(_)) {
+            self.finish_call(cut); // after a failed call, there may be another one
+        }
         self.close_text();
+        self.leave_section();
         let blanks = std::mem::take(&mut self.blanks);
         if !matches!(self.state, ParserState::TextStart { after_tag: true }) {
             self.emit(&blanks);
@@ -231,13 +252,14 @@ impl ReplyParser {
         std::mem::take(&mut self.ready)
     }
 
-    /// Ends a call: complete if only its closing tag is missing, text if it has no name, and otherwise failed. Text
-    /// that might have begun its next tag belongs to it.
-    fn finish_call(&mut self) {
+    /// Ends a call: complete if only its closing tag is missing, text if it has no name and its opening was no token,
+    /// and otherwise failed. Text that might have begun its next tag belongs to it.
+    fn finish_call(&mut self, cut: bool) {
         let ParserState::Call(call) = &mut self.state else { return };
         let was_certain = call.is_certain();
-        let whole = call.end(&std::mem::take(&mut self.open));
-        if call.name().is_empty() {
+        let whole = call.end(&std::mem::take(&mut self.open), cut);
+        // A token that opens calls has no other meaning, but its letters may be text.
+        if call.name().is_empty() && !self.tokens.iter().any(|(_, tag)| matches!(tag, Tag::Call | Tag::RoleEnd)) {
             return self.no_call();
         }
         self.report_name(was_certain);
@@ -288,8 +310,12 @@ impl ReplyParser {
             (ParserState::Call(_), _) => self.read_call(part),
             (ParserState::Role(_), _) => self.read_role(part),
             (ParserState::Ended, _) => {}
-            (_, ReplyPart::Text(text)) => self.read_text(text),
+            (_, ReplyPart::Text(text)) => match &mut self.section {
+                Some(held) => held.push_str(text),
+                None => self.read_text(text),
+            },
             (ParserState::ThinkingStart | ParserState::TextStart { .. }, ReplyPart::Tag(Tag::Think, _)) => {
+                self.gap = None;
                 self.blanks.clear();
                 self.state = ParserState::Thinking;
             }
@@ -297,6 +323,8 @@ impl ReplyParser {
                 ParserState::ThinkingStart | ParserState::Thinking | ParserState::TextStart { .. },
                 ReplyPart::Tag(Tag::ThinkEnd, _),
             ) => {
+                self.leave_section();
+                self.gap = None;
                 let blanks = std::mem::take(&mut self.blanks);
                 if self.is_thinking() {
                     self.emit(&blanks);
@@ -310,8 +338,18 @@ impl ReplyParser {
                 }
                 self.state = ParserState::Role(String::new());
             }
-            (_, ReplyPart::Tag(Tag::Section | Tag::SectionEnd, _)) if self.looks_for_calls() => {}
+            (_, ReplyPart::Tag(Tag::Section, _)) if self.looks_for_calls() => {
+                self.section.get_or_insert_default();
+            }
+            (_, ReplyPart::Tag(Tag::SectionEnd, _)) if self.looks_for_calls() => self.section = None,
             (_, ReplyPart::Tag(_, text)) => self.read_text(text),
+        }
+    }
+
+    /// Parses the text that was held back in a section that does not end, or has no more calls.
+    fn leave_section(&mut self) {
+        if let Some(held) = self.section.take() {
+            self.read_text(&held);
         }
     }
 
@@ -325,8 +363,10 @@ impl ReplyParser {
             _ => return self.emit_body(),
         };
         if !text.trim_start().is_empty() {
-            if let ParserState::TextStart { after_tag } = self.state {
-                self.blanks = self.without_lead(after_tag).to_owned();
+            match (self.gap.take(), &self.state) {
+                (Some(gap), _) => self.blanks.insert_str(0, &gap),
+                (None, ParserState::TextStart { after_tag }) => self.blanks = self.without_lead(*after_tag).to_owned(),
+                (None, _) => {}
             }
             self.state = body;
             self.emit_body();
@@ -381,10 +421,13 @@ impl ReplyParser {
             self.emit(&blanks);
         }
         if in_thinking || matches!(self.state, ParserState::TextStart { after_tag: true }) {
+            self.gap.iter_mut().for_each(|gap| gap.push_str(&blanks));
             blanks.clear();
         }
+        self.section.iter_mut().for_each(String::clear);
         let tokens = self.tokens.iter().map(|(_, tag)| *tag).collect();
-        self.state = ParserState::Call(Box::new(Call::new(self.family, &blanks, opening, in_thinking, tokens)));
+        let call = Call::new(self.family, (&blanks, opening), in_thinking, tokens, &self.tools);
+        self.state = ParserState::Call(Box::new(call));
     }
 
     /// Parses a part of what may be a call.
@@ -418,11 +461,12 @@ impl ReplyParser {
         }
     }
 
-    /// Reports the name of a call that has become certain, and the text after it.
+    /// Reports the name of a call that has become certain, and what is new of its arguments.
     fn report_name(&mut self, was_certain: bool) {
         let ParserState::Call(call) = &mut self.state else { return };
         if call.is_certain() && !was_certain {
-            self.ready.push(ReplyPiece::ToolCallStart { name: call.name().to_owned() });
+            let (id, name) = (call.id().map(str::to_owned), call.name().to_owned());
+            self.ready.push(ReplyPiece::ToolCallStart { id, name });
         }
         let piece = call.take_piece();
         self.emit_piece(&piece);
@@ -440,7 +484,8 @@ impl ReplyParser {
     fn whole(&mut self) {
         let next = ParserState::TextStart { after_tag: true };
         if let ParserState::Call(call) = std::mem::replace(&mut self.state, next) {
-            self.ready.push(ReplyPiece::ToolCall(call.understood(&self.tools)));
+            self.widen_gap(&call);
+            self.ready.push(ReplyPiece::ToolCall(call.understood()));
         }
     }
 
@@ -455,18 +500,33 @@ impl ReplyParser {
 
     /// Reports the call as failed. The reply continues in the state before the call.
     fn failed(&mut self, cut: bool) {
-        let ParserState::Call(call) = std::mem::replace(&mut self.state, ParserState::TextStart { after_tag: true })
+        let ParserState::Call(mut call) =
+            std::mem::replace(&mut self.state, ParserState::TextStart { after_tag: true })
         else {
             return;
         };
         if call.in_thinking {
             self.state = ParserState::Thinking;
         }
+        self.widen_gap(&call);
+        let rest = call.take_rest();
+        let cut = cut && rest.is_none();
         self.ready.push(ReplyPiece::ToolCallFailed { text: call.raw().to_owned(), cut });
+        for (tag, text) in rest.into_iter().flatten() {
+            self.read(tag.map_or(ReplyPart::Text(&text), |tag| ReplyPart::Tag(tag, self.family.text(tag))));
+        }
+    }
+
+    /// Keeps the blanks before a call for the case that the answer goes on after it.
+    fn widen_gap(&mut self, call: &Call) {
+        if self.answered && !call.in_thinking {
+            self.gap.get_or_insert_default().push_str(call.blanks());
+        }
     }
 
     /// Adds a piece of thinking or of the answer.
     fn emit(&mut self, text: &str) {
+        self.answered |= !text.is_empty() && !self.is_thinking();
         match (self.is_thinking(), self.ready.last_mut()) {
             _ if text.is_empty() => {}
             (true, Some(ReplyPiece::Thinking(before))) | (false, Some(ReplyPiece::Text(before))) => {

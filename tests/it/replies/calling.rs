@@ -96,10 +96,11 @@ fn extended_a_call_that_is_cut_off_is_not_text() {
     chat.options.max_tokens = Some(40);
     script(&mut chat, None, CALL, "<|observation|>");
     let (events, _) = told(chat.reply().unwrap());
-    assert!(matches!(&events[0], Event::ToolCallStart { name } if name == "weather"), "{events:?}");
+    let Event::ToolCallStart { id, name } = &events[0] else { panic!("{events:?}") };
+    assert_eq!((id, name.as_str()), (&calls(&events)[0].id, "weather"));
     let piece = |event: &Event| if let Event::ToolCallPiece(text) = event { text.clone() } else { String::new() };
     let told = events.iter().map(piece).collect::<String>();
-    assert_eq!(format!("<tool_call>weather{told}</tool_call>"), CALL);
+    assert_eq!(told, calls(&events)[0].function.arguments.to_string());
     assert_eq!((calls(&events).len(), chat.messages().len()), (1, 2));
 }
 

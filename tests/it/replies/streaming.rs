@@ -183,7 +183,7 @@ fn extended_replies_to_results_and_failures() {
     script(&mut chat, Some("Roll."), "<tool_call>dice</tool_call>", "<|observation|>");
     let mut stream = sent(chat, "Roll.");
     let (events, _) = told(block_on(all(&mut stream)).into_iter());
-    let [Event::ToolCallStart { .. }, Event::ToolCall(call)] = &events[..] else { panic!("{events:?}") };
+    let [Event::ToolCallStart { .. }, .., Event::ToolCall(call)] = &events[..] else { panic!("{events:?}") };
     let mut chat = back(stream).unwrap();
     chat.push(Message::tool(call.id.clone().unwrap(), "6"));
     script(&mut chat, None, "It is a six.", "<|user|>");

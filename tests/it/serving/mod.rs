@@ -3,8 +3,10 @@
 //! Everything runs on the demonstration model. Clients that others wrote are in tests/clients.
 
 mod access;
+mod alive;
 mod anthropic;
 mod bodies;
+mod calls;
 mod client;
 mod constrained;
 mod ending;

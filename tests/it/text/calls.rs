@@ -46,19 +46,20 @@ fn parse<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<ReplyPiece> {
     let (mut ends, mut begun) = (Vec::new(), None);
     for piece in pieces(thinking, chunks) {
         match piece {
-            ReplyPiece::ToolCallStart { name } => assert!(begun.replace((name, String::new())).is_none()),
+            ReplyPiece::ToolCallStart { id, name } => {
+                assert!(id.is_none() && begun.replace((name, String::new())).is_none());
+            }
             ReplyPiece::ToolCallPiece(piece) => begun.as_mut().expect("a call that began").1 += &piece,
             ReplyPiece::ToolCall(call) => {
-                assert_eq!(begun.take().expect("a call that began").0, call.function.name);
+                let (name, json) = begun.take().expect("a call that began");
+                assert_eq!((name, json), (call.function.name.clone(), call.function.arguments.to_string()));
                 ends.push(ReplyPiece::ToolCall(call));
             }
             ReplyPiece::ToolCallFailed { text, cut } => {
                 match begun.take() {
-                    Some((name, told)) => {
-                        let arguments = text.strip_prefix("<tool_call>").unwrap().trim_start().strip_prefix(&name);
-                        let arguments = arguments.unwrap().trim_start();
-                        let end = if cut { "" } else { "</tool_call>" };
-                        assert_eq!(arguments.strip_suffix(end).unwrap_or(arguments), told);
+                    Some((name, json)) => {
+                        assert!(text.strip_prefix("<tool_call>").unwrap().trim_start().starts_with(&name));
+                        assert!(json.starts_with('{') && serde_json::from_str::<Value>(&json).is_err(), "{json}");
                     }
                     None => assert!(cut && text.starts_with("<tool_call>") && !text.contains("<arg_key>"), "{text}"),
                 }
@@ -119,7 +120,7 @@ fn several_calls_and_text_around_them() {
     check(
         true,
         &format!("Two.</think>\nLet me see. \n{one} \n{two}\n\nThat is all. "),
-        &[thinking("Two."), text("Let me see."), rome.clone(), oslo.clone(), text("That is all. ")],
+        &[thinking("Two."), text("Let me see."), rome.clone(), oslo.clone(), text(" \n \n\n\nThat is all. ")],
     );
     check(false, &format!("{one}<think>again</think>{two}"), &[rome.clone(), thinking("again"), oslo]);
     // Models forget to close their thinking.
@@ -189,7 +190,7 @@ fn errors_in_a_call_are_not_text() {
         check(
             false,
             &format!("Well. {bad} {good} Yes."),
-            &[text("Well."), failed(bad, false), call("bare", json!({})), text("Yes.")],
+            &[text("Well."), failed(bad, false), call("bare", json!({})), text("   Yes.")],
         );
         let open = bad.strip_suffix("</tool_call>").unwrap();
         check(false, &format!("{open}{good}"), &[failed(open, false), call("bare", json!({}))]);
@@ -198,6 +199,22 @@ fn errors_in_a_call_are_not_text() {
         if !open.ends_with("<arg_key>") {
             check(true, &format!("{open} </think>Yes."), &[failed(&format!("{open} "), false), text("Yes.")]);
         }
+    }
+}
+
+/// Tags of calls within a value are text, unless the reply ends there and the value has no other tags.
+#[test]
+fn a_value_may_contain_tags() {
+    let reply =
+        |value: &str| format!("<tool_call>weather<arg_key>city</arg_key><arg_value>{value}</arg_value></tool_call>");
+    for value in ["</tool_call>", "a </tool_call>\n", "<tool_call>b</tool_call>", "</tool_call></tool_call>\n<arg_key>"]
+    {
+        check(false, &reply(value), &[call("weather", json!({"city": value}))]);
+    }
+    let open = "<tool_call>weather<arg_key>city</arg_key><arg_value>Rome\n</tool_call>\n";
+    check(false, open, &[call("weather", json!({"city": "Rome\n"}))]);
+    for more in ["</tool_call>", ".", "<tool_call>bare</tool_call>"] {
+        check(false, &format!("{open}{more}"), &[failed(&format!("{open}{more}"), true)]);
     }
 }
 
@@ -227,18 +244,47 @@ fn a_call_that_is_cut_off_fails() {
 #[test]
 fn calls_are_reported_in_pieces() {
     let mut parser = ReplyParser::new(false).with_tools(&tools());
-    let start = || ReplyPiece::ToolCallStart { name: "weather".into() };
+    let start = || ReplyPiece::ToolCallStart { id: None, name: "weather".into() };
     let piece = |text: &str| ReplyPiece::ToolCallPiece(text.into());
     assert_eq!(parser.push("Well.\n<tool_call>wea"), [text("Well.")]);
     assert_eq!(parser.push("ther\n"), []);
-    assert_eq!(parser.push("<arg_key>ci"), [start(), piece("<arg_key>ci")]);
-    assert_eq!(parser.push("ty</arg_key><arg_value>Ro"), [piece("ty</arg_key><arg_value>Ro")]);
-    assert_eq!(parser.push("me</arg_"), [piece("me")]);
-    assert_eq!(
-        parser.push("value>\n</tool_call>"),
-        [piece("</arg_value>\n"), call("weather", json!({"city": "Rome"}))]
-    );
-    assert_eq!(parser.push("\n<tool_call>weather</tool_call>!"), [start(), call("weather", json!({})), text("!")]);
+    assert_eq!(parser.push("<arg_key>ci"), [start(), piece("{")]);
+    assert_eq!(parser.push("ty</arg_key><arg_value>\"Ro"), [piece(r#""city":"\"Ro"#)]);
+    assert_eq!(parser.push("\nme</arg_"), [piece(r"\nme")]);
+    // A value that may be JSON comes when it is known which.
+    assert_eq!(parser.push("value>\n<arg_key>days</arg_key><arg_value> -1"), [piece("\"")]);
+    assert_eq!(parser.push("0</arg_value><arg_key>city</arg_key><arg_value>again"), [piece(r#","days":-10"#)]);
+    let whole = call("weather", json!({"city": "\"Ro\nme", "days": -10}));
+    assert_eq!(parser.push("</arg_value></tool_call>"), [piece("}"), whole]);
+    let none = [start(), piece("{}"), call("weather", json!({})), text("\n\n!")];
+    assert_eq!(parser.push("\n<tool_call>weather</tool_call>!"), none);
+}
+
+/// A string is reported as soon as its text cannot be anything else by the schema.
+#[test]
+fn values_that_may_be_json_are_held_until_that_is_known() {
+    for (key, text, held) in [
+        ("city", "5", 0),
+        ("unit", "c", 0),
+        ("exact", "yes", 0),
+        ("exact", "2026-11-26", 10),
+        ("exact", "2026, or so", 4),
+        ("maybe", "  nullable", 6),
+        ("maybe", "5", 0),
+        ("maybe", "[1]", 0),
+        ("tags", "[1, 2", 5),
+        ("tags", "none", 1),
+        ("unknown", "the whole text", 1),
+        ("unknown", "trust", 3),
+        ("unknown", "\"quoted", 7),
+    ] {
+        let mut parser = ReplyParser::new(false).with_tools(&tools());
+        parser.push(&format!("<tool_call>weather<arg_key>{key}</arg_key><arg_value>"));
+        let pieces: Vec<_> = letters(text).iter().map(|letter| parser.push(letter).len()).collect();
+        assert_eq!(pieces.iter().take_while(|count| **count == 0).count(), held, "{key}: {text}");
+        let end = parser.push("</arg_value></tool_call>");
+        assert_eq!(end.last(), Some(&call("weather", json!({key: text}))));
+    }
 }
 
 #[test]
@@ -250,7 +296,7 @@ fn without_tools_tags_are_text() {
 }
 
 /// Arguments can be any JSON, including strings that look like something else.
-fn value() -> impl Strategy<Value = Value> {
+pub fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),

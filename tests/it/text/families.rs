@@ -1,8 +1,10 @@
 //! Tests the families of templates: which one a template belongs to, and calls in the form of each, in any pieces.
 
-use super::cuts::every_way;
+use super::calls::value;
+use super::cuts::{cut, every_way, places};
 use super::tokenizer::tiny;
-use serde_json::{Value, json};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
 use wglm::text::{
     ChatInput, ChatTemplate, Family, Message, ReplyParser, ReplyPiece, TokenType, Tokenizer, ToolCall, Vocab,
 };
@@ -114,8 +116,8 @@ fn parser(family: &str) -> ReplyParser {
     ReplyParser::new(false).with_family(template(family).family()).with_tools(&tools())
 }
 
-/// The reply as thinking, text, calls, and calls that failed, each with its kind. The pieces of a call have to be part
-/// of its text, after its name.
+/// The reply as thinking, text, calls, and calls that failed, each with its kind. The pieces of a call have to add up to
+/// its arguments, and those of a call that failed to something that is no JSON.
 fn parse<S: AsRef<str>>(family: &str, chunks: &[S]) -> Vec<(char, String)> {
     let mut parser = parser(family);
     let mut pieces: Vec<_> = chunks.iter().flat_map(|chunk| parser.push(chunk.as_ref())).collect();
@@ -126,7 +128,8 @@ fn parse<S: AsRef<str>>(family: &str, chunks: &[S]) -> Vec<(char, String)> {
         let part = match piece {
             ReplyPiece::Text(text) => ('t', text),
             ReplyPiece::Thinking(text) => ('?', text),
-            ReplyPiece::ToolCallStart { name } => {
+            ReplyPiece::ToolCallStart { id, name } => {
+                assert_eq!(id.is_some(), family == "kimi");
                 assert!(begun.replace((name, String::new())).is_none());
                 continue;
             }
@@ -135,12 +138,17 @@ fn parse<S: AsRef<str>>(family: &str, chunks: &[S]) -> Vec<(char, String)> {
                 continue;
             }
             ReplyPiece::ToolCall(ToolCall { id, function, .. }) => {
-                assert_eq!(begun.take().expect("a call that began").0, function.name);
+                let (name, json) = begun.take().expect("a call that began");
+                let read: Value = serde_json::from_str(&json).unwrap();
+                assert_eq!((name, &read), (function.name.clone(), &function.arguments));
                 ('c', json!([function.name, function.arguments, id]).to_string())
             }
             ReplyPiece::ToolCallFailed { text, cut } => {
-                let (name, told) = begun.take().unwrap_or_default();
-                assert!(text.contains(&name) && text.contains(&told), "{text}: {name}, {told}");
+                let (name, json) = begun.take().unwrap_or_default();
+                assert!(
+                    text.contains(&name) && serde_json::from_str::<Value>(&json).is_err(),
+                    "{text}: {name}, {json}"
+                );
                 (if cut { '-' } else { '!' }, text)
             }
             other => panic!("{other:?}"),
@@ -182,6 +190,19 @@ fn objects_between_tags() {
     let open = call.strip_suffix("\n</tool_call>").unwrap();
     check("hermes", open, &[('c', rome)]);
     check("hermes", &format!("{open}{call}"), &[('c', rome), ('c', rome)]);
+    // Faults that leave no doubt: line ends and tabs in strings, and blanks anywhere else.
+    let line = "<tool_call>{ \"name\" :\"weather\",\n\"arguments\": {\"city\": \"a\n\\\n\tb\\\\\" , \"n\":[ 1 ,2 ] }\t}</tool_call>";
+    check("hermes", line, &[('c', &json!(["weather", {"city": "a\n\n\tb\\", "n": [1, 2]}, null]).to_string())]);
+    let two = r#"<tool_call>{"name":"weather","arguments":{"n":1 2}}</tool_call>"#;
+    check("hermes", two, &[('!', two)]);
+    // The first name and the first arguments count.
+    let nested = r#"{"x":{"name":"y","arguments":{"z":1}},"l":[",","name"],"parameters":{"city":"Rome"},"arguments":{},"name":"weather","name":"y"}"#;
+    check("hermes", &format!("<tool_call>{nested}</tool_call>"), &[('c', rome)]);
+    check(
+        "hermes",
+        r#"<tool_call>{"arguments":null,"name":"weather"}</tool_call>"#,
+        &[('c', r#"["weather",{},null]"#)],
+    );
     // A string may contain braces and tags.
     let text = r#"<tool_call>{"name":"weather","arguments":{"city":"} \"</tool_call> {"}}</tool_call>"#;
     check("hermes", text, &[('c', r#"["weather",{"city":"} \"</tool_call> {"},null]"#)]);
@@ -195,7 +216,7 @@ fn objects_that_fail() {
         r#"<tool_call>{"name":"weather","arguments":[1]}</tool_call>"#,
         r#"<tool_call>{"name":"weather","arguments":{}</tool_call>"#,
     ] {
-        check("hermes", &format!("a {bad} b"), &[('t', "a"), ('!', bad), ('t', "b")]);
+        check("hermes", &format!("a {bad} b"), &[('t', "a"), ('!', bad), ('t', "  b")]);
     }
     let cut = r#"<tool_call>{"name":"weather","arguments":{"city":"Ro"#;
     check("hermes", cut, &[('-', cut)]);
@@ -288,7 +309,8 @@ fn messages_by_their_tokens() {
     assert_eq!(reply.push(letters), [ReplyPiece::Text(letters.into())]);
 }
 
-/// If the end of a string is missing, a closing tag that is a token ends the call, and what follows is not lost.
+/// If the end of a string is missing, what follows a closing tag that is a token is not lost, although a string may
+/// contain one.
 #[test]
 fn a_string_that_does_not_end() {
     let names = ["<tool_call>", "</tool_call>", "</think>"];
@@ -297,14 +319,36 @@ fn a_string_that_does_not_end() {
     let [call, call_end, think_end] = names.map(|name| tokenizer.special(name).unwrap());
     let open = r#"{"name": "weather", "arguments": {"city": "Rome}}"#;
     let failed = |text: String| ReplyPiece::ToolCallFailed { text, cut: false };
-    let start = ReplyPiece::ToolCallStart { name: "weather".into() };
-    let piece = ReplyPiece::ToolCallPiece(r#", "arguments": {"city": "Rome}}"#.into());
+    let start = ReplyPiece::ToolCallStart { id: None, name: "weather".into() };
+    let piece = ReplyPiece::ToolCallPiece(r#"{"city":"Rome}}"#.into());
 
     let mut reply = parser("hermes").with_tokenizer(&tokenizer);
     assert!(reply.push_tag(call).is_empty());
     assert_eq!(reply.push(open), [start.clone(), piece.clone()]);
-    assert_eq!(reply.push_tag(call_end), [failed(format!("<tool_call>{open}</tool_call>"))]);
-    assert_eq!(reply.push("It rains."), [ReplyPiece::Text("It rains.".into())]);
+    let more = |text: &str| ReplyPiece::ToolCallPiece(text.into());
+    assert_eq!(reply.push_tag(call_end), [more("</tool_call>")]);
+    assert_eq!(reply.push(" It rains."), [more(" It rains.")]);
+    assert_eq!(
+        reply.finish(),
+        [failed(format!("<tool_call>{open}</tool_call>")), ReplyPiece::Text("It rains.".into())]
+    );
+    // Another call shows that the first one has ended, at once or when it is complete.
+    for between in ["\n", " \"And\" now: "] {
+        let mut reply = parser("hermes").with_tokenizer(&tokenizer);
+        let mut pieces = Vec::new();
+        for text in [open, r#"{"name": "weather", "arguments": {}}"#] {
+            pieces.extend(reply.push_tag(call));
+            pieces.extend(reply.push(text));
+            pieces.extend(reply.push_tag(call_end));
+            pieces.extend(reply.push(between));
+        }
+        pieces.extend(reply.finish());
+        let ends: Vec<_> = pieces.iter().filter(|piece| !matches!(piece, ReplyPiece::ToolCallPiece(_))).collect();
+        let [one, fail, rest @ .., _] = &ends[..] else { panic!("{ends:?}") };
+        assert_eq!((*one, *fail), (&start, &failed(format!("<tool_call>{open}</tool_call>"))));
+        assert!(rest.iter().any(|piece| **piece == start), "{between}: {ends:?}");
+        assert!(ends.iter().any(|piece| matches!(piece, ReplyPiece::ToolCall(_))), "{between}: {ends:?}");
+    }
 
     // In thinking, the end of thinking ends the call too.
     let mut reply = ReplyParser::new(true).with_family(template("hermes").family()).with_tools(&tools());
@@ -314,15 +358,17 @@ fn a_string_that_does_not_end() {
     assert_eq!(reply.push_tag(think_end), [failed(format!("<tool_call>{open}"))]);
     assert_eq!(reply.push("It rains."), [ReplyPiece::Text("It rains.".into())]);
 
-    // The letters of tags, and tags that close nothing, may stand in a string.
+    // Tags may stand in a string, as letters and as tokens.
     let mut reply = parser("hermes").with_tokenizer(&tokenizer);
     reply.push_tag(call);
     reply.push(r#"{"name": "weather", "arguments": {"city": "</tool_call>"#);
-    assert_eq!(reply.push_tag(think_end), [ReplyPiece::ToolCallPiece("</think>".into())]);
+    assert_eq!(reply.push_tag(think_end), [more("</think>")]);
+    assert_eq!(reply.push_tag(call), [more("<tool_call>")]);
+    assert_eq!(reply.push_tag(call_end), [more("</tool_call>")]);
     reply.push("\"}}");
     let pieces = reply.push_tag(call_end);
     let Some(ReplyPiece::ToolCall(read)) = pieces.last() else { panic!("{pieces:?}") };
-    assert_eq!(read.function.arguments["city"], "</tool_call></think>");
+    assert_eq!(read.function.arguments["city"], "</tool_call></think><tool_call></tool_call>");
 }
 
 #[test]
@@ -337,6 +383,17 @@ fn a_section_of_calls_with_ids() {
     check("kimi", &section, &[('c', &rome(0)), ('c', &rome(1))]);
     check("kimi", &format!("I look. {section}"), &[('t', "I look."), ('c', &rome(0)), ('c', &rome(1))]);
     check("kimi", &format!("<think>So.</think>Yes.{}", call(3)), &[('?', "So."), ('t', "Yes."), ('c', &rome(3))]);
+    // Text between the tags around calls is dropped, unless the section does not end.
+    let noisy =
+        section.replace("_section_begin|>", "_section_begin|> now: ").replacen("_call_end|>", "_call_end|>, ", 1);
+    check(
+        "kimi",
+        &format!("I look. {noisy} Done."),
+        &[('t', "I look."), ('c', &rome(0)), ('c', &rome(1)), ('t', "  Done.")],
+    );
+    check("kimi", "Yes.<|tool_calls_section_begin|><|tool_calls_section_end|> No.", &[('t', "Yes. No.")]);
+    check("kimi", "Yes.<|tool_calls_section_begin|> No.", &[('t', "Yes. No.")]);
+    check("kimi", "<think>So<|tool_calls_section_begin|> it is.</think>Yes.", &[('?', "So it is."), ('t', "Yes.")]);
     let bad = "<|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>Rome";
     check("kimi", &format!("{bad}<|tool_call_end|>!"), &[('!', &format!("{bad}<|tool_call_end|>")), ('t', "!")]);
     let cut = "<|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"ci";
@@ -369,6 +426,36 @@ fn calls_survive_their_template() {
         let id = if name == "kimi" { json!("functions.weather:0") } else { Value::Null };
         let want = [('t', "I look.".to_owned()), ('c', json!(["weather", arguments, id]).to_string())];
         assert_eq!(read, want, "{name}: {written}");
+    }
+}
+
+proptest! {
+    /// Any arguments that a template writes come back, however the reply is cut.
+    #[test]
+    fn any_arguments_survive(
+        family in prop::sample::select(vec!["glm", "hermes", "gigachat", "gigachat-3.0", "kimi"]),
+        arguments in prop::collection::vec((any::<String>(), value()), 0..5),
+        places in places(),
+    ) {
+        // GLM's form has no escapes: blanks around a key are not part of it, and a value ends at the first closing tag.
+        let arguments: Map<_, _> = arguments.into_iter().map(|(key, value)| (key.trim().to_owned(), value)).collect();
+        let types = arguments.iter().map(|(key, value)| {
+            (key.clone(), if value.is_string() { json!({"type": "string"}) } else { json!({}) })
+        });
+        let tools = [json!({"function": {"name": "weather", "parameters": {"properties": types.collect::<Map<_, _>>()}}})];
+        prop_assume!(!Value::Object(arguments.clone()).to_string().contains("</arg"));
+        let messages = [Message::assistant("I look.").with_tool_calls(vec![ToolCall::new("weather", arguments.clone())])];
+        let input = ChatInput { add_generation_prompt: false, ..ChatInput::new(&messages) };
+        let written = template(family).render(&input).unwrap();
+        let reply = &written[written.find("I look.").unwrap()..];
+        let end = reply.rfind("<|im_end|>").or(reply.rfind("<|message_sep|>")).unwrap_or(reply.len());
+        let mut parser = ReplyParser::new(false).with_family(template(family).family()).with_tools(&tools);
+        let mut pieces: Vec<_> = cut(&reply[..end], &places).into_iter().flat_map(|piece| parser.push(piece)).collect();
+        pieces.extend(parser.finish());
+        let json: String = pieces.iter().map(|piece| if let ReplyPiece::ToolCallPiece(piece) = piece { piece } else { "" }).collect();
+        let Some(ReplyPiece::ToolCall(call)) = pieces.last() else { panic!("{pieces:?}: {written}") };
+        prop_assert_eq!(&call.function.arguments, &Value::Object(arguments), "{}", written);
+        prop_assert_eq!(&serde_json::from_str::<Value>(&json).unwrap(), &call.function.arguments, "{}", json);
     }
 }
 

@@ -5,6 +5,7 @@ mod fable_vocab;
 mod families;
 mod guarded;
 mod hostile;
+mod makers;
 mod reply;
 mod stops;
 mod template;

@@ -2,7 +2,7 @@
 //! `tests/fixtures/chat_template.json` has those of the demonstration model's own template.
 
 use serde_json::{Value, json};
-use wglm::text::{ChatInput, ChatTemplate, Message, ToolCall};
+use wglm::text::{ChatInput, ChatTemplate, FunctionCall, Message, ToolCall};
 use wglm::{Error, Result};
 
 fn read(path: &str) -> String {
@@ -172,8 +172,30 @@ fn messages_read_openai_json() {
     assert_eq!((message.content, message.extra["weight"].clone()), (None, json!(1)));
     let message: Message = serde_json::from_value(json!({"role": "assistant", "tool_calls": null})).unwrap();
     assert!(message.tool_calls.is_empty());
-    let broken = json!({"role": "a", "tool_calls": [{"function": {"name": "f", "arguments": "{\"a\":"}}]});
+    let broken = json!({"role": "a", "tool_calls": [{"function": {"name": "f", "arguments": "{\"a\": b"}}]});
     assert!(serde_json::from_value::<Message>(broken).unwrap_err().to_string().contains("not JSON"));
+}
+
+/// A client may send a call back that was cut off. The arguments that are complete are left of it.
+#[test]
+fn arguments_that_were_cut_off_are_those_that_are_complete() {
+    let whole = r#"{"a":"x, \"y","b":[1,{"c":2}],"d":-1.5}"#;
+    for (cut, wanted) in [
+        (whole.len(), json!({"a": "x, \"y", "b": [1, {"c": 2}], "d": -1.5})),
+        (whole.len() - 1, json!({"a": "x, \"y", "b": [1, {"c": 2}]})), // the number may have had more digits
+        (whole.len() - 10, json!({"a": "x, \"y", "b": [1, {"c": 2}]})),
+        (whole.len() - 6, json!({"a": "x, \"y", "b": [1, {"c": 2}]})),
+        (24, json!({"a": "x, \"y"})),
+        (8, json!({})),
+        (1, json!({})),
+        (0, json!({})),
+    ] {
+        let call = FunctionCall::from_json("f", &whole[..cut]).unwrap();
+        assert_eq!((call.name.as_str(), call.arguments), ("f", wanted), "{}", &whole[..cut]);
+    }
+    for broken in ["a", "[1", "\"a", "{\"a\" 1"] {
+        assert!(FunctionCall::from_json("f", broken).is_err(), "{broken}");
+    }
 }
 
 /// Absent content is undefined and prints nothing, whereas none would print as `None`.

@@ -72,6 +72,14 @@ fn letters_are_text_where_there_is_a_token() {
     assert_eq!(call.function.arguments["city"], "</arg_value></tool_call>");
 }
 
+/// A token that opens a call is not text if the reply ends there.
+#[test]
+fn an_opening_that_is_cut_off_is_no_text() {
+    let failed = ReplyPiece::ToolCallFailed { text: "<tool_call>\n".into(), cut: true };
+    let parts = [Text("Well."), Tag("<tool_call>"), Text("\n")];
+    assert_eq!(by_tokens(false, &parts), [text("Well."), failed]);
+}
+
 /// A tag in the middle of an answer is part of the text.
 #[test]
 fn tokens_that_mean_nothing_are_text() {
@@ -130,6 +138,9 @@ proptest! {
     fn tokens_are_as_letters(parts in prop::collection::vec(part(), 0..14), inside: bool) {
         let parts: Vec<_> = parts.into_iter().filter(|part| matches!(part, Tag(_)) || !matches!(part, Text(text) if
             text.contains(['<', '>']))).collect();
+        // An opening with which a reply ends is a call that was cut off if it is a token, and otherwise text.
+        let last = parts.iter().rfind(|part| !matches!(part, Text(text) if text.trim().is_empty()));
+        prop_assume!(!matches!(last, Some(Tag("<tool_call>"))));
         let letters: Vec<_> = parts.iter().map(|part| match part { Text(text) | Tag(text) => Text(text) }).collect();
         prop_assert_eq!(by_tokens(inside, &parts), feed(ReplyParser::new(inside).with_tools(&tools()), &letters));
     }

@@ -2,13 +2,13 @@
 
 use super::Body;
 use crate::serve::failure::{Dialect, Failure};
-use crate::serve::figures::{Usage, add_figures, argument_pieces, arguments};
+use crate::serve::figures::{Usage, add_figures, prompt_progress};
 use crate::serve::interface::{Interface, Prompt, Request};
-use crate::serve::reply::{Delta, Finish, FinishReason, Reply};
+use crate::serve::reply::{Call, Delta, Finish, FinishReason, Progress, Reply};
 use crate::serve::server::{LoadedModel, Server, id};
 use crate::serve::stream::Events;
 use serde_json::{Value, json};
-use wglm_engine::text::ToolCall;
+use wglm_engine::text::FunctionCall;
 
 /// The signature of thinking. Anthropic's servers sign it; this one does not check signatures.
 const SIGNATURE: &str = "unsigned";
@@ -25,6 +25,8 @@ pub struct Messages {
     stops: Vec<String>,
     /// The block that has begun, and its text so far.
     open: Option<(Kind, String)>,
+    /// The call that has begun.
+    call: Option<Call>,
     /// The blocks that have ended.
     content: Vec<Value>,
     /// The number of tokens of the prompt.
@@ -36,7 +38,7 @@ pub struct Messages {
 impl Messages {
     pub fn new(model: &str, stops: Vec<String>) -> Self {
         let (id, model, content) = (id("msg_"), model.to_owned(), Vec::new());
-        Self { id, model, stops, open: None, content, prompt: 0, begun: false, finish: None }
+        Self { id, model, stops, open: None, call: None, content, prompt: 0, begun: false, finish: None }
     }
 
     /// Why the reply ended, and the stop string if there is only one that it can have been.
@@ -126,16 +128,25 @@ impl Messages {
         }
     }
 
-    fn call(&mut self, call: &ToolCall, to: &mut Events) {
+    fn begin_call(&mut self, id: String, name: String, to: &mut Events) {
         self.begin_message(0, to);
         self.close(to);
-        let mut block = json!({"type": "tool_use", "id": call.id, "name": call.function.name, "input": {}});
-        self.begin_block(block.clone(), to);
-        for piece in argument_pieces(&arguments(call)) {
-            self.write_delta(json!({"type": "input_json_delta", "partial_json": piece}), to);
+        self.begin_block(json!({"type": "tool_use", "id": id, "name": name, "input": {}}), to);
+        self.call = Some(Call { id, name, ..Call::default() });
+    }
+
+    fn arguments(&mut self, piece: &str, to: &mut Events) {
+        self.write_delta(json!({"type": "input_json_delta", "partial_json": piece}), to);
+        if let Some(call) = &mut self.call {
+            call.arguments.push_str(piece);
         }
-        block["input"] = call.function.arguments.clone();
-        self.end_block(block, to);
+    }
+
+    fn end_call(&mut self, to: &mut Events) {
+        if let Some(Call { id, name, arguments, .. }) = self.call.take() {
+            let input = FunctionCall::from_json("", &arguments).map_or_else(|_| json!({}), |call| call.arguments);
+            self.end_block(json!({"type": "tool_use", "id": id, "name": name, "input": input}), to);
+        }
     }
 }
 
@@ -152,10 +163,12 @@ impl Interface for Messages {
 
     fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
         match delta {
-            Delta::Prompt { cached } => self.begin_message(cached, to),
+            Delta::Prompt(progress) => self.begin_message(progress.cached, to),
             Delta::Thinking(text) => self.text(Kind::Thinking, &text, to),
             Delta::Text { text, .. } => self.text(Kind::Text, &text, to),
-            Delta::Call(call) => self.call(&call, to),
+            Delta::Call { id, name } => self.begin_call(id, name, to),
+            Delta::Arguments(piece) => self.arguments(&piece, to),
+            Delta::CallEnd { .. } => self.end_call(to),
             Delta::End(finish) => {
                 self.begin_message(0, to);
                 self.close(to);
@@ -180,8 +193,12 @@ impl Interface for Messages {
         to.named(&failure.body(Dialect::Anthropic));
     }
 
-    fn keep_alive(&mut self, to: &mut Events) {
-        to.named(&json!({"type": "ping"}));
+    fn alive(&mut self, _: usize, progress: Option<Progress>, to: &mut Events) {
+        let mut ping = json!({"type": "ping"});
+        if let Some(progress) = progress {
+            ping["prompt_progress"] = prompt_progress(progress);
+        }
+        to.named(&ping);
     }
 
     /// The message at the end of a stream that nobody reads.
@@ -197,34 +214,36 @@ impl Interface for Messages {
 mod tests {
     use super::Messages;
     use crate::serve::interface::Interface;
-    use crate::serve::reply::{Delta, Reply};
+    use crate::serve::reply::{Delta, Progress, Reply};
     use crate::serve::stream::Events;
     use serde_json::json;
-    use wglm_engine::ToolCall;
 
     #[test]
     fn blocks_begin_grow_and_end_one_after_another() {
-        let arguments = json!({"path": "."}).as_object().cloned().unwrap();
-        let call = Delta::Call(ToolCall::new("ls", arguments));
+        let call = Delta::Call { id: "c".into(), name: "ls".into() };
+        let [piece, rest] = ["{\"path\":", "\".\"}"].map(|piece| Delta::Arguments(piece.into()));
         let (mut message, mut events) = (Messages::new("m", Vec::new()), Events::default());
         message.begin(7, &mut events);
         let text = |text: &str| Delta::Text { text: text.into(), tokens: Vec::new() };
-        for delta in [Delta::Prompt { cached: 3 }, Delta::Thinking("hm".into()), text("a"), text("b"), call] {
+        let progress = Progress { cached: 3, done: 3, total: 7, time: Default::default(), is_first: true };
+        for delta in [Delta::Prompt(progress), Delta::Thinking("hm".into()), text("a"), text("b"), call, piece, rest] {
             message.delta(0, delta, &mut events);
         }
+        message.delta(0, Delta::CallEnd { is_whole: true }, &mut events);
         let finish = Reply::default().finish;
         message.delta(0, Delta::End(Box::new(finish)), &mut events);
         message.end(&mut events);
         let written = events.values();
         let kinds: Vec<&str> = written.iter().map(|event| event["type"].as_str().unwrap()).collect();
         let (start, delta, stop) = ("content_block_start", "content_block_delta", "content_block_stop");
-        let blocks = [start, delta, delta, stop, start, delta, delta, stop, start, delta, stop];
+        let blocks = [start, delta, delta, stop, start, delta, delta, stop, start, delta, delta, stop];
         assert_eq!(kinds, [&["message_start", "ping"][..], &blocks, &["message_delta", "message_stop"]].concat());
         assert_eq!(written[0]["message"]["usage"]["cache_read_input_tokens"], 3);
         assert_eq!(written[0]["message"]["usage"]["input_tokens"], 4);
         let indices: Vec<u64> = written.iter().filter_map(|event| event["index"].as_u64()).collect();
-        assert_eq!(indices, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2]);
+        assert_eq!(indices, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
+        assert_eq!(message.content[2], json!({"type": "tool_use", "id": "c", "name": "ls", "input": {"path": "."}}));
         let call = &written[kinds.len() - 4];
-        assert_eq!(call["delta"], json!({"type": "input_json_delta", "partial_json": "{\"path\":\".\"}"}));
+        assert_eq!(call["delta"], json!({"type": "input_json_delta", "partial_json": "\".\"}"}));
     }
 }

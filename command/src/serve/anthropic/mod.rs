@@ -89,7 +89,7 @@ fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt,
     if max_tokens(body.max_tokens)?.is_none() {
         return Err(Failure::invalid("max_tokens: field required"));
     }
-    let stream = body.fields.stream;
+    let stream = body.fields.stream();
     let one_call = body.tool_choice.as_ref().is_some_and(|choice| choice.disable_parallel_tool_use == Some(true));
     let (chat, demand, held) = body.conversation(server)?.chat(server, loaded)?;
     let interface = Messages::new(&server.name, chat.options.stop.clone());

@@ -6,15 +6,15 @@ use crate::serve::constraints::{Format, FormatField, choice};
 use crate::serve::conversation::{Conversation, check_messages, check_tools};
 use crate::serve::failure::Failure;
 use crate::serve::fields::{Fields, StreamOptions, choices, top_logprobs};
-use crate::serve::figures::{ChatLogprobs, argument_pieces, arguments};
+use crate::serve::figures::ChatLogprobs;
 use crate::serve::interface::{Interface, Prompt, Request};
-use crate::serve::reply::{Delta, FinishReason, Reply};
+use crate::serve::reply::{Call, Delta, FinishReason, Progress, Reply};
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::stream::Events;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wglm_engine::SchemaOptions;
-use wglm_engine::text::{Message, ToolCall};
+use wglm_engine::text::Message;
 
 /// The values of `object` in answers and chunks.
 const ANSWER: &str = "chat.completion";
@@ -41,7 +41,7 @@ pub struct Body {
 
 pub struct Chat {
     frame: Frame,
-    /// How many calls each reply has made.
+    /// How many calls of each reply have ended.
     calls: Vec<usize>,
 }
 
@@ -79,8 +79,8 @@ fn finish_reason(reason: FinishReason) -> &'static str {
 }
 
 fn message(reply: &Reply) -> AssistantMessage<'_> {
-    let call = |call: &ToolCall| {
-        let function = json!({"name": call.function.name, "arguments": arguments(call)});
+    let call = |call: &Call| {
+        let function = json!({"name": call.name, "arguments": call.arguments});
         json!({"id": call.id, "type": "function", "function": function})
     };
     let has_content = !reply.text.is_empty() || reply.calls.is_empty();
@@ -103,16 +103,10 @@ impl Chat {
         self.frame.chunk(CHUNK, choice, to);
     }
 
-    fn call(&mut self, index: usize, call: &ToolCall, to: &mut Events) {
-        let number = self.calls[index];
-        self.calls[index] += 1;
-        let function = json!({"name": call.function.name, "arguments": ""});
-        let begin = json!({"index": number, "id": call.id, "type": "function", "function": function});
-        self.chunk(index, json!({"tool_calls": [begin]}), None, to);
-        for piece in argument_pieces(&arguments(call)) {
-            let more = json!({"index": number, "function": {"arguments": piece}});
-            self.chunk(index, json!({"tool_calls": [more]}), None, to);
-        }
+    /// Writes what is new of the call that a reply makes at present.
+    fn call(&self, index: usize, mut new: Value, to: &mut Events) {
+        new["index"] = self.calls[index].into();
+        self.chunk(index, json!({"tool_calls": [new]}), None, to);
     }
 }
 
@@ -129,7 +123,7 @@ impl Interface for Chat {
         };
         let mut tools = functions(tools);
         let calls = choice(body.tool_choice.as_ref(), &mut tools)?;
-        let (stream, choices) = (body.fields.stream, choices(body.n, server)?);
+        let (stream, choices) = (body.fields.stream(), choices(body.n, server)?);
         let conversation = Conversation {
             messages: messages(body.messages)?,
             tools,
@@ -152,19 +146,30 @@ impl Interface for Chat {
 
     fn delta(&mut self, index: usize, delta: Delta, to: &mut Events) {
         match delta {
-            Delta::Prompt { .. } => self.chunk(index, json!({"role": "assistant", "content": ""}), None, to),
+            Delta::Prompt(progress) if !progress.is_first => {}
+            Delta::Prompt(_) => self.chunk(index, json!({"role": "assistant", "content": ""}), None, to),
             Delta::Thinking(text) => self.chunk(index, json!({"reasoning_content": text}), None, to),
             Delta::Text { text, tokens } => {
                 let logprobs = self.frame.logprobs.then_some(ChatLogprobs(&tokens));
                 self.chunk(index, json!({"content": text}), logprobs, to);
             }
-            Delta::Call(call) => self.call(index, &call, to),
+            Delta::Call { id, name } => {
+                let function = json!({"name": name, "arguments": ""});
+                self.call(index, json!({"id": id, "type": "function", "function": function}), to);
+            }
+            Delta::Arguments(piece) => self.call(index, json!({"function": {"arguments": piece}}), to),
+            Delta::CallEnd { .. } => self.calls[index] += 1,
             Delta::End(finish) => {
                 let reason = finish_reason(finish.reason);
                 let choice = json!({"index": index, "delta": {}, "logprobs": null, "finish_reason": reason});
                 self.frame.end_reply(CHUNK, index, choice, &finish, to);
             }
         }
+    }
+
+    fn alive(&mut self, index: usize, progress: Option<Progress>, to: &mut Events) {
+        let choice = json!({"index": index, "delta": {}, "logprobs": null, "finish_reason": null});
+        self.frame.alive(CHUNK, choice, progress, to);
     }
 
     fn end(&mut self, to: &mut Events) {
@@ -195,25 +200,21 @@ mod tests {
     use crate::serve::reply::Delta;
     use crate::serve::stream::Events;
     use serde_json::{Value, json};
-    use wglm_engine::ToolCall;
 
     #[test]
-    fn a_call_is_streamed_in_pieces_that_join() {
-        let arguments = json!({"text": "ä".repeat(400), "count": 2});
-        let mut call = ToolCall::new("note", arguments.as_object().cloned().unwrap());
-        call.id = Some("c".into());
+    fn a_call_has_an_index_and_its_first_chunk_the_name() {
         let (mut chat, mut events) = (Chat::new(Frame::new("", "m", false, false, 1), 1), Events::default());
-        chat.delta(0, Delta::Call(call.clone()), &mut events);
-        chat.delta(0, Delta::Call(call), &mut events);
-        let mut joined = [String::new(), String::new()];
-        let mut begun = Vec::new();
-        for data in events.values() {
-            let delta = data["choices"][0]["delta"]["tool_calls"][0].clone();
-            let index = delta["index"].as_u64().unwrap() as usize;
-            begun.extend(delta["function"]["name"].as_str().map(|name| (index, name.to_owned(), delta["id"].clone())));
-            joined[index] += delta["function"]["arguments"].as_str().unwrap();
+        for id in ["a", "b"] {
+            let begin = Delta::Call { id: id.into(), name: "note".into() };
+            let pieces = ["{", "\"x\":1", "}"].map(|piece| Delta::Arguments(piece.into()));
+            let deltas = [begin].into_iter().chain(pieces).chain([Delta::CallEnd { is_whole: true }]);
+            deltas.for_each(|delta| chat.delta(0, delta, &mut events));
         }
-        assert_eq!(begun, [0, 1].map(|index| (index, "note".to_owned(), Value::from("c"))));
-        assert!(joined.iter().all(|text| serde_json::from_str::<Value>(text).unwrap() == arguments), "{joined:?}");
+        let written = events.values();
+        let calls: Vec<&Value> = written.iter().map(|event| &event["choices"][0]["delta"]["tool_calls"][0]).collect();
+        let index: Vec<u64> = calls.iter().map(|call| call["index"].as_u64().unwrap()).collect();
+        assert_eq!(index, [0, 0, 0, 0, 1, 1, 1, 1]);
+        let named = json!({"index": 1, "id": "b", "type": "function", "function": {"name": "note", "arguments": ""}});
+        assert_eq!((calls[4], calls[6]), (&named, &json!({"index": 1, "function": {"arguments": "\"x\":1"}})));
     }
 }

@@ -7,7 +7,7 @@ use crate::serve::failure::Failure;
 use crate::serve::fields::{Fields, StreamOptions, choices, max_tokens, top_logprobs};
 use crate::serve::figures::CompletionLogprobs;
 use crate::serve::interface::{Interface, Prompt, Request};
-use crate::serve::reply::{Delta, FinishReason, Reply};
+use crate::serve::reply::{Delta, FinishReason, Progress, Reply};
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::stream::Events;
 use serde::{Deserialize, Serialize};
@@ -139,7 +139,8 @@ impl Interface for Completions {
         if !(1..=most).contains(&count) {
             return Err(Failure::invalid(format!("the request asks for {count} replies; expected 1 to {most}")));
         }
-        let (stream, prompts, mut options) = (body.fields.stream, given.tokens(loaded)?, body.fields.options(loaded)?);
+        let (stream, prompts, mut options) =
+            (body.fields.stream(), given.tokens(loaded)?, body.fields.options(loaded)?);
         let limit = body.max_tokens.or(body.n_predict);
         let usual = limit.is_none().then_some(MAX_TOKENS);
         options.max_tokens = max_tokens(limit)?.or(options.max_tokens).or(usual);
@@ -176,8 +177,18 @@ impl Interface for Completions {
                 let choice = Choice { index, text: String::new(), logprobs: None, finish_reason };
                 self.frame.end_reply(OBJECT, index, choice, &finish, to);
             }
-            Delta::Prompt { .. } | Delta::Thinking(_) | Delta::Call(_) => {}
+            // Without a template there is neither thinking nor a function to call.
+            Delta::Prompt(_) | Delta::Thinking(_) => {}
+            Delta::Call { .. } | Delta::Arguments(_) | Delta::CallEnd { .. } => {}
         }
+    }
+
+    fn alive(&mut self, index: usize, progress: Option<Progress>, to: &mut Events) {
+        if progress.is_none() {
+            return to.comment("waiting");
+        }
+        let choice = Choice { index, text: String::new(), logprobs: None, finish_reason: None };
+        self.frame.alive(OBJECT, choice, progress, to);
     }
 
     fn end(&mut self, to: &mut Events) {

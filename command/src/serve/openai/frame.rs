@@ -1,8 +1,8 @@
 //! What chat completions and completions have in common: the frame of an answer and of a stream's chunks.
 
 use crate::serve::failure::{Dialect, Failure};
-use crate::serve::figures::{Usage, timings};
-use crate::serve::reply::{Finish, Reply};
+use crate::serve::figures::{Usage, prompt_progress, timings};
+use crate::serve::reply::{Finish, Progress, Reply};
 use crate::serve::server::{id, now};
 use crate::serve::stream::Events;
 use serde::Serialize;
@@ -27,8 +27,22 @@ struct Answer<'a, C> {
     usage: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timings: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_progress: Option<Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<&'a String>,
+}
+
+impl<'a, C: Serialize> Answer<'a, C> {
+    /// The same with the warnings of replies that end with it, and with the times of the last of them.
+    fn with_ends(self, ends: &[&'a Finish]) -> Self {
+        let timings = ends.last().map(|finish| timings(&finish.stats));
+        Self { timings, warnings: ends.iter().flat_map(|finish| &finish.warnings).collect(), ..self }
+    }
+
+    fn json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default() // nothing in it can fail to be serialised
+    }
 }
 
 /// The frame of an answer and of the chunks of a stream.
@@ -52,37 +66,43 @@ impl Frame {
         Self { id, created, model, logprobs, stream_usage, choices, usage: Usage::default() }
     }
 
-    /// An answer or a chunk as JSON. `ends` are those of the replies that end with it; its times are those of the last.
-    fn json(&self, object: &str, choices: &[impl Serialize], usage: Option<Value>, ends: &[&Finish]) -> String {
-        let answer = Answer {
+    /// An answer or a chunk with nothing but its choices.
+    fn answer<'a, C>(&'a self, object: &'a str, choices: &'a [C]) -> Answer<'a, C> {
+        Answer {
             id: &self.id,
             object,
             created: self.created,
             model: &self.model,
             system_fingerprint: FINGERPRINT,
             choices,
-            usage,
-            timings: ends.last().map(|finish| timings(&finish.stats)),
-            warnings: ends.iter().flat_map(|finish| &finish.warnings).collect(),
-        };
-        serde_json::to_string(&answer).unwrap_or_default() // nothing in it can fail to be serialised
+            usage: None,
+            timings: None,
+            prompt_progress: None,
+            warnings: Vec::new(),
+        }
     }
 
     /// Writes a chunk with one choice.
     pub fn chunk(&self, object: &str, choice: impl Serialize, to: &mut Events) {
-        to.line(&self.json(object, &[choice], None, &[]));
+        to.line(&self.answer(object, &[choice]).json());
+    }
+
+    /// Writes a chunk with nothing new, and with the progress of a prompt if the client asked for it.
+    pub fn alive(&self, object: &str, choice: impl Serialize, progress: Option<Progress>, to: &mut Events) {
+        let prompt_progress = progress.map(prompt_progress);
+        to.line(&Answer { prompt_progress, ..self.answer(object, &[choice]) }.json());
     }
 
     /// Writes the chunk that ends a reply.
     pub fn end_reply(&mut self, object: &str, reply: usize, choice: impl Serialize, finish: &Finish, to: &mut Events) {
         self.count(reply, finish);
-        to.line(&self.json(object, &[choice], None, &[finish]));
+        to.line(&self.answer(object, &[choice]).with_ends(&[finish]).json());
     }
 
     /// Writes the end of the stream.
     pub fn end(&self, object: &str, to: &mut Events) {
         if self.stream_usage {
-            to.line(&self.json(object, &[(); 0], Some(self.usage.openai()), &[]));
+            to.line(&Answer { usage: Some(self.usage.openai()), ..self.answer(object, &[(); 0]) }.json());
         }
         to.line(END);
     }
@@ -102,6 +122,6 @@ impl Frame {
     pub fn whole(mut self, object: &str, choices: &[impl Serialize], replies: &[Reply]) -> String {
         let ends: Vec<&Finish> = replies.iter().map(|reply| &reply.finish).collect();
         ends.iter().enumerate().for_each(|(index, finish)| self.count(index, finish));
-        self.json(object, choices, Some(self.usage.openai()), &ends)
+        Answer { usage: Some(self.usage.openai()), ..self.answer(object, choices) }.with_ends(&ends).json()
     }
 }

@@ -1,20 +1,18 @@
 //! Calls with arguments in JSON: an object with a name and arguments, `{"name": "…", "arguments": {…}}`, or an id that
 //! holds the name, `functions.NAME:0`, then a tag and the object of arguments.
 //!
-//! An object is certain to be a call once its name is read, which models write first, or else at its end; an id is,
-//! once the tag after it appears. The end of the JSON ends a call if the family has no closing tag. A closing tag may
-//! be missing at the end of a reply or before the next call.
+//! An object is certain to be a call once its name is read, or else at its end; an id is, once the tag after it
+//! appears. The end of the JSON ends a call if the family has no closing tag. A closing tag may be missing at the end
+//! of a reply or before the next call.
 //!
-//! A string may contain the letters of any tag. A closing tag that is a token ends a call within a string as well:
-//! otherwise an unterminated string would swallow the rest of the reply.
+//! A string may contain the letters of any tag, and the closing tag of a call even if that is a token, since tokenizers
+//! make no difference. If such a call is not valid, the string lacked its end: the call failed there, and what follows
+//! is read again. Other closing tags that are tokens end a call within a string as well.
 
+use super::scan::CallScan;
 use super::{CallProgress, Word};
 use crate::text::ToolCall;
 use crate::text::tag::{ReplyPart, Tag};
-use serde_json::{Map, Value};
-
-/// A name that ends within this many bytes is known before the object is complete.
-const MOST_TO_NAME: usize = 1024;
 
 /// A call that may still be incomplete.
 #[derive(Debug, Clone)]
@@ -26,13 +24,8 @@ pub(super) struct JsonCall {
     tokens: Vec<Tag>,
     /// The id before the arguments that names the function, if there is one.
     id: Option<Word>,
-    name: String,
     state: JsonState,
-    /// The JSON so far.
-    body: String,
-    scan: Scan,
-    /// The unreported text after the name.
-    pub piece: String,
+    scan: CallScan,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,27 +41,29 @@ enum JsonState {
 impl JsonCall {
     /// A call that is an object of JSON.
     pub(super) fn object(in_thinking: bool, closes: bool, tokens: Vec<Tag>) -> Self {
-        let (name, body, scan, piece) = Default::default();
-        Self { in_thinking, closes, tokens, id: None, name, state: JsonState::Json, body, scan, piece }
+        Self { in_thinking, closes, tokens, id: None, state: JsonState::Json, scan: CallScan::new(false) }
     }
 
     /// A call that begins with an id.
     pub(super) fn named(in_thinking: bool, tokens: Vec<Tag>) -> Self {
-        Self { id: Some(Word::default()), state: JsonState::Id, ..Self::object(in_thinking, true, tokens) }
+        let (id, scan) = (Some(Word::default()), CallScan::new(true));
+        Self { id, state: JsonState::Id, scan, ..Self::object(in_thinking, true, tokens) }
+    }
+
+    /// The id that the model gave the call.
+    pub(super) fn id(&self) -> Option<&str> {
+        self.id.as_ref().map(|id| id.text.as_str())
     }
 
     pub(super) fn name(&self) -> &str {
         match &self.id {
             Some(id) => name_in(&id.text),
-            None => &self.name,
+            None => self.scan.name().unwrap_or_default(),
         }
     }
 
     pub(super) fn is_certain(&self) -> bool {
-        match self.id {
-            Some(_) => self.state != JsonState::Id,
-            None => !self.name.is_empty(),
-        }
+        self.state != JsonState::Id && !self.name().is_empty()
     }
 
     pub(super) fn read(&mut self, part: ReplyPart<'_>) -> CallProgress {
@@ -82,20 +77,29 @@ impl JsonCall {
     /// Whether a tag is part of a string.
     fn contains(&self, tag: Tag) -> bool {
         let ends = self.tokens.contains(&tag) && tag.ends_call(self.in_thinking);
-        self.state == JsonState::Json && self.scan.in_string && !ends
+        self.is_in_string() && (!ends || tag == Tag::CallEnd)
+    }
+
+    fn is_in_string(&self) -> bool {
+        self.state == JsonState::Json && self.scan.in_string
+    }
+
+    /// Whether a tag would close the call if it were not in a string.
+    pub(super) fn may_be_closed_by(&self, tag: Tag) -> bool {
+        tag == Tag::CallEnd && self.tokens.contains(&tag) && self.is_in_string()
+    }
+
+    /// Whether the JSON has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.scan.complete
     }
 
     /// The reply ends with this text. Returns whether the call is complete; it then has a name.
     pub(super) fn end(&mut self, text: &str) -> bool {
         if self.state == JsonState::Json && !self.scan.complete {
-            self.add(text);
-        } else if self.is_certain() && !self.scan.complete {
-            self.piece += text;
+            self.scan.read(text);
         }
-        let parsed = self.parsed().filter(|_| self.state == JsonState::Json);
-        let whole = parsed.is_some();
-        self.name = parsed.map_or_else(|| std::mem::take(&mut self.name), |(name, _)| name);
-        whole
+        matches!(self.complete(0), CallProgress::Whole(_))
     }
 
     fn read_text(&mut self, text: &str) -> CallProgress {
@@ -107,7 +111,7 @@ impl JsonCall {
                 }
             }
             (JsonState::Json, _) if !self.scan.complete => {
-                let bytes = self.add(text);
+                let bytes = self.scan.read(text);
                 if self.scan.wrong {
                     if !self.is_certain() {
                         return CallProgress::NoCall;
@@ -145,13 +149,14 @@ impl JsonCall {
 
     /// The outcome of a call that ends after `bytes` bytes of a part.
     fn complete(&mut self, bytes: usize) -> CallProgress {
-        match self.parsed().filter(|_| self.state == JsonState::Json) {
-            Some((name, _)) => {
-                self.name = name;
+        let arguments = self.scan.arguments().filter(|_| self.state == JsonState::Json);
+        match arguments {
+            Some(arguments) if self.is_certain() => {
+                self.scan.close(arguments);
                 CallProgress::Whole(bytes)
             }
-            None if self.is_certain() => CallProgress::Failed(bytes),
-            None => CallProgress::NoCall,
+            _ if self.is_certain() => CallProgress::Failed(bytes),
+            _ => CallProgress::NoCall,
         }
     }
 
@@ -164,43 +169,15 @@ impl JsonCall {
         }
     }
 
-    /// Adds text to the JSON, up to its end. Returns the number of bytes added.
-    fn add(&mut self, text: &str) -> usize {
-        let bytes = self.scan.read(text);
-        self.body += &text[..bytes];
-        if self.is_certain() {
-            self.piece += &text[..bytes];
-        } else if self.body.len() - bytes < MOST_TO_NAME
-            && let Some((name, end)) = leading_name(&self.body).filter(|(_, end)| *end <= MOST_TO_NAME)
-        {
-            self.name = name;
-            self.piece += &self.body[end..];
-        }
-        bytes
+    /// Takes the part of the arguments that was not reported.
+    pub(super) fn take_piece(&mut self) -> String {
+        std::mem::take(&mut self.scan.piece)
     }
 
-    /// The name and the arguments, if the JSON is that of a call.
-    fn parsed(&self) -> Option<(String, Map<String, Value>)> {
-        let Ok(Value::Object(mut object)) = serde_json::from_str(&self.body) else { return None };
-        if let Some(id) = &self.id {
-            return Some((name_in(&id.text).to_owned(), object));
-        }
-        let name = object.get("name")?.as_str().filter(|name| !name.is_empty())?.to_owned();
-        let arguments = match object.remove("arguments").or_else(|| object.remove("parameters")) {
-            None | Some(Value::Null) => Map::new(),
-            Some(Value::Object(arguments)) => arguments,
-            // Some models write JSON within JSON.
-            Some(Value::String(text)) => serde_json::from_str(&text).ok()?,
-            Some(_) => return None,
-        };
-        Some((name, arguments))
-    }
-
-    /// The complete call, with the id that the model gave it.
+    /// The complete call.
     pub(super) fn understood(&self) -> ToolCall {
-        let (name, arguments) = self.parsed().unwrap_or_default();
-        let id = self.id.as_ref().map(|id| id.text.clone());
-        ToolCall { id, ..ToolCall::new(name, arguments) }
+        let arguments = self.scan.arguments().unwrap_or_default();
+        ToolCall { id: self.id().map(str::to_owned), ..ToolCall::new(self.name(), arguments) }
     }
 }
 
@@ -210,61 +187,5 @@ fn name_in(id: &str) -> &str {
     match name.rsplit_once(':') {
         Some((name, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => name,
-    }
-}
-
-/// The name at the beginning of a call that is an object, and where it ends; `None` if it is incomplete or not the
-/// first member.
-fn leading_name(body: &str) -> Option<(String, usize)> {
-    let after = |text: &'_ str, start: &str| text.trim_start().strip_prefix(start).map(str::len);
-    let rest = &body[body.len() - after(body, "{")?..];
-    let rest = &rest[rest.len() - after(rest, "\"name\"")?..];
-    let rest = &rest[rest.len() - after(rest, ":")?..];
-    let mut strings = serde_json::Deserializer::from_str(rest).into_iter::<String>();
-    let name = strings.next()?.ok().filter(|name| !name.is_empty())?;
-    Some((name, body.len() - rest.len() + strings.byte_offset()))
-}
-
-/// Finds the end of an object of JSON, without checking that it is valid.
-#[derive(Debug, Clone, Default)]
-struct Scan {
-    depth: usize,
-    in_string: bool,
-    /// Whether the previous character was a backslash that escapes the next one.
-    escaped: bool,
-    complete: bool,
-    /// Whether it does not begin with a brace.
-    wrong: bool,
-}
-
-impl Scan {
-    /// Reads text up to the end of the object. Returns how many bytes belong to it.
-    fn read(&mut self, text: &str) -> usize {
-        for (at, char) in text.char_indices() {
-            if self.in_string {
-                match char {
-                    _ if self.escaped => self.escaped = false,
-                    '\\' => self.escaped = true,
-                    '"' => self.in_string = false,
-                    _ => {}
-                }
-                continue;
-            }
-            match char {
-                '{' => self.depth += 1,
-                _ if self.depth == 0 && !char.is_whitespace() => {
-                    self.wrong = true;
-                    return text.len();
-                }
-                '}' => self.depth -= 1,
-                '"' => self.in_string = true,
-                _ => {}
-            }
-            if self.depth == 0 && char == '}' {
-                self.complete = true;
-                return at + 1;
-            }
-        }
-        text.len()
     }
 }

@@ -1,22 +1,46 @@
 //! GLM's form of a call: `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>`, with or
 //! without whitespace between the tags. A name is one word, a key contains no tags, and a value is anything up to its
-//! closing tag. It is certain to be a call once a tag that can follow a name appears.
+//! closing tag. It is certain to be a call once a tag that can follow a name appears. If a key comes again, its first
+//! value counts, which may have been reported already.
+//!
+//! A value may contain the tags of calls. Only if the first of them is a call's closing tag, with which a reply ends that
+//! the model ended, it closes the value and the call, because models sometimes forget the value's own.
 
+use super::arguments::{json, may_be_json, meaning, types_of};
 use super::{CallProgress, Word};
+use crate::text::ToolCall;
 use crate::text::tag::{ReplyPart, Tag};
+use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// A call that may still be incomplete.
 #[derive(Debug, Clone)]
 pub(super) struct KeyedCall {
     in_thinking: bool,
+    tools: Arc<[Value]>,
     name: Word,
-    /// The keys and values, in order.
-    pub arguments: Vec<(String, String)>,
+    arguments: Map<String, Value>,
     key: String,
-    value: String,
+    value: ArgumentValue,
     state: CallState,
-    /// The unreported text after the name.
+    /// The unreported part of the arguments as JSON.
     pub piece: String,
+}
+
+/// An argument's value while it is read.
+#[derive(Debug, Clone, Default)]
+struct ArgumentValue {
+    text: String,
+    /// The types that the schema names.
+    types: Vec<String>,
+    /// The closing tag of the call and blanks, if nothing came after them and no tag before them.
+    end: String,
+    /// Whether there are tags in it.
+    has_tags: bool,
+    /// Whether it is certain to be a string, which is reported as it is read.
+    is_string: bool,
+    /// Whether its key has a value already.
+    is_repeated: bool,
 }
 
 /// The part of a call that comes next.
@@ -33,9 +57,9 @@ enum CallState {
 }
 
 impl KeyedCall {
-    pub(super) fn new(in_thinking: bool) -> Self {
-        let (name, arguments, key, value, piece) = Default::default();
-        Self { in_thinking, name, arguments, key, value, state: CallState::Name, piece }
+    pub(super) fn new(in_thinking: bool, tools: Arc<[Value]>) -> Self {
+        let (name, arguments, key, value) = Default::default();
+        Self { in_thinking, tools, name, arguments, key, value, state: CallState::Name, piece: "{".into() }
     }
 
     /// The function's name.
@@ -49,22 +73,31 @@ impl KeyedCall {
     }
 
     pub(super) fn read(&mut self, part: ReplyPart<'_>) -> CallProgress {
-        let progress = match part {
+        match part {
             ReplyPart::Text(text) => self.read_text(text),
             ReplyPart::Tag(tag, text) => self.read_tag(tag, text),
-        };
-        if progress == CallProgress::More && self.is_certain() {
-            self.piece += part.as_str();
         }
-        progress
     }
 
-    /// The reply ends with this text. Without its closing tag no call is complete.
-    pub(super) fn end(&mut self, text: &str) -> bool {
-        if self.is_certain() {
-            self.piece += text;
+    /// The reply ends with this text, because the model ended it unless it is `cut`. Returns whether the call is
+    /// complete.
+    pub(super) fn end(&mut self, text: &str, cut: bool) -> bool {
+        if self.state != CallState::Value {
+            return false;
         }
-        false
+        let is_closed = !cut && !self.value.end.is_empty() && text.trim().is_empty();
+        if is_closed {
+            self.end_value();
+            self.close();
+        } else {
+            self.read_value(text);
+        }
+        is_closed
+    }
+
+    /// The complete call.
+    pub(super) fn understood(&self) -> ToolCall {
+        ToolCall::new(self.name(), self.arguments.clone())
     }
 
     fn read_text(&mut self, text: &str) -> CallProgress {
@@ -75,7 +108,7 @@ impl KeyedCall {
                 }
             }
             CallState::Key => self.key += text,
-            CallState::Value => self.value += text,
+            CallState::Value => self.read_value(text),
             CallState::Arguments | CallState::BeforeValue if !text.trim().is_empty() => self.state = CallState::Wrong,
             CallState::Arguments | CallState::BeforeValue | CallState::Wrong => {}
         }
@@ -86,20 +119,28 @@ impl KeyedCall {
         self.state = match (self.state, tag) {
             (CallState::Name, Tag::Key | Tag::CallEnd) if self.name().is_empty() => return CallProgress::NoCall,
             (CallState::Name | CallState::Arguments, Tag::CallEnd) => {
-                self.state = CallState::Arguments;
+                self.close();
                 return CallProgress::Whole(text.len());
             }
             (CallState::Name | CallState::Arguments, Tag::Key) => CallState::Key,
             (CallState::Name, _) => return CallProgress::NoCall,
             (CallState::Key, Tag::KeyEnd) => CallState::BeforeValue,
-            (CallState::BeforeValue, Tag::Value) => CallState::Value,
+            (CallState::BeforeValue, Tag::Value) => {
+                self.begin_value();
+                CallState::Value
+            }
             (CallState::Value, Tag::ValueEnd) => {
-                let key = std::mem::take(&mut self.key).trim().to_owned();
-                self.arguments.push((key, std::mem::take(&mut self.value)));
+                self.release();
+                self.end_value();
                 CallState::Arguments
             }
             (CallState::Value, _) => {
-                self.value += text;
+                self.release();
+                match tag {
+                    Tag::CallEnd if !self.value.has_tags => self.value.end.push_str(text),
+                    _ => self.add(text),
+                }
+                self.value.has_tags = true;
                 CallState::Value
             }
             (_, Tag::CallEnd) => return CallProgress::Failed(text.len()),
@@ -109,4 +150,79 @@ impl KeyedCall {
         };
         CallProgress::More
     }
+
+    fn begin_value(&mut self) {
+        self.key = self.key.trim().to_owned();
+        let types = types_of(&self.tools, self.name(), &self.key);
+        let is_repeated = self.arguments.contains_key(&self.key);
+        self.value = ArgumentValue { types, is_repeated, ..ArgumentValue::default() };
+        self.add("");
+    }
+
+    /// Reads text of the value. Blanks after what may be the end of the call are held back with it.
+    fn read_value(&mut self, text: &str) {
+        if !self.value.end.is_empty() && text.trim().is_empty() {
+            self.value.end.push_str(text);
+        } else {
+            self.release();
+            self.add(text);
+        }
+    }
+
+    /// Adds what was held back to the value.
+    fn release(&mut self) {
+        let held = std::mem::take(&mut self.value.end);
+        self.add(&held);
+    }
+
+    fn close(&mut self) {
+        self.state = CallState::Arguments;
+        self.piece.push('}');
+    }
+
+    /// Adds text to the value, and to the reported piece as soon as the value is certain to be a string.
+    fn add(&mut self, text: &str) {
+        let value = &mut self.value;
+        value.text += text;
+        if value.is_repeated {
+            return;
+        }
+        if value.is_string {
+            self.piece += inside(&json(text));
+        } else if !may_be_json(&value.text, &value.types) {
+            value.is_string = true;
+            let begun = json(&value.text);
+            self.begin_member();
+            self.piece += &begun[..begun.len() - 1];
+        }
+    }
+
+    fn end_value(&mut self) {
+        let value = std::mem::take(&mut self.value);
+        if !value.is_repeated {
+            let meant = meaning(&value.text, &value.types);
+            if value.is_string {
+                self.piece.push('"');
+            } else {
+                self.begin_member();
+                self.piece += &meant.to_string();
+            }
+            self.arguments.insert(std::mem::take(&mut self.key), meant);
+        }
+        self.key.clear();
+    }
+
+    /// Writes what comes before the value of the present key.
+    fn begin_member(&mut self) {
+        if !self.arguments.is_empty() {
+            self.piece.push(',');
+        }
+        self.piece += &json(&self.key);
+        self.piece.push(':');
+    }
+}
+
+/// A string of JSON without its quotes.
+fn inside(string: &str) -> &str {
+    &string[1..string.len() - 1]
 }

@@ -2,10 +2,14 @@
 //!
 //! Text after the opening tag is certain to be a call once it has a name that the form allows. An error after that
 //! makes it a failed call, which extends to its closing tag or to the beginning of the next call.
+//!
+//! The arguments are reported as JSON while they are read, whatever the form. What was reported of a call that fails is
+//! never complete: the last brace comes only with the complete call.
 
 mod arguments;
 mod json;
 mod keyed;
+mod scan;
 
 use super::ToolCall;
 use super::family::{CallForm, Family};
@@ -13,6 +17,7 @@ use super::tag::{ReplyPart, Tag};
 use json::JsonCall;
 use keyed::KeyedCall;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// A call that may still be incomplete.
 #[derive(Debug, Clone)]
@@ -24,8 +29,22 @@ pub(super) struct Call {
     /// Whether something other than whitespace was read after the call's opening.
     goes_on: bool,
     pub in_thinking: bool,
+    /// The closing tag in a string, after which everything is read again if the call fails.
+    doubt: Option<Doubt>,
     body: CallBody,
 }
+
+/// A place at which a call may have ended.
+#[derive(Debug, Clone)]
+struct Doubt {
+    /// The length of the raw text.
+    at: usize,
+    /// What was read since.
+    parts: Vec<OwnedPart>,
+}
+
+/// A tag or a text.
+pub(super) type OwnedPart = (Option<Tag>, String);
 
 #[derive(Debug, Clone)]
 enum CallBody {
@@ -75,16 +94,23 @@ impl Word {
 }
 
 impl Call {
-    /// A call of which only the opening was read, after `blanks`. The tags `tokens` are recognized by their tokens.
-    pub(super) fn new(family: &Family, blanks: &str, opening: &str, in_thinking: bool, tokens: Vec<Tag>) -> Self {
+    /// A call of which only the opening was read, after `blanks`, by a model that knows these functions. The tags
+    /// `tokens` are recognized by their tokens.
+    pub(super) fn new(
+        family: &Family,
+        (blanks, opening): (&str, &str),
+        in_thinking: bool,
+        tokens: Vec<Tag>,
+        tools: &Arc<[Value]>,
+    ) -> Self {
         let (raw, blanks) = (format!("{blanks}{opening}"), blanks.len());
         let closes = !family.text(Tag::CallEnd).is_empty();
         let body = match family.calls {
-            CallForm::Keyed => CallBody::Keyed(KeyedCall::new(in_thinking)),
+            CallForm::Keyed => CallBody::Keyed(KeyedCall::new(in_thinking, tools.clone())),
             CallForm::Object => CallBody::Json(JsonCall::object(in_thinking, closes, tokens)),
             CallForm::Named => CallBody::Json(JsonCall::named(in_thinking, tokens)),
         };
-        Self { raw, blanks, goes_on: false, in_thinking, body }
+        Self { raw, blanks, goes_on: false, in_thinking, doubt: None, body }
     }
 
     /// The function's name, as far as it is known.
@@ -92,6 +118,14 @@ impl Call {
         match &self.body {
             CallBody::Keyed(call) => call.name(),
             CallBody::Json(call) => call.name(),
+        }
+    }
+
+    /// The id that the model gave the call.
+    pub(super) fn id(&self) -> Option<&str> {
+        match &self.body {
+            CallBody::Keyed(_) => None,
+            CallBody::Json(call) => call.id(),
         }
     }
 
@@ -118,8 +152,47 @@ impl Call {
         self.raw
     }
 
+    /// The blanks before the call.
+    pub(super) fn blanks(&self) -> &str {
+        &self.raw[..self.blanks]
+    }
+
+    /// What was read after the place at which a call that failed probably ended; the call then ends there.
+    pub(super) fn take_rest(&mut self) -> Option<Vec<OwnedPart>> {
+        let Doubt { at, parts } = self.doubt.take()?;
+        self.raw.truncate(at);
+        Some(parts)
+    }
+
+    /// Whether a call begins right after a closing tag in a string, so that the tag did close this one.
+    fn ends_before(&self, part: ReplyPart<'_>) -> bool {
+        let is_blank = |(tag, text): &OwnedPart| tag.is_none() && text.trim().is_empty();
+        let at_once = |doubt: &Doubt| doubt.parts.iter().all(is_blank);
+        matches!(part, ReplyPart::Tag(Tag::Call, _)) && self.is_certain() && self.doubt.as_ref().is_some_and(at_once)
+    }
+
+    /// Notes whether the call may have ended with a part that it has read.
+    fn doubt(&mut self, part: ReplyPart<'_>, may_be_closed: bool) {
+        let tag = if let ReplyPart::Tag(tag, _) = part { Some(tag) } else { None };
+        match &mut self.doubt {
+            Some(doubt) => doubt.parts.push((tag, part.as_str().to_owned())),
+            None if may_be_closed => self.doubt = Some(Doubt { at: self.raw.len(), parts: Vec::new() }),
+            None => {}
+        }
+        if matches!(&self.body, CallBody::Json(call) if call.has_ended()) {
+            self.doubt = None;
+        }
+    }
+
     /// Reads the next part of the reply.
     pub(super) fn read(&mut self, part: ReplyPart<'_>) -> CallProgress {
+        if self.ends_before(part) {
+            return CallProgress::FailedBefore;
+        }
+        let may_be_closed = match (&self.body, part) {
+            (CallBody::Json(call), ReplyPart::Tag(tag, _)) => call.may_be_closed_by(tag),
+            _ => false,
+        };
         let progress = match &mut self.body {
             CallBody::Keyed(call) => call.read(part),
             CallBody::Json(call) => call.read(part),
@@ -132,30 +205,40 @@ impl Call {
         };
         self.raw += read;
         self.goes_on |= !read.trim_start().is_empty();
+        if progress == CallProgress::More {
+            self.doubt(part, may_be_closed);
+        }
         progress
     }
 
-    /// Adds the last text of a reply that ends inside the call. Returns whether the call is complete.
-    pub(super) fn end(&mut self, text: &str) -> bool {
+    /// Adds the last text of a reply that ends inside the call, because the model ended it unless it is `cut`. Returns
+    /// whether the call is complete.
+    pub(super) fn end(&mut self, text: &str, cut: bool) -> bool {
         self.raw += text;
+        if let Some(doubt) = &mut self.doubt {
+            doubt.parts.push((None, text.to_owned()));
+        }
         match &mut self.body {
-            CallBody::Keyed(call) => call.end(text),
+            CallBody::Keyed(call) => call.end(text, cut),
             CallBody::Json(call) => call.end(text),
         }
     }
 
-    /// Takes the text after the name that was read since the last call.
+    /// Takes what was read of the arguments since the last call, as JSON.
     pub(super) fn take_piece(&mut self) -> String {
+        if !self.is_certain() {
+            return String::new();
+        }
         match &mut self.body {
             CallBody::Keyed(call) => std::mem::take(&mut call.piece),
-            CallBody::Json(call) => std::mem::take(&mut call.piece),
+            CallBody::Json(call) => call.take_piece(),
         }
     }
 
-    /// The complete call, for a model that knows these functions.
-    pub(super) fn understood(&self, tools: &[Value]) -> ToolCall {
+    /// The complete call.
+    pub(super) fn understood(&self) -> ToolCall {
         match &self.body {
-            CallBody::Keyed(call) => call.understood(tools),
+            CallBody::Keyed(call) => call.understood(),
             CallBody::Json(call) => call.understood(),
         }
     }

@@ -153,7 +153,7 @@ fn extended_functions_of_any_schema() {
         let mut tools = functions();
         tools.push(json!({"name": "other", "parameters": schema}));
         let (events, _) = called_by(&tools, "other", 60, 3);
-        let started = |event: &Event| matches!(event, Event::ToolCallStart { name } if name == "other");
+        let started = |event: &Event| matches!(event, Event::ToolCallStart { name, .. } if name == "other");
         assert!(events.iter().any(started), "{events:?}");
         for call in calls(&events) {
             let arguments = call.function.arguments.as_object().unwrap();

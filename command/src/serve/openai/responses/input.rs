@@ -75,14 +75,14 @@ impl Messages {
                 self.reasoning = Some(thinking).filter(|thinking| !thinking.is_empty());
             }
             "function_call" | "custom_tool_call" => {
-                let arguments = match (item.arguments.as_deref(), item.input) {
-                    (Some(""), _) | (None, None) => Ok(json!({})),
-                    (Some(arguments), _) => serde_json::from_str(arguments),
-                    (None, Some(input)) => Ok(json!({"input": input})),
-                };
-                let arguments = arguments
-                    .map_err(|error| Failure::invalid(format!("input {index}: arguments: expected JSON: {error}")))?;
-                let function = FunctionCall { name: item.name.unwrap_or_default(), arguments };
+                let mut function = FunctionCall::from_json(
+                    item.name.unwrap_or_default(),
+                    item.arguments.as_deref().unwrap_or_default(),
+                )
+                .map_err(|error| Failure::invalid(format!("input {index}: arguments: expected JSON: {error}")))?;
+                if let (None, Some(input)) = (&item.arguments, item.input) {
+                    function.arguments = json!({"input": input});
+                }
                 self.assistant().tool_calls.push(ToolCall { id: Some(id), kind: "function".into(), function });
             }
             "function_call_output" | "custom_tool_call_output" => {

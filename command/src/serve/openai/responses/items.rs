@@ -3,13 +3,12 @@
 use super::Body;
 use super::input::encoded_thinking;
 use crate::serve::failure::Failure;
-use crate::serve::figures::{Usage, add_figures, argument_pieces, arguments};
+use crate::serve::figures::{Usage, add_figures, prompt_progress};
 use crate::serve::interface::{Interface, Prompt, Request};
-use crate::serve::reply::{Delta, Finish, FinishReason, Reply};
+use crate::serve::reply::{Delta, Finish, FinishReason, Progress, Reply};
 use crate::serve::server::{LoadedModel, Server, id, now};
 use crate::serve::stream::Events;
 use serde_json::{Map, Value, json};
-use wglm_engine::text::ToolCall;
 
 /// The statuses of responses and of their items.
 const IN_PROGRESS: &str = "in_progress";
@@ -20,6 +19,7 @@ const INCOMPLETE: &str = "incomplete";
 enum Kind {
     Reasoning,
     Message,
+    Call,
 }
 
 impl Kind {
@@ -28,15 +28,18 @@ impl Kind {
         match self {
             Self::Reasoning => ("rs_", "reasoning_text"),
             Self::Message => ("msg_", "output_text"),
+            Self::Call => ("fc_", "function_call_arguments"),
         }
     }
 }
 
-/// An item that has begun.
+/// An item that has begun. The text of a call is its arguments.
 struct Open {
     kind: Kind,
     id: String,
     text: String,
+    /// The id and the name of a call.
+    call: (String, String),
 }
 
 pub struct Responses {
@@ -115,7 +118,8 @@ impl Responses {
     }
 
     fn item(&self, open: &Open, status: &str) -> Value {
-        let content = match open.text.is_empty() {
+        let (call, name) = &open.call;
+        let content = || match open.text.is_empty() {
             true => json!([]),
             false => json!([Self::part(open.kind, &open.text)]),
         };
@@ -124,87 +128,82 @@ impl Responses {
                 let done = self.include_thinking && status != IN_PROGRESS;
                 let carried = if done { encoded_thinking(&open.text).into() } else { Value::Null };
                 let (id, summary) = (&open.id, json!([]));
-                json!({"id": id, "type": "reasoning", "summary": summary, "content": content, "encrypted_content": carried})
+                json!({"id": id, "type": "reasoning", "summary": summary, "content": content(), "encrypted_content": carried})
             }
             Kind::Message => {
-                json!({"id": open.id, "type": "message", "status": status, "role": "assistant", "content": content})
+                json!({"id": open.id, "type": "message", "status": status, "role": "assistant", "content": content()})
             }
+            Kind::Call => json!({
+                "id": open.id,
+                "type": "function_call",
+                "status": status,
+                "call_id": call,
+                "name": name,
+                "arguments": open.text,
+            }),
         }
     }
 
-    /// Makes sure that the open item is of this kind.
-    fn begin_item(&mut self, kind: Kind, to: &mut Events) {
-        if self.open.as_ref().is_some_and(|open| open.kind == kind) {
-            return;
-        }
+    /// Ends the open item and begins another one. A call has an id and a name.
+    fn begin_item(&mut self, kind: Kind, call: (String, String), to: &mut Events) {
         self.close(COMPLETED, to);
-        let open = Open { kind, id: id(kind.names().0), text: String::new() };
+        let open = Open { kind, id: id(kind.names().0), text: String::new(), call };
         let (index, item) = (self.output.len(), self.item(&open, IN_PROGRESS));
         self.write("response.output_item.added", json!({"output_index": index, "item": item}), to);
-        let place =
-            json!({"item_id": open.id, "output_index": index, "content_index": 0, "part": Self::part(kind, "")});
-        self.write("response.content_part.added", place, to);
+        if kind != Kind::Call {
+            let mut place = self.place(&open);
+            place["part"] = Self::part(kind, "");
+            self.write("response.content_part.added", place, to);
+        }
         self.open = Some(open);
     }
 
+    /// The fields that say which item, and which part of it, an event belongs to. A call has no parts.
+    fn place(&self, open: &Open) -> Value {
+        let mut place = json!({"item_id": open.id, "output_index": self.output.len()});
+        if open.kind != Kind::Call {
+            place["content_index"] = 0.into();
+        }
+        place
+    }
+
     fn text(&mut self, kind: Kind, delta: String, to: &mut Events) {
-        self.begin_item(kind, to);
-        let index = self.output.len();
-        let Some(open) = &mut self.open else { return };
+        if self.open.as_ref().is_none_or(|open| open.kind != kind) {
+            self.begin_item(kind, Default::default(), to);
+        }
+        let Some(mut open) = self.open.take() else { return };
         open.text.push_str(&delta);
-        let mut fields = json!({"item_id": open.id, "output_index": index, "content_index": 0, "delta": delta});
+        let mut fields = self.place(&open);
+        fields["delta"] = delta.into();
         if kind == Kind::Message {
             fields["logprobs"] = json!([]);
         }
+        self.open = Some(open);
         self.write(&format!("response.{}.delta", kind.names().1), fields, to);
     }
 
     /// Ends the open item, if there is one, with a status.
     fn close(&mut self, status: &str, to: &mut Events) {
         let Some(open) = self.open.take() else { return };
-        let index = self.output.len();
-        let (place, part) = (json!({"item_id": open.id, "output_index": index, "content_index": 0}), &open.text);
-        let with = |name: &str, value: Value| {
-            let mut fields = place.clone();
-            fields[name] = value;
-            fields
-        };
-        let mut done = with("text", part.as_str().into());
+        let (index, item) = (self.output.len(), self.item(&open, status));
+        let mut done = self.place(&open);
+        let mut part = done.clone();
+        match open.kind {
+            Kind::Call => (done["name"], done["arguments"]) = (open.call.1.into(), open.text.into()),
+            kind => {
+                part["part"] = Self::part(kind, &open.text);
+                done["text"] = open.text.into();
+            }
+        }
         if open.kind == Kind::Message {
             done["logprobs"] = json!([]);
         }
         self.write(&format!("response.{}.done", open.kind.names().1), done, to);
-        self.write("response.content_part.done", with("part", Self::part(open.kind, part)), to);
-        let item = self.item(&open, status);
+        if open.kind != Kind::Call {
+            self.write("response.content_part.done", part, to);
+        }
         self.write("response.output_item.done", json!({"output_index": index, "item": item}), to);
         self.output.push(item);
-    }
-
-    fn call(&mut self, call: &ToolCall, to: &mut Events) {
-        self.close(COMPLETED, to);
-        let (index, id, arguments) = (self.output.len(), id("fc_"), arguments(call));
-        let item = |status: &str, arguments: &str| {
-            json!({
-                "id": id,
-                "type": "function_call",
-                "status": status,
-                "call_id": call.id,
-                "name": call.function.name,
-                "arguments": arguments,
-            })
-        };
-        let added = json!({"output_index": index, "item": item(IN_PROGRESS, "")});
-        self.write("response.output_item.added", added, to);
-        for piece in argument_pieces(&arguments) {
-            let fields = json!({"item_id": id, "output_index": index, "delta": piece});
-            self.write("response.function_call_arguments.delta", fields, to);
-        }
-        let name = &call.function.name;
-        let done = json!({"item_id": id, "output_index": index, "name": name, "arguments": arguments});
-        self.write("response.function_call_arguments.done", done, to);
-        let whole = item(COMPLETED, &arguments);
-        self.write("response.output_item.done", json!({"output_index": index, "item": whole}), to);
-        self.output.push(whole);
     }
 }
 
@@ -224,15 +223,25 @@ impl Interface for Responses {
 
     fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
         match delta {
-            Delta::Prompt { .. } => {}
+            Delta::Prompt(_) => {}
             Delta::Thinking(text) => self.text(Kind::Reasoning, text, to),
             Delta::Text { text, .. } => self.text(Kind::Message, text, to),
-            Delta::Call(call) => self.call(&call, to),
+            Delta::Call { id, name } => self.begin_item(Kind::Call, (id, name), to),
+            Delta::Arguments(piece) => self.text(Kind::Call, piece, to),
+            Delta::CallEnd { is_whole } => self.close(if is_whole { COMPLETED } else { INCOMPLETE }, to),
             Delta::End(finish) => {
                 self.finish = Some(*finish);
                 self.close(self.status(), to);
             }
         }
+    }
+
+    fn alive(&mut self, _: usize, progress: Option<Progress>, to: &mut Events) {
+        let mut fields = json!({"response": self.response_with(IN_PROGRESS)});
+        if let Some(progress) = progress {
+            fields["prompt_progress"] = prompt_progress(progress);
+        }
+        self.write("response.in_progress", fields, to);
     }
 
     fn end(&mut self, to: &mut Events) {
@@ -262,16 +271,16 @@ mod tests {
     use crate::serve::reply::Delta;
     use crate::serve::stream::Events;
     use serde_json::{Value, json};
-    use wglm_engine::ToolCall;
 
     #[test]
     fn items_come_in_pieces_and_again_as_a_whole() {
-        let arguments = json!({"path": "."}).as_object().cloned().unwrap();
-        let call = Delta::Call(ToolCall { id: Some("c".into()), ..ToolCall::new("ls", arguments) });
+        let call = Delta::Call { id: "c".into(), name: "ls".into() };
+        let [piece, rest] = ["{\"path\":", "\".\"}"].map(|piece| Delta::Arguments(piece.into()));
+        let ended = Delta::CallEnd { is_whole: true };
         let (mut response, mut events) = (Responses::new("m", Default::default(), true), Events::default());
         response.begin(7, &mut events);
         let text = Delta::Text { text: "answer".into(), tokens: Vec::new() };
-        for delta in [Delta::Thinking("h".into()), Delta::Thinking("m".into()), text, call] {
+        for delta in [Delta::Thinking("h".into()), Delta::Thinking("m".into()), text, call, piece, rest, ended] {
             response.delta(0, delta, &mut events);
         }
         response.end(&mut events);

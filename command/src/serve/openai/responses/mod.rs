@@ -120,7 +120,7 @@ fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Pro
     let format_echo = echo::format(&format, given);
     let choice_echo = echo::choice(body.tool_choice.as_ref(), &calls, &tools);
     let fields = std::mem::take(&mut body.fields);
-    let (stream, max_tokens) = (fields.stream, body.max_output_tokens);
+    let (stream, max_tokens) = (fields.stream(), body.max_output_tokens);
     let effort = body.reasoning.as_ref().and_then(|reasoning| reasoning.effort.as_deref());
     let thinking = effort.map_or(server.reasoning, thinks);
     let conversation = Conversation { messages, tools, calls, format, max_tokens, thinking, overflow, fields };

@@ -1,0 +1,173 @@
+//! Tests how calls of functions are streamed: as they are written, in the form of each interface, with the same result
+//! as without a stream.
+
+use super::{QUESTION, Serving, shared};
+use serde_json::{Value, json};
+
+/// A function with an argument whose type is a string, and one that is held until it is whole.
+fn parameters() -> Value {
+    let properties = json!({
+        "note": {"type": "string", "minLength": 12, "maxLength": 24},
+        "numbers": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 999}, "minItems": 12, "maxItems": 12},
+    });
+    json!({"type": "object", "properties": properties, "required": ["note", "numbers"]})
+}
+
+/// A request of `path` that has to call the function, and whose reply has at most this many tokens.
+fn body(path: &str, most: usize) -> Value {
+    let (question, name) = (json!([{"role": "user", "content": QUESTION}]), "keep");
+    let mut body = match path {
+        "/v1/chat/completions" => json!({
+            "messages": question,
+            "tools": [{"type": "function", "function": {"name": name, "parameters": parameters()}}],
+            "tool_choice": "required",
+        }),
+        "/v1/responses" => json!({
+            "input": question,
+            "tools": [{"type": "function", "name": name, "parameters": parameters()}],
+            "tool_choice": "required",
+            "max_output_tokens": most,
+        }),
+        _ => json!({
+            "messages": question,
+            "tools": [{"name": name, "input_schema": parameters()}],
+            "tool_choice": {"type": "any"},
+        }),
+    };
+    (body["max_tokens"], body["temperature"], body["seed"]) = (most.into(), 0.into(), 1.into());
+    body["chat_template_kwargs"] = json!({"enable_thinking": false});
+    body
+}
+
+/// The call in an answer without a stream, why the reply ended, and its text.
+fn whole(path: &str, answer: &Value) -> (Option<Value>, Value, String) {
+    let items = |list: &Value, kind: &str| -> Vec<Value> {
+        let items = list.as_array().into_iter().flatten();
+        items.filter(|item| item["type"] == kind).cloned().collect()
+    };
+    let text = |list: Vec<Value>, of: &str| list.iter().map(|item| item[of].to_string()).collect();
+    match path {
+        "/v1/chat/completions" => {
+            let choice = &answer["choices"][0];
+            let text = choice["message"]["content"].as_str().unwrap_or_default().to_owned();
+            let call = &choice["message"]["tool_calls"][0];
+            let call = call.is_object().then(|| json!([call["function"]["name"], call["function"]["arguments"]]));
+            (call, choice["finish_reason"].clone(), text)
+        }
+        "/v1/responses" => {
+            let calls = items(&answer["output"], "function_call");
+            let call = calls.first().map(|call| json!([call["name"], call["arguments"], call["status"]]));
+            (call, answer["status"].clone(), text(items(&answer["output"], "message"), "content"))
+        }
+        _ => {
+            let calls = items(&answer["content"], "tool_use");
+            let call = calls.first().map(|call| json!([call["name"], call["input"]]));
+            (call, answer["stop_reason"].clone(), text(items(&answer["content"], "text"), "text"))
+        }
+    }
+}
+
+/// The events of a stream that are pieces of arguments.
+fn pieces(path: &str, events: &[Value]) -> Vec<String> {
+    let piece = |event: &Value| {
+        let piece = match path {
+            "/v1/chat/completions" => &event["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"],
+            "/v1/responses" if event["type"] == "response.function_call_arguments.delta" => &event["delta"],
+            "/v1/responses" => &Value::Null,
+            _ => &event["delta"]["partial_json"],
+        };
+        piece.as_str().filter(|piece| !piece.is_empty()).map(str::to_owned)
+    };
+    events.iter().filter_map(piece).collect()
+}
+
+/// The reply that a stream of Chat completions or Anthropic's messages ends with: the pieces have to be put together.
+fn ends(path: &str, events: &[Value]) -> Value {
+    let find = |of: &dyn Fn(&Value) -> &Value| events.iter().map(of).find(|found| !found.is_null()).cloned();
+    let end = match path {
+        "/v1/chat/completions" => find(&|event| &event["choices"][0]["finish_reason"]),
+        "/v1/responses" => {
+            find(&|event| if event["type"] == "response.created" { &Value::Null } else { &event["response"]["usage"] })
+                .and_then(|_| events.last().map(|last| last["response"]["status"].clone()))
+        }
+        _ => {
+            find(&|event| if event["type"] == "message_delta" { &event["delta"]["stop_reason"] } else { &Value::Null })
+        }
+    };
+    end.unwrap_or_default()
+}
+
+const PATHS: [&str; 3] = ["/v1/chat/completions", "/v1/responses", "/v1/messages"];
+
+#[test]
+fn pieces_of_a_call_are_the_call() {
+    let serving = shared();
+    for path in PATHS {
+        let mut body = body(path, 400);
+        let answer = serving.post(path, &body).json();
+        let (call, reason, _) = whole(path, &answer);
+        let call = call.unwrap_or_else(|| panic!("{path}: {answer}"));
+        body["stream"] = true.into();
+        let events = serving.post(path, &body).events();
+        let pieces = pieces(path, &events);
+        let json = pieces.concat();
+        let read: Value = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{path}: {error}: {json}"));
+        assert_eq!(read["numbers"].as_array().unwrap().len(), 12, "{path}: {json}");
+        assert!(pieces.len() > 4, "{path}: {pieces:?}");
+        match path {
+            "/v1/messages" => assert_eq!(call[1], read, "{path}"),
+            _ => assert_eq!(call[1], json, "{path}"),
+        }
+        assert_eq!(ends(path, &events), reason, "{path}");
+    }
+}
+
+/// A limit that cuts a call leaves the beginning of the call, and nothing of it as text.
+#[test]
+fn a_call_that_is_cut_off_is_a_part_of_a_call() {
+    let serving = shared();
+    let mut begun = 0;
+    for path in PATHS {
+        for most in [1, 2, 4, 8, 14, 20, 30] {
+            let mut body = body(path, most);
+            let answer = serving.post(path, &body).json();
+            let (call, reason, text) = whole(path, &answer);
+            let wanted = match path {
+                "/v1/chat/completions" => "length",
+                "/v1/responses" => "incomplete",
+                _ => "max_tokens",
+            };
+            assert_eq!(reason, wanted, "{path}, {most}: {answer}");
+            assert!(!text.contains("tool_call") && !text.contains("keep"), "{path}, {most}: {answer}");
+            body["stream"] = true.into();
+            let streamed = serving.post(path, &body);
+            assert!(!streamed.text().contains("<tool_call"), "{path}, {most}: {}", streamed.text());
+            let (events, json) = (streamed.events(), pieces(path, &streamed.events()).concat());
+            assert_eq!(ends(path, &events), wanted, "{path}, {most}");
+            let Some(call) = call else { continue };
+            begun += 1;
+            assert!(json.starts_with('{') && serde_json::from_str::<Value>(&json).is_err(), "{path}, {most}: {json}");
+            match path {
+                "/v1/chat/completions" => assert_eq!(call, json!(["keep", json])),
+                "/v1/responses" => assert_eq!(call, json!(["keep", json, "incomplete"])),
+                _ => assert!(call[1].is_object() && call[1].get("numbers").is_none(), "{call}"),
+            }
+            assert!(answer["warnings"][0].as_str().is_some_and(|warning| warning.contains("incomplete")), "{answer}");
+        }
+    }
+    assert!(begun >= 9, "{begun} calls had begun");
+}
+
+/// While a value is held that is not a string, clients get signs of life.
+#[test]
+fn a_long_call_is_not_silent() {
+    let serving = Serving::start(&["--silence", "1"]);
+    let mut body = body("/v1/chat/completions", 400);
+    body["stream"] = true.into();
+    let events = serving.post("/v1/chat/completions", &body).events();
+    let is_piece = |event: &Value| event["choices"][0]["delta"]["tool_calls"].is_array();
+    let first = events.iter().position(is_piece).unwrap();
+    let last = events.iter().rposition(is_piece).unwrap();
+    let signs = events[first..last].iter().filter(|event| event["choices"][0]["delta"] == json!({})).count();
+    assert!(signs > 0, "{events:?}");
+}
