@@ -245,9 +245,8 @@ pub struct Grouping {
 }
 
 impl Grouping {
-    /// The usual form. Experts' slots are computed one by one: computed together, their sums have other bits on NVIDIA's
-    /// driver, so a conversation's text would depend on how many others there are.
-    pub const USUAL: Self = Self { from: 9, slots: 0, rows: 8 };
+    /// The usual form.
+    pub const USUAL: Self = Self { from: 9, slots: 4, rows: 8 };
     /// No plan does so.
     pub const OFF: Self = Self { from: 1, slots: 0, rows: 0 };
     const NAME_OF_OFF: &str = "off";
@@ -261,7 +260,7 @@ impl FromStr for Grouping {
             return Ok(Self::OFF);
         }
         let unlike =
-            || unlike("grouping", "FROMxSLOTSxROWS with 0, 1, 2, 4 or 8 slots and rows, such as 9x0x8, or off", text);
+            || unlike("grouping", "FROMxSLOTSxROWS with 0, 1, 2, 4 or 8 slots and rows, such as 9x4x8, or off", text);
         let numbers: Option<Vec<usize>> = text.split('x').map(|number| number.parse().ok()).collect();
         match numbers.as_deref() {
             Some(&[from @ (1..), slots @ (0 | 1 | 2 | 4 | 8), rows @ (0 | 1 | 2 | 4 | 8)]) => {
