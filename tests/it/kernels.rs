@@ -358,11 +358,7 @@ fn places_have_the_bits_of_each_vector_alone() {
         for (together, apart) in cases_with(None).into_iter().zip(cases_with(Some(Grouping::OFF))) {
             if uses(&together) {
                 assert!(!uses(&apart), "{}", apart.name);
-                let (one, other) = (outputs(&together), outputs(&apart));
-                for (buffer, bytes) in &one {
-                    let at = bytes.iter().zip(&other[buffer]).position(|(one, other)| one != other);
-                    assert_eq!(at, None, "{name}: {}: `{buffer}`, of {} bytes", together.name, bytes.len());
-                }
+                assert!(outputs(&together) == outputs(&apart), "{name}: {}", together.name);
                 compared += 1;
             }
         }
@@ -382,8 +378,7 @@ fn outputs(case: &Case) -> BTreeMap<String, Vec<u8>> {
     let named = case.plan.locals.iter().map(|local| local.name.clone()).zip(finals);
     let own = named.filter(|(name, _)| OUTPUTS.contains(&name.as_str()));
     let live = own.map(|(name, bytes)| {
-        // Rows begin at whole vec4; buffers are a little longer than their rows.
-        let end = (bytes.len() - GUARD_BYTES) / case.plan.rows / 16 * 16 * count;
+        let end = (bytes.len() - GUARD_BYTES) * count / case.plan.rows;
         (name, bytes[..end].to_vec())
     });
     let live: BTreeMap<_, _> = live.collect();

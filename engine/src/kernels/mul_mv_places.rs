@@ -3,7 +3,7 @@
 
 use super::Kernel;
 use super::matvec::MatvecProduct;
-use super::places::{MOST_SUMS, Places};
+use super::places::Places;
 use crate::plan::{Builder, VariantBuilder};
 use crate::quant::Arithmetic;
 use crate::wgsl::{Source, source};
@@ -19,7 +19,7 @@ pub(super) fn places<'a>(plan: &Builder, product: &'a MatvecProduct<'a>) -> Opti
     let (most, blocks) = (plan.grouping()?.rows, product.blocks(plan, product.rows));
     let busy = |places: &usize| blocks * plan.rows().div_ceil(*places) >= plan.target().workgroups;
     let most = [8, 4, 2].into_iter().filter(|places| *places <= most).find(busy)?;
-    Places::of(plan, product, (&KERNEL, 1, MOST_SUMS), most).filter(|_| one)
+    Places::of(plan, product, (&KERNEL, 1), most).filter(|_| one)
 }
 
 /// The shader.

@@ -11,7 +11,7 @@ use crate::quant::Arithmetic;
 use crate::wgsl::source;
 
 /// The most sums of a team for each place, which are in a vec4.
-pub(super) const MOST_SUMS: usize = 4;
+const MOST_SUMS: usize = 4;
 
 /// The form of a product.
 pub(super) struct Places<'a> {
@@ -35,18 +35,18 @@ impl Builder {
 }
 
 impl<'a> Places<'a> {
-    /// The form of `product` in which `kernel` adds up sums in the same order, `own` for each of up to `most_rows` rows,
-    /// and of up to `most` vectors; `None` if there is none.
+    /// The form of `product` in which `kernel` adds up sums in the same order, `own` for each row and up to `most`
+    /// vectors; `None` if there is none.
     pub fn of(
         plan: &Builder,
         product: &'a MatvecProduct<'a>,
-        (kernel, own, most_rows): (&'static Kernel, usize, usize),
+        (kernel, own): (&'static Kernel, usize),
         most: usize,
     ) -> Option<Self> {
         let (target, usual) = (plan.target_for(kernel.name), product.tiling(plan));
         let input = product.rounded_input(plan)?;
         let with = |rows| Tiling { rows, ..usual }.in_blocks_of(product.epilogue.unit(), target);
-        let tiling = with(usual.rows.min(most_rows));
+        let tiling = with(usual.rows.min(MOST_SUMS / own));
         let Tiling { lanes, rows, .. } = tiling;
         let alike = lanes == usual.lanes && lanes <= target.subgroup && usual.columns == 1;
         let able = alike && rows.is_power_of_two() && rows * own <= MOST_SUMS && target.team == Team::Subgroup;
