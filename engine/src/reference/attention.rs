@@ -208,7 +208,7 @@ mod tests {
         const ROWS: usize = 2;
         const SPLITS: usize = 3;
         const RANK: usize = 8;
-        const ROTARY: usize = 8;
+        const ROTARY: usize = 4;
         const WIDTH: usize = RANK + ROTARY;
         const SCALE: f32 = 0.5;
         let mut case = CaseBuilder::for_tokens(&Target::default(), 1, ROWS);
