@@ -1,15 +1,16 @@
 //! The references of the steps around the multi-token-prediction block.
 
-use super::vectors::normed;
-use super::{VALUES, VECTORS, exact};
+use super::vectors::rms_normed;
+use super::{VALUES, VECTORS, exact, sample};
 use crate::error::Result;
 use crate::kernels::computes::{Advanced, DraftInput, Drafted, KeptHidden, PickedHidden};
+use crate::kernels::errors::NORMED;
 use crate::kernels::{DRAFTING, HiddenStates, KEPT_ROWS, VERIFIED_ROWS};
-use crate::plan::{BatchHeader, BufferRef, OutputPlace, Plan, Probe, Reference, RowHeader, Sample};
+use crate::plan::{BatchHeader, BufferRef, OutputPlace, Plan, Probe, Reference, RowHeader, Sample, row_bytes};
 use std::mem::offset_of;
 
 /// The index in the ring buffers of a row's position plus `ahead`.
-fn ring_place(row: &RowHeader, ahead: usize) -> usize {
+pub(super) fn ring_place(row: &RowHeader, ahead: usize) -> usize {
     row.sequence as usize * KEPT_ROWS + (row.position as usize + ahead) % KEPT_ROWS
 }
 
@@ -20,12 +21,18 @@ pub(super) fn drafting_of(first: u32, sequence: u32) -> usize {
 
 impl Reference for KeptHidden {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let Self { x, norm, ring, ahead } = self;
-        let (last, mut samples) = (probe.count.min(KEPT_ROWS), Vec::new());
-        for row in probe.some(last, VECTORS) {
-            let row = probe.count - last + row;
-            let to = ring_place(&probe.row_header(row)?, *ahead) * ring.width;
-            samples.extend(normed(probe, (x.buffer, row * x.pitch), norm, (ring.buffer, to))?);
+        let weights = probe.row(&self.norm.weight, 0, 0)?;
+        let (width, mut samples) = (self.ring.width, Vec::new());
+        let last = probe.count.min(KEPT_ROWS);
+        for row in probe.some(last, VECTORS).into_iter().map(|row| probe.count - last + row).collect::<Vec<_>>() {
+            let header = probe.row_header(row, self.pairs)?;
+            let x = probe.values(self.x.buffer, row * self.x.pitch, width)?;
+            let want = rms_normed(&x, &weights, self.norm.epsilon);
+            let start = ring_place(&header, self.ahead) * width;
+            for value in probe.some(width, VALUES) {
+                let output = OutputPlace::F32(self.ring.buffer, start + value);
+                samples.push(sample(output, want[value], want[value].abs(), NORMED));
+            }
         }
         Ok(samples)
     }
@@ -35,7 +42,7 @@ impl Reference for PickedHidden {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let (width, mut samples) = (self.ring.width, Vec::new());
         for row in probe.some(probe.count, VECTORS) {
-            let header = probe.row_header(row)?;
+            let header = probe.row_header(row, self.pairs)?;
             let x = probe.values(self.ring.buffer, ring_place(&header, self.ahead) * width, width)?;
             for at in probe.some(width, VALUES) {
                 let output = OutputPlace::F32(self.y.buffer, row * self.y.pitch + at);
@@ -50,14 +57,19 @@ impl Reference for DraftInput {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let (width, mut samples) = (self.embedding.shape[0], Vec::new());
         for row in probe.some(probe.count, VECTORS) {
-            let header = probe.row_header(row)?;
+            let header = probe.row_header(row, self.pairs)?;
             let hidden = match self.hidden {
                 HiddenStates::Rows(x) => (x.buffer, row * x.pitch),
                 HiddenStates::Kept(ring) => (ring.buffer, ring_place(&header, 0) * width),
             };
             let sources = [(self.embedding.buffer, row * self.embedding.pitch), hidden];
-            for ((norm, source), half) in self.norms.iter().zip(sources).zip([0, width]) {
-                samples.extend(normed(probe, source, norm, (self.y.buffer, row * self.y.pitch + half))?);
+            for ((norm, (buffer, first)), half) in self.norms.iter().zip(sources).zip([0, width]) {
+                let (x, weights) = (probe.values(buffer, first, width)?, probe.row(&norm.weight, 0, 0)?);
+                let want = rms_normed(&x, &weights, norm.epsilon);
+                for value in probe.some(width, VALUES) {
+                    let output = OutputPlace::F32(self.y.buffer, row * self.y.pitch + half + value);
+                    samples.push(sample(output, want[value], want[value].abs(), NORMED));
+                }
             }
         }
         Ok(samples)
@@ -66,7 +78,7 @@ impl Reference for DraftInput {
 
 /// The header, for the next batch, of a sequence's row after the accepted drafts and those that were made since, given its
 /// candidates, and its index among them.
-fn next_row(rows: &[RowHeader], accepted: u32, made: u32) -> (RowHeader, usize) {
+pub(super) fn next_row(rows: &[RowHeader], accepted: u32, made: u32) -> (RowHeader, usize) {
     let number = (accepted + made) as usize;
     let row = rows[number];
     let drafts = drafting_of(row.result, row.sequence) + Plan::SAMPLED_WORDS;
@@ -80,7 +92,7 @@ fn next_row(rows: &[RowHeader], accepted: u32, made: u32) -> (RowHeader, usize) 
 impl Reference for Advanced {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let word = |bytes: usize| bytes / 4;
-        let (header, row) = (word(size_of::<BatchHeader>()), word(probe.row_bytes()));
+        let (header, row) = (word(size_of::<BatchHeader>()), word(row_bytes(self.pairs)));
         let counts = probe.words(self.candidates, 0, header)?;
         let [candidates, each] = [counts[0], counts[2]].map(|count| count as usize);
         let of = |row: &[u32]| -> RowHeader {
@@ -99,11 +111,12 @@ impl Reference for Advanced {
             want.extend_from_slice(&words[place * row..(place + 1) * row]);
             want[first + word(offset_of!(RowHeader, next))] = next.next;
         }
-        want.splice(0..0, [(candidates / each) as u32, longest, self.splits as u32, counts[3]]);
+        want.splice(0..0, [(candidates / each) as u32, longest]);
+        let places = [0, 1].into_iter().chain(header..);
         let output = |(want, place): (u32, usize)| {
             exact(OutputPlace::U32(BufferRef::Local(Plan::BATCH), place), f64::from(want))
         };
-        Ok(want.into_iter().zip(0..).map(output).collect())
+        Ok(want.into_iter().zip(places).map(output).collect())
     }
 }
 
@@ -111,7 +124,7 @@ impl Reference for Drafted {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let (buffer, words, mut samples) = (BufferRef::Local(Plan::SAMPLED), self.maxima.shape[0], Vec::new());
         for row in 0..probe.count {
-            let header = probe.row_header(row)?;
+            let header = probe.row_header(row, self.pairs)?;
             let drafting = drafting_of(header.result, header.sequence);
             let made = probe.words(buffer, drafting + 1, 1)?[0];
             let token = likeliest(&probe.words(self.maxima.buffer, row * words, words)?);
@@ -124,7 +137,7 @@ impl Reference for Drafted {
 }
 
 /// The token of the largest of some maxima, each the bits of a logit and its token; of equals the lowest one.
-fn likeliest(maxima: &[u32]) -> u32 {
+pub(super) fn likeliest(maxima: &[u32]) -> u32 {
     let best = maxima.chunks_exact(2).map(|pair| (f32::from_bits(pair[0]), pair[1]));
     best.reduce(|best, other| if other.0 > best.0 { other } else { best }).map_or(0, |(_, token)| token)
 }
