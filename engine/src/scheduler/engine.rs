@@ -1,6 +1,6 @@
 //! The slots of conversations, and rounds of work on them.
 //!
-//! A round computes parts of prompts, in turn, and takes a step with all conversations whose prompts are complete
+//! A round computes a part of one prompt, in turn, and takes a step with all conversations whose prompts are complete
 //! (`scheduler/steps.rs`).
 //!
 //! A panic, which is a defect, ends only the replies that were being worked on. The results of a round stay in the
@@ -15,11 +15,7 @@ use crate::generate::{Event, GenerationTask, Phase};
 use crate::session::{Pool, Session};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
 
-/// For how long a round begins parts of prompts. If many prompts wait, they are complete sooner than with one part a
-/// round, and more replies share the steps of tokens; the replies that are being generated wait for this time.
-const PROMPTS: Duration = Duration::from_millis(30);
 /// The most tokens at the end of a prompt that open its reply.
 const OPENING: usize = 16;
 
@@ -268,23 +264,13 @@ impl Engine {
         }
     }
 
-    /// Computes a part of each prompt in turn, until they have taken the time of a round.
+    /// Computes a part of the next prompt in turn.
     fn read(&mut self) {
-        let begun = Instant::now();
-        let (first, count) = (self.turn, self.slots.len());
-        for index in (0..count).map(|place| (first + place) % count) {
-            if self.slots[index].work.as_ref().is_some_and(Work::reads) {
-                self.read_part(index);
-                self.turn = index + 1;
-            }
-            if begun.elapsed() >= PROMPTS {
-                return;
-            }
-        }
-    }
-
-    /// Computes a part of the prompt of a slot.
-    fn read_part(&mut self, index: usize) {
+        let count = self.slots.len();
+        let mut turns = (0..count).map(|place| (self.turn + place) % count);
+        let reads = |index: &usize| self.slots[*index].work.as_ref().is_some_and(Work::reads);
+        let Some(index) = turns.find(reads) else { return };
+        self.turn = index + 1;
         let others = self.slots.iter().any(|slot| slot.work.as_ref().is_some_and(Work::decodes));
         self.slots[index].session.set_others_waiting(others);
         let is_begun = self.slots[index].work.as_ref().is_some_and(|work| work.task.is_begun());
