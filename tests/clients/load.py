@@ -2,16 +2,16 @@
 
     load.py http://127.0.0.1:8080 1,4,8,16 [SECONDS]
 
-Each client asks one question after another, of different lengths, for SECONDS (20) seconds. Of each number of clients
-it prints how many tokens came in a second from all together, and the time to the first token: its median and its 95th
-part in a hundred.
+Each client is a process of its own, because one cannot read the streams of many. It asks one question after another,
+of different lengths, for SECONDS (20) seconds. Of each number of clients it prints how many tokens came in a second from
+all together, and the time to the first token: its median and its 95th percentile.
 """
 
 import json
+import multiprocessing
 import random
 import statistics
 import sys
-import threading
 import time
 import urllib.request
 
@@ -20,7 +20,8 @@ seconds = float(sys.argv[3]) if len(sys.argv) > 3 else 20
 ANIMALS = ["owl", "fox", "hen", "bear", "crow", "hare", "wolf", "mouse"]
 
 
-def client(number, until, tokens, firsts, failed):
+def client(number, until, results):
+    tokens, firsts, failed = [], [], []
     chance = random.Random(number)
     while time.time() < until:
         text = f"Tell me a story about {number} and a {chance.choice(ANIMALS)}. " + "It is late. " * chance.randrange(30)
@@ -43,17 +44,18 @@ def client(number, until, tokens, firsts, failed):
                         tokens.append(event["usage"]["completion_tokens"])
         except OSError as error:
             failed.append(str(error))
+    results.put((tokens, firsts, failed))
 
 
 print("| clients | tokens/s | first token, median ms | 95 % ms | replies | failed |\n|--:|--:|--:|--:|--:|--:|")
 for count in counts:
-    tokens, firsts, failed, start = [], [], [], time.time()
-    arguments = lambda number: (number, start + seconds, tokens, firsts, failed)
-    threads = [threading.Thread(target=client, args=arguments(number)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    results, start = multiprocessing.Queue(), time.time()
+    clients = [multiprocessing.Process(target=client, args=(number, start + seconds, results)) for number in range(count)]
+    for process in clients:
+        process.start()
+    tokens, firsts, failed = ([item for part in parts for item in part] for parts in zip(*(results.get() for _ in clients)))
+    for process in clients:
+        process.join()
     took = time.time() - start
     median = statistics.median(firsts) * 1e3 if firsts else 0
     late = sorted(firsts)[int(len(firsts) * 0.95)] * 1e3 if firsts else 0

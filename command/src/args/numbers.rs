@@ -16,6 +16,7 @@ pub fn positive<T: FromStr<Err = ParseIntError> + PartialEq + From<u8>>(text: &s
 }
 
 /// Parses a number of bytes of at least 1, with K, M, G or T for powers of 1024.
+#[cfg(feature = "serve")]
 pub fn size(text: &str) -> Result<u64, String> {
     let upper = text.to_ascii_uppercase();
     let unit = (1..).zip("KMGT".chars()).find(|(_, letter)| upper.ends_with(*letter));
