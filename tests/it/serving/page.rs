@@ -34,6 +34,7 @@ fn the_page_may_load_nothing() {
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
     ];
     assert_eq!(policy.split("; ").collect::<Vec<_>>(), wanted);
     assert!(nonce.len() > 20 && nonce.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{nonce}");
@@ -61,6 +62,8 @@ fn the_page_has_no_parts_elsewhere() {
     for (name, file) in files().iter().filter(|(name, _)| name != "page.html") {
         assert_eq!(text.matches(file).count(), 1, "{name} is in the page, unchanged");
         assert!(["</script", "</style"].iter().all(|end| !file.contains(end)), "{name} would end its own element");
+        let comment = file.split_once("<!--");
+        assert!(comment.is_none_or(|(_, rest)| !rest.contains("<script")), "{name} would not end with its element");
     }
     assert!(!text.contains("FILE:") && !text.contains("NONCE"), "a placeholder is left");
     assert_eq!(text.matches("<link").count(), 1, "the empty icon, so that browsers request none");
