@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import tempfile
-import time
 
 import serving
 from selenium import webdriver
@@ -45,6 +44,29 @@ def button(label, within="body"):
     return next(one for one in reversed(shown) if label in (one.text, one.get_attribute("aria-label")))
 
 
+def click(label, within="body"):
+    until(label, lambda: button(label, within).click() is None)
+
+
+def choose(at):
+    """Opens a conversation of the list."""
+    until("the list", lambda: find("#list .name")[at].click() is None)
+    until("the conversation", lambda: find("#list .name")[at].get_attribute("aria-current"))
+
+
+def delete():
+    open_one = find("#list .name[aria-current]")[0].text
+    before = names().count(open_one)
+    click("Delete")
+    until("the list", lambda: names().count(open_one) == before - 1)
+
+
+def rename(name):
+    click("Rename")
+    find("#list input")[0].send_keys(name + Keys.ENTER)
+    until("the name", lambda: name in [name.removeprefix("… ") for name in names()])
+
+
 def ask(text):
     find("#text")[0].send_keys(text + Keys.ENTER)
 
@@ -67,6 +89,10 @@ def odd():
 
 def names():
     return [element.text for element in find("#list .name")]
+
+
+def notice():
+    return find("#notice [role=status]")[0].text
 
 
 def answered(words=ANSWER):
@@ -95,6 +121,18 @@ def folds_thinking_and_figures():
         until(summary, lambda: inside in folded.text)
 
 
+def examples_leave_the_draft():
+    click("New")
+    find("#text")[0].send_keys("A draft")
+    find("#examples button")[0].click()
+    answered()
+    assert find("#text")[0].get_attribute("value") == "A draft"
+    find("#text")[0].clear()
+    delete()
+    choose(0)
+    answered()
+
+
 def is_kept_by_a_reload():
     find("#text")[0].send_keys("A draft")
     browser.refresh()
@@ -105,10 +143,16 @@ def is_kept_by_a_reload():
 
 def keeps_what_a_reload_interrupts():
     interrupt()
-    time.sleep(0.2)
+    # Nothing of it is stored later than the page ends.
+    run("store.put = async () => true; window.shown = () => talk.messages.at(-1).content.length;"
+        "window.onbeforeunload = () => { sessionStorage.shown = window.shown(); };")
+    before = run("return window.shown()")
+    until("more", lambda: run("return window.shown()") > before)
     browser.refresh()
     until("the beginning of the reply", lambda: len(answers()) == 2 and odd() == "This reply was interrupted.")
-    button("Retry").click()
+    assert run("return talk.messages.at(-1).content.length >= sessionStorage.shown && !!sessionStorage.shown")
+    assert run("return Object.keys(localStorage).filter(name => name.startsWith(ARRIVED))") == []
+    click("Retry")
     until("another reply", lambda: idle() and find(".figures"))
 
 
@@ -119,33 +163,33 @@ def stops_and_asks_again():
     until("the end", idle)
     count, kept = len(find(".message")), answers()[-1]
     assert odd() == "Stopped."
-    button("Retry").click()
+    click("Retry")
     until("another reply", lambda: idle() and odd() == "" and len(answers()[-1]) > 40)
     assert len(find(".message")) == count
-    button("Previous version").click()
+    click("Previous version")
     assert answers()[-1] == kept and odd() == "Stopped."
-    button("Next version").click()
-    button("Regenerate").click()
+    click("Next version")
+    click("Regenerate")
     until("a third reply", lambda: idle() and odd() == "" and "3/3" in find(".actions")[-1].text)
 
 
 def edits_a_message():
-    button("New").click()
+    click("New")
     ask("What is one plus one?")
     until("a reply", lambda: idle() and find(".figures"))
-    button("Edit").click()
+    click("Edit")
     field = find(".edit textarea")[0]
     assert field.get_attribute("value") == "What is one plus one?"
     field.send_keys(Keys.ESCAPE)
     assert said() == ["What is one plus one?"]
-    button("Edit").click()
+    click("Edit")
     find(".edit textarea")[0].clear()
     find(".edit textarea")[0].send_keys(QUESTION + Keys.ENTER)
     answered()
     assert said() == [QUESTION]
-    button("Previous version").click()
+    click("Previous version")
     assert said() == ["What is one plus one?"]
-    button("Next version").click()
+    click("Next version")
 
 
 def breaks_lines_with_shift():
@@ -157,9 +201,9 @@ def breaks_lines_with_shift():
 def copies():
     run("window.copies = []; Object.defineProperty(navigator, 'clipboard', { configurable: true, value: "
         "{ writeText: async text => { window.copies.push(text); } } });")
-    button("Copy the reply").click()
+    click("Copy the reply")
     run("document.querySelector('.answer').append(...markdown('```rust\\nfn main() {}\\n```'));")
-    button("Copy the code").click()
+    click("Copy the code")
     until("the button", lambda: button("Copy the code").text == "Copied")
     assert run("return window.copies") == [ANSWER, "fn main() {}"]
     run("Object.defineProperty(navigator, 'clipboard', { value: undefined });")
@@ -171,6 +215,11 @@ def says_blocks_and_not_tokens():
     assert find("#spoken")[0].get_attribute("aria-live") == "polite"
     run("window.changes = 0; new MutationObserver(list => { window.changes += list.length; })"
         ".observe(document.getElementById('spoken'), { childList: true });")
+    shown = run("return isSeen(document.querySelector('#notice [role=status]'))")
+    assert shown, "a screen reader watches only what is displayed"
+    source = "- [x] one\n\n  ```rust\n  f()\n  ```\n- two"
+    words = run("const [block] = markdown(arguments[0]); return wordsOf(block);", source)
+    assert words.split() == ["one", "f()", "two"], words
     ask(QUESTION)
     answered()
     heard = [line.get_attribute("textContent") for line in find("#spoken p")]
@@ -186,14 +235,14 @@ def every_control_has_a_name():
 
 
 def sends_settings():
-    button("Settings").click()
+    click("Settings")
     assert find("[name=temperature]")[0].get_attribute("placeholder") == "0"
     find("[name=system]")[0].send_keys("Be brief.")
     find("[name=temperature]")[0].send_keys("0.5")
     find("[name=seed]")[0].send_keys("7")
     find("[name=max_tokens]")[0].send_keys("3")
     find("[name=think]")[0].click()
-    button("Done").click()
+    click("Done")
     run("window.real = window.fetch; window.fetch = (path, options) => { window.sent = options.body; "
         "return window.real(path, options); };")
     ask(QUESTION)
@@ -205,50 +254,72 @@ def sends_settings():
     assert sent["chat_template_kwargs"] == {"enable_thinking": False}
     browser.refresh()
     until("the conversation", answers)
-    button("Settings").click()
+    click("Settings")
     assert find("[name=seed]")[0].get_attribute("value") == "7"
-    button("Reset").click()
-    button("Done").click()
+    click("Reset")
+    click("Done")
 
 
 def lists_conversations():
     before = names()
-    button("New").click()
+    click("New")
     ask(QUESTION)
     answered()
     assert names() == [QUESTION, *before]
-    button("Rename").click()
-    find("#list input")[0].send_keys("Sums" + Keys.ENTER)
+    rename("Sums")
     assert names() == ["Sums", *before] and browser.title == "Sums – wglm"
-    find("#list .name")[1].click()
+    choose(1)
     assert names()[0] == "Sums" and len(answers()) > 1
-    find("#list .name")[0].click()
+    choose(0)
     assert answers() == [ANSWER]
 
 
 def exports_and_imports():
     path = pathlib.Path(downloads.name)
-    button("Export .md").click()
+    click("Export .md")
     until("the file", (path / "Sums.md").exists)
     assert (path / "Sums.md").read_text() == f"# Sums\n\n## User\n\n{QUESTION}\n\n## Assistant\n\n{ANSWER}\n"
-    button("Export .json").click()
+    click("Export .json")
     until("the file", (path / "Sums.json").exists)
-    button("Delete").click()
-    until("the notice", lambda: find("#notice")[0].text.startswith("“Sums” is deleted."))
-    assert "Sums" not in names()
+    click("Delete")
+    until("the notice", lambda: notice() == "“Sums” is deleted." and "Sums" not in names())
     find("#file")[0].send_keys(str(path / "Sums.json"))
     until("the conversation", lambda: answers() == [ANSWER] and "Sums" in names())
     find("#file")[0].send_keys(str(path / "Sums.md"))
-    until("the reason", lambda: "it is not JSON" in find("#notice")[0].text)
+    until("the reason", lambda: "it is not JSON" in notice())
+
+
+def imports_nothing_older():
+    path = pathlib.Path(downloads.name) / "Older.json"
+    click("New")
+    interrupt()
+    rename("Older")
+    click("Export .json")
+    until("the file", path.exists)
+    rename("Newer")
+    find("#file")[0].send_keys(str(path))  # while the reply arrives, and later again
+    until("the reply", lambda: idle() and odd() == "" and find(".figures"))
+    whole = answers()
+    run("hideNotice()")
+    find("#file")[0].send_keys(str(path))
+    until("the notice", lambda: notice() == "1 conversation is imported.")
+    assert answers() == whole and names()[0] == "Newer"
+    browser.refresh()
+    until("the conversation", lambda: answers() == whole and names()[0] == "Newer")
+    delete()
+    choose(0)
 
 
 def undoes_a_deletion():
-    button("Delete").click()
-    until("the notice", lambda: find("#notice")[0].is_displayed() and "Sums" not in names())
-    button("Undo").click()
+    click("Delete")
+    until("the notice", lambda: notice() == "“Sums” is deleted." and "Sums" not in names())
+    click("Undo")
     until("the conversation", lambda: answers() == [ANSWER] and "Sums" in names())
-    button("Delete").click()
-    until("the list", lambda: "Sums" not in names())
+    delete()
+    until("the field", lambda: run("return document.activeElement.id") == "text")
+    find("#text")[0].send_keys(Keys.CONTROL + "z" + Keys.NULL)
+    until("the conversation", lambda: answers() == [ANSWER] and "Sums" in names())
+    delete()
     browser.refresh()
     until("the list", names)
     assert "Sums" not in names()
@@ -261,12 +332,115 @@ def shares_conversations_between_windows():
     browser.switch_to.new_window("window")
     browser.get(server.url)
     until("the list", names)
-    find("#list .name")[0].click()
+    choose(0)
     ask("What is one plus one?")
     until("a reply", lambda: idle() and len(answers()) == 2)
     browser.close()
     browser.switch_to.window(first)
     until("the other window's message", lambda: len(answers()) == 2)
+
+
+def another_window():
+    """Opens the newest conversation in a second window, and returns both windows."""
+    first = browser.current_window_handle
+    browser.switch_to.new_window("window")
+    browser.get(server.url)
+    until("the list", names)
+    choose(0)
+    until("the conversation", answers)
+    return first, browser.current_window_handle
+
+
+def replies_in_two_windows_at_once():
+    click("New")
+    ask(QUESTION)
+    answered()
+    interrupt()
+    first, second = another_window()
+    until("a sign of the first window", lambda: odd() == "Another window receives this reply.")
+    ask("One more")
+    until("the notice", lambda: notice().startswith("Another window receives the last reply."))
+    assert len(said()) == 2 and find("#text")[0].get_attribute("value") == "One more"
+    find("#text")[0].clear()
+    click("Edit")
+    find(".edit textarea")[0].clear()
+    find(".edit textarea")[0].send_keys("What is one plus one?" + Keys.ENTER)
+    until("the reply", lambda: idle() and odd() == "" and find(".figures"))
+    in_second = said(), answers()
+    browser.switch_to.window(first)
+    until("the reply", lambda: idle() and odd() == "" and len(find(".figures")) == 2)
+    in_first = said(), answers()
+    assert in_first[0] == [QUESTION, "Tell me a story about an owl."], in_first
+    rename("Owls")
+    browser.switch_to.window(second)
+    until("the other window's name", lambda: names()[0] == "Owls")
+    assert (said(), answers()) == in_second, "it stays at its own version"
+    while said() != in_first[0]:
+        click("Previous version")
+    assert (said(), answers()) == in_first
+    browser.refresh()
+    until("the reply", lambda: (said(), answers()) == in_first and names()[0] == "Owls")
+    browser.close()
+    browser.switch_to.window(first)
+
+
+def deletes_in_all_windows():
+    for edits in [False, True]:
+        click("New")
+        ask(QUESTION)
+        answered()
+        if edits:
+            click("Edit")
+        else:
+            interrupt()
+        before = names()
+        first, second = another_window()
+        delete()
+        browser.switch_to.window(first)
+        until("an empty conversation", lambda: idle() and not find(".message"))
+        assert notice() == "Another window has deleted this conversation."
+        assert names() == before[1:], names()
+        ask(QUESTION)
+        answered()
+        delete()
+        browser.switch_to.window(second)
+        browser.refresh()
+        until("the list", lambda: names() == before[1:])
+        browser.close()
+        browser.switch_to.window(first)
+
+
+def keeps_the_focus():
+    focused = "const one = document.activeElement; return one.ariaLabel || one.textContent"
+
+    def press(name, then):
+        run("arguments[0].focus()", button(name, ".message:last-child"))
+        browser.switch_to.active_element.send_keys(Keys.ENTER)
+        until(name, idle)
+        assert run(focused) == then, (name, run(focused))
+
+    click("New")
+    ask(QUESTION)
+    answered()
+    press("Regenerate", "Reply")
+    press("Previous version", "Previous version")
+    press("Previous version", "Previous version")
+    press("Next version", "Next version")
+    run("arguments[0].focus()", button("Edit"))
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert run(focused) == "Edit", run(focused)
+    find("#text")[0].send_keys("Tell me a story about an owl." + Keys.TAB + Keys.ENTER)
+    until("the stop button", lambda: run(focused) == "Stop")
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    until("the send button", lambda: idle() and run(focused) == "Send")
+    press("Retry", "Reply")
+    run("arguments[0].focus()", button("Rename"))
+    browser.switch_to.active_element.send_keys(Keys.ENTER)
+    browser.switch_to.active_element.send_keys("Focus" + Keys.ENTER)
+    assert run(focused) == "Rename", run(focused)
+    delete()
+    choose(0)
 
 
 def draws_markdown_and_no_markup():
@@ -285,11 +459,11 @@ def shows_failures_and_asks_again():
                           ("Promise.reject(new TypeError('failed'))", "The server does not respond. Is it running?"),
                           ("new Response(': alive\\n\\n')", "The connection ended before the reply did.")]:
         run("window.real ??= window.fetch; window.fetch = async () => " + reply)
-        button("New").click()
+        click("New")
         ask(QUESTION)
         until(reason, lambda: idle() and find(".odd") and odd() == reason)
         run("window.fetch = window.real;")
-        button("Retry").click()
+        click("Retry")
         answered()
         assert len(find(".message")) == 2 and not find(".actions")[-1].text.startswith("‹")
 
@@ -303,7 +477,11 @@ def asks_for_a_key():
         until("the model's name", lambda: "1024 tokens" in find("#model")[0].text)
         ask(QUESTION)
         answered()
-    browser.get_log("browser")  # with the refusal
+        run("key = ''; window.both = Promise.all([call('v1/models'), call('v1/models')]);")
+        until("the question", lambda: find("#ask-key")[0].is_displayed())
+        find("[name=key]")[0].send_keys("owl" + Keys.ENTER)
+        assert run("return window.both.then(all => all.map(one => one.status))") == [200, 200]
+    browser.get_log("browser")  # with the refusals
     browser.get(server.url)
 
 
@@ -324,7 +502,7 @@ def fits_narrow_windows_and_dark_ones():
         too_wide = run("const one = document.querySelector(arguments[0]); return one.scrollWidth - one.clientWidth", part)
         assert too_wide == 0, (part, too_wide)
     assert not find("#side")[0].is_displayed()
-    button("Conversations").click()
+    click("Conversations")
     until("the list", lambda: find("#side")[0].is_displayed() and names())
     find("#close-side")[0].send_keys(Keys.ESCAPE)
     until("the page", lambda: not find("#side")[0].is_displayed())
@@ -333,14 +511,14 @@ def fits_narrow_windows_and_dark_ones():
 
 
 def leaves_a_reply_running():
-    button("New").click()
+    click("New")
     interrupt()
-    button("New").click()
+    click("New")
     assert not find(".message") and idle()
     ask(QUESTION)
     answered()
     until("the other reply", lambda: not [name for name in names() if name.startswith("… ")])
-    find("#list .name")[[*names()].index("Tell me a story about an owl.")].click()
+    choose([*names()].index("Tell me a story about an owl."))
     until("the story", lambda: len(answers()[-1]) > 40)
     if "PICTURE" in os.environ:
         browser.save_screenshot(os.environ["PICTURE"])
@@ -354,11 +532,13 @@ def breaks_no_rule():
 with server:
     try:
         browser.get(server.url)
-        serving.run([greets, folds_thinking_and_figures, is_kept_by_a_reload, keeps_what_a_reload_interrupts,
-                     stops_and_asks_again, edits_a_message, breaks_lines_with_shift, copies, says_blocks_and_not_tokens,
-                     every_control_has_a_name, sends_settings, lists_conversations, exports_and_imports,
-                     undoes_a_deletion, shares_conversations_between_windows, draws_markdown_and_no_markup,
-                     shows_failures_and_asks_again, breaks_no_rule, leaves_a_reply_running, asks_for_a_key,
-                     fits_narrow_windows_and_dark_ones, breaks_no_rule])
+        serving.run([
+            greets, folds_thinking_and_figures, examples_leave_the_draft, is_kept_by_a_reload,
+            keeps_what_a_reload_interrupts, stops_and_asks_again, edits_a_message, breaks_lines_with_shift, copies,
+            says_blocks_and_not_tokens, every_control_has_a_name, sends_settings, lists_conversations,
+            exports_and_imports, imports_nothing_older, undoes_a_deletion, shares_conversations_between_windows,
+            replies_in_two_windows_at_once, deletes_in_all_windows, keeps_the_focus, draws_markdown_and_no_markup,
+            shows_failures_and_asks_again, breaks_no_rule, leaves_a_reply_running, asks_for_a_key,
+            fits_narrow_windows_and_dark_ones, breaks_no_rule])
     finally:
         browser.quit()

@@ -7,13 +7,24 @@ import vm from "node:vm";
 const folder = new URL("../../command/src/serve/page/", import.meta.url);
 const escaped = text => text.replace(/[&<>"]/g, letter => `&#${letter.charCodeAt(0)};`);
 
-/* As much of a document as the page's files use: elements that can be written as HTML. */
+/* As much of a document as the page's files use: texts, and elements that can be written as HTML. */
+class Text {
+  constructor(data) { this.data = data; }
+  appendData(more) { this.data += more; }
+  deleteData(at, count) { this.data = this.data.slice(0, at) + this.data.slice(at + count); }
+  remove() { this.parent.children.splice(this.parent.children.indexOf(this), 1); }
+  toString() { return this.data; }
+  get textContent() { return this.data; }
+  get html() { return escaped(this.data); }
+}
+
 class Node {
-  constructor(name) { Object.assign(this, { name, children: [], style: {} }); }
+  constructor(name) { Object.assign(this, { name, children: [], style: {}, className: "" }); }
   append(...parts) {
     for (const part of parts) {
-      if (part instanceof Node) part.parent = this;
-      this.children.push(part);
+      const child = part instanceof Node ? part : new Text(String(part));
+      child.parent = this;
+      this.children.push(child);
     }
   }
   before(...parts) {
@@ -21,7 +32,9 @@ class Node {
     this.parent.children.splice(this.parent.children.indexOf(this), 0, ...parts);
   }
   remove() { this.parent.children.splice(this.parent.children.indexOf(this), 1); }
-  get inside() { return this.children.map(part => part instanceof Node ? part.html : escaped(String(part))).join(""); }
+  get childNodes() { return this.children; }
+  get textContent() { return this.children.map(part => part.textContent).join(""); }
+  get inside() { return this.children.map(part => part.html).join(""); }
   get html() {
     const shown = ["href", "start", "type", "checked", "className"].filter(name => name in this && this[name] !== "");
     const align = this.style.textAlign ? [` align=${this.style.textAlign}`] : [];
@@ -110,6 +123,28 @@ const checks = {
     drawing.draw("a\n\nb\n\nc\n\nd e", true);
     assert.deepEqual(box.children.map((node, at) => node === first[at]), [true, true, true, false]);
   },
+  growing_code_keeps_its_elements() {
+    for (const language of ["rust", ""]) {
+      const source = "```" + language + "\nlet a = \"one\"; // two\nlet b = 3;\n```";
+      const box = new Node("div");
+      const drawing = new Drawing(box);
+      const start = source.indexOf("one");
+      drawing.draw(source.slice(0, start), false);
+      const [block] = box.children;
+      const code = block.children[1].children[0];
+      const [first] = code.children;
+      for (let at = start; at <= source.length; at++) drawing.draw(source.slice(0, at), at === source.length);
+      assert.equal(box.children[0], block, "the block, and with it the focus of its button, stays");
+      assert.equal(code.children[0], first, "what is selected in its beginning stays");
+      assert.equal(box.inside, html(source));
+    }
+  },
+  long_code_stays_plain() {
+    for (const language of ["diff", "rust"]) {
+      assert.ok(coloured("+ let a\n".repeat(20), language).length >= 20, language);
+      assert.equal(coloured("+ let a\n".repeat(20_000), language).length, 1, language);
+    }
+  },
   hostile_texts_take_no_time() {
     const nested = Array.from({ length: 500 }, (_, depth) => "  ".repeat(depth) + "- a").join("\n");
     const texts = ["[".repeat(40_000), "[a](".repeat(20_000), "> ".repeat(5_000) + "end", "*a".repeat(20_000),
@@ -136,7 +171,7 @@ const checks = {
     assert.deepEqual(kinds("let a", "unknown"), []);
     const code = readFileSync(new URL("page.js", folder), "utf8");
     for (const language of ["js", "rust", "python", "sql", "html", "diff", ""]) {
-      const text = coloured(code, language).map(part => part instanceof Node ? part.children.join("") : part).join("");
+      const text = coloured(code, language).map(part => part.textContent ?? part).join("");
       assert.equal(text, code, language);
     }
   },
@@ -172,11 +207,73 @@ const checks = {
     addMessage(talk, "assistant", "# 1");
     assert.equal(asMarkdown(talk), "# One?\n\n## User\n\nOne?\n\n## Assistant\n\n# 1\n");
     assert.equal(JSON.stringify(fromJson(asJson([talk]))[0].messages), JSON.stringify(talk.messages));
-    const of = message => asJson([{ ...talk, messages: [message] }]);
+    const strange = { ...talk, changed: "never", settings: { temperature: "hot", think: true, other: 1 },
+      times: { title: "x" }, messages: [{ ...talk.messages[0], timings: { predicted_n: 1 }, odd: 2, failed: null }] };
+    const [read] = fromJson(asJson([strange]));
+    assert.equal(JSON.stringify([read.changed, read.settings, read.times, read.messages]),
+      JSON.stringify([0, { think: true }, {}, [talk.messages[0]]]), "fields of other types are left out");
+    assert.ok(fromJson(asJson([{ ...talk, changed: 1e300 }]))[0].changed <= Date.now());
+    const many = Array.from({ length: 100_000 }, (_, at) =>
+      ({ id: `m${at}`, parent: at ? `m${at - 1}` : null, role: "user", content: "" }));
+    assert.equal(fromJson(asJson([{ ...talk, messages: many }]))[0].messages.length, many.length);
+    const of = (...messages) => asJson([{ ...talk, messages }]);
+    const [message] = talk.messages;
     const wrong = [["{", /not JSON/], ["[]", /format/], [asJson([{ id: "a" }]), /conversation 1 has no messages/],
       [of({ id: "a", role: "tool", content: "x", parent: null }), /its role/], [of(null), /its text/],
-      [of({ id: "a", role: "user", content: "x", parent: "a" }), /the one before it/]];
+      [of({ id: "a", role: "user", content: "x", parent: "a" }), /the one before it/],
+      [of(message, message), /is there twice/]];
     for (const [text, reason] of wrong) assert.throws(() => fromJson(text), reason);
+  },
+  windows_take_over_what_is_newer() {
+    const { newTalk, addMessage, changeMessage, setField, merge, pathOf, fromJson, asJson } =
+      from("newTalk, addMessage, changeMessage, setField, merge, pathOf, fromJson, asJson");
+    const copy = talk => JSON.parse(JSON.stringify(talk));
+    const one = newTalk({});
+    const asked = addMessage(one, "user", "One?");
+    const reply = addMessage(one, "assistant", "");
+    changeMessage(reply, { content: "par", state: "running" });
+    const other = copy(one);
+
+    // The other window has an older part of a reply, whichever way they are merged.
+    changeMessage(reply, { content: "partial and the rest", state: "done" });
+    merge(other, copy(one));
+    merge(one, copy(other));
+    for (const talk of [one, other]) {
+      assert.deepEqual(Array.from(talk.messages, ({ content, state }) => `${content} ${state}`),
+        ["One? undefined", "partial and the rest done"]);
+    }
+    assert.equal(one.messages[1], reply, "a reply that arrives keeps its object");
+
+    // A file that was exported while the reply arrived takes nothing back.
+    const older = { ...copy(reply), version: 1, content: "" };
+    const [file] = fromJson(asJson([{ ...copy(one), messages: [copy(asked), older] }]));
+    assert.equal(merge(copy(one), file).messages[1].content, "partial and the rest");
+
+    // A reply that is requested again has less text, and is newer.
+    changeMessage(reply, { content: "", state: "running" });
+    delete reply.odd;
+    assert.equal(merge(copy(other), copy(one)).messages[1].content, "");
+
+    // Titles and settings: the last ones that were set, wherever.
+    setField(one, "title", "Numbers");
+    assert.equal(merge(copy(other), copy(one)).title, "Numbers");
+    assert.equal(merge(copy(one), copy(other)).title, "Numbers");
+
+    // Each window stays at its version of the conversation, and follows what is said below it.
+    const mine = copy(one);
+    const again = addMessage(one, "assistant", "Another version", asked.id);
+    merge(mine, copy(one));
+    assert.equal(pathOf(mine).at(-1).content, "");
+    addMessage(one, "user", "And two?", reply.id);
+    merge(mine, copy(one));
+    assert.equal(pathOf(mine).at(-1).content, "And two?");
+    one.leaf = again.id;
+    assert.equal(pathOf(merge(one, copy(mine))).at(-1).content, "Another version");
+
+    // A message keeps its place, so that two files cannot make a ring of messages.
+    const ring = copy(mine);
+    Object.assign(ring.messages[0], { parent: reply.id, version: 99 });
+    assert.equal(merge(mine, ring).messages[0].parent, null);
   },
   async without_a_database_the_page_keeps_conversations_itself() {
     const { newTalk } = from("newTalk");
@@ -186,9 +283,12 @@ const checks = {
     await store.put(one);
     await store.put(other);
     assert.equal(store.kept, false);
-    assert.deepEqual([...store.list().map(talk => talk.id)], [other.id, one.id]);
+    assert.deepEqual([...store.list().map(head => head.id)], [other.id, one.id]);
+    assert.deepEqual(Array.from(await store.all(), talk => talk === one), [false, true]);
+    assert.equal(await store.load(one.id), one);
+    assert.equal(await store.load("another"), undefined);
     await store.remove(other.id);
-    assert.deepEqual([...store.list().map(talk => talk.id)], [one.id]);
+    assert.deepEqual([...store.list().map(head => head.id)], [one.id]);
   },
 };
 

@@ -54,14 +54,15 @@ function diffLine(line) {
   return element("span", { className: { "+": "string", "-": "removed", "@": "keyword" }[line[0]] ?? "" }, line);
 }
 
-/* Longer code stays plain, because it is drawn again while it grows. */
+/* Longer code stays plain, because its colours are found again while it grows. */
 const LONGEST_COLOURED = 20000;
 
 /* Code as texts and coloured elements. */
 function coloured(text, language) {
+  if (text.length > LONGEST_COLOURED) return [text];
   const name = language.toLowerCase();
   if (name === "diff" || name === "patch") return text.split(/(?<=\n)/).map(diffLine);
-  const rule = text.length <= LONGEST_COLOURED && partsOf(name);
+  const rule = partsOf(name);
   if (!rule) return [text];
   const parts = [];
   let plain = 0;

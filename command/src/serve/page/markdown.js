@@ -1,6 +1,8 @@
 /* Markdown as elements. The library parses, and every text becomes a text node: none can become markup. */
 "use strict";
 
+const isText = value => typeof value === "string";
+
 /* An element with these properties and children, which are elements or texts. */
 function element(name, properties = {}, ...children) {
   const made = Object.assign(document.createElement(name), properties);
@@ -87,12 +89,37 @@ async function copied(text) {
   }
 }
 
-function codeBlock(content, language) {
-  const text = content.replace(/\n$/, "");
+const languageOf = fence => fence.info.trim().split(/\s/)[0];
+
+/* A block of code. It can grow: `update` draws a longer form of it. */
+function codeBlock(fence) {
+  const code = element("code");
+  let text;
+  const update = ({ content }) => {
+    text = content.replace(/\n$/, "");
+    replaceParts(code, coloured(text, languageOf(fence)));
+  };
+  update(fence);
   const copy = copyButton(() => text, "Copy the code");
-  const head = element("div", { className: "head" }, element("span", {}, language), copy);
-  const code = element("code", {}, ...coloured(text, language));
-  return element("div", { className: "block" }, head, element("pre", { tabIndex: 0 }, code));
+  const head = element("div", { className: "head" }, element("span", {}, languageOf(fence)), copy);
+  return element("div", { className: "block", update }, head, element("pre", { tabIndex: 0 }, code));
+}
+
+/* Gives an element other children, which are texts and elements of one text. Those at its beginning that are the same
+   stay, and so does what the user has selected in them. */
+function replaceParts(box, parts) {
+  const old = [...box.childNodes];
+  const same = (node, part) => node?.textContent === (part.textContent ?? part) && node.className === part.className;
+  let at = 0;
+  while (at < parts.length && same(old[at], parts[at])) at++;
+  const [last, next] = [old[at], parts[at]];
+  if (isText(last?.data) && isText(next)) {
+    if (next.startsWith(last.data)) last.appendData(next.slice(last.data.length));
+    else if (last.data.startsWith(next)) last.deleteData(next.length, last.data.length - next.length);
+    if (last.data === next) at++;
+  }
+  for (const node of old.slice(at)) node.remove();
+  box.append(...parts.slice(at));
 }
 
 /* The elements of a token without others inside. */
@@ -103,7 +130,7 @@ function leaf(token) {
     case "hr": return [element("hr")];
     case "code_inline": return [element("code", {}, token.content)];
     case "formula": return [element("code", { className: "formula" }, token.content)];
-    case "fence": case "code_block": return [codeBlock(token.content, token.info.trim().split(/\s/)[0])];
+    case "fence": case "code_block": return [codeBlock(token)];
     // A picture would tell its server who reads the reply.
     case "image": return [link(token.attrGet("src"), [token.content || token.attrGet("src")])];
     default: return [token.content];
@@ -116,7 +143,8 @@ function checkbox(token) {
   const mark = first && first.type === "text" && /^\[([ xX])\]\s+/.exec(first.content);
   if (!mark) return [];
   first.content = first.content.slice(mark[0].length);
-  return [element("input", { type: "checkbox", disabled: true, checked: mark[1] !== " " }), " "];
+  const ariaLabel = token.children.map(part => part.content).join("");
+  return [element("input", { type: "checkbox", disabled: true, checked: mark[1] !== " ", ariaLabel }), " "];
 }
 
 function built(tokens) {
@@ -183,12 +211,18 @@ class Drawing {
   place(at, source, block) {
     const old = this.drawn[at];
     if (old?.source === source) return;
+    const [token, ...others] = block.tokens;
+    if (token.type === "fence" && !others.length && old?.info === token.info) {
+      old.elements[0].update(token);
+      old.source = source;
+      return;
+    }
     const elements = built(block.tokens);
     if (old) {
       old.elements[0].before(...elements);
       for (const node of old.elements) node.remove();
     } else this.box.append(...elements);
-    this.drawn[at] = { source, elements };
+    this.drawn[at] = { source, elements, info: token.type === "fence" ? token.info : undefined };
   }
   forget(from) {
     for (const block of this.drawn.splice(from)) for (const node of block.elements) node.remove();

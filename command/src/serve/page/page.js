@@ -1,14 +1,14 @@
 /* The page: the shown conversation, the list of all, and the settings. */
 "use strict";
 
-const [box, text, side, settings] = ["talk", "text", "side", "settings"].map(find);
+const [box, text, side, settings] = ["talk", "text", "side", "settings"].map(byId);
 const EXAMPLES = [
   "What is seven plus five?",
   "Tell me a story about an owl.",
   "Write a function in Rust that counts the words of a text, and explain it.",
 ];
-const running = new Map();   // by conversations: what cancels their replies
-const elsewhere = new Set(); // conversations whose replies other windows receive
+const running = new Map();   // by conversations: the replies that this window receives, and what cancels them
+const elsewhere = new Map(); // by messages: replies that other windows receive, and timers that forget them
 const views = new Map();     // by messages: the replies that are shown
 const windows = new BroadcastChannel("wglm");
 let store;
@@ -21,48 +21,69 @@ let renaming = false;
 async function save(changed) {
   if (changed.deleted) return;
   try {
-    await store.put(changed);
-    windows.postMessage({ id: changed.id, busy: running.has(changed.id) });
+    if (!await store.put(changed)) return lose(changed.id);
+    windows.postMessage({ id: changed.id, busy: running.get(changed.id)?.message.id });
   } catch (error) {
     tell(`This browser cannot keep the conversation (${error.message}). Export it before you close the page.`);
   }
 }
 
-function show() {
+/* Shows the conversation. If the focus has to move, a control with this name gets it. */
+function show(name) {
   const path = pathOf(talk);
   const before = new Map(views);
   views.clear();
-  box.replaceChildren(...path.map(message => {
+  const draw = message => {
     if (message.role === "user") return userView(message);
     const old = before.get(message.id);
     const view = old?.message === message ? old : new ReplyView(message);
     views.set(message.id, view);
-    if (view.complete) view.end();
-    else view.draw(!(running.has(talk.id) && message.state === "running"));
+    if (view.version === (message.version ?? 0)) view.end();
+    else view.draw(running.get(talk.id)?.message !== message);
     return view.box;
-  }));
-  find("first").hidden = path.length > 0;
+  };
+  keepFocus(() => box.replaceChildren(...path.map(draw)), name);
+  byId("first").hidden = path.length > 0;
   history.replaceState(null, "", path.length ? "#" + talk.id : " ");
   update();
 }
 
-function update() {
-  const busy = running.has(talk.id);
-  find("send").hidden = busy;
-  find("stop").hidden = !busy;
-  for (const node of box.querySelectorAll(".when-idle")) node.hidden = busy;
-  document.title = talk.messages.length ? `${titleOf(talk)} – wglm` : "wglm";
-  list();
+/* Shows the conversation after changes from elsewhere, but leaves a message that the user is editing. */
+function showAgain() {
+  if (!box.querySelector(".edit")) show();
+  else update();
 }
 
-async function ask(words = text.value) {
-  await started;
-  if (!words.trim() || running.has(talk.id)) return;
-  find("spoken").replaceChildren();
-  addMessage(talk, "user", words.trim());
-  answer();
+function update() {
+  const busy = running.has(talk.id);
+  const [shown, hidden] = [byId(busy ? "stop" : "send"), byId(busy ? "send" : "stop")];
+  shown.hidden = false;
+  if (document.activeElement === hidden) shown.focus();
+  hidden.hidden = true;
+  for (const node of box.querySelectorAll(".when-idle")) node.hidden = busy;
+  document.title = talk.messages.length ? `${titleOf(talk)} – wglm` : "wglm";
+  listTalks();
+}
+
+/* Sends what is in the message field. */
+async function send() {
+  if (!await ask(text.value)) return;
   text.value = "";
   typed();
+}
+
+/* Asks the model. Returns false if that is not possible now. */
+async function ask(words) {
+  await started;
+  if (!words.trim() || running.has(talk.id)) return false;
+  if (pathOf(talk).some(message => message.state === "running" && elsewhere.has(message.id))) {
+    tell("Another window receives the last reply. Wait until it is complete, or stop it there.");
+    return false;
+  }
+  byId("spoken").replaceChildren();
+  addMessage(talk, "user", words.trim());
+  answer();
+  return true;
 }
 
 /* Requests a reply to a message, beside the replies that it has. */
@@ -70,27 +91,35 @@ function answer(to = talk.leaf) {
   if (!running.has(talk.id)) fill(talk, addMessage(talk, "assistant", "", to));
 }
 
+const SAVE_EVERY = 1500; // ms
+
 /* Requests a reply and fills a message with it. */
 async function fill(asked, message) {
-  const mine = new AbortController();
-  running.set(asked.id, mine);
+  const cancel = new AbortController();
+  running.set(asked.id, { message, cancel });
   for (const name of ["reasoning", "timings", "odd", "failed"]) delete message[name];
-  Object.assign(message, { content: "", state: "running" });
+  changeMessage(message, { content: "", state: "running" });
   views.delete(message.id); // a reply that is requested again is drawn anew
-  save(asked);
+  let saved = -Infinity;
+  const keep = () => {
+    if (performance.now() - saved < SAVE_EVERY) return;
+    saved = performance.now();
+    save(asked);
+  };
+  keep();
   show();
   toEnd();
   say("The model is replying.");
-  const saving = setInterval(() => save(asked), 1500);
+  const saving = setInterval(keep, SAVE_EVERY); // also while nothing comes
   try {
-    for await (const event of events(await requestReply(asked, message, mine.signal))) {
+    for await (const event of events(await requestReply(asked, message, cancel.signal))) {
       take(message, event);
       views.get(message.id)?.later();
+      keep(); // browsers slow down the timers of hidden windows
     }
-    message.state = "done";
+    changeMessage(message, { state: "done" });
   } catch (error) {
-    message.state = "stopped";
-    if (error.name !== "AbortError") message.failed = error.message;
+    changeMessage(message, { state: "stopped", ...(error.name !== "AbortError" && { failed: error.message }) });
   }
   clearInterval(saving);
   running.delete(asked.id);
@@ -101,49 +130,58 @@ async function fill(asked, message) {
   update();
 }
 
-const toEnd = () => { find("scroll").scrollTop = find("scroll").scrollHeight; };
+const toEnd = () => { byId("scroll").scrollTop = byId("scroll").scrollHeight; };
 
-function open(other) {
+function openTalk(other) {
   talk = other;
   if (side.classList.contains("open")) closeSide();
-  find("spoken").replaceChildren();
+  byId("spoken").replaceChildren();
   show();
   toEnd();
 }
 
 function begin() {
-  open(newTalk(lastSettings()));
+  openTalk(newTalk(lastSettings()));
   text.focus();
 }
 
 /* ---- The list of conversations ---- */
 
-function list() {
+function listTalks() {
   if (renaming || !store) return;
-  const focused = document.activeElement?.dataset?.focus;
   const items = store.list().map(entry);
-  find("list").replaceChildren(...(items.length ? items : [element("li", { className: "faint" }, "None yet")]));
-  if (focused) [...find("list").querySelectorAll("button")].find(one => one.dataset.focus === focused)?.focus();
+  if (!items.length) items.push(element("li", { className: "faint" }, "None yet"));
+  keepFocus(() => byId("list").replaceChildren(...items));
 }
 
-function entry(other) {
-  const title = titleOf(other);
-  const choose = (label, className, act) => {
-    const made = button(label, className, act);
-    made.dataset.focus = other.id + label; // to find it again when the list is drawn again
-    return made;
-  };
-  const name = choose((running.has(other.id) ? "… " : "") + title, "name", () => open(other));
-  const item = element("li", {}, name);
+function entry({ id, title }) {
+  const name = button((running.has(id) ? "… " : "") + title, "name", () => openStored(id));
+  const item = element("li", { tabIndex: -1 }, name);
+  item.dataset.place = id;
   name.title = title;
-  if (other.id !== talk.id) return item;
-  name.ariaCurrent = "true";
-  const markdown = choose("Export .md", "quiet", () => download(title, "md", asMarkdown(other)));
-  const json = choose(".json", "quiet", () => download(title, "json", asJson([other])));
-  json.ariaLabel = "Export .json";
-  const change = [choose("Rename", "quiet", () => rename(other, item)), choose("Delete", "quiet", () => remove(other))];
-  item.append(element("div", { className: "of" }, ...change, markdown, json));
+  if (id === talk.id) {
+    name.ariaCurrent = "true";
+    item.append(element("div", { className: "of" }, ...choicesFor(talk, title, item)));
+  }
   return item;
+}
+
+/* The buttons of the open conversation. */
+function choicesFor(other, title, item) {
+  const json = button(".json", "quiet", () => download(title, "json", asJson([other])));
+  json.ariaLabel = "Export .json";
+  return [
+    button("Rename", "quiet", () => rename(other, item)),
+    button("Delete", "quiet", () => remove(other)),
+    button("Export .md", "quiet", () => download(title, "md", asMarkdown(other))),
+    json,
+  ];
+}
+
+async function openStored(id) {
+  const other = await store.load(id);
+  if (other) openTalk(other);
+  else lose(id);
 }
 
 function rename(other, item) {
@@ -152,15 +190,18 @@ function rename(other, item) {
     if (!renaming) return;
     renaming = false;
     if (keep) {
-      other.title = field.value.trim();
+      setField(other, "title", field.value.trim());
+      store.setHead(other);
       save(other);
     }
-    update();
+    keepFocus(update, "Rename");
   };
   renaming = true;
   field.onkeydown = event => {
-    if (event.key === "Escape") event.stopPropagation();
-    if (event.key === "Enter" || event.key === "Escape") end(event.key === "Enter");
+    if (event.key !== "Enter" && event.key !== "Escape") return;
+    event.stopPropagation();
+    event.preventDefault(); // the button that gets the focus is not pressed
+    end(event.key === "Enter");
   };
   field.onblur = () => end(true);
   item.replaceChildren(field);
@@ -169,16 +210,33 @@ function rename(other, item) {
 }
 
 async function remove(other) {
-  other.deleted = true;
-  running.get(other.id)?.abort();
-  await store.remove(other.id);
-  windows.postMessage({ id: other.id });
+  other.deleted = true; // nothing stores it from now on
+  try {
+    await store.remove(other.id);
+  } catch (error) {
+    delete other.deleted;
+    return tell(`This browser cannot delete the conversation (${error.message}).`);
+  }
+  running.get(other.id)?.cancel.abort();
+  windows.postMessage({ id: other.id, deleted: true });
   begin();
   tell(`“${titleOf(other)}” is deleted.`, () => {
     delete other.deleted;
     save(other);
-    open(other);
+    openTalk(other);
   });
+}
+
+/* Closes a conversation that another window has deleted. */
+function lose(id) {
+  const lost = store.forget(id);
+  if (lost) lost.deleted = true;
+  running.get(id)?.cancel.abort();
+  if (lost && lost === talk) {
+    openTalk(newTalk(lastSettings()));
+    tell("Another window has deleted this conversation.");
+  }
+  listTalks();
 }
 
 function download(title, extension, content) {
@@ -191,24 +249,54 @@ function download(title, extension, content) {
 async function read(file) {
   try {
     const talks = fromJson(await file.text());
-    for (const one of talks) await store.put(merge(one, store.talks.get(one.id)));
-    if (talks.length) open(talks[0]);
+    for (const one of talks) {
+      const known = await store.load(one.id);
+      await store.put(known ? merge(known, one) : one);
+      windows.postMessage({ id: one.id });
+    }
+    if (talks.length) await openStored(talks[0].id);
     tell(`${talks.length} conversation${talks.length === 1 ? " is" : "s are"} imported.`);
   } catch (error) {
     tell(error.message);
   }
 }
 
-/* Tells the user something for ten seconds, with a button that undoes it. */
-function tell(words, undo) {
-  const notice = find("notice");
-  const [told, back] = notice.children;
+const notice = byId("notice");
+let undo; // what the last notice offers, also when it is no longer shown
+
+/* Tells the user something for ten seconds, or as long as the notice has the focus or the pointer, with a button that
+   undoes it. The key for that works until the next notice. */
+function tell(words, back) {
+  const [told, choice] = notice.children;
   told.textContent = words;
-  back.hidden = !undo;
-  back.onclick = () => { notice.hidden = true; undo(); };
-  notice.hidden = false;
-  clearTimeout(tell.hiding);
-  tell.hiding = setTimeout(() => { notice.hidden = true; }, 10000);
+  undo = back;
+  choice.hidden = !undo;
+  notice.classList.add("shown");
+  hideLater();
+}
+
+function hideLater() {
+  clearTimeout(hideLater.timer);
+  hideLater.timer = setTimeout(() => {
+    if (notice.matches(":hover, :focus-within")) hideLater();
+    else hideNotice();
+  }, 10000);
+}
+
+/* The notice stays in the document, without words: screen readers watch it for some. */
+function hideNotice() {
+  const [told, choice] = notice.children;
+  told.textContent = "";
+  choice.hidden = true;
+  notice.classList.remove("shown");
+}
+
+function undoLast() {
+  const last = undo;
+  undo = undefined;
+  if (notice.contains(document.activeElement)) text.focus();
+  hideNotice();
+  last?.();
 }
 
 /* ---- Settings ---- */
@@ -231,18 +319,19 @@ function openSettings() {
 }
 
 function keepSettings() {
-  talk.settings = { system: form.elements.system.value, think: form.elements.think.checked };
+  const chosen = { system: form.elements.system.value, think: form.elements.think.checked };
   for (const field of NUMBERS.map(name => form.elements[name])) {
-    if (field.value !== "" && field.validity.valid) talk.settings[field.name] = field.valueAsNumber;
+    if (field.value !== "" && field.validity.valid) chosen[field.name] = field.valueAsNumber;
   }
+  setField(talk, "settings", chosen);
   remember("localStorage", "settings", JSON.stringify(talk.settings));
   if (talk.messages.length) save(talk);
 }
 
 form.oninput = keepSettings;
 form.onsubmit = event => { event.preventDefault(); settings.close(); };
-find("reset").onclick = () => { talk.settings = { think: true }; openSettings(); keepSettings(); };
-find("open-settings").onclick = openSettings;
+byId("reset").onclick = () => { talk.settings = { think: true }; openSettings(); keepSettings(); };
+byId("open-settings").onclick = openSettings;
 
 /* ---- Keys and buttons ---- */
 
@@ -254,60 +343,96 @@ function typed() {
 
 function openSide() {
   side.classList.add("open");
-  find("open-side").ariaExpanded = "true";
-  find("page").inert = true;
-  find("close-side").focus();
+  byId("open-side").ariaExpanded = "true";
+  byId("page").inert = true;
+  byId("close-side").focus();
 }
 
 function closeSide() {
   side.classList.remove("open");
-  find("open-side").ariaExpanded = "false";
-  find("page").inert = false;
-  find("open-side").focus();
+  byId("open-side").ariaExpanded = "false";
+  byId("page").inert = false;
+  byId("open-side").focus();
 }
 
-find("form").onsubmit = event => { event.preventDefault(); ask(); };
+const stopReply = () => running.get(talk.id)?.cancel.abort();
+
+byId("form").onsubmit = event => { event.preventDefault(); send(); };
 text.oninput = typed;
-text.onkeydown = event => { if (isEnter(event)) { event.preventDefault(); ask(); } };
-find("stop").onclick = () => running.get(talk.id)?.abort();
+text.onkeydown = event => { if (isEnter(event)) { event.preventDefault(); send(); } };
+byId("stop").onclick = stopReply;
+byId("undo").onclick = undoLast;
 document.onkeydown = event => {
-  if (event.key !== "Escape" || document.querySelector("dialog[open]")) return;
-  if (side.classList.contains("open")) closeSide();
-  else running.get(talk.id)?.abort();
+  if (document.querySelector("dialog[open]")) return;
+  if (event.key === "Escape") {
+    if (side.classList.contains("open")) closeSide();
+    else stopReply();
+  }
+  const typing = event.target.value; // there the keys undo what was typed
+  if (undo && !typing && event.key === "z" && (event.ctrlKey || event.metaKey) && !event.shiftKey) {
+    event.preventDefault();
+    undoLast();
+  }
 };
-find("open-side").onclick = event => { event.stopPropagation(); openSide(); };
-find("close-side").onclick = closeSide;
+byId("open-side").onclick = event => { event.stopPropagation(); openSide(); };
+byId("close-side").onclick = closeSide;
 document.onclick = ({ target }) => {
   if (side.classList.contains("open") && document.contains(target) && !side.contains(target)) closeSide();
 };
-find("new").onclick = begin;
-find("export-all").onclick = () => download("wglm conversations", "json", asJson(store.list()));
-find("import").onclick = () => find("file").click();
-find("file").onchange = ({ target }) => {
+byId("new").onclick = begin;
+byId("export-all").onclick = async () => download("wglm conversations", "json", asJson(await store.all()));
+byId("import").onclick = () => byId("file").click();
+byId("file").onchange = ({ target }) => {
   if (target.files[0]) read(target.files[0]);
   target.value = "";
 };
-find("examples").append(...EXAMPLES.map(example => button(example, "", () => ask(example))));
+byId("examples").append(...EXAMPLES.map(example => button(example, "", () => ask(example))));
 
 /* ---- Other windows, and the end of this one ---- */
 
-windows.onmessage = async ({ data: { id, busy } }) => {
-  if (busy) elsewhere.add(id);
-  else elsewhere.delete(id);
-  const changed = !running.has(id) && await store?.refresh(id);
-  const inUse = renaming || running.has(id) || box.querySelector(".edit");
-  if (changed && id === talk.id && !inUse) {
-    talk = changed;
-    show();
-  }
-  list();
+/* A window that receives a reply tells the others every second or two, or every ten if it is hidden. */
+const FORGET_AFTER = 15000;
+
+function heard(message) {
+  clearTimeout(elsewhere.get(message));
+  elsewhere.set(message, setTimeout(() => unheard(message), FORGET_AFTER));
+}
+
+function unheard(message) {
+  clearTimeout(elsewhere.get(message));
+  elsewhere.delete(message);
+  if (messageOf(talk, message)) showAgain();
+}
+
+windows.onmessage = async ({ data: { id, busy, ended, deleted } }) => {
+  await started;
+  if (deleted) return lose(id);
+  if (busy) heard(busy);
+  await store.refresh(id);
+  if (ended) unheard(ended);
+  if (id === talk.id) showAgain();
+  else listTalks();
 };
+
+/* A database need not finish what a page begins when it ends, but small values are kept at once. */
+const ARRIVED = "arrived ";
+
 window.onpagehide = () => {
-  for (const id of running.keys()) {
-    store.put(store.talks.get(id));
-    windows.postMessage({ id });
+  for (const [id, { message }] of running) {
+    remember("localStorage", ARRIVED + message.id, JSON.stringify({ id, message }));
+    windows.postMessage({ id, ended: message.id });
   }
 };
+
+async function takeArrived() {
+  const names = store.kept ? Object.keys(window.localStorage).filter(name => name.startsWith(ARRIVED)) : [];
+  for (const name of names) {
+    const { id, message } = JSON.parse(recall("localStorage", name));
+    window.localStorage.removeItem(name);
+    const known = await store.load(id);
+    if (known) await store.put(merge(known, { messages: [message] }));
+  }
+}
 
 /* ---- The beginning ---- */
 
@@ -315,16 +440,16 @@ async function nameModel() {
   try {
     const response = await call("v1/models");
     if (response.status === 401) {
-      find("model").textContent = "No API key: reload the page to enter one.";
+      byId("model").textContent = "No API key: reload the page to enter one.";
       return;
     }
     const model = (await response.json()).data[0];
-    find("model").textContent = model.meta ? `${model.id}, up to ${model.meta.n_ctx} tokens` : `${model.id}, loading`;
+    byId("model").textContent = model.meta ? `${model.id}, up to ${model.meta.n_ctx} tokens` : `${model.id}, loading`;
     if (!model.meta) return setTimeout(nameModel, 2000);
     const { temperature, top_p, n_predict } = (await (await call("props")).json()).default_generation_settings.params;
     server = { temperature, top_p, max_tokens: n_predict < 0 ? "no limit" : n_predict };
   } catch (error) {
-    find("model").textContent = error.message;
+    byId("model").textContent = error.message;
     setTimeout(nameModel, 5000);
   }
 }
@@ -334,8 +459,9 @@ async function start() {
   typed();
   store = await Store.open(window.indexedDB);
   if (!store.kept) tell("This browser keeps no conversations: they end with this page.");
-  const last = store.talks.get(location.hash.slice(1));
-  if (last) open(last);
+  await takeArrived().catch(error => tell(`A part of the last reply is lost (${error.message}).`));
+  const last = await store.load(location.hash.slice(1));
+  if (last) openTalk(last);
   else show();
 }
 

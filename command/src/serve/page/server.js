@@ -1,7 +1,7 @@
 /* Requests to the server. */
 "use strict";
 
-const find = id => document.getElementById(id);
+const byId = id => document.getElementById(id);
 
 /* Small values that the browser keeps; some browsers keep nothing. */
 function recall(storage, name) {
@@ -13,26 +13,35 @@ function remember(storage, name, value) {
 
 let key = recall("sessionStorage", "key");
 
+let asking; // the answer that requests wait for: they share one dialog
+
 function askForKey() {
-  const dialog = find("ask-key");
+  const dialog = byId("ask-key");
   const field = dialog.querySelector("[type=password]");
-  return new Promise(resolve => {
-    const end = value => { dialog.close(); resolve(value); };
+  asking ??= new Promise(resolve => {
+    const end = value => {
+      asking = undefined;
+      dialog.close();
+      resolve(value);
+    };
     dialog.querySelector("form").onsubmit = event => { event.preventDefault(); end(field.value); };
-    find("no-key").onclick = dialog.oncancel = () => end("");
+    byId("no-key").onclick = dialog.oncancel = () => end("");
     field.value = "";
-    if (!dialog.open) dialog.showModal();
+    dialog.showModal();
   });
+  return asking;
 }
 
 /* Sends a request, and asks the user for a key if the server needs one. */
 async function call(path, options = {}) {
   for (;;) {
-    const headers = { "content-type": "application/json", ...(key && { authorization: `Bearer ${key}` }) };
+    const used = key;
+    const headers = { "content-type": "application/json", ...(used && { authorization: `Bearer ${used}` }) };
     const response = await fetch(path, { ...options, headers }).catch(error => {
       throw error.name === "AbortError" ? error : new Error("The server does not respond. Is it running?");
     });
     if (response.status !== 401) return response;
+    if (key !== used) continue; // another request has asked meanwhile
     const given = await askForKey();
     if (!given) return response;
     key = given;
@@ -73,11 +82,11 @@ async function* events(response) {
 /* Adds what an event of a stream contains to its message. */
 function take(message, event) {
   if (event.error) throw new Error(event.error.message);
+  changeMessage(message, event.timings ? { timings: event.timings } : {});
   const choice = event.choices?.[0];
   const thought = choice?.delta?.reasoning_content;
   if (thought) message.reasoning = (message.reasoning ?? "") + thought;
   message.content += choice?.delta?.content ?? "";
-  if (event.timings) message.timings = event.timings;
   if (choice?.finish_reason === "length") message.odd = "The reply was cut off at a limit of tokens or time.";
   if (event.warnings) message.odd = event.warnings.join("; ");
 }

@@ -1,11 +1,19 @@
 /* Conversations, and how the browser keeps them. A conversation is a tree of messages, of which one path is shown: what
-   is edited or generated again becomes a sibling, and nothing that was said is lost. */
+   is edited or generated again becomes a sibling, and nothing that was said is lost. Several windows can change one
+   conversation: each change of a message gives it a higher version, and the title and the settings have times. */
 "use strict";
 
 const newId = () => Date.now().toString(36) + Math.random().toString(36).slice(2, 10);
 
 function newTalk(settings) {
-  return { id: newId(), title: "", changed: Date.now(), settings: { ...settings }, messages: [], leaf: null };
+  const said = { messages: [], leaf: null };
+  return { id: newId(), title: "", changed: Date.now(), settings: { ...settings }, times: {}, ...said };
+}
+
+/* Changes the title or the settings. */
+function setField(talk, name, value) {
+  talk[name] = value;
+  talk.times = { ...talk.times, [name]: Date.now() };
 }
 
 /* Appends a message below `parent`, the shown one by default, and shows it. */
@@ -15,6 +23,10 @@ function addMessage(talk, role, content, parent = talk.leaf) {
   talk.leaf = message.id;
   talk.changed = message.time;
   return message;
+}
+
+function changeMessage(message, fields) {
+  Object.assign(message, fields, { version: (message.version ?? 0) + 1 });
 }
 
 const messageOf = (talk, id) => talk.messages.find(message => message.id === id);
@@ -61,48 +73,93 @@ function asJson(talks) {
   return JSON.stringify({ format: FORM, version: 1, conversations: talks }, null, 1) + "\n";
 }
 
+/* The fields of conversations in a file, and the values that each may have. Other fields are left out. */
+const isFlag = value => typeof value === "boolean";
+const FIELDS = {
+  talk: { id: isText, title: isText, changed: Number.isFinite },
+  times: { title: Number.isFinite, settings: Number.isFinite },
+  settings: { system: isText, think: isFlag, temperature: Number.isFinite, top_p: Number.isFinite,
+    max_tokens: Number.isFinite, seed: Number.isFinite },
+  message: { id: isText, parent: value => value === null || isText(value),
+    role: value => ["user", "assistant"].includes(value), content: isText, time: Number.isFinite,
+    version: Number.isSafeInteger, reasoning: isText, state: value => ["running", "stopped", "done"].includes(value),
+    odd: isText, failed: isText },
+  timings: { predicted_n: Number.isFinite, predicted_per_second: Number.isFinite, prompt_n: Number.isFinite,
+    cache_n: Number.isFinite },
+};
+
+function fieldsOf(kind, value) {
+  const names = Object.keys(FIELDS[kind]).filter(name => FIELDS[kind][name](value?.[name]));
+  return Object.fromEntries(names.map(name => [name, value[name]]));
+}
+
+function readMessage(value, known) {
+  const message = fieldsOf("message", value);
+  const whole = ["id", "parent", "role", "content"].every(name => name in message);
+  if (!whole || known.has(message.id) || message.parent !== null && !known.has(message.parent)) return undefined;
+  known.add(message.id);
+  const timings = fieldsOf("timings", value.timings);
+  return Object.keys(timings).length === Object.keys(FIELDS.timings).length ? { ...message, timings } : message;
+}
+
 /* The conversations of an exported file, or an error that says what is wrong with it. */
 function fromJson(text) {
   const wrong = where => { throw new Error(`This file is no export of conversations: ${where}.`); };
   let file;
   try { file = JSON.parse(text); } catch { wrong("it is not JSON"); }
   if (file?.format !== FORM || !Array.isArray(file.conversations)) wrong(`its field "format" is not "${FORM}"`);
-  const isText = (value, ...others) => typeof value === "string" || others.includes(value);
-  const isMessage = (one, at, all) => isText(one?.id) && isText(one.content) && isText(one.reasoning, undefined) &&
-    ["user", "assistant"].includes(one.role) &&
-    (one.parent === null || all.slice(0, at).some(other => other.id === one.parent));
-  return file.conversations.map((talk, at) => {
-    if (!isText(talk?.id) || !Array.isArray(talk.messages)) wrong(`conversation ${at + 1} has no messages`);
-    if (!talk.messages.every(isMessage)) {
-      wrong(`a message of conversation ${at + 1} lacks its text, its role or the one before it`);
+  return file.conversations.map((value, at) => {
+    const talk = fieldsOf("talk", value);
+    if (!("id" in talk) || !Array.isArray(value.messages)) wrong(`conversation ${at + 1} has no messages`);
+    const known = new Set();
+    const messages = value.messages.map(one => readMessage(one, known));
+    if (messages.includes(undefined)) {
+      wrong(`a message of conversation ${at + 1} lacks its text, its role or the one before it, or is there twice`);
     }
-    const { id, messages, changed = 0 } = talk;
-    const leaf = messages.some(one => one.id === talk.leaf) ? talk.leaf : messages.at(-1)?.id ?? null;
-    const title = isText(talk.title) ? talk.title : "";
-    const settings = Object(talk.settings) === talk.settings ? talk.settings : {};
-    if (!isText(settings.system, undefined)) delete settings.system;
-    return { id, messages, leaf, changed, title, settings };
+    const changed = Math.min(talk.changed ?? 0, Date.now()); // what claims to come from the future would stay the first
+    const leaf = known.has(value.leaf) ? value.leaf : messages.at(-1)?.id ?? null;
+    const [times, settings] = [fieldsOf("times", value.times), fieldsOf("settings", value.settings)];
+    return { title: "", ...talk, changed, settings, times, messages, leaf };
   });
 }
 
-/* Adds to a conversation the messages that another window has added to its stored form. */
-function merge(mine, stored) {
-  const known = new Set(mine.messages.map(message => message.id));
-  mine.messages.push(...(stored?.messages ?? []).filter(message => !known.has(message.id)));
+/* Takes over from another form of a conversation, stored by another window or read from a file, what is newer there.
+   The objects stay, because a reply that arrives is written to its message. A message keeps its place in the tree. */
+function merge(mine, other) {
+  if (!other) return mine;
+  const known = new Map(mine.messages.map(message => [message.id, message]));
+  for (const message of other.messages) {
+    const old = known.get(message.id);
+    if (!old) mine.messages.push(message);
+    else if ((message.version ?? 0) > (old.version ?? 0)) {
+      const { id, parent, role } = old;
+      for (const name of Object.keys(old)) delete old[name];
+      Object.assign(old, message, { id, parent, role });
+    }
+  }
+  for (const name of ["title", "settings"]) {
+    if ((other.times?.[name] ?? 0) <= (mine.times?.[name] ?? 0)) continue;
+    mine[name] = other[name];
+    mine.times = { ...mine.times, [name]: other.times[name] };
+  }
+  mine.changed = Math.max(mine.changed, other.changed ?? 0);
+  showMessage(mine, messageOf(mine, mine.leaf ?? other.leaf)); // another window may have continued below it
   return mine;
 }
 
 /* The browser's storage, or this page's memory where there is none. `kept` says which. */
 class Store {
+  talks = new Map(); // the conversations that were opened
+  heads = new Map(); // the titles of all conversations, and when each changed
+  stored = new Set(); // the conversations that the database has
   static async open(databases) {
     const store = new Store();
-    store.talks = new Map();
     try {
-      const opening = databases.open("wglm", 1);
-      opening.onupgradeneeded = () => opening.result.createObjectStore("talks", { keyPath: "id" });
+      const opening = databases.open("wglm", 2);
+      opening.onupgradeneeded = ({ oldVersion }) => upgrade(opening, oldVersion);
       store.database = await done(opening);
       store.database.onversionchange = () => store.database.close();
-      for (const talk of await done(store.table("readonly").getAll())) store.talks.set(talk.id, talk);
+      await store.readHeads();
       store.kept = true;
     } catch { store.kept = false; }
     return store;
@@ -110,32 +167,98 @@ class Store {
   table(mode) {
     return this.database.transaction("talks", mode).objectStore("talks");
   }
-  /* All conversations, the newest first. */
-  list() {
-    return [...this.talks.values()].sort((one, other) => other.changed - one.changed);
+  /* Reads an index that consists of titles and times, because all conversations together can be large. */
+  readHeads() {
+    const reading = this.table("readonly").index("heads").openKeyCursor();
+    return new Promise((resolve, reject) => {
+      reading.onerror = () => reject(reading.error);
+      reading.onsuccess = () => {
+        const cursor = reading.result;
+        if (!cursor) return resolve();
+        const [changed, title] = cursor.key;
+        this.heads.set(cursor.primaryKey, { id: cursor.primaryKey, changed, title });
+        this.stored.add(cursor.primaryKey);
+        cursor.continue();
+      };
+    });
   }
+  setHead(talk) {
+    this.heads.set(talk.id, { id: talk.id, changed: talk.changed, title: titleOf(talk) });
+  }
+  /* The heads of all conversations, the newest first. */
+  list() {
+    return [...this.heads.values()].sort((one, other) => other.changed - one.changed);
+  }
+  async all() {
+    if (this.kept) for (const { id } of this.list()) await this.load(id);
+    return this.list().flatMap(({ id }) => this.talks.get(id) ?? []);
+  }
+  async load(id) {
+    if (!this.talks.has(id)) await this.refresh(id);
+    return this.talks.get(id);
+  }
+  /* Stores a conversation with what other windows have added to it, unless one of them has deleted it. */
   async put(talk) {
     this.talks.set(talk.id, talk);
-    if (!this.kept) return;
+    this.setHead(talk);
+    if (!this.kept) return true;
     const table = this.table("readwrite");
-    await done(table.put(merge(talk, await done(table.get(talk.id)))));
+    const stored = await done(table.get(talk.id));
+    if (!stored && this.stored.has(talk.id)) return false;
+    table.put({ ...merge(talk, stored), name: titleOf(talk) });
+    await committed(table.transaction);
+    this.stored.add(talk.id);
+    this.setHead(talk);
+    return true;
   }
   async remove(id) {
-    this.talks.delete(id);
-    if (this.kept) await done(this.table("readwrite").delete(id));
+    if (this.kept) {
+      const table = this.table("readwrite");
+      table.delete(id);
+      await committed(table.transaction);
+    }
+    return this.forget(id);
   }
-  /* Reads a conversation again that another window has changed. */
-  async refresh(id) {
-    const talk = this.kept && await done(this.table("readonly").get(id));
-    if (talk) this.talks.set(id, talk);
-    else this.talks.delete(id);
+  /* Returns the conversation if it was opened. */
+  forget(id) {
+    const talk = this.talks.get(id);
+    this.talks.delete(id);
+    this.heads.delete(id);
+    this.stored.delete(id);
     return talk;
   }
+  /* Reads a conversation again that another window may have changed. Returns false if there is none. */
+  async refresh(id) {
+    const stored = this.kept && await done(this.table("readonly").get(id));
+    if (!stored) return !this.kept && this.talks.has(id);
+    const { name, ...talk } = stored;
+    this.talks.set(id, this.talks.has(id) ? merge(this.talks.get(id), talk) : talk);
+    this.stored.add(id);
+    this.setHead(this.talks.get(id));
+    return true;
+  }
+}
+
+/* The first version had no index, and no names for it. */
+function upgrade({ result: database, transaction }, oldVersion) {
+  const table = oldVersion ? transaction.objectStore("talks") : database.createObjectStore("talks", { keyPath: "id" });
+  table.createIndex("heads", ["changed", "name"]);
+  table.openCursor().onsuccess = ({ target: { result: cursor } }) => {
+    cursor?.update({ ...cursor.value, name: titleOf(cursor.value) });
+    cursor?.continue();
+  };
 }
 
 function done(request) {
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(request.error);
+  });
+}
+
+function committed(transaction) {
+  return new Promise((resolve, reject) => {
+    transaction.oncomplete = resolve;
+    transaction.onabort = () => reject(transaction.error);
   });
 }
