@@ -195,8 +195,8 @@ fn wrong_lengths_are_errors() {
     }
 }
 
-/// Reads single values from the GPU layout, by its description in `wglm_engine::quant` only: the arithmetic of the formats
-/// written a second time, value by value.
+/// Reads single values from the GPU layout, by its description in `wglm_engine::quant` only: the arithmetic of the
+/// formats written a second time, value by value.
 struct Reader<'a> {
     quant: &'a Quant,
     streams: &'a [Vec<u8>],

@@ -57,8 +57,8 @@ pub struct ServeArgs {
     /// allows]
     #[arg(long, value_name = "N", value_parser = count, help_heading = LIMITS)]
     pub kv_tokens: Option<usize>,
-    /// Folder for the KV caches of conversations, so that a restart, or others that take their slots, cost them nothing;
-    /// only its owner may open it
+    /// Folder for the KV caches of conversations, so that a restart, or others that take their slots, cost them
+    /// nothing; only its owner may open it
     #[arg(long, value_name = "DIR", help_heading = LIMITS)]
     pub cache_dir: Option<PathBuf>,
     /// Most bytes of all files in it, such as 500M or 20G; those that were unused for longest are removed first

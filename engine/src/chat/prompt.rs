@@ -71,7 +71,8 @@ impl PromptMaker<'_> {
             return self.prepare_possible(messages, overflow, max_tokens);
         }
         let (prepared, more) = self.prepare_possible(&fit::kept(messages, first), overflow, max_tokens)?;
-        Ok((prepared, if more == 0 { first } else { first + more - 1 })) // the first turn that was kept is number 1 there
+        // The first turn that was kept is number 1 there.
+        Ok((prepared, if more == 0 { first } else { first + more - 1 }))
     }
 
     fn prepare_possible(

@@ -15,17 +15,17 @@ const WORKGROUP: usize = Target::LEAST_WORKGROUP;
 pub const VERIFIED_ROWS: usize = 32;
 /// The most drafts of a sequence that a step verifies.
 pub const MOST_DRAFTS: usize = 15;
-/// The entries of a sequence in [`Plan::SAMPLED`] after those of verified rows: the number of its drafts that were accepted,
-/// the number made since, and the drafts.
+/// The entries of a sequence in [`Plan::SAMPLED`] after those of verified rows: the number of its drafts that were
+/// accepted, the number made since, and the drafts.
 pub const DRAFTING: usize = 1 + MOST_DRAFTS.div_ceil(Plan::SAMPLED_WORDS);
 
 pub(super) const KERNEL: Kernel = Kernel { name: "accept", op: OP, params: &[], matrices: &[] };
 
 impl Builder {
     /// Verifies the drafts in the rows after the first one of each sequence, once a token was sampled for each row.
-    /// Writes to [`Plan::SAMPLED`], for each sequence, the token that was sampled after its last accepted row and, to its
-    /// [`DRAFTING`] entries after the [`VERIFIED_ROWS`] of the rows, the number of accepted drafts. The rows of a sequence
-    /// lie together, and the first row of all has the first entry of the rows.
+    /// Writes to [`Plan::SAMPLED`], for each sequence, the token that was sampled after its last accepted row and, to
+    /// its [`DRAFTING`] entries after the [`VERIFIED_ROWS`] of the rows, the number of accepted drafts. The rows of a
+    /// sequence lie together, and the first row of all has the first entry of the rows.
     ///
     /// # Errors
     /// See [`Builder::step`].

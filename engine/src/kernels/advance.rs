@@ -15,10 +15,11 @@ params! { splits: u32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "advance", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// Makes the plan's batch, a row for each of some sequences. `candidates` is a batch of up to `room` rows that the host
-    /// writes, as many for each sequence as its header has splits; the index of a sequence's row among its own is the number
-    /// of its drafts that were accepted or made since. The row's next token is the last of these drafts or, if there is none,
-    /// the sampled token. Attention divides the cache into `splits`. Returns the local buffer of the candidates.
+    /// Makes the plan's batch, a row for each of some sequences. `candidates` is a batch of up to `room` rows that the
+    /// host writes, as many for each sequence as its header has splits; the index of a sequence's row among its own is
+    /// the number of its drafts that were accepted or made since. The row's next token is the last of these drafts or,
+    /// if there is none, the sampled token. Attention divides the cache into `splits`. Returns the local buffer of the
+    /// candidates.
     ///
     /// # Errors
     /// See [`Builder::step`].

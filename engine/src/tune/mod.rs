@@ -119,7 +119,8 @@ const MOST: f64 = 300.0;
 /// let model = Model::load(&file, &gpu, &LoadOptions::default())?;
 /// let options = TuneOptions { budget: Some(Duration::from_millis(300)), ..TuneOptions::default() }; // or the default
 /// let tuning = tune(&model, &options, &Cancel::default(), &mut |progress| {
-///     println!("{:3.0} %, {} of {} kept: {}", 100.0 * progress.share(), progress.kept, progress.trials, progress.doing);
+///     let percent = 100.0 * progress.share();
+///     println!("{percent:3.0} %, {} of {} kept: {}", progress.kept, progress.trials, progress.doing);
 /// })?;
 /// let kept = tuning.to_string(); // in a file
 /// let tuning: Tuning = kept.parse()?;

@@ -62,7 +62,9 @@ fn wider_pairs(nibbles: vec4<u32>, even: vec4<u32>, odd: vec4<u32>, mask: u32) -
     let p = nibble_pairs(nibbles);
     let low = vec4<u32>(mask);
     let high = vec4<u32>(mask << 4u);
-    return Pairs(p.low_even | (even & low), p.low_odd | (odd & low), p.high_even | (even & high), p.high_odd | (odd & high));
+    return Pairs(
+        p.low_even | (even & low), p.low_odd | (odd & low),
+        p.high_even | (even & high), p.high_odd | (odd & high));
 }
 
 // The 32 two-bit values of a group: byte i of the crumbs holds values i, i + 8, i + 16, i + 24.

@@ -1,10 +1,11 @@
 // Verifies drafts. Each row of a sequence except the first has a draft, a guess of the token after the previous row. A
 // draft is accepted if it equals the token that was sampled after that row, and all drafts before it are accepted. The
-// sequence continues with the token that was sampled after the last accepted row. The rows of a sequence lie together. One
-// workgroup, and an invocation for each sequence.
+// sequence continues with the token that was sampled after the last accepted row. The rows of a sequence lie together.
+// One workgroup, and an invocation for each sequence.
 
-var<storage, read_write> sampled: array<u32>; // as op/sample.wgsl writes it; after the entries of ROWS rows, DRAFTING for
-// each sequence: how many of its drafts were accepted, how many were made since, and after the first entry these
+// As op/sample.wgsl writes it; after the entries of ROWS rows, DRAFTING for each sequence: how many of its drafts were
+// accepted, how many were made since, and after the first entry these.
+var<storage, read_write> sampled: array<u32>;
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(local_invocation_index) local: u32) {

@@ -1,7 +1,7 @@
-// Makes the batch of the next drafts: a row for each sequence, the one of its `candidates` after the accepted drafts and
-// those that were made since. The row's next token is the draft that was made last or, for the first draft, the sampled
-// token. The host writes the candidates before it knows how many drafts are accepted, the same number for each sequence.
-// One workgroup for each row.
+// Makes the batch of the next drafts: a row for each sequence, the one of its `candidates` after the accepted drafts
+// and those that were made since. The row's next token is the draft that was made last or, for the first draft, the
+// sampled token. The host writes the candidates before it knows how many drafts are accepted, the same number for each
+// sequence. One workgroup for each row.
 
 struct Params {
     splits: u32, // the number of splits into which attention divides the KV rows

@@ -106,7 +106,8 @@ fn tile_of(workgroup: vec3<u32>) -> Tile {
 
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-    let tile = tile_of(in_grid(id)); // x: tiles of a segment; y: heads, and tiles of keys and values of each; z: segments
+    // x: tiles of a segment; y: heads, and tiles of keys and values of each; z: segments
+    let tile = tile_of(in_grid(id));
     if tile.count == 0u {
         return;
     }

@@ -23,7 +23,9 @@ fn w_pairs(g: u32) -> Pairs {
     let odd = b >> vec4<u32>(6u, 7u, 6u, 7u);
     let low = vec4<u32>(0x00040004u, 0x00040004u, 0x00100010u, 0x00100010u);
     let high = vec4<u32>(0x00400040u, 0x00400040u, 0x01000100u, 0x01000100u);
-    return Pairs(p.low_even | (even & low), p.low_odd | (odd & low), p.high_even | (even & high), p.high_odd | (odd & high));
+    return Pairs(
+        p.low_even | (even & low), p.low_odd | (odd & low),
+        p.high_even | (even & high), p.high_odd | (odd & high));
 }
 
 fn w_affine(g: u32) -> vec4<f32> {

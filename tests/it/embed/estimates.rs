@@ -104,7 +104,8 @@ fn the_error_for_a_large_context_says_what_fits() {
     let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffer_binding_size = 1 << 20);
     let gpu = owner.lend().unwrap();
     for cache in CacheType::ALL {
-        let prompt = PromptOptions { chunk: Some(1), ..PromptOptions::default() }; // prompts token by token need little scratch memory
+        // Prompts that are computed token by token need little scratch memory.
+        let prompt = PromptOptions { chunk: Some(1), ..PromptOptions::default() };
         let options =
             |context| LoadOptions { context: Some(context), cache: Some(cache), prompt, ..LoadOptions::default() };
         let Fit::Context { bytes, allowed, most } = Model::estimate(&file(), &options(8192), Some(&gpu)).unwrap().fit

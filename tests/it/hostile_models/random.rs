@@ -112,7 +112,8 @@ proptest! {
     #[test]
     fn extended_shapes_that_fit_together_are_computed(n in numbers(), bytes in any::<bool>()) {
         let arithmetic = if bytes { Arithmetic::Int } else { Arithmetic::Float };
-        let model = load(&Small::of(&n), &LoadOptions { arithmetic: Some(arithmetic), ..LoadOptions::default() }).unwrap();
+        let options = LoadOptions { arithmetic: Some(arithmetic), ..LoadOptions::default() };
+        let model = load(&Small::of(&n), &options).unwrap();
         let mut session = Session::new(&model).unwrap();
         session.feed(&[0, (n.vocab - 1) as u32]).unwrap();
         let logits = session.logits().unwrap();

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The modules of the engine that apps see as a whole.
 const MODULES: [&str; 6] = ["catalog", "download", "offers", "sample", "text", "tune"];
 
-/// What follows each `pub use ` of a text: the last module of its path, or nothing, and the names, with ` as ` where one
-/// is another here.
+/// What follows each `pub use ` of a text: the last module of its path, or nothing, and the names, with ` as ` where
+/// one is another here.
 fn exports(text: &str) -> impl Iterator<Item = (&str, Vec<&str>)> {
     text.split("\npub use ").skip(1).map(|used| {
         let used = &used[..used.find(';').unwrap()];

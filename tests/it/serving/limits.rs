@@ -92,7 +92,8 @@ fn bodies_do_not_fill_memory() {
     let head = b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 16700000\r\n\r\n";
     let mut halves: Vec<_> = (0..4).map(|_| connect(&serving.address)).collect();
     halves.iter_mut().for_each(|stream| stream.write_all(&[&head[..], &vec![b' '; 16_699_999][..]].concat()).unwrap());
-    std::thread::sleep(Duration::from_secs(1)); // until they are read, so that they do not take memory from the next one
+    // Until they are read, so that they do not take memory from the next one.
+    std::thread::sleep(Duration::from_secs(1));
     let long = vec![b' '; 350_000];
     let ask = || {
         let answer = exchange(&serving.address, &request(&serving.address, "POST", "/tokenize", &[], &long));

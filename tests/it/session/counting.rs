@@ -164,7 +164,8 @@ fn extended_tokens_of_several_sessions() {
     ]);
 }
 
-/// A step of three sessions verifies three drafts of each, and the block makes as many of all of them in one submission.
+/// A step of three sessions verifies three drafts of each, and the block makes as many of all of them in one
+/// submission.
 #[test]
 fn extended_drafts_of_several_sessions() {
     let (model, mut counted) = model();

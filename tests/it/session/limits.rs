@@ -53,7 +53,8 @@ fn progress_rises_to_the_total() {
 
 #[test]
 fn extended_after_a_cancelled_load_the_next_one_succeeds() {
-    let fresh = open(true); // a new device: kernels stay compiled on a device, and a load that compiles nothing reports less
+    // A new device: kernels stay compiled on a device, and a load that compiles nothing reports less.
+    let fresh = open(true);
     for stop in [1, 5, 50] {
         let (mut told, cancel) = (0, Cancel::default());
         let mut progress = |_| {
@@ -68,7 +69,8 @@ fn extended_after_a_cancelled_load_the_next_one_succeeds() {
         assert_eq!(told, stop, "told again after it was stopped");
     }
     // A load can be stopped in any stage, even at the last moment: the end of the check is reported too.
-    let overrides = LoadOverrides { fusions: Fusions::none(), ..LoadOverrides::default() }; // without fusions there are many kernels
+    // Without fusions there are many kernels.
+    let overrides = LoadOverrides { fusions: Fusions::none(), ..LoadOverrides::default() };
     let fused_less = LoadOptions { overrides, ..LoadOptions::default() };
     type Stops = fn(LoadProgress) -> bool;
     let moments: [(&str, Stops); 3] = [

@@ -303,10 +303,11 @@ fn extended_types_of_all_kinds() {
         )*};
     }
     asked!(
-        Unit, Pair, Kind, Tagged, Either, Tree, Outer, u8, i8, u16, i32, u32, i64, u64, usize, i128, u128, f32, f64, bool, char, (),
-        Option<u8>, Vec<bool>, [u8; 3], (u8, bool), Option<Option<u8>>, BTreeSet<u8>, HashSet<bool>, BTreeMap<String, bool>,
-        Box<Pair>, std::num::NonZeroU8, std::num::NonZeroI32, Result<u8, bool>, std::time::Duration,
-        std::net::Ipv4Addr, std::net::Ipv6Addr, std::net::IpAddr, std::ops::Range<u8>, std::num::Wrapping<u8>,
+        Unit, Pair, Kind, Tagged, Either, Tree, Outer,
+        u8, i8, u16, i32, u32, i64, u64, usize, i128, u128, f32, f64, bool, char, (), Option<u8>, Vec<bool>, [u8; 3],
+        (u8, bool), Option<Option<u8>>, BTreeSet<u8>, HashSet<bool>, BTreeMap<String, bool>, Box<Pair>,
+        std::num::NonZeroU8, std::num::NonZeroI32, Result<u8, bool>, std::time::Duration, std::net::Ipv4Addr,
+        std::net::Ipv6Addr, std::net::IpAddr, std::ops::Range<u8>, std::num::Wrapping<u8>,
     );
     chat.clear();
     assert_eq!(chat.ask::<Empty>("Nothing?").unwrap(), Empty {});
