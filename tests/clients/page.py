@@ -357,9 +357,9 @@ def replies_in_two_windows_at_once():
     answered()
     interrupt()
     first, second = another_window()
-    until("a sign of the first window", lambda: odd() == "Another window receives this reply.")
+    until("a sign of the first window", lambda: odd() == "Another window is receiving this reply.")
     ask("One more")
-    until("the notice", lambda: notice().startswith("Another window receives the last reply."))
+    until("the notice", lambda: notice().startswith("Another window is receiving the last reply."))
     assert len(said()) == 2 and find("#text")[0].get_attribute("value") == "One more"
     find("#text")[0].clear()
     click("Edit")

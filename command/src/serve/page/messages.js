@@ -10,8 +10,8 @@ function button(label, className, onclick) {
 const isSeen = node => node.isConnected && node.checkVisibility();
 const nameOf = node => node.ariaLabel ?? node.textContent;
 
-/* Draws a part of the page again. What has the focus may be drawn anew by that: then the new control with its name gets
-   the focus, or the message or conversation that it belongs to, so that the next Tab goes on from there. */
+/* Redraws a part of the page. If that replaces the element that has the focus, the new control of the same name gets
+   it, or else its message or conversation, so that the next Tab continues from there. */
 function keepFocus(draw, name) {
   const focused = document.activeElement ?? document.body;
   const place = focused.closest("[data-place]")?.dataset.place;
@@ -136,7 +136,7 @@ class ReplyView {
   end() {
     const { message } = this;
     const received = message.state === "running" && elsewhere.has(message.id);
-    const lost = received ? "Another window receives this reply." : "This reply was interrupted.";
+    const lost = received ? "Another window is receiving this reply." : "This reply was interrupted.";
     const odd = message.failed ?? { running: lost, stopped: "Stopped." }[message.state] ?? message.odd;
     const broken = message.state !== "done";
     const again = broken

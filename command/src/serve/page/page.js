@@ -77,7 +77,7 @@ async function ask(words) {
   await started;
   if (!words.trim() || running.has(talk.id)) return false;
   if (pathOf(talk).some(message => message.state === "running" && elsewhere.has(message.id))) {
-    tell("Another window receives the last reply. Wait until it is complete, or stop it there.");
+    tell("Another window is receiving the last reply. Wait until it is complete, or stop it there.");
     return false;
   }
   byId("spoken").replaceChildren();
@@ -191,7 +191,7 @@ function rename(other, item) {
     renaming = false;
     if (keep) {
       setField(other, "title", field.value.trim());
-      store.setHead(other);
+      store.setSummary(other);
       save(other);
     }
     keepFocus(update, "Rename");
@@ -393,12 +393,12 @@ byId("examples").append(...EXAMPLES.map(example => button(example, "", () => ask
 /* A window that receives a reply tells the others every second or two, or every ten if it is hidden. */
 const FORGET_AFTER = 15000;
 
-function heard(message) {
+function markElsewhere(message) {
   clearTimeout(elsewhere.get(message));
-  elsewhere.set(message, setTimeout(() => unheard(message), FORGET_AFTER));
+  elsewhere.set(message, setTimeout(() => clearElsewhere(message), FORGET_AFTER));
 }
 
-function unheard(message) {
+function clearElsewhere(message) {
   clearTimeout(elsewhere.get(message));
   elsewhere.delete(message);
   if (messageOf(talk, message)) showAgain();
@@ -407,9 +407,9 @@ function unheard(message) {
 windows.onmessage = async ({ data: { id, busy, ended, deleted } }) => {
   await started;
   if (deleted) return lose(id);
-  if (busy) heard(busy);
+  if (busy) markElsewhere(busy);
   await store.refresh(id);
-  if (ended) unheard(ended);
+  if (ended) clearElsewhere(ended);
   if (id === talk.id) showAgain();
   else listTalks();
 };
@@ -427,8 +427,9 @@ window.onpagehide = () => {
 async function takeArrived() {
   const names = store.kept ? Object.keys(window.localStorage).filter(name => name.startsWith(ARRIVED)) : [];
   for (const name of names) {
-    const { id, message } = JSON.parse(recall("localStorage", name));
-    window.localStorage.removeItem(name);
+    const arrived = recall("localStorage", name);
+    window.localStorage.removeItem(name); // first, so that one that cannot be read is not met again
+    const { id, message } = JSON.parse(arrived);
     const known = await store.load(id);
     if (known) await store.put(merge(known, { messages: [message] }));
   }

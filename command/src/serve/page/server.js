@@ -82,11 +82,12 @@ async function* events(response) {
 /* Adds what an event of a stream contains to its message. */
 function take(message, event) {
   if (event.error) throw new Error(event.error.message);
-  changeMessage(message, event.timings ? { timings: event.timings } : {});
   const choice = event.choices?.[0];
   const thought = choice?.delta?.reasoning_content;
-  if (thought) message.reasoning = (message.reasoning ?? "") + thought;
-  message.content += choice?.delta?.content ?? "";
-  if (choice?.finish_reason === "length") message.odd = "The reply was cut off at a limit of tokens or time.";
-  if (event.warnings) message.odd = event.warnings.join("; ");
+  const fields = { content: message.content + (choice?.delta?.content ?? "") };
+  if (thought) fields.reasoning = (message.reasoning ?? "") + thought;
+  if (event.timings) fields.timings = event.timings;
+  if (choice?.finish_reason === "length") fields.odd = "The reply was cut off at a limit of tokens or time.";
+  if (event.warnings) fields.odd = event.warnings.join("; ");
+  changeMessage(message, fields);
 }

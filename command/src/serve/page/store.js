@@ -73,8 +73,9 @@ function asJson(talks) {
   return JSON.stringify({ format: FORM, version: 1, conversations: talks }, null, 1) + "\n";
 }
 
-/* The fields of conversations in a file, and the values that each may have. Other fields are left out. */
 const isFlag = value => typeof value === "boolean";
+
+/* The fields of conversations in a file, and the values that each may have. Other fields are left out. */
 const FIELDS = {
   talk: { id: isText, title: isText, changed: Number.isFinite },
   times: { title: Number.isFinite, settings: Number.isFinite },
@@ -150,7 +151,7 @@ function merge(mine, other) {
 /* The browser's storage, or this page's memory where there is none. `kept` says which. */
 class Store {
   talks = new Map(); // the conversations that were opened
-  heads = new Map(); // the titles of all conversations, and when each changed
+  summaries = new Map(); // the titles of all conversations, and when each changed
   stored = new Set(); // the conversations that the database has
   static async open(databases) {
     const store = new Store();
@@ -159,7 +160,7 @@ class Store {
       opening.onupgradeneeded = ({ oldVersion }) => upgrade(opening, oldVersion);
       store.database = await done(opening);
       store.database.onversionchange = () => store.database.close();
-      await store.readHeads();
+      await store.readSummaries();
       store.kept = true;
     } catch { store.kept = false; }
     return store;
@@ -168,26 +169,26 @@ class Store {
     return this.database.transaction("talks", mode).objectStore("talks");
   }
   /* Reads an index that consists of titles and times, because all conversations together can be large. */
-  readHeads() {
-    const reading = this.table("readonly").index("heads").openKeyCursor();
+  readSummaries() {
+    const reading = this.table("readonly").index("summaries").openKeyCursor();
     return new Promise((resolve, reject) => {
       reading.onerror = () => reject(reading.error);
       reading.onsuccess = () => {
         const cursor = reading.result;
         if (!cursor) return resolve();
         const [changed, title] = cursor.key;
-        this.heads.set(cursor.primaryKey, { id: cursor.primaryKey, changed, title });
+        this.summaries.set(cursor.primaryKey, { id: cursor.primaryKey, changed, title });
         this.stored.add(cursor.primaryKey);
         cursor.continue();
       };
     });
   }
-  setHead(talk) {
-    this.heads.set(talk.id, { id: talk.id, changed: talk.changed, title: titleOf(talk) });
+  setSummary(talk) {
+    this.summaries.set(talk.id, { id: talk.id, changed: talk.changed, title: titleOf(talk) });
   }
-  /* The heads of all conversations, the newest first. */
+  /* The summaries of all conversations, the newest first. */
   list() {
-    return [...this.heads.values()].sort((one, other) => other.changed - one.changed);
+    return [...this.summaries.values()].sort((one, other) => other.changed - one.changed);
   }
   async all() {
     if (this.kept) for (const { id } of this.list()) await this.load(id);
@@ -200,7 +201,7 @@ class Store {
   /* Stores a conversation with what other windows have added to it, unless one of them has deleted it. */
   async put(talk) {
     this.talks.set(talk.id, talk);
-    this.setHead(talk);
+    this.setSummary(talk);
     if (!this.kept) return true;
     const table = this.table("readwrite");
     const stored = await done(table.get(talk.id));
@@ -208,7 +209,7 @@ class Store {
     table.put({ ...merge(talk, stored), name: titleOf(talk) });
     await committed(table.transaction);
     this.stored.add(talk.id);
-    this.setHead(talk);
+    this.setSummary(talk);
     return true;
   }
   async remove(id) {
@@ -223,7 +224,7 @@ class Store {
   forget(id) {
     const talk = this.talks.get(id);
     this.talks.delete(id);
-    this.heads.delete(id);
+    this.summaries.delete(id);
     this.stored.delete(id);
     return talk;
   }
@@ -234,15 +235,15 @@ class Store {
     const { name, ...talk } = stored;
     this.talks.set(id, this.talks.has(id) ? merge(this.talks.get(id), talk) : talk);
     this.stored.add(id);
-    this.setHead(this.talks.get(id));
+    this.setSummary(this.talks.get(id));
     return true;
   }
 }
 
-/* The first version had no index, and no names for it. */
+/* Version 1 had no index, and no field `name` for it. */
 function upgrade({ result: database, transaction }, oldVersion) {
   const table = oldVersion ? transaction.objectStore("talks") : database.createObjectStore("talks", { keyPath: "id" });
-  table.createIndex("heads", ["changed", "name"]);
+  table.createIndex("summaries", ["changed", "name"]);
   table.openCursor().onsuccess = ({ target: { result: cursor } }) => {
     cursor?.update({ ...cursor.value, name: titleOf(cursor.value) });
     cursor?.continue();
