@@ -16,10 +16,11 @@ fn expected(logits: &[f32]) -> Vec<f64> {
 /// Changes noise for a case.
 pub(super) type Edit = fn(&mut [f32]);
 
-/// What is special about the logits of a case, their number, and how they are made from noise.
+/// What is special about the logits of a case, their number, and how they are made from noise. Nothing is special about
+/// the first: of cases with equal shaders, a sample of the cases takes the first one.
 pub(super) const EDGES: [(&str, usize, Edit); 9] = [
-    ("one", 1, |_| {}),
     ("noise", 2048, |_| {}),
+    ("one", 1, |_| {}),
     ("a tie", 1000, |v| (v[17], v[900]) = (5.0, 5.0)),
     ("a tie across slices", 5000, |v| (v[1023], v[1024], v[4999]) = (5.0, 5.0, 5.0)),
     ("all below zero", 1025, |v| v.iter_mut().for_each(|v| *v -= 2.0)),
@@ -47,7 +48,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
 
 /// The edge cases with one row, and some with several rows.
 pub(super) fn in_rows() -> impl Iterator<Item = (usize, (&'static str, usize, Edit))> {
-    EDGES.map(|edge| (1, edge)).into_iter().chain([(3, EDGES[1]), (2, EDGES[4])])
+    EDGES.map(|edge| (1, edge)).into_iter().chain([(3, EDGES[0]), (2, EDGES[4])])
 }
 
 /// Logits of all rows of a case, made from noise up to `size`: the tensor, and its values.
