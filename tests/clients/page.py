@@ -38,6 +38,12 @@ def run(script, *arguments):
     return browser.execute_script(script, *arguments)
 
 
+def texts(selector):
+    """What is read of all these elements at one moment: the page may draw them again at the next."""
+    read = "one => one.checkVisibility() ? one.innerText.trim() : ''"
+    return run(f"return Array.from(document.querySelectorAll(arguments[0]), {read})", selector)
+
+
 def button(label, within="body"):
     """The shown button with this text or name."""
     shown = [one for one in find(within + " button") if one.is_displayed()]
@@ -55,7 +61,7 @@ def choose(at):
 
 
 def delete():
-    open_one = find("#list .name[aria-current]")[0].text
+    open_one = texts("#list .name[aria-current]")[0]
     before = names().count(open_one)
     click("Delete")
     until("the list", lambda: names().count(open_one) == before - 1)
@@ -76,23 +82,23 @@ def idle():
 
 
 def answers():
-    return [element.text for element in find(".answer")]
+    return texts(".answer")
 
 
 def said():
-    return [element.text for element in find(".said")]
+    return texts(".said")
 
 
 def odd():
-    return [element.text.split("\n")[0] for element in find(".odd")][-1]
+    return texts(".odd")[-1].split("\n")[0]
 
 
 def names():
-    return [element.text for element in find("#list .name")]
+    return texts("#list .name")
 
 
 def notice():
-    return find("#notice [role=status]")[0].text
+    return texts("#notice [role=status]")[0]
 
 
 def answered(words=ANSWER):
