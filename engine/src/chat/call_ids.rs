@@ -31,7 +31,7 @@ impl CallIds {
                 call.id = self.begun.take().or_else(|| self.unused(call.id.take()));
                 self.taken.extend(call.id.clone());
             }
-            Event::ToolCallFailed { .. } => self.begun = None,
+            Event::ToolCallFailed { .. } => self.taken.extend(self.begun.take()),
             _ => {}
         }
     }

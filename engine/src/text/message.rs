@@ -1,6 +1,7 @@
 //! Messages of a conversation, in the form that chat templates and OpenAI-style JSON use.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
@@ -140,32 +141,48 @@ pub struct FunctionCall {
 }
 
 impl FunctionCall {
-    /// A call with arguments in the form of OpenAI's JSON: a string of JSON, which may be empty. If it is an object that
-    /// does not end, since the call was cut off, the arguments are those that are complete.
-    ///
-    /// # Errors
-    /// If it is not JSON, and not the beginning of an object either.
-    pub fn from_json(name: impl Into<String>, arguments: &str) -> serde_json::Result<Self> {
-        let arguments = match serde_json::from_str(arguments) {
-            _ if arguments.trim().is_empty() => no_arguments(),
-            Err(error) if error.is_eof() && arguments.trim_start().starts_with('{') => complete_members(arguments),
-            arguments => arguments?,
-        };
-        Ok(Self { name: name.into(), arguments })
+    /// A call with arguments in the form of OpenAI's JSON: a string of JSON, which may be empty. If it is not an object,
+    /// since the call was cut off or is malformed, the arguments are those that are complete before the first error.
+    pub fn from_json(name: impl Into<String>, arguments: &str) -> Self {
+        let arguments = serde_json::from_str(arguments).unwrap_or_else(|_| complete_members(arguments));
+        Self { name: name.into(), arguments: Value::Object(arguments) }
     }
 }
 
-/// The members of an object that does not end: all of them, or those before a comma. A number at the end may have had
-/// more digits.
-fn complete_members(json: &str) -> Value {
-    let read = |at: usize| serde_json::from_str::<Map<_, _>>(&format!("{}}}", &json[..at])).ok();
-    let all = Some(json.len()).filter(|_| !json.ends_with(|last: char| last.is_ascii_digit()));
-    let commas = json.rmatch_indices(',').map(|(at, _)| at);
-    all.into_iter().chain(commas).take(MOST_CUTS).find_map(read).unwrap_or_default().into()
+/// The members of an object before an error in its JSON.
+fn complete_members(json: &str) -> Map<String, Value> {
+    let mut members = Members::default();
+    let _is_broken = Deserializer::deserialize_map(&mut serde_json::Deserializer::from_str(json), &mut members);
+    // A number at the end may have had more digits.
+    let may_go_on = || json.ends_with(|last: char| last.is_ascii_digit());
+    if may_go_on() && serde_json::from_str::<IgnoredAny>(&format!("{json}}}")).is_ok() {
+        members.last = None;
+    }
+    members.before.extend(members.last);
+    members.before
 }
 
-/// The most places at which an object is tried: a comma may also be part of a value.
-const MOST_CUTS: usize = 1000;
+/// The members of an object that were read.
+#[derive(Default)]
+struct Members {
+    before: Map<String, Value>,
+    last: Option<(String, Value)>,
+}
+
+impl<'de> Visitor<'de> for &mut Members {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(member) = map.next_entry()? {
+            self.before.extend(self.last.replace(member));
+        }
+        Ok(())
+    }
+}
 
 fn function() -> String {
     "function".into()
@@ -182,9 +199,7 @@ fn null_is_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ToolC
 fn read_arguments<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(no_arguments()),
-        Value::String(text) => FunctionCall::from_json("", &text)
-            .map(|function| function.arguments)
-            .map_err(|error| serde::de::Error::custom(format!("the arguments of a tool call are not JSON: {error}"))),
+        Value::String(text) => Ok(FunctionCall::from_json("", &text).arguments),
         arguments => Ok(arguments),
     }
 }

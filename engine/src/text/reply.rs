@@ -31,6 +31,9 @@ use std::sync::Arc;
 /// How many bytes are read at a time. After each tag the remaining ones are searched for all tags again.
 const STEP: usize = 128;
 
+/// How often what follows a call that failed is read again in a reply; then it is text. Each time may be all the rest.
+const MOST_REREADS: usize = 8;
+
 /// A piece of a reply. Pieces of text are never empty.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -47,7 +50,7 @@ pub enum ReplyPiece {
         name: String,
     },
     /// A piece of the arguments of the call that has begun, as JSON. All pieces of a complete call add up to its
-    /// arguments; those of a call that fails, to the beginning of an object.
+    /// arguments; those of a call that fails, to the beginning of an object without its end.
     ToolCallPiece(String),
     /// The complete call. It has an id only if the model wrote one. It comes after its start and its pieces.
     ToolCall(ToolCall),
@@ -120,6 +123,8 @@ pub struct ReplyParser {
     tokens: Vec<(u32, Tag)>,
     /// The functions that the model may call. Calls are parsed only if there are any.
     tools: Arc<[Value]>,
+    /// How often what follows a failed call was read again.
+    rereads: usize,
     /// Pieces that the next call returns.
     ready: Vec<ReplyPiece>,
 }
@@ -131,8 +136,8 @@ impl ReplyParser {
         let state =
             if starts_in_thinking { ParserState::ThinkingStart } else { ParserState::TextStart { after_tag: false } };
         let (blanks, gap, section, open, tokens, tools, ready) = Default::default();
-        let (family, answered) = (Default::default(), false);
-        Self { family, state, blanks, gap, answered, section, open, tokens, tools, ready }
+        let (family, answered, rereads) = (Default::default(), false, 0);
+        Self { family, state, blanks, gap, answered, section, open, tokens, tools, rereads, ready }
     }
 
     /// The same parser for replies in the form of a family: see [`Prompt::family`](super::Prompt::family).
@@ -170,7 +175,7 @@ impl ReplyParser {
                 ReplyPlace::Start
             }
             ParserState::TextStart { .. } | ParserState::Text => ReplyPlace::Answer,
-            ParserState::Call(call) if call.has_begun() && self.open.is_empty() => ReplyPlace::CallBegun,
+            ParserState::Call(call) if call.is_empty() && self.open.is_empty() => ReplyPlace::CallBegun,
             ParserState::Call(_) | ParserState::Role(_) | ParserState::Ended => ReplyPlace::Within,
         }
     }
@@ -233,7 +238,8 @@ impl ReplyParser {
     }
 
     /// Ends the reply and returns the pieces that were held back. The beginning of a tag that was never completed is
-    /// text, and a call that has not ended has failed. The parser is then ready for another part of the same reply.
+    /// text. A call that has not ended is complete if only its closing tag is missing, and has failed otherwise. The
+    /// parser is then ready for another part of the same reply.
     pub fn finish(&mut self) -> Vec<ReplyPiece> {
         self.finish_as(false)
     }
@@ -444,7 +450,10 @@ impl ReplyParser {
             }
             CallProgress::Failed(bytes) => {
                 self.failed(false);
-                self.read_rest(part, bytes);
+                match self.state {
+                    ParserState::Call(_) => self.read(part), // one that was found when the rest was read again
+                    _ => self.read_rest(part, bytes),
+                }
             }
             CallProgress::WholeBefore => {
                 self.whole();
@@ -512,7 +521,10 @@ impl ReplyParser {
         let rest = call.take_rest();
         let cut = cut && rest.is_none();
         self.ready.push(ReplyPiece::ToolCallFailed { text: call.raw().to_owned(), cut });
+        self.rereads += usize::from(rest.is_some());
+        let finds_tags = self.rereads <= MOST_REREADS;
         for (tag, text) in rest.into_iter().flatten() {
+            let tag = tag.filter(|_| finds_tags);
             self.read(tag.map_or(ReplyPart::Text(&text), |tag| ReplyPart::Tag(tag, self.family.text(tag))));
         }
     }

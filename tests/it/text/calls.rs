@@ -1,9 +1,10 @@
 //! Tests calls of functions in a reply, in any pieces.
 
 use super::cuts::{cut, every_way, letters, places};
+use super::tokenizer::tiny;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use wglm::text::{ChatInput, ChatTemplate, Message, ReplyParser, ReplyPiece, ToolCall};
+use wglm::text::{ChatInput, ChatTemplate, Message, ReplyParser, ReplyPiece, TokenType, Tokenizer, ToolCall};
 
 /// A function with a parameter of every type.
 pub fn tools() -> Vec<Value> {
@@ -52,14 +53,16 @@ fn parse<S: AsRef<str>>(thinking: bool, chunks: &[S]) -> Vec<ReplyPiece> {
             ReplyPiece::ToolCallPiece(piece) => begun.as_mut().expect("a call that began").1 += &piece,
             ReplyPiece::ToolCall(call) => {
                 let (name, json) = begun.take().expect("a call that began");
-                assert_eq!((name, json), (call.function.name.clone(), call.function.arguments.to_string()));
+                let read: Value = serde_json::from_str(&json).unwrap();
+                assert_eq!((name, &read), (call.function.name.clone(), &call.function.arguments));
                 ends.push(ReplyPiece::ToolCall(call));
             }
             ReplyPiece::ToolCallFailed { text, cut } => {
                 match begun.take() {
                     Some((name, json)) => {
                         assert!(text.strip_prefix("<tool_call>").unwrap().trim_start().starts_with(&name));
-                        assert!(json.starts_with('{') && serde_json::from_str::<Value>(&json).is_err(), "{json}");
+                        let error = serde_json::from_str::<Value>(&json).unwrap_err();
+                        assert!(json.starts_with('{') && error.is_eof(), "{json}: {error}");
                     }
                     None => assert!(cut && text.starts_with("<tool_call>") && !text.contains("<arg_key>"), "{text}"),
                 }
@@ -218,6 +221,41 @@ fn a_value_may_contain_tags() {
     }
 }
 
+/// Where tags are tokens, the next call shows that a value has ended whose own tag was forgotten.
+#[test]
+fn a_value_that_does_not_end_loses_no_call() {
+    let names = ["<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"];
+    let tokenizer = Tokenizer::new(tiny(&names.map(|name| (name, TokenType::UserDefined)), &[])).unwrap();
+    let [call_start, call_end, key, key_end, value, value_end] = names.map(|name| tokenizer.special(name).unwrap());
+    let parsed = |between: &str, more: &[u32]| {
+        let mut parser = ReplyParser::new(false).with_tools(&tools()).with_tokenizer(&tokenizer);
+        let mut pieces = Vec::new();
+        for (tag, text) in [(call_start, "weather"), (key, "city"), (key_end, ""), (value, "Rome"), (call_end, between)]
+        {
+            pieces.extend([parser.push_tag(tag), parser.push(text)].concat());
+        }
+        more.iter().for_each(|tag| pieces.extend(parser.push_tag(*tag)));
+        pieces.extend([parser.push_tag(call_start), parser.push("bare"), parser.push_tag(call_end)].concat());
+        pieces.extend([parser.push_tag(value_end), parser.push_tag(call_end), parser.finish()].concat());
+        pieces.into_iter().filter(|piece| matches!(piece, ReplyPiece::ToolCall(_))).collect::<Vec<_>>()
+    };
+    assert_eq!(parsed("\n", &[]), [call("weather", json!({"city": "Rome"})), call("bare", json!({}))]);
+    // What stands between them is part of the value.
+    let text = "Rome</tool_call> and <tool_call>bare</tool_call>";
+    assert_eq!(parsed(" and ", &[]), [call("weather", json!({"city": text}))]);
+    let text = "Rome</tool_call></tool_call><tool_call>bare</tool_call>";
+    assert_eq!(parsed("", &[call_end]), [call("weather", json!({"city": text}))]);
+}
+
+/// Numbers keep their digits.
+#[test]
+fn numbers_are_reported_as_they_are_written() {
+    let reply = "<tool_call>weather<arg_key>days</arg_key><arg_value> 12345678901234567890123\n</arg_value>\
+                 <arg_key>exact</arg_key><arg_value>1.50e2</arg_value></tool_call>";
+    let all = pieces(false, &[reply]);
+    assert_eq!(all[1], ReplyPiece::ToolCallPiece("{\"days\":12345678901234567890123,\"exact\":1.50e2}".into()));
+}
+
 /// A reply that ends inside a call: before its name is complete it is text.
 #[test]
 fn a_call_that_is_cut_off_fails() {
@@ -300,10 +338,12 @@ pub fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
-        any::<i32>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<i32>().prop_map(|number| Value::from(f64::from(number) / 8.0)),
         any::<String>().prop_map(Value::from),
     ];
-    leaf.prop_recursive(2, 8, 4, |inner| {
+    leaf.prop_recursive(6, 16, 4, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
             prop::collection::vec((any::<String>(), inner), 0..4)
@@ -355,6 +395,25 @@ proptest! {
             let want: Vec<ReplyPiece> = Some(&answer).filter(|a| !a.is_empty()).map(|a| ReplyPiece::Text(a.clone())).into_iter()
                 .chain(list.iter().cloned().map(ReplyPiece::ToolCall)).collect();
             prop_assert_eq!(pieces, want, "{}", text);
+        }
+    }
+
+    /// What is reported of a value before it ends is what it means by the schema.
+    #[test]
+    fn a_value_means_what_was_reported(
+        types in prop::sample::subsequence(vec!["string", "integer", "number", "boolean", "null", "object", "array"], 0..7),
+        parts in prop::collection::vec(prop::sample::select(vec![
+            "{", "}", "[", "]", "\"", "a", ":", ",", "true", "fal", "se", "null", "1", "-", ".5", "e9", " ", "\n", "\u{a0}"]), 0..6),
+    ) {
+        let text = parts.concat();
+        let tools = [json!({"name": "f", "parameters": {"properties": {"x": {"type": types}}}})];
+        let reply = format!("<tool_call>f<arg_key>x</arg_key><arg_value>{text}</arg_value></tool_call>");
+        for chunks in [vec![reply.clone()], letters(&reply)] {
+            let mut parser = ReplyParser::new(false).with_tools(&tools);
+            let pieces = joined(chunks.iter().flat_map(|chunk| parser.push(chunk)).collect());
+            let [_, ReplyPiece::ToolCallPiece(json), ReplyPiece::ToolCall(call)] = &pieces[..] else { panic!("{pieces:?}") };
+            let read: Value = serde_json::from_str(json).unwrap();
+            prop_assert_eq!(&read, &call.function.arguments, "{:?}: {:?}", types, text);
         }
     }
 

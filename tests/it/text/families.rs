@@ -117,7 +117,7 @@ fn parser(family: &str) -> ReplyParser {
 }
 
 /// The reply as thinking, text, calls, and calls that failed, each with its kind. The pieces of a call have to add up to
-/// its arguments, and those of a call that failed to something that is no JSON.
+/// its arguments, and those of a call that failed to the beginning of JSON.
 fn parse<S: AsRef<str>>(family: &str, chunks: &[S]) -> Vec<(char, String)> {
     let mut parser = parser(family);
     let mut pieces: Vec<_> = chunks.iter().flat_map(|chunk| parser.push(chunk.as_ref())).collect();
@@ -145,10 +145,10 @@ fn parse<S: AsRef<str>>(family: &str, chunks: &[S]) -> Vec<(char, String)> {
             }
             ReplyPiece::ToolCallFailed { text, cut } => {
                 let (name, json) = begun.take().unwrap_or_default();
-                assert!(
-                    text.contains(&name) && serde_json::from_str::<Value>(&json).is_err(),
-                    "{text}: {name}, {json}"
-                );
+                let error = serde_json::from_str::<Value>(&json).unwrap_err();
+                // A number may be out of the range of those that are read here.
+                let is_begun = error.is_eof() || error.to_string().contains("out of range");
+                assert!(text.contains(&name) && is_begun, "{text}: {name}, {json}: {error}");
                 (if cut { '-' } else { '!' }, text)
             }
             other => panic!("{other:?}"),
@@ -215,6 +215,12 @@ fn objects_that_fail() {
         r#"<tool_call>{"name":"weather","arguments":{}} and</tool_call>"#,
         r#"<tool_call>{"name":"weather","arguments":[1]}</tool_call>"#,
         r#"<tool_call>{"name":"weather","arguments":{}</tool_call>"#,
+        r#"<tool_call>{"name":"weather","arguments":{'city':'Rome'}}</tool_call>"#,
+        r#"<tool_call>{"name":"weather","arguments":{"city":"Rome","now":True}}</tool_call>"#,
+        r#"<tool_call>{"name":"weather","arguments":{"city":"Rome","now":tru}}</tool_call>"#,
+        r#"<tool_call>{"name":"weather","arguments":{"city":"\ud83d"}}</tool_call>"#,
+        r#"<tool_call>{"name":"weather","arguments":{"city":"Rome","n":1e999}}</tool_call>"#,
+        r#"<tool_call>{"arguments":{"city":"Rome" "n":1},"name":"weather"}</tool_call>"#,
     ] {
         check("hermes", &format!("a {bad} b"), &[('t', "a"), ('!', bad), ('t', "  b")]);
     }
@@ -245,6 +251,15 @@ fn an_object_without_a_closing_tag() {
     check("gigachat", cut, &[('-', cut)]);
     let wrong = r#"<|function_call|>{"name": "weather", "arguments": 5}"#;
     check("gigachat", wrong, &[('!', wrong)]);
+    // The braces of a malformed call still show its end.
+    let wrong = r#"<|function_call|>{"name": "weather", "arguments": {"city": "}", "now": True}}"#;
+    check("gigachat", &format!("{wrong} Done."), &[('!', wrong), ('t', "Done.")]);
+    let deep = format!(
+        "<|function_call|>{{\"name\":\"weather\",\"arguments\":{{\"a\":{}{}}}}}",
+        "[".repeat(130),
+        "]".repeat(130)
+    );
+    assert_eq!(parse("gigachat", &[&deep]), [('!', deep)]);
 }
 
 /// A call is a separate message after the answer's. Any other role means that the reply has ended.
@@ -371,6 +386,66 @@ fn a_string_that_does_not_end() {
     assert_eq!(read.function.arguments["city"], "</tool_call></think><tool_call></tool_call>");
 }
 
+/// The kinds of a reply's parts, of which a tag is one that a vocabulary has: the texts and the ends of calls.
+fn parse_tokens(reply: &str) -> Vec<(char, String)> {
+    let names = ["<tool_call>", "</tool_call>"];
+    let tokenizer = Tokenizer::new(tiny(&names.map(|name| (name, TokenType::UserDefined)), &[])).unwrap();
+    let mut parser = parser("hermes").with_tokenizer(&tokenizer);
+    let mut pieces = Vec::new();
+    for part in reply.split_inclusive('>').flat_map(|part| match names.iter().find(|name| part.ends_with(*name)) {
+        Some(name) => [&part[..part.len() - name.len()], name],
+        None => [part, ""],
+    }) {
+        pieces.extend(match tokenizer.special(part) {
+            Some(tag) => parser.push_tag(tag),
+            None => parser.push(part),
+        });
+    }
+    pieces.extend(parser.finish());
+    let part = |piece| match piece {
+        ReplyPiece::Text(text) => Some(('t', text)),
+        ReplyPiece::ToolCall(call) => Some(('c', call.function.name)),
+        ReplyPiece::ToolCallFailed { text, .. } => Some(('!', text)),
+        _ => None,
+    };
+    pieces.into_iter().filter_map(part).collect()
+}
+
+/// A call that follows one with a string that does not end is found, whatever shows that.
+#[test]
+fn no_call_after_a_string_that_does_not_end_is_lost() {
+    let open = r#"<tool_call>{"name": "weather", "arguments": {"city": "Rome}}</tool_call>"#;
+    let ends = |between: &str, next: &str| {
+        let parts = parse_tokens(&format!("{open}{between}<tool_call>{next}</tool_call> Done."));
+        parts
+            .into_iter()
+            .map(|(kind, text)| if kind == '!' { "!".to_owned() + &text } else { text })
+            .collect::<Vec<_>>()
+    };
+    let failed = format!("!{open}");
+    // Its braces may balance with those of the first.
+    let quoted = r#"{"name": "weather", "arguments": {"city": "a \" b"}}"#;
+    assert_eq!(ends(" And ", quoted), [&failed, "And", "weather", "  Done."]);
+    // The same tag ends both.
+    let bad = format!("!<tool_call>{}</tool_call>", r#"{"name": weather}"#);
+    assert_eq!(ends(" And ", r#"{"name": weather}"#)[..2], [&failed, "And"]);
+    assert!(!ends(" And ", r#"{"name": weather}"#).contains(&bad), "it has no name");
+}
+
+/// What follows a failed call is only read again a few times, and then it is text. None of it is lost.
+#[test]
+fn a_reply_of_calls_that_fail_is_not_read_again_for_each() {
+    let calls = 300;
+    let reply = r#"<tool_call>{"name":"f","a":"\"</tool_call>x"#.repeat(calls);
+    let parts = parse_tokens(&reply);
+    let failed = parts.iter().filter(|(kind, _)| *kind == '!').count();
+    assert!(
+        (9..calls).contains(&failed) && parts.iter().any(|(kind, text)| *kind == 't' && text.contains("<tool_call>"))
+    );
+    let text: String = parts.into_iter().map(|(_, text)| text).collect();
+    assert_eq!((text.matches('x').count(), text.matches("<tool_call>").count()), (calls, calls));
+}
+
 #[test]
 fn a_section_of_calls_with_ids() {
     let call = |n| {
@@ -436,14 +511,24 @@ proptest! {
         family in prop::sample::select(vec!["glm", "hermes", "gigachat", "gigachat-3.0", "kimi"]),
         arguments in prop::collection::vec((any::<String>(), value()), 0..5),
         places in places(),
+        typed: bool,
     ) {
         // GLM's form has no escapes: blanks around a key are not part of it, and a value ends at the first closing tag.
         let arguments: Map<_, _> = arguments.into_iter().map(|(key, value)| (key.trim().to_owned(), value)).collect();
         let types = arguments.iter().map(|(key, value)| {
-            (key.clone(), if value.is_string() { json!({"type": "string"}) } else { json!({}) })
+            let schema = match value {
+                Value::String(_) => json!({"type": "string"}),
+                _ if !typed => json!({}),
+                Value::Null => json!({"type": ["string", "null"]}),
+                Value::Bool(_) => json!({"type": ["boolean", "string"]}),
+                Value::Number(_) => json!({"anyOf": [{"type": "number"}, {"type": "string"}]}),
+                Value::Array(_) => json!({"type": "array"}),
+                Value::Object(_) => json!({"type": ["object", "null"]}),
+            };
+            (key.clone(), schema)
         });
         let tools = [json!({"function": {"name": "weather", "parameters": {"properties": types.collect::<Map<_, _>>()}}})];
-        prop_assume!(!Value::Object(arguments.clone()).to_string().contains("</arg"));
+        prop_assume!(family != "glm" || !Value::Object(arguments.clone()).to_string().contains("</arg"));
         let messages = [Message::assistant("I look.").with_tool_calls(vec![ToolCall::new("weather", arguments.clone())])];
         let input = ChatInput { add_generation_prompt: false, ..ChatInput::new(&messages) };
         let written = template(family).render(&input).unwrap();

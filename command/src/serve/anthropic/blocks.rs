@@ -17,18 +17,16 @@ const SIGNATURE: &str = "unsigned";
 enum Kind {
     Thinking,
     Text,
+    Call,
 }
 
 pub struct Messages {
     id: String,
     model: String,
     stops: Vec<String>,
-    /// The block that has begun, and its text so far.
-    open: Option<(Kind, String)>,
-    /// The call that has begun.
-    call: Option<Call>,
-    /// The blocks that have ended.
-    content: Vec<Value>,
+    /// The block that has begun in a stream, and how many have ended.
+    open: Option<Kind>,
+    ended: usize,
     /// The number of tokens of the prompt.
     prompt: usize,
     begun: bool,
@@ -37,8 +35,8 @@ pub struct Messages {
 
 impl Messages {
     pub fn new(model: &str, stops: Vec<String>) -> Self {
-        let (id, model, content) = (id("msg_"), model.to_owned(), Vec::new());
-        Self { id, model, stops, open: None, call: None, content, prompt: 0, begun: false, finish: None }
+        let (id, model) = (id("msg_"), model.to_owned());
+        Self { id, model, stops, open: None, ended: 0, prompt: 0, begun: false, finish: None }
     }
 
     /// Why the reply ended, and the stop string if there is only one that it can have been.
@@ -51,13 +49,13 @@ impl Messages {
         }
     }
 
-    fn message(&self) -> Value {
+    fn message(&self, content: &[Value]) -> Value {
         let mut message = json!({
             "id": self.id,
             "type": "message",
             "role": "assistant",
             "model": self.model,
-            "content": self.content,
+            "content": content,
             "stop_reason": null,
             "stop_sequence": null,
             "usage": null,
@@ -77,77 +75,51 @@ impl Messages {
         if std::mem::replace(&mut self.begun, true) {
             return;
         }
-        let mut message = self.message();
+        let mut message = self.message(&[]);
         message["usage"] = Usage { prompt: self.prompt, cached, ..Usage::default() }.anthropic();
         to.named(&json!({"type": "message_start", "message": message}));
         to.named(&json!({"type": "ping"}));
     }
 
     fn write_delta(&self, delta: Value, to: &mut Events) {
-        to.named(&json!({"type": "content_block_delta", "index": self.content.len(), "delta": delta}));
+        to.named(&json!({"type": "content_block_delta", "index": self.ended, "delta": delta}));
     }
 
-    fn begin_block(&self, block: Value, to: &mut Events) {
-        to.named(&json!({"type": "content_block_start", "index": self.content.len(), "content_block": block}));
-    }
-
-    fn end_block(&mut self, block: Value, to: &mut Events) {
-        to.named(&json!({"type": "content_block_stop", "index": self.content.len()}));
-        self.content.push(block);
-    }
-
-    /// Ends the block of text that has begun, if there is one.
-    fn close(&mut self, to: &mut Events) {
-        let Some((kind, text)) = self.open.take() else { return };
-        let block = match kind {
-            Kind::Text => json!({"type": "text", "text": text}),
-            Kind::Thinking => {
-                self.write_delta(json!({"type": "signature_delta", "signature": SIGNATURE}), to);
-                json!({"type": "thinking", "thinking": text, "signature": SIGNATURE})
-            }
-        };
-        self.end_block(block, to);
-    }
-
-    fn text(&mut self, kind: Kind, text: &str, to: &mut Events) {
-        self.begin_message(0, to);
-        if self.open.as_ref().is_none_or(|(open, _)| *open != kind) {
-            self.close(to);
-            self.open = Some((kind, String::new()));
-            match kind {
-                Kind::Thinking => self.begin_block(json!({"type": "thinking", "thinking": "", "signature": ""}), to),
-                Kind::Text => self.begin_block(json!({"type": "text", "text": ""}), to),
-            }
-        }
-        if let Some((_, open)) = &mut self.open {
-            open.push_str(text);
-        }
-        match kind {
-            Kind::Thinking => self.write_delta(json!({"type": "thinking_delta", "thinking": text}), to),
-            Kind::Text => self.write_delta(json!({"type": "text_delta", "text": text}), to),
-        }
-    }
-
-    fn begin_call(&mut self, id: String, name: String, to: &mut Events) {
+    fn begin_block(&mut self, kind: Kind, block: Value, to: &mut Events) {
         self.begin_message(0, to);
         self.close(to);
-        self.begin_block(json!({"type": "tool_use", "id": id, "name": name, "input": {}}), to);
-        self.call = Some(Call { id, name, ..Call::default() });
+        to.named(&json!({"type": "content_block_start", "index": self.ended, "content_block": block}));
+        self.open = Some(kind);
     }
 
-    fn arguments(&mut self, piece: &str, to: &mut Events) {
-        self.write_delta(json!({"type": "input_json_delta", "partial_json": piece}), to);
-        if let Some(call) = &mut self.call {
-            call.arguments.push_str(piece);
+    /// Ends the block that has begun, if there is one.
+    fn close(&mut self, to: &mut Events) {
+        let Some(kind) = self.open.take() else { return };
+        if kind == Kind::Thinking {
+            self.write_delta(json!({"type": "signature_delta", "signature": SIGNATURE}), to);
         }
+        to.named(&json!({"type": "content_block_stop", "index": self.ended}));
+        self.ended += 1;
     }
 
-    fn end_call(&mut self, to: &mut Events) {
-        if let Some(Call { id, name, arguments, .. }) = self.call.take() {
-            let input = FunctionCall::from_json("", &arguments).map_or_else(|_| json!({}), |call| call.arguments);
-            self.end_block(json!({"type": "tool_use", "id": id, "name": name, "input": input}), to);
+    /// Writes a piece of a block of this kind, of which `empty` is the beginning.
+    fn text(&mut self, kind: Kind, empty: Value, delta: Value, to: &mut Events) {
+        if self.open != Some(kind) {
+            self.begin_block(kind, empty, to);
         }
+        self.write_delta(delta, to);
     }
+}
+
+/// The blocks of a whole reply. A call that was cut off has the arguments that are complete; a reply with one ends with
+/// `max_tokens`.
+fn blocks(reply: &Reply) -> Vec<Value> {
+    let thinking = json!({"type": "thinking", "thinking": reply.thinking, "signature": SIGNATURE});
+    let text = json!({"type": "text", "text": reply.text});
+    let texts = [(thinking, &reply.thinking), (text, &reply.text)];
+    let call = |Call { id, name, arguments, .. }: &Call| json!({"type": "tool_use", "id": id, "name": name, "input": FunctionCall::from_json("", arguments).arguments});
+    let texts = texts.into_iter().filter(|(_, text)| !text.is_empty()).map(|(block, _)| block);
+    texts.chain(reply.calls.iter().map(call)).collect()
 }
 
 impl Interface for Messages {
@@ -164,11 +136,19 @@ impl Interface for Messages {
     fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
         match delta {
             Delta::Prompt(progress) => self.begin_message(progress.cached, to),
-            Delta::Thinking(text) => self.text(Kind::Thinking, &text, to),
-            Delta::Text { text, .. } => self.text(Kind::Text, &text, to),
-            Delta::Call { id, name } => self.begin_call(id, name, to),
-            Delta::Arguments(piece) => self.arguments(&piece, to),
-            Delta::CallEnd { .. } => self.end_call(to),
+            Delta::Thinking(text) => {
+                let empty = json!({"type": "thinking", "thinking": "", "signature": ""});
+                self.text(Kind::Thinking, empty, json!({"type": "thinking_delta", "thinking": text}), to);
+            }
+            Delta::Text { text, .. } => {
+                let empty = json!({"type": "text", "text": ""});
+                self.text(Kind::Text, empty, json!({"type": "text_delta", "text": text}), to);
+            }
+            Delta::Call { id, name } => {
+                self.begin_block(Kind::Call, json!({"type": "tool_use", "id": id, "name": name, "input": {}}), to);
+            }
+            Delta::Arguments(piece) => self.write_delta(json!({"type": "input_json_delta", "partial_json": piece}), to),
+            Delta::CallEnd { .. } => self.close(to),
             Delta::End(finish) => {
                 self.begin_message(0, to);
                 self.close(to);
@@ -193,7 +173,12 @@ impl Interface for Messages {
         to.named(&failure.body(Dialect::Anthropic));
     }
 
+    /// A stream begins with the beginning of its message, even before it is known what the cache has of the prompt. The
+    /// usage at its end is right in any case.
     fn alive(&mut self, _: usize, progress: Option<Progress>, to: &mut Events) {
+        if !self.begun {
+            return self.begin_message(0, to);
+        }
         let mut ping = json!({"type": "ping"});
         if let Some(progress) = progress {
             ping["prompt_progress"] = prompt_progress(progress);
@@ -201,11 +186,11 @@ impl Interface for Messages {
         to.named(&ping);
     }
 
-    /// The message at the end of a stream that nobody reads.
     fn whole(mut self, replies: Vec<Reply>) -> String {
-        let mut unread = Events::default();
-        replies.into_iter().flat_map(Reply::deltas).for_each(|delta| self.delta(0, delta, &mut unread));
-        self.message().to_string()
+        let reply = replies.into_iter().next().unwrap_or_default();
+        let content = blocks(&reply);
+        self.finish = Some(reply.finish);
+        self.message(&content).to_string()
     }
 }
 
@@ -214,9 +199,9 @@ impl Interface for Messages {
 mod tests {
     use super::Messages;
     use crate::serve::interface::Interface;
-    use crate::serve::reply::{Delta, Progress, Reply};
+    use crate::serve::reply::{Call, Delta, Progress, Reply};
     use crate::serve::stream::Events;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     #[test]
     fn blocks_begin_grow_and_end_one_after_another() {
@@ -242,8 +227,37 @@ mod tests {
         assert_eq!(written[0]["message"]["usage"]["input_tokens"], 4);
         let indices: Vec<u64> = written.iter().filter_map(|event| event["index"].as_u64()).collect();
         assert_eq!(indices, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
-        assert_eq!(message.content[2], json!({"type": "tool_use", "id": "c", "name": "ls", "input": {"path": "."}}));
         let call = &written[kinds.len() - 4];
         assert_eq!(call["delta"], json!({"type": "input_json_delta", "partial_json": "\".\"}"}));
+    }
+
+    #[test]
+    fn a_whole_message_has_what_is_complete_of_each_call() {
+        let call = |arguments: &str, is_whole| Call {
+            id: "c".into(),
+            name: "ls".into(),
+            arguments: arguments.into(),
+            is_whole,
+        };
+        let calls = vec![call(r#"{"path":"."}"#, true), call(r#"{"path":".","depth":1"#, false)];
+        let reply = Reply { thinking: "hm".into(), text: "a".into(), calls, ..Reply::default() };
+        let message: Value = serde_json::from_str(&Messages::new("m", Vec::new()).whole(vec![reply])).unwrap();
+        let (content, used) =
+            (&message["content"], json!({"type": "tool_use", "id": "c", "name": "ls", "input": {"path": "."}}));
+        assert_eq!([&content[0]["thinking"], &content[1]["text"]], ["hm", "a"]);
+        assert_eq!((&content[2], &content[3], &message["stop_reason"]), (&used, &used, &"max_tokens".into()));
+    }
+
+    /// A stream begins with its message, also if it is silent for long at first.
+    #[test]
+    fn a_sign_of_life_does_not_come_first() {
+        let (mut message, mut events) = (Messages::new("m", Vec::new()), Events::default());
+        message.begin(7, &mut events);
+        (0..2).for_each(|_| message.alive(0, None, &mut events));
+        message.delta(0, Delta::Thinking("hm".into()), &mut events);
+        let written = events.values();
+        let kinds: Vec<&str> = written.iter().map(|event| event["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["message_start", "ping", "ping", "content_block_start", "content_block_delta"]);
+        assert_eq!(written[0]["message"]["usage"]["input_tokens"], 7);
     }
 }

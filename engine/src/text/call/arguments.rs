@@ -1,6 +1,7 @@
-//! Interprets the arguments of a call in GLM's form, which writes strings without quotes and everything else as JSON, so
-//! the function's schema decides whether `5` is a number or a string.
+//! Interprets the arguments of a call in GLM's form, which writes strings without quotes and everything else as JSON:
+//! the function's schema decides whether `5` is a number or a string. A number that is out of range is a string.
 
+use super::Word;
 use crate::text::schema::{is_of_type, types};
 use serde_json::Value;
 
@@ -29,24 +30,56 @@ pub(super) fn meaning(text: &str, types: &[String]) -> Value {
     read.unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-/// Whether an argument whose text begins like this may [mean](meaning) something other than that text as a string.
-/// `false` is certain.
-pub(super) fn may_be_json(text: &str, types: &[String]) -> bool {
-    let (begun, strings) = (text.trim_start(), allows_strings(types));
-    let allows = |of: &[&str]| !strings || types.iter().any(|name| of.contains(&name.as_str()));
-    let is_digits = |byte: u8| byte.is_ascii_digit() || b"+-.eE \n\r\t".contains(&byte);
-    match begun.bytes().next() {
-        None => !strings || types.len() > 1,
-        Some(b'{') => allows(&["object"]),
-        Some(b'[') => allows(&["array"]),
-        Some(b'"') => !strings,
-        Some(b'-' | b'0'..=b'9') => allows(&["number", "integer"]) && begun.bytes().all(is_digits),
-        Some(b't' | b'f' | b'n') => {
-            let names = [("true", "boolean"), ("false", "boolean"), ("null", "null")];
-            names.iter().any(|(literal, of)| literal.starts_with(begun.trim_end()) && allows(&[of]))
-        }
-        Some(_) => false,
+/// What the text of an argument may [mean](meaning), by its beginning.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Guess {
+    /// Anything: there are only blanks so far.
+    #[default]
+    Anything,
+    /// An object, a list or a quoted string.
+    Json,
+    Number,
+    /// `true`, `false` or `null`, of which this was read.
+    Word(Word),
+    /// Certainly that text as a string.
+    Text,
+}
+
+impl Guess {
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self, Self::Text)
     }
+
+    /// Reads more of the text of an argument of these types.
+    pub(super) fn read(&mut self, more: &str, types: &[String]) {
+        let strings = allows_strings(types);
+        let allows = |of: &[&str]| !strings || types.iter().any(|name| of.contains(&name.as_str()));
+        if matches!(self, Self::Anything) {
+            *self = match more.trim_start().bytes().next() {
+                None if !strings || types.len() > 1 => Self::Anything,
+                Some(b'{') if allows(&["object"]) => Self::Json,
+                Some(b'[') if allows(&["array"]) => Self::Json,
+                Some(b'"') if !strings => Self::Json,
+                Some(b'-' | b'0'..=b'9') if allows(&["number", "integer"]) => Self::Number,
+                Some(b't' | b'f' | b'n') => Self::Word(Word::default()),
+                _ => Self::Text,
+            };
+        }
+        let goes_on = match self {
+            Self::Number => more.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE \n\r\t".contains(&byte)),
+            Self::Word(word) => word.add(more) && is_literal_begun(&word.text, allows),
+            _ => true,
+        };
+        if !goes_on {
+            *self = Self::Text;
+        }
+    }
+}
+
+/// Whether a literal of one of the types that are allowed begins like this.
+fn is_literal_begun(text: &str, allows: impl Fn(&[&str]) -> bool) -> bool {
+    let literals = [("true", "boolean"), ("false", "boolean"), ("null", "null")];
+    literals.iter().any(|(literal, of)| literal.starts_with(text) && allows(&[of]))
 }
 
 /// Text as a string of JSON.

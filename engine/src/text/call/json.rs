@@ -3,11 +3,11 @@
 //!
 //! An object is certain to be a call once its name is read, or else at its end; an id is, once the tag after it
 //! appears. The end of the JSON ends a call if the family has no closing tag. A closing tag may be missing at the end
-//! of a reply or before the next call.
+//! of a reply or before the next call. If a key comes again, its last value counts.
 //!
 //! A string may contain the letters of any tag, and the closing tag of a call even if that is a token, since tokenizers
-//! make no difference. If such a call is not valid, the string lacked its end: the call failed there, and what follows
-//! is read again. Other closing tags that are tokens end a call within a string as well.
+//! make no difference. Once such a call turns out not to be JSON, the string lacked its end: the call failed there, and
+//! what follows is read again. Other closing tags that are tokens end a call within a string as well.
 
 use super::scan::CallScan;
 use super::{CallProgress, Word};
@@ -92,6 +92,11 @@ impl JsonCall {
     /// Whether the JSON has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.scan.complete
+    }
+
+    /// Whether what was read cannot become a call with arguments any more.
+    pub(super) fn is_broken(&self) -> bool {
+        self.scan.broken || self.state == JsonState::Wrong
     }
 
     /// The reply ends with this text. Returns whether the call is complete; it then has a name.

@@ -3,10 +3,12 @@
 //! closing tag. It is certain to be a call once a tag that can follow a name appears. If a key comes again, its first
 //! value counts, which may have been reported already.
 //!
-//! A value may contain the tags of calls. Only if the first of them is a call's closing tag, with which a reply ends that
-//! the model ended, it closes the value and the call, because models sometimes forget the value's own.
+//! A value may contain the tags of calls. Models sometimes forget the value's own closing tag, so if the first of those
+//! tags is a call's closing tag, it closes the value and the call in two cases: the reply ends there, and the model ended
+//! it; or the next call begins there, and both tags are tokens. A call whose own closing tag is missing has failed, since
+//! further arguments might have followed.
 
-use super::arguments::{json, may_be_json, meaning, types_of};
+use super::arguments::{Guess, json, meaning, types_of};
 use super::{CallProgress, Word};
 use crate::text::ToolCall;
 use crate::text::tag::{ReplyPart, Tag};
@@ -17,6 +19,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub(super) struct KeyedCall {
     in_thinking: bool,
+    /// Whether the tags around calls are recognized by their tokens.
+    by_tokens: bool,
     tools: Arc<[Value]>,
     name: Word,
     arguments: Map<String, Value>,
@@ -37,8 +41,8 @@ struct ArgumentValue {
     end: String,
     /// Whether there are tags in it.
     has_tags: bool,
-    /// Whether it is certain to be a string, which is reported as it is read.
-    is_string: bool,
+    /// What it may be. A text is reported as it is read.
+    guess: Guess,
     /// Whether its key has a value already.
     is_repeated: bool,
 }
@@ -57,9 +61,11 @@ enum CallState {
 }
 
 impl KeyedCall {
-    pub(super) fn new(in_thinking: bool, tools: Arc<[Value]>) -> Self {
+    /// The tags `tokens` are recognized by their tokens.
+    pub(super) fn new(in_thinking: bool, tokens: &[Tag], tools: Arc<[Value]>) -> Self {
+        let by_tokens = [Tag::Call, Tag::CallEnd].iter().all(|tag| tokens.contains(tag));
         let (name, arguments, key, value) = Default::default();
-        Self { in_thinking, tools, name, arguments, key, value, state: CallState::Name, piece: "{".into() }
+        Self { in_thinking, by_tokens, tools, name, arguments, key, value, state: CallState::Name, piece: "{".into() }
     }
 
     /// The function's name.
@@ -134,6 +140,11 @@ impl KeyedCall {
                 self.end_value();
                 CallState::Arguments
             }
+            (CallState::Value, Tag::Call) if self.by_tokens && !self.value.end.is_empty() => {
+                self.end_value();
+                self.close();
+                return CallProgress::WholeBefore;
+            }
             (CallState::Value, _) => {
                 self.release();
                 match tag {
@@ -153,9 +164,10 @@ impl KeyedCall {
 
     fn begin_value(&mut self) {
         self.key = self.key.trim().to_owned();
-        let types = types_of(&self.tools, self.name(), &self.key);
-        let is_repeated = self.arguments.contains_key(&self.key);
-        self.value = ArgumentValue { types, is_repeated, ..ArgumentValue::default() };
+        self.value.is_repeated = self.arguments.contains_key(&self.key);
+        if !self.value.is_repeated {
+            self.value.types = types_of(&self.tools, self.name(), &self.key);
+        }
         self.add("");
     }
 
@@ -187,10 +199,12 @@ impl KeyedCall {
         if value.is_repeated {
             return;
         }
-        if value.is_string {
+        if value.guess.is_text() {
             self.piece += inside(&json(text));
-        } else if !may_be_json(&value.text, &value.types) {
-            value.is_string = true;
+            return;
+        }
+        value.guess.read(text, &value.types);
+        if value.guess.is_text() {
             let begun = json(&value.text);
             self.begin_member();
             self.piece += &begun[..begun.len() - 1];
@@ -201,11 +215,14 @@ impl KeyedCall {
         let value = std::mem::take(&mut self.value);
         if !value.is_repeated {
             let meant = meaning(&value.text, &value.types);
-            if value.is_string {
+            if value.guess.is_text() {
                 self.piece.push('"');
             } else {
                 self.begin_member();
-                self.piece += &meant.to_string();
+                self.piece += &match &meant {
+                    Value::Number(_) => value.text.trim().to_owned(), // with all of its digits
+                    meant => meant.to_string(),
+                };
             }
             self.arguments.insert(std::mem::take(&mut self.key), meant);
         }

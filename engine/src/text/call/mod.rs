@@ -4,12 +4,13 @@
 //! makes it a failed call, which extends to its closing tag or to the beginning of the next call.
 //!
 //! The arguments are reported as JSON while they are read, whatever the form. What was reported of a call that fails is
-//! never complete: the last brace comes only with the complete call.
+//! the beginning of an object and never complete: the last brace comes only with the complete call.
 
 mod arguments;
 mod json;
 mod keyed;
 mod scan;
+mod syntax;
 
 use super::ToolCall;
 use super::family::{CallForm, Family};
@@ -106,7 +107,7 @@ impl Call {
         let (raw, blanks) = (format!("{blanks}{opening}"), blanks.len());
         let closes = !family.text(Tag::CallEnd).is_empty();
         let body = match family.calls {
-            CallForm::Keyed => CallBody::Keyed(KeyedCall::new(in_thinking, tools.clone())),
+            CallForm::Keyed => CallBody::Keyed(KeyedCall::new(in_thinking, &tokens, tools.clone())),
             CallForm::Object => CallBody::Json(JsonCall::object(in_thinking, closes, tokens)),
             CallForm::Named => CallBody::Json(JsonCall::named(in_thinking, tokens)),
         };
@@ -138,7 +139,7 @@ impl Call {
     }
 
     /// Whether only whitespace was read after the opening; the token that ends the opening tag may contain some.
-    pub(super) fn has_begun(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         !self.goes_on
     }
 
@@ -172,7 +173,7 @@ impl Call {
     }
 
     /// Notes whether the call may have ended with a part that it has read.
-    fn doubt(&mut self, part: ReplyPart<'_>, may_be_closed: bool) {
+    fn note_doubt(&mut self, part: ReplyPart<'_>, may_be_closed: bool) {
         let tag = if let ReplyPart::Tag(tag, _) = part { Some(tag) } else { None };
         match &mut self.doubt {
             Some(doubt) => doubt.parts.push((tag, part.as_str().to_owned())),
@@ -197,6 +198,10 @@ impl Call {
             CallBody::Keyed(call) => call.read(part),
             CallBody::Json(call) => call.read(part),
         };
+        let progress = match progress {
+            CallProgress::More if self.doubt.is_some() && self.is_broken() => self.broken_before(),
+            progress => progress,
+        };
         let text = part.as_str();
         let read = match progress {
             CallProgress::More => text,
@@ -206,15 +211,27 @@ impl Call {
         self.raw += read;
         self.goes_on |= !read.trim_start().is_empty();
         if progress == CallProgress::More {
-            self.doubt(part, may_be_closed);
+            self.note_doubt(part, may_be_closed);
         }
         progress
+    }
+
+    fn is_broken(&self) -> bool {
+        matches!(&self.body, CallBody::Json(call) if call.is_broken())
+    }
+
+    /// The outcome of a call that ended at its doubt.
+    fn broken_before(&self) -> CallProgress {
+        if self.is_certain() { CallProgress::FailedBefore } else { CallProgress::NoCall }
     }
 
     /// Adds the last text of a reply that ends inside the call, because the model ended it unless it is `cut`. Returns
     /// whether the call is complete.
     pub(super) fn end(&mut self, text: &str, cut: bool) -> bool {
         self.raw += text;
+        if cut {
+            self.doubt = None; // the string might have ended later
+        }
         if let Some(doubt) = &mut self.doubt {
             doubt.parts.push((None, text.to_owned()));
         }
@@ -240,6 +257,30 @@ impl Call {
         match &self.body {
             CallBody::Keyed(call) => call.understood(),
             CallBody::Json(call) => call.understood(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Call, Family, Tag};
+    use crate::text::tag::ReplyPart;
+
+    /// A limit that cuts a string with a closing tag leaves one call; if the model ended the reply, the tag closed it.
+    #[test]
+    fn a_string_that_is_cut_off_may_contain_the_tag() {
+        for cut in [true, false] {
+            let (open, close) = ("<tool_call>", "</tool_call>");
+            let (family, tokens) = (Family::of(open), vec![Tag::Call, Tag::CallEnd]);
+            let mut call = Call::new(family, ("", open), false, tokens, &[].into());
+            let begun = r#"{"name": "f", "arguments": {"a": "x"#;
+            for part in [ReplyPart::Text(begun), ReplyPart::Tag(Tag::CallEnd, close), ReplyPart::Text(" y")] {
+                call.read(part);
+            }
+            assert!(!call.end(" z", cut));
+            let rest = [" y", " z"].map(|text| (None, text.to_owned())).to_vec();
+            assert_eq!(call.take_rest(), (!cut).then_some(rest));
+            assert_eq!(call.raw(), format!("{open}{begun}{close}{}", if cut { " y z" } else { "" }));
         }
     }
 }

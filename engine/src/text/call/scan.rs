@@ -1,10 +1,12 @@
 //! Reads the JSON of a call as it is written: finds its end, the function's name and the arguments.
 //!
 //! Models write JSON with small faults that leave no doubt about what is meant, so what is read is written again:
-//! without blanks between its parts, and with the control characters in strings escaped. Whether the rest is valid is
-//! known at the end.
+//! without blanks between its parts, and with the control characters in strings escaped. (A backslash before a line end
+//! becomes `\n` with it.) Nothing is reported from the first character on that no JSON continues with. Strings and
+//! braces still count after it, to find the end.
 
 use super::arguments::json;
+use super::syntax::JsonSyntax;
 use serde_json::{Map, Value};
 
 /// The JSON of a call: the arguments, or an object in which they are a member beside the name.
@@ -20,8 +22,9 @@ pub(super) struct CallScan {
     pub in_string: bool,
     /// Whether the previous character was a backslash that escapes the next one.
     escaped: bool,
-    /// Whether blanks were left out after the previous character.
-    blank: bool,
+    syntax: JsonSyntax,
+    /// Whether something was read that no JSON continues with.
+    pub broken: bool,
     pub complete: bool,
     /// Whether it does not begin with a brace.
     pub wrong: bool,
@@ -81,11 +84,12 @@ impl CallScan {
         if self.in_string {
             self.read_in_string(char);
         } else if char.is_whitespace() {
-            self.blank = true;
+            self.broken |= !self.syntax.read(' ');
             return;
         } else {
             self.read_part(char);
         }
+        self.broken |= !self.text[at..].chars().all(|char| self.syntax.read(char));
         if !self.wrong {
             self.follow(char, at, was_in_string);
         }
@@ -108,11 +112,6 @@ impl CallScan {
     }
 
     fn read_part(&mut self, char: char) {
-        let is_word = |char: char| char.is_alphanumeric() || "+-.".contains(char);
-        // Two words stay two.
-        if std::mem::take(&mut self.blank) && is_word(char) && self.text.ends_with(is_word) {
-            self.text.push(' ');
-        }
         match char {
             '{' => self.depth += 1,
             _ if self.depth == 0 => {
@@ -138,6 +137,7 @@ impl CallScan {
                 _ => self.place = Place::Other,
             },
             Place::Arguments if self.depth == top => self.place = Place::Other,
+            Place::Arguments if self.broken => {}
             Place::Arguments => {
                 self.arguments += &self.text[at..];
                 self.piece += &self.text[at..];
@@ -177,6 +177,9 @@ impl CallScan {
 
     /// The arguments, if the JSON is that of a call.
     pub fn arguments(&self) -> Option<Map<String, Value>> {
+        if self.broken {
+            return None;
+        }
         let Ok(Value::Object(mut object)) = serde_json::from_str(&self.text) else { return None };
         if self.is_bare {
             return Some(object);

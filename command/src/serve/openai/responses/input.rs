@@ -78,8 +78,7 @@ impl Messages {
                 let mut function = FunctionCall::from_json(
                     item.name.unwrap_or_default(),
                     item.arguments.as_deref().unwrap_or_default(),
-                )
-                .map_err(|error| Failure::invalid(format!("input {index}: arguments: expected JSON: {error}")))?;
+                );
                 if let (None, Some(input)) = (&item.arguments, item.input) {
                     function.arguments = json!({"input": input});
                 }

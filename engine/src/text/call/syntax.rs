@@ -1,0 +1,234 @@
+//! Checks JSON one character at a time, so that a fault is known where it stands and not only at the end: every text
+//! that was accepted is the beginning of JSON that `serde_json` reads.
+
+/// The deepest nesting that `serde_json` reads.
+const DEPTH: usize = 127;
+
+/// The JSON that was read so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct JsonSyntax {
+    /// The characters that close what is open.
+    open: Vec<char>,
+    place: Place,
+    /// Whether the string that was read last is a key.
+    is_key: bool,
+}
+
+/// What was read last, and so what may come next.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Place {
+    /// What comes before a value.
+    #[default]
+    BeforeValue,
+    /// The beginning of an array.
+    Array,
+    /// The beginning of an object.
+    Object,
+    /// A comma in an object.
+    BeforeKey,
+    Key,
+    Value,
+    String(InString),
+    Number(InNumber),
+    /// A part of a word of which this is the rest.
+    Word(&'static str),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InString {
+    Text,
+    /// The first half of a pair of surrogates, whose other half has to follow.
+    Half,
+    /// A backslash, after such a half or not.
+    Escape {
+        half: bool,
+    },
+    /// Some of the four digits that an escape has.
+    Digits {
+        half: bool,
+        count: u8,
+        value: u32,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InNumber {
+    Minus,
+    Zero,
+    Integer,
+    Point,
+    Fraction,
+    E,
+    Sign,
+    Exponent,
+}
+
+impl JsonSyntax {
+    /// Reads a character. Returns whether the text may still become JSON; if not, read no more.
+    pub(super) fn read(&mut self, char: char) -> bool {
+        let next = match self.place {
+            Place::String(place) => self.in_string(place, char),
+            Place::Word(rest) => match rest.strip_prefix(char) {
+                Some("") => Some(Place::Value),
+                rest => rest.map(Place::Word),
+            },
+            Place::Number(place) => place.next(char).map(Place::Number),
+            _ if char.is_whitespace() => return true,
+            place => self.between(place, char),
+        };
+        match (next, self.place) {
+            (Some(next), _) => self.place = next,
+            (None, Place::Number(number)) if number.may_end() => {
+                self.place = Place::Value;
+                return self.read(char);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn between(&mut self, place: Place, char: char) -> Option<Place> {
+        let is_value = matches!(place, Place::BeforeValue | Place::Array);
+        match char {
+            '{' | '[' if is_value && self.open.len() < DEPTH => {
+                let (close, next) = if char == '{' { ('}', Place::Object) } else { (']', Place::Array) };
+                self.open.push(close);
+                Some(next)
+            }
+            '}' | ']' if matches!(place, Place::Array | Place::Object | Place::Value) => {
+                self.open.pop_if(|close| *close == char).map(|_| Place::Value)
+            }
+            '"' if is_value || matches!(place, Place::Object | Place::BeforeKey) => {
+                self.is_key = !is_value;
+                Some(Place::String(InString::Text))
+            }
+            ':' if place == Place::Key => Some(Place::BeforeValue),
+            ',' if place == Place::Value => match self.open.last()? {
+                '}' => Some(Place::BeforeKey),
+                _ => Some(Place::BeforeValue),
+            },
+            _ if !is_value => None,
+            't' => Some(Place::Word("rue")),
+            'f' => Some(Place::Word("alse")),
+            'n' => Some(Place::Word("ull")),
+            '-' => Some(Place::Number(InNumber::Minus)),
+            '0' => Some(Place::Number(InNumber::Zero)),
+            '1'..='9' => Some(Place::Number(InNumber::Integer)),
+            _ => None,
+        }
+    }
+
+    fn in_string(&self, place: InString, char: char) -> Option<Place> {
+        match (place, char) {
+            (InString::Text, '"') if self.is_key => Some(Place::Key),
+            (InString::Text, '"') => Some(Place::Value),
+            _ => place.next(char).map(Place::String),
+        }
+    }
+}
+
+impl InString {
+    fn next(self, char: char) -> Option<Self> {
+        match (self, char) {
+            (Self::Text | Self::Half, '\\') => Some(Self::Escape { half: self == Self::Half }),
+            (Self::Text, ' '..) => Some(Self::Text),
+            (Self::Escape { half }, 'u') => Some(Self::Digits { half, count: 0, value: 0 }),
+            (Self::Escape { half: false }, '"' | '\\' | '/' | 'b' | 'f' | 'n' | 'r' | 't') => Some(Self::Text),
+            (Self::Digits { half, count, value }, _) => {
+                let (count, value) = (count + 1, value << 4 | char.to_digit(16)?);
+                match count {
+                    1 if half && value != 0xd => None,
+                    2 if half != (0xdc..=0xdf).contains(&value) => None,
+                    4 if (0xd800..0xdc00).contains(&value) => Some(Self::Half),
+                    4 => Some(Self::Text),
+                    _ => Some(Self::Digits { half, count, value }),
+                }
+            }
+            _ => None,
+        }
+    }
+}
+
+impl InNumber {
+    fn next(self, char: char) -> Option<Self> {
+        match (self, char) {
+            (Self::Minus, '0') => Some(Self::Zero),
+            (Self::Minus | Self::Integer, '0'..='9') => Some(Self::Integer),
+            (Self::Zero | Self::Integer, '.') => Some(Self::Point),
+            (Self::Point | Self::Fraction, '0'..='9') => Some(Self::Fraction),
+            (Self::Zero | Self::Integer | Self::Fraction, 'e' | 'E') => Some(Self::E),
+            (Self::E, '+' | '-') => Some(Self::Sign),
+            (Self::E | Self::Sign | Self::Exponent, '0'..='9') => Some(Self::Exponent),
+            _ => None,
+        }
+    }
+
+    fn may_end(self) -> bool {
+        matches!(self, Self::Zero | Self::Integer | Self::Fraction | Self::Exponent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DEPTH, JsonSyntax};
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    fn accepts(text: &str) -> bool {
+        let mut syntax = JsonSyntax::default();
+        text.chars().all(|char| syntax.read(char))
+    }
+
+    #[test]
+    fn what_no_json_begins_with() {
+        for text in [
+            "{'",
+            "{1",
+            "{\"a\" 1",
+            "{\"a\":}",
+            "{\"a\":1 2",
+            "{\"a\":tru}",
+            "{\"a\":T",
+            "{,",
+            "{\"a\":1,}",
+            "[1,]",
+            "{]",
+            "[1}",
+            "{}}",
+            "{}x",
+            "01",
+            "1.}",
+            "-,",
+            "1e,",
+            "\"\n",
+            "\"\\x",
+            "\"\\ud83d\"",
+            "\"\\ud83d\\n",
+            "\"\\ud83d\\u0",
+            "\"\\udc",
+            "\"\\u12g",
+        ] {
+            let (last, _) = text.char_indices().next_back().unwrap_or_default();
+            assert!(accepts(&text[..last]) && !accepts(text), "{text}");
+        }
+        assert!(accepts(&"[".repeat(DEPTH)) && !accepts(&"[".repeat(DEPTH + 1)));
+        let deep = |depth: usize| serde_json::from_str::<Value>(&("[".repeat(depth) + &"]".repeat(depth)));
+        assert!(deep(DEPTH).is_ok() && deep(DEPTH + 1).is_err());
+    }
+
+    proptest! {
+        /// What is accepted is JSON or its beginning, and JSON is accepted.
+        #[test]
+        fn agrees_with_serde(parts in prop::collection::vec(prop::sample::select(vec![
+            "{", "}", "[", "]", ":", ",", "\"", "\"a\"", "\"a\":", "\\", "\\u", "d83d", "\\ude00", "n", "0", "12", "-", ".", "e",
+            "true", "fal", "se", "null", " ", "\n", "é"]), 0..12))
+        {
+            let text = format!("{{\"a\":{}", parts.concat());
+            match serde_json::from_str::<Value>(&text) {
+                Ok(_) => prop_assert!(accepts(&text), "{}", text),
+                Err(error) if accepts(&text) => prop_assert!(error.is_eof() || error.to_string().contains("range"), "{}: {}", text, error),
+                Err(_) => {}
+            }
+        }
+    }
+}
