@@ -5,12 +5,13 @@
 use super::client::Caller;
 use super::deadline::Deadline;
 use super::failure::Failure;
-use super::memory::{Reserve, Size};
+use super::memory::Reserve;
 use super::places::{Entry, ReplyPlace};
 use super::reply::{Delta, Fold, Reply};
 use super::server::{LoadedModel, Server};
 use super::unread::{self, Message};
 use axum::http::StatusCode;
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -268,7 +269,6 @@ impl Drop for Replies {
 fn length(event: &Event) -> usize {
     match event {
         Event::Text(text) | Event::Thinking(text) | Event::ToolCallPiece(text) => text.len(),
-        Event::ToolCall(call) => Size::of(&call.function.arguments).bytes(),
         _ => 0,
     }
 }
@@ -289,10 +289,18 @@ fn generate(loaded: &LoadedModel, start: (Start, Option<u64>), place: &ReplyPlac
         if matches!(event, Ok(Event::Prompt { .. })) {
             place.entry.marks.begin();
         }
-        if !send(event.map_or_else(Message::Failed, Message::Event)) {
+        if !send(event.map_or_else(Message::Failed, |event| Message::Event(without_arguments(event)))) {
             return;
         }
     }
+}
+
+/// An event without the arguments of a complete call, whose pieces have come already.
+fn without_arguments(mut event: Event) -> Event {
+    if let Event::ToolCall(call) = &mut event {
+        call.function.arguments = Value::Null;
+    }
+    event
 }
 
 fn begin(scheduler: &Scheduler, (start, seed): (Start, Option<u64>)) -> wglm_engine::Result<ScheduledReply> {

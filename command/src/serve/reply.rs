@@ -1,8 +1,9 @@
 //! A reply as all interfaces write it: calls have ids, and text comes with the log-probabilities of its tokens.
 //!
 //! The arguments of a call are the pieces of JSON that the library reports, with and without a stream, so both say the
-//! same. A call that is cut off or malformed has the beginning of its arguments, which is never a whole object: a client
-//! cannot take it for a call that the model finished. It comes with a warning.
+//! same. A call that is cut off or malformed has the beginning of its arguments, which is never a whole object. It comes
+//! with a warning, and the reply ends as if a limit had cut it off, whatever else it has: clients run no calls of such a
+//! reply.
 
 use super::server::id;
 use std::time::{Duration, Instant};
@@ -89,8 +90,10 @@ pub struct Fold {
     /// Tokens whose text has not come yet.
     tokens: Vec<TokenProbability>,
     warnings: Vec<String>,
-    /// The calls that have ended.
+    /// The complete calls.
     calls: usize,
+    /// Whether any call has failed.
+    has_failed: bool,
     /// Whether a call has begun.
     in_call: bool,
     /// When the first report of the prompt came, and the tokens that the cache held.
@@ -102,8 +105,8 @@ pub struct Fold {
 
 impl Fold {
     pub fn new(one_call: bool) -> Self {
-        let (tokens, warnings, calls, in_call, prompt, thinking) = Default::default();
-        Self { tokens, warnings, calls, in_call, prompt, thinking, one_call }
+        let (tokens, warnings, calls, has_failed, in_call, prompt, thinking) = Default::default();
+        Self { tokens, warnings, calls, has_failed, in_call, prompt, thinking, one_call }
     }
 
     /// Whether the reply has all the calls that its client wants.
@@ -146,6 +149,7 @@ impl Fold {
             Event::ToolCallFailed { cut, .. } => {
                 let why = if cut { "the reply ended inside it" } else { "it is malformed" };
                 self.warn(format!("a function call is incomplete because {why}"));
+                self.has_failed = true;
                 self.in_call.then(|| self.end_call(false))
             }
             Event::Token(token) => {
@@ -165,13 +169,14 @@ impl Fold {
 
     fn end_call(&mut self, is_whole: bool) -> Delta {
         self.tokens.clear();
-        self.calls += 1;
+        self.calls += usize::from(is_whole);
         self.in_call = false;
         Delta::CallEnd { is_whole }
     }
 
     fn finish(&mut self, stats: Stats, tokenizer: Option<&Tokenizer>) -> Finish {
         let reason = match stats.stop {
+            Stop::End | Stop::StopString | Stop::Cancelled if self.has_failed => FinishReason::Length,
             Stop::Cancelled if self.has_enough() => FinishReason::Calls,
             Stop::End if self.calls > 0 => FinishReason::Calls,
             Stop::End => FinishReason::Stop,
@@ -285,8 +290,9 @@ mod tests {
         for (cut, stop, reason) in [
             (true, Stop::Length, FinishReason::Length),
             (true, Stop::Cancelled, FinishReason::Length),
-            (true, Stop::End, FinishReason::Calls),
-            (false, Stop::End, FinishReason::Calls),
+            (true, Stop::End, FinishReason::Length),
+            (false, Stop::End, FinishReason::Length),
+            (true, Stop::StopString, FinishReason::Length),
         ] {
             let failed = || Event::ToolCallFailed { text: "<tool_call>f".into(), cut };
             let start = Event::ToolCallStart { id: Some("a".into()), name: "f".into() };

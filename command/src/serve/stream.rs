@@ -3,6 +3,7 @@
 //! connection ends, the stream is dropped, and its replies with it.
 
 use super::client::Caller;
+use super::failure::Failure;
 use super::interface::Interface;
 use super::link::Link;
 use super::replies::Replies;
@@ -63,9 +64,23 @@ impl Events {
     }
 }
 
-struct Stream<I> {
-    replies: Replies,
+/// Where the deltas of a stream come from, each with the number of its reply.
+trait Source: Send {
+    /// The next one, or nothing when all replies have ended. It is not lost when the future is dropped.
+    fn next(&mut self) -> impl Future<Output = Result<Option<(usize, Delta)>, Failure>> + Send;
+}
+
+impl Source for Replies {
+    async fn next(&mut self) -> Result<Option<(usize, Delta)>, Failure> {
+        Self::next(self).await
+    }
+}
+
+struct Stream<I, S> {
+    replies: S,
     interface: I,
+    /// The replies that have ended.
+    ended: Vec<usize>,
     link: Arc<Link>,
     /// The longest time without bytes for the client.
     silence: Duration,
@@ -82,7 +97,8 @@ pub fn response<I: Interface>(replies: Replies, mut interface: I, progress: bool
     let mut events = Events::default();
     interface.begin(replies.prompt_tokens(), &mut events);
     let link = Caller::current().link;
-    let stream = Stream { replies, interface, link, silence, sent: Instant::now(), progress, events };
+    let (sent, ended) = (Instant::now(), Vec::new());
+    let stream = Stream { replies, interface, ended, link, silence, sent, progress, events };
     let body = unfold(Some(stream), |stream| async move {
         let (bytes, rest) = stream?.next().await;
         Some((Ok::<_, Infallible>(bytes), rest))
@@ -96,24 +112,26 @@ pub fn response<I: Interface>(replies: Replies, mut interface: I, progress: bool
     (headers, Body::from_stream(body)).into_response()
 }
 
-impl<I: Interface> Stream<I> {
+impl<I: Interface, S: Source> Stream<I, S> {
     /// The next bytes, and the rest of the stream unless they are its end.
     async fn next(mut self) -> (Bytes, Option<Self>) {
         let mut has_ended = false;
         while self.events.text.is_empty() && !has_ended {
-            let (now, due) = (Instant::now(), self.sent + self.silence);
-            // Asked again for each event, since many events write nothing.
-            if now >= due {
-                self.interface.alive(0, None, &mut self.events);
-                break;
-            }
-            let next = timeout_at(due.min(now + SECOND), self.replies.next()).await;
+            let due = self.sent + self.silence;
+            // What is ready comes first, even if a sign is due: a timeout polls what it waits for before the clock.
+            let next = timeout_at(due.min(Instant::now() + SECOND), self.replies.next()).await;
             let (interface, events) = (&mut self.interface, &mut self.events);
             match next {
-                Err(_) if self.link.sends_no_more() => interface.alive(0, None, events),
+                Err(_) if Instant::now() >= due || self.link.sends_no_more() => {
+                    let open = (0..).find(|reply| !self.ended.contains(reply)).unwrap_or_default();
+                    interface.alive(open, None, events);
+                }
                 Err(_) => {}
                 Ok(Ok(Some((index, delta)))) => {
                     let progress = if let Delta::Prompt(progress) = &delta { Some(*progress) } else { None };
+                    if matches!(delta, Delta::End(_)) {
+                        self.ended.push(index);
+                    }
                     interface.delta(index, delta, events);
                     if let Some(progress) = progress.filter(|_| self.progress) {
                         interface.alive(index, Some(progress), events);

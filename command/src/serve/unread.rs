@@ -79,8 +79,6 @@ fn bytes(message: &Message) -> usize {
     let heap = match message {
         Message::Event(Event::Text(text) | Event::Thinking(text) | Event::ToolCallPiece(text)) => text.len(),
         Message::Event(Event::ToolCallFailed { text, .. }) => text.len(),
-        // Values of JSON take several times their text.
-        Message::Event(Event::ToolCall(call)) => 4 * serde_json::to_string(call).map_or(0, |text| text.len()),
         Message::Event(Event::Token(token)) => token.bytes.len() + token.top.len() * size_of::<Logprob>(),
         _ => 0,
     };

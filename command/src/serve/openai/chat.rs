@@ -2,7 +2,7 @@
 
 use super::frame::Frame;
 use super::messages::{functions, messages};
-use crate::serve::constraints::{Format, FormatField, choice};
+use crate::serve::constraints::{self, Format, FormatField};
 use crate::serve::conversation::{Conversation, check_messages, check_tools};
 use crate::serve::failure::Failure;
 use crate::serve::fields::{Fields, StreamOptions, choices, top_logprobs};
@@ -93,14 +93,18 @@ fn message(reply: &Reply) -> AssistantMessage<'_> {
     }
 }
 
+/// A choice in a chunk.
+fn choice(index: usize, delta: Value, logprobs: Option<ChatLogprobs>, reason: Option<&str>) -> Value {
+    json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason})
+}
+
 impl Chat {
     fn new(frame: Frame, choices: usize) -> Self {
         Self { frame, calls: vec![0; choices] }
     }
 
     fn chunk(&self, index: usize, delta: Value, logprobs: Option<ChatLogprobs>, to: &mut Events) {
-        let choice = json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": null});
-        self.frame.chunk(CHUNK, choice, to);
+        self.frame.chunk(CHUNK, choice(index, delta, logprobs, None), None, to);
     }
 
     /// Writes what is new of the call that a reply makes at present.
@@ -122,7 +126,7 @@ impl Interface for Chat {
             None => body.response_format.unwrap_or_default().read(whitespace)?,
         };
         let mut tools = functions(tools);
-        let calls = choice(body.tool_choice.as_ref(), &mut tools)?;
+        let calls = constraints::choice(body.tool_choice.as_ref(), &mut tools)?;
         let (stream, choices) = (body.fields.stream(), choices(body.n, server)?);
         let conversation = Conversation {
             messages: messages(body.messages)?,
@@ -160,16 +164,14 @@ impl Interface for Chat {
             Delta::Arguments(piece) => self.call(index, json!({"function": {"arguments": piece}}), to),
             Delta::CallEnd { .. } => self.calls[index] += 1,
             Delta::End(finish) => {
-                let reason = finish_reason(finish.reason);
-                let choice = json!({"index": index, "delta": {}, "logprobs": null, "finish_reason": reason});
+                let choice = choice(index, json!({}), None, Some(finish_reason(finish.reason)));
                 self.frame.end_reply(CHUNK, index, choice, &finish, to);
             }
         }
     }
 
     fn alive(&mut self, index: usize, progress: Option<Progress>, to: &mut Events) {
-        let choice = json!({"index": index, "delta": {}, "logprobs": null, "finish_reason": null});
-        self.frame.alive(CHUNK, choice, progress, to);
+        self.frame.chunk(CHUNK, choice(index, json!({}), None, None), progress, to);
     }
 
     fn end(&mut self, to: &mut Events) {

@@ -160,7 +160,7 @@ impl Interface for Completions {
 
     fn begin(&mut self, _: usize, to: &mut Events) {
         for (index, text) in self.echo.iter().cloned().enumerate().filter(|(_, text)| !text.is_empty()) {
-            self.frame.chunk(OBJECT, Choice { index, text, logprobs: None, finish_reason: None }, to);
+            self.frame.chunk(OBJECT, Choice { index, text, logprobs: None, finish_reason: None }, None, to);
         }
     }
 
@@ -170,7 +170,7 @@ impl Interface for Completions {
                 let offset = self.lengths[index];
                 self.lengths[index] += text.chars().count();
                 let logprobs = self.frame.logprobs.then_some(CompletionLogprobs { tokens: &tokens, offset });
-                self.frame.chunk(OBJECT, Choice { index, text, logprobs, finish_reason: None }, to);
+                self.frame.chunk(OBJECT, Choice { index, text, logprobs, finish_reason: None }, None, to);
             }
             Delta::End(finish) => {
                 let finish_reason = finish_reason(finish.reason);
@@ -188,7 +188,7 @@ impl Interface for Completions {
             return to.comment("waiting");
         }
         let choice = Choice { index, text: String::new(), logprobs: None, finish_reason: None };
-        self.frame.alive(OBJECT, choice, progress, to);
+        self.frame.chunk(OBJECT, choice, progress, to);
     }
 
     fn end(&mut self, to: &mut Events) {

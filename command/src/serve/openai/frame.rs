@@ -82,13 +82,8 @@ impl Frame {
         }
     }
 
-    /// Writes a chunk with one choice.
-    pub fn chunk(&self, object: &str, choice: impl Serialize, to: &mut Events) {
-        to.line(&self.answer(object, &[choice]).json());
-    }
-
-    /// Writes a chunk with nothing new, and with the progress of a prompt if the client asked for it.
-    pub fn alive(&self, object: &str, choice: impl Serialize, progress: Option<Progress>, to: &mut Events) {
+    /// Writes a chunk with one choice, and with the progress of a prompt if the client asked for it.
+    pub fn chunk(&self, object: &str, choice: impl Serialize, progress: Option<Progress>, to: &mut Events) {
         let prompt_progress = progress.map(prompt_progress);
         to.line(&Answer { prompt_progress, ..self.answer(object, &[choice]) }.json());
     }

@@ -113,6 +113,21 @@ pub fn fields(body: Body, format: Value, choice: Value, chat: &ChatState) -> Map
     fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
+/// The fields without what may be long.
+pub fn shortened(fields: &Map<String, Value>) -> Map<String, Value> {
+    let short = |(name, value): (&String, &Value)| {
+        let value = match name.as_str() {
+            "instructions" => Value::Null,
+            "tools" => json!([]),
+            "text" => json!({"format": {"type": "text"}}),
+            "tool_choice" if value.is_object() => json!("auto"),
+            _ => value.clone(),
+        };
+        (name.clone(), value)
+    };
+    fields.iter().map(short).collect()
+}
+
 /// The bytes of memory that the fields take until the reply ends.
 pub fn bytes(fields: &Map<String, Value>) -> usize {
     COPIES * Size::of_map(fields).bytes()

@@ -1,7 +1,7 @@
 //! Writes replies as the items of a response. Each item is announced, comes in pieces and is repeated as a whole.
 
-use super::Body;
 use super::input::encoded_thinking;
+use super::{Body, echo};
 use crate::serve::failure::Failure;
 use crate::serve::figures::{Usage, add_figures, prompt_progress};
 use crate::serve::interface::{Interface, Prompt, Request};
@@ -46,8 +46,9 @@ pub struct Responses {
     id: String,
     created: u64,
     model: String,
-    /// Fields that repeat the request.
+    /// Fields that repeat the request, and the same without what may be long.
     echo: Map<String, Value>,
+    short_echo: Map<String, Value>,
     /// Whether the client gets the thinking in a form that it can send back.
     include_thinking: bool,
     sequence: u64,
@@ -59,7 +60,8 @@ pub struct Responses {
 impl Responses {
     pub fn new(model: &str, echo: Map<String, Value>, include_thinking: bool) -> Self {
         let (id, created, model, output) = (id("resp_"), now(), model.to_owned(), Vec::new());
-        Self { id, created, model, echo, include_thinking, sequence: 0, output, open: None, finish: None }
+        let short_echo = echo::shortened(&echo);
+        Self { id, created, model, echo, short_echo, include_thinking, sequence: 0, output, open: None, finish: None }
     }
 
     /// The status of a reply that has ended.
@@ -70,10 +72,10 @@ impl Responses {
 
     /// The whole response at the end of the reply.
     fn response(&self) -> Value {
-        self.response_with(self.status())
+        self.response_with(self.status(), &self.output, &self.echo)
     }
 
-    fn response_with(&self, status: &str) -> Value {
+    fn response_with(&self, status: &str, output: &[Value], echo: &Map<String, Value>) -> Value {
         let mut response = json!({
             "id": self.id,
             "object": "response",
@@ -83,11 +85,11 @@ impl Responses {
             "error": null,
             "incomplete_details": null,
             "model": self.model,
-            "output": self.output,
+            "output": output,
             "usage": null,
         });
         if let Value::Object(fields) = &mut response {
-            fields.extend(self.echo.clone());
+            fields.extend(echo.clone());
         }
         if status == INCOMPLETE {
             response["incomplete_details"] = json!({"reason": "max_output_tokens"});
@@ -198,7 +200,10 @@ impl Responses {
         if open.kind == Kind::Message {
             done["logprobs"] = json!([]);
         }
-        self.write(&format!("response.{}.done", open.kind.names().1), done, to);
+        // The arguments of a call that has failed are not done.
+        if open.kind != Kind::Call || status == COMPLETED {
+            self.write(&format!("response.{}.done", open.kind.names().1), done, to);
+        }
         if open.kind != Kind::Call {
             self.write("response.content_part.done", part, to);
         }
@@ -216,7 +221,7 @@ impl Interface for Responses {
 
     fn begin(&mut self, _: usize, to: &mut Events) {
         for kind in ["response.created", "response.in_progress"] {
-            let response = self.response_with(IN_PROGRESS);
+            let response = self.response_with(IN_PROGRESS, &[], &self.echo);
             self.write(kind, json!({"response": response}), to);
         }
     }
@@ -236,8 +241,9 @@ impl Interface for Responses {
         }
     }
 
+    /// A sign has the fields of a response, but nothing that may be long: there may be many of them.
     fn alive(&mut self, _: usize, progress: Option<Progress>, to: &mut Events) {
-        let mut fields = json!({"response": self.response_with(IN_PROGRESS)});
+        let mut fields = json!({"response": self.response_with(IN_PROGRESS, &[], &self.short_echo)});
         if let Some(progress) = progress {
             fields["prompt_progress"] = prompt_progress(progress);
         }
@@ -250,7 +256,7 @@ impl Interface for Responses {
     }
 
     fn failed(&mut self, failure: &Failure, to: &mut Events) {
-        let mut response = self.response_with("failed");
+        let mut response = self.response_with("failed", &self.output, &self.echo);
         response["error"] = json!({"code": failure.code.unwrap_or("server_error"), "message": failure.message});
         self.write("response.failed", json!({"response": response}), to);
     }
@@ -296,5 +302,37 @@ mod tests {
         assert_eq!((&done[2]["call_id"], &done[2]["arguments"]), (&"c".into(), &"{\"path\":\".\"}".into()));
         let last = written.last().unwrap();
         assert_eq!((&last["type"], &last["response"]["output"]), (&"response.completed".into(), &json!(done)));
+    }
+
+    #[test]
+    fn the_arguments_of_a_call_that_failed_are_not_done() {
+        let (mut response, mut events) = (Responses::new("m", Default::default(), true), Events::default());
+        let call = Delta::Call { id: "c".into(), name: "ls".into() };
+        for delta in [call, Delta::Arguments("{\"pa".into()), Delta::CallEnd { is_whole: false }] {
+            response.delta(0, delta, &mut events);
+        }
+        let written = events.values();
+        let kinds: Vec<&str> = written.iter().map(|event| event["type"].as_str().unwrap()).collect();
+        let item =
+            ["response.output_item.added", "response.function_call_arguments.delta", "response.output_item.done"];
+        assert_eq!((kinds, &written[2]["item"]["status"]), (item.to_vec(), &json!("incomplete")));
+    }
+
+    /// A sign of life has the fields of the response, and not the long ones of the request or what was written.
+    #[test]
+    fn signs_of_life_are_short() {
+        let long = json!({"instructions": "Be brief.", "tools": [{"name": "ls"}], "text": {"format": {"type": "json_schema"}}, "top_p": 1});
+        let (mut response, mut events) =
+            (Responses::new("m", long.as_object().unwrap().clone(), true), Events::default());
+        response.begin(7, &mut events);
+        response.delta(0, Delta::Thinking("hm".into()), &mut events);
+        response.delta(0, Delta::Text { text: "answer".into(), tokens: Vec::new() }, &mut events);
+        response.alive(0, None, &mut events);
+        let written = events.values();
+        let (first, sign) = (&written[1]["response"], &written.last().unwrap()["response"]);
+        let keys = |of: &Value| of.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!((keys(first), &first["instructions"]), (keys(sign), &json!("Be brief.")));
+        let fields = ["status", "output", "instructions", "tools", "text", "top_p"].map(|name| sign[name].clone());
+        assert_eq!(json!(fields), json!(["in_progress", [], null, [], {"format": {"type": "text"}}, 1]));
     }
 }
