@@ -43,8 +43,8 @@ use std::ops::Range;
 /// [`reasoning_content`](Message::reasoning_content).
 ///
 /// With [`tools`](Chat::tools) the model can call functions instead of answering, or after a part of an answer. The
-/// text of a call arrives in pieces, and the complete call as [`Event::ToolCall`](crate::Event::ToolCall), with an id
-/// that no other call of the conversation has. A call that was cut off or is malformed arrives as
+/// arguments of a call arrive as JSON in pieces, and the complete call as [`Event::ToolCall`](crate::Event::ToolCall),
+/// with an id that no other call of the conversation has. A call that was cut off or is malformed arrives as
 /// [`Event::ToolCallFailed`](crate::Event::ToolCallFailed) instead and does not become part of the message. Once the
 /// reply has ended, push what the functions returned and let the model continue:
 ///

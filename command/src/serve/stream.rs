@@ -154,9 +154,19 @@ impl<I: Interface, S: Source> Stream<I, S> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
-    use super::Events;
-    use serde_json::json;
+    use super::{Events, Link, Source, Stream};
+    use crate::serve::client::Network;
+    use crate::serve::failure::Failure;
+    use crate::serve::interface::{Interface, Prompt, Request};
+    use crate::serve::reply::{Delta, Progress, Reply};
+    use crate::serve::server::{LoadedModel, Server};
+    use serde_json::{Value, json};
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tokio::time::{Instant, advance, sleep_until};
 
     #[test]
     fn events_have_the_form_of_the_stream() {
@@ -166,5 +176,113 @@ mod tests {
         events.comment("waiting");
         let wanted = "data: {\"a\":\"line\\nline\"}\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n: waiting\n\n";
         assert_eq!(events.text, wanted);
+    }
+
+    /// Writes texts and signs with the number of their reply.
+    struct Numbered;
+
+    impl Interface for Numbered {
+        type Body = Value;
+
+        fn request(_: Value, _: &Server, _: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
+            Err(Failure::invalid("nobody asks"))
+        }
+
+        fn delta(&mut self, reply: usize, delta: Delta, to: &mut Events) {
+            if let Delta::Text { text, .. } = delta {
+                to.line(&format!("{text}{reply}"));
+            }
+        }
+
+        fn end(&mut self, to: &mut Events) {
+            to.line("end");
+        }
+
+        fn failed(&mut self, _: &Failure, to: &mut Events) {
+            to.line("failed");
+        }
+
+        fn alive(&mut self, reply: usize, _: Option<Progress>, to: &mut Events) {
+            to.line(&format!("sign{reply}"));
+        }
+
+        fn whole(self, _: Vec<Reply>) -> String {
+            String::new()
+        }
+    }
+
+    /// Deltas, each after some seconds, with the numbers of their replies.
+    struct Script(Instant, VecDeque<(u64, usize, Delta)>);
+
+    impl Source for Script {
+        async fn next(&mut self) -> Result<Option<(usize, Delta)>, Failure> {
+            let Some((seconds, ..)) = self.1.front() else { return Ok(None) };
+            let at = self.0 + Duration::from_secs(*seconds);
+            if at > Instant::now() {
+                sleep_until(at).await;
+            }
+            Ok(self.1.pop_front().map(|(_, reply, delta)| (reply, delta)))
+        }
+    }
+
+    fn text(text: &str) -> Delta {
+        Delta::Text { text: text.into(), tokens: Vec::new() }
+    }
+
+    /// What a stream with a silence of ten seconds writes, and after how many seconds, for a client that takes some
+    /// seconds for each event.
+    fn written(script: Vec<(u64, usize, Delta)>, seconds: u64) -> Vec<(u64, String)> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.unwrap().block_on(async {
+            let start = Instant::now();
+            let mut written = Vec::new();
+            let mut rest = Some(Stream {
+                replies: Script(start, script.into()),
+                interface: Numbered,
+                ended: Vec::new(),
+                link: Arc::new(Link::new(Network::V4(0))),
+                silence: Duration::from_secs(10),
+                sent: start,
+                progress: false,
+                events: Events::default(),
+            });
+            while let Some(stream) = rest {
+                let (bytes, more) = stream.next().await;
+                let text = String::from_utf8(bytes.to_vec()).unwrap();
+                written.push((start.elapsed().as_secs(), text.trim_start_matches("data: ").trim_end().to_owned()));
+                rest = more;
+                advance(Duration::from_secs(seconds)).await;
+            }
+            written
+        })
+    }
+
+    fn at(seconds: u64, text: &str) -> (u64, String) {
+        (seconds, text.to_owned())
+    }
+
+    /// Deltas of which nothing is written do not count.
+    #[test]
+    fn a_stream_is_silent_for_ten_seconds_at_most() {
+        let nothing = (1..8).map(|step| (3 * step, 0, Delta::Arguments("{".into())));
+        let script = [(0, 0, text("a"))].into_iter().chain(nothing).chain([(25, 0, text("b"))]).collect();
+        let wanted = [at(0, "a0"), at(10, "sign0"), at(20, "sign0"), at(25, "b0"), at(25, "end")];
+        assert_eq!(written(script, 0), wanted);
+    }
+
+    /// A client that reads so slowly that a sign is always due gets what is ready, and a sign only if nothing is.
+    #[test]
+    fn what_is_ready_comes_before_a_sign() {
+        let script = vec![(0, 0, text("a")), (0, 0, text("b")), (0, 0, text("c")), (50, 0, text("d"))];
+        let wanted =
+            [at(0, "a0"), at(11, "b0"), at(22, "c0"), at(33, "sign0"), at(44, "sign0"), at(55, "d0"), at(66, "end")];
+        assert_eq!(written(script, 11), wanted);
+    }
+
+    #[test]
+    fn signs_are_of_a_reply_that_has_not_ended() {
+        let end = Delta::End(Box::new(Reply::default().finish));
+        let script = vec![(0, 1, text("a")), (0, 0, end), (15, 1, text("b"))];
+        assert_eq!(written(script, 0), [at(0, "a1"), at(10, "sign1"), at(15, "b1"), at(15, "end")]);
     }
 }

@@ -141,8 +141,9 @@ pub struct FunctionCall {
 }
 
 impl FunctionCall {
-    /// A call with arguments in the form of OpenAI's JSON: a string of JSON, which may be empty. If it is not an object,
-    /// since the call was cut off or is malformed, the arguments are those that are complete before the first error.
+    /// A call with arguments in the form of OpenAI's JSON: a string of JSON, which may be empty. If it is not an
+    /// object, since the call was cut off or is malformed, the arguments are those that are complete before the first
+    /// error.
     pub fn from_json(name: impl Into<String>, arguments: &str) -> Self {
         let arguments = serde_json::from_str(arguments).unwrap_or_else(|_| complete_members(arguments));
         Self { name: name.into(), arguments: Value::Object(arguments) }

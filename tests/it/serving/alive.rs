@@ -1,77 +1,48 @@
 //! Tests that a stream is never silent: clients get signs of life in the form that each interface counts, and the
-//! progress of prompts if they ask for it. The servers of these tests allow a silence of a millisecond, so that
-//! everything takes longer than that.
+//! progress of prompts if they ask for it. When they get them is tested without a clock, beside the stream's code.
 
-use super::Serving;
-use super::client::Answer;
+use super::client::{connect, request};
+use super::{Serving, wait_for};
 use serde_json::{Value, json};
-
-/// A server that streams a sign of life after a millisecond.
-fn impatient() -> Serving {
-    Serving::start(&["--silence", "1"])
-}
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 /// A text of several hundred tokens, so that it is computed in several steps.
 fn long() -> String {
     (0..50).map(|number| format!("The fox has {number} hens and a red boat. ")).collect()
 }
 
-/// The lines of a stream before the first one that has any of these texts.
-fn before<'a>(answer: &'a Answer, texts: &[&str]) -> Vec<&'a str> {
-    let text = std::str::from_utf8(&answer.body).unwrap();
-    let is_other = |line: &&str| !texts.iter().any(|text| line.contains(text));
-    let lines: Vec<&str> = text.lines().take_while(is_other).collect();
-    assert!(lines.len() < text.lines().count(), "nothing of {texts:?} in {text}");
-    lines
+/// Sends a request and reads its answer until a text appears.
+fn wait_in(serving: &Serving, path: &str, body: &Value, text: &str) -> TcpStream {
+    let mut stream = connect(&serving.address);
+    let headers = [("content-type", "application/json")];
+    stream.write_all(&request(&serving.address, "POST", path, &headers, body.to_string().as_bytes())).unwrap();
+    let (mut came, mut piece) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&came).contains(text) {
+        let length = stream.read(&mut piece).unwrap();
+        assert!(length > 0, "{path}: no {text} in {}", String::from_utf8_lossy(&came));
+        came.extend_from_slice(&piece[..length]);
+    }
+    stream
 }
 
-fn count(lines: &[&str], of: &str) -> usize {
-    lines.iter().filter(|line| line.contains(of)).count()
-}
-
+/// A request that waits for its turn gets signs of life, in the form of each interface.
 #[test]
-fn a_long_prompt_is_not_silent() {
-    let serving = impatient();
-    let messages = json!([{"role": "user", "content": long()}]);
-    let body = |more: Value| {
-        let mut body = json!({"messages": messages, "input": messages, "prompt": long(), "stream": true, "max_tokens": 8,
-                              "temperature": 0});
-        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        body
-    };
-    let chat = serving.post("/v1/chat/completions", &body(json!({})));
-    let waited = before(&chat, &["\"content\":\"T", "\"reasoning_content\""]);
-    assert!(count(&waited, "\"delta\":{}") > 0, "{waited:?}");
-    assert_eq!(count(&waited, "\"role\""), 1);
-
-    let responses = serving.post("/v1/responses", &body(json!({"instructions": "Be brief."})));
-    let waited = before(&responses, &["response.output_item.added"]);
-    assert!(count(&waited, "event: response.in_progress") > 1, "{waited:?}");
-    let numbers: Vec<u64> = responses.events().iter().filter_map(|event| event["sequence_number"].as_u64()).collect();
-    assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
-
-    let messages = serving.post("/v1/messages", &body(json!({"system": "Be kind."})));
-    let waited = before(&messages, &["content_block_start"]);
-    assert!(count(&waited, "event: ping") > 1, "{waited:?}");
-
-    let completion = serving.post("/v1/completions", &body(json!({})));
-    let waited = before(&completion, &["\"text\""]);
-    assert!(count(&waited, ": waiting") > 0, "{waited:?}");
-}
-
-/// A request that waits for its turn gets signs as well.
-#[test]
-fn a_queue_is_not_silent() {
+fn a_request_that_waits_is_not_silent() {
     let serving = Serving::start(&["--silence", "1", "--parallel", "1"]);
-    let mut body = serving.endless();
-    body["max_tokens"] = 60.into();
-    std::thread::scope(|scope| {
-        let first = scope.spawn(|| serving.post("/v1/completions", &body));
-        let second = scope.spawn(|| serving.post("/v1/completions", &body));
-        let answers = [first.join().unwrap(), second.join().unwrap()];
-        let waited = answers.map(|answer| count(&before(&answer, &["\"text\""]), ": waiting"));
-        assert!(waited.iter().all(|signs| *signs > 0), "{waited:?}");
-    });
+    let messages = json!([{"role": "user", "content": "Hi."}]);
+    let body = json!({"messages": messages, "input": messages, "prompt": "Hi.", "stream": true, "max_tokens": 8});
+    for (path, sign) in [
+        ("/v1/chat/completions", "\"delta\":{},"),
+        ("/v1/responses", "\"response.in_progress\",\"sequence_number\":2"),
+        ("/v1/messages", "event: ping"),
+        ("/v1/completions", ": waiting"),
+    ] {
+        let running = wait_in(&serving, "/v1/completions", &serving.endless(), "\"text\"");
+        drop(wait_in(&serving, path, &body, sign));
+        drop(running);
+        wait_for("the end of both replies", || serving.figure("replies") == 0);
+    }
 }
 
 #[test]

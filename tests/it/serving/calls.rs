@@ -81,7 +81,7 @@ fn pieces(path: &str, events: &[Value]) -> Vec<String> {
     events.iter().filter_map(piece).collect()
 }
 
-/// The reply that a stream of Chat completions or Anthropic's messages ends with: the pieces have to be put together.
+/// Why the reply of a stream ended.
 fn ends(path: &str, events: &[Value]) -> Value {
     let find = |of: &dyn Fn(&Value) -> &Value| events.iter().map(of).find(|found| !found.is_null()).cloned();
     let end = match path {
@@ -126,7 +126,7 @@ fn pieces_of_a_call_are_the_call() {
 #[test]
 fn a_call_that_is_cut_off_is_a_part_of_a_call() {
     let serving = shared();
-    let mut begun = 0;
+    let (mut begun, mut notes) = (0, 0);
     for path in PATHS {
         for most in [1, 2, 4, 8, 14, 20, 30] {
             let mut body = body(path, most);
@@ -150,24 +150,126 @@ fn a_call_that_is_cut_off_is_a_part_of_a_call() {
             match path {
                 "/v1/chat/completions" => assert_eq!(call, json!(["keep", json])),
                 "/v1/responses" => assert_eq!(call, json!(["keep", json, "incomplete"])),
-                _ => assert!(call[1].is_object() && call[1].get("numbers").is_none(), "{call}"),
+                _ => {
+                    let has_note = json.matches('"').count() >= 4 && !json.contains('\\');
+                    assert!(call[1]["note"].is_string() || !has_note, "{json}: {call}");
+                    assert!(call[1].is_object() && call[1].get("numbers").is_none(), "{call}");
+                    notes += usize::from(has_note);
+                }
             }
+            body["stream"] = false.into();
+            let next = serving.post(path, &with_result(path, &body, &answer));
+            assert_eq!(next.status, 200, "{path}, {most}: {}", next.text());
             assert!(answer["warnings"][0].as_str().is_some_and(|warning| warning.contains("incomplete")), "{answer}");
         }
     }
-    assert!(begun >= 9, "{begun} calls had begun");
+    assert!(begun >= 9 && notes > 0, "{begun} calls had begun, {notes} with a note");
 }
 
-/// While a value is held that is not a string, clients get signs of life.
+/// A request of `path` with a function, and the prompt of each such request.
+fn weather(path: &str) -> Value {
+    let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    let (name, about) = ("weather", "The weather in a city");
+    let tool = match path {
+        "/v1/chat/completions" => {
+            json!({"type": "function", "function": {"name": name, "description": about, "parameters": parameters}})
+        }
+        "/v1/responses" => json!({"type": "function", "name": name, "description": about, "parameters": parameters}),
+        _ => json!({"name": name, "description": about, "input_schema": parameters}),
+    };
+    let question = json!([{"role": "user", "content": QUESTION}]);
+    json!({
+        "messages": question, "input": question, "tools": [tool], "max_tokens": 40, "temperature": 0,
+        "chat_template_kwargs": {"enable_thinking": false},
+    })
+}
+
+/// Makes the model write this text after the prompt of [`weather`], by biases that fall from token to token, and a
+/// penalty that cancels the bias of a token once it is there.
+fn scripted(serving: &Serving, path: &str, text: &str) -> Value {
+    let tokens = |text: &str| -> Vec<u64> {
+        let answer = serving.post("/tokenize", &json!({"content": text, "parse_special": true})).json();
+        answer["tokens"].as_array().unwrap().iter().map(|token| token.as_u64().unwrap()).collect()
+    };
+    let prompt = serving.post("/apply-template", &weather("/v1/chat/completions")).json();
+    let (prompt, script) = (tokens(prompt["prompt"].as_str().unwrap()), tokens(text));
+    let bias = |(at, token): (usize, &u64)| {
+        let before = prompt.iter().filter(|known| *known == token).count();
+        json!([token, 128 * (script.len() - at + 1) + 8192 * before])
+    };
+    let mut body = weather(path);
+    body["logit_bias"] = script.iter().enumerate().map(bias).collect();
+    (body["frequency_penalty"], body["repeat_last_n"]) = (8192.into(), (-1).into());
+    body
+}
+
+/// The request with the answer's message and the result of its call.
+fn with_result(path: &str, body: &Value, answer: &Value) -> Value {
+    let (mut next, result) = (body.clone(), "It rains.");
+    let added = match path {
+        "/v1/chat/completions" => {
+            let message = &answer["choices"][0]["message"];
+            json!([message, {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": result}])
+        }
+        "/v1/responses" => {
+            let mut items = answer["output"].as_array().unwrap().clone();
+            let id = items.iter().find(|item| item["type"] == "function_call").unwrap()["call_id"].clone();
+            items.push(json!({"type": "function_call_output", "call_id": id, "output": result}));
+            items.into()
+        }
+        _ => {
+            let content = &answer["content"];
+            let id = &content.as_array().unwrap().iter().find(|block| block["type"] == "tool_use").unwrap()["id"];
+            let result = json!([{"type": "tool_result", "tool_use_id": id, "content": result}]);
+            json!([{"role": "assistant", "content": content}, {"role": "user", "content": result}])
+        }
+    };
+    let messages = if path == "/v1/responses" { "input" } else { "messages" };
+    next[messages].as_array_mut().unwrap().extend(added.as_array().unwrap().clone());
+    for key in ["tool_choice", "logit_bias", "frequency_penalty", "stream"] {
+        next.as_object_mut().unwrap().remove(key);
+    }
+    next["max_tokens"] = 1.into();
+    next
+}
+
+/// A malformed call is no reason to run it, nor to refuse the conversation that has it.
 #[test]
-fn a_long_call_is_not_silent() {
-    let serving = Serving::start(&["--silence", "1"]);
-    let mut body = body("/v1/chat/completions", 400);
-    body["stream"] = true.into();
-    let events = serving.post("/v1/chat/completions", &body).events();
-    let is_piece = |event: &Value| event["choices"][0]["delta"]["tool_calls"].is_array();
-    let first = events.iter().position(is_piece).unwrap();
-    let last = events.iter().rposition(is_piece).unwrap();
-    let signs = events[first..last].iter().filter(|event| event["choices"][0]["delta"] == json!({})).count();
-    assert!(signs > 0, "{events:?}");
+fn a_malformed_call_is_incomplete_and_can_be_sent_back() {
+    let serving = shared();
+    let text = "<tool_call>weather<arg_key>city</arg_key>Rome</tool_call><|observation|>";
+    for path in PATHS {
+        let mut body = scripted(&serving, path, text);
+        let answer = serving.post(path, &body).json();
+        let (call, reason, _) = whole(path, &answer);
+        let wanted = match path {
+            "/v1/chat/completions" => (json!(["weather", "{"]), "length"),
+            "/v1/responses" => (json!(["weather", "{", "incomplete"]), "incomplete"),
+            _ => (json!(["weather", {}]), "max_tokens"),
+        };
+        assert_eq!((call, reason.as_str()), (Some(wanted.0), Some(wanted.1)), "{path}: {answer}");
+        let warning = answer["warnings"][0].as_str().unwrap_or_default();
+        assert!(warning.contains("malformed"), "{path}: {answer}");
+        let next = serving.post(path, &with_result(path, &body, &answer));
+        assert_eq!(next.status, 200, "{path}: {}", next.text());
+        body["stream"] = true.into();
+        let events = serving.post(path, &body).events();
+        assert_eq!((pieces(path, &events).concat().as_str(), &ends(path, &events)), ("{", &json!(wanted.1)), "{path}");
+    }
+}
+
+/// A call of which arguments arrived, but no JSON, is in the history of a client that does not check it.
+#[test]
+fn arguments_that_are_not_json_are_not_refused() {
+    let serving = shared();
+    for arguments in ["{'city':'Rome'", "{\"a\":1,\"b\":True}", "{\"n\":1 2", "{\"d\":\"\\ud83d\"}", "[1]", "Rome"] {
+        for path in ["/v1/chat/completions", "/v1/responses"] {
+            let call = json!({"id": "a", "type": "function", "function": {"name": "weather", "arguments": arguments}});
+            let item = json!({"type": "function_call", "call_id": "a", "name": "weather", "arguments": arguments});
+            let answer =
+                json!({"choices": [{"message": {"role": "assistant", "tool_calls": [call]}}], "output": [item]});
+            let next = serving.post(path, &with_result(path, &weather(path), &answer));
+            assert_eq!(next.status, 200, "{path}: {arguments}: {}", next.text());
+        }
+    }
 }

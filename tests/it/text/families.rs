@@ -116,8 +116,8 @@ fn parser(family: &str) -> ReplyParser {
     ReplyParser::new(false).with_family(template(family).family()).with_tools(&tools())
 }
 
-/// The reply as thinking, text, calls, and calls that failed, each with its kind. The pieces of a call have to add up to
-/// its arguments, and those of a call that failed to the beginning of JSON.
+/// The reply as thinking, text, calls, and calls that failed, each with its kind. The pieces of a call have to add up
+/// to its arguments, and those of a call that failed to the beginning of JSON.
 fn parse<S: AsRef<str>>(family: &str, chunks: &[S]) -> Vec<(char, String)> {
     let mut parser = parser(family);
     let mut pieces: Vec<_> = chunks.iter().flat_map(|chunk| parser.push(chunk.as_ref())).collect();

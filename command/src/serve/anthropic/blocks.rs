@@ -117,7 +117,10 @@ fn blocks(reply: &Reply) -> Vec<Value> {
     let thinking = json!({"type": "thinking", "thinking": reply.thinking, "signature": SIGNATURE});
     let text = json!({"type": "text", "text": reply.text});
     let texts = [(thinking, &reply.thinking), (text, &reply.text)];
-    let call = |Call { id, name, arguments, .. }: &Call| json!({"type": "tool_use", "id": id, "name": name, "input": FunctionCall::from_json("", arguments).arguments});
+    let call = |Call { id, name, arguments, .. }: &Call| {
+        let input = FunctionCall::from_json("", arguments).arguments;
+        json!({"type": "tool_use", "id": id, "name": name, "input": input})
+    };
     let texts = texts.into_iter().filter(|(_, text)| !text.is_empty()).map(|(block, _)| block);
     texts.chain(reply.calls.iter().map(call)).collect()
 }

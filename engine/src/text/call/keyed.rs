@@ -4,9 +4,9 @@
 //! value counts, which may have been reported already.
 //!
 //! A value may contain the tags of calls. Models sometimes forget the value's own closing tag, so if the first of those
-//! tags is a call's closing tag, it closes the value and the call in two cases: the reply ends there, and the model ended
-//! it; or the next call begins there, and both tags are tokens. A call whose own closing tag is missing has failed, since
-//! further arguments might have followed.
+//! tags is a call's closing tag, it closes the value and the call in two cases: the reply ends there, and the model
+//! ended it; or the next call begins there, and both tags are tokens. A call whose own closing tag is missing has
+//! failed, since further arguments might have followed.
 
 use super::arguments::{Guess, json, meaning, types_of};
 use super::{CallProgress, Word};
