@@ -148,3 +148,59 @@ fn with_seeds(prompts: &[Start], choices: usize) -> Vec<(Start, Option<u64>)> {
     let each = |prompt| (0..choices as u64).map(move |index| (Start::clone(prompt), seed(prompt, index)));
     prompts.iter().flat_map(each).collect()
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::Interface;
+    use crate::serve::anthropic::Messages;
+    use crate::serve::openai::Responses;
+    use crate::serve::reply::{Delta, Fold, Reply};
+    use crate::serve::stream::Events;
+    use serde_json::{Value, json};
+    use wglm_engine::text::ToolCall;
+    use wglm_engine::{Event, Stats, Stop};
+
+    /// What the model wrote: a good call, and one that is malformed.
+    fn deltas() -> Vec<Delta> {
+        let start = |id: &str| Event::ToolCallStart { id: Some(id.into()), name: "remove".into() };
+        let piece = |text: &str| Event::ToolCallPiece(text.into());
+        let failed = Event::ToolCallFailed { text: "<tool_call>remove".into(), cut: false };
+        let whole = Event::ToolCall(ToolCall::new("remove", Default::default()));
+        let done = Event::Done(Stats::new(Stop::End));
+        let bad = [start("b"), piece(r#"{"dir":"/tmp","only_empty":tru"#), failed, done];
+        let mut fold = Fold::new(false);
+        let events = [start("a"), piece("{"), piece("}"), whole].into_iter().chain(bad);
+        events.filter_map(|event| fold.delta(event, None)).collect()
+    }
+
+    /// The events of a stream, and the answer without one.
+    fn written<I: Interface>(interface: impl Fn() -> I) -> (Vec<Value>, Value) {
+        let (mut stream, mut events, mut reply) = (interface(), Events::default(), Reply::default());
+        for delta in deltas() {
+            stream.delta(0, delta.clone(), &mut events);
+            reply.add(delta);
+        }
+        stream.end(&mut events);
+        (events.values(), serde_json::from_str(&interface().whole(vec![reply])).unwrap())
+    }
+
+    /// No client may take a malformed call for one to run, so the reply ends as if it was cut off.
+    #[test]
+    fn a_reply_with_a_malformed_call_is_incomplete() {
+        let (events, message) = written(|| Messages::new("m", Vec::new()));
+        let blocks: Vec<&Value> = events.iter().filter(|event| event["type"] == "content_block_start").collect();
+        assert_eq!((&blocks[1]["index"], &blocks[1]["content_block"]["id"]), (&json!(1), &json!("b")));
+        let end = events.iter().find(|event| event["type"] == "message_delta").unwrap();
+        assert_eq!([&end["delta"]["stop_reason"], &message["stop_reason"]], ["max_tokens", "max_tokens"]);
+        assert_eq!(message["content"][1]["input"], json!({"dir": "/tmp"}));
+
+        let (events, response) = written(|| Responses::new("m", Default::default(), false));
+        assert_eq!(
+            (&events.last().unwrap()["type"], &response["status"]),
+            (&json!("response.incomplete"), &json!("incomplete"))
+        );
+        let statuses = response["output"].as_array().unwrap().iter().map(|item| &item["status"]);
+        assert_eq!(statuses.collect::<Vec<_>>(), ["completed", "incomplete"]);
+    }
+}

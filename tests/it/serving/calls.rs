@@ -1,7 +1,7 @@
 //! Tests how calls of functions are streamed: as they are written, in the form of each interface, with the same result
 //! as without a stream.
 
-use super::{QUESTION, Serving, shared};
+use super::{QUESTION, shared};
 use serde_json::{Value, json};
 
 /// A function with an argument whose type is a string, and one that is held until it is whole.
@@ -157,6 +157,9 @@ fn a_call_that_is_cut_off_is_a_part_of_a_call() {
                     notes += usize::from(has_note);
                 }
             }
+            if most != 20 {
+                continue;
+            }
             body["stream"] = false.into();
             let next = serving.post(path, &with_result(path, &body, &answer));
             assert_eq!(next.status, 200, "{path}, {most}: {}", next.text());
@@ -166,7 +169,7 @@ fn a_call_that_is_cut_off_is_a_part_of_a_call() {
     assert!(begun >= 9 && notes > 0, "{begun} calls had begun, {notes} with a note");
 }
 
-/// A request of `path` with a function, and the prompt of each such request.
+/// A request of `path` with a function.
 fn weather(path: &str) -> Value {
     let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
     let (name, about) = ("weather", "The weather in a city");
@@ -182,25 +185,6 @@ fn weather(path: &str) -> Value {
         "messages": question, "input": question, "tools": [tool], "max_tokens": 40, "temperature": 0,
         "chat_template_kwargs": {"enable_thinking": false},
     })
-}
-
-/// Makes the model write this text after the prompt of [`weather`], by biases that fall from token to token, and a
-/// penalty that cancels the bias of a token once it is there.
-fn scripted(serving: &Serving, path: &str, text: &str) -> Value {
-    let tokens = |text: &str| -> Vec<u64> {
-        let answer = serving.post("/tokenize", &json!({"content": text, "parse_special": true})).json();
-        answer["tokens"].as_array().unwrap().iter().map(|token| token.as_u64().unwrap()).collect()
-    };
-    let prompt = serving.post("/apply-template", &weather("/v1/chat/completions")).json();
-    let (prompt, script) = (tokens(prompt["prompt"].as_str().unwrap()), tokens(text));
-    let bias = |(at, token): (usize, &u64)| {
-        let before = prompt.iter().filter(|known| *known == token).count();
-        json!([token, 128 * (script.len() - at + 1) + 8192 * before])
-    };
-    let mut body = weather(path);
-    body["logit_bias"] = script.iter().enumerate().map(bias).collect();
-    (body["frequency_penalty"], body["repeat_last_n"]) = (8192.into(), (-1).into());
-    body
 }
 
 /// The request with the answer's message and the result of its call.
@@ -233,43 +217,18 @@ fn with_result(path: &str, body: &Value, answer: &Value) -> Value {
     next
 }
 
-/// A malformed call is no reason to run it, nor to refuse the conversation that has it.
-#[test]
-fn a_malformed_call_is_incomplete_and_can_be_sent_back() {
-    let serving = shared();
-    let text = "<tool_call>weather<arg_key>city</arg_key>Rome</tool_call><|observation|>";
-    for path in PATHS {
-        let mut body = scripted(&serving, path, text);
-        let answer = serving.post(path, &body).json();
-        let (call, reason, _) = whole(path, &answer);
-        let wanted = match path {
-            "/v1/chat/completions" => (json!(["weather", "{"]), "length"),
-            "/v1/responses" => (json!(["weather", "{", "incomplete"]), "incomplete"),
-            _ => (json!(["weather", {}]), "max_tokens"),
-        };
-        assert_eq!((call, reason.as_str()), (Some(wanted.0), Some(wanted.1)), "{path}: {answer}");
-        let warning = answer["warnings"][0].as_str().unwrap_or_default();
-        assert!(warning.contains("malformed"), "{path}: {answer}");
-        let next = serving.post(path, &with_result(path, &body, &answer));
-        assert_eq!(next.status, 200, "{path}: {}", next.text());
-        body["stream"] = true.into();
-        let events = serving.post(path, &body).events();
-        assert_eq!((pieces(path, &events).concat().as_str(), &ends(path, &events)), ("{", &json!(wanted.1)), "{path}");
-    }
-}
-
-/// A call of which arguments arrived, but no JSON, is in the history of a client that does not check it.
+/// Malformed calls in a history are no reason to refuse a request. The calls of this model are constrained, so it
+/// writes none itself.
 #[test]
 fn arguments_that_are_not_json_are_not_refused() {
-    let serving = shared();
-    for arguments in ["{'city':'Rome'", "{\"a\":1,\"b\":True}", "{\"n\":1 2", "{\"d\":\"\\ud83d\"}", "[1]", "Rome"] {
-        for path in ["/v1/chat/completions", "/v1/responses"] {
-            let call = json!({"id": "a", "type": "function", "function": {"name": "weather", "arguments": arguments}});
-            let item = json!({"type": "function_call", "call_id": "a", "name": "weather", "arguments": arguments});
-            let answer =
-                json!({"choices": [{"message": {"role": "assistant", "tool_calls": [call]}}], "output": [item]});
-            let next = serving.post(path, &with_result(path, &weather(path), &answer));
-            assert_eq!(next.status, 200, "{path}: {arguments}: {}", next.text());
-        }
+    let broken = ["{'city':'Rome'", "{\"a\":1,\"b\":True}", "{\"n\":1 2", "{\"d\":\"\\ud83d\"}", "[1]", "Rome"];
+    let call =
+        |arguments| json!({"id": "a", "type": "function", "function": {"name": "weather", "arguments": arguments}});
+    let item = |arguments| json!({"type": "function_call", "call_id": "a", "name": "weather", "arguments": arguments});
+    let message = json!({"role": "assistant", "tool_calls": broken.map(call)});
+    let answer = json!({"choices": [{"message": message}], "output": broken.map(item)});
+    for path in &PATHS[..2] {
+        let next = shared().post(path, &with_result(path, &weather(path), &answer));
+        assert_eq!(next.status, 200, "{path}: {}", next.text());
     }
 }
