@@ -139,11 +139,17 @@ impl DiskCache {
     /// [`Error::Argument`] for a limit of 0, and for a folder with files in it that others than its owner may open;
     /// [`Error::Io`]; [`Error::NoThread`].
     pub fn open(folder: impl AsRef<Path>, most_bytes: u64) -> Result<Self> {
+        Self::open_with(folder, most_bytes, queue::MOST)
+    }
+
+    /// The same, with a limit of the bytes that wait for the disk. For tests.
+    #[doc(hidden)]
+    pub fn open_with(folder: impl AsRef<Path>, most_bytes: u64, waiting: u64) -> Result<Self> {
         if most_bytes == 0 {
             return Err(Error::argument("most_bytes", "at least one", "0"));
         }
         let folder = Folder::open(folder.as_ref(), most_bytes)?;
-        let shared = Arc::new(Shared { folder, queue: Queue::default(), counts: Counts::default() });
+        let shared = Arc::new(Shared { folder, queue: Queue::new(waiting), counts: Counts::default() });
         shared.tidy();
         let theirs = shared.clone();
         let thread = Builder::new().name("wglm disk cache".to_owned()).spawn(move || theirs.write_jobs());

@@ -542,5 +542,8 @@ impl Drop for ScheduledReply {
     fn drop(&mut self) {
         self.cancel.cancel();
         self.shared.leave(self.id);
+        if self.process.check().is_ok() {
+            self.shared.store_later();
+        }
     }
 }

@@ -6,8 +6,8 @@ use crate::threads::lock;
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// The most bytes of pages that wait, or are being written.
-const MOST: u64 = 1 << 30;
+/// The usual limit of the bytes of pages that wait, or are being written.
+pub const MOST: u64 = 1 << 30;
 
 /// Pages of a conversation to be written.
 pub struct Job {
@@ -17,8 +17,8 @@ pub struct Job {
     pub pages: Vec<(PageName, Vec<u8>)>,
 }
 
-#[derive(Default)]
 pub struct Queue {
+    most: u64,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -39,13 +39,18 @@ struct State {
 }
 
 impl Queue {
+    /// For pages of `most` bytes together, or a single larger one.
+    pub fn new(most: u64) -> Self {
+        Self { most, state: Mutex::default(), changed: Condvar::new() }
+    }
+
     /// How many pages of this size fit. If `waits`, waits until one does.
     pub fn places(&self, bytes: u64, waits: bool) -> usize {
         let mut state = lock(&self.state);
-        while waits && state.places(bytes) == 0 && !state.gone {
+        while waits && state.places(self.most, bytes) == 0 && !state.gone {
             state = self.changed(state);
         }
-        if state.gone { 0 } else { state.places(bytes) }
+        if state.gone { 0 } else { state.places(self.most, bytes) }
     }
 
     /// Adds a job.
@@ -115,8 +120,8 @@ impl Queue {
 }
 
 impl State {
-    fn places(&self, bytes: u64) -> usize {
-        let fit = MOST.saturating_sub(self.bytes) / bytes.max(1);
+    fn places(&self, most: u64, bytes: u64) -> usize {
+        let fit = most.saturating_sub(self.bytes) / bytes.max(1);
         if self.bytes == 0 { fit.max(1) as usize } else { fit as usize }
     }
 }
@@ -137,7 +142,7 @@ mod tests {
 
     #[test]
     fn memory_is_limited() {
-        let queue = Queue::default();
+        let queue = Queue::new(MOST);
         let (quarter, name) = (MOST / 4, PageName::start(&[]));
         assert_eq!((queue.places(quarter, false), queue.places(2 * MOST, true)), (4, 1), "one in any case");
         queue.push(Job { names: vec![name], pages: vec![(name, vec![0; 1000])] });

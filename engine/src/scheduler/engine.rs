@@ -8,6 +8,7 @@
 
 use super::Tenant;
 use super::state::SlotState;
+use super::storing::Storing;
 use crate::chat::CallIds;
 use crate::disk::{DiskCache, PageName};
 use crate::error::{Error, Result};
@@ -52,6 +53,10 @@ pub(super) struct Slot {
     pub used: u64,
     /// How many of the session's tokens are the last prompt.
     prompt: usize,
+    /// What of the session has to be stored on disk.
+    pub storing: Option<Storing>,
+    /// Whether all that the session holds was stored.
+    pub is_stored: bool,
 }
 
 /// A reply being generated in a slot.
@@ -63,6 +68,8 @@ pub(super) struct Work {
     pub paused: bool,
     /// The tokens whose cache was dropped, to be computed again once there is memory.
     pub given_up: Option<Vec<u32>>,
+    /// Whether it waits until a conversation that holds memory was stored.
+    pub waits: bool,
     /// The names of its prompt's pages, while the disk may have the next one.
     pub stored: Option<Vec<PageName>>,
 }
@@ -82,12 +89,14 @@ pub struct Outcome {
     pub lost: Option<Error>,
     /// Whether there was anything to do.
     pub worked: bool,
+    /// Whether conversations have to be stored in further rounds.
+    pub unstored: bool,
 }
 
 impl Work {
     /// Whether the next round works on it.
     pub fn is_active(&self) -> bool {
-        !self.paused && self.given_up.is_none()
+        !self.paused && !self.waits && self.given_up.is_none()
     }
 
     /// Whether it computes tokens of a prompt next, or tokens whose cache was dropped.
@@ -102,6 +111,10 @@ impl Work {
 }
 
 impl Slot {
+    fn new(session: Session) -> Self {
+        Self { session, work: None, used: 0, prompt: 0, storing: None, is_stored: false }
+    }
+
     /// Whether a prompt that shares `common` tokens with the session continues its last prompt: all of that except its
     /// last tokens, which open the reply and may change once the reply is part of the prompt.
     fn is_continued(&self, common: usize) -> bool {
@@ -163,20 +176,34 @@ impl Engine {
     fn work(&mut self) {
         self.end_cancelled(); // first, because the next requests need their slots
         while let Some(request) = self.accepted.pop_front() {
-            self.place(request);
+            if let Some(waits) = self.place(request) {
+                self.accepted.push_front(waits);
+                break;
+            }
         }
+        self.slots.iter_mut().filter_map(|slot| slot.work.as_mut()).for_each(|work| work.waits = false);
         self.compute_again();
         self.read();
         self.decode();
+        self.store();
     }
 
     /// Takes the results so far.
     pub fn take_outcome(&mut self) -> Outcome {
-        std::mem::take(&mut self.outcome)
+        let unstored = self.slots.iter().any(|slot| slot.storing.is_some());
+        Outcome { unstored, ..std::mem::take(&mut self.outcome) }
     }
 
-    /// Ends the replies that were cancelled.
+    /// Ends the replies that were cancelled. It runs under the lock of the scheduler's state, and leaves the work for
+    /// the GPU and the disk to the next round.
     pub fn end_cancelled(&mut self) {
+        let (gone, stay): (VecDeque<Request>, _) =
+            std::mem::take(&mut self.accepted).into_iter().partition(|request| request.task.is_cancelled());
+        self.accepted = stay;
+        for mut request in gone {
+            request.task.end_cancelled(None);
+            self.end_request(request, None);
+        }
         for index in 0..self.slots.len() {
             if self.slots[index].work.as_ref().is_some_and(|work| work.task.is_cancelled()) {
                 self.work_on(index, |task, session| {
@@ -218,27 +245,38 @@ impl Engine {
         self.conclude(index, result);
     }
 
-    /// Puts a request into the slot that suits it best.
-    fn place(&mut self, request: Request) {
-        self.outcome.worked = true;
-        let Request { id, tenant, task, ids } = request;
-        match caught(|| self.slot_for(task.prompt(), tenant.cache)).unwrap_or_else(|| Err(died())) {
-            Ok((index, continued)) => {
-                if !continued {
-                    self.store(index, usize::MAX, false);
-                }
-                self.slots[index].session.set_tenant(tenant.cache);
-                let stored = self.stored_pages(index, task.prompt());
-                let slot = &mut self.slots[index];
-                self.placed += 1;
-                (slot.used, slot.prompt) = (self.placed, task.prompt().len());
-                slot.work = Some(Work { id, task, ids, paused: false, given_up: None, stored });
-            }
-            Err(error) => {
-                self.outcome.events.push((id, Err(error)));
-                self.outcome.over.push(id);
-            }
+    /// Puts a request into the slot that suits it best. Returns it if it has to wait until what the slot holds was
+    /// stored.
+    fn place(&mut self, request: Request) -> Option<Request> {
+        let found = caught(|| self.slot_for(request.task.prompt(), request.tenant.cache));
+        match found.unwrap_or_else(|| Err(died())) {
+            Ok((index, continued)) if !continued && !self.leaves(index) => return Some(request),
+            Ok((index, _)) => self.begin(index, request),
+            Err(error) => self.end_request(request, Some(error)),
         }
+        self.outcome.worked = true;
+        None
+    }
+
+    /// Begins a request in a slot.
+    fn begin(&mut self, index: usize, request: Request) {
+        let Request { id, tenant, task, ids } = request;
+        self.slots[index].session.set_tenant(tenant.cache);
+        let stored = self.stored_pages(index, task.prompt());
+        let slot = &mut self.slots[index];
+        self.placed += 1;
+        (slot.used, slot.prompt) = (self.placed, task.prompt().len());
+        (slot.storing, slot.is_stored) = (None, false); // its pages are stored with those of this prompt
+        slot.work = Some(Work { id, task, ids, paused: false, given_up: None, waits: false, stored });
+    }
+
+    /// Ends a request that has no slot, with its last events and an error, if any.
+    fn end_request(&mut self, mut request: Request, error: Option<Error>) {
+        let events = std::iter::from_fn(|| request.task.pop()).map(Ok);
+        self.outcome.events.extend(events.chain(error.map(Err)).map(|event| (request.id, event)));
+        self.outcome.over.push(request.id);
+        self.outcome.ended.push(request.task);
+        self.outcome.worked = true;
     }
 
     /// The slot for a prompt, and whether the prompt continues what it holds: of those whose last prompt it continues, the one with the most tokens in common;
@@ -258,7 +296,7 @@ impl Engine {
             Some((index, empty)) if empty || self.slots.len() >= self.pool.sessions() => Ok((index, false)),
             _ => {
                 let session = self.pool.session()?;
-                self.slots.push(Slot { session, work: None, used: 0, prompt: 0 });
+                self.slots.push(Slot::new(session));
                 Ok((self.slots.len() - 1, false))
             }
         }
@@ -306,13 +344,16 @@ impl Engine {
             self.collect(other);
         }
         if lost {
+            for request in std::mem::take(&mut self.accepted) {
+                self.end_request(request, Some(error.clone()));
+            }
             self.outcome.lost = Some(error);
         }
     }
 
     /// Collects the events of a slot, and frees it if its reply is over.
     fn collect(&mut self, index: usize) {
-        let Self { slots, outcome, .. } = self;
+        let Self { slots, outcome, disk, .. } = self;
         let slot = &mut slots[index];
         let Some(work) = &mut slot.work else { return };
         while let Some(mut event) = work.task.pop() {
@@ -325,9 +366,10 @@ impl Engine {
             }
             outcome.over.push(work.id);
             outcome.worked = true;
-            let prompt = work.task.prompt().len();
+            if disk.is_some() {
+                slot.storing = Some(Storing::new(work.task.prompt().len()));
+            }
             outcome.ended.extend(slot.work.take().map(|work| work.task));
-            self.store(index, prompt, false);
         }
     }
 }

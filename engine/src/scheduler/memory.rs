@@ -8,12 +8,26 @@ use super::engine::{Engine, Slot, Work};
 use crate::error::Result;
 use crate::plan::PAGE;
 
+/// Whether the cache of a conversation without a reply was dropped.
+enum Forgotten {
+    One,
+    /// It will be in a later round, once it was stored.
+    Later,
+    /// There is none.
+    None,
+}
+
 impl Engine {
     /// Frees memory for the reply of a slot, or makes it wait for memory. Returns false if nothing can be done.
     pub(super) fn free_memory(&mut self, index: usize) -> bool {
         let Some(id) = self.slots[index].work.as_ref().map(|work| work.id) else { return false };
-        if self.forget_idle() {
-            return true;
+        match self.forget_idle() {
+            Forgotten::One => return true,
+            Forgotten::Later => {
+                self.slots[index].work.iter_mut().for_each(|work| work.waits = true);
+                return true;
+            }
+            Forgotten::None => {}
         }
         let others = self.holders().any(|(place, _)| place != index);
         match self.first_to_go(id) {
@@ -39,15 +53,16 @@ impl Engine {
         paused.or(newer).map(|(place, _)| place)
     }
 
-    /// Drops the cache of the conversation without a reply that has been unused for longest. Returns false if there is
-    /// none.
-    fn forget_idle(&mut self) -> bool {
+    /// Drops the cache of the conversation without a reply that has been unused for longest, once it was stored.
+    fn forget_idle(&mut self) -> Forgotten {
         let held = |slot: &Slot| slot.work.is_none() && !slot.session.tokens().is_empty();
         let idle = self.slots.iter().enumerate().filter(|(_, slot)| held(slot));
-        let Some((oldest, _)) = idle.min_by_key(|(_, slot)| slot.used) else { return false };
-        self.store(oldest, usize::MAX, false);
+        let Some((oldest, _)) = idle.min_by_key(|(_, slot)| slot.used) else { return Forgotten::None };
+        if !self.leaves(oldest) {
+            return Forgotten::Later;
+        }
         self.slots[oldest].session.rewind(0);
-        true
+        Forgotten::One
     }
 
     /// Drops the cache of a reply until there is memory again.
@@ -68,14 +83,21 @@ impl Engine {
             Some((work.id, index, work.given_up.as_ref()?.len()))
         });
         let Some((id, index, length)) = waits.min() else { return };
-        let stays = |slot: &&Slot| slot.work.as_ref().is_some_and(|work| work.id < id && work.is_active());
+        let goes_on = |work: &Work| work.id < id && !work.paused && work.given_up.is_none();
+        let stays = |slot: &&Slot| slot.work.as_ref().is_some_and(goes_on);
         let older = || self.slots.iter().filter(stays);
         let needed = length + PAGE * (1 + older().count()); // a page for each, so that it is not dropped again at once
         let most = self.pool.tokens_beside(older().map(|slot| &slot.session));
         if most < needed && older().next().is_some() {
             return;
         }
-        while self.pool.free() < needed && self.forget_idle() {}
+        while self.pool.free() < needed {
+            match self.forget_idle() {
+                Forgotten::One => {}
+                Forgotten::Later => return,
+                Forgotten::None => break,
+            }
+        }
         // Newer ones are dropped only when necessary.
         while self.pool.free() <= length
             && let Some(other) = self.first_to_go(id)

@@ -9,6 +9,7 @@
 use super::engine::{Engine, Outcome, Request};
 use super::state::{SchedulerCounts, SchedulerState, SlotState};
 use super::turns::Turns;
+use crate::disk::DiskCache;
 use crate::error::{Error, Result, unpoisoned};
 use crate::generate::{Event, GenerationTask};
 use crate::threads::{WakerCalls, lock};
@@ -60,6 +61,8 @@ struct Board {
     thread_wakes: Arc<Condvar>,
     /// Whether the last handle was dropped.
     ended: bool,
+    /// Whether the engine has conversations to store.
+    unstored: bool,
 }
 
 /// What is called or dropped after the lock is released, because it may run the app's code. That code may lock a mutex
@@ -102,6 +105,7 @@ impl Shared {
             has_thread: false,
             thread_wakes: Arc::default(),
             ended: false,
+            unstored: false,
         };
         Self { context, sessions, queue, stores, board: Mutex::new(board), wakers: WakerCalls::default() }
     }
@@ -205,14 +209,14 @@ impl Shared {
         is_needed
     }
 
-    /// Drives the engine for polled replies until none of them can continue.
+    /// Drives the engine until no polled reply can continue and all conversations that have ended were stored.
     pub fn drive_polled(&self) {
         let _ends = ThreadEnds(self);
         let mut board = lock(&self.board);
-        while board.any_polled() {
+        while board.has_work() {
             let worked;
             (board, worked) = match board.engine.take() {
-                Some(engine) => self.drive(board, engine, &|board| !board.any_polled()),
+                Some(engine) => self.drive(board, engine, &|board| !board.has_work()),
                 None => (board, false),
             };
             if !worked {
@@ -246,9 +250,13 @@ impl Shared {
     pub fn store_if_idle(&self) -> bool {
         let Some(engine) = lock(&self.board).engine.take() else { return false };
         let mut driving = Driving { shared: self, engine: Some(engine) };
-        driving.engine.iter_mut().for_each(|engine| engine.store_all());
+        let disk = driving.engine.iter_mut().find_map(|engine| {
+            engine.store_all();
+            engine.disk.clone()
+        });
         drop(driving);
         lock(&self.board).wake_one();
+        disk.iter().for_each(DiskCache::wait); // others continue meanwhile
         true
     }
 
@@ -363,9 +371,14 @@ impl Board {
         !self.ended && self.mailboxes.values().any(goes_on)
     }
 
-    /// Whether the thread for polled replies has something to do, and does not run.
+    /// Whether the thread of the scheduler has something to do.
+    fn has_work(&self) -> bool {
+        self.any_polled() || self.unstored && !self.ended
+    }
+
+    /// Whether the thread of the scheduler has something to do, and does not run.
     fn needs_thread(&self) -> bool {
-        !self.has_thread && self.any_polled()
+        !self.has_thread && self.has_work()
     }
 
     /// Whether a reply has events to take or has ended, even if its handle was dropped.
@@ -419,6 +432,7 @@ impl Board {
             }
         }
         self.slots = slots;
+        self.unstored = outcome.unstored;
     }
 
     /// Wakes a waiting thread that has no event, to drive the engine, and the thread for polled replies.

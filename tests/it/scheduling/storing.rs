@@ -340,3 +340,45 @@ fn many_pages_come_back() {
     assert_eq!([cached(&changed), cached(&changed)], [2 * PAGE, 3 * PAGE]);
     assert_eq!(files(folder.path()).len(), 3 + 1, "the first two pages are stored once");
 }
+
+/// Storing a conversation takes several rounds if little memory waits for the disk. None of it is lost, also when
+/// another conversation takes its slot over meanwhile.
+#[test]
+fn a_conversation_that_is_larger_than_the_queue_is_stored() {
+    let folder = folder();
+    let tokens = |first: u32| -> Vec<u32> { (0..800).map(|index| first + index * 7 % 311).collect() };
+    let disk = DiskCache::open_with(folder.path(), MUCH, 1).unwrap(); // a page waits in any case
+    let options =
+        SchedulerOptions { sessions: 1, context: Some(1024), disk: Some(disk.clone()), ..SchedulerOptions::default() };
+    let scheduler = Scheduler::new(model(), &options).unwrap();
+    for first in [100, 500] {
+        rest(&mut scheduler.generate(tokens(first), greedy(1)).unwrap());
+    }
+    scheduler.store();
+    assert_eq!((files(folder.path()).len(), disk.state().dropped), (6, 0), "{:?}", disk.state());
+    let again = stats(&rest(&mut scheduler.generate(tokens(100), greedy(1)).unwrap()));
+    assert_eq!((again.prompt.cached, disk.state().read), (3 * PAGE, 3));
+}
+
+/// A cancelled reply is dropped at once while the GPU pauses: nothing waits for the GPU with the state locked. Its
+/// conversation is stored after the pause.
+#[test]
+fn a_dropped_reply_is_stored_after_a_pause() {
+    let folder = folder();
+    let disk = open(folder.path());
+    let scheduler = on(&disk, 1);
+    let mut reply = scheduler.chat(long("What did the owl see?")).unwrap();
+    begin(&mut reply);
+    let pause = crate::common::gpu::gpu().pause();
+    let (dropped, is_dropped) = std::sync::mpsc::channel();
+    let dropping = std::thread::spawn(move || {
+        drop(reply);
+        dropped.send(()).unwrap();
+    });
+    let in_time = is_dropped.recv_timeout(std::time::Duration::from_secs(60));
+    drop(pause); // before anything fails, since other tests use the GPU
+    dropping.join().unwrap();
+    assert!(in_time.is_ok(), "the drop has waited for the end of the pause");
+    scheduler.store();
+    assert_eq!(disk.state().written, 1);
+}
