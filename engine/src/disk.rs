@@ -13,39 +13,53 @@
 //! Several processes can use a folder. Files are complete whenever they are visible, so reading takes no lock. Whoever
 //! writes holds the lock of the folder, because all files together must stay below the limit.
 //!
-//! Files are written by a thread of the cache. Pages wait for it in memory, of which they may take a limited amount;
-//! those that do not fit are dropped, and written the next time that their conversation is stored.
+//! Files are written by a thread of the cache. Pages wait for it in memory, of which they may take a limited amount. If
+//! the disk fails, nothing is stored for a minute, and for longer each time that it fails again.
 
+mod failing;
 mod folder;
 mod page;
 mod queue;
 
 pub use page::PageName;
+pub(crate) use queue::{Job, Place};
 
 use crate::error::{Error, Result};
 use crate::threads::lock;
+use failing::Failing;
 use folder::{Files, Folder, Written};
-use queue::{Job, Queue};
+use queue::{Queue, Work};
 use serde::Serialize;
 use std::collections::HashSet;
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How much earlier than the page before it a page counts as used.
+const EARLIER: Duration = Duration::from_millis(1);
+/// How many pages are read ahead.
+const AHEAD: usize = 4;
+/// For how long the folder stays locked while pages wait.
+const LOCKED: Duration = Duration::from_secs(1);
 
 /// The KV caches of conversations in a folder, so that a prompt need not be computed again after its conversation has
 /// lost its place on the GPU, or after the program was started again. [`SchedulerOptions::disk`] takes one. Clones share
 /// it, and several schedulers, also of different models, can use it, and so can several processes.
 ///
-/// A [`Scheduler`] stores what a prompt has filled of the cache once the reply has ended, and the reply too when another
-/// conversation takes the slot over, when memory for others is short, on [`Scheduler::store`], and when the scheduler is
-/// dropped. Before a prompt is computed, the beginning of it that is on disk is read. It is stored in pages of 256
-/// tokens, each in a file of its own, so the last, incomplete page of a conversation is computed again, and conversations
-/// with the same beginning store it once. A page takes 256 times the bytes of a token in the cache
-/// ([`Model::estimate`](crate::Model::estimate)).
+/// A [`Scheduler`] stores what a prompt has filled of the cache once the reply has ended, and the reply too when
+/// another conversation takes the slot over, when memory for others is short, on [`Scheduler::store`], and when the
+/// scheduler is dropped. Before a prompt is computed, the beginning of it that is on disk is read. It is stored in
+/// pages of 256 tokens, each in a file of its own, so the last, incomplete page of a conversation is computed again,
+/// and conversations with the same beginning store it once. A page takes 256 times the bytes of a token in the cache
+/// ([`Model::estimate`](crate::Model::estimate)). Pages that wait for the disk take at most 1 GiB of memory, and at
+/// most half as much as the files.
 ///
-/// The files can be read by nobody but their owner. They are not encrypted, and what a conversation was about can be
-/// guessed from them. Pages are found by the file of the model, the type of cache, and
+/// On Unix, the folder and its files can be opened by nobody but their owner. They are not encrypted, and what a
+/// conversation was about can be guessed from them. Pages are found by the file of the model, the type of cache, and
 /// [`Tenant::cache`](crate::Tenant::cache): that number has to mean the same party each time the program runs.
 ///
 /// The last drop of a cache waits until everything is written.
@@ -90,21 +104,30 @@ pub struct DiskCacheState {
     pub read: u64,
     /// Pages that were written.
     pub written: u64,
-    /// Pages that were not written, because too many waited for the disk, or one conversation takes more than the limit.
+    /// Pages that were not written, because too many waited for the disk, the disk failed, or one conversation takes
+    /// more than the limit.
     pub dropped: u64,
     /// Pages that were removed to stay below the limit.
     pub removed: u64,
     /// Damaged files that were found and removed.
     pub damaged: u64,
-    /// Failures of the system to write a file. A warning in the log has the reason.
+    /// Failures of the system to read or write a file. A warning in the log has the reason.
     pub failures: u64,
 }
 
-/// What the handles and the thread share.
+/// A page that was read.
+pub(crate) struct ReadPage {
+    pub rows: Vec<u8>,
+    /// How long that took.
+    pub time: Duration,
+}
+
+/// What the handles and the threads share.
 struct Shared {
     folder: Folder,
     queue: Queue,
     counts: Counts,
+    failing: Failing,
 }
 
 #[derive(Default)]
@@ -133,13 +156,14 @@ struct Owner {
 impl DiskCache {
     /// Opens a folder, or creates it, for files of at most `most_bytes` bytes together. What an earlier process left
     /// half written is removed, and so are the pages that were unused for longest if there is more. Other files in the
-    /// folder are not touched.
+    /// folder are not touched. An empty folder is closed to everybody but its owner.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a limit of 0, and for a folder with files in it that others than its owner may open;
-    /// [`Error::Io`]; [`Error::NoThread`].
+    /// On Unix, [`Error::Argument`] for a folder of another user, and for a folder with files in it that others than
+    /// its owner may open; everywhere for a limit of 0. [`Error::Io`], also if another process holds the folder's lock
+    /// for 20 seconds; [`Error::NoThread`].
     pub fn open(folder: impl AsRef<Path>, most_bytes: u64) -> Result<Self> {
-        Self::open_with(folder, most_bytes, queue::MOST)
+        Self::open_with(folder, most_bytes, queue::MOST.min(most_bytes / 2))
     }
 
     /// The same, with a limit of the bytes that wait for the disk. For tests.
@@ -149,12 +173,12 @@ impl DiskCache {
             return Err(Error::argument("most_bytes", "at least one", "0"));
         }
         let folder = Folder::open(folder.as_ref(), most_bytes)?;
-        let shared = Arc::new(Shared { folder, queue: Queue::new(waiting), counts: Counts::default() });
-        shared.tidy();
+        let (queue, counts, failing) = (Queue::new(waiting), Counts::default(), Failing::default());
+        let shared = Arc::new(Shared { folder, queue, counts, failing });
+        shared.tidy().map_err(Error::io("open", shared.folder.path()))?;
         let theirs = shared.clone();
         let thread = Builder::new().name("wglm disk cache".to_owned()).spawn(move || theirs.write_jobs());
-        let refused =
-            |reason: std::io::Error| Error::NoThread { doing: "writing the disk cache", reason: reason.into() };
+        let refused = |reason: io::Error| Error::NoThread { doing: "writing the disk cache", reason: reason.into() };
         let thread = Mutex::new(Some(thread.map_err(refused)?));
         Ok(Self { owner: Arc::new(Owner { shared, thread, process: std::process::id() }) })
     }
@@ -182,42 +206,61 @@ impl DiskCache {
 
     /// Waits until everything that was stored so far is written.
     pub fn wait(&self) {
-        if self.owner.has_thread() {
-            self.owner.shared.queue.wait();
-        }
+        self.queue().into_iter().for_each(Queue::wait);
+    }
+
+    /// Whether this process has the thread, and was not forked from the one that has it.
+    pub(crate) fn has_thread(&self) -> bool {
+        self.owner.has_thread()
+    }
+
+    /// The queue; `None` in a process that was forked, which has no thread, and in which it may be locked forever.
+    fn queue(&self) -> Option<&Queue> {
+        self.owner.has_thread().then_some(&self.owner.shared.queue)
     }
 
     /// Whether a page is on disk, or about to be written.
     pub(crate) fn has(&self, name: PageName) -> bool {
-        self.owner.shared.queue.has(name) || self.owner.shared.folder.has(name)
+        self.queue().is_some_and(|queue| queue.has(name)) || self.owner.shared.folder.has(name)
     }
 
-    /// Reads the KV rows of a page, which take `bytes` bytes. `None` if it is not there.
-    pub(crate) fn read(&self, name: PageName, bytes: u64) -> Option<Vec<u8>> {
-        let Shared { folder, counts, .. } = &*self.owner.shared;
-        match folder.read(name, bytes) {
-            Ok(rows) => {
-                add(&counts.read, rows.is_some().into());
-                rows
+    /// Reads pages one after the other on a thread, of each the one with the multi-token-prediction block or otherwise
+    /// the one without, up to the first page that is not there. `bytes` are the sizes of pages without it and with it.
+    /// Few pages are read ahead of those that are taken, and no more once the receiver is dropped.
+    pub(crate) fn read_ahead(&self, pages: Vec<[PageName; 2]>, bytes: [u64; 2]) -> Receiver<ReadPage> {
+        let (sender, receiver) = sync_channel(AHEAD);
+        let shared = self.owner.shared.clone();
+        let reads = move || {
+            for [alone, with_block] in pages {
+                let since = Instant::now();
+                let rows = shared.read(with_block, bytes[1]).or_else(|| shared.read(alone, bytes[0]));
+                let Some(rows) = rows else { break };
+                if sender.send(ReadPage { rows, time: since.elapsed() }).is_err() {
+                    break;
+                }
             }
-            Err(reason) => {
-                add(&counts.damaged, 1);
-                tracing::warn!("the disk cache computes a page again that cannot be read: {reason}");
-                None
-            }
+        };
+        if let Err(reason) = Builder::new().name("wglm disk cache".to_owned()).spawn(reads) {
+            tracing::warn!("the disk cache is not read, because the system refuses a thread: {reason}");
         }
+        receiver
     }
 
-    /// How many pages of this size may wait for the disk, in addition to those that do. If `waits`, waits until there
-    /// is place for one.
-    pub(crate) fn places(&self, bytes: u64, waits: bool) -> usize {
-        self.owner.shared.queue.places(bytes, waits)
+    /// Reserves memory for a page of this size, which then waits for the disk. `None` if there is none left.
+    pub(crate) fn reserve(&self, bytes: u64) -> Option<Place<'_>> {
+        self.queue()?.reserve(bytes)
     }
 
-    /// Begins to write pages of a conversation, whose names are those of all of its pages: none of these is removed for
-    /// another, and they count as used now.
-    pub(crate) fn write(&self, names: Vec<PageName>, pages: Vec<(PageName, Vec<u8>)>) {
-        self.owner.shared.queue.push(Job { names, pages });
+    /// Records that the pages of a conversation are used now, those at its end a little earlier.
+    pub(crate) fn use_now(&self, names: &[[PageName; 2]]) {
+        let (now, Some(queue)) = (SystemTime::now(), self.queue()) else { return };
+        let pages = names.iter().zip(0..).flat_map(|(names, place)| names.map(|name| (name, earlier(now, place))));
+        queue.use_pages(pages);
+    }
+
+    /// Whether nothing is to be stored for a time, because the disk has failed.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.owner.shared.failing.is_now()
     }
 
     /// Counts pages that were not stored.
@@ -226,51 +269,105 @@ impl DiskCache {
     }
 }
 
+/// When the page at a place of a conversation counts as used.
+pub(crate) fn earlier(used: SystemTime, place: u32) -> SystemTime {
+    used.checked_sub(EARLIER * place).unwrap_or(used)
+}
+
 impl Shared {
     /// Removes what an earlier process left half written, and what exceeds the limit.
-    fn tidy(&self) {
-        let mut files = self.folder.lock();
-        files.remove_abandoned();
+    fn tidy(&self) -> io::Result<()> {
+        let mut files = self.folder.lock()?;
         files.make_place(0, &HashSet::new());
-        self.record(&files);
+        self.record(&mut files);
+        Ok(())
     }
 
     /// The thread's work.
     fn write_jobs(&self) {
-        let _end = self.queue.ending();
-        while let Some(Job { names, pages }) = self.queue.next() {
-            let mut files = self.folder.lock();
-            let kept = names.iter().copied().collect();
-            let mut goes_on = true;
-            for (name, rows) in pages {
-                goes_on = goes_on && self.write(&mut files, name, &rows, &kept);
-                add(&self.counts.dropped, (!goes_on).into()); // no page is of use without those before it
-                self.queue.written(name, rows.len());
-            }
-            files.use_now(&names);
-            self.record(&files);
-            self.queue.finished();
+        let _ends = ThreadEnds(self);
+        while let Some(work) = self.queue.next(true) {
+            self.write_some(work);
         }
     }
 
-    /// Writes a page. Returns false if it cannot be written.
-    fn write(&self, files: &mut Files<'_>, name: PageName, rows: &[u8], kept: &HashSet<PageName>) -> bool {
-        match files.write(name, rows, kept) {
-            Ok(Written::Now) => add(&self.counts.written, 1),
-            Ok(Written::Before) => {}
-            Ok(Written::NoPlace) => return false,
+    /// Reads the KV rows of a page, which take `bytes` bytes. `None` if it is not there.
+    fn read(&self, name: PageName, bytes: u64) -> Option<Vec<u8>> {
+        match self.folder.read(name, bytes) {
+            Ok(rows) => {
+                add(&self.counts.read, rows.is_some().into());
+                rows
+            }
             Err(reason) => {
-                add(&self.counts.failures, 1);
-                tracing::warn!("cannot write to the disk cache in {}: {reason}", self.folder.path().display());
-                return false;
+                let is_damaged = reason.kind() == io::ErrorKind::InvalidData;
+                add(if is_damaged { &self.counts.damaged } else { &self.counts.failures }, 1);
+                tracing::warn!("the disk cache computes a page again that cannot be read: {reason}");
+                None
             }
         }
-        true
     }
 
-    fn record(&self, files: &Files<'_>) {
+    /// Does some work, and for a time what follows it, so that the folder is listed once for several pages.
+    fn write_some(&self, first: Work) {
+        let (until, mut files, mut next) = (Instant::now() + LOCKED, None, Some(first));
+        while let Some(Work { job, used }) = next {
+            if let Some(job) = job {
+                self.write(&mut files, &job);
+                self.queue.written(job.name, job.rows.len());
+            }
+            used.into_iter().for_each(|(name, time)| self.folder.set_used(name, time));
+            self.queue.finished();
+            next = if Instant::now() < until { self.queue.next(false) } else { None };
+        }
+    }
+
+    /// Writes a page, unless the disk has failed.
+    fn write<'a>(&'a self, files: &mut Option<Files<'a>>, job: &Job) {
+        if self.failing.is_now() {
+            return add(&self.counts.dropped, 1);
+        }
+        match self.try_write(files, job) {
+            Ok(Written::Now) => {
+                add(&self.counts.written, 1);
+                self.failing.end(self.folder.path());
+            }
+            Ok(Written::Already) => {}
+            Ok(Written::NoPlace) => add(&self.counts.dropped, 1),
+            Err(reason) => {
+                add(&self.counts.dropped, 1);
+                add(&self.counts.failures, 1);
+                self.failing.begin(self.folder.path(), &reason);
+            }
+        }
+    }
+
+    /// Writes a page to the folder, which is locked before the first one.
+    fn try_write<'a>(&'a self, files: &mut Option<Files<'a>>, job: &Job) -> io::Result<Written> {
+        let files = match files {
+            Some(files) => files,
+            None => files.insert(self.folder.lock()?),
+        };
+        let written = files.write((job.name, job.used), &job.rows, &job.kept);
+        self.record(files);
+        written
+    }
+
+    fn record(&self, files: &mut Files<'_>) {
         self.counts.bytes.store(files.bytes(), Ordering::Relaxed);
-        add(&self.counts.removed, files.removed());
+        add(&self.counts.removed, files.take_removed());
+    }
+}
+
+/// The thread ends, perhaps by a panic, which is a defect.
+struct ThreadEnds<'a>(&'a Shared);
+
+impl Drop for ThreadEnds<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            add(&self.0.counts.failures, 1);
+            tracing::error!("the thread of the disk cache has panicked, a defect: nothing more is stored");
+        }
+        self.0.queue.abandon();
     }
 }
 
@@ -283,9 +380,11 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        self.shared.queue.end();
-        let thread = lock(&self.thread).take().filter(|_| self.has_thread());
-        thread.into_iter().for_each(|thread| drop(thread.join()));
+        if self.has_thread() {
+            self.shared.queue.end();
+            let thread = lock(&self.thread).take();
+            thread.into_iter().for_each(|thread| drop(thread.join()));
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 mod replacement;
 
-pub use replacement::{Readers, Replacement, for_owner, remove_abandoned, replace};
+pub use replacement::{Readers, Replacement, for_owner, remove_abandoned, replace, replaced_by};
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -37,6 +37,37 @@ pub fn open(path: &Path, options: &mut OpenOptions, links: Links) -> io::Result<
     }
     let kind = if about.is_dir() { ErrorKind::IsADirectory } else { ErrorKind::InvalidInput };
     Err(if about.is_dir() { kind.into() } else { io::Error::new(kind, "not a regular file") })
+}
+
+/// Whether a path names this open file, and not another one that has replaced it.
+#[cfg(unix)]
+pub fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let number = |about: &fs::Metadata| (about.dev(), about.ino());
+    matches!((file.metadata(), fs::symlink_metadata(path)), (Ok(own), Ok(named)) if number(&own) == number(&named))
+}
+
+/// Whether a path names this open file: an open file cannot be replaced.
+#[cfg(not(unix))]
+pub fn is_at(_: &File, _: &Path) -> bool {
+    true
+}
+
+/// Whether the disk has lost a part of a file.
+pub fn is_lost(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    return rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::IO);
+    #[cfg(not(unix))]
+    return error.raw_os_error() == Some(1117); // ERROR_IO_DEVICE
+}
+
+/// Whether a file system refuses all locks.
+pub fn has_no_locks(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    if rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::NOLCK) {
+        return true;
+    }
+    error.kind() == ErrorKind::Unsupported
 }
 
 /// Reads a text of at most `most` bytes from a regular file.

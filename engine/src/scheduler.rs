@@ -20,6 +20,7 @@ mod ask;
 mod background;
 mod engine;
 mod memory;
+mod reading;
 mod shared;
 mod state;
 mod steps;
@@ -446,11 +447,12 @@ impl Scheduler {
         Ok(ScheduledReply { shared, id, cancel, prompt_tokens, opens_thinking, process, forked: false })
     }
 
-    /// Stores what the conversations in all slots hold in [`SchedulerOptions::disk`], as far as it has no page of it, and
-    /// waits until it is on disk. While replies are being generated it also waits for a moment between two events. The
-    /// last drop of the scheduler and its replies does the same; a program that ends in another way calls this first.
+    /// Stores what the conversations in all slots hold in [`SchedulerOptions::disk`], as far as it has no page of it,
+    /// and waits until it is on disk. Replies continue meanwhile, on this thread if no other one generates them. The
+    /// last drop of the scheduler and its replies stores everything too; a program that ends in another way calls this
+    /// first. It does nothing in a waker, a chooser, or a process that was forked from the one with the scheduler.
     pub fn store(&self) {
-        self.shared.store();
+        self.shared.store(false);
     }
 
     /// Its current state.

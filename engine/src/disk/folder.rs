@@ -5,18 +5,19 @@
 
 use super::page::{self, PageName};
 use crate::error::{Error, Result};
-use crate::files::{self, Links, Readers, Replacement};
+use crate::files::{self, Links, Replacement};
 use std::collections::{HashSet, VecDeque};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The file that is locked by whoever writes.
 const LOCK: &str = "lock";
-
-/// How much earlier than the page before it a page counts as used.
-const EARLIER: Duration = Duration::from_millis(1);
+/// For how long another process may hold the lock. Each holds it for about a second.
+const LOCKED: Duration = Duration::from_secs(20);
+/// How often the lock is tried meanwhile.
+const LOOK: Duration = Duration::from_millis(10);
 
 pub struct Folder {
     path: PathBuf,
@@ -24,11 +25,12 @@ pub struct Folder {
 }
 
 /// The files of a folder, while no other process writes to it. On a file system without locks another one may; then
-/// both together may exceed the limit by what one of them writes for a conversation.
+/// both together may exceed the limit by what they write at the same time.
 pub struct Files<'a> {
     folder: &'a Folder,
-    /// The pages that may be removed, those that were unused for longest first.
+    /// Those that were unused for longest first.
     pages: VecDeque<Page>,
+    /// The bytes of all pages, and of those that processes have begun to write and did not finish.
     bytes: u64,
     removed: usize,
     _lock: Option<File>,
@@ -43,8 +45,8 @@ struct Page {
 /// The outcome of writing a page.
 pub enum Written {
     Now,
-    /// It was there.
-    Before,
+    /// It was there already.
+    Already,
     /// There is no place for it beside the pages of the same conversation.
     NoPlace,
 }
@@ -56,8 +58,10 @@ impl Folder {
     /// As for [`DiskCache::open`](super::DiskCache::open).
     pub fn open(path: &Path, most: u64) -> Result<Self> {
         create(path).map_err(Error::io("create", path))?;
-        make_private(path)?;
-        Ok(Self { path: path.into(), most })
+        let folder = Self { path: path.into(), most };
+        let trial = Replacement::instead_of(&folder.file(PageName::start(&[])));
+        make_private(path, trial.map_err(Error::io("write to", path))?.file())?;
+        Ok(folder)
     }
 
     pub fn path(&self) -> &Path {
@@ -80,7 +84,7 @@ impl Folder {
     /// Reads a page. `None` if it is not there.
     ///
     /// # Errors
-    /// The system's, and one for a damaged page. Its file is removed.
+    /// The system's, and one of kind `InvalidData` for a damaged page, whose file is removed.
     pub fn read(&self, name: PageName, bytes: u64) -> io::Result<Option<Vec<u8>>> {
         let path = self.file(name);
         let file = match files::open(&path, OpenOptions::new().read(true), Links::Refused) {
@@ -88,98 +92,171 @@ impl Folder {
             file => file?,
         };
         page::read(&mut &file, name, bytes).map(Some).map_err(|reason| {
-            if let ErrorKind::InvalidData | ErrorKind::UnexpectedEof = reason.kind() {
+            let damaged = is_damage(&reason);
+            if damaged && files::is_at(&file, &path) {
                 drop(file);
                 let _ = fs::remove_file(&path);
             }
-            io::Error::new(reason.kind(), format!("{}: {reason}", path.display()))
+            let kind = if damaged { ErrorKind::InvalidData } else { reason.kind() };
+            io::Error::new(kind, format!("{}: {reason}", path.display()))
         })
     }
 
-    /// Waits until no other process writes to the folder, and lists its files.
-    pub fn lock(&self) -> Files<'_> {
-        let lock = self.path.join(LOCK);
+    /// Records when a page was used.
+    pub fn set_used(&self, name: PageName, time: SystemTime) {
+        let file = files::open(&self.file(name), OpenOptions::new().write(true), Links::Refused);
+        let _ = file.and_then(|file| file.set_modified(time)); // it may be gone; the order is no promise
+    }
+
+    /// Waits until no other process writes to the folder, lists its files, and removes what processes left that ended
+    /// while they wrote.
+    ///
+    /// # Errors
+    /// The system's, and one of kind `TimedOut` if another process holds the lock for too long.
+    pub fn lock(&self) -> io::Result<Files<'_>> {
+        let lock = self.locked()?;
+        let mut files = Files { folder: self, pages: VecDeque::new(), bytes: 0, removed: 0, _lock: lock };
+        for entry in fs::read_dir(&self.path)? {
+            files.add(&entry?)?;
+        }
+        files.pages.make_contiguous().sort_by_key(|page| page.used);
+        Ok(files)
+    }
+
+    /// The locked file; `None` on a file system without locks.
+    fn locked(&self) -> io::Result<Option<File>> {
+        let (path, until) = (self.path.join(LOCK), Instant::now() + LOCKED);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
         files::for_owner(&mut options);
-        let lock = files::open(&lock, &mut options, Links::Refused).and_then(|file| file.lock().map(|()| file));
-        let mut pages: Vec<Page> =
-            fs::read_dir(&self.path).into_iter().flatten().flatten().filter_map(page_of).collect();
-        pages.sort_by_key(|page| page.used);
-        let bytes = pages.iter().map(|page| page.bytes).sum();
-        Files { folder: self, pages: pages.into(), bytes, removed: 0, _lock: lock.ok() }
+        loop {
+            let file = files::open(&path, &mut options, Links::Refused)?;
+            match file.try_lock() {
+                // If the file was removed meanwhile, another process locks another file.
+                Ok(()) if files::is_at(&file, &path) => return Ok(Some(file)),
+                Err(TryLockError::Error(error)) if files::has_no_locks(&error) => return Ok(None),
+                Err(TryLockError::Error(error)) if error.kind() != ErrorKind::Interrupted => return Err(error),
+                Err(TryLockError::WouldBlock) if Instant::now() >= until => {
+                    let reason = format!("another process holds the lock of {} for too long", self.path.display());
+                    return Err(io::Error::new(ErrorKind::TimedOut, reason));
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+                _ => {}
+            }
+        }
     }
 }
 
 impl Files<'_> {
-    /// The bytes of all pages.
+    /// The bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many pages were removed.
-    pub fn removed(&self) -> usize {
-        self.removed
+    /// How many pages were removed since the last call.
+    pub fn take_removed(&mut self) -> usize {
+        std::mem::take(&mut self.removed)
     }
 
-    /// Removes what processes left that ended while they wrote.
-    pub fn remove_abandoned(&self) {
-        files::remove_abandoned(&self.folder.path, |name| PageName::of_file(name).is_some());
+    /// Adds an entry of the folder if it is a page, or a part of one that cannot be removed.
+    fn add(&mut self, entry: &fs::DirEntry) -> io::Result<()> {
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { return Ok(()) };
+        let page = PageName::of_file(name);
+        let is_part = || files::replaced_by(name).is_some_and(|of| PageName::of_file(of).is_some());
+        if page.is_none() && (!is_part() || files::remove_abandoned(&entry.path())) {
+            return Ok(());
+        }
+        let about = match entry.metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()), // removed by a reader, or finished
+            about => about?,
+        };
+        if about.is_file() {
+            self.bytes += about.len();
+            let used = about.modified().unwrap_or(SystemTime::UNIX_EPOCH).min(SystemTime::now());
+            self.pages.extend(page.map(|name| Page { name, bytes: about.len(), used }));
+        }
+        Ok(())
     }
 
-    /// Removes pages that are not to be kept, those that were unused for longest first, until there is place for more
-    /// bytes. Returns false if there is none.
+    /// Removes pages that are not to be kept, those that were unused for longest first, until more bytes fit. Returns
+    /// false if they do not; if that is certain before, it removes nothing.
     pub fn make_place(&mut self, bytes: u64, kept: &HashSet<PageName>) -> bool {
+        self.shrink(self.folder.most.saturating_sub(bytes), kept) && bytes <= self.folder.most
+    }
+
+    /// Removes pages until all files take at most this many bytes, if they can.
+    fn shrink(&mut self, most: u64, kept: &HashSet<PageName>) -> bool {
+        let removable: u64 = self.pages.iter().filter(|page| !kept.contains(&page.name)).map(|page| page.bytes).sum();
+        if self.bytes.saturating_sub(removable) > most {
+            return false;
+        }
         let mut place = 0;
-        while self.bytes.saturating_add(bytes) > self.folder.most {
+        while self.bytes > most {
             let Some(page) = self.pages.get(place) else { return false };
-            if kept.contains(&page.name) || fs::remove_file(self.folder.file(page.name)).is_err() {
-                place += 1;
+            let removed = if kept.contains(&page.name) {
+                Err(ErrorKind::Other.into())
             } else {
-                self.bytes -= page.bytes;
-                self.removed += 1;
-                self.pages.remove(place);
+                fs::remove_file(self.folder.file(page.name))
+            };
+            self.removed += usize::from(removed.is_ok());
+            match removed {
+                Err(error) if error.kind() != ErrorKind::NotFound => place += 1,
+                _ => {
+                    self.bytes -= page.bytes;
+                    self.pages.remove(place);
+                }
             }
         }
         true
     }
 
-    /// Writes a page, and removes others for it.
+    /// Writes a page that was used at some time, and removes others for it.
     ///
     /// # Errors
     /// The system's.
-    pub fn write(&mut self, name: PageName, rows: &[u8], kept: &HashSet<PageName>) -> io::Result<Written> {
+    pub fn write(
+        &mut self,
+        (name, used): (PageName, SystemTime),
+        rows: &[u8],
+        kept: &HashSet<PageName>,
+    ) -> io::Result<Written> {
         if self.folder.has(name) {
-            return Ok(Written::Before);
+            return Ok(Written::Already);
         }
         let bytes = page::file_bytes(rows.len());
         if !self.make_place(bytes, kept) {
             return Ok(Written::NoPlace);
         }
-        let path = self.folder.file(name);
-        let mut file = Replacement::begin(&path, Readers::Owner)?;
-        page::write(&mut file, name, rows)?;
-        file.commit()?;
+        match self.write_file(name, used, rows) {
+            // The disk is full of other files. Place for as much again is left for those that write them.
+            Err(error) if is_full(&error) && self.shrink(self.bytes.saturating_sub(2 * bytes), kept) => {
+                self.write_file(name, used, rows)?;
+            }
+            written => written?,
+        }
         self.bytes += bytes;
+        self.pages.push_back(Page { name, bytes, used });
         Ok(Written::Now)
     }
 
-    /// Records that the pages of a conversation are used now.
-    pub fn use_now(&self, names: &[PageName]) {
-        let mut time = SystemTime::now();
-        for name in names {
-            let file = files::open(&self.folder.file(*name), OpenOptions::new().write(true), Links::Refused);
-            let _ = file.and_then(|file| file.set_modified(time)); // it may be gone; the order is no promise
-            time -= EARLIER;
-        }
+    fn write_file(&self, name: PageName, used: SystemTime, rows: &[u8]) -> io::Result<()> {
+        let path = self.folder.file(name);
+        let mut file = Replacement::instead_of(&path)?;
+        page::write(&mut file, name, rows)?;
+        let _ = file.file().set_modified(used); // the order is no promise
+        let _ = fs::remove_dir(&path); // an empty folder of this name; anything else is replaced
+        file.commit()
     }
 }
 
-/// The page of an entry of the folder.
-fn page_of(entry: fs::DirEntry) -> Option<Page> {
-    let name = PageName::of_file(entry.file_name().to_str()?)?;
-    let about = entry.metadata().ok().filter(fs::Metadata::is_file)?;
-    Some(Page { name, bytes: about.len(), used: about.modified().unwrap_or(SystemTime::UNIX_EPOCH) })
+/// Whether a file that was read with this error is of no use.
+fn is_damage(error: &io::Error) -> bool {
+    files::is_lost(error) || matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof)
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 #[cfg(unix)]
@@ -193,23 +270,36 @@ fn create(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).create(path)
 }
 
-/// Refuses a folder that others may open: from the names of its files they could find out whether a conversation that
-/// they guess took place, and they could replace the files. An empty folder is closed to them instead.
+/// Refuses a folder of another user than the owner of a file that was just created in it, and one that others may open:
+/// from the names of its files they could find out whether a conversation that they guess took place, and they could
+/// replace the files. An empty folder is closed to them instead.
 #[cfg(unix)]
-fn make_private(path: &Path) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    let mode = fs::metadata(path).map_err(Error::io("open", path))?.permissions().mode() & 0o777;
+fn make_private(path: &Path, created: &File) -> Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let failed = Error::io("open", path);
+    let about = || -> io::Result<_> {
+        let folder = File::open(path)?;
+        let about = folder.metadata()?;
+        Ok((folder, about, created.metadata()?.uid()))
+    };
+    let (folder, about, user) = about().map_err(failed)?;
+    let mode = about.mode() & 0o777;
+    if about.uid() != user {
+        let found = format!("{} of the user with the number {}", path.display(), about.uid());
+        return Err(Error::argument("folder", "a folder of the user who runs the program", found));
+    }
     if mode & 0o077 == 0 {
         return Ok(());
     }
-    if fs::read_dir(path).map_err(Error::io("open", path))?.next().is_none() {
-        return fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(Error::io("close", path));
+    let entries = fs::read_dir(path).map_err(Error::io("open", path))?;
+    if entries.count() == 1 {
+        return folder.set_permissions(fs::Permissions::from_mode(0o700)).map_err(Error::io("close", path));
     }
     let expected = "a folder that only its owner may open (chmod 700)";
     Err(Error::argument("folder", expected, format!("{} with mode {mode:o}", path.display())))
 }
 
 #[cfg(not(unix))]
-fn make_private(_: &Path) -> Result<()> {
+fn make_private(_: &Path, _: &File) -> Result<()> {
     Ok(())
 }

@@ -42,6 +42,11 @@ impl PageName {
         Self::of([&self.0, cast_slice(tokens), &[]])
     }
 
+    /// The same page with the KV rows of a multi-token-prediction block, given its number.
+    pub fn with_block(self, block: u64) -> Self {
+        Self::of([&self.0, bytes_of(&block), &[]])
+    }
+
     fn of(parts: [&[u8]; 3]) -> Self {
         let mut hash = Sha256::new();
         parts.iter().for_each(|part| hash.update(part));
@@ -96,7 +101,10 @@ pub fn read(from: &mut impl Read, name: PageName, bytes: u64) -> Result<Vec<u8>>
     }
     let mut rows = Vec::new();
     rows.try_reserve_exact(bytes as usize).map_err(|_| ErrorKind::OutOfMemory)?;
-    from.take(bytes).read_to_end(&mut rows)?;
+    from.by_ref().take(bytes).read_to_end(&mut rows)?;
+    if from.read(&mut [0])? > 0 {
+        return Err(invalid(format!("expected {bytes} bytes of rows, found more")));
+    }
     if rows.len() as u64 != bytes {
         return Err(invalid(format!("expected {bytes} bytes of rows, found {}", rows.len())));
     }
@@ -159,6 +167,7 @@ mod tests {
             assert!(read(&mut damaged.as_slice(), name, 200).is_err(), "byte {at}");
             assert!(read(&mut &file[..at], name, 200).is_err(), "{at} bytes");
         }
+        assert!(read(&mut [&file[..], &[0]].concat().as_slice(), name, 200).is_err(), "a byte more");
         assert!(read(&mut file.as_slice(), name, 199).is_err() && read(&mut file.as_slice(), name, 201).is_err());
         assert!(read(&mut file.as_slice(), name.then(&[1]), 200).is_err());
     }

@@ -3,18 +3,28 @@
 use super::PageName;
 use crate::error::unpoisoned;
 use crate::threads::lock;
-use std::collections::{HashSet, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::SystemTime;
 
-/// The usual limit of the bytes of pages that wait, or are being written.
+/// The most bytes of pages that wait, or are being written, if the limit of the files is at least twice as large.
 pub const MOST: u64 = 1 << 30;
 
-/// Pages of a conversation to be written.
+/// A page to be written.
 pub struct Job {
-    /// The names of all pages of the conversation up to the last one here.
-    pub names: Vec<PageName>,
-    /// The pages that were not on disk, in order.
-    pub pages: Vec<(PageName, Vec<u8>)>,
+    pub name: PageName,
+    pub rows: Vec<u8>,
+    /// When it was used.
+    pub used: SystemTime,
+    /// The pages of the same conversation, none of which is removed for this one.
+    pub kept: Arc<HashSet<PageName>>,
+}
+
+/// What the thread does next.
+pub struct Work {
+    pub job: Option<Job>,
+    /// When pages were used.
+    pub used: HashMap<PageName, SystemTime>,
 }
 
 pub struct Queue {
@@ -25,17 +35,29 @@ pub struct Queue {
 
 #[derive(Default)]
 struct State {
-    jobs: VecDeque<Job>,
-    /// Whether the thread works on one.
-    works: bool,
+    /// Pages with their numbers.
+    jobs: VecDeque<(u64, Job)>,
+    used: HashMap<PageName, SystemTime>,
+    /// The number of the first entry in `used`.
+    first_used: u64,
+    /// The highest number that was given to anything.
+    newest: u64,
+    /// Everything up to this number is done.
+    done: u64,
     /// The pages that are not written yet.
     pages: HashSet<PageName>,
-    /// Their bytes.
+    /// Their bytes, and those of reserved places.
     bytes: u64,
-    /// Whether no job will follow.
+    /// Whether nothing will follow.
     ended: bool,
     /// Whether the thread is gone.
     gone: bool,
+}
+
+/// A place for a page that is going to be added. Dropped, it is free again.
+pub struct Place<'a> {
+    queue: &'a Queue,
+    bytes: u64,
 }
 
 impl Queue {
@@ -44,25 +66,38 @@ impl Queue {
         Self { most, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// How many pages of this size fit. If `waits`, waits until one does.
-    pub fn places(&self, bytes: u64, waits: bool) -> usize {
+    /// Reserves a place for a page of this many bytes.
+    pub fn reserve(&self, bytes: u64) -> Option<Place<'_>> {
         let mut state = lock(&self.state);
-        while waits && state.places(self.most, bytes) == 0 && !state.gone {
-            state = self.changed(state);
+        if state.gone || state.bytes > 0 && state.bytes.saturating_add(bytes) > self.most {
+            return None;
         }
-        if state.gone { 0 } else { state.places(self.most, bytes) }
+        state.bytes += bytes;
+        Some(Place { queue: self, bytes })
     }
 
-    /// Adds a job.
-    pub fn push(&self, job: Job) {
-        let mut state = lock(&self.state);
-        if state.gone {
-            return;
+    /// Records when pages were used.
+    pub fn use_pages(&self, pages: impl Iterator<Item = (PageName, SystemTime)>) {
+        let mut pages = pages.peekable();
+        if pages.peek().is_none() {
+            return; // nothing of which the thread could say that it is done
         }
-        state.pages.extend(job.pages.iter().map(|(name, _)| *name));
-        state.bytes += job.pages.iter().map(|(_, rows)| rows.len() as u64).sum::<u64>();
-        state.jobs.push_back(job);
-        self.changed.notify_all();
+        self.add(|state| {
+            if state.used.is_empty() {
+                state.first_used = state.newest;
+            }
+            state.used.extend(pages);
+        });
+    }
+
+    /// Adds something.
+    fn add(&self, add: impl FnOnce(&mut State)) {
+        let mut state = lock(&self.state);
+        if !state.gone {
+            state.newest += 1;
+            add(&mut state);
+            self.changed.notify_all();
+        }
     }
 
     /// Whether a page is not written yet.
@@ -70,29 +105,32 @@ impl Queue {
         lock(&self.state).pages.contains(&name)
     }
 
-    /// Waits until everything is written.
+    /// Waits until everything that was added so far is done.
     pub fn wait(&self) {
         let mut state = lock(&self.state);
-        while (state.works || !state.jobs.is_empty()) && !state.gone {
+        let newest = state.newest;
+        while state.done < newest && !state.gone {
             state = self.changed(state);
         }
     }
 
-    /// No job will follow.
+    /// Nothing will follow.
     pub fn end(&self) {
         lock(&self.state).ended = true;
         self.changed.notify_all();
     }
 
-    /// The next job for the thread, which waits for it. `None` if none will follow.
-    pub fn next(&self) -> Option<Job> {
+    /// The next work for the thread. If it `waits`, `None` means that none will follow.
+    pub fn next(&self, waits: bool) -> Option<Work> {
         let mut state = lock(&self.state);
-        while state.jobs.is_empty() && !state.ended {
+        while state.jobs.is_empty() && state.used.is_empty() {
+            if state.ended || !waits {
+                return None;
+            }
             state = self.changed(state);
         }
-        let job = state.jobs.pop_front();
-        state.works = job.is_some();
-        job
+        let job = state.jobs.pop_front().map(|(_, job)| job);
+        Some(Work { job, used: std::mem::take(&mut state.used) })
     }
 
     /// A page of this many bytes was written, or will not be.
@@ -103,15 +141,19 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// The job is done.
+    /// The work that was taken is done.
     pub fn finished(&self) {
-        lock(&self.state).works = false;
+        let mut state = lock(&self.state);
+        let used = (!state.used.is_empty()).then_some(state.first_used);
+        let next = state.jobs.front().map(|(number, _)| *number).into_iter().chain(used).min();
+        state.done = next.map_or(state.newest, |next| next - 1);
         self.changed.notify_all();
     }
 
-    /// What the thread drops when it ends, also by a panic, so that nobody waits for it.
-    pub fn ending(&self) -> impl Drop {
-        Ending(self)
+    /// The thread is gone, so nobody waits for it.
+    pub fn abandon(&self) {
+        *lock(&self.state) = State { gone: true, ..State::default() };
+        self.changed.notify_all();
     }
 
     fn changed<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
@@ -119,42 +161,74 @@ impl Queue {
     }
 }
 
-impl State {
-    fn places(&self, most: u64, bytes: u64) -> usize {
-        let fit = most.saturating_sub(self.bytes) / bytes.max(1);
-        if self.bytes == 0 { fit.max(1) as usize } else { fit as usize }
+impl Place<'_> {
+    /// Adds the page for which the place was reserved.
+    pub fn fill(self, job: Job) {
+        self.queue.add(|state| {
+            state.pages.insert(job.name);
+            state.bytes += job.rows.len() as u64;
+            state.jobs.push_back((state.newest, job));
+        });
     }
 }
 
-struct Ending<'a>(&'a Queue);
-
-impl Drop for Ending<'_> {
+impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut state = lock(&self.0.state);
-        *state = State { gone: true, ..State::default() };
-        self.0.changed.notify_all();
+        let mut state = lock(&self.queue.state);
+        state.bytes = state.bytes.saturating_sub(self.bytes);
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
+    fn job(name: PageName, bytes: usize) -> Job {
+        Job { name, rows: vec![0; bytes], used: SystemTime::UNIX_EPOCH, kept: Arc::default() }
+    }
+
     #[test]
     fn memory_is_limited() {
-        let queue = Queue::new(MOST);
-        let (quarter, name) = (MOST / 4, PageName::start(&[]));
-        assert_eq!((queue.places(quarter, false), queue.places(2 * MOST, true)), (4, 1), "one in any case");
-        queue.push(Job { names: vec![name], pages: vec![(name, vec![0; 1000])] });
-        assert_eq!((queue.places(quarter, true), queue.places(2 * MOST, false)), (3, 0));
-        assert!(queue.has(name));
-        let job = queue.next();
-        job.into_iter().flat_map(|job| job.pages).for_each(|(name, rows)| queue.written(name, rows.len()));
-        assert_eq!((queue.places(quarter, false), queue.has(name)), (4, false));
+        let (queue, name) = (Queue::new(1000), PageName::start(&[]));
+        let two = [queue.reserve(400), queue.reserve(600)];
+        assert!(two.iter().all(Option::is_some) && queue.reserve(1).is_none(), "reserved places count");
+        drop(two);
+        queue.reserve(2000).unwrap().fill(job(name, 2000)); // one in any case
+        assert!(queue.reserve(1).is_none() && queue.has(name));
+        assert_eq!(queue.next(true).and_then(|work| work.job).map(|job| job.name), Some(name));
+        queue.written(name, 2000);
+        assert!(queue.reserve(1000).is_some() && !queue.has(name));
         queue.end();
-        assert!(queue.next().is_none());
-        drop(queue.ending());
-        assert_eq!(queue.places(quarter, true), 0, "the thread is gone");
+        assert!(queue.next(true).is_none());
+        queue.abandon();
+        assert!(queue.reserve(1).is_none(), "the thread is gone");
+        queue.wait();
+    }
+
+    /// It does not wait for what is added after the call.
+    #[test]
+    fn waiting_ends_although_more_is_added() {
+        let (queue, first) = (Queue::new(1000), PageName::start(&[]));
+        let names = [first, first.then(&[1]), first.then(&[2])];
+        let done = |queue: &Queue| lock(&queue.state).done;
+        queue.use_pages([(first, SystemTime::UNIX_EPOCH)].into_iter());
+        for name in names {
+            queue.reserve(10).unwrap().fill(job(name, 10));
+        }
+        let work = queue.next(true).unwrap();
+        assert_eq!((work.job.unwrap().name, work.used.len()), (first, 1));
+        queue.use_pages([(first, SystemTime::UNIX_EPOCH), (names[1], SystemTime::UNIX_EPOCH)].into_iter());
+        queue.finished();
+        assert_eq!(done(&queue), 2, "the first page, and when it was used");
+        queue.next(true);
+        queue.finished();
+        assert_eq!(done(&queue), 3, "the third page was added before the second use");
+        queue.next(true);
+        queue.finished();
+        assert_eq!(done(&queue), 5);
+        assert!(queue.next(false).is_none());
+        queue.use_pages(std::iter::empty());
         queue.wait();
     }
 }

@@ -8,10 +8,11 @@
 //! replaces files does this.
 
 use super::{Links, open};
-use std::fs::{self, File, Metadata, OpenOptions, Permissions};
+use std::fs::{self, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The most symbolic links that are followed from one name, as on Linux.
 const LINKS: usize = 40;
@@ -21,6 +22,9 @@ const NAMED: usize = 40;
 
 /// The end of a temporary file's name.
 const ENDING: &str = ".new";
+
+/// For how long a temporary file has not changed that is abandoned, on a file system without locks.
+const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
 /// Who may read a new file. An existing file keeps its permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +84,21 @@ impl Replacement {
             replacement.file.set_permissions(permissions)?;
         }
         Ok(replacement)
+    }
+
+    /// Begins to put a file that only the user can read in the place of whatever has this name: a symbolic link or a
+    /// pipe is itself replaced. Abandoned temporary files stay.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn instead_of(path: &Path) -> io::Result<Self> {
+        let (file, beside) = create_beside(path, true)?;
+        Ok(Self { file, to: path.into(), beside: Some(beside) })
+    }
+
+    /// The file that is written to.
+    pub fn file(&self) -> &File {
+        &self.file
     }
 
     /// Syncs the new contents to the disk and renames the temporary file. Later writes are appended to the file itself.
@@ -213,31 +232,33 @@ fn create_beside(to: &Path, private: bool) -> io::Result<(File, PathBuf)> {
 /// Removes the temporary files of a file that no process is writing, if it can.
 fn remove_abandoned_of(to: &Path) {
     let Ok(beginning) = beginning(to) else { return };
-    remove_unlocked(folder(to), |name| is_temporary(name, &beginning));
-}
-
-/// Removes the temporary files in a folder that no process is writing, if it can: those of files for whose names `of`
-/// returns true. The names have at most 40 characters.
-pub fn remove_abandoned(folder: &Path, of: impl Fn(&str) -> bool) {
-    remove_unlocked(folder, |name| {
-        let whole = name.strip_suffix(ENDING).and_then(|rest| rest.rsplit_once('.'));
-        whole.is_some_and(|(whole, _)| of(whole) && is_temporary(name, &format!("{whole}.")))
-    });
-}
-
-/// Removes the files in a folder whose names are those of temporary files, unless they are locked. Each stays locked
-/// until it is removed, so that a process that has just created it waits and then sees that it is gone.
-fn remove_unlocked(folder: &Path, is_temporary: impl Fn(&str) -> bool) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if !entry.file_name().to_str().is_some_and(&is_temporary) {
-            continue;
+    for entry in fs::read_dir(folder(to)).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| is_temporary(name, &beginning)) {
+            remove_abandoned(&entry.path());
         }
-        let Ok(file) = open(&entry.path(), OpenOptions::new().write(true), Links::Refused) else { continue };
-        if file.try_lock().is_ok() {
-            let _ = fs::remove_file(entry.path());
-        }
-        drop(file); // unlocks it after it was removed
     }
+}
+
+/// The name of the file that is to be replaced by the temporary file of this name, if that has at most 40 characters.
+pub fn replaced_by(temporary: &str) -> Option<&str> {
+    let (replaced, _) = temporary.strip_suffix(ENDING)?.rsplit_once('.')?;
+    is_temporary(temporary, &format!("{replaced}.")).then_some(replaced)
+}
+
+/// Removes a temporary file, unless a process is writing it. It stays locked until it is removed, so that a process
+/// that has just created it waits and then sees that it is gone. On a file system without locks, a file that has not
+/// changed for an hour is abandoned. Returns false if it stays.
+pub fn remove_abandoned(temporary: &Path) -> bool {
+    let Ok(file) = open(temporary, OpenOptions::new().write(true), Links::Refused) else { return false };
+    let is_abandoned = match file.try_lock() {
+        Ok(()) => true,
+        Err(TryLockError::WouldBlock) => false,
+        Err(TryLockError::Error(_)) => {
+            let changed = file.metadata().and_then(|about| about.modified()).ok();
+            changed.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > ABANDONED)
+        }
+    };
+    is_abandoned && fs::remove_file(temporary).is_ok() // before the file is unlocked
 }
 
 /// Whether a name is `beginning`, a process id, a dash, a hexadecimal number and the ending.

@@ -201,6 +201,12 @@ impl<'a> GenerationTask<'a> {
         self.state = TaskState::Over;
     }
 
+    /// Does other work for it, which stops once it is cancelled.
+    pub fn stoppable<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+        let cancels = self.cancels.clone();
+        stoppable(move || cancels.is_cancelled(), || work(self))
+    }
+
     /// Computes a part of the prompt, or a token. The events that this completes can be [popped](Self::pop) afterwards.
     ///
     /// # Errors

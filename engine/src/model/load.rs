@@ -73,6 +73,7 @@ struct Shared {
     file: Gguf,
     /// Computed for the first snapshot.
     fingerprint: OnceLock<u64>,
+    digest: OnceLock<[u64; 4]>,
     config: Config,
     cache: CacheShape,
     tuning: Option<Tuning>,
@@ -181,11 +182,12 @@ impl Model {
         let (target, untuned, verdict) = (kernels.target(), kernels.avoiding(&untuned), kernels.verdict());
         let planned = Arc::new(Planned { target, untuned, verdict, plans: Mutex::default() });
         let subject = kernels.subject().to_owned();
-        let (file, fingerprint) = (file.clone(), OnceLock::new());
+        let (file, fingerprint, digest) = (file.clone(), OnceLock::new(), OnceLock::new());
         let Text { tokenizer, template } = text;
         let shared = Shared {
             file,
             fingerprint,
+            digest,
             config,
             cache,
             tuning: tuning.cloned(),
@@ -240,6 +242,13 @@ impl Model {
         let Shared { file, uploaded, weights, .. } = &*self.shared;
         let sums = &uploaded.sums[..weights.without_block()];
         *self.shared.fingerprint.get_or_init(|| file.fingerprint(bytemuck::cast_slice(sums)))
+    }
+
+    /// The same as [`Gguf::digest`].
+    pub(crate) fn digest(&self) -> [u64; 4] {
+        let Shared { file, uploaded, weights, .. } = &*self.shared;
+        let sums = &uploaded.sums[..weights.without_block()];
+        *self.shared.digest.get_or_init(|| file.digest(bytemuck::cast_slice(sums)))
     }
 
     /// A number that identifies the multi-token-prediction block by its weights; 0 if there is none.

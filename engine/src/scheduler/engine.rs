@@ -7,12 +7,14 @@
 //! engine until they are taken, so that they are not lost with the thread that panics.
 
 use super::Tenant;
+use super::reading::Reading;
 use super::state::SlotState;
 use super::storing::Storing;
 use crate::chat::CallIds;
-use crate::disk::{DiskCache, PageName};
+use crate::disk::DiskCache;
 use crate::error::{Error, Result};
 use crate::generate::{Event, GenerationTask, Phase};
+use crate::plan::PAGE;
 use crate::session::{Pool, Session};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,6 +42,8 @@ pub struct Engine {
     placed: u64,
     /// The slot whose prompt is computed next.
     turn: usize,
+    /// The tokens per second of the last long prompt that was computed; 0 before.
+    pub(super) prompt_rate: f64,
     /// Results that were not taken yet.
     pub(super) outcome: Outcome,
 }
@@ -70,8 +74,8 @@ pub(super) struct Work {
     pub given_up: Option<Vec<u32>>,
     /// Whether it waits until a conversation that holds memory was stored.
     pub waits: bool,
-    /// The names of its prompt's pages, while the disk may have the next one.
-    pub stored: Option<Vec<PageName>>,
+    /// Its prompt's pages, while the disk may have the next one.
+    pub reading: Option<Reading>,
 }
 
 /// The results of rounds.
@@ -89,8 +93,9 @@ pub struct Outcome {
     pub lost: Option<Error>,
     /// Whether there was anything to do.
     pub worked: bool,
-    /// Whether conversations have to be stored in further rounds.
+    /// Whether conversations have to be stored in further rounds, and whether the app waits for any of them.
     pub unstored: bool,
+    pub asked: bool,
 }
 
 impl Work {
@@ -141,7 +146,7 @@ impl Slot {
 impl Engine {
     pub fn new(pool: Pool, disk: Option<DiskCache>) -> Self {
         let (slots, accepted, outcome) = (Vec::new(), VecDeque::new(), Outcome::default());
-        Self { pool, disk, slots, accepted, placed: 0, turn: 0, outcome }
+        Self { pool, disk, slots, accepted, placed: 0, turn: 0, prompt_rate: 0.0, outcome }
     }
 
     /// The context of a slot in tokens.
@@ -190,8 +195,9 @@ impl Engine {
 
     /// Takes the results so far.
     pub fn take_outcome(&mut self) -> Outcome {
-        let unstored = self.slots.iter().any(|slot| slot.storing.is_some());
-        Outcome { unstored, ..std::mem::take(&mut self.outcome) }
+        let storing = || self.slots.iter().filter_map(|slot| slot.storing.as_ref());
+        let (unstored, asked) = (storing().next().is_some(), storing().any(Storing::is_asked));
+        Outcome { unstored, asked, ..std::mem::take(&mut self.outcome) }
     }
 
     /// Ends the replies that were cancelled. It runs under the lock of the scheduler's state, and leaves the work for
@@ -262,12 +268,13 @@ impl Engine {
     fn begin(&mut self, index: usize, request: Request) {
         let Request { id, tenant, task, ids } = request;
         self.slots[index].session.set_tenant(tenant.cache);
-        let stored = self.stored_pages(index, task.prompt());
+        let reading = self.reading(index, task.prompt());
         let slot = &mut self.slots[index];
         self.placed += 1;
         (slot.used, slot.prompt) = (self.placed, task.prompt().len());
-        (slot.storing, slot.is_stored) = (None, false); // its pages are stored with those of this prompt
-        slot.work = Some(Work { id, task, ids, paused: false, given_up: None, waits: false, stored });
+        slot.storing = slot.storing.take().filter(Storing::is_asked); // others are stored with those of this prompt
+        slot.is_stored = false;
+        slot.work = Some(Work { id, task, ids, paused: false, given_up: None, waits: false, reading });
     }
 
     /// Ends a request that has no slot, with its last events and an error, if any.
@@ -312,7 +319,7 @@ impl Engine {
         let others = self.slots.iter().any(|slot| slot.work.as_ref().is_some_and(Work::decodes));
         self.slots[index].session.set_others_waiting(others);
         let is_begun = self.slots[index].work.as_ref().is_some_and(|work| work.task.is_begun());
-        if !is_begun && self.bring_back(index) {
+        if !is_begun && self.bring_back(index, !others) {
             return;
         }
         self.advance(index);
@@ -353,11 +360,16 @@ impl Engine {
 
     /// Collects the events of a slot, and frees it if its reply is over.
     fn collect(&mut self, index: usize) {
-        let Self { slots, outcome, disk, .. } = self;
+        let Self { slots, outcome, disk, prompt_rate, .. } = self;
         let slot = &mut slots[index];
         let Some(work) = &mut slot.work else { return };
         while let Some(mut event) = work.task.pop() {
             work.ids.give(&mut event);
+            if let Event::Done(stats) = &event
+                && stats.prompt.new >= PAGE
+            {
+                *prompt_rate = stats.prompt.new as f64 / stats.prompt_time.as_secs_f64();
+            }
             outcome.events.push((work.id, Ok(event)));
         }
         if work.task.phase() == Phase::Over {
@@ -366,8 +378,8 @@ impl Engine {
             }
             outcome.over.push(work.id);
             outcome.worked = true;
-            if disk.is_some() {
-                slot.storing = Some(Storing::new(work.task.prompt().len()));
+            if disk.is_some() && slot.storing.is_none() {
+                slot.storing = Some(Storing::first(work.task.prompt().len()));
             }
             outcome.ended.extend(slot.work.take().map(|work| work.task));
         }

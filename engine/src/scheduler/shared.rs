@@ -16,6 +16,7 @@ use crate::threads::{WakerCalls, lock};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
+use std::thread::{ThreadId, current};
 use std::time::Duration;
 
 /// A reply pauses once this many of its events were not taken.
@@ -36,8 +37,8 @@ pub struct Shared {
     sessions: usize,
     /// How many more requests may wait.
     queue: usize,
-    /// Whether conversations are stored on disk.
-    stores: bool,
+    /// Where conversations are stored.
+    disk: Option<DiskCache>,
     board: Mutex<Board>,
     /// The calls to wakers of polled replies.
     pub wakers: WakerCalls,
@@ -47,6 +48,8 @@ pub struct Shared {
 struct Board {
     /// `None` while a thread drives it.
     engine: Option<Box<Engine>>,
+    /// The thread that drives it, or did.
+    driver: Option<ThreadId>,
     /// Requests that are in no slot, oldest first.
     waiting: VecDeque<Request>,
     /// The requests that the engine has, and which tenant is next.
@@ -63,6 +66,16 @@ struct Board {
     ended: bool,
     /// Whether the engine has conversations to store.
     unstored: bool,
+    stores: Stores,
+}
+
+/// The calls of [`Shared::store`], by number.
+#[derive(Default)]
+struct Stores {
+    asked: u64,
+    begun: u64,
+    done: u64,
+    is_done: Arc<Condvar>,
 }
 
 /// What is called or dropped after the lock is released, because it may run the app's code. That code may lock a mutex
@@ -93,10 +106,11 @@ struct Mailbox {
 
 impl Shared {
     pub fn new(engine: Engine, sessions: usize, queue: usize) -> Self {
-        let (context, stores) = (engine.context(), engine.disk.is_some());
+        let (context, disk) = (engine.context(), engine.disk.clone());
         let board = Board {
             slots: engine.slots(),
             engine: Some(Box::new(engine)),
+            driver: None,
             waiting: VecDeque::new(),
             turns: Turns::default(),
             mailboxes: BTreeMap::new(),
@@ -106,8 +120,9 @@ impl Shared {
             thread_wakes: Arc::default(),
             ended: false,
             unstored: false,
+            stores: Stores::default(),
         };
-        Self { context, sessions, queue, stores, board: Mutex::new(board), wakers: WakerCalls::default() }
+        Self { context, sessions, queue, disk, board: Mutex::new(board), wakers: WakerCalls::default() }
     }
 
     /// The scheduler's current state.
@@ -239,24 +254,30 @@ impl Shared {
         board.thread_wakes.notify_all();
     }
 
-    /// Stores what all slots hold, once no thread drives the engine.
-    pub fn store(&self) {
-        while self.stores && !self.store_if_idle() {
-            std::thread::sleep(LOOK);
+    /// Stores what all slots hold, and drives the engine meanwhile unless another thread does. Returns false if that
+    /// is impossible, because the thread that drives it is in the app's code: it is this thread, or there are no
+    /// handles left (`last`) and it has not ended yet.
+    pub fn store(&self, last: bool) -> bool {
+        let Some(disk) = self.disk.as_ref().filter(|disk| disk.has_thread()) else { return true };
+        let mut board = lock(&self.board);
+        if board.engine.is_none() && (last || board.driver == Some(current().id())) {
+            return false;
         }
-    }
-
-    /// Stores what all slots hold. Returns false if a thread drives the engine.
-    pub fn store_if_idle(&self) -> bool {
-        let Some(engine) = lock(&self.board).engine.take() else { return false };
-        let mut driving = Driving { shared: self, engine: Some(engine) };
-        let disk = driving.engine.iter_mut().find_map(|engine| {
-            engine.store_all();
-            engine.disk.clone()
-        });
-        drop(driving);
-        lock(&self.board).wake_one();
-        disk.iter().for_each(DiskCache::wait); // others continue meanwhile
+        board.stores.asked += 1;
+        let number = board.stores.asked;
+        while board.stores.done < number {
+            let worked;
+            (board, worked) = match board.engine.take() {
+                Some(engine) => self.drive(board, engine, &|board| board.stores.done >= number),
+                None => (board, false),
+            };
+            if !worked {
+                let (changed, look) = (board.stores.is_done.clone(), board.look());
+                board = unpoisoned(changed.wait_timeout(board, look)).0;
+            }
+        }
+        drop(board);
+        disk.wait();
         true
     }
 
@@ -282,6 +303,7 @@ impl Shared {
         let mut driving = Driving { shared: self, engine: Some(engine) };
         let mut board = board; // dropped before `driving`, which takes the lock if there is a panic
         let mut worked = false;
+        board.driver = Some(current().id());
         while let Some(engine) = &mut driving.engine {
             board.hand_over(engine, self.sessions);
             let mut idle = false;
@@ -394,6 +416,10 @@ impl Board {
             engine.accept(request);
         }
         let most = |paused| if paused { FEW_EVENTS } else { MOST_EVENTS };
+        if self.stores.begun < self.stores.asked {
+            self.stores.begun = self.stores.asked;
+            engine.begin_store();
+        }
         engine.pause(|id, paused| self.mailboxes.get(&id).is_some_and(|it| it.events.len() >= most(paused)));
     }
 
@@ -433,6 +459,10 @@ impl Board {
         }
         self.slots = slots;
         self.unstored = outcome.unstored;
+        if !outcome.asked && self.stores.done < self.stores.begun {
+            self.stores.done = self.stores.begun;
+            self.stores.is_done.notify_all();
+        }
     }
 
     /// Wakes a waiting thread that has no event, to drive the engine, and the thread for polled replies.
@@ -442,6 +472,7 @@ impl Board {
             mailbox.changed.notify_all();
         }
         self.thread_wakes.notify_all();
+        self.stores.is_done.notify_all();
     }
 }
 

@@ -104,8 +104,11 @@ pub struct Continued {
 pub struct BlockState {
     /// Whether a row is computed for every token, because the block may make drafts.
     pub wanted: bool,
-    /// How many tokens have rows.
+    /// How many tokens have rows: those from `from` on were really computed.
     computed: usize,
+    from: usize,
+    /// The same as `computed`, with a last row that is computed again because another token may follow it.
+    whole: usize,
     /// The first token whose hidden state is in the ring buffer.
     saved: usize,
     /// The number of drafts on the device, after the sampled token.
@@ -117,6 +120,8 @@ impl BlockState {
     /// follow it. Tokens too far back are no longer in the ring buffer.
     pub fn truncate(&mut self, before: usize, length: usize) {
         self.computed = self.computed.min(length.saturating_sub(1));
+        self.whole = self.whole.min(length);
+        self.from = self.from.min(length);
         self.saved = if before - length < KEPT_ROWS / 2 { self.saved.min(length) } else { length };
         self.made = 0;
     }
@@ -126,9 +131,23 @@ impl BlockState {
         self.computed.max(self.saved).max(length.saturating_sub(KEPT_ROWS))..length
     }
 
-    /// Records that there are rows for `length` tokens.
+    /// Records that there are rows for `length` tokens, all of which were computed that can be.
     pub fn computed_to(&mut self, length: usize) {
-        self.computed = length;
+        self.has_from(self.pending(length).start, length);
+    }
+
+    /// Records that there are rows for `length` tokens, of which those from `first` on were computed. If `first` is
+    /// beyond the rows so far, none of those before it count as computed.
+    pub fn has_from(&mut self, first: usize, length: usize) {
+        if first > self.whole {
+            self.from = first;
+        }
+        (self.computed, self.whole) = (length, length);
+    }
+
+    /// Whether the rows of some tokens were computed, the last one with the token that follows it.
+    pub fn has_rows(&self, tokens: Range<usize>) -> bool {
+        self.from <= tokens.start && tokens.end < self.computed
     }
 
     /// Records that the ring buffer has no hidden states of the tokens before `length`.

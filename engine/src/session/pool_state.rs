@@ -158,7 +158,7 @@ impl PoolState {
         sequence.tokens = tokens[..sequence.pages.len() * PAGE].to_vec();
         (sequence.confirmed, sequence.offered) = (sequence.tokens.len(), sequence.pages.len());
         sequence.output = None;
-        sequence.block.computed_to(sequence.tokens.len());
+        sequence.block.has_from(sequence.tokens.len(), sequence.tokens.len()); // by whom is unknown
         sequence.block.forget_states(sequence.tokens.len());
         self.list_pages(sequence, first)
     }

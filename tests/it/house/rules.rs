@@ -162,7 +162,7 @@ const ENGINE_PLACES: [(&str, &[&str]); 16] = [
     ("std::env", &["catalog", "gpu"]),
     ("rustls", &["download"]),
     ("sha1", &["download"]),
-    ("sha2", &["disk", "download"]),
+    ("sha2", &["disk", "download", "gguf"]),
     ("ureq", &["download"]),
 ];
 

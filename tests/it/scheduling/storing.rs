@@ -382,3 +382,135 @@ fn a_dropped_reply_is_stored_after_a_pause() {
     scheduler.store();
     assert_eq!(disk.state().written, 1);
 }
+
+/// A context of many pages, and a prompt of seven, which are read in more than one round.
+const LONG: usize = 2048;
+
+fn seven_pages(first: u32) -> Vec<u32> {
+    (0..7 * PAGE as u32 + 9).map(|index| first + index * 7 % 311).collect()
+}
+
+/// Pages that are read in several rounds: all of them, with one damaged in the middle, with a cache in memory that is
+/// too small for another conversation beside it, and with a reply that is cancelled meanwhile.
+#[test]
+fn extended_pages_come_back_in_several_rounds() {
+    let (folder, tokens) = (folder(), seven_pages(100));
+    let with = |memory: Option<usize>, sessions: usize| {
+        let disk = open(folder.path());
+        let options = SchedulerOptions { sessions, context: Some(LONG), tokens: memory, ..SchedulerOptions::default() };
+        let options = SchedulerOptions { disk: Some(disk.clone()), ..options };
+        (Scheduler::new(model(), &options).unwrap(), disk)
+    };
+    let said = |scheduler: &Scheduler, tokens: &[u32]| {
+        let options = GenerateOptions { logprobs: Some(2), ..greedy(4) };
+        let events = rest(&mut scheduler.generate(tokens.to_vec(), options).unwrap());
+        let cached = stats(&events).prompt.cached;
+        let tokens = events.into_iter().filter(|event| matches!(event, Event::Token(_)));
+        (tokens.collect::<Vec<_>>(), cached)
+    };
+    let wanted = {
+        let (scheduler, disk) = with(None, 1);
+        let (wanted, cached) = said(&scheduler, &tokens);
+        scheduler.store();
+        assert_eq!((cached, disk.state().written), (0, 7));
+        wanted
+    };
+    {
+        let (scheduler, disk) = with(Some(9 * PAGE), 2);
+        assert_eq!(said(&scheduler, &seven_pages(500)[..3 * PAGE]).1, 0);
+        assert_eq!(said(&scheduler, &tokens), (wanted.clone(), 7 * PAGE), "the other one leaves its memory");
+        assert!(disk.state().read >= 7);
+    }
+    {
+        let (scheduler, _) = with(None, 1);
+        let reply = scheduler.generate(tokens.clone(), greedy(4)).unwrap();
+        let cancel = reply.cancel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while scheduler.state().slots[0].tokens < PAGE {
+                    std::thread::yield_now();
+                }
+                cancel.cancel();
+            });
+            reply.for_each(|event| drop(event.unwrap()));
+        });
+        assert_eq!(said(&scheduler, &tokens).0, wanted, "after a cancelled one");
+    }
+    // The name of a page is known by the order of the times.
+    let mut paths = files(folder.path());
+    paths.sort_by_key(|path| std::cmp::Reverse(fs::metadata(path).unwrap().modified().unwrap()));
+    let mut bytes = fs::read(&paths[4]).unwrap();
+    bytes[1000] ^= 1;
+    fs::write(&paths[4], bytes).unwrap();
+    let (scheduler, disk) = with(None, 1);
+    assert_eq!(said(&scheduler, &tokens), (wanted, 4 * PAGE));
+    assert_eq!((disk.state().damaged, disk.state().read), (1, 4));
+}
+
+/// A link, a pipe or a folder with the name of a page is replaced, and nothing is written through it.
+#[cfg(unix)]
+#[test]
+fn whatever_has_the_name_of_a_page_is_replaced() {
+    let asked = long("What did the owl see?");
+    let (elsewhere, folder) = (folder(), folder());
+    told_anew(folder.path(), &asked);
+    let page = files(folder.path()).remove(0);
+    let precious = elsewhere.path().join("precious");
+    fs::write(&precious, "text").unwrap();
+    for case in ["link", "pipe", "folder"] {
+        fs::remove_file(&page).unwrap();
+        match case {
+            "link" => std::os::unix::fs::symlink(&precious, &page).unwrap(),
+            "pipe" => assert!(std::process::Command::new("mkfifo").arg(&page).status().unwrap().success()),
+            _ => fs::create_dir(&page).unwrap(),
+        }
+        let (_, prompt, state) = told_anew(folder.path(), &asked);
+        assert_eq!((prompt.cached, state.damaged), (0, 0), "{case}");
+        assert!(fs::symlink_metadata(&page).unwrap().is_file(), "{case}");
+    }
+    assert_eq!(fs::read(&precious).unwrap(), b"text");
+    assert_eq!(told_anew(folder.path(), &asked).1.cached, PAGE);
+}
+
+/// A folder of another user, and one that cannot be locked or written to, are refused.
+#[cfg(unix)]
+#[test]
+fn a_folder_that_is_of_no_use_is_refused() {
+    let (other, folder) = (folder(), folder());
+    drop((open(folder.path()), open(other.path()))); // they are closed to other users
+    let lock = folder.path().join("lock");
+    fs::remove_file(&lock).unwrap();
+    std::os::unix::fs::symlink(other.path().join("lock"), &lock).unwrap();
+    assert!(matches!(DiskCache::open(folder.path(), MUCH), Err(Error::Io { .. })));
+    if std::os::unix::fs::chown(other.path(), Some(1), None).is_ok() {
+        let refused = DiskCache::open(other.path(), MUCH).unwrap_err();
+        assert!(refused.to_string().contains("the user who runs the program"), "{refused}");
+    }
+}
+
+/// A disk that fails stops no reply.
+#[test]
+fn replies_continue_although_the_disk_fails() {
+    let (folder, asked) = (folder(), long("What did the owl see?"));
+    let disk = open(folder.path());
+    fs::remove_dir_all(folder.path()).unwrap();
+    assert_eq!(told(&on(&disk, 1), &asked).1.cached, 0);
+    disk.wait();
+    let DiskCacheState { failures, dropped, written, .. } = disk.state();
+    assert!(failures > 0 && dropped > 0 && written == 0, "{:?}", disk.state());
+}
+
+/// A conversation is stored while a polled reply is being generated, which goes on.
+#[test]
+fn storing_does_not_wait_for_the_end_of_replies() {
+    let folder = folder();
+    let disk = open(folder.path());
+    let scheduler = on(&disk, 2);
+    across(&scheduler);
+    let mut reply = scheduler.chat(request("Tell me a story.", 400)).unwrap();
+    let _ = reply.try_next();
+    assert_eq!(disk.state().written, 0);
+    scheduler.store();
+    assert_eq!(disk.state().written, 1);
+    assert!(scheduler.state().slots.iter().any(|slot| slot.busy), "the reply is not complete");
+}

@@ -129,7 +129,8 @@ impl Session {
         reader.finish()?;
         (sequence.confirmed, sequence.tokens) = (tokens.len(), tokens);
         let has_block = filled > state.model.config().layers;
-        sequence.block.computed_to(if has_block { sequence.tokens.len() } else { 0 });
+        let filled = if has_block { sequence.tokens.len() } else { 0 };
+        sequence.block.has_from(filled, filled);
         sequence.block.forget_states(sequence.tokens.len());
         if logits.is_empty() {
             return Ok(());

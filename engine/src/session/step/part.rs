@@ -79,7 +79,8 @@ impl PoolState {
         let rows: Vec<RowHeader> =
             batch.headers.iter().zip(following).map(|(row, next)| RowHeader { next, ..*row }).collect();
         self.compute_block(&rows, part.shape, DraftInputs::Stream)?;
-        sequence.block.computed_to(sequence.tokens.len());
+        let end = sequence.tokens.len();
+        sequence.block.has_from(end - rows.len(), end);
         Ok(())
     }
 }
