@@ -4,8 +4,8 @@ use super::{CONTEXT, begin, greedy, model, request, rest, said, scheduler_with, 
 use std::fs;
 use std::path::{Path, PathBuf};
 use wglm::{
-    CacheType, ChatState, DiskCache, DiskCacheState, Error, Event, GenerateOptions, Message, Reuse, Scheduler,
-    SchedulerOptions, Tenant,
+    CacheType, ChatState, DiskCache, DiskCacheState, DraftKind, Error, Event, GenerateOptions, Message, Reuse,
+    Scheduler, SchedulerOptions, Speculation, Tenant,
 };
 
 /// The tokens of a page.
@@ -513,4 +513,27 @@ fn storing_does_not_wait_for_the_end_of_replies() {
     scheduler.store();
     assert_eq!(disk.state().written, 1);
     assert!(scheduler.state().slots.iter().any(|slot| slot.busy), "the reply is not complete");
+}
+
+/// KV rows of the multi-token-prediction block that were not computed are not stored: a page without them is smaller.
+/// With them, drafts are as good after a start as before.
+#[test]
+fn rows_of_the_block_are_stored_if_they_were_computed() {
+    let drafting = |kind: DraftKind, folder: &Path| {
+        let mut asked = long("What did the owl see?");
+        asked.options.logprobs = None; // with them no drafts are made
+        asked.options.speculation = Speculation { kind, most: Some(3) };
+        let events = rest(&mut on(&open(folder), 1).chat(asked).unwrap());
+        let stats = stats(&events);
+        (said(&events), stats.prompt.cached, [stats.drafts.drafted, stats.drafts.accepted])
+    };
+    let [without, with] = [folder(), folder()];
+    let (said, cached, drafts) = drafting(DraftKind::Off, without.path());
+    assert_eq!((cached, drafts), (0, [0, 0]));
+    let later = drafting(DraftKind::Mtp, without.path());
+    assert_eq!((&later.0, later.1, files(without.path()).len()), (&said, PAGE, 1), "its layers are found");
+    let first = drafting(DraftKind::Mtp, with.path());
+    assert!(first.2[0] > 0 && first.1 == 0, "{first:?}");
+    assert!(bytes(with.path()) > bytes(without.path()), "the block has rows too");
+    assert_eq!(drafting(DraftKind::Mtp, with.path()), (said, PAGE, first.2));
 }
