@@ -147,7 +147,7 @@ fn conversations_are_stored_at_the_end() {
 
 /// The files that were unused for longest are removed first, and there are never more than the limit allows.
 #[test]
-fn the_limit_is_kept() {
+fn extended_the_limit_is_kept() {
     let folder = folder();
     let animals = ["owl", "fox", "hare", "mouse"];
     let asked = animals.map(|animal| {
@@ -206,7 +206,7 @@ fn only_its_own_pages_are_found() {
 
 /// A file that is damaged, cut, or another page's under this name is removed, and the prompt computed.
 #[test]
-fn damaged_files_are_removed() {
+fn extended_damaged_files_are_removed() {
     let asked = long("What did the owl see?");
     for case in ["damaged", "cut", "empty", "another"] {
         let folder = folder();
@@ -268,7 +268,7 @@ fn only_the_owner_can_read_the_files() {
 
 /// Two caches on one folder, as two processes have, write at the same time and stay below the limit.
 #[test]
-fn several_writers_share_a_folder() {
+fn extended_several_writers_share_a_folder() {
     let folder = folder();
     told_anew(folder.path(), &long("What?"));
     let page = bytes(folder.path());

@@ -124,7 +124,7 @@ fn pieces_of_a_call_are_the_call() {
 
 /// A limit that cuts a call leaves the beginning of the call, and nothing of it as text.
 #[test]
-fn a_call_that_is_cut_off_is_a_part_of_a_call() {
+fn extended_a_call_that_is_cut_off_is_a_part_of_a_call() {
     let serving = shared();
     let (mut begun, mut notes) = (0, 0);
     for path in PATHS {
