@@ -188,8 +188,7 @@ pub fn each_row<E: From<Error>>(
 const WIDER: f64 = 4.0;
 
 fn loosen(check: &mut KernelCheck, factor: f64) {
-    let expected = check.cases.iter_mut().flat_map(|case| &mut case.expected);
-    expected.for_each(|expected| expected.bound *= factor);
+    check.cases.iter_mut().for_each(|case| case.factor *= factor);
 }
 
 impl SelftestRow {

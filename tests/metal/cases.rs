@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use wglm_engine::kernels::{KERNELS, Kernel};
 use wglm_engine::plan::Step;
-use wglm_engine::reference::{Case, SLACK};
+use wglm_engine::reference::{Case, CaseOutcome, Contents, SLACK};
 use wglm_engine::shader::Variant;
 
 /// The number of kernels in one C++ file, which share the cost of parsing the shim.
@@ -129,15 +129,16 @@ impl Batch {
         let program = shop.program(&self.texts()?, build)?;
         for (name, liberties) in ways(build) {
             for case in &self.cases {
-                let finals = self.finals(case, Machine::start(&program, liberties), &case.weights, &case.locals);
-                let failure = match &finals {
-                    Ok(finals) => case.judge(finals).failure,
+                let after = self.after(case, Machine::start(&program, liberties), &case.weights, &case.locals);
+                let outcome = after.and_then(|after| judged(case, &after));
+                let failure = match &outcome {
+                    Ok(outcome) => outcome.failure.clone(),
                     Err(fault) => Some(fault.clone()),
                 };
                 let failure =
                     failure.map(|told| format!("{} {} ({build:?}, {liberties:?}): {told}", ran.kernel, case.name));
                 ran.failures.extend(failure);
-                let share = finals.iter().filter_map(|finals| share(case, finals)).fold(0.0, f64::max);
+                let share = outcome.map_or(0.0, |outcome| if outcome.is_bounded { outcome.share() } else { 0.0 });
                 let worst = ran.shares.entry(name).or_insert((0.0, String::new()));
                 if share > worst.0 {
                     *worst = (share, case.name.clone());
@@ -147,38 +148,51 @@ impl Batch {
         Ok(())
     }
 
-    /// How far cases exceed their bounds if a fault is injected: the first `most` of those that can have it.
+    /// How far the kernel's outputs exceed their bounds if a fault is injected, compared with those that it should have
+    /// after the same steps without the fault: in the first `most` of the cases that can have it.
     fn inject(&self, shop: &Workshop, fault: Fault, most: usize, ran: &mut Ran) -> Result<(), String> {
         let program = shop.program(&self.texts()?, Build::EXTREMES[0])?;
         for case in &self.cases {
-            let bounded = case.expected.iter().any(|expected| expected.bound > 0.0);
             let found = ran.injected.iter().filter(|it| it.0 == fault).count();
-            let Some(inputs) = Some(case).filter(|_| bounded && found < most).and_then(|case| fault.inputs(case))
-            else {
+            let Some(inputs) = Some(case).filter(|_| found < most).and_then(|case| fault.inputs(case)) else {
                 continue;
             };
-            let machine = Machine::start(&program, Liberties::default());
-            let finals = self.finals(case, machine, &inputs.weights, &inputs.locals)?;
-            let exact = case.expected.iter().filter(|expected| expected.bound == 0.0);
-            let differs = exact.map(|it| it.share(&finals[it.local.index()])).any(|share| share > 0.0);
-            let share = if differs { f64::INFINITY } else { share(case, &finals).unwrap_or_default() };
-            ran.injected.push((fault, share, case.name.clone()));
+            let run = |weights: &[Vec<u8>], locals: &[Vec<u8>]| {
+                self.after(case, Machine::start(&program, Liberties::default()), weights, locals)
+            };
+            let groups = case.groups();
+            let right = if groups.len() > 1 { run(&case.weights, &case.locals)? } else { vec![] };
+            let wrong = run(&inputs.weights, &inputs.locals)?;
+            let mut share = None;
+            for (group, (steps, after)) in groups.into_iter().zip(&wrong).enumerate() {
+                let step = &case.plan.steps[steps.start];
+                if step.kernel == ran.kernel {
+                    let before = if group == 0 { &case.locals } else { &right[group - 1] };
+                    let outcome = case.compare(step, before, after).map_err(|error| error.to_string())?;
+                    let of_step = outcome.is_bounded.then(|| outcome.share());
+                    share = share.into_iter().chain(of_step).reduce(f64::max);
+                }
+            }
+            ran.injected.extend(share.map(|share| (fault, share, case.name.clone())));
         }
         Ok(())
     }
 
-    /// The final contents of a case's local buffers, with these contents before.
-    fn finals(
+    /// The contents of a case's local buffers after each group of steps, with these contents before.
+    fn after(
         &self,
         case: &Case,
         machine: Machine,
         weights: &[Vec<u8>],
         locals: &[Vec<u8>],
-    ) -> Result<Vec<Vec<u8>>, String> {
+    ) -> Result<Vec<Contents>, String> {
         let mut executor = Executor::on(machine, &case.plan, &self.shaders, weights, locals)?;
-        executor.submit(0..case.plan.steps.len())?;
-        let contents = case.plan.locals_by_id().zip(&case.locals);
-        contents.map(|((local, _), content)| executor.read(local, content.len())).collect()
+        let after = |steps| -> Result<Contents, String> {
+            executor.submit(steps)?;
+            let contents = case.plan.locals_by_id().zip(&case.locals);
+            contents.map(|((local, _), content)| executor.read(local, content.len())).collect()
+        };
+        case.groups().into_iter().map(after).collect()
     }
 }
 
@@ -196,10 +210,8 @@ fn ways(build: Build) -> Vec<(&'static str, Liberties)> {
     }
 }
 
-/// The largest error of a case divided by its bound, over outputs that have a bound.
-fn share(case: &Case, finals: &[Vec<u8>]) -> Option<f64> {
-    let bounded = case.expected.iter().filter(|expected| expected.bound > 0.0);
-    bounded.map(|expected| expected.share(&finals[expected.local.index()])).reduce(f64::max)
+fn judged(case: &Case, after: &[Contents]) -> Result<CaseOutcome, String> {
+    case.judge(after).map_err(|error| error.to_string())
 }
 
 /// The results of a kernel's cases.
@@ -263,7 +275,7 @@ fn failures_of(kernel: &'static Kernel, chosen: Option<&BTreeSet<usize>>, shop: 
     if count == 0 && possible() {
         ran.failures.push(format!("{}: no case was run", kernel.name));
     }
-    for batch in &batches {
+    for batch in batches {
         for build in Build::EXTREMES {
             let done = batch.run(shop, build, &mut ran);
             ran.failures.extend(done.err().map(|error| format!("{} ({build:?}): {error}", kernel.name)));

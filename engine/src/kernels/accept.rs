@@ -36,7 +36,7 @@ impl Builder {
             .constant("ROWS", "", VERIFIED_ROWS)
             .constant("DRAFTING", "", DRAFTING);
         let bindings = vec![self.bound_batch(), self.bound_sampled()];
-        self.computes(KERNEL.name, Accepted { pairs: self.pairs() });
+        self.computes(KERNEL.name, Accepted);
         self.step(label, variant, bindings, &(), [1, 1, 1], Cost::default())
     }
 }

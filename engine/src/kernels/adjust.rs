@@ -46,7 +46,7 @@ impl Builder {
         ];
         let params = Params { count: logits.shape[0] as u32, pitch: logits.stride as u32 };
         let cost = Cost::of_activations(bytes as u64 + 8 * room as u64);
-        self.computes(KERNEL.name, Adjusted { logits: *logits, adjustments, pairs: self.pairs() });
+        self.computes(KERNEL.name, Adjusted { logits: *logits, adjustments });
         self.step(label, variant, bindings, &params, [logits.shape[1], 1, 1], cost)?;
         Ok(adjustments)
     }

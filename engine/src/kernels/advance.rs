@@ -37,7 +37,7 @@ impl Builder {
             self.bound("next_batch", self.bound_batch().buffer),
         ];
         let params = Params { splits: splits as u32 };
-        self.computes(KERNEL.name, Advanced { candidates, pairs: self.pairs() });
+        self.computes(KERNEL.name, Advanced { candidates, splits });
         self.step(label, variant, bindings, &params, [self.rows(), 1, 1], Cost::default())?;
         Ok(candidates)
     }

@@ -57,6 +57,8 @@ pub(crate) struct ExpandedKv {
     /// For each head and KV row its key and its value, f16.
     pub to: BufferRef,
     pub rows: Range<usize>,
+    /// The largest error before a value is rounded to f16, relative to the sum of its terms' magnitudes.
+    pub bound: f64,
 }
 
 /// Attention of every row's heads over the KV rows up to its own, after one more segment of these. Rows are computed in
@@ -133,20 +135,20 @@ impl Seen {
 pub(crate) struct Errors {
     /// Relative to the sum of the terms' magnitudes.
     pub sum: f64,
-    /// Relative to the root of the sum of the terms' squares, if each term is rounded separately.
-    pub terms: f64,
+    /// Whether operands are rounded to f16, each within 2^-11. The errors rarely have the same sign, and a check of a
+    /// model allows them relative to the root of the sum of the terms' squares.
+    pub halves: bool,
 }
 
 impl Errors {
     /// For sums in f32.
-    pub fn of_sums(bound: f64) -> Self {
-        Self { sum: SLACK * bound, terms: 0.0 }
+    pub fn of_sums(sum: f64) -> Self {
+        Self { sum, halves: false }
     }
 
-    /// For operands that are rounded to f16, each within 2^-11: eight standard deviations, which is more than one term
-    /// can be off by, plus what the kernel's cases allow, because a weight may be the difference of two rounded ones.
+    /// For operands that are rounded to f16.
     pub fn of_halves() -> Self {
-        Self { sum: 4e-4, terms: 8.0 * 4e-4 }
+        Self { sum: 4e-4, halves: true }
     }
 }
 
@@ -296,15 +298,10 @@ pub(crate) struct Histogram {
 /// The next token.
 pub(crate) struct Drawn {
     pub logits: Tensor,
-    /// The number of rotary angles of a row.
-    pub pairs: usize,
 }
 
 /// Of each sequence how many drafts equal the sampled tokens, and the token that was sampled after the last of them.
-pub(crate) struct Accepted {
-    /// The number of rotary angles of a row.
-    pub pairs: usize,
-}
+pub(crate) struct Accepted;
 
 /// Ring buffers of hidden states {width}, one for each sequence, by position: see [`KEPT_ROWS`](super::KEPT_ROWS).
 #[derive(Debug, Clone, Copy)]
@@ -321,8 +318,6 @@ pub(crate) struct KeptHidden {
     pub norm: Norm,
     pub ring: Kept,
     pub ahead: usize,
-    /// The number of rotary angles of a row.
-    pub pairs: usize,
 }
 
 /// y = for each row its ring buffer's entry at its position plus `ahead`.
@@ -330,8 +325,6 @@ pub(crate) struct PickedHidden {
     pub ring: Kept,
     pub y: Tensor,
     pub ahead: usize,
-    /// The number of rotary angles of a row.
-    pub pairs: usize,
 }
 
 /// y = for each row the embedding, normalised, followed by the hidden state, normalised with another norm.
@@ -340,22 +333,18 @@ pub(crate) struct DraftInput {
     pub hidden: HiddenStates,
     pub norms: [Norm; 2],
     pub y: Tensor,
-    /// The number of rotary angles of a row.
-    pub pairs: usize,
 }
 
 /// The batch of the next drafts = for each sequence a row of its candidates.
 pub(crate) struct Advanced {
     pub candidates: BufferRef,
-    /// The number of rotary angles of a row.
-    pub pairs: usize,
+    /// The number of splits of attention.
+    pub splits: usize,
 }
 
 /// The likeliest token of each row, appended to the drafts of its sequence.
 pub(crate) struct Drafted {
     pub maxima: Tensor,
-    /// The number of rotary angles of a row.
-    pub pairs: usize,
 }
 
 /// Logits with bias and penalties.
@@ -363,8 +352,6 @@ pub(crate) struct Adjusted {
     pub logits: Tensor,
     /// [`Adjustment`]s of all rows.
     pub adjustments: LocalId,
-    /// The number of rotary angles of a row.
-    pub pairs: usize,
 }
 
 /// masked = logits where the mask of the row has a one, and minus infinity elsewhere.
@@ -381,16 +368,13 @@ pub(crate) struct EmbeddingRows {
     pub y: Tensor,
     /// Whether these are the rows' next tokens.
     pub next: bool,
-    /// The number of rotary angles of a row.
-    pub pairs: usize,
 }
 
 /// y = x, normalised vector by vector.
 pub(crate) struct Normed {
     pub x: Tensor,
     pub y: Tensor,
-    pub weight: Weight,
-    pub epsilon: f32,
+    pub norm: Norm,
 }
 
 /// y = the first values of x.
@@ -413,6 +397,10 @@ pub(crate) struct WeightedSum {
     pub x: Tensor,
 }
 
-/// The factor on the cases' bounds: a model's values are less even than noise, and one term may outweigh all others of
-/// a sum.
-pub const SLACK: f64 = 4.0;
+/// Pair `place` of `sums` += the checksums of some words of a buffer.
+pub(crate) struct WordSums {
+    pub words: BufferRef,
+    pub range: Range<usize>,
+    pub sums: BufferRef,
+    pub place: usize,
+}

@@ -31,7 +31,7 @@ impl Builder {
             .file(source!("lib/maxima.wgsl"));
         let bindings = vec![self.bound_batch(), self.bound("maxima", slices.maxima.buffer), self.bound_sampled()];
         let params = Params { slices: slices.count() as u32 };
-        self.computes(KERNEL.name, Drafted { maxima: slices.maxima, pairs: self.pairs() });
+        self.computes(KERNEL.name, Drafted { maxima: slices.maxima });
         self.step(label, variant, bindings, &params, [self.rows(), 1, 1], Cost::of_activations(slices.maxima.bytes()))
     }
 }

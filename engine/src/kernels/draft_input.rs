@@ -69,8 +69,7 @@ impl Builder {
         };
         let weights = x_norm.weight.matrix_bytes() + norm.weight.matrix_bytes();
         let cost = Cost { weights, activations: 2 * y.bytes(), ..Cost::default() };
-        let pairs = self.pairs();
-        let computes = DraftInput { embedding: *x, hidden: states, norms: [x_norm.clone(), norm.clone()], y, pairs };
+        let computes = DraftInput { embedding: *x, hidden: states, norms: [x_norm.clone(), norm.clone()], y };
         self.computes(KERNEL.name, computes);
         self.step(label, variant, bindings, &params, [2, rows, 1], cost)?;
         Ok(y)

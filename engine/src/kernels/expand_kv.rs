@@ -6,6 +6,7 @@
 //! rows: from about 400, if every product took the same time.
 
 use super::computes::ExpandedKv;
+use super::errors::SUM;
 use super::kv_write::{Cache, pool_files};
 use super::matvec::buffers_of;
 use super::{Kernel, expand_kv_matrix, expect_cache, expect_multiple, expect_shape};
@@ -62,6 +63,8 @@ pub(super) struct Expanding {
     pub variant: VariantBuilder,
     /// The number of KV rows of a tile.
     pub tokens: usize,
+    /// The largest error, relative to the sum of the terms' magnitudes.
+    pub bound: f64,
 }
 
 impl Expanded {
@@ -134,7 +137,7 @@ impl Builder {
     ) -> Result<()> {
         let LatentWeights { k_b, v_b } = by;
         let Expanded { heads, widths: [nope, _, value], segment, .. } = *expanded;
-        let Expanding { kernel, variant, tokens } = if self.expands_by_matrices(by, cache) {
+        let Expanding { kernel, variant, tokens, bound } = if self.expands_by_matrices(by, cache) {
             self.expanding_by_matrices(by, cache)
         } else {
             by_registers(by, cache)
@@ -163,7 +166,7 @@ impl Builder {
         let cost = Cost { weights, activations, flops: 2 * products as u64, ..Cost::default() };
         let [k_b, v_b] = [k_b, v_b].map(Weight::clone);
         let (cache, rows) = (*cache, index * segment..(index + 1) * segment);
-        self.computes(kernel, ExpandedKv { k_b, v_b, cache, to: expanded.buffer, rows });
+        self.computes(kernel, ExpandedKv { k_b, v_b, cache, to: expanded.buffer, rows, bound });
         self.step_in_parts_from(label, variant, bindings, [0, 0, index], (grid, 0), cost)
     }
 }
@@ -173,5 +176,5 @@ fn by_registers(by: LatentWeights<'_>, cache: &Cache) -> Expanding {
     let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).constant("LATENT", "", cache.rank / 4);
     let variant = cache.chunk_files(variant);
     let variant = variant.decode("k", by.k_b.quant).decode("v", by.v_b.quant);
-    Expanding { kernel: KERNEL.name, variant, tokens: TOKENS }
+    Expanding { kernel: KERNEL.name, variant, tokens: TOKENS, bound: SUM }
 }

@@ -1,6 +1,7 @@
 //! Expands keys and values with cooperative matrices: products of f16, summed in f32.
 
 use super::Kernel;
+use super::errors::SUM;
 use super::expand_kv::{Expanding, LatentWeights};
 use super::kv_write::Cache;
 use crate::gpu::Matrices;
@@ -11,6 +12,8 @@ const OP: Source = source!("op/expand_kv_matrix.wgsl");
 const WORKGROUP: usize = 128;
 /// The number of KV rows of a tile, divided by the rows of a matrix.
 const TOKENS: usize = 8;
+/// The largest error: weights are rounded to f16, and latents too with a cache in blocks, which is within 2^-11.
+const BOUND: f64 = 2.0 / 2048.0 + SUM;
 
 pub(super) const KERNEL: Kernel =
     Kernel { name: "expand_kv_matrix", op: OP, params: PART_FIELDS, matrices: &[Matrices::Eight, Matrices::Sixteen] };
@@ -42,6 +45,6 @@ impl Builder {
             .file(source!("lib/chunks.wgsl"))
             .file(source!("lib/halves.wgsl"));
         let variant = cache.eights_files(variant).halve("k", by.k_b.quant).halve("v", by.v_b.quant);
-        Expanding { kernel: KERNEL.name, variant, tokens: TOKENS * side }
+        Expanding { kernel: KERNEL.name, variant, tokens: TOKENS * side, bound: BOUND }
     }
 }

@@ -46,7 +46,7 @@ impl Builder {
         let params = Params { groups: groups as u32, width, rows, pitch: y.stride as u32 };
         let weights = embedding.matrix_bytes() / embedding.shape[1] as u64 * tokens as u64;
         let cost = Cost { weights, activations: 4 * (embedding.shape[0] * tokens) as u64, ..Cost::default() };
-        self.computes(KERNEL.name, EmbeddingRows { embedding: embedding.clone(), y: *y, next, pairs: self.pairs() });
+        self.computes(KERNEL.name, EmbeddingRows { embedding: embedding.clone(), y: *y, next });
         self.step(label, variant, bindings, &params, [groups.div_ceil(WORKGROUP), tokens, 1], cost)
     }
 }

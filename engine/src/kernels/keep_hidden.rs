@@ -40,8 +40,7 @@ impl Builder {
         let params = Params { width: width as u32, epsilon: norm.epsilon, pitch: x.pitch as u32, ahead: ahead as u32 };
         let weights = norm.weight.matrix_bytes();
         let cost = Cost { weights, activations: 8 * (width * rows.min(KEPT_ROWS)) as u64, ..Cost::default() };
-        let pairs = self.pairs();
-        self.computes(KERNEL.name, KeptHidden { x: *x, norm: norm.clone(), ring: *ring, ahead, pairs });
+        self.computes(KERNEL.name, KeptHidden { x: *x, norm: norm.clone(), ring: *ring, ahead });
         self.step(label, variant, bindings, &params, [rows, 1, 1], cost)
     }
 }

@@ -28,8 +28,7 @@ impl Builder {
             .file(source!("lib/ring.wgsl"));
         let bindings = vec![self.bound_batch(), self.bound("ring", ring.buffer), self.bound("y", y.buffer)];
         let params = Params { width: width as u32, ahead: ahead as u32, pitch: y.pitch as u32 };
-        let pairs = self.pairs();
-        self.computes(KERNEL.name, PickedHidden { ring: *ring, y, ahead, pairs });
+        self.computes(KERNEL.name, PickedHidden { ring: *ring, y, ahead });
         let grid = [width.div_ceil(WORKGROUP), self.rows(), 1];
         self.step(label, variant, bindings, &params, grid, Cost::of_activations(2 * y.bytes()))?;
         Ok(y)

@@ -54,7 +54,7 @@ impl BlockRow {
     }
 
     /// The value of a byte with the bits of a scale.
-    pub(crate) fn value(byte: u8, scale: u16) -> f64 {
+    fn value(byte: u8, scale: u16) -> f64 {
         (f64::from(byte) - f64::from(ZERO)) / f64::from(ZERO) * f16::from_bits(scale).to_f64()
     }
 

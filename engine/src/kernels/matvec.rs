@@ -244,7 +244,7 @@ impl<'a> MatvecProduct<'a> {
     /// What the step computes, for the CPU reference: y {rows, n}.
     pub fn reference(&self, plan: &Builder, terms: Terms, which: Which, y: &Tensor) -> computes::Product {
         let y = *y;
-        let (x, left, errors) = (self.operand(plan), self.epilogue.left(), Errors::of_sums(bound(Arithmetic::Float)));
+        let (x, left, errors) = (self.operand(plan), self.epilogue.left(), Errors::of_sums(PRODUCT));
         computes::Product { terms, x, which, y, stacks: (0, y.per_row()), left, errors }
     }
 
@@ -283,9 +283,3 @@ fn norm_constants(variant: VariantBuilder, norm: &Norm) -> VariantBuilder {
 
 /// The number of values that share a scale in a product of bytes.
 pub(crate) const HALF: usize = GROUP / 2;
-
-/// The largest error of a product, relative to the sum of its terms' magnitudes. It is larger for bytes, because a
-/// value halfway between two bytes may be rounded either way.
-pub(crate) fn bound(arithmetic: Arithmetic) -> f64 {
-    if arithmetic == Arithmetic::Float { PRODUCT } else { 5e-4 }
-}

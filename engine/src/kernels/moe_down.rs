@@ -2,13 +2,13 @@
 //! stream.
 
 use super::computes::{Down, Errors};
+use super::errors::PRODUCT;
 use super::moe_gate_up::Hidden;
 use super::rounded::Residual;
 use super::{Kernel, expect_shape};
 use super::{matvec, matvec::Feed, matvec::MatvecProduct, matvec::Norm};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Tensor, Weight};
-use crate::quant::Arithmetic;
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/moe_down.wgsl");
@@ -68,7 +68,7 @@ impl Builder {
             hidden: product.operand(self),
             x: *x,
             left: epilogue.left(),
-            errors: Errors::of_sums(matvec::bound(Arithmetic::Float)),
+            errors: Errors::of_sums(PRODUCT),
         };
         self.computes(KERNEL.name, reference);
         self.step(label, variant, bindings, &(), grid, cost)?;

@@ -219,7 +219,7 @@ impl Builder {
     /// As [`Builder::linear`].
     pub fn experts(&mut self, weights: &ExpertWeights<'_>, router: &Router<'_>, h: &Input) -> Result<Slots> {
         let h = match &h.norm {
-            Some(norm) => self.rms_norm("ffn_norm", &h.tensor, &norm.weight, norm.epsilon)?,
+            Some(norm) => self.rms_norm("ffn_norm", &h.tensor, norm)?,
             None => h.tensor,
         };
         self.experts_mm("moe", weights, router, &h)

@@ -48,7 +48,7 @@ impl Builder {
             scale: scale(count),
         };
         let cost = Cost::of_activations(slices.maxima.bytes() + slices.histogram.bytes());
-        self.computes(KERNEL.name, Drawn { logits: *logits, pairs: self.pairs() });
+        self.computes(KERNEL.name, Drawn { logits: *logits });
         self.step(label, variant, bindings, &params, [slices.rows, 1, 1], cost)
     }
 }

@@ -10,6 +10,7 @@
 //! several words within a tile that preserve both the sum of its words and the sum of its words times their indices.
 //! The sums do not protect against deliberate changes.
 
+use super::computes::WordSums;
 use super::sampling::pcg4d;
 use super::{Kernel, expect_multiple, params};
 use crate::error::Result;
@@ -63,6 +64,8 @@ impl Builder {
         let bindings = vec![range, self.bound("sums", sums)];
         let params = Params { count: (count / 16) as u32, tile: (start / (4 * TILE)) as u32, place: place as u32 };
         let cost = Cost { weights: count as u64, ..Cost::default() };
+        let summed = WordSums { words, range: start / 4..(start + count) / 4, sums, place };
+        self.computes(KERNEL.name, summed);
         let workgroups = count.div_ceil(4 * TILE * CHUNKS).min(MOST_WORKGROUPS);
         self.step(label, variant, bindings, &params, [workgroups, 1, 1], cost)
     }

@@ -85,7 +85,7 @@ pub(super) struct Looked {
 
 impl Looked {
     fn with(self, samples: &[(Sample, f64)]) -> Self {
-        let share = |(sample, got): &(Sample, f64)| (got - sample.want).abs() / sample.tolerance.max(f64::MIN_POSITIVE);
+        let share = |(sample, got): &(Sample, f64)| sample.error(*got) / sample.tolerance.max(f64::MIN_POSITIVE);
         let shares = samples.iter().map(share).filter(|share| share.is_finite());
         Self { outputs: self.outputs + samples.len(), worst: shares.fold(self.worst, f64::max) }
     }

@@ -12,7 +12,7 @@ use super::graph::{STREAM, layer};
 use super::weights::{BlockWeights, ModelWeights};
 use super::{Config, PromptOptions};
 use crate::error::{Error, Result};
-use crate::kernels::{HiddenStates, Input, KEPT_ROWS, Kept, MOST_DRAFTS, Norm, Residual, splits};
+use crate::kernels::{HiddenStates, Input, KEPT_ROWS, Kept, MOST_DRAFTS, Residual, splits};
 use crate::plan::{BufferRef, Builder, LocalId, Plan, Target, Tensor};
 use std::sync::Arc;
 
@@ -135,8 +135,7 @@ pub fn plan_drafted_rows(
         DraftInputs::Stream => {
             // Plans share buffers of the same name, so this is the model's stream.
             let stream = b.tensor(STREAM, [config.width, shape.rows]);
-            let Norm { weight, epsilon } = &weights.output_norm;
-            HiddenStates::Rows(b.rms_norm("output_norm", &stream, weight, *epsilon)?)
+            HiddenStates::Rows(b.rms_norm("output_norm", &stream, &weights.output_norm)?)
         }
     };
     let y = compute(&mut b, w, config, states, cache)?;

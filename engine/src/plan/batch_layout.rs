@@ -9,7 +9,7 @@ pub const PAGE: usize = 256;
 
 /// The header of a batch.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, Default, NoUninit)]
+#[derive(Debug, Clone, Copy, Default, NoUninit, AnyBitPattern)]
 pub struct BatchHeader {
     /// The number of rows.
     pub count: u32,

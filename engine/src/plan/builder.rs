@@ -22,8 +22,6 @@ pub struct Builder {
     target: Target,
     /// The target of kernels that are replaced.
     plain: Target,
-    /// The number of rotary angles of a row.
-    pairs: usize,
     /// See [`Builder::with_depth`].
     pub(super) depth: u64,
     /// Whether products are computed by tiles, for many rows.
@@ -51,12 +49,11 @@ impl Builder {
         let pairs = pairs.max(1);
         let batch = local("batch", batch_bytes(rows, pairs));
         let locals = vec![batch, local("sampled", 0), local("pages", 4), local("sampling", 0)];
-        let plan = Plan { locals, splits: 1, rows, ..Plan::default() };
+        let plan = Plan { locals, splits: 1, rows, pairs, ..Plan::default() };
         let mut builder = Self {
             plan,
             target: target.clone(),
             plain: target.plain(),
-            pairs,
             depth: 0,
             tiles: true,
             sequences: false,
@@ -182,7 +179,7 @@ impl Builder {
 
     /// The number of rotary angles of a row.
     pub fn pairs(&self) -> usize {
-        self.pairs
+        self.plan.pairs
     }
 
     /// The most rows of a batch.
@@ -267,7 +264,7 @@ impl Builder {
     pub fn batch_files_of(&self, variant: VariantBuilder, one_row: bool) -> VariantBuilder {
         variant
             .switch("ONE_ROW", "", one_row)
-            .constant("PAIRS", "p", self.pairs)
+            .constant("PAIRS", "p", self.plan.pairs)
             .labelled(if one_row { "one" } else { "" })
             .file(source!("lib/batch.wgsl"))
     }

@@ -86,9 +86,9 @@ impl<'a> Checker<'a> {
         compared: &dyn Fn(&Step) -> bool,
         look: &mut Look<'_>,
     ) -> Result<Option<WrongOutput>> {
-        let mut next = steps.start;
+        let (plan, mut next) = (self.plan, steps.start);
         while next < steps.end {
-            let step = &self.plan.steps[next];
+            let step = &plan.steps[next];
             self.running = Some((next, Instant::now()));
             let Some(reference) = step.reference.as_ref().filter(|_| compared(step)) else {
                 let begun = Instant::now();
@@ -100,9 +100,9 @@ impl<'a> Checker<'a> {
             };
             // If a step is split into parts, its outputs are complete once all parts are done.
             let same = |other: &Step| other.reference.as_ref().is_some_and(|other| Arc::ptr_eq(other, reference));
-            let parts = self.plan.steps[next..steps.end].iter().take_while(|other| same(other)).count();
+            let parts = plan.steps[next..steps.end].iter().take_while(|other| same(other)).count();
             let seed = self.seeds.next_u64();
-            let samples = reference.samples(&mut Probe::new(self, position, count, seed))?;
+            let samples = reference.samples(&mut Probe::new(plan, self, (position, count), seed))?;
             let begun = Instant::now();
             self.executor.submit(next..next + parts, &[])?;
             let values = self.values(&samples)?;

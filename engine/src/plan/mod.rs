@@ -34,7 +34,7 @@ pub use ids::{LocalId, WeightId};
 pub use kinds::StepKind;
 pub use limit::StepLimit;
 pub use parts::PART_FIELDS;
-pub use reference::{OutputPlace, PlanContents, Probe, Reference, Sample};
+pub use reference::{OutputPlace, PlanContents, Probe, Reference, SLACK, Sample};
 pub use sharing::ScratchKey;
 pub use target::{Target, Team, Tilings};
 pub use text::Table;
@@ -237,6 +237,8 @@ pub struct Plan {
     pub splits: usize,
     /// The most rows of a batch.
     pub rows: usize,
+    /// The number of rotary angles of a row.
+    pub pairs: usize,
 }
 
 impl Plan {

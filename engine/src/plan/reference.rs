@@ -1,5 +1,6 @@
-//! What a step computes, stated independently of its shader. With it the CPU recomputes some outputs from the step's
-//! inputs, to check the kernels on an adapter on which a plan runs for the first time.
+//! What a step computes, stated independently of its shader. With it the CPU recomputes outputs from the step's inputs:
+//! some of them, to check the kernels on an adapter on which a plan runs for the first time, or all of them, in the
+//! kernels' cases.
 
 use super::{BatchHeader, BufferRef, LocalId, PAGE, Plan, RowHeader, Weight, row_bytes};
 use crate::error::Result;
@@ -7,10 +8,16 @@ use half::f16;
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// The factor on the bounds of a check that computes only some outputs, which is one of a model: its values are less
+/// even than noise, and one term may outweigh all others of a sum.
+pub const SLACK: f64 = 4.0;
 
 /// What a step computes. The parts of a split step share one `Reference`, which is valid once all of them are done.
 pub trait Reference: Send + Sync {
-    /// Picks some outputs at random, and computes what they should be from the step's inputs before it runs.
+    /// Picks outputs, as the probe says, and computes what they should be from the step's inputs before it runs. A
+    /// probe that picks all of them gets everything that the step writes.
     ///
     /// # Errors
     /// The errors of reading the inputs.
@@ -46,8 +53,12 @@ pub struct Sample {
     pub output: OutputPlace,
     /// The expected value.
     pub want: f64,
-    /// The largest allowed error.
+    /// The largest allowed error of the kernel.
     pub tolerance: f64,
+    /// The largest error of rounding values to the types that the plan gives them, which is not one of the kernel.
+    pub rounding: f64,
+    /// The magnitude that errors are relative to: usually the sum of the magnitudes that were added.
+    pub size: f64,
 }
 
 /// Where an output is, and how its value is stored. An index counts values from the start of the buffer.
@@ -70,16 +81,23 @@ pub enum OutputPlace {
 }
 
 impl OutputPlace {
+    /// The bytes that the value is computed from: a part of a word each. The scale of a block is written in whole
+    /// words.
+    pub fn bytes(self) -> Vec<(BufferRef, Range<usize>)> {
+        let word = |place: usize| 4 * place..4 * place + 4;
+        match self {
+            Self::F32(buffer, place) | Self::U32(buffer, place) => vec![(buffer, word(place))],
+            Self::F16(buffer, place) => vec![(buffer, 2 * place..2 * place + 2)],
+            Self::Scaled(buffer, byte, scale) => vec![(buffer, byte..byte + 1), (buffer, word(scale))],
+            Self::Block(buffer, byte, scale) => vec![(buffer, byte..byte + 1), (buffer, word(scale / 2))],
+            Self::Mean([sums, weights], [sum, weight]) => vec![(sums, word(sum)), (weights, word(weight))],
+            Self::LogSum(buffer, place) => vec![(buffer, word(place)), (buffer, word(place + 1))],
+        }
+    }
+
     /// The words that the value is computed from.
     pub fn words(self) -> Vec<(BufferRef, usize)> {
-        match self {
-            Self::F32(buffer, place) | Self::U32(buffer, place) => vec![(buffer, place)],
-            Self::F16(buffer, place) => vec![(buffer, place / 2)],
-            Self::Scaled(buffer, byte, scale) => vec![(buffer, byte / 4), (buffer, scale)],
-            Self::Block(buffer, byte, scale) => vec![(buffer, byte / 4), (buffer, scale / 2)],
-            Self::Mean([sums, weights], [sum, weight]) => vec![(sums, sum), (weights, weight)],
-            Self::LogSum(buffer, place) => vec![(buffer, place), (buffer, place + 1)],
-        }
+        self.bytes().into_iter().map(|(buffer, bytes)| (buffer, bytes.start / 4)).collect()
     }
 
     /// The value, computed from these words; NaN if there are too few.
@@ -115,10 +133,16 @@ impl OutputPlace {
 }
 
 impl Sample {
+    /// The error of an output beyond rounding; NaN if the output is.
+    pub fn error(&self, got: f64) -> f64 {
+        let off = if got == self.want { 0.0 } else { (got - self.want).abs() - self.rounding };
+        if off < 0.0 { 0.0 } else { off }
+    }
+
     /// Whether the output has the expected value. If that is beyond f32, any output is accepted.
     pub fn agrees(&self, got: f64) -> bool {
         let beyond = self.want.is_nan() || self.want.abs() > f64::from(f32::MAX);
-        beyond || got == self.want || (got - self.want).abs() <= self.tolerance // false for NaN
+        beyond || self.error(got) <= self.tolerance // false for NaN
     }
 }
 
@@ -138,10 +162,12 @@ pub trait PlanContents {
     fn row(&mut self, weight: &Weight, row: usize) -> Result<Vec<f32>>;
 }
 
-/// Gives a [`Reference`] the contents of buffers and weights, and random numbers for picking outputs.
+/// Gives a [`Reference`] the contents of buffers and weights, and picks outputs.
 pub struct Probe<'a> {
+    plan: &'a Plan,
     memory: &'a mut dyn PlanContents,
-    random: Pcg32,
+    /// `None` if it picks all outputs.
+    random: Option<Pcg32>,
     /// The position of the first token.
     pub position: usize,
     /// The number of tokens.
@@ -149,23 +175,36 @@ pub struct Probe<'a> {
 }
 
 impl<'a> Probe<'a> {
-    /// A probe of a step for `count` tokens from `position`. `seed` decides which outputs are picked.
-    pub fn new(memory: &'a mut dyn PlanContents, position: usize, count: usize, seed: u64) -> Self {
-        Self { memory, random: Pcg32::seed_from_u64(seed), position, count }
+    /// A probe of some outputs of a step for a number of tokens from a position. `seed` decides which outputs are
+    /// picked.
+    pub fn new(plan: &'a Plan, memory: &'a mut dyn PlanContents, (position, count): (usize, usize), seed: u64) -> Self {
+        Self { random: Some(Pcg32::seed_from_u64(seed)), ..Self::of_all(plan, memory, (position, count)) }
     }
 
-    /// A random number below `count`, which must not be 0.
-    pub fn pick(&mut self, count: usize) -> usize {
-        self.random.next_u64() as usize % count.max(1)
+    /// A probe of all outputs of a step, which must be within the bounds of the kernels.
+    pub fn of_all(plan: &'a Plan, memory: &'a mut dyn PlanContents, (position, count): (usize, usize)) -> Self {
+        Self { plan, memory, random: None, position, count }
     }
 
-    /// `most` different random numbers below `count`, or all of them if there are fewer.
+    /// Whether it picks all outputs.
+    pub fn picks_all(&self) -> bool {
+        self.random.is_none()
+    }
+
+    /// The factor on the bounds of the kernels.
+    pub fn slack(&self) -> f64 {
+        if self.picks_all() { 1.0 } else { SLACK }
+    }
+
+    /// `most` different random numbers below `count`, or all of them if there are fewer or all outputs are picked.
     pub fn some(&mut self, count: usize, most: usize) -> Vec<usize> {
-        if count <= most {
-            return (0..count).collect();
+        match &mut self.random {
+            Some(random) if count > most => {
+                let picked: BTreeSet<usize> = (0..most).map(|_| random.next_u64() as usize % count).collect();
+                picked.into_iter().collect()
+            }
+            _ => (0..count).collect(),
         }
-        let picked: BTreeSet<usize> = (0..most).map(|_| self.pick(count)).collect();
-        picked.into_iter().collect()
     }
 
     /// Words of a local buffer.
@@ -201,12 +240,17 @@ impl<'a> Probe<'a> {
         Ok(page * PAGE + t % PAGE)
     }
 
-    /// The header of a row in a batch whose rows have `pairs` rotary angles.
+    /// The size in bytes of a row of a batch.
+    pub fn row_bytes(&self) -> usize {
+        row_bytes(self.plan.pairs)
+    }
+
+    /// The header of a row.
     ///
     /// # Errors
     /// Any error from the device.
-    pub fn row_header(&mut self, row: usize, pairs: usize) -> Result<RowHeader> {
-        let place = (size_of::<BatchHeader>() + row * row_bytes(pairs)) / 4;
+    pub fn row_header(&mut self, row: usize) -> Result<RowHeader> {
+        let place = (size_of::<BatchHeader>() + row * self.row_bytes()) / 4;
         let words = self.words(BufferRef::Local(Plan::BATCH), place, size_of::<RowHeader>() / 4)?;
         Ok(bytemuck::try_pod_read_unaligned(bytemuck::cast_slice(&words)).unwrap_or_default())
     }
@@ -221,13 +265,13 @@ impl<'a> Probe<'a> {
         Ok(sampled.first().copied().unwrap_or(row.token))
     }
 
-    /// The cosine and the sine of each of the `pairs` rotary angles of a row.
+    /// The cosine and the sine of each of the rotary angles of a row.
     ///
     /// # Errors
     /// Any error from the device.
-    pub fn rotations(&mut self, token: usize, pairs: usize) -> Result<Vec<[f32; 2]>> {
-        let row = size_of::<BatchHeader>() + token * row_bytes(pairs) + size_of::<RowHeader>();
-        let values = self.values(BufferRef::Local(Plan::BATCH), row / 4, 2 * pairs)?;
+    pub fn rotations(&mut self, token: usize) -> Result<Vec<[f32; 2]>> {
+        let row = size_of::<BatchHeader>() + token * self.row_bytes() + size_of::<RowHeader>();
+        let values = self.values(BufferRef::Local(Plan::BATCH), row / 4, 2 * self.plan.pairs)?;
         Ok(values.chunks_exact(2).map(|rotation| [rotation[0], rotation[1]]).collect())
     }
 }

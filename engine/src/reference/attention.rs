@@ -46,45 +46,51 @@ impl Reference for Merge {
             let merged = self.parts.vector(probe, token, head)?;
             for value in probe.some(self.y.shape[0], VALUES) {
                 let output = OutputPlace::F32(self.y.buffer, start(&self.y, token, head) + value);
-                samples.push(sample(output, merged[value].0, merged[value].1, ATTENDED));
+                samples.push(sample(probe, output, merged[value].0, merged[value].1, ATTENDED));
             }
         }
         Ok(samples)
     }
 }
 
-/// The scores of a query.
-pub(super) struct Scores {
-    pub values: Vec<f64>,
+/// How much a query attends to each KV row.
+pub(super) struct Weights {
+    /// The softmax of the scores.
+    values: Vec<f64>,
+    /// The largest score, and the sum of weights relative to it.
+    top: f64,
+    total: f64,
     /// The largest root of the sum of squares of a score's terms. It is multiplied with the relative rounding errors of
     /// the terms, which rarely have the same sign.
-    pub spread: f64,
+    spread: f64,
 }
 
 impl Reference for Attention {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let heads = self.q.per_row();
+        let (heads, rank) = (self.q.per_row(), self.cache.rank);
+        let kv_rows = kv_rows(probe, &self.cache, 0..probe.position + probe.count)?;
         let mut samples = Vec::new();
         for vector in probe.some(probe.count * heads, VECTORS) {
             let (token, head) = (vector / heads, vector % heads);
-            let seen = 0..probe.position + token + 1;
+            let q = probe.values(self.q.buffer, start(&self.q, token, head), rank + self.cache.rotary)?;
+            let q: Vec<f64> = q.into_iter().map(f64::from).collect();
+            let seen = &kv_rows[..probe.position + token + 1];
             match &self.y {
                 Attended::Whole(y) => {
-                    let kv_rows = kv_rows(probe, &self.cache, seen)?;
-                    let scores = self.scores(probe, token, head, &kv_rows)?;
-                    for c in probe.some(self.cache.rank, VALUES) {
-                        let (want, size) = mean(&scores.values, &kv_rows, c);
+                    let weights = Weights::of(&q, seen, self.scale);
+                    let means = weights.means(seen, rank);
+                    for c in probe.some(rank, VALUES) {
                         let output = OutputPlace::F32(y.buffer, start(y, token, head) + c);
-                        samples.push(sample(output, want, size * (1.0 + scores.spread), self.bound));
+                        samples.push(weights.sample(probe, output, means[c], (1.0, self.bound)));
                     }
                 }
                 Attended::Splits(parts) => {
-                    let length = split_length(parts.splits, probe.position + probe.count);
-                    let split = probe.pick(seen.end.div_ceil(length));
-                    let kv_rows = kv_rows(probe, &self.cache, split * length..seen.end.min((split + 1) * length))?;
-                    let scores = self.scores(probe, token, head, &kv_rows)?;
-                    let slot = vector * parts.splits + split;
-                    samples.extend(self.of_split(probe, parts, slot, &scores, &kv_rows));
+                    let length = split_length(parts.splits, kv_rows.len());
+                    for split in probe.some(seen.len().div_ceil(length), 1) {
+                        let of_split = &seen[split * length..seen.len().min((split + 1) * length)];
+                        let weights = Weights::of(&q, of_split, self.scale);
+                        samples.extend(self.of_split(probe, parts, vector * parts.splits + split, &weights, of_split));
+                    }
                 }
             }
         }
@@ -100,25 +106,22 @@ impl Attention {
         probe: &mut Probe<'_>,
         parts: &Merged,
         slot: usize,
-        scores: &Scores,
+        weights: &Weights,
         kv_rows: &[Vec<f64>],
     ) -> Vec<Sample> {
-        let top = scores.values.iter().copied().fold(f64::MIN, f64::max);
-        let log = top + (self.unit * scores.values.iter().map(|score| (score - top).exp()).sum::<f64>()).ln();
+        let log = weights.top + (self.unit * weights.total).ln();
         let sum = OutputPlace::LogSum(parts.stats, 2 * slot);
-        let mut samples = vec![sample(sum, log, 1.0 + scores.spread + log.abs() * 1e-2, self.bound)];
+        let size = match probe.picks_all() {
+            true => weights.top.abs().max(1.0),
+            false => 1.0 + weights.spread + log.abs() * 1e-2,
+        };
+        let (mut samples, means) =
+            (vec![sample(probe, sum, log, size, self.bound)], weights.means(kv_rows, parts.rank));
         for c in probe.some(parts.rank, VALUES) {
-            let (want, size) = mean(&scores.values, kv_rows, c);
             let output = OutputPlace::Mean([parts.sums, parts.stats], [slot * parts.rank + c, 2 * slot + 1]);
-            samples.push(sample(output, want, size * (1.0 + scores.spread), self.bound));
+            samples.push(weights.sample(probe, output, means[c], (1.0, self.bound)));
         }
         samples
-    }
-
-    fn scores(&self, probe: &mut Probe<'_>, token: usize, head: usize, kv_rows: &[Vec<f64>]) -> Result<Scores> {
-        let q = probe.values(self.q.buffer, start(&self.q, token, head), self.cache.rank + self.cache.rotary)?;
-        let q: Vec<f64> = q.into_iter().map(f64::from).collect();
-        Ok(scores(&q, kv_rows, self.scale))
     }
 }
 
@@ -143,22 +146,107 @@ pub(super) fn kv_rows(probe: &mut Probe<'_>, cache: &Cache, tokens: Range<usize>
     Ok(all.chunks_exact(words).map(values).collect())
 }
 
-/// The scores of a query against KV rows.
-pub(super) fn scores(q: &[f64], kv_rows: &[Vec<f64>], scale: f32) -> Scores {
-    let mut scores = Scores { values: Vec::new(), spread: 0.0 };
-    for kv_row in kv_rows {
-        let terms = q.iter().zip(kv_row).map(|(q, k)| f64::from(scale) * q * k);
-        let (sum, squares) = terms.fold((0.0, 0.0), |(sum, squares), term| (sum + term, squares + term * term));
-        scores.values.push(sum);
-        scores.spread = scores.spread.max(squares.sqrt());
+impl Weights {
+    /// The weights of KV rows for a query.
+    pub(super) fn of(q: &[f64], kv_rows: &[Vec<f64>], scale: f32) -> Self {
+        let (mut values, mut spread) = (Vec::with_capacity(kv_rows.len()), 0f64);
+        for kv_row in kv_rows {
+            let (mut score, mut squares, mut at, end) = (0.0, 0.0, 0, q.len().min(kv_row.len()));
+            while at < end {
+                let term = f64::from(scale) * q[at] * kv_row[at];
+                (score, squares, at) = (score + term, squares + term * term, at + 1);
+            }
+            values.push(score);
+            spread = spread.max(squares.sqrt());
+        }
+        let top = values.iter().copied().fold(f64::MIN, f64::max);
+        let total: f64 = values.iter().map(|score| (score - top).exp()).sum();
+        values.iter_mut().for_each(|score| *score = (*score - top).exp() / total);
+        Self { values, top, total, spread }
     }
-    scores
+
+    /// The means of the first `count` values of KV rows, and those of their magnitudes.
+    pub(super) fn means(&self, kv_rows: &[Vec<f64>], count: usize) -> Vec<(f64, f64)> {
+        let mut means = vec![(0.0, 0.0); count];
+        for (weight, kv_row) in self.values.iter().zip(kv_rows) {
+            let (mut at, end) = (0, count.min(kv_row.len()));
+            while at < end {
+                let term = weight * kv_row[at];
+                means[at] = (means[at].0 + term, means[at].1 + term.abs());
+                at += 1;
+            }
+        }
+        means
+    }
+
+    /// A mean and the size of its terms, as an output. `bound` is that of outputs of about `usual`, as those of cases
+    /// are; a model's may be of any size.
+    pub(super) fn sample(
+        &self,
+        probe: &Probe<'_>,
+        output: OutputPlace,
+        (want, size): (f64, f64),
+        (usual, bound): (f64, f64),
+    ) -> Sample {
+        let size = if probe.picks_all() { usual } else { size * (1.0 + self.spread) };
+        sample(probe, output, want, size, bound)
+    }
 }
 
-/// The mean of value `c` of KV rows, weighted by scores, and that of its magnitudes.
-pub(super) fn mean(scores: &[f64], kv_rows: &[Vec<f64>], c: usize) -> (f64, f64) {
-    let top = scores.iter().copied().fold(f64::MIN, f64::max);
-    let total: f64 = scores.iter().map(|score| (score - top).exp()).sum();
-    let terms = scores.iter().zip(kv_rows).map(|(score, kv_row)| (score - top).exp() / total * kv_row[c]);
-    terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()))
+#[cfg(test)]
+mod tests {
+    use super::super::CaseBuilder;
+    use super::*;
+    use crate::plan::Target;
+
+    /// Cases and the check at load both compare with the reference. So it is compared with a softmax of its own over
+    /// the whole cache, for rows whose splits end within pages and between them.
+    #[test]
+    fn splits_join_to_the_softmax_over_the_whole_cache() -> Result<()> {
+        const HEADS: usize = 2;
+        const TOKENS: usize = 300;
+        const ROWS: usize = 2;
+        const SPLITS: usize = 3;
+        const RANK: usize = 8;
+        const ROTARY: usize = 8;
+        const WIDTH: usize = RANK + ROTARY;
+        const SCALE: f32 = 0.5;
+        let mut case = CaseBuilder::for_tokens(&Target::default(), 1, ROWS);
+        let cache = case.cache(CacheType::F32, RANK, ROTARY, TOKENS);
+        let [keys, queries] = [TOKENS, HEADS * ROWS].map(|count| case.noise(WIDTH * count));
+        let mut pool = vec![0f32; WIDTH * (TOKENS.div_ceil(PAGE) + 1) * PAGE];
+        for (t, key) in keys.chunks_exact(WIDTH).enumerate() {
+            pool[WIDTH * CaseBuilder::kv_index(t, TOKENS)..][..WIDTH].copy_from_slice(key);
+        }
+        case.fill_bytes(cache.buffer, bytemuck::cast_slice(&pool).to_vec());
+        let q = case.plan.tensor_with_stride("q", [WIDTH, HEADS * ROWS], WIDTH);
+        case.fill_first(&q, &queries);
+        case.consecutive((TOKENS - ROWS) as u32, ROWS);
+        case.plan.mla_attention("attention", &q, &cache, SCALE, SPLITS)?;
+        let case = case.finish("attention");
+        let outputs = case.outputs(&case.plan.steps[0], &case.locals)?;
+        let mut splits = outputs.chunks_exact(1 + RANK);
+        for (vector, query) in queries.chunks_exact(WIDTH).enumerate() {
+            let seen = TOKENS - ROWS + vector / HEADS + 1;
+            let (mut total, mut want) = (0.0, [0.0; RANK]);
+            for key in keys.chunks_exact(WIDTH).take(seen) {
+                let score: f64 = key.iter().zip(query).map(|(k, q)| f64::from(*k) * f64::from(*q)).sum();
+                let weight = (score * f64::from(SCALE)).exp();
+                total += weight;
+                want.iter_mut().zip(key).for_each(|(want, k)| *want += weight * f64::from(*k));
+            }
+            let (mut joined, mut got) = (0.0, [0.0; RANK]);
+            for split in splits.by_ref().take(SPLITS) {
+                let weight = split[0].want.exp();
+                joined += weight;
+                got.iter_mut().zip(&split[1..]).for_each(|(got, mean)| *got += weight * mean.want);
+            }
+            assert!((joined - total).abs() < 1e-10 * total, "{vector}: {joined} instead of {total}");
+            for (got, want) in got.into_iter().zip(want) {
+                assert!((got - want).abs() < 1e-10 * total, "{vector}: {got} instead of {want}");
+            }
+        }
+        assert_eq!(splits.len(), 0);
+        Ok(())
+    }
 }

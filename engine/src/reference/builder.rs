@@ -1,14 +1,10 @@
-//! Builds a case: makes its inputs from seeded noise, and collects the expected outputs.
+//! Builds a case: makes its inputs from seeded noise.
 
+use super::Case;
 use super::case::GUARD_BYTES;
-use super::cases::{columns_for, wide};
-use super::kv_rows::rotations;
-use super::operand::seen;
-use super::product::dot;
-use super::vectors::rms_normed;
-use super::{Case, Expected, OutputType};
+use super::cases::columns_for;
 use crate::error::{Error, Result};
-use crate::kernels::matvec::{self, HALF};
+use crate::kernels::matvec::HALF;
 use crate::kernels::rounded::WORDS;
 use crate::kernels::{Cache, CacheType, Input, Norm, Residual};
 use crate::plan::{
@@ -19,6 +15,7 @@ use crate::quant::{self, Arithmetic, Family, GROUP, QUANTS, Quant};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::mem::offset_of;
+use std::sync::OnceLock;
 
 /// Fills buffers that were not written yet: a NaN as f32 and as f16, and out of range as an index.
 const UNTOUCHED: u32 = 0x7fc1_7fc1;
@@ -59,7 +56,6 @@ pub struct CaseBuilder {
     locals: Vec<(LocalId, Vec<u8>)>,
     /// For each weight its buffer, and its rows as in a file.
     weights: Vec<(WeightId, Vec<u8>, Vec<u8>)>,
-    expected: Vec<Expected>,
     free: Vec<BufferRef>,
 }
 
@@ -84,30 +80,23 @@ impl CaseBuilder {
         case
     }
 
-    /// A case of `count` tokens from `position`, alone or in a batch of up to `room`. Returns it, and the cosines and
-    /// sines of each token's `pairs` rotary angles.
-    pub(super) fn rotated(
-        target: &Target,
-        pairs: usize,
-        position: u32,
-        (room, count): (usize, usize),
-    ) -> (Self, Vec<[f32; 2]>) {
+    /// A case of `count` tokens from `position` with rotary angles, alone or in a batch of up to `room`.
+    pub(super) fn rotated(target: &Target, pairs: usize, position: u32, (room, count): (usize, usize)) -> Self {
         let mut case = Self::for_tokens(target, pairs, room);
-        let angles = case.rotated_tokens(position, count);
-        (case, angles)
+        case.rotated_tokens(position, count);
+        case
     }
 
-    /// Sets the batch: `count` tokens from `position`. Returns the cosines and sines of each token's rotary angles.
-    pub(super) fn rotated_tokens(&mut self, position: u32, count: usize) -> Vec<[f32; 2]> {
+    /// Sets the batch: `count` tokens from `position`, with their rotary angles.
+    pub(super) fn rotated_tokens(&mut self, position: u32, count: usize) {
         let pairs = self.plan.pairs();
         let angles: Vec<_> = (position..).take(count).flat_map(|position| rotations(position, pairs)).collect();
         self.rotated_rows(&RowHeader::consecutive(position as usize, &vec![0; count]), &angles);
-        angles
     }
 
     fn of(plan: Builder) -> Self {
         let plan = plan.with_guard(GUARD_BYTES);
-        Self { plan, rng: Pcg32::seed_from_u64(7), locals: vec![], weights: vec![], expected: vec![], free: vec![] }
+        Self { plan, rng: Pcg32::seed_from_u64(7), locals: vec![], weights: vec![], free: vec![] }
     }
 
     /// Noise, roughly uniform in −1..1.
@@ -148,12 +137,12 @@ impl CaseBuilder {
         (tokens.div_ceil(PAGE) - t / PAGE) * PAGE + t % PAGE
     }
 
-    /// An input tensor of noise: the tensor, and its values, vector after vector without padding.
-    pub fn input(&mut self, name: &str, shape: [usize; 2]) -> (Tensor, Vec<f32>) {
+    /// An input tensor of noise.
+    pub fn input(&mut self, name: &str, shape: [usize; 2]) -> Tensor {
         let values = self.noise(shape[0] * shape[1]);
         let tensor = self.plan.tensor(name, shape);
         self.fill(&tensor, &values);
-        (tensor, values)
+        tensor
     }
 
     /// Sets a tensor's first content. Padding is zero, as in the engine.
@@ -174,32 +163,32 @@ impl CaseBuilder {
         }
     }
 
-    /// A stack of matrices of noise in a format: the weight, and its values.
+    /// A stack of matrices of noise in a format.
     ///
     /// # Errors
     /// [`Error::Shape`] if the rows are not whole blocks.
-    pub fn weight(&mut self, name: &str, quant: &'static Quant, shape: [usize; 3]) -> Result<(Weight, Vec<f32>)> {
+    pub fn weight(&mut self, name: &str, quant: &'static Quant, shape: [usize; 3]) -> Result<Weight> {
         let [columns, rows, matrices] = shape;
-        let count = columns * rows * matrices;
         let seed = u64::from(self.rng.next_u32());
         let row_bytes = quant.row_bytes(columns).ok_or_else(|| broken_row(name, columns))?;
-        let file = quant.sample(count, seed);
+        let file = quant.sample(columns * rows * matrices, seed);
         let file = &file[..row_bytes * rows * matrices];
-        let mut values = vec![0f32; count];
-        quant.decode(file, &mut values)?;
         let weight = self.plan.weight(name, quant, shape);
         self.weights.push((weight.id, lay_out(&weight, file)?, file.to_vec()));
         if let Some(grid) = quant.grid() {
             let table = self.plan.grid(grid.buffer);
             self.weights.push((table.id, lay_out(&table, grid.buffer.bytes())?, grid.buffer.bytes().to_vec()));
         }
-        Ok((weight, values))
+        Ok(weight)
     }
 
     /// A vector of noise around 1, like the weights of norms.
-    pub fn vector(&mut self, name: &str, count: usize) -> Result<(Weight, Vec<f32>)> {
+    ///
+    /// # Errors
+    /// As [`CaseBuilder::vector_of`].
+    pub fn vector(&mut self, name: &str, count: usize) -> Result<Weight> {
         let values: Vec<f32> = self.noise(count).into_iter().map(|v| 1.0 + 0.5 * v).collect();
-        Ok((self.vector_of(name, &values)?, values))
+        self.vector_of(name, &values)
     }
 
     /// A vector of these values.
@@ -213,65 +202,18 @@ impl CaseBuilder {
         Ok(weight)
     }
 
-    /// Expects f32 values in a tensor.
-    pub fn expect(&mut self, tensor: &Tensor, values: Vec<f64>, magnitudes: Vec<f64>, bound: f64) {
-        let BufferRef::Local(local) = tensor.buffer else { return };
-        let place = |i: usize| i / tensor.shape[0] * tensor.stride + i % tensor.shape[0];
-        let places = (0..values.len()).map(place).collect();
-        self.expected.push(Expected { local, kind: OutputType::F32, places, values, magnitudes, bound });
-    }
-
-    /// Expects f32 values in a tensor, with errors measured against `magnitude`.
-    pub(super) fn expect_each(&mut self, tensor: &Tensor, values: Vec<f64>, magnitude: f64, bound: f64) {
-        let magnitudes = vec![magnitude; values.len()];
-        self.expect(tensor, values, magnitudes, bound);
-    }
-
-    /// Expects values of another type in a buffer, beginning at value `first`.
-    pub fn expect_at(&mut self, buffer: BufferRef, kind: OutputType, first: usize, values: Vec<f64>, bound: f64) {
-        let BufferRef::Local(local) = buffer else { return };
-        let places = (first..first + values.len()).collect();
-        let magnitudes = values.iter().map(|v| v.abs().max(1.0)).collect();
-        self.expected.push(Expected { local, kind, places, values, magnitudes, bound });
-    }
-
-    /// Expects f32 values in a buffer, beginning at value `first`, with errors measured against `magnitude`.
-    pub fn expect_from(&mut self, buffer: BufferRef, first: usize, values: Vec<f64>, magnitude: f64, bound: f64) {
-        let magnitudes = vec![magnitude; values.len()];
-        self.expect_slice(buffer, first, values, magnitudes, bound);
-    }
-
-    /// Expects f32 values in a buffer, beginning at value `first`, with errors measured against magnitudes.
-    pub fn expect_slice(
-        &mut self,
-        buffer: BufferRef,
-        first: usize,
-        values: Vec<f64>,
-        magnitudes: Vec<f64>,
-        bound: f64,
-    ) {
-        let BufferRef::Local(local) = buffer else { return };
-        let places = (first..first + values.len()).collect();
-        self.expected.push(Expected { local, kind: OutputType::F32, places, values, magnitudes, bound });
-    }
-
-    /// Expects values at indices that are not consecutive.
-    pub(super) fn expect_values(&mut self, expected: Expected) {
-        self.expected.push(expected);
-    }
-
     /// Lets an intermediate step write anything to a buffer.
     pub fn allow(&mut self, buffer: BufferRef) {
         self.free.push(buffer);
     }
 
-    /// Lets the steps write anything to every buffer that has neither content nor an expectation yet. It starts with
+    /// Lets the steps write anything to every buffer that has no content yet, except to `outputs`. It starts with
     /// zeros, as in the engine.
-    pub fn allow_between(&mut self) {
+    pub fn allow_between(&mut self, outputs: &[BufferRef]) {
         for (id, local) in self.plan.locals().skip(Plan::SAMPLING.index() + 1) {
-            let known = self.locals.iter().any(|l| l.0 == id) || self.expected.iter().any(|e| e.local == id);
-            if !known {
-                self.free.push(BufferRef::Local(id));
+            let buffer = BufferRef::Local(id);
+            if !outputs.contains(&buffer) && !self.locals.iter().any(|known| known.0 == id) {
+                self.free.push(buffer);
                 self.locals.push((id, vec![0; (local.bytes - self.plan.guard()) as usize]));
             }
         }
@@ -297,7 +239,7 @@ impl CaseBuilder {
             weights[id.index()][..bytes.len()].copy_from_slice(&bytes);
             files[id.index()] = file;
         }
-        Case { name, plan, locals, weights, files, expected: self.expected, free: self.free }
+        Case { name, plan, locals, weights, files, free: self.free, factor: 1.0, first: OnceLock::new() }
     }
 }
 
@@ -325,49 +267,45 @@ impl CaseBuilder {
         self.rows(&RowHeader::consecutive(position as usize, &vec![0; count]));
     }
 
-    /// Vectors of noise for `count` tokens in a batch of up to `tokens`: the batch, and their values without padding.
-    pub(super) fn batch(&mut self, name: &str, shape: [usize; 2], tokens: usize, count: usize) -> (Tensor, Vec<f32>) {
+    /// Vectors of noise for `count` tokens in a batch of up to `tokens`.
+    pub(super) fn batch(&mut self, name: &str, shape: [usize; 2], tokens: usize, count: usize) -> Tensor {
         let values = self.noise(shape[0] * shape[1] * count);
-        (self.batch_of(name, shape, tokens, &values), values)
+        self.batch_of(name, shape, tokens, &values)
     }
 
     /// A batch with these values in its first tokens, given without padding.
     pub(super) fn batch_of(&mut self, name: &str, shape: [usize; 2], tokens: usize, values: &[f32]) -> Tensor {
         let batch = self.plan.tensor(name, [shape[0], shape[1] * tokens]);
-        let mut padded = vec![0f32; values.len() / batch.shape[0] * batch.stride];
-        for (vector, values) in values.chunks(batch.shape[0]).enumerate() {
-            padded[vector * batch.stride..][..batch.shape[0]].copy_from_slice(values);
-        }
-        self.fill_bytes(batch.buffer, bytemuck::cast_slice(&padded).to_vec());
+        self.fill_first(&batch, values);
         batch
     }
 
-    /// Expects values of the first tokens of a batch, vector after vector without padding.
-    pub(super) fn expect_batch(&mut self, batch: &Tensor, values: Vec<f64>, magnitudes: Vec<f64>, bound: f64) {
-        let BufferRef::Local(local) = batch.buffer else { return };
-        let place = |i: usize| i / batch.shape[0] * batch.stride + i % batch.shape[0];
-        let places = (0..values.len()).map(place).collect();
-        self.expect_values(Expected { local, kind: OutputType::F32, places, values, magnitudes, bound });
-    }
-}
-
-impl CaseBuilder {
-    /// Vectors of noise as a product's input: the input, and its values.
-    pub(super) fn plain_input(&mut self, name: &str, shape: [usize; 2]) -> (Input, Vec<f64>) {
-        let (x, xs) = self.input(name, shape);
-        (Input::from(&x), wide(&xs))
+    /// Sets the first vectors of a tensor. Their padding is zero.
+    pub(super) fn fill_first(&mut self, tensor: &Tensor, values: &[f32]) {
+        let mut padded = vec![0f32; values.len() / tensor.shape[0] * tensor.stride];
+        for (vector, values) in values.chunks(tensor.shape[0]).enumerate() {
+            padded[vector * tensor.stride..][..tensor.shape[0]].copy_from_slice(values);
+        }
+        self.fill_bytes(tensor.buffer, bytemuck::cast_slice(&padded).to_vec());
     }
 
-    /// Vectors of noise with a norm that the product must apply: the input, and the values after the norm.
-    pub(super) fn normed_input(&mut self, name: &str, shape: [usize; 2]) -> Result<(Input, Vec<f64>)> {
-        let (x, xs) = self.input(name, shape);
-        let (weight, ws) = self.vector(&format!("{name}.norm"), shape[0])?;
-        let norm = Norm { weight, epsilon: 1e-5 };
-        Ok((Input { tensor: x, norm: Some(norm), rounded: None }, rms_normed(&xs, &ws, 1e-5)))
+    /// Vectors of noise as a product's input.
+    pub(super) fn plain_input(&mut self, name: &str, shape: [usize; 2]) -> Input {
+        Input::from(&self.input(name, shape))
     }
-}
 
-impl CaseBuilder {
+    /// Vectors of noise with a norm that the product must apply.
+    pub(super) fn normed_input(&mut self, name: &str, shape: [usize; 2]) -> Result<Input> {
+        let tensor = self.input(name, shape);
+        let norm = self.norm(&format!("{name}.norm"), shape[0])?;
+        Ok(Input { tensor, norm: Some(norm), rounded: None })
+    }
+
+    /// A norm of vectors of `width` values.
+    pub(super) fn norm(&mut self, name: &str, width: usize) -> Result<Norm> {
+        Ok(Norm { weight: self.vector(name, width)?, epsilon: 1e-5 })
+    }
+
     /// The ids of selected experts.
     pub(super) fn chosen(&mut self, name: &str, chosen: &[u32]) -> Tensor {
         let ids = self.plan.tensor(name, [chosen.len(), 1]);
@@ -377,32 +315,25 @@ impl CaseBuilder {
 }
 
 impl CaseBuilder {
-    /// If a step also wrote its output rounded to bytes, appends a product that reads the bytes, and checks that
-    /// product instead of the bytes. `values` are those of the output's vectors, without padding and with the input's
-    /// norm applied.
-    pub(super) fn probe(&mut self, input: &Input, values: &[f64]) -> Result<()> {
+    /// If a step also wrote its output rounded to bytes, appends a product that reads the bytes: it reads sums of them
+    /// too, which are not compared with a reference.
+    pub(super) fn probe(&mut self, input: &Input) -> Result<()> {
         let Some(rounded) = input.rounded else { return Ok(()) };
         let Some(&quant) = QUANTS.iter().find(|quant| quant.family == Family::Affine) else { return Ok(()) };
         let [length, vectors] = input.tensor.shape;
         let columns = columns_for(quant, length); // zeros follow a vector
-        let shape = [columns, 3, vectors];
-        let (w, ws) = self.weight("probe", quant, shape)?;
+        let w = self.weight("probe", quant, [columns, 3, vectors])?;
         let padded = Input { tensor: Tensor { shape: [columns, vectors], ..input.tensor }, ..input.clone() };
-        let y = self.plan.mul_mv("probe", &w, &padded)?;
-        let xs: Vec<Vec<f64>> = values.chunks(length).map(|x| seen(x, length, &[quant], Arithmetic::Int)).collect();
-        let products = xs.iter().enumerate().flat_map(|(i, x)| (0..shape[1]).map(move |row| (i, row, x)));
-        let (want, sizes) = products.map(|(i, row, x)| dot(&ws, shape, i, row, x)).unzip();
+        self.plan.mul_mv("probe", &w, &padded)?;
         self.fill_bytes(rounded.buffer, vec![0; 4 * rounded.words]); // as at first in the engine
-        self.expect(&y, want, sizes, (2.0 * matvec::bound(Arithmetic::Int)).max(flips(length)));
         self.allow(rounded.buffer);
         Ok(())
     }
 
-    /// As [`CaseBuilder::probe`], for a residual stream of these values to which a norm is applied next.
-    pub(super) fn probe_stream(&mut self, stream: &Residual, next: &Norm, values: &[f64], norms: &[f32]) -> Result<()> {
+    /// As [`CaseBuilder::probe`], for a residual stream to which a norm is applied next.
+    pub(super) fn probe_stream(&mut self, stream: &Residual, next: &Norm) -> Result<()> {
         let input = self.plan.normed("norm", stream, next)?;
-        let values: Vec<f32> = values.iter().map(|&v| v as f32).collect();
-        self.probe(&input, &rms_normed(&values, norms, next.epsilon))
+        self.probe(&input)
     }
 
     /// Fills a tensor with values, given without padding, and returns it as a previous step would: also rounded to
@@ -421,11 +352,10 @@ impl CaseBuilder {
     }
 }
 
-/// How far a product of `length` values moves if four of them are rounded to the other byte. Values that are sums of
-/// rounded ones differ enough from those computed here for that to happen. A step between bytes is 1/127 of the largest
-/// value, and the values are about a third of it.
-fn flips(length: usize) -> f64 {
-    4.0 * 3.0 / (127.0 * length as f64)
+/// The cosines and sines of `pairs` angles at a position, base 10000.
+fn rotations(position: u32, pairs: usize) -> Vec<[f32; 2]> {
+    let angle = |i: usize| position as f64 * 10000f64.powf(-(i as f64) / pairs as f64);
+    (0..pairs).map(|i| [angle(i).cos() as f32, angle(i).sin() as f32]).collect()
 }
 
 /// A group of values rounded to bytes, as words with the layout that steps write on the GPU.

@@ -1,12 +1,12 @@
 //! Runs the cases of a kernel, one weight format at a time. The tests and `wglm selftest` share this, so that the
 //! self-test holds another adapter to the same standard as the tests.
 
-use super::case::word;
-use super::{CASES, Case};
+use super::case::{Inputs, share};
+use super::{CASES, Case, Contents};
 use crate::error::Result;
 use crate::gpu::{Gpu, ReadbackCopy};
 use crate::kernels::Kernel;
-use crate::plan::{BufferRef, Checker, Executor, LocalId, Look, Plan, Target, Weight, WrongOutput};
+use crate::plan::{BufferRef, Checker, Executor, LocalId, Look, PlanContents, Target, Weight, WrongOutput};
 use crate::quant::Arithmetic;
 use crate::shader::{Pipelines, Variant};
 use std::collections::HashSet;
@@ -33,15 +33,18 @@ pub struct CaseVerdict {
 }
 
 impl Case {
-    /// Runs the plan and returns the final content of the local buffers.
+    /// Runs the plan and returns the contents of the local buffers after each [group](Case::groups) of steps.
     ///
     /// # Errors
     /// What the device reports.
-    pub fn run(&self, pipelines: &Pipelines) -> Result<Vec<Vec<u8>>> {
+    pub fn run(&self, pipelines: &Pipelines) -> Result<Vec<Contents>> {
         let (gpu, executor) = (pipelines.gpu(), self.start(pipelines)?);
-        executor.submit(0..self.plan.steps.len(), &[])?;
-        let contents = self.plan.locals_by_id().zip(&self.locals);
-        contents.map(|((local, _), content)| read_local(gpu, &executor, local, content.len())).collect()
+        let after = |steps| -> Result<Contents> {
+            executor.submit(steps, &[])?;
+            let contents = self.plan.locals_by_id().zip(&self.locals);
+            contents.map(|((local, _), content)| read_local(gpu, &executor, local, content.len())).collect()
+        };
+        self.groups().into_iter().map(after).collect()
     }
 
     /// The plan with its inputs on a device.
@@ -67,16 +70,9 @@ impl Case {
     /// What the device reports.
     pub fn run_steps(&self, pipelines: &Pipelines, look: &mut Look<'_>) -> Result<Option<WrongOutput>> {
         let executor = self.start(pipelines)?;
-        let mut row = |weight: &Weight, row: usize| {
-            let [columns, rows, matrices] = weight.shape;
-            let (file, mut values) = (&self.files[weight.id.index()], vec![0f32; columns]);
-            let bytes = file.len() / (rows * matrices);
-            weight.quant.decode(&file[row * bytes..][..bytes], &mut values)?;
-            Ok(values)
-        };
-        let word = |place: usize| word(&self.locals[Plan::BATCH.index()], 4 * place).map_or(0, |word| word as usize);
-        let (count, longest) = (word(0).clamp(1, self.plan.rows.max(1)), word(1));
-        let tokens = (longest.saturating_sub(count), count);
+        let mut inputs = Inputs::new(self, &self.locals);
+        let mut row = |weight: &Weight, row: usize| inputs.row(weight, row);
+        let tokens = self.tokens(&self.locals);
         Checker::new(&executor, &self.plan, &mut row, 7)?.run(0..self.plan.steps.len(), tokens, &|_| true, look)
     }
 
@@ -147,7 +143,7 @@ impl KernelCheck {
     pub fn run(&self, pipelines: &Pipelines) -> Result<CaseVerdict> {
         let mut verdict = CaseVerdict { worst: 0.0, bound: 0.0, failures: Vec::new() };
         for case in &self.cases {
-            let outcome = case.judge(&case.run(pipelines)?);
+            let outcome = case.judge(&case.run(pipelines)?)?;
             let failed = |failure| format!("{}: {failure}; error {:.1e}", case.name, outcome.worst);
             verdict.failures.extend(outcome.failure.map(failed));
             if closer(&(outcome.worst, outcome.bound), &verdict) {
@@ -160,8 +156,7 @@ impl KernelCheck {
 
 /// Whether an error is larger, relative to its bound, than the worst so far.
 fn closer(&(worst, bound): &(f64, f64), so_far: &CaseVerdict) -> bool {
-    let share = |worst: f64, bound: f64| worst / bound.max(1e-30);
-    so_far.bound == 0.0 && so_far.worst == 0.0 || share(worst, bound) > share(so_far.worst, so_far.bound)
+    so_far.bound == 0.0 && so_far.worst == 0.0 || share(worst, bound) > so_far.share()
 }
 
 impl CaseVerdict {
@@ -172,6 +167,6 @@ impl CaseVerdict {
 
     /// The worst error divided by its bound; 0 for values that are compared exactly.
     pub fn share(&self) -> f64 {
-        self.worst / self.bound.max(1e-30)
+        share(self.worst, self.bound)
     }
 }

@@ -1,49 +1,58 @@
 //! The references of expanded keys and values, and of attention over them. Both start from the latents.
 
-use super::attention::{kv_rows, mean, scores};
-use super::{VALUES, VECTORS, start};
+use super::attention::{Weights, kv_rows};
+use super::{VALUES, VECTORS, any, exact, half_step, start};
 use crate::error::Result;
 use crate::kernels::Cache;
 use crate::kernels::computes::{Errors, ExpandedAttention, ExpandedKv};
 use crate::plan::{OutputPlace, Probe, Reference, Sample, Weight};
 
-/// A sum, and its largest allowed error.
-fn sum(terms: impl Iterator<Item = f64>) -> (f64, f64) {
-    let (mut sum, mut size, mut squares) = (0.0, 0.0, 0.0);
-    for term in terms {
-        (sum, size, squares) = (sum + term, size + term.abs(), squares + term * term);
-    }
-    let errors = Errors::of_halves();
-    (sum, errors.sum * size + errors.terms * squares.sqrt())
-}
+/// The KV rows after the last one are copies of it, up to a multiple of this number.
+const COPIED: usize = 16;
 
 impl Reference for ExpandedKv {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let Cache { rank, rotary, .. } = self.cache;
         let ([nope, _, heads], width) = (self.k_b.shape, self.v_b.shape[1]);
         let live = self.rows.end.min(probe.position + probe.count).saturating_sub(self.rows.start);
+        let rows = live.next_multiple_of(COPIED);
         let mut samples = Vec::new();
-        for vector in probe.some(heads * live, VECTORS) {
-            let (head, row) = (vector / live, vector % live);
-            let kv_rows = kv_rows(probe, &self.cache, self.rows.start + row..self.rows.start + row + 1)?;
+        for vector in probe.some(heads * rows, VECTORS) {
+            let (head, row) = (vector / rows, vector % rows);
+            let at = self.rows.start + row.min(live - 1);
+            let kv_rows = kv_rows(probe, &self.cache, at..at + 1)?;
             let Some(latent) = kv_rows.first() else { continue };
             let first = (head * self.rows.len() + row) * (nope + rotary + width);
             let keys = columns(probe, &self.k_b, head)?;
             for n in probe.some(nope, VALUES) {
-                let (want, tolerance) = sum(keys.iter().zip(latent).map(|(k, l)| f64::from(k[n]) * l));
-                samples.push(Sample { output: OutputPlace::F16(self.to, first + n), want, tolerance });
+                let terms = keys.iter().zip(latent).map(|(k, l)| f64::from(k[n]) * l);
+                samples.push(self.sum(probe, first + n, terms));
             }
             for n in probe.some(rotary, VALUES) {
-                let output = OutputPlace::F16(self.to, first + nope + n);
-                samples.push(Sample { output, want: latent[rank + n], tolerance: 0.0 });
+                samples.push(exact(OutputPlace::F16(self.to, first + nope + n), latent[rank + n]));
             }
             for n in probe.some(width, VALUES) {
                 let values = probe.row(&self.v_b, head, n)?;
-                let (want, tolerance) = sum(values.iter().zip(latent).map(|(v, l)| f64::from(*v) * l));
-                samples.push(Sample { output: OutputPlace::F16(self.to, first + nope + rotary + n), want, tolerance });
+                let terms = values.iter().zip(latent).map(|(v, l)| f64::from(*v) * l);
+                samples.push(self.sum(probe, first + nope + rotary + n, terms));
             }
         }
         Ok(samples)
+    }
+}
+
+impl ExpandedKv {
+    /// The sum of some terms as an output.
+    fn sum(&self, probe: &Probe<'_>, place: usize, terms: impl Iterator<Item = f64>) -> Sample {
+        let (mut want, mut size, mut squares) = (0.0, 0.0, 0.0);
+        for term in terms {
+            (want, size, squares) = (want + term, size + term.abs(), squares + term * term);
+        }
+        let (tolerance, rounding) = match probe.picks_all() {
+            true => (self.bound * size, half_step(want)),
+            false => (Errors::of_halves().of_squares(size, squares), 0.0),
+        };
+        Sample { output: OutputPlace::F16(self.to, place), want, tolerance, rounding, size }
     }
 }
 
@@ -55,11 +64,16 @@ fn columns(probe: &mut Probe<'_>, w: &Weight, head: usize) -> Result<Vec<Vec<f32
 impl Reference for ExpandedAttention {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let [nope, rank, heads] = self.k_b.shape;
+        let kv_rows = kv_rows(probe, &self.cache, 0..probe.position + probe.count)?;
         let mut samples = Vec::new();
         for vector in probe.some(probe.count * heads, VECTORS) {
             let (token, head) = (vector / heads, vector % heads);
             let last = ((token / self.together + 1) * self.together).min(probe.count) - 1;
             let end = probe.position + last + 1; // of the KV rows that the rows of this group attend to
+            if probe.picks_all() && end > self.segment.end {
+                let place = start(&self.y, token, head);
+                samples.extend((0..self.v_b.shape[1]).map(|n| any(OutputPlace::F32(self.y.buffer, place + n))));
+            }
             if !(self.segment.start + 1..=self.segment.end).contains(&end) {
                 continue;
             }
@@ -69,9 +83,9 @@ impl Reference for ExpandedAttention {
             let mut query: Vec<f64> = absorbed.iter().map(dot).collect();
             let rotated = probe.values(self.rotated.buffer, start(&self.rotated, token, head), self.cache.rotary)?;
             query.extend(rotated.into_iter().map(f64::from));
-            let kv_rows = kv_rows(probe, &self.cache, 0..probe.position + token + 1)?;
-            let scores = scores(&query, &kv_rows, self.scale);
-            let latent: Vec<_> = (0..rank).map(|c| mean(&scores.values, &kv_rows, c)).collect();
+            let seen = &kv_rows[..probe.position + token + 1];
+            let weights = Weights::of(&query, seen, self.scale);
+            let latent = weights.means(seen, rank);
             for n in probe.some(self.v_b.shape[1], VALUES) {
                 let values = probe.row(&self.v_b, head, n)?;
                 let terms =
@@ -79,7 +93,8 @@ impl Reference for ExpandedAttention {
                 let want = terms().map(|(value, _)| value).sum();
                 let size = terms().map(|(_, size)| size * size).sum::<f64>().sqrt();
                 let output = OutputPlace::F32(self.y.buffer, start(&self.y, token, head) + n);
-                samples.push(super::sample(output, want, size * (1.0 + scores.spread), self.bound));
+                let usual = (rank as f64).sqrt();
+                samples.push(weights.sample(probe, output, (want, size), (usual, self.bound)));
             }
         }
         Ok(samples)

@@ -1,5 +1,5 @@
 //! The router's selection of experts, and the order of their slots. Experts are compared exactly. If two are so close
-//! that rounding may decide between them, the selection is not checked.
+//! that rounding may decide between them, the selection is not checked in a model; in cases it is.
 
 use super::vectors::summed;
 use super::{VALUES, VECTORS, exact, sample};
@@ -29,7 +29,7 @@ impl SelectedExperts {
         let (order, scores) = routed_experts(&logits, &bias, more);
         let selection: Vec<f64> = order.iter().zip(&scores).map(|(&e, score)| score + f64::from(bias[e])).collect();
         let clear = selection.windows(2).all(|pair| pair[0] - pair[1] > CLEAR);
-        Ok(clear.then(|| routed_experts(&logits, &bias, self.routing)))
+        Ok((clear || probe.picks_all()).then(|| routed_experts(&logits, &bias, self.routing)))
     }
 }
 
@@ -44,7 +44,7 @@ impl Reference for SelectedExperts {
                 let place = token * self.routing.top_k + rank;
                 samples.push(exact(OutputPlace::U32(self.ids, place), id as f64));
                 let weights = self.weights.map(|buffer| OutputPlace::F32(buffer, place));
-                samples.extend(weights.map(|output| sample(output, weight, weight.abs(), error)));
+                samples.extend(weights.map(|output| sample(probe, output, weight, weight.abs(), error)));
             }
         }
         Ok(samples)
@@ -78,8 +78,7 @@ impl Reference for Grouped {
         for place in probe.some(slots.len(), 2 * VALUES) {
             samples.push(exact(OutputPlace::U32(self.slots, place), slots[place] as f64));
         }
-        for place in probe.some(3 * tiles.len() / 4, 2 * VALUES) {
-            let place = place / 3 * 4 + place % 3; // a tile's fourth word is not used
+        for place in probe.some(tiles.len(), 2 * VALUES) {
             samples.push(exact(OutputPlace::U32(self.tiles, place), tiles[place] as f64));
         }
         Ok(samples)

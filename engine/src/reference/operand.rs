@@ -7,7 +7,7 @@ use crate::kernels::matvec::HALF;
 use crate::kernels::rounded::WORDS;
 use crate::kernels::{Norm, Rounded};
 use crate::plan::Probe;
-use crate::quant::{Arithmetic, GROUP, Quant};
+use crate::quant::{Arithmetic, GROUP};
 
 /// The largest error of values in f32 that a product rounds to bytes, with or without a norm.
 const COMPUTED: f64 = 4e-6;
@@ -51,13 +51,15 @@ impl Vector {
         if arithmetic == Arithmetic::Float {
             return Self { values, steps: vec![] };
         }
-        let of_half = |half: &[f64]| {
+        let mut seen = Self { values: Vec::with_capacity(values.len()), steps: Vec::with_capacity(values.len()) };
+        for half in values.chunks(HALF) {
             let step = half.iter().fold(0f64, |most, v| most.max(v.abs())) / 127.0;
             let between = |v: &f64| ((v / step).abs().fract() - 0.5).abs() <= 127.0 * error;
-            half.iter().map(|v| if between(v) { step } else { 0.0 }).collect::<Vec<f64>>()
-        };
-        let steps = values.chunks(HALF).flat_map(of_half).collect();
-        Self { values: seen(&values, values.len(), &[], arithmetic), steps }
+            let inverse = if step > 0.0 { 1.0 / step } else { 0.0 };
+            seen.values.extend(half.iter().map(|v| (v * inverse).round_ties_even() * step));
+            seen.steps.extend(half.iter().map(|v| if between(v) { step } else { 0.0 }));
+        }
+        seen
     }
 }
 
@@ -111,18 +113,4 @@ fn factor(squares: f64, norm: &Norm) -> f64 {
 fn normed(values: &mut [f64], squares: f64, weights: &[f32], norm: &Norm) {
     let factor = factor(squares, norm);
     values.iter_mut().zip(weights).for_each(|(v, w)| *v *= factor * f64::from(*w));
-}
-
-/// The values that a product with weights of these formats multiplies, given activations {columns, n}: the activations
-/// themselves, or rounded to bytes with one scale for 16 values.
-pub(super) fn seen(x: &[f64], columns: usize, formats: &[&Quant], arithmetic: Arithmetic) -> Vec<f64> {
-    if arithmetic.with(formats) == Arithmetic::Float {
-        return x.to_vec();
-    }
-    let rounded = |half: &[f64]| {
-        let top = half.iter().fold(0f64, |top, v| top.max(v.abs()));
-        let (scale, inverse) = (top / 127.0, if top > 0.0 { 127.0 / top } else { 0.0 });
-        half.iter().map(|v| (v * inverse).round_ties_even() * scale).collect::<Vec<f64>>()
-    };
-    x.chunks(columns).flat_map(|vector| vector.chunks(HALF).flat_map(rounded)).collect()
 }

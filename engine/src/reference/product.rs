@@ -4,14 +4,51 @@ use super::operand::Vector;
 use super::{SMALLEST, VALUES, VECTORS, start};
 use crate::error::Result;
 use crate::kernels::Summands;
-use crate::kernels::computes::{Down, Errors, Left, PartialProduct, Product, SLACK, Terms, Which};
+use crate::kernels::computes::{Down, Errors, Left, PartialProduct, Product, Terms, Which};
 use crate::kernels::errors::{expert_weights, swiglu};
 use crate::kernels::matvec::HALF;
-use crate::plan::{BufferRef, OutputPlace, Probe, Reference, Sample, Weight};
+use crate::plan::{OutputPlace, Probe, Reference, Sample, Weight};
 use crate::quant::GROUP;
+use std::ops::Add;
 
-/// An expected output, and its largest allowed error.
-type Sum = (f64, f64);
+/// An expected output.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sum {
+    pub value: f64,
+    /// The largest allowed error of the kernel.
+    pub error: f64,
+    /// How far it moves if values halfway between two bytes are rounded to the other one.
+    pub rounding: f64,
+    /// The sum of the magnitudes of its terms.
+    pub size: f64,
+}
+
+impl Add for Sum {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            value: self.value + other.value,
+            error: self.error + other.error,
+            rounding: self.rounding + other.rounding,
+            size: self.size + other.size,
+        }
+    }
+}
+
+impl Sum {
+    pub(super) fn sample(self, output: OutputPlace) -> Sample {
+        let Self { value, error, rounding, size } = self;
+        Sample { output, want: value, tolerance: error + SMALLEST, rounding, size }
+    }
+
+    /// The value that an output has before the step adds to it.
+    pub(super) fn before(probe: &mut Probe<'_>, output: OutputPlace, errors: Errors) -> Result<Self> {
+        let (buffer, place) = output.place();
+        let value = probe.values(buffer, place, 1)?.first().map_or(0.0, |&v| f64::from(v));
+        Ok(Self { value, error: errors.relative(probe) * value.abs(), rounding: 0.0, size: value.abs() })
+    }
+}
 
 /// The largest rounding error of numbers so small that they lose precision in f16.
 const HALF_STEP: f64 = 6e-8;
@@ -24,7 +61,7 @@ impl Which {
         probe: &mut Probe<'_>,
         (token, slot, slots): (usize, usize, usize),
         matrices: usize,
-    ) -> Result<Option<(usize, Sum)>> {
+    ) -> Result<Option<(usize, (f64, f64))>> {
         let vector = token * slots + slot;
         Ok(match self {
             Self::InTurn => Some((vector % matrices, (1.0, 0.0))),
@@ -38,7 +75,7 @@ impl Which {
             Self::SelectedExperts(chosen) => {
                 let Some((ids, weights)) = chosen.of(probe, token)? else { return Ok(None) };
                 let errors = expert_weights(&chosen.logits(probe, token)?, &ids, chosen.routing);
-                Some((ids[slot], (weights[slot], SLACK * errors[slot] * weights[slot].abs())))
+                Some((ids[slot], (weights[slot], probe.slack() * errors[slot] * weights[slot].abs())))
             }
             Self::Routed { ids, weights, top_k } => {
                 let at = token * top_k + slot;
@@ -50,17 +87,17 @@ impl Which {
     }
 }
 
-impl Product {
-    /// The rows of one output vector to check: some, or half a group if the output is also written rounded, because a
-    /// scale is shared.
-    fn rows(&self, probe: &mut Probe<'_>, rows: usize) -> Vec<usize> {
-        if self.left.is_none() {
-            return probe.some(rows, VALUES);
-        }
-        let half = probe.pick(rows / HALF);
-        (half * HALF..(half + 1) * HALF).collect()
+/// The rows of an output vector to check, in lists: some, or half groups if the output is also written rounded, because
+/// a scale is shared.
+fn rows_of(probe: &mut Probe<'_>, rows: usize, left: Option<&Left>) -> Vec<Vec<usize>> {
+    if left.is_none() {
+        return vec![probe.some(rows, VALUES)];
     }
+    let halves = probe.some(rows / HALF, 1).into_iter();
+    halves.map(|half| (half * HALF..(half + 1) * HALF).collect()).collect()
+}
 
+impl Product {
     /// The value of a row, not including the output's previous value.
     fn value(&self, probe: &mut Probe<'_>, matrix: usize, row: usize, x: &Vector) -> Result<Sum> {
         match &self.terms {
@@ -68,8 +105,9 @@ impl Product {
             Terms::Gated { gate, up } => {
                 let [gate, up] = [gate, up].map(|w| self.errors.dot(probe, w, matrix, row, x));
                 let (gate, up) = (gate?, up?);
-                let (value, error) = gated(gate, up);
-                Ok((value, error + SLACK * swiglu(gate.0) * value.abs()))
+                // Cases hold gated products to the bound on products alone, which leaves room for silu.
+                let off = if probe.picks_all() { 0.0 } else { probe.slack() * swiglu(gate.value) };
+                Ok(gated(gate, up, off))
             }
         }
     }
@@ -91,19 +129,23 @@ impl Reference for Product {
             };
             let x = self.x.vector(probe, token, (first + slot) * self.x.stacks() / self.y.per_row(), columns)?;
             let place = start(&self.y, token, first + slot);
-            let mut sums = Vec::new();
-            for row in self.rows(probe, rows) {
-                let (mut value, mut error) = self.value(probe, matrix, row, &x)?;
-                if let Terms::One { add: true, .. } = self.terms {
-                    let before = probe.values(self.y.buffer, place + row, 1)?.first().map_or(0.0, |&v| f64::from(v));
-                    (value, error) = (value + before, error + self.errors.sum * before.abs());
+            for rows in rows_of(probe, rows, self.left.as_ref()) {
+                let mut sums = Vec::with_capacity(rows.len());
+                for row in rows {
+                    let output = OutputPlace::F32(self.y.buffer, place + row);
+                    let mut sum = self.value(probe, matrix, row, &x)?;
+                    if let Terms::One { add: true, .. } = self.terms {
+                        sum = sum + Sum::before(probe, output, self.errors)?;
+                    }
+                    let [error, rounding, size] = [sum.error, sum.rounding, sum.size].map(|it| it * factor.abs());
+                    let error = error + off * sum.value.abs();
+                    let sum = Sum { value: sum.value * factor, error, rounding, size };
+                    samples.push(sum.sample(output));
+                    sums.push((row, sum));
                 }
-                let sum = (value * factor, error * factor.abs() + off * value.abs());
-                samples.push(summed(self.y.buffer, place + row, sum));
-                sums.push((row, sum));
-            }
-            if let Some(left) = &self.left {
-                samples.extend(left.samples(probe, place, token * self.y.per_row() + first + slot, &sums)?);
+                if let Some(left) = &self.left {
+                    samples.extend(left.samples(probe, place, token * self.y.per_row() + first + slot, &sums)?);
+                }
             }
         }
         Ok(samples)
@@ -114,25 +156,26 @@ impl Reference for PartialProduct {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let Summands { tensor, parts, apart } = self.parts;
         let (stacks, sides) = (tensor.per_row(), self.weights.len());
+        let [columns, rows, matrices] = self.weights.first().map_or([0; 3], |w| w.shape);
+        let steps = self.weights.first().map_or(0, Weight::groups) / self.step;
+        let from = |part: usize| (part * steps / parts * self.step * GROUP).min(columns);
         let mut samples = Vec::new();
         for vector in probe.some(probe.count * stacks * parts, VECTORS) {
             let (token, part, stack) = (vector / stacks / parts, vector / stacks % parts, vector % stacks);
+            let columns = from(part)..if part + 1 == parts { columns } else { from(part + 1) };
+            let x = self.x.vector(probe, token, stack * self.x.stacks() / stacks, columns.end)?;
+            let x = Vector { values: x.values[columns.start..].to_vec(), ..x };
             for staged in probe.some(tensor.shape[0], VALUES) {
-                let (turn, row) = (staged / self.side, staged / self.side / sides * self.side + staged % self.side);
-                let w = &self.weights[if sides > 1 { turn % sides } else { 0 }];
-                let row = if sides > 1 { row } else { staged };
-                let [columns, rows, matrices] = w.shape;
-                if row >= rows {
-                    continue;
+                let (turn, place) = (staged / self.side, start(&tensor, token, stack) + part * apart + staged);
+                let (w, row) = match sides {
+                    1 => (&self.weights[0], staged),
+                    _ => (&self.weights[turn % sides], turn / sides * self.side + staged % self.side),
+                };
+                if row < rows {
+                    let row = probe.row(w, stack % matrices, row)?;
+                    let sum = self.errors.dot_of(probe, &row[columns.clone()], &x);
+                    samples.push(sum.sample(OutputPlace::F32(tensor.buffer, place)));
                 }
-                let steps = w.groups() / self.step;
-                let from = |part: usize| (part * steps / parts * self.step * GROUP).min(columns);
-                let columns = from(part)..if part + 1 == parts { columns } else { from(part + 1) };
-                let x = self.x.vector(probe, token, stack * self.x.stacks() / stacks, columns.end)?;
-                let x = Vector { values: x.values[columns.start..].to_vec(), ..x };
-                let sum = self.errors.dot_of(&probe.row(w, stack % matrices, row)?[columns], &x);
-                let place = start(&tensor, token, stack) + part * apart + staged;
-                samples.push(summed(tensor.buffer, place, sum));
             }
         }
         Ok(samples)
@@ -140,24 +183,46 @@ impl Reference for PartialProduct {
 }
 
 impl Errors {
-    /// The product of a row with x.
-    fn dot(self, probe: &mut Probe<'_>, w: &Weight, matrix: usize, row: usize, x: &Vector) -> Result<Sum> {
-        Ok(self.dot_of(&probe.row(w, matrix, row)?, x))
+    /// The largest error of a sum, relative to its terms' magnitudes.
+    fn relative(self, probe: &Probe<'_>) -> f64 {
+        if self.halves { self.sum } else { probe.slack() * self.sum }
     }
 
-    /// The product of a row's values with x.
-    fn dot_of(self, row: &[f32], x: &Vector) -> Sum {
-        let (mut sum, mut size, mut squares, mut otherwise, mut least) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    /// The product of a row with x.
+    fn dot(self, probe: &mut Probe<'_>, w: &Weight, matrix: usize, row: usize, x: &Vector) -> Result<Sum> {
+        let row = probe.row(w, matrix, row)?;
+        Ok(self.dot_of(probe, &row, x))
+    }
+
+    /// The product of a row's values with x. Cases spend most of their time in this loop, which is a plain one because
+    /// builds with debug assertions check each step of an iterator.
+    fn dot_of(self, probe: &Probe<'_>, row: &[f32], x: &Vector) -> Sum {
+        let (mut value, mut size, mut squares, mut rounding, mut least) = (0.0, 0.0, 0.0, 0.0, 0.0);
         let Vector { values, steps } = x;
-        for (i, (&w, &x)) in row.iter().zip(values).enumerate() {
-            let (w, term) = (f64::from(w), f64::from(w) * x);
-            (sum, size, squares, least) =
-                (sum + term, size + term.abs(), squares + term * term, least + w.abs() + x.abs());
+        let (mut at, end) = (0, row.len().min(values.len()));
+        while at < end {
+            let (w, x) = (f64::from(row[at]), values[at]);
+            let term = w * x;
+            (value, size, squares, least) =
+                (value + term, size + term.abs(), squares + term * term, least + w.abs() + x.abs());
             // A value between two bytes may be rounded to the other byte. Equal values are then all rounded to it.
-            otherwise += w.abs() * steps.get(i).copied().unwrap_or(0.0);
+            if at < steps.len() {
+                rounding += w.abs() * steps[at];
+            }
+            at += 1;
         }
-        let halves = if self.terms > 0.0 { HALF_STEP * least } else { 0.0 };
-        (sum, self.sum * size + self.terms * squares.sqrt() + otherwise + halves)
+        let error = match self.halves && !probe.picks_all() {
+            true => self.of_squares(size, squares) + HALF_STEP * least,
+            false => self.relative(probe) * size,
+        };
+        Sum { value, error, rounding, size }
+    }
+
+    /// The largest error of a model's sum of terms that are each rounded, given the sums of their magnitudes and of
+    /// their squares: eight standard deviations, which is more than one term can be off by, plus what cases allow,
+    /// because a weight may be the difference of two rounded ones.
+    pub(super) fn of_squares(self, size: f64, squares: f64) -> f64 {
+        self.sum * size + 8.0 * self.sum * squares.sqrt()
     }
 }
 
@@ -176,22 +241,26 @@ impl Left {
             None => Vec::new(),
         };
         let weight = |row: usize| norms.get(row).map_or(1.0, |&w| f64::from(w));
-        let error = |&(row, (_, error)): &(usize, Sum)| error * weight(row).abs();
-        let value = |&(row, (value, _)): &(usize, Sum)| value * weight(row);
+        let error = |(row, sum): &(usize, Sum)| (sum.error + sum.rounding) * weight(*row).abs();
+        let value = |(row, sum): &(usize, Sum)| sum.value * weight(*row);
         let most = sums.iter().map(error).fold(0.0, f64::max);
         let top = sums.iter().map(|sum| value(sum).abs()).fold(0.0, f64::max);
         let at = self.rounded.place_of(vector, place, first);
+        let sample = |output, want, tolerance, size| Sample { output, want, tolerance, rounding: 0.0, size };
         let scale = OutputPlace::F32(self.rounded.buffer, at.scale);
-        let mut samples = vec![Sample { output: scale, want: top / 127.0, tolerance: (most + 1e-5 * top) / 127.0 }];
+        let mut samples = vec![sample(scale, top / 127.0, (most + 1e-5 * top) / 127.0, top / 127.0)];
         for (i, sum) in sums.iter().enumerate() {
             let output = OutputPlace::Scaled(self.rounded.buffer, at.byte + i, at.scale);
-            samples.push(Sample { output, want: value(sum), tolerance: 0.51 * (top + most) / 127.0 + 2.0 * most });
+            let rounding = 0.5 * (top + most) / 127.0;
+            let tolerance = 0.01 * (top + most) / 127.0 + 2.0 * most;
+            samples.push(Sample { output, want: value(sum), tolerance, rounding, size: top });
         }
         if self.norm.is_some() {
-            let squares = sums.iter().map(|(_, (value, _))| value * value).sum::<f64>();
-            let off: f64 = sums.iter().map(|(_, (value, error))| error * (2.0 * value.abs() + error)).sum();
+            let squares = sums.iter().map(|(_, sum)| sum.value * sum.value).sum::<f64>();
+            let of_square = |sum: &Sum, off: f64| off * (2.0 * sum.value.abs() + off);
+            let off: f64 = sums.iter().map(|(_, sum)| of_square(sum, sum.error + sum.rounding)).sum();
             let output = OutputPlace::F32(self.rounded.buffer, self.rounded.squares_of(vector) + first / HALF);
-            samples.push(Sample { output, want: squares, tolerance: off + 1e-5 * squares });
+            samples.push(sample(output, squares, off + 1e-5 * squares, squares));
         }
         Ok(samples)
     }
@@ -209,91 +278,71 @@ impl Reference for Down {
             }
             terms.push((&self.shared, 0, self.hidden.vector(probe, token, self.top_k, self.shared.shape[0])?));
             let place = start(&self.x, token, 0);
-            let mut sums = Vec::new();
-            let half = probe.pick(rows / HALF);
-            let picked = match self.left {
-                Some(_) => (half * HALF..(half + 1) * HALF).collect(),
-                None => probe.some(rows, VALUES),
-            };
-            for row in picked {
-                let before = probe.values(self.x.buffer, place + row, 1)?.first().map_or(0.0, |&v| f64::from(v));
-                let mut sum = (before, self.errors.sum * before.abs());
-                for (w, matrix, x) in &terms {
-                    let (value, error) = self.errors.dot(probe, w, *matrix, row, x)?;
-                    sum = (sum.0 + value, sum.1 + error);
+            for rows in rows_of(probe, rows, self.left.as_ref()) {
+                let mut sums = Vec::with_capacity(rows.len());
+                for row in rows {
+                    let output = OutputPlace::F32(self.x.buffer, place + row);
+                    let mut sum = Sum::before(probe, output, self.errors)?;
+                    for (w, matrix, x) in &terms {
+                        sum = sum + self.errors.dot(probe, w, *matrix, row, x)?;
+                    }
+                    samples.push(sum.sample(output));
+                    sums.push((row, sum));
                 }
-                samples.push(summed(self.x.buffer, place + row, sum));
-                sums.push((row, sum));
-            }
-            if let Some(left) = &self.left {
-                samples.extend(left.samples(probe, place, token, &sums)?);
+                if let Some(left) = &self.left {
+                    samples.extend(left.samples(probe, place, token, &sums)?);
+                }
             }
         }
         Ok(samples)
     }
 }
 
-/// A sum as an output.
-fn summed(buffer: BufferRef, place: usize, (want, error): Sum) -> Sample {
-    Sample { output: OutputPlace::F32(buffer, place), want, tolerance: error + SMALLEST }
+/// silu(gate) · up, from two sums. `relative` is the error of the functions, relative to the value.
+pub(super) fn gated(gate: Sum, up: Sum, relative: f64) -> Sum {
+    let silu = gate.value / (1.0 + (-gate.value).exp());
+    let value = silu * up.value;
+    let off = |gate: f64, of_up: f64| gate * up.value.abs() + silu.abs() * of_up + gate * of_up * 1e-6;
+    let error = off(gate.error, up.error) + relative * value.abs();
+    Sum { value, error, rounding: off(gate.rounding, up.rounding), size: off(gate.size, up.size) }
 }
 
-/// The dot product of row `row` of matrix `matrix` with `x`, and the sum of its terms' magnitudes.
-pub(super) fn dot(values: &[f32], shape: [usize; 3], matrix: usize, row: usize, x: &[f64]) -> (f64, f64) {
-    let [columns, rows, _] = shape;
-    let row = &values[(matrix * rows + row) * columns..][..columns];
-    sum_and_size(row, x)
-}
+#[cfg(test)]
+mod tests {
+    use super::super::CaseBuilder;
+    use super::super::cases::columns_for;
+    use super::*;
+    use crate::kernels::Input;
+    use crate::plan::Target;
+    use crate::quant::{Arithmetic, QUANTS};
 
-/// Σ a · b, and the sum of the terms' magnitudes. Cases spend most of their time in these three loops, which are plain
-/// ones because builds with debug assertions check each step of an iterator.
-pub(super) fn sum_and_size(a: &[f32], b: &[f64]) -> (f64, f64) {
-    let (mut sum, mut size, mut at, end) = (0.0, 0.0, 0, a.len().min(b.len()));
-    while at < end {
-        let term = a[at] as f64 * b[at];
-        sum += term;
-        size += term.abs();
-        at += 1;
+    /// Cases and the check at load both compare with the reference. So it is compared with a product of its own, of
+    /// whole decoded matrices in f64, in every format.
+    #[test]
+    fn products_are_those_of_whole_matrices() -> Result<()> {
+        const ROWS: usize = 5;
+        for quant in QUANTS {
+            let columns = columns_for(quant, 70);
+            let mut case = CaseBuilder::new(&Target { arithmetic: Arithmetic::Float, ..Target::default() }, 1);
+            let w = case.weight("w", quant, [columns, ROWS, 2])?;
+            let x = case.plan.tensor("x", [columns, 2]);
+            let xs = case.noise(columns * 2);
+            case.fill(&x, &xs);
+            let y = case.plan.mul_mv("product", &w, &Input::from(&x))?;
+            let case = case.finish(quant.name);
+            let mut ws = vec![0f32; columns * ROWS * 2];
+            quant.decode(&case.files[w.id.index()], &mut ws)?;
+            let outputs = case.outputs(&case.plan.steps[0], &case.locals)?;
+            assert_eq!(outputs.len(), 2 * ROWS, "{}", quant.name);
+            for (sample, i) in outputs.iter().zip(0..) {
+                let (vector, row) = (i / ROWS, &ws[i * columns..(i + 1) * columns]);
+                let terms = row.iter().zip(&xs[vector * columns..]).map(|(w, x)| f64::from(*w) * f64::from(*x));
+                let (want, size) = terms.fold((0.0, 0.0), |(sum, size), term: f64| (sum + term, size + term.abs()));
+                assert_eq!(sample.output, OutputPlace::F32(y.buffer, vector * y.stride + i % ROWS), "{}", quant.name);
+                assert!((sample.want - want).abs() <= 1e-12 * size, "{}: {sample:?}, {want}", quant.name);
+                assert!(sample.tolerance <= 1e-5 * size, "{}: {sample:?} of {size}", quant.name);
+            }
+        }
+        Ok(())
     }
-    (sum, size)
-}
-
-/// Σ a · b.
-pub(super) fn sum_of_products(a: &[f32], b: &[f32]) -> f64 {
-    let (mut sum, mut at, end) = (0.0, 0, a.len().min(b.len()));
-    while at < end {
-        sum += a[at] as f64 * b[at] as f64;
-        at += 1;
-    }
-    sum
-}
-
-/// Adds `scale` times `values` to the sums, as many as there are.
-pub(super) fn add_scaled(sums: &mut [f64], scale: f64, values: &[f32]) {
-    let (mut at, end) = (0, sums.len().min(values.len()));
-    while at < end {
-        sums[at] += scale * values[at] as f64;
-        at += 1;
-    }
-}
-
-/// The products of every token of x {columns, stacks, tokens} with the rows of a stack of matrices, and the sums of
-/// their terms' magnitudes.
-pub(super) fn products(values: &[f32], shape: [usize; 3], x: &[f64]) -> Vec<(f64, f64)> {
-    let [columns, rows, stacks] = shape;
-    let vector = |(i, x): (usize, &[f64])| {
-        let x = x.to_vec();
-        (0..rows).map(move |row| dot(values, shape, i % stacks, row, &x))
-    };
-    x.chunks(columns).enumerate().flat_map(vector).collect()
-}
-
-/// silu(z) = z / (1 + e^−z).
-pub(super) fn silu(z: f64) -> f64 {
-    z / (1.0 + (-z).exp())
-}
-
-/// silu(gate) · up and the sum of its terms' magnitudes, from two products and the sums of theirs.
-pub(super) fn gated(gate: (f64, f64), up: (f64, f64)) -> (f64, f64) {
-    (silu(gate.0) * up.0, gate.1 * up.0.abs() + silu(gate.0).abs() * up.1 + gate.1 * up.1 * 1e-6)
 }

@@ -1,10 +1,10 @@
 //! The choice of the next token, beginning with the adjustment of logits. Tokens are compared exactly. If two are so
-//! close that rounding may decide between them, the choice is not checked.
+//! close that rounding may decide between them, the choice is not checked in a model; in cases it is.
 
 use super::drafting::drafting_of;
 use super::{VALUES, VECTORS, exact, sample};
 use crate::error::Result;
-use crate::kernels::computes::{Accepted, Adjusted, Drawn, Histogram, Masked, Maxima, SLACK};
+use crate::kernels::computes::{Accepted, Adjusted, Drawn, Histogram, Masked, Maxima};
 use crate::kernels::errors::deficit;
 use crate::kernels::histogram::{BINS, scale};
 use crate::kernels::sampling::pcg4d;
@@ -19,7 +19,7 @@ impl Reference for Adjusted {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for row in probe.some(probe.count, VECTORS) {
-            let header = probe.row_header(row, self.pairs)?;
+            let header = probe.row_header(row)?;
             let start = row * self.logits.stride;
             let logits = probe.values(self.logits.buffer, start, self.logits.shape[0])?;
             let newest = if header.token >= RowHeader::SAMPLED { Some(probe.token(&header)?) } else { None };
@@ -32,11 +32,15 @@ impl Reference for Adjusted {
             let listed: Vec<usize> = entries.iter().map(|entry| entry.token as usize).collect();
             let mut places: Vec<usize> = probe.some(listed.len(), VALUES).into_iter().map(|at| listed[at]).collect();
             places.extend(probe.some(after.len(), VALUES));
-            places.retain(|&place| after[place].is_finite());
-            let of = |place: usize| {
-                sample(OutputPlace::F32(self.logits.buffer, start + place), after[place], sizes[place], 1e-6)
-            };
-            samples.extend(places.into_iter().map(of));
+            for place in places {
+                samples.push(match after[place].is_finite() {
+                    true => {
+                        let output = OutputPlace::F32(self.logits.buffer, start + place);
+                        sample(probe, output, after[place], sizes[place], 1e-6)
+                    }
+                    false => exact(OutputPlace::U32(self.logits.buffer, start + place), f64::from(BANNED)),
+                });
+            }
         }
         Ok(samples)
     }
@@ -49,7 +53,7 @@ fn sampling_of(probe: &mut Probe<'_>, row: &RowHeader) -> Result<Option<Sampling
 }
 
 /// The logits after bias and penalties, and for each the sum of the magnitudes that were added.
-pub(super) fn adjusted_logits(
+fn adjusted_logits(
     logits: &[f32],
     penalties: &Penalties,
     listed: &[Adjustment],
@@ -114,7 +118,7 @@ impl Reference for Maxima {
 }
 
 /// The two words that `slice_max` writes for a slice whose first logit is that of token `first`.
-pub(super) fn slice_words(slice: &[f32], first: usize) -> [u32; 2] {
+fn slice_words(slice: &[f32], first: usize) -> [u32; 2] {
     let (logit, token) = likeliest(slice);
     [logit.to_bits(), if token == NO_TOKEN { token } else { token + first as u32 }]
 }
@@ -123,37 +127,42 @@ pub(super) fn slice_words(slice: &[f32], first: usize) -> [u32; 2] {
 const LOWEST: f32 = -3.4e38;
 
 /// The largest logit and its token; of equal logits the first one.
-pub(super) fn likeliest(logits: &[f32]) -> (f32, u32) {
+fn likeliest(logits: &[f32]) -> (f32, u32) {
     let numbers = logits.iter().copied().zip(0..).filter(|(logit, _)| logit.is_finite());
     numbers.reduce(|best, other| if other.0 > best.0 { other } else { best }).unwrap_or((LOWEST, NO_TOKEN))
 }
 
 impl Reference for Histogram {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let row = probe.pick(self.logits.shape[1]);
-        let logits = probe.values(self.logits.buffer, row * self.logits.stride, self.logits.shape[0])?;
-        let [counts, deficits] = binned(&logits);
-        let close = near_edges(&logits);
-        let busy: Vec<usize> = (0..BINS).filter(|&bin| counts[bin] > 0.0).collect();
-        let mut bins: Vec<usize> = probe.some(busy.len(), VALUES).into_iter().map(|at| busy[at]).collect();
-        bins.push(probe.pick(BINS));
-        let scale = f64::from(scale(logits.len()));
-        let of_bin = |bin: usize| {
-            let place = 2 * BINS * row + bin;
-            let [count, lacks] = [place, place + BINS].map(|place| OutputPlace::U32(self.histogram, place));
-            // For each token, the error of an exponential in f32 and its rounding; for a close one, its whole deficit.
-            let off = counts[bin] * (1.0 + SLACK * deficit(bin) * scale) + close[bin] * 0.25 * scale;
-            [
-                Sample { output: count, want: counts[bin], tolerance: close[bin] },
-                Sample { output: lacks, want: deficits[bin], tolerance: off },
-            ]
-        };
-        Ok(bins.into_iter().flat_map(of_bin).collect())
+        let mut samples = Vec::new();
+        for row in probe.some(self.logits.shape[1], 1) {
+            let logits = probe.values(self.logits.buffer, row * self.logits.stride, self.logits.shape[0])?;
+            let [counts, deficits] = binned(&logits);
+            let close = near_edges(&logits, if probe.picks_all() { 0.0 } else { 1e-4 });
+            let busy: Vec<usize> = (0..BINS).filter(|&bin| counts[bin] > 0.0).collect();
+            let mut bins: Vec<usize> = probe.some(busy.len(), VALUES).into_iter().map(|at| busy[at]).collect();
+            bins.extend(probe.some(BINS, 1));
+            let scale = f64::from(scale(logits.len()));
+            for bin in bins {
+                let sample = |output, want, tolerance, size| Sample { output, want, tolerance, rounding: 0.0, size };
+                let place = 2 * BINS * row + bin;
+                let [count, lacks] = [place, place + BINS].map(|place| OutputPlace::U32(self.histogram, place));
+                // For each token, the error of an exponential in f32 and its rounding; for a close one, its whole
+                // deficit.
+                let size = counts[bin] * (1.0 + probe.slack() * deficit(bin) * scale);
+                let off = size + close[bin] * 0.25 * scale;
+                samples.extend([
+                    sample(count, counts[bin], close[bin], counts[bin].max(1.0)),
+                    sample(lacks, deficits[bin], off, size),
+                ]);
+            }
+        }
+        Ok(samples)
     }
 }
 
 /// For each bin of the histogram, the number of tokens, and how much less they weigh than as many at its start.
-pub(super) fn binned(logits: &[f32]) -> [Vec<f64>; 2] {
+fn binned(logits: &[f32]) -> [Vec<f64>; 2] {
     let top = f64::from(likeliest(logits).0);
     let (mut counts, mut deficits) = (vec![0.0; BINS], vec![0.0; BINS]);
     for logit in logits.iter().filter(|logit| logit.is_finite()) {
@@ -165,15 +174,15 @@ pub(super) fn binned(logits: &[f32]) -> [Vec<f64>; 2] {
     [counts, deficits]
 }
 
-/// For each bin of the histogram, the number of tokens so close to its edges that rounding may or may not count them
-/// there.
-pub(super) fn near_edges(logits: &[f32]) -> Vec<f64> {
+/// For each bin of the histogram, the number of tokens so close to its edges, relative to their gap, that rounding may
+/// or may not count them there.
+fn near_edges(logits: &[f32], error: f64) -> Vec<f64> {
     let top = f64::from(likeliest(logits).0);
     let mut close = vec![0.0; BINS];
     for logit in logits.iter().filter(|logit| logit.is_finite()) {
         let eighths = (4.0 * (top - f64::from(*logit))).min(BINS as f64);
         let edge = eighths.round();
-        if (eighths - edge).abs() < 1e-4 * edge.max(1.0) {
+        if (eighths - edge).abs() < error * edge.max(1.0) {
             close.iter_mut().skip((edge as usize).saturating_sub(1)).take(2).for_each(|bin| *bin += 1.0);
         }
     }
@@ -184,10 +193,14 @@ impl Reference for Drawn {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let mut samples = Vec::new();
         for row in probe.some(probe.count, VECTORS) {
-            let header = probe.row_header(row, self.pairs)?;
+            let header = probe.row_header(row)?;
             let logits = probe.values(self.logits.buffer, row * self.logits.stride, self.logits.shape[0])?;
             let Some(sampling) = sampling_of(probe, &header)? else { return Ok(vec![]) };
-            let Some(choice) = clear_choice(&logits, &sampling, header.position) else { continue };
+            let clear = match probe.picks_all() {
+                true => Some(choice(&logits, &sampling, header.position)),
+                false => clear_choice(&logits, &sampling, header.position),
+            };
+            let Some(choice) = clear else { continue };
             for (word, place) in choice.into_iter().zip(header.result as usize * Plan::SAMPLED_WORDS..) {
                 samples.push(exact(OutputPlace::U32(BufferRef::Local(Plan::SAMPLED), place), f64::from(word)));
             }
@@ -201,7 +214,7 @@ impl Reference for Accepted {
         let buffer = BufferRef::Local(Plan::SAMPLED);
         let mut rows: Vec<(RowHeader, u32, Vec<u32>)> = Vec::new();
         for row in 0..probe.count {
-            let header = probe.row_header(row, self.pairs)?;
+            let header = probe.row_header(row)?;
             let words = probe.words(buffer, header.result as usize * Plan::SAMPLED_WORDS, Plan::SAMPLED_WORDS)?;
             rows.push((header, probe.token(&header)?, words));
         }
@@ -222,13 +235,13 @@ impl Reference for Accepted {
 }
 
 /// How many of the first drafts equal the sampled tokens.
-pub(super) fn accepted(drafts: &[u32], sampled: impl Iterator<Item = u32>) -> usize {
+fn accepted(drafts: &[u32], sampled: impl Iterator<Item = u32>) -> usize {
     drafts.iter().zip(sampled).take_while(|(draft, sampled)| *draft == sampled).count()
 }
 
 /// The words that the kernels write: the chosen token, the likeliest, and the number of tokens that passed `top_k` and
 /// `top_p`.
-pub(super) fn choice(logits: &[f32], sampling: &Sampling, position: u32) -> [u32; 3] {
+fn choice(logits: &[f32], sampling: &Sampling, position: u32) -> [u32; 3] {
     let (_, first) = likeliest(logits);
     if first == NO_TOKEN || sampling.sharpness == 0.0 {
         return [first, first, 1];
@@ -241,7 +254,7 @@ pub(super) fn choice(logits: &[f32], sampling: &Sampling, position: u32) -> [u32
 }
 
 /// As [`choice`]; `None` if it is so close that rounding may decide it.
-pub(super) fn clear_choice(logits: &[f32], sampling: &Sampling, position: u32) -> Option<[u32; 3]> {
+fn clear_choice(logits: &[f32], sampling: &Sampling, position: u32) -> Option<[u32; 3]> {
     const CLOSE: f64 = 1e-3;
     let words = choice(logits, sampling, position);
     if words[0] == NO_TOKEN || sampling.sharpness == 0.0 {

@@ -1,11 +1,14 @@
 //! The references of steps that change or copy vectors without a product.
 
-use super::product::gated;
+use super::product::{Sum, gated};
 use super::{VALUES, VECTORS, exact, sample, start};
 use crate::error::Result;
-use crate::kernels::Summands;
-use crate::kernels::computes::{Copied, EmbeddingRows, LastToken, Normed, SumNormed, Summed, WeightedSum};
-use crate::kernels::errors::{NORMED, SUM};
+use crate::kernels::computes::{
+    Copied, EmbeddingRows, Errors, LastToken, Normed, SumNormed, Summed, WeightedSum, WordSums,
+};
+use crate::kernels::errors::{NORMED, SUM, swiglu};
+use crate::kernels::weight_sum::{TILE, factors};
+use crate::kernels::{Norm, Summands};
 use crate::plan::{BufferRef, OutputPlace, Probe, Reference, RowHeader, Sample};
 
 /// x / sqrt(mean(x²) + epsilon) · weight, vector by vector, in f64.
@@ -23,32 +26,39 @@ impl Reference for EmbeddingRows {
         let [columns, rows, _] = self.embedding.shape;
         let mut samples = Vec::new();
         for token in probe.some(probe.count, VECTORS) {
-            let header = probe.row_header(token, self.pairs)?;
+            let header = probe.row_header(token)?;
             let named = if self.next { header.next } else { header.token };
             let id = probe.token(&RowHeader { token: named, ..header })? as usize;
             let row = probe.row(&self.embedding, 0, id.min(rows - 1))?;
             let largest = row.iter().fold(0f64, |most, v| most.max(f64::from(v.abs())));
             for value in probe.some(columns, VALUES) {
                 let output = OutputPlace::F32(self.y.buffer, token * self.y.stride + value);
-                samples.push(sample(output, f64::from(row[value]), largest, 1e-6));
+                samples.push(sample(probe, output, f64::from(row[value]), largest, 1e-6));
             }
         }
         Ok(samples)
     }
 }
 
+/// The samples of a vector, which begins at an index of a buffer, normalised to a place of another.
+pub(super) fn normed(
+    probe: &mut Probe<'_>,
+    (x, from): (BufferRef, usize),
+    norm: &Norm,
+    (y, to): (BufferRef, usize),
+) -> Result<Vec<Sample>> {
+    let (width, weights) = (norm.weight.shape[0], probe.row(&norm.weight, 0, 0)?);
+    let want = rms_normed(&probe.values(x, from, width)?, &weights, norm.epsilon);
+    let values = probe.some(width, VALUES).into_iter();
+    let of = |value: usize| sample(probe, OutputPlace::F32(y, to + value), want[value], want[value].abs(), NORMED);
+    Ok(values.map(of).collect())
+}
+
 impl Reference for Normed {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let weights = probe.row(&self.weight, 0, 0)?;
-        let width = self.x.shape[0];
-        let mut samples = Vec::new();
+        let (x, y, mut samples) = (&self.x, &self.y, Vec::new());
         for token in probe.some(probe.count, VECTORS) {
-            let x = probe.values(self.x.buffer, token * self.x.stride, width)?;
-            let want = rms_normed(&x, &weights, self.epsilon);
-            for value in probe.some(width, VALUES) {
-                let output = OutputPlace::F32(self.y.buffer, token * self.y.stride + value);
-                samples.push(sample(output, want[value], want[value].abs(), NORMED));
-            }
+            samples.extend(normed(probe, (x.buffer, token * x.stride), &self.norm, (y.buffer, token * y.stride))?);
         }
         Ok(samples)
     }
@@ -80,19 +90,23 @@ impl Reference for Summed {
             let at = (vector / stacks, vector % stacks);
             for value in probe.some(self.y.shape[0], VALUES) {
                 let place = start(&self.y, at.0, at.1) + value;
-                let mut one = |value: usize| summed(probe, &self.parts, at, value, 1).map(|sums| sums[0]);
-                let (mut want, mut size) = match self.side {
+                let output = OutputPlace::F32(self.y.buffer, place);
+                let mut one = |value: usize| -> Result<Sum> {
+                    let (value, size) = summed(probe, &self.parts, at, value, 1)?[0];
+                    Ok(Sum { value, error: probe.slack() * SUM * size, rounding: 0.0, size })
+                };
+                let mut sum = match self.side {
                     Some(side) => {
                         let gate = value / side * 2 * side + value % side;
-                        gated(one(gate)?, one(gate + side)?)
+                        let [gate, up] = [one(gate)?, one(gate + side)?];
+                        gated(gate, up, probe.slack() * swiglu(gate.value))
                     }
                     None => one(value)?,
                 };
                 if self.add {
-                    let before = probe.values(self.y.buffer, place, 1)?.first().map_or(0.0, |&v| f64::from(v));
-                    (want, size) = (want + before, size + before.abs());
+                    sum = sum + Sum::before(probe, output, Errors::of_sums(SUM))?;
                 }
-                samples.push(sample(OutputPlace::F32(self.y.buffer, place), want, size, 2e-6));
+                samples.push(sum.sample(output));
             }
         }
         Ok(samples)
@@ -124,10 +138,11 @@ impl Reference for SumNormed {
             let normed = rms_normed(&values, &weights, self.norm.epsilon);
             for value in probe.some(width, VALUES) {
                 let (sum, size) = sums[value];
-                samples.push(sample(OutputPlace::F32(self.x.buffer, start(&self.x, token, 0) + value), sum, size, SUM));
+                let of_x = OutputPlace::F32(self.x.buffer, start(&self.x, token, 0) + value);
+                samples.push(sample(probe, of_x, sum, size, SUM));
                 let (want, output) = (normed[value], OutputPlace::F32(self.h.buffer, start(&self.h, token, 0) + value));
                 let scaled = want.abs() * (size / sum.abs().max(f64::MIN_POSITIVE)).min(1e6);
-                samples.push(sample(output, want, scaled, SUM + NORMED));
+                samples.push(sample(probe, output, want, scaled, SUM + NORMED));
             }
         }
         Ok(samples)
@@ -173,9 +188,24 @@ impl Reference for WeightedSum {
                     terms.extend(y.first().map(|&y| f64::from(*weight) * f64::from(y)));
                 }
                 let size = terms.iter().map(|term| term.abs()).sum();
-                samples.push(sample(OutputPlace::F32(self.x.buffer, place), terms.iter().sum(), size, SUM));
+                samples.push(sample(probe, OutputPlace::F32(self.x.buffer, place), terms.iter().sum(), size, SUM));
             }
         }
         Ok(samples)
+    }
+}
+
+impl Reference for WordSums {
+    fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
+        let words = probe.words(self.words, self.range.start, self.range.len())?;
+        let mut pair = probe.words(self.sums, 2 * self.place, 2)?;
+        for (word, at) in words.iter().zip(self.range.clone()) {
+            for (sum, [first, step]) in pair.iter_mut().zip(factors((at / TILE) as u32)) {
+                let factor = first.wrapping_add(step.wrapping_mul((at % TILE) as u32));
+                *sum = sum.wrapping_add(word.wrapping_mul(factor));
+            }
+        }
+        let places = pair.into_iter().zip(2 * self.place..);
+        Ok(places.map(|(sum, place)| exact(OutputPlace::U32(self.sums, place), f64::from(sum))).collect())
     }
 }

@@ -224,11 +224,11 @@ fn every_shader_of_every_plan_compiles_and_gets_its_bindings() {
 
 /// Everything in a plan, as text.
 fn told(planned: &BatchPlan) -> String {
-    let Plan { steps, head, variants, weights, locals, splits, rows } = &planned.plan;
+    let Plan { steps, head, variants, weights, locals, splits, rows, pairs } = &planned.plan;
     let weights: Vec<_> = weights.iter().map(|w| (&w.name, w.quant.name, w.shape)).collect();
     let table = &planned.weights.table;
     let sources: Vec<_> = planned.plan.weights.iter().map(|weight| table.source(weight)).collect();
-    format!("{steps:?}\n{head}\n{variants:?}\n{weights:?}\n{locals:?}\n{splits}\n{rows:?}\n{sources:?}")
+    format!("{steps:?}\n{head}\n{variants:?}\n{weights:?}\n{locals:?}\n{splits}\n{rows:?}\n{pairs}\n{sources:?}")
 }
 
 #[test]

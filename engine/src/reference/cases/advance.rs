@@ -1,11 +1,11 @@
 //! The cases of `advance` and `draft`.
 
-use super::super::drafting::{drafting_of, likeliest, next_row};
+use super::super::drafting::drafting_of;
 use crate::error::Result;
 use crate::kernels::slice_max::SLICE;
 use crate::kernels::{DRAFTING, VERIFIED_ROWS};
 use crate::plan::{BatchHeader, BufferRef, Plan, RowHeader, Target};
-use crate::reference::{Case, CaseBuilder, OutputType};
+use crate::reference::{Case, CaseBuilder};
 
 /// The number of sequences, whose entries come before those of verified rows.
 const SEQUENCES: usize = 4;
@@ -35,10 +35,10 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         let mut case = for_rows(target, pairs, room);
         sampled(&mut case, counts);
         let candidates = case.plan.advance("advance", room * EACH as usize, 7)?;
-        let (count, mut want, mut longest) = (counts.len() as u32, Vec::new(), 0);
-        let header = BatchHeader { count: count * EACH, splits: EACH, submission: 5, ..BatchHeader::default() };
+        let header =
+            BatchHeader { count: counts.len() as u32 * EACH, splits: EACH, submission: 5, ..BatchHeader::default() };
         let mut bytes = bytemuck::bytes_of(&header).to_vec();
-        for (sequence, (accepted, made)) in (1..).zip(counts) {
+        for sequence in 1..=counts.len() as u32 {
             let candidate = |row: u32| {
                 let (token, position) = (row, 30 * sequence + row);
                 RowHeader { token, position, sequence, result: FIRST, first_page: 3, ..RowHeader::default() }
@@ -49,16 +49,8 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
                 bytes.extend_from_slice(bytemuck::bytes_of(row));
                 bytes.extend_from_slice(bytemuck::cast_slice(&rotations(number).collect::<Vec<u32>>()));
             }
-            let (next, number) = next_row(&rows, *accepted, *made);
-            longest = longest.max(next.position + 1);
-            want.extend_from_slice(bytemuck::cast_slice(bytemuck::bytes_of(&next)));
-            want.extend(rotations(number as u32));
         }
         case.fill_bytes(candidates, bytes);
-        let header = BatchHeader { count, longest, splits: 7, submission: 5 };
-        want.splice(0..0, bytemuck::cast_slice(bytemuck::bytes_of(&header)).iter().copied());
-        let want = want.into_iter().map(f64::from).collect();
-        case.expect_at(BufferRef::Local(Plan::BATCH), OutputType::U32, 0, want, 0.0);
         Ok(case.finish(format!("{pairs} pairs, accepted and made {counts:?}")))
     };
     let shapes: [(usize, &[(u32, u32)]); 5] =
@@ -69,7 +61,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
 pub(super) fn draft(target: &Target) -> Result<Vec<Case>> {
     let case = |(slices, made): (usize, &[u32])| {
         let mut case = for_rows(target, 1, made.len());
-        let (logits, values) = case.batch("logits", [slices * SLICE, 1], made.len(), made.len());
+        let logits = case.batch("logits", [slices * SLICE, 1], made.len(), made.len());
         let row = |sequence: u32| RowHeader { sequence, result: FIRST, ..RowHeader::default() };
         case.rows(&(1..=made.len() as u32).map(row).collect::<Vec<_>>());
         sampled(&mut case, &made.iter().map(|made| (1, *made)).collect::<Vec<_>>());
@@ -77,14 +69,6 @@ pub(super) fn draft(target: &Target) -> Result<Vec<Case>> {
         case.allow(slices.maxima.buffer);
         case.allow(slices.histogram.buffer);
         case.plan.draft("draft", &slices)?;
-        for ((sequence, made), values) in (1..).zip(made).zip(values.chunks(logits.shape[0])) {
-            let maxima = values.iter().zip(0..).flat_map(|(value, token)| [value.to_bits(), token]);
-            let want = [1, made + 1, likeliest(&maxima.collect::<Vec<u32>>())].map(f64::from);
-            let (buffer, drafting) = (BufferRef::Local(Plan::SAMPLED), drafting_of(FIRST, sequence));
-            case.expect_at(buffer, OutputType::U32, drafting, want[..2].to_vec(), 0.0);
-            let place = drafting + Plan::SAMPLED_WORDS + *made as usize;
-            case.expect_at(buffer, OutputType::U32, place, want[2..].to_vec(), 0.0);
-        }
         Ok(case.finish(format!("{} slices, {made:?} made", slices.count())))
     };
     let shapes: [(usize, &[u32]); 4] = [(1, &[0]), (3, &[2]), (152, &[14]), (5, &[1, 0])];

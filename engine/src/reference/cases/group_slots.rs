@@ -2,8 +2,7 @@
 
 use crate::error::Result;
 use crate::plan::Target;
-use crate::reference::experts::by_expert;
-use crate::reference::{Case, CaseBuilder, OutputType};
+use crate::reference::{Case, CaseBuilder};
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let shapes = [(5, 2, (40, 33), 16), (64, 4, (512, 512), 32), (3, 1, (17, 16), 16), (70, 2, (9, 0), 16)];
@@ -27,10 +26,6 @@ fn case(target: &Target, experts: usize, top_k: usize, tokens: (usize, usize), p
     let ids = case.plan.tensor_with_stride("ids", [top_k, tokens], top_k);
     let chosen = chosen(experts, top_k, count);
     case.fill_bytes(ids.buffer, bytemuck::cast_slice(&chosen).to_vec());
-    let groups = case.plan.group_slots("groups", &ids, experts, places)?;
-    let (slots, tiles) = by_expert(&chosen, experts, places, groups.tiles.shape[1]);
-    let wide = |values: Vec<usize>| values.into_iter().map(|v| v as f64).collect();
-    case.expect_at(groups.tiles.buffer, OutputType::U32, 0, wide(tiles), 0.0);
-    case.expect_at(groups.slots.buffer, OutputType::U32, 0, wide(slots), 0.0);
+    case.plan.group_slots("groups", &ids, experts, places)?;
     Ok(case.finish(format!("{experts} experts, {top_k} of {count} of {tokens} tokens, tiles of {places}")))
 }

@@ -4,8 +4,6 @@ use super::mla_attention::AttentionExample;
 use super::mla_attention_expanded;
 use crate::error::Result;
 use crate::gpu::Matrices;
-use crate::kernels::mla_attention::BOUND;
-use crate::kernels::mla_attention_expanded::Form;
 use crate::kernels::{BatchAttention, CacheType};
 use crate::plan::{Builder, Target, Tensor};
 use crate::reference::Case;
@@ -25,12 +23,12 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     ];
     let case = |(heads, position, count, room, rank, rotary, ty, splits)| {
         let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty };
-        example.batch_case(target, (room, count), BOUND, |b, a| b.attention_in_splits("attention", a, splits))
+        example.batch_case(target, (room, count), |b, a| b.attention_in_splits("attention", a, splits))
     };
     let over_latents = shapes.into_iter().map(case).collect::<Result<Vec<_>>>()?;
     let target = &Target { matrices: Matrices::None, ..target.clone() };
     let narrow = [2, 3, 37, 20, 4, 36, 128];
-    let over_segments = mla_attention_expanded::cases_on(target, &[narrow], Form::Registers)?;
+    let over_segments = mla_attention_expanded::cases_on(target, &[narrow])?;
     Ok(over_latents.into_iter().chain(over_segments).collect())
 }
 
@@ -40,12 +38,11 @@ pub(super) fn batch_cases(
     target: &Target,
     ty: CacheType,
     shapes: &[[usize; 7]],
-    bound: f64,
     attend: impl Fn(&mut Builder, &BatchAttention<'_>, usize) -> Result<Tensor>,
 ) -> Result<Vec<Case>> {
     let case = |&[heads, position, count, room, rank, rotary, splits]: &[usize; 7]| {
         let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty };
-        example.batch_case(target, (room, count), bound, |b, a| attend(b, a, splits))
+        example.batch_case(target, (room, count), |b, a| attend(b, a, splits))
     };
     shapes.iter().map(case).collect()
 }

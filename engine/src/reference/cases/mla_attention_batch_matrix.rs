@@ -4,7 +4,6 @@ use super::mla_attention_batch::batch_cases;
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::kernels::CacheType::{F16, Q8_0};
-use crate::kernels::mla_attention_batch_matrix::BOUND;
 use crate::plan::{Target, Team};
 use crate::reference::Case;
 
@@ -19,9 +18,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     ];
     let mut cases = Vec::new();
     for (ty, shapes) in [(F16, &shapes[..]), (Q8_0, &shapes[2..])] {
-        cases.extend(batch_cases(target, ty, shapes, BOUND, |b, a, splits| {
-            b.attention_by_matrices("attention", a, splits)
-        })?);
+        cases.extend(batch_cases(target, ty, shapes, |b, a, splits| b.attention_by_matrices("attention", a, splits))?);
     }
     Ok(cases)
 }

@@ -5,24 +5,18 @@ use super::mla_attention_batch::batch_cases;
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::kernels::CacheType;
-use crate::kernels::mla_attention_matrix::bound;
 use crate::plan::{Target, Team};
 use crate::reference::Case;
 
-/// Attention and merge, compared with softmax over the whole cache: for the model's shape and others, with idle splits
-/// and with several tiles in one. The splits are not compared, because they are relative to scores that depend on the
-/// tiles.
+/// Attention and merge, for the model's shape and others, with idle splits and with several tiles in one.
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let target = &Target { matrices: Matrices::Sixteen, team: Team::Subgroup, subgroup: 32, ..target.clone() };
-    let bound = bound(target.arithmetic);
     let shapes = [(16, 1, 128, 64, 2), (20, 33, 512, 64, 64), (20, 450, 512, 64, 3), (37, 129, 256, 64, 2)];
     let types = [CacheType::F16, CacheType::Q8_0];
     let alone = types.into_iter().flat_map(|ty| shapes.map(|shape| (ty, shape)));
     let alone = alone.map(|(ty, (heads, tokens, rank, rotary, splits))| {
-        let (example, bound) =
-            (AttentionExample { heads, tokens, rank, rotary, splits, ty }, bound.max(ty.bound_of_halves()));
-        example
-            .joined_case(target, 1, bound, |b, q, cache| b.mla_attention_matrix("attention", q, cache, SCALE, splits))
+        let example = AttentionExample { heads, tokens, rank, rotary, splits, ty };
+        example.joined_case(target, 1, |b, q, cache| b.mla_attention_matrix("attention", q, cache, SCALE, splits))
     });
     // Rows of which the last attend to one more tile, page or split than the first.
     let batches = [
@@ -34,7 +28,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     ];
     let mut cases: Vec<Case> = alone.collect::<Result<_>>()?;
     for (ty, batches) in types.into_iter().zip([&batches[..], &batches[3..]]) {
-        cases.extend(batch_cases(target, ty, batches, bound.max(ty.bound_of_halves()), |b, a, splits| {
+        cases.extend(batch_cases(target, ty, batches, |b, a, splits| {
             joined(b, a, |b, q| b.mla_attention_matrix("attention", q, a.cache, SCALE, splits))
         })?);
     }

@@ -6,7 +6,6 @@ use super::mla_attention_expanded;
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::kernels::CacheType;
-use crate::kernels::mla_attention_expanded::Form;
 use crate::kernels::mla_attention_matrix8::MatrixType;
 use crate::plan::{Target, Team};
 use crate::reference::Case;
@@ -32,24 +31,25 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     ];
     let mut cases = Vec::new();
     for ty in [CacheType::F16, CacheType::Q8_0] {
-        let bound = |operands: MatrixType| operands.bound().max(ty.bound_of_halves());
         for (heads, tokens, rank, rotary, splits) in alone {
             let example = AttentionExample { heads, tokens, rank, rotary, splits, ty };
-            cases.push(example.joined_case(target, 1, bound(MatrixType::F32), |b, q, cache| {
-                b.mla_attention_matrix8("attention", q, cache, SCALE, splits)
-            })?);
+            cases.push(
+                example.joined_case(target, 1, |b, q, cache| {
+                    b.mla_attention_matrix8("attention", q, cache, SCALE, splits)
+                })?,
+            );
         }
-        cases.extend(batch_cases(target, ty, &few, bound(MatrixType::F32), |b, a, splits| {
+        cases.extend(batch_cases(target, ty, &few, |b, a, splits| {
             joined(b, a, |b, q| b.mla_attention_matrix8("attention", q, a.cache, SCALE, splits))
         })?);
         for operands in [MatrixType::F16, MatrixType::F32] {
-            let mut by_type = batch_cases(target, ty, &batches, bound(operands), |b, a, splits| {
+            let mut by_type = batch_cases(target, ty, &batches, |b, a, splits| {
                 b.batch_attention_matrix8(operands, "attention", a, splits)
             })?;
             by_type.iter_mut().for_each(|case| case.name.push_str(&format!(", by {operands:?}")));
             cases.extend(by_type);
         }
     }
-    cases.extend(mla_attention_expanded::cases_on(target, &[], Form::Eight)?);
+    cases.extend(mla_attention_expanded::cases_on(target, &[])?);
     Ok(cases)
 }

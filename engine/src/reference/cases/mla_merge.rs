@@ -2,16 +2,13 @@
 
 use super::mla_attention::{AttentionExample, SCALE, examples};
 use crate::error::Result;
-use crate::kernels::mla_attention::BOUND;
 use crate::plan::Target;
 use crate::reference::Case;
 
-/// Attention and merge together, compared with softmax over the whole cache.
+/// Attention and merge.
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let case = |example: AttentionExample, count| {
-        example.joined_case(target, count, BOUND, |b, q, cache| {
-            b.mla_attention("attention", q, cache, SCALE, example.splits)
-        })
+        example.joined_case(target, count, |b, q, cache| b.mla_attention("attention", q, cache, SCALE, example.splits))
     };
     let alone = examples().into_iter().map(|example| case(example, 1));
     let batches = examples().into_iter().filter(|example| example.tokens > 100).map(|example| case(example, 3));

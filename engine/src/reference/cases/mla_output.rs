@@ -3,12 +3,9 @@
 use super::mla_attention::{AttentionExample, SCALE};
 use super::{by_turns, columns_for};
 use crate::error::Result;
-use crate::kernels::mla_output::JOINED;
-use crate::kernels::{CacheType, Input, matvec};
+use crate::kernels::{CacheType, Input};
 use crate::plan::Target;
 use crate::quant::{QUANTS, Quant};
-use crate::reference::operand::seen;
-use crate::reference::product::products;
 use crate::reference::{Case, CaseBuilder};
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
@@ -24,18 +21,13 @@ fn case(target: &Target, quant: &'static Quant, splits: usize, rows: usize, toke
     let example = AttentionExample { heads: 3, tokens: 150, rank, rotary: 10, splits, ty: CacheType::F16 };
     let shape = [rank, rows, example.heads];
     let mut case = CaseBuilder::for_tokens(target, 1, tokens);
-    let (q, cache, queries, latents) = example.inputs(&mut case);
-    let (w, ws) = case.weight("w", quant, shape)?;
+    let (q, cache) = example.inputs(&mut case);
+    let w = case.weight("w", quant, shape)?;
     let y = case.plan.tensor("y", [shape[1], example.heads * tokens]);
     let parts = case.plan.mla_attention("attention", &q, &cache, SCALE, splits)?;
     let rounded = case.plan.mla_output("output", &w, &parts, &y)?;
     case.allow(parts.sums.buffer);
     case.allow(parts.stats.buffer);
-    let attention = example.outputs(&queries, &latents, tokens);
-    let attention = seen(&attention, rank, &[quant], target.arithmetic);
-    let (want, sizes): (Vec<f64>, Vec<f64>) = products(&ws, shape, &attention).into_iter().unzip();
-    let sizes = sizes.into_iter().map(|size| size.max(1.0)).collect();
-    case.probe(&Input { tensor: y, norm: None, rounded }, &want)?;
-    case.expect(&y, want, sizes, matvec::bound(target.arithmetic).max(JOINED));
+    case.probe(&Input { tensor: y, norm: None, rounded })?;
     Ok(case.finish(format!("{} {rank}x{}, {splits} splits, {tokens} tokens", quant.name, shape[1])))
 }

@@ -96,11 +96,6 @@ pub static CASES: &[(&str, Cases)] = &[
     ("weight_sum", weight_sum::cases),
 ];
 
-/// Values in f64.
-pub(super) fn wide(x: &[f32]) -> Vec<f64> {
-    x.iter().map(|&v| v as f64).collect()
-}
-
 /// Formats for cases of two weights: each format with the one that is `apart` entries later in `QUANTS`, so that it has
 /// each role once, and formats of two families with themselves, because the names of the two copies in the shader must
 /// not clash. Not all combinations are needed: kernels only pass formats through.

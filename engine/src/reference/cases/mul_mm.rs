@@ -1,13 +1,11 @@
 //! The cases of `mul_mm`.
 
 use super::experts_mm;
-use super::mul_mm_matrix::bound;
-use super::{columns_for, in_turn, pairs, wide};
+use super::{columns_for, in_turn, pairs};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::Target;
 use crate::quant::{F32, Quant};
-use crate::reference::product::{gated, products};
 use crate::reference::{Case, CaseBuilder};
 
 pub(super) fn by_registers(target: &Target) -> Result<Vec<Case>> {
@@ -47,19 +45,15 @@ pub(super) fn case(
     let shape = [columns_for(quant, columns), rows, stacks];
     let mut case = CaseBuilder::for_rows(target, 1, tokens);
     case.consecutive(9, count);
-    let (w, ws) = case.weight("w", quant, shape)?;
-    let (x, xs) = case.batch("x", [shape[0], stacks], tokens, count);
-    let (y, before) = case.batch("y", [rows, stacks], tokens, count);
+    let w = case.weight("w", quant, shape)?;
+    let x = case.batch("x", [shape[0], stacks], tokens, count);
+    let y = case.batch("y", [rows, stacks], tokens, count);
     match add {
         true => case.plan.mul_mm_add("product", &w, &x, &y)?,
         false => case.plan.mul_mm_into("product", &w, &x, &y)?,
     }
-    let before = before.into_iter().map(|v| if add { v as f64 } else { 0.0 });
-    let both = products(&ws, shape, &wide(&xs)).into_iter().zip(before);
-    let (want, sizes) = both.map(|((sum, size), before)| (sum + before, size + before.abs())).unzip();
-    case.expect_batch(&y, want, sizes, bound(target, &[quant]));
     let how = if add { " added" } else { "" };
-    case.allow_between();
+    case.allow_between(&[]);
     Ok(case.finish(format!("{} {}x{rows}x{stacks} {count} of {tokens} tokens{how}", quant.name, shape[0])))
 }
 
@@ -73,14 +67,11 @@ pub(super) fn gated_case(
     let shape = [columns_for(up_quant, columns_for(gate_quant, columns)), rows, 1];
     let mut case = CaseBuilder::for_rows(target, 1, tokens);
     case.consecutive(9, count);
-    let (gate, gates) = case.weight("gate", gate_quant, shape)?;
-    let (up, ups) = case.weight("up", up_quant, shape)?;
-    let (x, xs) = case.batch("x", [shape[0], 1], tokens, count);
+    let gate = case.weight("gate", gate_quant, shape)?;
+    let up = case.weight("up", up_quant, shape)?;
+    let x = case.batch("x", [shape[0], 1], tokens, count);
     let y = case.plan.gate_up_mm("y", &gate, &up, &x)?;
-    let both = products(&gates, shape, &wide(&xs)).into_iter().zip(products(&ups, shape, &wide(&xs)));
-    let (want, sizes) = both.map(|(gate, up)| gated(gate, up)).unzip();
-    case.expect_batch(&y, want, sizes, bound(target, &[gate_quant, up_quant]));
-    case.allow_between();
+    case.allow_between(&[y.buffer]);
     Ok(case
         .finish(format!("{} and {} {}x{rows}, {count} of {tokens} tokens", gate_quant.name, up_quant.name, shape[0])))
 }

@@ -4,21 +4,10 @@ use super::columns_for;
 use super::mul_mm;
 use crate::error::Result;
 use crate::gpu::Matrices;
-use crate::kernels::matmul::{LARGEST_HALF, SUMS};
 use crate::kernels::mul_mm_matrix::KERNEL;
 use crate::plan::{Target, Team};
 use crate::quant::{QUANTS, Quant};
-use crate::reference::product::products;
 use crate::reference::{Case, CaseBuilder};
-
-/// The bound on errors of a product with weights of these formats, relative to the sum of its terms' magnitudes. Each
-/// operand is rounded to f16, within 2^-11; the errors rarely have the same sign.
-pub(super) fn bound(target: &Target, formats: &[&Quant]) -> f64 {
-    let half = target.matrices != Matrices::None
-        && target.team == Team::Subgroup
-        && !formats.iter().all(|quant| quant.exceeds_half());
-    if half { 4e-4 } else { SUMS }
-}
 
 /// The cases of `mul_mm`, except those that use no matrices.
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
@@ -34,20 +23,17 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
 
 /// Vectors with values beyond the range of f16, which are clamped to its largest.
 fn beyond_half(target: &Target, quant: &'static Quant) -> Result<Case> {
-    let (most, tokens) = (LARGEST_HALF, 18);
+    let tokens = 18;
     let shape = [columns_for(quant, 64), 32, 1];
     let mut case = CaseBuilder::for_rows(target, 1, tokens);
     case.consecutive(9, tokens);
-    let (w, ws) = case.weight("w", quant, shape)?;
+    let w = case.weight("w", quant, shape)?;
     let mut xs = case.noise(shape[0] * tokens);
     for (x, large) in xs.iter_mut().step_by(29).zip([1e5, -1e5, 65504.0, -3e38].into_iter().cycle()) {
         *x = large;
     }
     let x = case.batch_of("x", [shape[0], 1], tokens, &xs);
-    let y = case.plan.mul_mm("y", &w, &x)?;
-    let held: Vec<f64> = xs.iter().map(|x| f64::from(*x).clamp(-most, most)).collect();
-    let (want, sizes) = products(&ws, shape, &held).into_iter().unzip();
-    case.expect_batch(&y, want, sizes, bound(target, &[quant]));
+    case.plan.mul_mm("y", &w, &x)?;
     Ok(case.finish(format!("{} {}x32x1 {tokens} tokens, values beyond f16", quant.name, shape[0])))
 }
 
@@ -59,16 +45,13 @@ fn stored_directly(target: &Target, quant: &'static Quant) -> Result<Case> {
     let shape = [columns_for(quant, 96), rows, stacks];
     let mut case = CaseBuilder::for_rows(target, 1, tokens);
     case.consecutive(9, tokens);
-    let (w, ws) = case.weight("w", quant, shape)?;
+    let w = case.weight("w", quant, shape)?;
     let mut xs = case.noise(shape[0] * stacks * tokens);
     for small in xs.chunks_exact_mut(shape[0]).skip(1).step_by(2) {
         small.iter_mut().for_each(|x| *x /= 256.0);
     }
     let x = case.batch_of("x", [shape[0], stacks], tokens, &xs);
     let y = case.plan.mul_mm("y", &w, &x)?;
-    let wide: Vec<f64> = xs.iter().map(|x| f64::from(*x)).collect();
-    let (want, sizes) = products(&ws, shape, &wide).into_iter().unzip();
-    case.expect_batch(&y, want, sizes, bound(target, &[quant]));
-    case.allow_between();
+    case.allow_between(&[y.buffer]);
     Ok(case.finish(format!("{} {}x{rows}x{stacks} {tokens} tokens, stored directly", quant.name, shape[0])))
 }
