@@ -119,36 +119,30 @@ pub(crate) struct Seen {
     pub rounded: Option<Rounded>,
     /// Whether floats or bytes are multiplied.
     pub arithmetic: Arithmetic,
-    /// The largest magnitude of the operands' type, to which larger values are clamped.
-    pub most: f64,
+    /// Whether they are rounded to the nearest f16, and larger values clamped to the largest.
+    pub halves: bool,
 }
 
 impl Seen {
     /// The unchanged vectors.
     pub fn plain(x: Tensor) -> Self {
-        Self { x, norm: None, rounded: None, arithmetic: Arithmetic::Float, most: f64::INFINITY }
+        Self { x, norm: None, rounded: None, arithmetic: Arithmetic::Float, halves: false }
     }
 }
 
 /// The largest errors of products.
 #[derive(Clone, Copy)]
 pub(crate) struct Errors {
-    /// Relative to the sum of the terms' magnitudes.
+    /// Of sums in f32, relative to the sum of the terms' magnitudes.
     pub sum: f64,
-    /// Whether operands are rounded to f16, each within 2^-11. The errors rarely have the same sign, and a check of a
-    /// model allows them relative to the root of the sum of the terms' squares.
+    /// Whether weights are rounded to f16 before they are multiplied.
     pub halves: bool,
 }
 
 impl Errors {
-    /// For sums in f32.
+    /// For weights in f32.
     pub fn of_sums(sum: f64) -> Self {
         Self { sum, halves: false }
-    }
-
-    /// For operands that are rounded to f16.
-    pub fn of_halves() -> Self {
-        Self { sum: 4e-4, halves: true }
     }
 }
 

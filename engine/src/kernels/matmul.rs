@@ -242,11 +242,9 @@ impl TileProduct<'_> {
             TileVectors::Batch => Which::InTurn,
             TileVectors::Slots { groups, .. } => Which::of(groups),
         };
-        let (most, errors) = match operands {
-            Operands::F32 => (f64::INFINITY, Errors::of_sums(SUMS)),
-            Operands::F16 => (LARGEST_HALF, Errors::of_halves()),
-        };
-        let x = Operand::Vectors(Seen { most, ..Seen::plain(*self.x) });
+        let halves = matches!(operands, Operands::F16);
+        let errors = Errors { sum: SUMS, halves };
+        let x = Operand::Vectors(Seen { halves, ..Seen::plain(*self.x) });
         computes::Product { terms, x, which, y: *self.y, stacks: (0, self.y.per_row()), left: None, errors }
     }
 

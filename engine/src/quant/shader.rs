@@ -5,7 +5,7 @@
 //! others provide bytes, scales and offsets, and the files `quant/affine*.wgsl` make the rest from these: a table only
 //! changes how the bytes are found. So every kernel works with every format.
 
-use super::{Arithmetic, Family, Grid, GridBuffer, Quant, Table};
+use super::{Arithmetic, Family, GROUP, Grid, GridBuffer, Quant, Table};
 use crate::wgsl::{Source, source};
 
 impl Quant {
@@ -50,6 +50,14 @@ impl Quant {
     /// Whether values of the format have more precision than f16.
     pub fn exceeds_half(&self) -> bool {
         self.bytes > 2 * self.values
+    }
+
+    /// How many roundings to f16, each within 2^-11, a value in f16 is the result of: its own, and that of its scale if
+    /// that is not an f16 in the file but the product of two numbers, as in superblocks. Where an offset is rounded as
+    /// well, independently of the scale, both are larger than some values; but in a sum, the errors rarely have the
+    /// same sign.
+    pub fn half_roundings(&self) -> u8 {
+        if self.values > GROUP { 2 } else { 1 }
     }
 
     /// The files that provide `w_dot`, besides `w_decode`.

@@ -50,7 +50,7 @@ impl ExpandedKv {
         }
         let (tolerance, rounding) = match probe.picks_all() {
             true => (self.bound * size, half_step(want)),
-            false => (Errors::of_halves().of_squares(size, squares), 0.0),
+            false => (Errors::of_squares(size, squares), 0.0),
         };
         Sample { output: OutputPlace::F16(self.to, place), want, tolerance, rounding, size }
     }

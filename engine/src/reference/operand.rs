@@ -3,11 +3,13 @@
 use super::start;
 use crate::error::Result;
 use crate::kernels::computes::{Operand, Seen};
+use crate::kernels::matmul::LARGEST_HALF;
 use crate::kernels::matvec::HALF;
 use crate::kernels::rounded::WORDS;
 use crate::kernels::{Norm, Rounded};
 use crate::plan::Probe;
 use crate::quant::{Arithmetic, GROUP};
+use half::f16;
 
 /// The largest error of values in f32 that a product rounds to bytes, with or without a norm.
 const COMPUTED: f64 = 4e-6;
@@ -75,7 +77,9 @@ impl Seen {
             let squares = values.iter().map(|v| v * v).sum();
             normed(&mut values, squares, &probe.row(&norm.weight, 0, 0)?, norm);
         }
-        values.iter_mut().for_each(|v| *v = v.clamp(-self.most, self.most));
+        if self.halves {
+            values.iter_mut().for_each(|v| *v = f16::from_f64(v.clamp(-LARGEST_HALF, LARGEST_HALF)).to_f64());
+        }
         Ok(Vector::of(values, self.arithmetic, COMPUTED))
     }
 

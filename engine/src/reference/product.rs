@@ -8,7 +8,7 @@ use crate::kernels::computes::{Down, Errors, Left, PartialProduct, Product, Term
 use crate::kernels::errors::{expert_weights, swiglu};
 use crate::kernels::matvec::HALF;
 use crate::plan::{OutputPlace, Probe, Reference, Sample, Weight};
-use crate::quant::GROUP;
+use crate::quant::{GROUP, Quant};
 use std::ops::Add;
 
 /// An expected output.
@@ -46,10 +46,15 @@ impl Sum {
     pub(super) fn before(probe: &mut Probe<'_>, output: OutputPlace, errors: Errors) -> Result<Self> {
         let (buffer, place) = output.place();
         let value = probe.values(buffer, place, 1)?.first().map_or(0.0, |&v| f64::from(v));
-        Ok(Self { value, error: errors.relative(probe) * value.abs(), rounding: 0.0, size: value.abs() })
+        Ok(Self { value, error: probe.slack() * errors.sum * value.abs(), rounding: 0.0, size: value.abs() })
     }
 }
 
+/// The error of rounding a number to f16.
+const HALF_ROUNDED: f64 = 1.0 / 2048.0;
+/// The standard deviation of a product's error if both factors are rounded to f16: at most 2^-11 over the root of three
+/// each.
+const HALVES: f64 = 4e-4;
 /// The largest rounding error of numbers so small that they lose precision in f16.
 const HALF_STEP: f64 = 6e-8;
 
@@ -173,7 +178,7 @@ impl Reference for PartialProduct {
                 };
                 if row < rows {
                     let row = probe.row(w, stack % matrices, row)?;
-                    let sum = self.errors.dot_of(probe, &row[columns.clone()], &x);
+                    let sum = self.errors.dot_of(probe, w.quant, &row[columns.clone()], &x);
                     samples.push(sum.sample(OutputPlace::F32(tensor.buffer, place)));
                 }
             }
@@ -183,20 +188,15 @@ impl Reference for PartialProduct {
 }
 
 impl Errors {
-    /// The largest error of a sum, relative to its terms' magnitudes.
-    fn relative(self, probe: &Probe<'_>) -> f64 {
-        if self.halves { self.sum } else { probe.slack() * self.sum }
-    }
-
     /// The product of a row with x.
     fn dot(self, probe: &mut Probe<'_>, w: &Weight, matrix: usize, row: usize, x: &Vector) -> Result<Sum> {
         let row = probe.row(w, matrix, row)?;
-        Ok(self.dot_of(probe, &row, x))
+        Ok(self.dot_of(probe, w.quant, &row, x))
     }
 
     /// The product of a row's values with x. Cases spend most of their time in this loop, which is a plain one because
     /// builds with debug assertions check each step of an iterator.
-    fn dot_of(self, probe: &Probe<'_>, row: &[f32], x: &Vector) -> Sum {
+    fn dot_of(self, probe: &Probe<'_>, quant: &Quant, row: &[f32], x: &Vector) -> Sum {
         let (mut value, mut size, mut squares, mut rounding, mut least) = (0.0, 0.0, 0.0, 0.0, 0.0);
         let Vector { values, steps } = x;
         let (mut at, end) = (0, row.len().min(values.len()));
@@ -211,18 +211,20 @@ impl Errors {
             }
             at += 1;
         }
-        let error = match self.halves && !probe.picks_all() {
-            true => self.of_squares(size, squares) + HALF_STEP * least,
-            false => self.relative(probe) * size,
+        let of_weights = match (self.halves, probe.picks_all()) {
+            (false, _) => 0.0,
+            (true, true) => f64::from(quant.half_roundings()) * HALF_ROUNDED * size,
+            (true, false) => Self::of_squares(size, squares) + HALF_STEP * least,
         };
+        let error = probe.slack() * self.sum * size + of_weights;
         Sum { value, error, rounding, size }
     }
 
-    /// The largest error of a model's sum of terms that are each rounded, given the sums of their magnitudes and of
-    /// their squares: eight standard deviations, which is more than one term can be off by, plus what cases allow,
-    /// because a weight may be the difference of two rounded ones.
-    pub(super) fn of_squares(self, size: f64, squares: f64) -> f64 {
-        self.sum * size + 8.0 * self.sum * squares.sqrt()
+    /// The largest error of a model's sum of terms whose factors are rounded to f16, given the sums of their magnitudes
+    /// and of their squares: eight standard deviations, which is more than one term can be off by, plus a share of the
+    /// magnitudes, because a weight may be the difference of two rounded ones.
+    pub(super) fn of_squares(size: f64, squares: f64) -> f64 {
+        HALVES * size + 8.0 * HALVES * squares.sqrt()
     }
 }
 
