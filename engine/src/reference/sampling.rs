@@ -11,6 +11,7 @@ use crate::kernels::sampling::pcg4d;
 use crate::kernels::slice_max::SLICE;
 use crate::kernels::{Adjustment, NO_TOKEN, Penalties, Sampling, mask_words};
 use crate::plan::{BufferRef, OutputPlace, Plan, Probe, Reference, RowHeader, Sample};
+use std::cmp::Ordering;
 
 /// The bits of minus infinity, the logit of a token that must not be chosen.
 const BANNED: u32 = f32::NEG_INFINITY.to_bits();
@@ -123,6 +124,8 @@ fn slice_words(slice: &[f32], first: usize) -> [u32; 2] {
     [logit.to_bits(), if token == NO_TOKEN { token } else { token + first as u32 }]
 }
 
+/// Larger gaps count as this one.
+const LARGEST_GAP: f32 = 127.9999;
 /// The logit of [`NO_TOKEN`].
 const LOWEST: f32 = -3.4e38;
 
@@ -137,8 +140,7 @@ impl Reference for Histogram {
         let mut samples = Vec::new();
         for row in probe.some(self.logits.shape[1], 1) {
             let logits = probe.values(self.logits.buffer, row * self.logits.stride, self.logits.shape[0])?;
-            let [counts, deficits] = binned(&logits);
-            let close = near_edges(&logits, if probe.picks_all() { 0.0 } else { 1e-4 });
+            let [counts, deficits, close] = binned(&logits);
             let busy: Vec<usize> = (0..BINS).filter(|&bin| counts[bin] > 0.0).collect();
             let mut bins: Vec<usize> = probe.some(busy.len(), VALUES).into_iter().map(|at| busy[at]).collect();
             bins.extend(probe.some(BINS, 1));
@@ -161,32 +163,39 @@ impl Reference for Histogram {
     }
 }
 
-/// For each bin of the histogram, the number of tokens, and how much less they weigh than as many at its start.
-fn binned(logits: &[f32]) -> [Vec<f64>; 2] {
-    let top = f64::from(likeliest(logits).0);
-    let (mut counts, mut deficits) = (vec![0.0; BINS], vec![0.0; BINS]);
-    for logit in logits.iter().filter(|logit| logit.is_finite()) {
-        let gap = (0.5 * (top - f64::from(*logit))).min(127.9999);
-        let bin = (gap * 8.0) as usize;
+/// For each bin of the histogram the number of tokens, how much less they weigh than as many at its start, and the number
+/// of tokens that may be in it or in the next one, depending on how their gaps are rounded.
+fn binned(logits: &[f32]) -> [Vec<f64>; 3] {
+    let (top, scale) = (likeliest(logits).0, f64::from(scale(logits.len())));
+    let [mut counts, mut deficits, mut close] = [(); 3].map(|()| vec![0.0; BINS]);
+    for &logit in logits.iter().filter(|logit| logit.is_finite()) {
+        let (gap, [bin, other]) = (0.5 * (f64::from(top) - f64::from(logit)), gaps(top, logit).map(bin_of));
         counts[bin] += 1.0;
-        deficits[bin] += ((1.0 - (-2.0 * gap + 0.25 * bin as f64).exp()) * f64::from(scale(logits.len()))).round();
-    }
-    [counts, deficits]
-}
-
-/// For each bin of the histogram, the number of tokens so close to its edges, relative to their gap, that rounding may
-/// or may not count them there.
-fn near_edges(logits: &[f32], error: f64) -> Vec<f64> {
-    let top = f64::from(likeliest(logits).0);
-    let mut close = vec![0.0; BINS];
-    for logit in logits.iter().filter(|logit| logit.is_finite()) {
-        let eighths = (4.0 * (top - f64::from(*logit))).min(BINS as f64);
-        let edge = eighths.round();
-        if (eighths - edge).abs() < error * edge.max(1.0) {
-            close.iter_mut().skip((edge as usize).saturating_sub(1)).take(2).for_each(|bin| *bin += 1.0);
+        deficits[bin] += ((1.0 - (-2.0 * gap.min(LARGEST_GAP.into()) + 0.25 * bin as f64).exp()) * scale).round();
+        if other != bin {
+            close[bin] += 1.0;
+            close[other] += 1.0;
         }
     }
-    close
+    [counts, deficits, close]
+}
+
+/// The gap that a kernel computes for a token, which is half a difference of logits rounded to the nearest f32, and the
+/// result of rounding it in the other direction: the same if the gap is an f32.
+fn gaps(top: f32, logit: f32) -> [f32; 2] {
+    let exact = 0.5 * (f64::from(top) - f64::from(logit));
+    let nearest = exact as f32;
+    let other = match f64::from(nearest).total_cmp(&exact) {
+        Ordering::Less => nearest.next_up(),
+        Ordering::Equal => nearest,
+        Ordering::Greater => nearest.next_down(),
+    };
+    [nearest, other]
+}
+
+/// The bin of a gap: an eighth is one.
+fn bin_of(gap: f32) -> usize {
+    (gap.min(LARGEST_GAP) * 8.0) as usize
 }
 
 impl Reference for Drawn {
@@ -329,4 +338,21 @@ fn gumbel(bits: u32) -> f64 {
 /// A value that the host wrote to a buffer, from its words.
 fn of_words<T: bytemuck::AnyBitPattern>(words: &[u32]) -> Option<T> {
     bytemuck::try_pod_read_unaligned(bytemuck::cast_slice(words)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only tokens whose gaps are within a rounding of a bin's edge may be counted on either side of it. A gap that is
+    /// an edge, and needs no rounding, may not.
+    #[test]
+    fn counts_are_open_where_rounding_decides() {
+        let top = 24.0f32;
+        let [counts, _, close] = binned(&[top, 0.0, 1e-9, -1e-9, 1e-5, -1e-5]);
+        let at = |bins: &[f64], places: [usize; 4]| places.map(|bin| bins[bin]);
+        assert_eq!(at(&counts, [0, 95, 96, 97]), [1.0, 1.0, 4.0, 0.0]);
+        assert_eq!(at(&close, [0, 95, 96, 97]), [0.0, 1.0, 1.0, 0.0]);
+        assert_eq!(counts.iter().sum::<f64>(), 6.0);
+    }
 }
