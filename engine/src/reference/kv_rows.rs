@@ -1,7 +1,7 @@
 //! The references of steps that rotate pairs of values by rotary angles: in queries, and in KV rows of the cache.
 
 use super::vectors::{rms_normed, summed};
-use super::{SMALLEST, VALUES, VECTORS, exact, half_step, sample, start};
+use super::{HALF_ROUNDED, SMALLEST, VALUES, VECTORS, exact, half_step, sample, start};
 use crate::error::Result;
 use crate::kernels::computes::{KvRows, RotatedQueries};
 use crate::kernels::errors::{NORMED, SUM};
@@ -93,7 +93,7 @@ impl KvRows {
         let rounding = match (self.cache.ty, probe.picks_all()) {
             (CacheType::F32, _) => 0.0,
             (_, true) => half_step(want),
-            (_, false) => IN_HALF * want.abs() + LEAST,
+            (_, false) => HALF_ROUNDED * want.abs() + LEAST,
         };
         let (output, size) = (self.output(place, at), want.abs().max(1.0));
         Sample { output, want, tolerance: error + SMALLEST, rounding, size }
@@ -113,9 +113,7 @@ impl KvRows {
 
 /// The largest error of rounding a value of a block, relative to the largest magnitude there: half a step, which may be
 /// longer because the scale is rounded up to f16.
-const IN_BLOCK: f64 = (1.0 + 1.0 / 2048.0) / 254.0;
-/// The same for an f16, relative to the value.
-const IN_HALF: f64 = 1.0 / 2048.0;
+const IN_BLOCK: f64 = (1.0 + HALF_ROUNDED) / 254.0;
 /// The largest error of values of a latent, which are normalised sums, before they are rounded to the type of the
 /// cache.
 const WRITTEN: f64 = SUM + NORMED;

@@ -36,25 +36,33 @@ const SMALLEST: f64 = 1e-25;
 const VECTORS: usize = 3;
 const VALUES: usize = 4;
 
+/// A value that may be off by `tolerance`.
+fn within(output: OutputPlace, want: f64, tolerance: f64, size: f64) -> Sample {
+    Sample { output, want, tolerance, rounding: 0.0, size }
+}
+
 /// A value that may be off by `bound`, relative to its size.
 fn sample(probe: &Probe<'_>, output: OutputPlace, want: f64, size: f64, bound: f64) -> Sample {
-    Sample { output, want, tolerance: probe.slack() * bound * size + SMALLEST, rounding: 0.0, size }
+    within(output, want, probe.slack() * bound * size + SMALLEST, size)
 }
 
 /// A value that is compared exactly.
 fn exact(output: OutputPlace, want: f64) -> Sample {
-    Sample { output, want, tolerance: 0.0, rounding: 0.0, size: want.abs().max(1.0) }
+    within(output, want, 0.0, want.abs().max(1.0))
 }
 
 /// A value that is not complete yet: any number.
 fn any(output: OutputPlace) -> Sample {
-    Sample { output, want: 0.0, tolerance: f64::INFINITY, rounding: 0.0, size: 1.0 }
+    within(output, 0.0, f64::INFINITY, 1.0)
 }
+
+/// The error of rounding a value to f16, relative to it.
+const HALF_ROUNDED: f64 = 1.0 / 2048.0;
 
 /// The largest error of rounding a value to f16: half the distance between neighbours, which have 11 bits, and fewer
 /// below 2^-14. A value just below a power of two may be rounded above it.
 fn half_step(value: f64) -> f64 {
-    (value.abs() * 1.001).log2().floor().max(-14.0).exp2() / 2048.0
+    (value.abs() * 1.001).log2().floor().max(-14.0).exp2() * HALF_ROUNDED
 }
 
 /// Where a vector of a token begins.

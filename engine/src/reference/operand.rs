@@ -1,12 +1,13 @@
 //! The vectors of products, as the products read them.
 
 use super::start;
+use super::vectors::{norm_factor, rms_normed};
 use crate::error::Result;
+use crate::kernels::Rounded;
 use crate::kernels::computes::{Operand, Seen};
 use crate::kernels::matmul::LARGEST_HALF;
 use crate::kernels::matvec::HALF;
 use crate::kernels::rounded::WORDS;
-use crate::kernels::{Norm, Rounded};
 use crate::plan::Probe;
 use crate::quant::{Arithmetic, GROUP};
 use half::f16;
@@ -72,11 +73,10 @@ impl Seen {
             return self.dequantised(rounded, probe, token * self.x.per_row() + stack, columns);
         }
         let values = probe.values(self.x.buffer, start(&self.x, token, stack), columns)?;
-        let mut values: Vec<f64> = values.into_iter().map(f64::from).collect();
-        if let Some(norm) = &self.norm {
-            let squares = values.iter().map(|v| v * v).sum();
-            normed(&mut values, squares, &probe.row(&norm.weight, 0, 0)?, norm);
-        }
+        let mut values: Vec<f64> = match &self.norm {
+            Some(norm) => rms_normed(&values, &probe.row(&norm.weight, 0, 0)?, norm.epsilon),
+            None => values.into_iter().map(f64::from).collect(),
+        };
         if self.halves {
             values.iter_mut().for_each(|v| *v = f16::from_f64(v.clamp(-LARGEST_HALF, LARGEST_HALF)).to_f64());
         }
@@ -92,7 +92,8 @@ impl Seen {
         if let Some(norm) = &self.norm {
             let place = rounded.squares_of(vector);
             let squares = probe.values(rounded.buffer, place, columns.div_ceil(GROUP / 2))?;
-            let factor = factor(squares.into_iter().map(f64::from).sum(), norm);
+            let squares = squares.into_iter().map(f64::from).sum();
+            let factor = norm_factor(squares, norm.weight.shape[0], norm.epsilon);
             values.iter_mut().for_each(|v| *v *= factor);
         }
         Ok(Vector { values, steps: vec![] })
@@ -106,15 +107,4 @@ fn group(words: &[u32]) -> impl Iterator<Item = f64> {
         f64::from(byte) * f64::from(f32::from_bits(words[8 + i / (GROUP / 2)]))
     };
     (0..GROUP).map(value).collect::<Vec<_>>().into_iter()
-}
-
-/// One over the root of the mean of squares.
-fn factor(squares: f64, norm: &Norm) -> f64 {
-    1.0 / (squares / norm.weight.shape[0] as f64 + f64::from(norm.epsilon)).sqrt()
-}
-
-/// Applies a norm to a vector of this sum of squares.
-fn normed(values: &mut [f64], squares: f64, weights: &[f32], norm: &Norm) {
-    let factor = factor(squares, norm);
-    values.iter_mut().zip(weights).for_each(|(v, w)| *v *= factor * f64::from(*w));
 }

@@ -1,7 +1,7 @@
 //! Products of weights with vectors: of one matrix, of one of a stack, gated, summed over experts.
 
 use super::operand::Vector;
-use super::{SMALLEST, VALUES, VECTORS, start};
+use super::{HALF_ROUNDED, SMALLEST, VALUES, VECTORS, start, within};
 use crate::error::Result;
 use crate::kernels::Summands;
 use crate::kernels::computes::{Down, Errors, Left, PartialProduct, Product, Terms, Which};
@@ -50,8 +50,6 @@ impl Sum {
     }
 }
 
-/// The error of rounding a number to f16.
-const HALF_ROUNDED: f64 = 1.0 / 2048.0;
 /// The standard deviation of a product's error if both factors are rounded to f16: at most 2^-11 over the root of three
 /// each.
 const HALVES: f64 = 4e-4;
@@ -248,9 +246,8 @@ impl Left {
         let most = sums.iter().map(error).fold(0.0, f64::max);
         let top = sums.iter().map(|sum| value(sum).abs()).fold(0.0, f64::max);
         let at = self.rounded.place_of(vector, place, first);
-        let sample = |output, want, tolerance, size| Sample { output, want, tolerance, rounding: 0.0, size };
         let scale = OutputPlace::F32(self.rounded.buffer, at.scale);
-        let mut samples = vec![sample(scale, top / 127.0, (most + 1e-5 * top) / 127.0, top / 127.0)];
+        let mut samples = vec![within(scale, top / 127.0, (most + 1e-5 * top) / 127.0, top / 127.0)];
         for (i, sum) in sums.iter().enumerate() {
             let output = OutputPlace::Scaled(self.rounded.buffer, at.byte + i, at.scale);
             let rounding = 0.5 * (top + most) / 127.0;
@@ -262,7 +259,7 @@ impl Left {
             let of_square = |sum: &Sum, off: f64| off * (2.0 * sum.value.abs() + off);
             let off: f64 = sums.iter().map(|(_, sum)| of_square(sum, sum.error + sum.rounding)).sum();
             let output = OutputPlace::F32(self.rounded.buffer, self.rounded.squares_of(vector) + first / HALF);
-            samples.push(sample(output, squares, off + 1e-5 * squares, squares));
+            samples.push(within(output, squares, off + 1e-5 * squares, squares));
         }
         Ok(samples)
     }

@@ -2,7 +2,7 @@
 //! close that rounding may decide between them, the choice is not checked in a model; in cases it is.
 
 use super::drafting::drafting_of;
-use super::{VALUES, VECTORS, exact, sample};
+use super::{VALUES, VECTORS, exact, sample, within};
 use crate::error::Result;
 use crate::kernels::computes::{Accepted, Adjusted, Drawn, Histogram, Masked, Maxima};
 use crate::kernels::errors::deficit;
@@ -146,7 +146,6 @@ impl Reference for Histogram {
             bins.extend(probe.some(BINS, 1));
             let scale = f64::from(scale(logits.len()));
             for bin in bins {
-                let sample = |output, want, tolerance, size| Sample { output, want, tolerance, rounding: 0.0, size };
                 let place = 2 * BINS * row + bin;
                 let [count, lacks] = [place, place + BINS].map(|place| OutputPlace::U32(self.histogram, place));
                 // For each token, the error of an exponential in f32 and its rounding; for a close one, its whole
@@ -154,8 +153,8 @@ impl Reference for Histogram {
                 let size = counts[bin] * (1.0 + probe.slack() * deficit(bin) * scale);
                 let off = size + close[bin] * 0.25 * scale;
                 samples.extend([
-                    sample(count, counts[bin], close[bin], counts[bin].max(1.0)),
-                    sample(lacks, deficits[bin], off, size),
+                    within(count, counts[bin], close[bin], counts[bin].max(1.0)),
+                    within(lacks, deficits[bin], off, size),
                 ]);
             }
         }

@@ -11,14 +11,15 @@ use crate::kernels::weight_sum::{TILE, factors};
 use crate::kernels::{Norm, Summands};
 use crate::plan::{BufferRef, OutputPlace, Probe, Reference, RowHeader, Sample};
 
-/// x / sqrt(mean(x²) + epsilon) · weight, vector by vector, in f64.
+/// x / sqrt(mean(x²) + epsilon) · weight, in f64. Zeros may follow the vector.
 pub(super) fn rms_normed(x: &[f32], weight: &[f32], epsilon: f32) -> Vec<f64> {
-    let normed = |x: &[f32]| {
-        let mean = x.iter().map(|&v| (v as f64).powi(2)).sum::<f64>() / x.len() as f64;
-        let scale = 1.0 / (mean + epsilon as f64).sqrt();
-        x.iter().zip(weight).map(|(&x, &w)| x as f64 * scale * w as f64).collect::<Vec<f64>>()
-    };
-    x.chunks(weight.len()).flat_map(normed).collect()
+    let scale = norm_factor(x.iter().map(|&v| f64::from(v).powi(2)).sum(), weight.len(), epsilon);
+    x.iter().zip(weight).map(|(&x, &w)| f64::from(x) * scale * f64::from(w)).collect()
+}
+
+/// What a norm multiplies a vector of `width` values with, given the sum of their squares.
+pub(super) fn norm_factor(squares: f64, width: usize, epsilon: f32) -> f64 {
+    1.0 / (squares / width as f64 + f64::from(epsilon)).sqrt()
 }
 
 impl Reference for EmbeddingRows {
