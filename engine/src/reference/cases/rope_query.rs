@@ -5,7 +5,7 @@ use crate::plan::Target;
 use crate::reference::{Case, CaseBuilder};
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
-    let shapes = [(1, 4, 2, 8, 1), (5, 24, 8, 20, 1), (20, 192, 64, 512, 1), (5, 24, 8, 20, 7)];
+    let shapes = [(1, 128, 8, 8, 1), (5, 24, 2, 20, 1), (20, 192, 64, 512, 1), (5, 128, 8, 20, 7)];
     let case = |(heads, nope, rotary, rank, tokens): (usize, usize, usize, usize, usize)| {
         let (width, absorbed) = (nope + rotary, rank + rotary);
         let mut case = CaseBuilder::rotated(target, rotary / 2, 1234, (tokens, tokens));
