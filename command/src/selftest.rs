@@ -168,12 +168,18 @@ pub fn each_row<E: From<Error>>(
     bounds: f64,
     tell: &mut dyn FnMut(SelftestRow) -> Result<ControlFlow<()>, E>,
 ) -> Result<(), E> {
+    let skipped = |why: &str| SelftestRow {
+        result: TestStatus::Skip,
+        remarks: vec![why.to_owned()],
+        ..SelftestRow::blank(kernel)
+    };
     if !kernel.runs_with(gpu.capabilities().matrices) {
-        let why = "the GPU has no cooperative matrices of its size".to_owned();
-        let row = SelftestRow { result: TestStatus::Skip, remarks: vec![why], ..SelftestRow::blank(kernel) };
-        return tell(row).map(|_| ());
+        return tell(skipped("the GPU has no cooperative matrices of its size")).map(|_| ());
     }
     let mut checks = kernel.checks(&Target::of(gpu))?;
+    if checks.is_empty() {
+        return tell(skipped("the GPU has no subgroup operations")).map(|_| ());
+    }
     checks.iter_mut().for_each(|check| loosen(check, bounds));
     let pipelines = Pipelines::new(gpu); // for this kernel alone, since no other uses its pipelines
     for check in &mut checks {

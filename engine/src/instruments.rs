@@ -11,7 +11,8 @@ pub use crate::model::{
     BatchPlan, BatchShape, LoadOverrides, Shaders, plan_batch, plan_token, recommended_sampling, usual_arithmetic,
 };
 pub use crate::plan::{
-    Builder, Cost, Executor, Fusions, PAGE, Plan, Step, StepChoice, StepKind, StepLimit, Target, Team, Tiling, Tilings,
+    Builder, Cost, Executor, Fusions, Grouping, PAGE, Plan, Step, StepChoice, StepKind, StepLimit, Target, Team,
+    Tiling, Tilings,
 };
 pub use crate::quant::by_id as quant_by_id;
 pub use crate::reference::KernelCheck;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use wglm::{Arithmetic, Matrices};
 use wglm_engine::kernels::{KERNELS, Kernel};
-use wglm_engine::plan::{OutputPlace, Sample, Step, StepLimit, Target, Team};
+use wglm_engine::plan::{Choices, Grouping, OutputPlace, Plan, Sample, Step, StepLimit, Target, Team};
 use wglm_engine::quant::{Family, QUANTS};
 use wglm_engine::reference::{CASES, Case, Contents, KernelCheck};
 use wglm_engine::shader::{Pipelines, Variant, reflect};
@@ -337,6 +337,58 @@ fn extended_shaders_of_matrices_are_valid() {
     for file in ["lib/matrix16.wgsl", "lib/matrix8.wgsl"] {
         assert!(seen.contains(file), "no case with {file}");
     }
+}
+
+/// Vectors that are computed together have the bits of each computed by itself: all outputs, and the products of what is
+/// rounded of them.
+#[test]
+fn places_have_the_bits_of_each_vector_alone() {
+    if !gpu().capabilities().subgroups {
+        println!("skipped: `{}` has no subgroup operations", gpu().report().name);
+        return;
+    }
+    for name in ["moe_gate_up_grouped", "mul_mv_places"] {
+        let kernel = KERNELS.iter().find(|kernel| kernel.name == name).expect("the kernel");
+        let cases_with = |grouping: Option<Grouping>| {
+            let choices = Choices { grouping, ..Choices::default() };
+            cases(kernel, &Target { choices: choices.into(), ..target(Team::Subgroup, Arithmetic::Int) })
+        };
+        let uses = |case: &Case| case.plan.steps.iter().any(|step| step.kernel == name);
+        let mut compared = 0;
+        for (together, apart) in cases_with(None).into_iter().zip(cases_with(Some(Grouping::OFF))) {
+            if uses(&together) {
+                assert!(!uses(&apart), "{}", apart.name);
+                let (one, other) = (outputs(&together), outputs(&apart));
+                for (buffer, bytes) in &one {
+                    let at = bytes.iter().zip(&other[buffer]).position(|(one, other)| one != other);
+                    assert_eq!(at, None, "{name}: {}: `{buffer}`, of {} bytes", together.name, bytes.len());
+                }
+                compared += 1;
+            }
+        }
+        println!("{name}: {compared} cases");
+        assert!(compared > 20, "{name}: {compared}");
+    }
+}
+
+/// The bytes after every buffer of a case that no kernel should touch.
+const GUARD_BYTES: usize = 256;
+
+/// What a case has in the end in the buffers of its outputs, as far as they are for rows that the batch has.
+fn outputs(case: &Case) -> BTreeMap<String, Vec<u8>> {
+    const OUTPUTS: [&str; 7] = ["hidden", "hidden.rounded", "route.ids", "product", "y", "x.rounded", "probe"];
+    let count = u32::from_le_bytes(case.locals[Plan::BATCH.index()][..4].try_into().unwrap()) as usize;
+    let finals = case.run(pipelines(Team::Subgroup)).unwrap().pop().unwrap();
+    let named = case.plan.locals.iter().map(|local| local.name.clone()).zip(finals);
+    let own = named.filter(|(name, _)| OUTPUTS.contains(&name.as_str()));
+    let live = own.map(|(name, bytes)| {
+        // Rows begin at whole vec4; buffers are a little longer than their rows.
+        let end = (bytes.len() - GUARD_BYTES) / case.plan.rows / 16 * 16 * count;
+        (name, bytes[..end].to_vec())
+    });
+    let live: BTreeMap<_, _> = live.collect();
+    assert!(!live.is_empty(), "{}", case.name);
+    live
 }
 
 /// The labels of the shaders of a kernel's cases. In products of bytes, only those that differ from the ones in floats.

@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use wglm_engine::instruments::{Fusions, LoadOverrides, StepChoice, Tiling, Tilings};
+use wglm_engine::instruments::{Fusions, Grouping, LoadOverrides, StepChoice, Tiling, Tilings};
 use wglm_engine::tune::Choices;
 use wglm_engine::{Arithmetic, Backend, CacheType, Check, GpuOptions, LoadOptions, PromptOptions};
 
@@ -122,6 +122,10 @@ pub struct FileArgs {
     /// lanes read activations directly instead of staging them in workgroup memory
     #[arg(long, env = "WGLM_TILING", hide_env_values = true, value_name = "LIST", value_parser = tilings, help_heading = TUNING)]
     pub tiling: Option<TilingList>,
+    /// In plans of at least FROM rows, decode weights once for up to SLOTS rows of an expert and ROWS rows of other matrices
+    /// (benchmarking): each 0, 1, 2, 4 or 8
+    #[arg(long, value_name = "FROMxSLOTSxROWS|off", value_parser = grouping, help_heading = TUNING)]
+    pub grouping: Option<Grouping>,
     /// Table of kernel tilings (benchmarking) [default: the GPU's own]
     #[arg(long, value_name = "TABLE", value_parser = choice(TABLES), help_heading = TUNING)]
     pub tiling_table: Option<Tilings>,
@@ -144,6 +148,10 @@ fn tilings(list: &str) -> Result<TilingList, String> {
     let items = list.split(',').map(str::trim).filter(|item| !item.is_empty());
     let tilings = items.map(str::parse).collect::<Result<_, wglm_engine::Error>>();
     tilings.map(TilingList).map_err(|_| TILING.to_owned())
+}
+
+fn grouping(text: &str) -> Result<Grouping, String> {
+    text.parse().map_err(accepted)
 }
 
 /// Tables of tilings.
@@ -179,7 +187,7 @@ impl FileArgs {
             ArithmeticArg::Int => Some(Arithmetic::Int),
         };
         let tilings = self.tiling.clone().unwrap_or_default().0;
-        let choices = Choices { table: self.tiling_table, tilings, ..Choices::default() };
+        let choices = Choices { table: self.tiling_table, tilings, grouping: self.grouping, ..Choices::default() };
         let overrides = LoadOverrides { fusions: self.unfuse.unwrap_or_default(), choices, ..LoadOverrides::default() };
         let prompt = PromptOptions { chunk: self.ubatch_size, limit: Duration::from_millis(self.submission_ms) };
         let Self { context, cache_type: cache, zero_copy, .. } = *self;
@@ -208,8 +216,8 @@ pub struct ModelArgs {
 impl ModelArgs {
     /// Whether no option affects the choices of a tuning or its measurements.
     pub fn is_usual(&self) -> bool {
-        let FileArgs { ubatch_size, arithmetic, tiling, tiling_table, unfuse, .. } = &self.file;
-        let usual = ubatch_size.is_none() && tiling_table.is_none() && unfuse.is_none();
+        let FileArgs { ubatch_size, arithmetic, tiling, tiling_table, unfuse, grouping, .. } = &self.file;
+        let usual = ubatch_size.is_none() && tiling_table.is_none() && unfuse.is_none() && grouping.is_none();
         let tilings = tiling.as_ref().is_none_or(|list| list.0.is_empty());
         usual && tilings && matches!(arithmetic, ArithmeticArg::Auto) && !self.gpu.no_subgroups
     }

@@ -167,7 +167,7 @@ impl<'a> MatvecProduct<'a> {
                 .dot(role, weight.quant, arithmetic);
         }
         let variant = match (rounded, direct) {
-            (Some((input, rounded)), _) => self.rounded_files(variant, input, rounded),
+            (Some(input), _) => self.rounded_files(variant, input, source!("lib/input_rounded.wgsl")),
             (None, true) => self.direct_files(variant),
             (None, false) => self.staged_files(variant.file(arithmetic.staged_file())),
         };

@@ -40,11 +40,14 @@ pub(crate) mod mla_output;
 mod moe_combine;
 mod moe_down;
 mod moe_gate_up;
+mod moe_gate_up_grouped;
 mod mul_mm;
 pub(crate) mod mul_mm_matrix;
 pub(crate) mod mul_mv;
 mod mul_mv_pair;
+mod mul_mv_places;
 mod ops;
+mod places;
 mod query_up_kv_write;
 mod rms_norm;
 mod rope_query;
@@ -121,6 +124,7 @@ pub static KERNELS: &[&Kernel] = &[
     &group_slots::KERNEL,
     &moe_combine::KERNEL,
     &mul_mv::KERNEL,
+    &mul_mv_places::KERNEL,
     &gate_up::KERNEL,
     &rope_query::KERNEL,
     &kv_write::KERNEL,
@@ -139,6 +143,7 @@ pub static KERNELS: &[&Kernel] = &[
     &absorb_query::KERNEL,
     &mla_output::KERNEL,
     &moe_gate_up::KERNEL,
+    &moe_gate_up_grouped::KERNEL,
     &moe_down::KERNEL,
     &mask_logits::KERNEL,
     &adjust::KERNEL,

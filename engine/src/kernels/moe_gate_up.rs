@@ -3,6 +3,7 @@
 
 use super::computes::{self, SelectedExperts, Terms, Which};
 use super::matvec::{Feed, HALF, Input, MatvecProduct, buffers_of};
+use super::moe_gate_up_grouped as grouped;
 use super::rounded::Epilogue;
 use super::route::{Routed, Routing};
 use super::{Kernel, Summands, expect_shape};
@@ -55,7 +56,7 @@ pub struct Hidden {
 }
 
 impl GateUp<'_> {
-    fn roles(&self) -> [(&'static str, &Weight); 4] {
+    pub(super) fn roles(&self) -> [(&'static str, &Weight); 4] {
         [("w_gate", self.gate), ("w_up", self.up), ("shared_gate", self.shared_gate), ("shared_up", self.shared_up)]
     }
 
@@ -159,6 +160,23 @@ impl Builder {
             ..MatvecProduct::new(&KERNEL, label, weights.roles(), Feed::Input(x))
         };
         product.expect_input(columns, tokens)?;
+        let reference = reference(self, &product, weights, selection, &ids, &y);
+        let mut cost = product.cost(y.bytes());
+        cost += [weights.gate, weights.up].map(|w| Cost::of_slots(w, top_k * tokens)).into_iter().sum();
+        cost += [weights.shared_gate, weights.shared_up].map(|w| Cost::products(w, 1, tokens)).into_iter().sum();
+        if let Selection::Made(routed) = selection
+            && let Some(places) = grouped::places(self, &product)
+        {
+            let variant = grouped::variant(self, &product, &places, routed).constant("Y_STRIDE", "y", y.stride);
+            let mut bindings = product.bindings(self);
+            bindings.extend(self.bound_count());
+            bindings.extend(grouped::bindings(self, routed));
+            bindings.push(self.bound("y", y.buffer));
+            let grid = places.grid(rows.max(shared_rows), tokens.div_ceil(places.places) + experts);
+            self.computes(grouped::KERNEL.name, reference);
+            self.step(label, variant, bindings, &(), grid, cost)?;
+            return Ok(Hidden { ids, y: Input { tensor: y, norm: None, rounded } });
+        }
         let gated_rows = source!("lib/gated_rows.wgsl");
         let variant = self
             .count_files(selection.files(product.variant(self), experts))
@@ -171,13 +189,10 @@ impl Builder {
         bindings.extend(bound);
         bindings.extend(self.bound_count());
         bindings.extend([self.bound("ids", ids.buffer), self.bound("y", y.buffer)]);
-        let mut cost = product.cost(y.bytes());
-        cost.weights = bias_bytes;
-        cost += [weights.gate, weights.up].map(|w| Cost::of_slots(w, top_k * tokens)).into_iter().sum();
-        cost += [weights.shared_gate, weights.shared_up].map(|w| Cost::products(w, 1, tokens)).into_iter().sum();
+        cost.weights += bias_bytes;
         let [x, y_blocks, _] = product.grid(self, product.blocks(self, rows.max(shared_rows)));
         let grid = [x, y_blocks, tokens / product.tiling(self).columns + tokens * top_k];
-        self.computes(KERNEL.name, reference(self, &product, weights, selection, &ids, &y));
+        self.computes(KERNEL.name, reference);
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(Hidden { ids, y: Input { tensor: y, norm: None, rounded } })
     }

@@ -3,7 +3,7 @@
 use super::computes::{Terms, Which};
 use super::matvec::{Feed, Input, MatvecProduct, Norm, buffers_of};
 use super::rounded::{Epilogue, Residual};
-use super::{Kernel, expect_multiple, expect_shape};
+use super::{Kernel, expect_multiple, expect_shape, mul_mv_places};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Tensor, Weight};
 use crate::wgsl::{Source, source};
@@ -69,6 +69,20 @@ impl Builder {
         product.expect_input(columns, vectors)?;
         expect_multiple(KERNEL.name, &w.name, vectors, matrices)?;
         expect_shape(KERNEL.name, &w.name, y.shape[0], rows)?;
+        let reads = product.cost(if write == Write::Add { 2 } else { 1 } * y.bytes());
+        let cost = reads + Cost::products(w, matrices, vectors / matrices);
+        let terms = Terms::One { w: w.clone(), add: write == Write::Add };
+        let reference = product.reference(self, terms, Which::InTurn, y);
+        if let Some(places) = mul_mv_places::places(self, &product) {
+            let variant = mul_mv_places::variant(self, &product, &places);
+            let variant = variant.switch("ACCUMULATE", "a", write == Write::Add).constant("Y_STRIDE", "y", y.stride);
+            let mut bindings = product.bindings(self);
+            bindings.extend(self.bound_count());
+            bindings.push(self.bound("y", y.buffer));
+            let grid = places.grid(rows, vectors.div_ceil(places.places));
+            self.computes(mul_mv_places::KERNEL.name, reference);
+            return self.step_in_parts(label, variant, bindings, (grid, 2), cost);
+        }
         let variant = product
             .variant(self)
             .switch("ACCUMULATE", "a", write == Write::Add)
@@ -77,11 +91,8 @@ impl Builder {
             .file(source!("lib/rows.wgsl"));
         let mut bindings = product.bindings(self);
         bindings.push(self.bound("y", y.buffer));
-        let touched = if write == Write::Add { 2 } else { 1 };
-        let cost = product.cost(touched * y.bytes()) + Cost::products(w, matrices, vectors / matrices);
         let grid = product.grid(self, product.blocks(self, rows));
-        let terms = Terms::One { w: w.clone(), add: write == Write::Add };
-        self.computes(KERNEL.name, product.reference(self, terms, Which::InTurn, y));
+        self.computes(KERNEL.name, reference);
         self.step_in_parts(label, variant, bindings, (grid, 2), cost)
     }
 }

@@ -205,7 +205,7 @@ impl Builder {
     /// # Errors
     /// As [`Builder::linear`].
     pub fn experts_gate_up(&mut self, halves: &GateUp<'_>, router: &Router<'_>, h: &Input) -> Result<Hidden> {
-        let routed = match self.target().routes_apart() {
+        let routed = match self.target().routes_apart() || self.groups_experts(halves, h) {
             true => Some(self.route("moe.route", router.logits, router.bias, router.routing)?),
             false => None,
         };

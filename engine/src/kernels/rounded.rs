@@ -6,7 +6,7 @@ use super::computes::Left;
 use super::matvec::{Feed, HALF, Input, MatvecProduct, Norm};
 use crate::plan::{Bound, BufferRef, Builder, Team, Tensor, VariantBuilder};
 use crate::quant::{Arithmetic, GROUP};
-use crate::wgsl::source;
+use crate::wgsl::{Source, source};
 
 /// Vectors rounded to bytes, as `wgsl/lib/input_rounded.wgsl` reads them: a scale for every 16 values and their sum
 /// and, if a norm is applied, sums of squares.
@@ -88,7 +88,7 @@ impl Builder {
     }
 
     /// The same for a following norm, with space after each vector for the sums of squares, in multiples of four.
-    fn rounded_for_norm(&mut self, by: &str, y: &Tensor, label: &str) -> Option<Rounded> {
+    pub(crate) fn rounded_for_norm(&mut self, by: &str, y: &Tensor, label: &str) -> Option<Rounded> {
         let squares = WORDS * y.stride.div_ceil(GROUP);
         let pitch = squares + (2 * y.shape[0].div_ceil(GROUP)).next_multiple_of(4);
         self.rounded_in(by, y, label, Rounded { buffer: y.buffer, words: y.shape[1] * pitch, pitch, squares })
@@ -165,8 +165,13 @@ impl MatvecProduct<'_> {
         Some((*input, input.rounded?)).filter(|_| reads)
     }
 
-    /// Adds the files that read a rounded input.
-    pub(super) fn rounded_files(&self, variant: VariantBuilder, input: &Input, rounded: Rounded) -> VariantBuilder {
+    /// Adds the constants of a rounded input, and the file that reads it.
+    pub(super) fn rounded_files(
+        &self,
+        variant: VariantBuilder,
+        (input, rounded): (&Input, Rounded),
+        reads: Source,
+    ) -> VariantBuilder {
         let apart = if rounded.squares > 0 { rounded.pitch } else { WORDS * (input.tensor.stride / GROUP) };
         let width = input.norm.as_ref().map_or(1, |norm| norm.weight.shape[0]);
         let epsilon = input.norm.as_ref().map_or(0.0, |norm| norm.epsilon);
@@ -177,6 +182,6 @@ impl MatvecProduct<'_> {
             .real("EPSILON", "e", epsilon)
             .constant("INPUT_PITCH", "", apart / 4)
             .constant("INPUT_SQUARES", "", rounded.squares / 4)
-            .file(source!("lib/input_rounded.wgsl"))
+            .file(reads)
     }
 }

@@ -5,8 +5,8 @@ use crate::quant::{Arithmetic, Quant};
 
 /// The most bytes of staged activations, so that several workgroups fit on a core, on Metal too. If this is all the
 /// memory that a workgroup may have, `SHARED_BYTES` of it are reserved for other arrays.
-const STAGED_BYTES: usize = 16 << 10;
-const SHARED_BYTES: usize = 1 << 10;
+pub(super) const STAGED_BYTES: usize = 16 << 10;
+pub(super) const SHARED_BYTES: usize = 1 << 10;
 /// The most rows or columns of a team, whose sums are in a vec4.
 const MOST_SUMS: usize = 4;
 /// Up to this many rows, an input with a norm is not staged: there are about as many workgroups as rows, and each would

@@ -37,6 +37,10 @@ pub struct Choices {
     /// for what suits the adapter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route_apart: Option<bool>,
+    /// How products of bytes are computed for several vectors together; `None` for the usual form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[doc(hidden)]
+    pub grouping: Option<Grouping>,
     /// Tilings of products with few vectors.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[doc(hidden)]
@@ -95,6 +99,7 @@ impl Choices {
             few_without_matrices: self.few_without_matrices || others.few_without_matrices,
             prompts_without_matrices: self.prompts_without_matrices || others.prompts_without_matrices,
             route_apart: self.route_apart.or(others.route_apart),
+            grouping: self.grouping.or(others.grouping),
             tilings: [self.tilings.as_slice(), &others.tilings].concat(),
             splits: [self.splits.as_slice(), &others.splits].concat(),
             tiles: [self.tiles.as_slice(), &others.tiles].concat(),
@@ -226,6 +231,56 @@ impl fmt::Display for SplitsChoice {
     }
 }
 
+/// How plans of few rows compute products of bytes for several vectors together: each group of weights is decoded once
+/// for a number of them. Written as `FROMxSLOTSxROWS`, or `off`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct Grouping {
+    /// The fewest rows of a plan that does so.
+    pub from: usize,
+    /// The most slots that an expert computes together: 1, 2, 4 or 8, or 0 if each workgroup computes one slot.
+    pub slots: usize,
+    /// The same for rows of the batch and other matrices.
+    pub rows: usize,
+}
+
+impl Grouping {
+    /// The usual form. Experts' slots are computed one by one: computed together, their sums have other bits on NVIDIA's
+    /// driver, so a conversation's text would depend on how many others there are.
+    pub const USUAL: Self = Self { from: 9, slots: 0, rows: 8 };
+    /// No plan does so.
+    pub const OFF: Self = Self { from: 1, slots: 0, rows: 0 };
+    const NAME_OF_OFF: &str = "off";
+}
+
+impl FromStr for Grouping {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if text == Self::NAME_OF_OFF {
+            return Ok(Self::OFF);
+        }
+        let unlike =
+            || unlike("grouping", "FROMxSLOTSxROWS with 0, 1, 2, 4 or 8 slots and rows, such as 9x0x8, or off", text);
+        let numbers: Option<Vec<usize>> = text.split('x').map(|number| number.parse().ok()).collect();
+        match numbers.as_deref() {
+            Some(&[from @ (1..), slots @ (0 | 1 | 2 | 4 | 8), rows @ (0 | 1 | 2 | 4 | 8)]) => {
+                Ok(Self { from, slots, rows })
+            }
+            _ => Err(unlike()),
+        }
+    }
+}
+
+impl fmt::Display for Grouping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::OFF => f.write_str(Self::NAME_OF_OFF),
+            Self { from, slots, rows } => write!(f, "{from}x{slots}x{rows}"),
+        }
+    }
+}
+
 /// Serializes through the written form.
 macro_rules! written {
     ($($type:ty $(where $t:ident)?),*) => {$(
@@ -245,7 +300,7 @@ macro_rules! written {
     )*};
 }
 
-written!(StepChoice<T> where T, SplitsChoice);
+written!(StepChoice<T> where T, SplitsChoice, Grouping);
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -265,6 +320,7 @@ mod tests {
             few_without_matrices: true,
             prompts_without_matrices: false,
             route_apart: Some(true),
+            grouping: Some("17x8x4".parse().unwrap()),
             tilings: choices(&["moe.down=32x1x512", "attn_q@4-7=16x1x256x4", "output=32x4x64d"]).tilings,
             splits: vec!["1=32".parse().unwrap()],
             tiles: ["attn_output@129-4096=4x2x2x4x1", "moe.down@33-128=64x4"].map(|t| t.parse().unwrap()).to_vec(),
@@ -295,6 +351,9 @@ mod tests {
             r#"{"tiles": ["moe.down=8x8x1x2x1"]}"#,
             r#"{"tiles": ["moe.down=1x1x1x2x1"]}"#,
             r#"{"splits": ["1=65"]}"#,
+            r#"{"grouping": "9x4"}"#,
+            r#"{"grouping": "9x3x4"}"#,
+            r#"{"grouping": "0x4x4"}"#,
             r#"{"arithmetic": "double"}"#,
             r#"{"chunks": 3}"#,
         ];

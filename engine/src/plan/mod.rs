@@ -26,7 +26,7 @@ mod variant;
 pub use batch_layout::{BatchHeader, PAGE, RowHeader, batch_bytes, row_bytes};
 pub use builder::{Builder, MAX_GRID, SAMPLING_BYTES};
 pub use checker::{Checker, Look, RowOf, WrongOutput};
-pub use choices::{Choices, RowRange, SplitsChoice, StepChoice};
+pub use choices::{Choices, Grouping, RowRange, SplitsChoice, StepChoice};
 pub use cost::{Cost, read, readings};
 pub use executor::Executor;
 pub use fusion::Fusions;

@@ -1,6 +1,6 @@
 //! The target of a plan: the capabilities of the adapter, and the options for how to compute.
 
-use super::{Choices, Fusions, StepLimit};
+use super::{Choices, Fusions, Grouping, StepLimit};
 use crate::gpu::{Gpu, Matrices};
 use crate::quant::Arithmetic;
 use serde::{Deserialize, Serialize};
@@ -126,6 +126,11 @@ impl Target {
     /// Mac).
     pub(crate) fn routes_apart(&self) -> bool {
         !self.fusions.route || self.choices.route_apart.unwrap_or(self.tilings == Tilings::Apple)
+    }
+
+    /// How plans of few rows compute products of bytes for several vectors together.
+    pub(crate) fn grouping(&self) -> Grouping {
+        self.choices.grouping.unwrap_or(Grouping::USUAL)
     }
 
     /// This target without subgroup operations and matrices.

@@ -301,6 +301,29 @@ impl CaseBuilder {
         Ok(Input { tensor, norm: Some(norm), rounded: None })
     }
 
+    /// The same, with the values also rounded to bytes as a previous step does it.
+    pub(super) fn normed_rounded_input(&mut self, name: &str, shape: [usize; 2]) -> Result<Input> {
+        let (xs, ws) = (self.noise(shape[0] * shape[1]), self.noise(shape[0]));
+        let ws: Vec<f32> = ws.into_iter().map(|v| 1.0 + 0.5 * v).collect();
+        let tensor = self.plan.tensor(name, shape);
+        self.fill(&tensor, &xs);
+        let norm = Norm { weight: self.vector_of(&format!("{name}.norm"), &ws)?, epsilon: 1e-5 };
+        let rounded = self.plan.rounded_for_norm("", &tensor, name);
+        if let Some(rounded) = rounded {
+            let mut words = vec![0; rounded.words];
+            for (vector, values) in xs.chunks(shape[0]).enumerate() {
+                let weighed: Vec<f32> = values.iter().zip(&ws).map(|(v, w)| v * w).collect();
+                let groups: Vec<u32> = weighed.chunks(GROUP).flat_map(group_words).collect();
+                words[vector * rounded.pitch..][..groups.len()].copy_from_slice(&groups);
+                let squares = values.chunks(HALF).map(|half| half.iter().map(|v| v * v).sum::<f32>().to_bits());
+                let places = words[rounded.squares_of(vector)..].iter_mut();
+                places.zip(squares).for_each(|(place, square)| *place = square);
+            }
+            self.fill_bytes(rounded.buffer, bytemuck::cast_slice(&words).to_vec());
+        }
+        Ok(Input { tensor, norm: Some(norm), rounded })
+    }
+
     /// A norm of vectors of `width` values.
     pub(super) fn norm(&mut self, name: &str, width: usize) -> Result<Norm> {
         Ok(Norm { weight: self.vector(name, width)?, epsilon: 1e-5 })

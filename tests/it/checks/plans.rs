@@ -52,9 +52,18 @@ fn affected(kernel: &str, arithmetic: Arithmetic) -> &'static [&'static str] {
         ],
         "expand_kv_matrix" => &["expand_kv"],
         // vectors that these write rounded, or read rounded
-        _ if arithmetic == Arithmetic::Int => {
-            &["mul_mv", "mul_mv_pair", "gate_up", "moe_gate_up", "moe_down", "absorb_query", "query_up_kv_write"]
-        }
+        _ if arithmetic == Arithmetic::Int => &[
+            "mul_mv",
+            "mul_mv_places",
+            "mul_mv_pair",
+            "gate_up",
+            "route",
+            "moe_gate_up",
+            "moe_gate_up_grouped",
+            "moe_down",
+            "absorb_query",
+            "query_up_kv_write",
+        ],
         _ => &[],
     }
 }

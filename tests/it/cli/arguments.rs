@@ -54,6 +54,7 @@ fn extended_wrong_usage_exits_with_2() {
         ("run -p hi -ctv f16", "no option '-ctv': keys and values share one KV cache"),
         ("run -hf user/model hi", "no option '-hf': `wglm pull OWNER/REPO:QUANT` downloads a model"),
         ("run -p hi --tiling x", "expected STEP=LANESxROWSxWORKGROUP"),
+        ("run -p hi --grouping 9x3x8", "expected FROMxSLOTSxROWS"),
         ("run -p hi --unfuse x", "expected a list of norm, "),
         ("bench -p 4,-1", "expected 0 or a positive integer"),
         ("bench -d ,", "expected 0 or a positive integer"),

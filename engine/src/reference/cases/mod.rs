@@ -27,10 +27,12 @@ mod mla_output;
 mod moe_combine;
 mod moe_down;
 mod moe_gate_up;
+mod moe_gate_up_grouped;
 mod mul_mm;
 mod mul_mm_matrix;
 mod mul_mv;
 mod mul_mv_pair;
+mod mul_mv_places;
 mod query_up_kv_write;
 mod rms_norm;
 mod rope_query;
@@ -61,6 +63,7 @@ pub static CASES: &[(&str, Cases)] = &[
     ("group_slots", group_slots::cases),
     ("moe_combine", moe_combine::cases),
     ("mul_mv", mul_mv::cases),
+    ("mul_mv_places", mul_mv_places::cases),
     ("gate_up", gate_up::cases),
     ("rope_query", rope_query::cases),
     ("kv_write", kv_write::cases),
@@ -79,6 +82,7 @@ pub static CASES: &[(&str, Cases)] = &[
     ("absorb_query", absorb_query::cases),
     ("mla_output", mla_output::cases),
     ("moe_gate_up", moe_gate_up::cases),
+    ("moe_gate_up_grouped", moe_gate_up_grouped::cases),
     ("moe_down", moe_down::cases),
     ("mask_logits", mask_logits::cases),
     ("adjust", adjust::cases),
