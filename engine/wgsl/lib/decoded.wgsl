@@ -7,6 +7,7 @@ struct Decoded {
 
 // As w_dot of quant/affine_int.wgsl, to the last bit.
 fn decoded_dot(w: Decoded, x: Group) -> f32 {
-    let products = vec2<f32>(f32(dot_bytes(w.bytes.low, x.low)), f32(dot_bytes(w.bytes.high, x.high)));
-    return dot(w.affine.xy, x.scales * products) + dot(w.affine.zw, x.sums);
+    let low = dot_bytes(w.bytes.low, x.low);
+    let high = dot_bytes(w.bytes.high, x.high);
+    return affine_dot(w.affine, low, high, x.scales, x.sums);
 }

@@ -35,7 +35,8 @@ fn factor_of_place(place: u32, team: Team) -> f32 {
         // After an odd group there may be values of other steps.
         squares += select(some, vec4<f32>(some.xy, 0.0, 0.0), INPUT_GROUPS % 2u == 1u && k == INPUT_GROUPS / 2u);
     }
-    return inverseSqrt(team_sum(dot(squares, vec4<f32>(1.0)), team) / f32(WIDTH) + EPSILON);
+    let both = squares.xy + squares.zw;
+    return inverseSqrt(team_sum(both.x + both.y, team) / f32(WIDTH) + EPSILON);
 }
 
 // Leaves the factors of the first `count` places for the whole workgroup, which calls this before a barrier. Teams

@@ -43,5 +43,6 @@ fn column_factor(column: u32, team: Team) -> f32 {
         // After an odd group there may be values of other steps.
         squares += select(some, vec4<f32>(some.xy, 0.0, 0.0), TILE % 2u == 1u && k == TILE / 2u);
     }
-    return inverseSqrt(team_sum(dot(squares, vec4<f32>(1.0)), team) / f32(WIDTH) + EPSILON);
+    let both = squares.xy + squares.zw;
+    return inverseSqrt(team_sum(both.x + both.y, team) / f32(WIDTH) + EPSILON);
 }

@@ -3,7 +3,7 @@
 // Dot product of group g and the activations.
 fn w_dot(g: u32, x: ptr<function, Group>) -> f32 {
     let bytes = w_bytes(g);
-    let a = w_affine(g);
-    let products = vec2<f32>(f32(dot_bytes(bytes.low, (*x).low)), f32(dot_bytes(bytes.high, (*x).high)));
-    return dot(a.xy, (*x).scales * products) + dot(a.zw, (*x).sums);
+    let low = dot_bytes(bytes.low, (*x).low);
+    let high = dot_bytes(bytes.high, (*x).high);
+    return affine_dot(w_affine(g), low, high, (*x).scales, (*x).sums);
 }
