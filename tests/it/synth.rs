@@ -25,6 +25,8 @@ const CONVERSATION: usize = 64;
 const CONVERSATION_WITH_SHARED: usize = 84;
 /// The same for a file that mixes more formats than Q4_0 files do, in products where other files have only one.
 const MORE_IF_MIXED: usize = 10;
+/// How many more products of bytes have, of which several vectors share decoded weights.
+const MORE_IF_BYTES: usize = 8;
 /// How many more are needed if chunks are so large that keys and values are expanded: to expand them, and to attend
 /// over them.
 const MORE_IF_WRITTEN_OUT: usize = 2;
@@ -169,6 +171,7 @@ fn extended_a_conversation_takes_few_pipelines() {
             let shared = *matrices != Matrices::Eight;
             let most = if shared { CONVERSATION_WITH_SHARED } else { CONVERSATION };
             let most = most + if name == "mixed" { MORE_IF_MIXED } else { 0 };
+            let most = most + if *arithmetic == Arithmetic::Int { MORE_IF_BYTES } else { 0 };
             let most = most + if chunk == PromptOptions::MOST { MORE_IF_WRITTEN_OUT } else { 0 };
             assert!(shaders.count() <= most && prompts > 0 && sampling > 0, "{what}");
         }

@@ -245,9 +245,8 @@ pub struct Grouping {
 }
 
 impl Grouping {
-    /// The usual form. Experts' slots are computed one by one: computed together, their sums have other bits on NVIDIA's
-    /// driver, so a conversation's text would depend on how many others there are.
-    pub const USUAL: Self = Self { from: 9, slots: 0, rows: 8 };
+    /// The usual form.
+    pub const USUAL: Self = Self { from: 9, slots: 8, rows: 8 };
     /// No plan does so.
     pub const OFF: Self = Self { from: 1, slots: 0, rows: 0 };
     const NAME_OF_OFF: &str = "off";

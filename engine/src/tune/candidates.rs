@@ -6,7 +6,7 @@ use super::search::Bench;
 use crate::error::Result;
 use crate::gpu::{AdapterReport, Matrices};
 use crate::model::{FEW_TOKENS, PromptOptions, usual_arithmetic};
-use crate::plan::{Choices, ProductTile, RowRange, SplitsChoice, StepChoice, Target, Team, Tiling};
+use crate::plan::{Choices, Grouping, ProductTile, RowRange, SplitsChoice, StepChoice, Target, Team, Tiling};
 use crate::quant::Arithmetic;
 
 /// The fractions of the time for the steps of a token, of a few rows, of prompts, and for everything else.
@@ -60,6 +60,13 @@ const GOOD_FOR_SEVERAL: [[usize; 3]; 9] = [
 /// Larger workgroups share nothing then. For integer products only their numbers matter.
 const GOOD_DIRECT: [[usize; 3]; 7] =
     [[32, 4, 64], [32, 2, 64], [32, 1, 64], [16, 4, 64], [8, 4, 64], [32, 2, 256], [16, 2, 128]];
+/// Groupings other than the usual one: from five rows on, of up to four slots, from 17 rows on, and none.
+const GROUPINGS: [Grouping; 4] = [
+    Grouping { from: 5, slots: 8, rows: 8 },
+    Grouping { from: 9, slots: 4, rows: 8 },
+    Grouping { from: 17, slots: 8, rows: 8 },
+    Grouping::OFF,
+];
 /// Tiles of cooperative matrices: subgroups down and across, matrices of vectors and of rows.
 const TILES: [[usize; 4]; 20] = [
     [1, 4, 4, 2],
@@ -159,6 +166,10 @@ impl About<'_> {
         if self.target.fusions.route {
             let works = [vec![Workload::Token { depth: 0 }], self.batches(RowRange::new(4, 4))].concat();
             ask("selection of experts", works, vec![Edit::RouteApart(!self.target.routes_apart())], 0.0);
+        }
+        if start.grouping.is_none() && self.target.team == Team::Subgroup && arithmetic == Arithmetic::Int {
+            let works = self.batches(RowRange::new(8, FEW_TOKENS));
+            ask("vectors that share decoded weights", works, GROUPINGS.map(Edit::Grouping).to_vec(), 0.0);
         }
         ask("splits of the cache, 1 row", self.tokens(), splits(RowRange::new(1, 1)), 0.0);
         let each = SWITCHES / questions.len().max(1) as f64;

@@ -1,6 +1,6 @@
 //! The questions of a tuning, and their candidates.
 
-use crate::plan::{Choices, ProductTile, SplitsChoice, StepChoice, Tiling};
+use crate::plan::{Choices, Grouping, ProductTile, SplitsChoice, StepChoice, Tiling};
 use crate::quant::Arithmetic;
 use std::fmt;
 
@@ -71,6 +71,7 @@ pub(super) enum Edit {
     FewWithoutMatrices,
     PromptsWithoutMatrices,
     RouteApart(bool),
+    Grouping(Grouping),
     Tiling(StepChoice<Tiling>),
     Splits(SplitsChoice),
     Tile(StepChoice<ProductTile>),
@@ -88,6 +89,7 @@ impl Edit {
             Self::FewWithoutMatrices => choices.few_without_matrices = true,
             Self::PromptsWithoutMatrices => choices.prompts_without_matrices = true,
             Self::RouteApart(apart) => choices.route_apart = Some(*apart),
+            Self::Grouping(grouping) => choices.grouping = Some(*grouping),
             Self::Tiling(tiling) => tiling.clone().put_into(&mut choices.tilings),
             Self::Tile(tile) => tile.clone().put_into(&mut choices.tiles),
             Self::Splits(splits) => match choices.splits.iter_mut().find(|other| other.rows == splits.rows) {
@@ -114,6 +116,7 @@ impl fmt::Display for Edit {
             Self::FewWithoutMatrices | Self::PromptsWithoutMatrices => f.write_str("no matrices"),
             Self::RouteApart(true) => f.write_str("in a separate step"),
             Self::RouteApart(false) => f.write_str("by each workgroup"),
+            Self::Grouping(grouping) => grouping.fmt(f),
             Self::Tiling(tiling) => tiling.choice.fmt(f),
             Self::Splits(splits) => write!(f, "{} splits", splits.splits),
             Self::Tile(tile) => tile.choice.fmt(f),
@@ -153,6 +156,7 @@ pub(super) fn without(choices: &Choices, part: TuningPart, start: &Choices) -> C
         TuningPart::Few => {
             kept.tilings.retain(|it| is_token(it.rows.from, it.rows.to) || start.tilings.contains(it));
             kept.splits.retain(|it| is_token(it.rows.from, it.rows.to) || start.splits.contains(it));
+            kept.grouping = start.grouping;
         }
         TuningPart::Prompts => {
             (kept.tiles, kept.few_rows, kept.chunk) = (start.tiles.clone(), start.few_rows, start.chunk);
