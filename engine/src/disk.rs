@@ -47,8 +47,8 @@ const AHEAD: usize = 4;
 const LOCKED: Duration = Duration::from_secs(1);
 
 /// The KV caches of conversations in a folder, so that a prompt need not be computed again after its conversation has
-/// lost its place on the GPU, or after the program was started again. [`SchedulerOptions::disk`] takes one. Clones share
-/// it, and several schedulers, also of different models, can use it, and so can several processes.
+/// lost its place on the GPU, or after the program was started again. [`SchedulerOptions::disk`] takes one. Clones
+/// share it, and several schedulers, also of different models, can use it, and so can several processes.
 ///
 /// A [`Scheduler`] stores what a prompt has filled of the cache once the reply has ended, and the reply too when
 /// another conversation takes the slot over, when memory for others is short, on [`Scheduler::store`], and when the

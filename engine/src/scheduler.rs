@@ -99,8 +99,9 @@ pub struct Tenant {
     /// different numbers are served in turn, however many of them wait.
     pub turns: u64,
     /// The number under which it shares the KV cache: what was computed for a request is used by later requests with
-    /// the same number, and by no others, also in a [`DiskCache`] after the program was started again. Parties that share a cache can learn from
-    /// [`Stats::prompt`](crate::Stats::prompt), and from the time to the first token, which prompts the others sent.
+    /// the same number, and by no others, also in a [`DiskCache`] after the program was started again. Parties that
+    /// share a cache can learn from [`Stats::prompt`](crate::Stats::prompt), and from the time to the first token,
+    /// which prompts the others sent.
     pub cache: u64,
 }
 

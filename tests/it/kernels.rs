@@ -339,8 +339,8 @@ fn extended_shaders_of_matrices_are_valid() {
     }
 }
 
-/// Vectors that are computed together have the bits of each computed by itself: all outputs, and the products of what is
-/// rounded of them.
+/// Vectors that are computed together have the bits of each computed by itself: all outputs, and the products of what
+/// is rounded of them.
 #[test]
 fn places_have_the_bits_of_each_vector_alone() {
     if !gpu().capabilities().subgroups {

@@ -160,8 +160,8 @@ impl Access {
     }
 }
 
-/// The number of a key's cache. It is the same after a restart with other keys, because it is part of the cache on disk,
-/// and never that of clients without a key.
+/// The number of a key's cache. It is the same after a restart with other keys, because it is part of the cache on
+/// disk, and never that of clients without a key.
 fn cache_of(key: &str) -> u64 {
     let mut hasher = DefaultHasher::new(); // its own keys are constants
     key.hash(&mut hasher);

@@ -1,5 +1,5 @@
-//! The first half of a mixture of experts as in [`moe_gate_up`](super::moe_gate_up), for batches of more rows: each group
-//! of an expert's weights is decoded once for several of the rows that selected the expert.
+//! The first half of a mixture of experts as in [`moe_gate_up`](super::moe_gate_up), for batches of more rows: each
+//! group of an expert's weights is decoded once for several of the rows that selected the expert.
 
 use super::Kernel;
 use super::matvec::{Feed, HALF, Input, MatvecProduct};
@@ -14,8 +14,8 @@ const OP: Source = source!("op/moe_gate_up_grouped.wgsl");
 
 pub(super) const KERNEL: Kernel = Kernel { name: "moe_gate_up_grouped", op: OP, params: &[], matrices: &[] };
 
-/// The most rows of a team, each of which has a sum of either matrix. With two rows, 32 conversations on an H200 generate
-/// 2048 tokens a second instead of 2113, and 16 conversations 1683 instead of 1736.
+/// The most rows of a team, each of which has a sum of either matrix. With two rows, 32 conversations on an H200
+/// generate 2048 tokens a second instead of 2113, and 16 conversations 1683 instead of 1736.
 const MOST_OWN: usize = 1;
 /// The most rows of a batch, of which all may select the same expert.
 const MOST_ROWS: usize = 64;

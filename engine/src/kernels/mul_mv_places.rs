@@ -1,5 +1,5 @@
-//! Matrix times vector as in [`mul_mv`](super::mul_mv), for batches of more rows: each group of the matrix is decoded once
-//! for several rows of the batch.
+//! Matrix times vector as in [`mul_mv`](super::mul_mv), for batches of more rows: each group of the matrix is decoded
+//! once for several rows of the batch.
 
 use super::Kernel;
 use super::matvec::MatvecProduct;

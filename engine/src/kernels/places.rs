@@ -1,6 +1,7 @@
-//! What products share that decode each group of weights once for several vectors of a batch, the places of a tile. Each
-//! is another form of a matrix-vector kernel for batches of more rows. It multiplies bytes that the previous step has
-//! rounded, and adds up the same products in the same order: no bit of the output depends on which form computes it.
+//! What products share that decode each group of weights once for several vectors of a batch, the places of a tile.
+//! Each is another form of a matrix-vector kernel for batches of more rows. It multiplies bytes that the previous step
+//! has rounded, and adds up the same products in the same order: no bit of the output depends on which form computes
+//! it.
 
 use super::Kernel;
 use super::matvec::{Input, MatvecProduct};
@@ -35,8 +36,8 @@ impl Builder {
 }
 
 impl<'a> Places<'a> {
-    /// The form of `product` in which `kernel` adds up sums in the same order, `own` for each of up to `most_rows` rows,
-    /// and of up to `most` vectors; `None` if there is none.
+    /// The form of `product` in which `kernel` adds up sums in the same order, `own` for each of up to `most_rows`
+    /// rows, and of up to `most` vectors; `None` if there is none.
     pub fn of(
         plan: &Builder,
         product: &'a MatvecProduct<'a>,

@@ -64,8 +64,8 @@ impl Reference for DraftInput {
     }
 }
 
-/// The header, for the next batch, of a sequence's row after the accepted drafts and those that were made since, given its
-/// candidates, and its index among them.
+/// The header, for the next batch, of a sequence's row after the accepted drafts and those that were made since, given
+/// its candidates, and its index among them.
 fn next_row(rows: &[RowHeader], accepted: u32, made: u32) -> (RowHeader, usize) {
     let number = (accepted + made) as usize;
     let row = rows[number];

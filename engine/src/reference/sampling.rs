@@ -162,8 +162,8 @@ impl Reference for Histogram {
     }
 }
 
-/// For each bin of the histogram the number of tokens, how much less they weigh than as many at its start, and the number
-/// of tokens that may be in it or in the next one, depending on how their gaps are rounded.
+/// For each bin of the histogram the number of tokens, how much less they weigh than as many at its start, and the
+/// number of tokens that may be in it or in the next one, depending on how their gaps are rounded.
 fn binned(logits: &[f32]) -> [Vec<f64>; 3] {
     let (top, scale) = (likeliest(logits).0, f64::from(scale(logits.len())));
     let [mut counts, mut deficits, mut close] = [(); 3].map(|()| vec![0.0; BINS]);

@@ -286,10 +286,10 @@ impl Engine {
         self.outcome.worked = true;
     }
 
-    /// The slot for a prompt, and whether the prompt continues what it holds: of those whose last prompt it continues, the one with the most tokens in common;
-    /// otherwise one that is empty, or has been unused for longest. If only the beginning is the same, such as a system
-    /// prompt, the other conversation keeps its slot: most of that beginning is shared in any case. Prompts of other
-    /// tenants have nothing in common with this one.
+    /// The slot for a prompt, and whether the prompt continues what it holds: of those whose last prompt it continues,
+    /// the one with the most tokens in common; otherwise one that is empty, or has been unused for longest. If only the
+    /// beginning is the same, such as a system prompt, the other conversation keeps its slot: most of that beginning is
+    /// shared in any case. Prompts of other tenants have nothing in common with this one.
     fn slot_for(&mut self, prompt: &[u32], tenant: u64) -> Result<(usize, bool)> {
         let free = || self.slots.iter().enumerate().filter(|(_, slot)| slot.work.is_none());
         let common = |slot: &Slot| if slot.session.tenant() == tenant { slot.session.reusable(prompt) } else { 0 };

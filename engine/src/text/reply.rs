@@ -10,10 +10,10 @@
 //! text. Otherwise the letters are the tag.
 //!
 //! With tools, `<tool_call>` begins a call anywhere in the reply; [`call`](super::call) describes its form. Whitespace
-//! around a call belongs to the call, except between two texts of the answer. A call is reported in pieces from its name
-//! on, and at the end as a whole or as a failure. A call inside thinking ends the thinking, since models forget to close
-//! it, unless the call fails. If the text after `<tool_call>` turns out not to be a call before it has a name, it is
-//! text, tags included, or thinking if it began inside thinking. After a call the reply continues as it does after
+//! around a call belongs to the call, except between two texts of the answer. A call is reported in pieces from its
+//! name on, and at the end as a whole or as a failure. A call inside thinking ends the thinking, since models forget to
+//! close it, unless the call fails. If the text after `<tool_call>` turns out not to be a call before it has a name, it
+//! is text, tags included, or thinking if it began inside thinking. After a call the reply continues as it does after
 //! `</think>`.
 //!
 //! In some families tags enclose all calls of a reply. Text between those tags and the calls is dropped.

@@ -7,7 +7,9 @@ fn w_gated_decoded(matrix: u32, row: u32, g: u32) -> GatedGroups {
 
 // Adds this lane's share of the products of a team's rows with the `groups` staged groups, of which the first is group
 // `first`, to the sums of the first `count` places.
-fn w_add_places(sums: ptr<function, PlaceSums>, count: u32, matrix: u32, row: u32, first: u32, groups: u32, team: Team) {
+fn w_add_places(
+    sums: ptr<function, PlaceSums>, count: u32, matrix: u32, row: u32, first: u32, groups: u32, team: Team,
+) {
     for (var g = team.lane; g < groups; g += LANES) {
         let a = w_gated_decoded(matrix, row, first + g);
         var b = a;

@@ -1,5 +1,6 @@
-// The vectors of a tile as the previous step wrote them: rounded to bytes, as lib/input_rounded.wgsl describes. They are
-// staged in workgroup memory as they are, TILE groups of each at a time: neighbouring lanes then read different banks.
+// The vectors of a tile as the previous step wrote them: rounded to bytes, as lib/input_rounded.wgsl describes. They
+// are staged in workgroup memory as they are, TILE groups of each at a time: neighbouring lanes then read different
+// banks.
 
 const GROUP_FOURS = GROUP_WORDS / 4u;
 const TILE_FOURS = GROUP_FOURS * TILE;

@@ -1,5 +1,6 @@
-// The frame of products of which a lane decodes each group of weights once for several vectors: the *places* of a tile, up
-// to PLACES. A lane has a vec4 of sums for each place, of which it uses VALUES: OWN values for each of the team's rows.
+// The frame of products of which a lane decodes each group of weights once for several vectors: the *places* of a tile,
+// up to PLACES. A lane has a vec4 of sums for each place, of which it uses VALUES: OWN values for each of the team's
+// rows.
 //
 // A team adds up the sums of all places together. In each step a lane gives half of its sums to the lane that is
 // `apart` from it, and adds what it gets to the other half. So sums are added in the order of team_sum, in which both

@@ -271,6 +271,55 @@ fn every_shader_file_is_used() {
     none(files("engine/wgsl", "wgsl").iter().filter_map(unused).collect());
 }
 
+/// The most columns of a line. rustfmt breaks code, but it leaves comments, and code in macros, as they are.
+const COLUMNS: usize = 120;
+
+/// Where lines are that people write, and in which kinds of files.
+const WRITTEN: [(&str, &[&str]); 8] = [
+    ("benches", &["md", "rs"]),
+    ("command", &["css", "html", "js", "rs"]),
+    ("docs", &["md"]),
+    ("engine", &["md", "rs", "wgsl"]),
+    ("examples", &["md", "rs"]),
+    ("models", &["md"]),
+    ("src", &["rs"]),
+    ("tests", &["md", "rs"]),
+];
+
+fn written() -> Vec<File> {
+    let at_root = ["ARCHITECTURE.md", "CHANGELOG.md", "README.md"]
+        .map(|path| File { path: path.into(), text: std::fs::read_to_string(path).unwrap() });
+    let below = WRITTEN.iter().flat_map(|(folder, kinds)| kinds.iter().flat_map(|kind| files(folder, kind)));
+    below.chain(at_root).filter(|file| !file.path.ends_with(".min.js")).collect()
+}
+
+/// Whether a line may be longer: tables and addresses have no place where they could be broken, and texts in quotation
+/// marks and attributes, which rustfmt leaves alone, read better whole.
+fn stays_whole(path: &str, line: &str) -> bool {
+    let is_rust = path.ends_with(".rs");
+    let line = line.trim();
+    let is_comment = line.starts_with("//");
+    let is_text = line.contains('"') || line.ends_with('\\') || line.starts_with("#[");
+    line.starts_with('|') || !line.contains(' ') || line.contains("https://") || (is_rust && !is_comment && is_text)
+}
+
+#[test]
+fn lines_are_short() {
+    let (mut complaints, mut seen) = (Vec::new(), 0);
+    for file in written() {
+        let mut quoted = false; // what a program prints, in a block of code of Markdown
+        for (at, line) in file.text.lines().enumerate() {
+            quoted ^= file.path.ends_with(".md") && line.trim_start().starts_with("```");
+            seen += 1;
+            if line.chars().count() > COLUMNS && !quoted && !stays_whole(&file.path, line) {
+                complaints.push(format!("{}:{}: {} columns", file.path, at + 1, line.chars().count()));
+            }
+        }
+    }
+    assert!(seen > 100_000, "only {seen} lines found: is the search broken?");
+    none(complaints);
+}
+
 #[test]
 fn every_file_says_what_it_is() {
     let mute = |f: &File| (!f.text.starts_with("//! ")).then(|| f.path.clone());

@@ -392,8 +392,9 @@ proptest! {
             let mut parser = ReplyParser::new(false).with_tools(&tools);
             let mut pieces = [parser.push(&text), parser.finish()].concat();
             pieces.retain(|piece| matches!(piece, ReplyPiece::Text(_) | ReplyPiece::ToolCall(_)));
-            let want: Vec<ReplyPiece> = Some(&answer).filter(|a| !a.is_empty()).map(|a| ReplyPiece::Text(a.clone())).into_iter()
-                .chain(list.iter().cloned().map(ReplyPiece::ToolCall)).collect();
+            let text_before = Some(&answer).filter(|a| !a.is_empty()).map(|a| ReplyPiece::Text(a.clone()));
+            let want: Vec<ReplyPiece> =
+                text_before.into_iter().chain(list.iter().cloned().map(ReplyPiece::ToolCall)).collect();
             prop_assert_eq!(pieces, want, "{}", text);
         }
     }
@@ -433,7 +434,8 @@ proptest! {
         // Nothing is lost except the tags of calls, and the blanks next to them.
         let words = |text: &str| text.chars().filter(|c| *c == 'é').count();
         let told: usize = whole.iter().map(|piece| match piece {
-            ReplyPiece::Text(text) | ReplyPiece::Thinking(text) | ReplyPiece::ToolCallFailed { text, .. } => words(text),
+            ReplyPiece::Text(text) | ReplyPiece::Thinking(text) => words(text),
+            ReplyPiece::ToolCallFailed { text, .. } => words(text),
             ReplyPiece::ToolCall(call) => words(&call.function.name) + words(&call.function.arguments.to_string()),
             other => panic!("{other:?}"),
         }).sum();

@@ -1,6 +1,6 @@
-//! Replies in the forms of calls that this library knows, from the fixtures of the package canitoolcall, which come from
-//! the makers' templates and from tests and reports of other engines. The fixtures are not part of this repository:
-//! `tests/clients/canitoolcall.sh` downloads them and runs this test.
+//! Replies in the forms of calls that this library knows, from the fixtures of the package canitoolcall, which come
+//! from the makers' templates and from tests and reports of other engines. The fixtures are not part of this
+//! repository: `tests/clients/canitoolcall.sh` downloads them and runs this test.
 
 use super::cuts::{every_way, letters};
 use super::tokenizer::tiny;

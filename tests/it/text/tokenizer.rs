@@ -272,7 +272,13 @@ proptest! {
 
     #[test]
     fn any_bytes_in_any_cut_are_the_bytes_at_once(
-        chunks in prop::collection::vec(prop::collection::vec(prop_oneof![any::<u8>(), Just(0xe2), Just(0x82), 0xf0..=0xf4u8, 0x80..=0x90u8], 0..6), 0..8),
+        chunks in prop::collection::vec(
+            prop::collection::vec(
+                prop_oneof![any::<u8>(), Just(0xe2), Just(0x82), 0xf0..=0xf4u8, 0x80..=0x90u8],
+                0..6,
+            ),
+            0..8,
+        ),
     ) {
         let mut detokenizer = Detokenizer::default();
         let mut text = String::new();

@@ -11,8 +11,8 @@ use crate::reference::{Case, CaseBuilder};
 const SEQUENCES: usize = 4;
 const FIRST: u32 = SEQUENCES as u32;
 
-/// Sets the buffer of sampled tokens: of sequences from the second on how many drafts were accepted, and how many were made
-/// since.
+/// Sets the buffer of sampled tokens: of sequences from the second on how many drafts were accepted, and how many were
+/// made since.
 fn sampled(case: &mut CaseBuilder, counts: &[(u32, u32)]) {
     let entries = SEQUENCES + VERIFIED_ROWS + SEQUENCES * DRAFTING;
     let mut words: Vec<u32> = (0..(entries * Plan::SAMPLED_WORDS) as u32).collect();

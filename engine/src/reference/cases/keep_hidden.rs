@@ -24,8 +24,8 @@ fn rows(position: usize, count: usize, apart: bool) -> Vec<RowHeader> {
 }
 
 pub(super) fn keep(target: &Target) -> Result<Vec<Case>> {
-    // Width, rows, capacity in rows, first position, how far ahead of their positions rows are stored, and whether the rows
-    // are of different sequences.
+    // Width, rows, capacity in rows, first position, how far ahead of their positions rows are stored, and whether the
+    // rows are of different sequences.
     let shapes = [(2048, 1, 1, 31, 1, false), (70, 5, 8, 30, 0, true), (33, 40, 64, 7, 1, false)];
     let case = |(width, count, room, position, ahead, apart): (usize, usize, usize, usize, usize, bool)| {
         let mut case = CaseBuilder::for_tokens(target, 1, room);

@@ -44,8 +44,8 @@ fn counted<'s>(old: &Instructions<'s>) -> Instructions<'s> {
         // At the target of a jump the previous instruction need not have run.
         let before =
             (!targets.contains(&(index as u32))).then(|| index.checked_sub(1)).flatten().map(|before| all[before]);
-        let item = index >= 2
-            && matches!((all[index - 2], all[index - 1]), (I::PushLoop(flags), I::Iterate(_)) if flags & RECURSIVE == 0);
+        let both = index.checked_sub(2).map(|first| (all[first], all[first + 1]));
+        let item = matches!(both, Some((I::PushLoop(flags), I::Iterate(_))) if flags & RECURSIVE == 0);
         let parts = if item { vec![(*instruction).clone()] } else { parts(instruction, before) };
         new.extend(parts.into_iter().map(|part| (part, index as u32)));
     }
