@@ -52,12 +52,11 @@ impl Quant {
         self.bytes > 2 * self.values
     }
 
-    /// How many roundings to f16, each within 2^-11, a value in f16 is the result of: its own, and that of its scale if
-    /// that is not an f16 in the file but the product of two numbers, as in superblocks. Where an offset is rounded as
-    /// well, independently of the scale, both are larger than some values; but in a sum, the errors rarely have the
-    /// same sign.
-    pub fn half_roundings(&self) -> u8 {
-        if self.values > GROUP { 2 } else { 1 }
+    /// Whether a value in f16 is the result of three roundings, each within 2^-11, and not only of its own: the scale
+    /// and the offset of a group are rounded as well if they are not f16 in the file but products of two numbers, as in
+    /// superblocks. Both can be larger than the group's values.
+    pub fn rounds_scales(&self) -> bool {
+        self.values > GROUP
     }
 
     /// The files that provide `w_dot`, besides `w_decode`.

@@ -112,7 +112,7 @@ impl Attention {
         let log = weights.top + (self.unit * weights.total).ln();
         let sum = OutputPlace::LogSum(parts.stats, 2 * slot);
         let size = match probe.picks_all() {
-            true => weights.top.abs().max(1.0),
+            true => weights.spread.max(1.0),
             false => 1.0 + weights.spread + log.abs() * 1e-2,
         };
         let (mut samples, means) =

@@ -1,6 +1,6 @@
 //! The references of steps that rotate pairs of values by rotary angles: in queries, and in KV rows of the cache.
 
-use super::vectors::{rms_normed, summed};
+use super::vectors::{rms_normed_sums, summed};
 use super::{HALF_ROUNDED, SMALLEST, VALUES, VECTORS, exact, half_step, sample, start};
 use crate::error::Result;
 use crate::kernels::computes::{KvRows, RotatedQueries};
@@ -50,9 +50,8 @@ impl Reference for KvRows {
         let mut samples = Vec::new();
         for token in probe.some(probe.count, VECTORS) {
             let kv = summed(probe, &self.kv, (token, 0), 0, rank + rotary)?;
+            let latent = rms_normed_sums(&kv[..rank], &weights, self.norm.epsilon);
             let kv: Vec<(f32, f64)> = kv.into_iter().map(|(value, size)| (value as f32, size)).collect();
-            let latent: Vec<f32> = kv[..rank].iter().map(|(value, _)| *value).collect();
-            let latent = rms_normed(&latent, &weights, self.norm.epsilon);
             let place = probe.kv_index(probe.position + token)?;
             for value in probe.some(rank, VALUES) {
                 samples.push(self.latent(probe, place, value, &latent));
@@ -75,16 +74,19 @@ impl Reference for KvRows {
 
 impl KvRows {
     /// A value of the latent of the KV row at an index in the pool.
-    fn latent(&self, probe: &Probe<'_>, place: usize, at: usize, latent: &[f64]) -> Sample {
+    fn latent(&self, probe: &Probe<'_>, place: usize, at: usize, latent: &[(f64, f64)]) -> Sample {
         let Cache { buffer, ty, rank, rotary } = self.cache;
+        let (want, size) = latent[at];
         if ty != CacheType::Q8_0 {
-            return self.value(probe, place, at, latent[at], probe.slack() * WRITTEN * latent[at].abs());
+            return self.value(probe, place, at, want, probe.slack() * WRITTEN * size);
         }
-        let (row, top) = (BlockRow { rank, rotary }, block_top(latent, at));
+        let row = BlockRow { rank, rotary };
+        let block = &latent[at / BLOCK * BLOCK..][..BLOCK];
+        let (top, size) = block.iter().fold((0.0, 0.0), |(top, most), (v, size)| (v.abs().max(top), size.max(most)));
         let start = place * row.bytes();
         let output = OutputPlace::Block(buffer, start + row.byte(at), (start + row.scale(at)) / 2);
         let rounding = IN_BLOCK * top + if probe.picks_all() { 0.0 } else { LEAST };
-        Sample { output, want: latent[at], tolerance: probe.slack() * WRITTEN * top, rounding, size: top }
+        Sample { output, want, tolerance: probe.slack() * WRITTEN * size, rounding, size }
     }
 
     /// A value, not of a block, of the KV row at an index in the pool, which is off by at most `error` before it is
@@ -117,9 +119,3 @@ const IN_BLOCK: f64 = (1.0 + HALF_ROUNDED) / 254.0;
 /// The largest error of values of a latent, which are normalised sums, before they are rounded to the type of the
 /// cache.
 const WRITTEN: f64 = SUM + NORMED;
-
-/// The largest magnitude of the block of value `at`.
-fn block_top(latent: &[f64], at: usize) -> f64 {
-    let block = &latent[at / BLOCK * BLOCK..][..BLOCK];
-    block.iter().fold(0.0, |top, value| value.abs().max(top))
-}

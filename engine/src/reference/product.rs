@@ -196,6 +196,7 @@ impl Errors {
     /// builds with debug assertions check each step of an iterator.
     fn dot_of(self, probe: &Probe<'_>, quant: &Quant, row: &[f32], x: &Vector) -> Sum {
         let (mut value, mut size, mut squares, mut rounding, mut least) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        let (mut largest, mut along, mut of_offsets) = (0f64, 0f64, 0.0);
         let Vector { values, steps } = x;
         let (mut at, end) = (0, row.len().min(values.len()));
         while at < end {
@@ -207,11 +208,17 @@ impl Errors {
             if at < steps.len() {
                 rounding += w.abs() * steps[at];
             }
-            at += 1;
+            (at, largest, along) = (at + 1, largest.max(w.abs()), along + x);
+            // A group's offset, which is about as large as its largest value, is multiplied with the sum of its vector.
+            if at % GROUP == 0 || at == end {
+                let offset = largest * along.abs();
+                (of_offsets, squares, largest, along) = (of_offsets + offset, squares + offset * offset, 0.0, 0.0);
+            }
         }
         let of_weights = match (self.halves, probe.picks_all()) {
             (false, _) => 0.0,
-            (true, true) => f64::from(quant.half_roundings()) * HALF_ROUNDED * size,
+            (true, true) if quant.rounds_scales() => HALF_ROUNDED * (2.0 * size + 2.0 * of_offsets),
+            (true, true) => HALF_ROUNDED * size,
             (true, false) => Self::of_squares(size, squares) + HALF_STEP * least,
         };
         let error = probe.slack() * self.sum * size + of_weights;

@@ -17,6 +17,15 @@ pub(super) fn rms_normed(x: &[f32], weight: &[f32], epsilon: f32) -> Vec<f64> {
     x.iter().zip(weight).map(|(&x, &w)| f64::from(x) * scale * f64::from(w)).collect()
 }
 
+/// The same for values that are sums, each with the sum of the magnitudes of its terms, which is scaled like the value.
+pub(super) fn rms_normed_sums(sums: &[(f64, f64)], weight: &[f32], epsilon: f32) -> Vec<(f64, f64)> {
+    let values: Vec<f32> = sums.iter().map(|(sum, _)| *sum as f32).collect();
+    let normed = rms_normed(&values, weight, epsilon);
+    let factor = norm_factor(values.iter().map(|&v| f64::from(v).powi(2)).sum(), weight.len(), epsilon);
+    let sizes = sums.iter().zip(weight).map(|((_, size), &w)| size * factor * f64::from(w).abs());
+    normed.into_iter().zip(sizes).collect()
+}
+
 /// What a norm multiplies a vector of `width` values with, given the sum of their squares.
 pub(super) fn norm_factor(squares: f64, width: usize, epsilon: f32) -> f64 {
     1.0 / (squares / width as f64 + f64::from(epsilon)).sqrt()
@@ -135,15 +144,14 @@ impl Reference for SumNormed {
                     join(probe.values(y.buffer, start(y, token, slot), width)?, f64::from(weight));
                 }
             }
-            let values: Vec<f32> = sums.iter().map(|(sum, _)| *sum as f32).collect();
-            let normed = rms_normed(&values, &weights, self.norm.epsilon);
+            let normed = rms_normed_sums(&sums, &weights, self.norm.epsilon);
             for value in probe.some(width, VALUES) {
                 let (sum, size) = sums[value];
                 let of_x = OutputPlace::F32(self.x.buffer, start(&self.x, token, 0) + value);
                 samples.push(sample(probe, of_x, sum, size, SUM));
-                let (want, output) = (normed[value], OutputPlace::F32(self.h.buffer, start(&self.h, token, 0) + value));
-                let scaled = want.abs() * (size / sum.abs().max(f64::MIN_POSITIVE)).min(1e6);
-                samples.push(sample(probe, output, want, scaled, SUM + NORMED));
+                let (want, size) = normed[value];
+                let output = OutputPlace::F32(self.h.buffer, start(&self.h, token, 0) + value);
+                samples.push(sample(probe, output, want, size, SUM + NORMED));
             }
         }
         Ok(samples)
