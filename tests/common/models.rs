@@ -111,14 +111,19 @@ pub fn worst_error(model: &Model, tokens: &[u32], positions: &[usize], want: &[f
 
 /// Like [`worst_error`], with a cache of the given type.
 pub fn worst_error_with(model: &Model, ty: CacheType, tokens: &[u32], positions: &[usize], want: &[f32]) -> f64 {
+    errors(model, ty, tokens, positions, want).into_iter().fold(0.0, f64::max)
+}
+
+/// The relative L2 error of the logits at each position.
+pub fn errors(model: &Model, ty: CacheType, tokens: &[u32], positions: &[usize], want: &[f32]) -> Vec<f64> {
     let mut session = Session::with_cache(model, CacheShape { context: tokens.len(), ty }).unwrap();
     let vocab = model.config().vocab;
-    let mut worst = 0f64;
+    let mut errors = Vec::with_capacity(positions.len());
     for (row, &position) in want.chunks_exact(vocab).zip(positions) {
         session.feed(&tokens[session.tokens().len()..=position]).unwrap();
         let error = relative_l2(&session.logits().unwrap(), row);
         assert!(error.is_finite(), "position {position}: {error}");
-        worst = worst.max(error);
+        errors.push(error);
     }
-    worst
+    errors
 }

@@ -4,7 +4,7 @@
 use super::chunks::{EXACT, logits, session};
 use crate::common::gpu::gpu;
 use crate::common::models::{
-    Synthetic, fixture, load, load_with, read_f32, read_u32, relative_l2, worst_error, worst_error_with,
+    Synthetic, errors, fixture, load, load_with, read_f32, read_u32, relative_l2, worst_error, worst_error_with,
 };
 use wglm::{Arithmetic, CacheShape, CacheType, DraftKind, Model, Session, Speculation};
 use wglm_engine::model::{BatchShape, Outputs, plan_batch, plan_token};
@@ -66,7 +66,8 @@ fn predictions_of_a_block_without_a_compressed_query() {
 
 /// The bound with rounded activations. Rounding moves these logits further than those of the demonstration model:
 /// weights and activations are noise, over rows so short that errors do not average out. An error in which bytes are
-/// multiplied or how they are scaled is far larger.
+/// multiplied or how they are scaled is far larger, and at all positions. At one of twenty it may be up to a half:
+/// where two experts are about equally good, rounding may choose the other one.
 ///
 /// Chunks of a few tokens multiply bytes as single tokens do, in different plans that share memory: no plan reads what
 /// another one left there.
@@ -77,9 +78,11 @@ fn extended_products_of_bytes_are_near() {
         let model = load_with(&file, gpu(), Arithmetic::Int, Fusions::all());
         let [token, few] = plans(&model).map(|plan| multiplies_bytes(&plan));
         if token {
-            let worst = worst_error(&model, &tokens, &positions, &want);
-            println!("{name:<16} products of bytes: worst relative L2 {worst:.1e}");
-            assert!(worst > 1e-4 && worst < 1e-1, "{name}: {worst:.2e}");
+            let mut errors = errors(&model, model.cache().ty, &tokens, &positions, &want);
+            errors.sort_by(|a, b| b.total_cmp(a));
+            let (worst, usual) = (errors[0], errors[errors.len() / 20]);
+            println!("{name:<16} products of bytes: relative L2 up to {worst:.1e}, usually {usual:.1e}");
+            assert!(usual > 1e-4 && usual < 1e-1 && worst < 0.5, "{name}: {worst:.2e}, usually {usual:.2e}");
             near += 1;
         }
         if few {
