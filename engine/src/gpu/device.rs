@@ -177,8 +177,8 @@ fn capabilities(report: &AdapterReport, device: &wgpu::Device, options: &GpuOpti
     let matrices = subgroups && options.matrices && opened;
     Capabilities {
         subgroups,
-        subgroup: report.smallest_subgroup(),
-        widest_subgroup: report.subgroup.map_or(1, |(_, largest)| largest as usize),
+        subgroup: if subgroups { report.smallest_subgroup() } else { 1 },
+        widest_subgroup: report.subgroup.filter(|_| subgroups).map_or(1, |(_, largest)| largest as usize),
         matrices: if matrices { report.matrices } else { Matrices::None },
         max_binding: limits.max_storage_buffer_binding_size,
         max_buffer: limits.max_buffer_size,

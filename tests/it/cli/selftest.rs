@@ -61,6 +61,10 @@ fn selftest_prints_everything_as_json() {
 fn selftest_uses_the_requested_adapter() {
     let text = succeed("selftest -k rms_norm --no-subgroups").out;
     assert!(text.contains("no subgroups") && text.contains("1 passed, 0 failed, 0 skipped ("), "{text}");
+    for kernel in ["moe_gate_up_grouped", "mul_mv_places"] {
+        let text = succeed(&format!("selftest -k {kernel} --no-subgroups")).out;
+        assert!(text.contains("0 passed, 0 failed, 1 skipped ("), "{text}");
+    }
     refuses("selftest --gpu nosuch", "no GPU found named `nosuch`; available: `");
     refuses("selftest -k nosuch", KERNELS[0].name);
 }
