@@ -38,6 +38,9 @@ pub struct Synthetic {
     pub positions: Vec<usize>,
     /// The logits at these positions, row after row.
     pub want: Vec<f32>,
+    /// At each of these positions, the smallest gap in any layer between the scores of an expert chosen and one left
+    /// out. Empty for a model without experts.
+    pub margins: Vec<f64>,
 }
 
 impl Synthetic {
@@ -46,7 +49,9 @@ impl Synthetic {
         let positions = model["positions"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect();
         let [file, tokens, logits] =
             ["gguf", "tokens.i32", "logits.f32"].map(|end| fixture(&format!("models/{name}.{end}")));
-        Self { name, file, positions, tokens: read_u32(tokens), want: read_f32(logits) }
+        let margins = model["figures"]["routing_margins"].as_array();
+        let margins = margins.into_iter().flatten().map(|margin| margin.as_f64().unwrap()).collect();
+        Self { name, file, positions, tokens: read_u32(tokens), want: read_f32(logits), margins }
     }
 
     /// All synthetic models.

@@ -21,7 +21,7 @@ fn extended_logits_agree_with_the_reference() {
             failures.push(format!("{what}: {error:.2e}"));
         }
     };
-    for Synthetic { name, file, positions, tokens, want } in Synthetic::all() {
+    for Synthetic { name, file, positions, tokens, want, .. } in Synthetic::all() {
         let model = load(&file);
         judge(format!("{name:<16} {} tokens", tokens.len()), worst_error(&model, &tokens, &positions, &want));
         let tokens = &tokens[..tokens.len().min(40)];
@@ -66,31 +66,48 @@ fn predictions_of_a_block_without_a_compressed_query() {
 
 /// The bound with rounded activations. Rounding moves these logits further than those of the demonstration model:
 /// weights and activations are noise, over rows so short that errors do not average out. An error in which bytes are
-/// multiplied or how they are scaled is far larger, and at all positions. At one of twenty it may be up to a half:
-/// where two experts are about equally good, rounding may choose the other one.
+/// multiplied or how they are scaled is far larger, and at all positions.
+///
+/// Where two experts are nearly equally good, rounding may choose the other one, and the logits are those of another
+/// expert. So one position of a model may be off by more, if the reference's own scores of two experts there are at
+/// most [`NEAR_TIE`] apart.
 ///
 /// Chunks of a few tokens multiply bytes as single tokens do, in different plans that share memory: no plan reads what
 /// another one left there.
 #[test]
 fn extended_products_of_bytes_are_near() {
     let (mut near, mut alike) = (0, 0);
-    for Synthetic { name, file, positions, tokens, want } in Synthetic::all() {
-        let model = load_with(&file, gpu(), Arithmetic::Int, Fusions::all());
-        let [token, few] = plans(&model).map(|plan| multiplies_bytes(&plan));
+    for model in Synthetic::all() {
+        let loaded = load_with(&model.file, gpu(), Arithmetic::Int, Fusions::all());
+        let [token, few] = plans(&loaded).map(|plan| multiplies_bytes(&plan));
         if token {
-            let mut errors = errors(&model, model.cache().ty, &tokens, &positions, &want);
-            errors.sort_by(|a, b| b.total_cmp(a));
-            let (worst, usual) = (errors[0], errors[errors.len() / 20]);
-            println!("{name:<16} products of bytes: relative L2 up to {worst:.1e}, usually {usual:.1e}");
-            assert!(usual > 1e-4 && usual < 1e-1 && worst < 0.5, "{name}: {worst:.2e}, usually {usual:.2e}");
+            logits_are_near(&loaded, &model);
             near += 1;
         }
         if few {
-            chunks_are_tokens(&model, &name);
+            chunks_are_tokens(&loaded, &model.name);
             alike += 1;
         }
     }
     assert!(near > 5 && alike >= 4, "only {near} models with such products, {alike} with such chunks");
+}
+
+/// How far apart the scores of two experts, which are from 0 to 1, are at most if rounding may swap them.
+const NEAR_TIE: f64 = 0.005;
+
+fn logits_are_near(loaded: &Model, model: &Synthetic) {
+    let Synthetic { name, positions, tokens, want, margins, .. } = model;
+    let errors = errors(loaded, loaded.cache().ty, tokens, positions, want);
+    let worst = errors.iter().copied().fold(0.0, f64::max);
+    println!("{name:<16} products of bytes: relative L2 {worst:.1e}");
+    let far: Vec<usize> = (0..errors.len()).filter(|&at| errors[at] >= 1e-1).collect();
+    match far[..] {
+        [] => assert!(worst > 1e-4, "{name}: {worst:.2e}: are bytes multiplied at all?"),
+        [at] if margins.get(at).is_some_and(|margin| *margin < NEAR_TIE) => {
+            assert!(errors[at] < 0.5, "{name}, position {}: {:.2e}", positions[at], errors[at]);
+        }
+        _ => panic!("{name}: {:?}", far.iter().map(|&at| (positions[at], errors[at])).collect::<Vec<_>>()),
+    }
 }
 
 fn chunks_are_tokens(model: &Model, name: &str) {

@@ -389,10 +389,15 @@ def evenness(p):
     return share[len(p) // 2:].mean()
 
 
+def margins(s, choice):
+    """The gap between the last chosen expert and the first that is left out, at each position."""
+    order = np.sort(choice, axis=-1)[:, ::-1]
+    return order[:, s.top_k - 1] - order[:, s.top_k]
+
+
 def routing(s, score, choice, rows):
     """(smallest margin over these rows, number of experts used, whether the bias changed any choice)."""
-    order = np.sort(choice, axis=-1)[:, ::-1]
-    margin = (order[:, s.top_k - 1] - order[:, s.top_k])[rows].min()
+    margin = margins(s, choice)[rows].min()
     chosen, plain = (np.sort(np.argsort(-x, axis=-1)[:, :s.top_k]) for x in (choice, score))
     return margin, len(np.unique(chosen)), bool(np.any(chosen != plain))
 
@@ -433,6 +438,8 @@ def examine(path, s, tokens, positions):
         if s.bias and not moved:
             return "the bias changes no choice"
         figures |= {"routing_margin": margin, "experts_used": used}
+        layers = [margins(s, choice) for layer, choice in seen["choice"].items() if layer < s.layers]
+        figures["routing_margins"] = [min(layer[position] for layer in layers) for position in positions]
 
     effects = {}
     for what, override in misreadings(s):
@@ -480,7 +487,7 @@ def make(out, name, s):
 INDEX_ABOUT = (
     "Synthetic models and golden logits by tests/reference (see its README). logits.f32: little-endian f32 "
     "[positions, vocab]; mtp_logits.f32: [mtp_positions, vocab], row i drafting token i+2. figures: routing_margin is the "
-    "smallest gap between an expert chosen and one left out; misread is the relative L2 error of the logits when one "
+    "smallest gap between an expert chosen and one left out, routing_margins the smallest in any layer at each position; misread is the relative L2 error of the logits when one "
     "hyper-parameter is read wrongly, so a test's tolerance must stay well below it.")
 
 
