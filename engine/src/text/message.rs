@@ -141,19 +141,18 @@ pub struct FunctionCall {
 }
 
 impl FunctionCall {
-    /// A call with arguments in the form of OpenAI's JSON: a string of JSON, which may be empty. If it is not an
-    /// object, since the call was cut off or is malformed, the arguments are those that are complete before the first
-    /// error.
+    /// A call with arguments in the form of OpenAI's JSON: a string with an object. If the object was cut off or is
+    /// malformed, the arguments are those that are complete before the first error; anything else, such as an empty
+    /// string or a list, stands for no arguments.
     pub fn from_json(name: impl Into<String>, arguments: &str) -> Self {
-        let arguments = serde_json::from_str(arguments).unwrap_or_else(|_| complete_members(arguments));
-        Self { name: name.into(), arguments: Value::Object(arguments) }
+        Self { name: name.into(), arguments: Value::Object(complete_members(arguments)) }
     }
 }
 
 /// The members of an object before an error in its JSON.
 fn complete_members(json: &str) -> Map<String, Value> {
     let mut members = Members::default();
-    let _is_broken = Deserializer::deserialize_map(&mut serde_json::Deserializer::from_str(json), &mut members);
+    let _first_error = Deserializer::deserialize_map(&mut serde_json::Deserializer::from_str(json), &mut members);
     // A number at the end may have had more digits.
     let may_go_on = || json.ends_with(|last: char| last.is_ascii_digit());
     if may_go_on() && serde_json::from_str::<IgnoredAny>(&format!("{json}}}")).is_ok() {

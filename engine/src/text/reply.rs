@@ -21,7 +21,7 @@
 //! In some families a call is a message of its own. With tools, the end of the answer's message is then a tag: a call
 //! follows if the next message has the role of calls, and otherwise the reply has ended.
 
-use super::call::{Call, CallProgress};
+use super::call::{Call, CallProgress, OwnedPart};
 use super::family::Family;
 use super::tag::{self, ReplyPart, Tag};
 use super::{Tokenizer, ToolCall};
@@ -500,11 +500,23 @@ impl ReplyParser {
 
     /// Turns what was parsed as a call into text, or into thinking.
     fn no_call(&mut self) {
-        let ParserState::Call(call) = std::mem::replace(&mut self.state, ParserState::Text) else { return };
+        let ParserState::Call(mut call) = std::mem::replace(&mut self.state, ParserState::Text) else { return };
         if call.in_thinking {
             self.state = ParserState::Thinking;
         }
+        let rest = call.take_rest();
         self.read_text(&call.with_blanks());
+        self.reread(rest);
+    }
+
+    /// Reads again what came after a call may have ended, once it is known that it had.
+    fn reread(&mut self, rest: Option<Vec<OwnedPart>>) {
+        self.rereads += usize::from(rest.is_some());
+        let finds_tags = self.rereads <= MOST_REREADS;
+        for (tag, text) in rest.into_iter().flatten() {
+            let tag = tag.filter(|_| finds_tags);
+            self.read(tag.map_or(ReplyPart::Text(&text), |tag| ReplyPart::Tag(tag, self.family.text(tag))));
+        }
     }
 
     /// Reports the call as failed. The reply continues in the state before the call.
@@ -521,12 +533,7 @@ impl ReplyParser {
         let rest = call.take_rest();
         let cut = cut && rest.is_none();
         self.ready.push(ReplyPiece::ToolCallFailed { text: call.raw().to_owned(), cut });
-        self.rereads += usize::from(rest.is_some());
-        let finds_tags = self.rereads <= MOST_REREADS;
-        for (tag, text) in rest.into_iter().flatten() {
-            let tag = tag.filter(|_| finds_tags);
-            self.read(tag.map_or(ReplyPart::Text(&text), |tag| ReplyPart::Tag(tag, self.family.text(tag))));
-        }
+        self.reread(rest);
     }
 
     /// Keeps the blanks before a call for the case that the answer goes on after it.

@@ -251,9 +251,12 @@ fn a_value_that_does_not_end_loses_no_call() {
 #[test]
 fn numbers_are_reported_as_they_are_written() {
     let reply = "<tool_call>weather<arg_key>days</arg_key><arg_value> 12345678901234567890123\n</arg_value>\
-                 <arg_key>exact</arg_key><arg_value>1.50e2</arg_value></tool_call>";
+                 <arg_key>exact</arg_key><arg_value>1.50e2</arg_value>\
+                 <arg_key>list</arg_key><arg_value>[1.50, {\"a\": 12345678901234567890123}]</arg_value></tool_call>";
     let all = pieces(false, &[reply]);
-    assert_eq!(all[1], ReplyPiece::ToolCallPiece("{\"days\":12345678901234567890123,\"exact\":1.50e2}".into()));
+    let wanted = "{\"days\":12345678901234567890123,\"exact\":1.50e2,\
+                  \"list\":[1.50, {\"a\": 12345678901234567890123}]}";
+    assert_eq!(all[1], ReplyPiece::ToolCallPiece(wanted.into()));
 }
 
 /// A reply that ends inside a call: before its name is complete it is text.

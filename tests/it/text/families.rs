@@ -239,6 +239,25 @@ fn objects_that_fail() {
     assert_eq!(parser.push("<tool_call>{}"), [ReplyPiece::Text("<tool_call>{}".into())]);
 }
 
+/// The token that closes a call may stand in a string, or the string may lack its end. Once that turns out, what
+/// followed is read again, whether the name of the function was read before or not.
+#[test]
+fn a_call_after_a_string_without_an_end_is_found() {
+    let (good, rome) = (r#"{"name":"weather","arguments":{"city":"Rome"}}"#, json!({"city": "Rome"}));
+    let close = "</tool_call>";
+    let tokenizer = Tokenizer::new(tiny(&[(close, TokenType::UserDefined)], &[])).unwrap();
+    let token = tokenizer.special(close).unwrap();
+    for bad in [r#"{"arguments":{"city":"Ro}}"#, r#"{"name":"weather","arguments":{"city":"Ro}}"#] {
+        let mut parser = parser("hermes").with_tokenizer(&tokenizer);
+        let first = [parser.push(&format!("<tool_call>{bad}")), parser.push_tag(token)];
+        let second = [parser.push(&format!("<tool_call>{good}")), parser.push_tag(token), parser.finish()];
+        let pieces = [first.concat(), second.concat()].concat();
+        let calls: Vec<_> = pieces.iter().filter(|piece| matches!(piece, ReplyPiece::ToolCall(_))).collect();
+        let weather = ToolCall::new("weather", rome.as_object().cloned().unwrap());
+        assert_eq!(calls, [&ReplyPiece::ToolCall(weather)], "{bad}: {pieces:?}");
+    }
+}
+
 #[test]
 fn an_object_without_a_closing_tag() {
     let call = r#"<|function_call|>{"name": "weather", "arguments": {"city": "Ро{м"}}"#;

@@ -220,8 +220,8 @@ impl KeyedCall {
             } else {
                 self.begin_member();
                 self.piece += &match &meant {
-                    Value::Number(_) => value.text.trim().to_owned(), // with all of its digits
-                    meant => meant.to_string(),
+                    Value::String(meant) if *meant == value.text => json(meant),
+                    _ => value.text.trim().to_owned(), // JSON already, whose numbers keep all of their digits
                 };
             }
             self.arguments.insert(std::mem::take(&mut self.key), meant);

@@ -1,5 +1,5 @@
 //! Checks JSON one character at a time, so that a fault is known where it stands and not only at the end: every text
-//! that was accepted is the beginning of JSON that `serde_json` reads.
+//! that was accepted is the beginning of JSON that `serde_json` reads, unless a number in it is out of range.
 
 /// The deepest nesting that `serde_json` reads.
 const DEPTH: usize = 127;
@@ -9,14 +9,14 @@ const DEPTH: usize = 127;
 pub(super) struct JsonSyntax {
     /// The characters that close what is open.
     open: Vec<char>,
-    place: Place,
+    expected: Expected,
     /// Whether the string that was read last is a key.
     is_key: bool,
 }
 
-/// What was read last, and so what may come next.
+/// What may come next, after what was read last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Place {
+enum Expected {
     /// What comes before a value.
     #[default]
     BeforeValue,
@@ -64,22 +64,23 @@ enum InNumber {
 }
 
 impl JsonSyntax {
-    /// Reads a character. Returns whether the text may still become JSON; if not, read no more.
+    /// Reads a character. Returns whether the text may still become JSON. Once it cannot, nothing more is to be
+    /// read.
     pub(super) fn read(&mut self, char: char) -> bool {
-        let next = match self.place {
-            Place::String(place) => self.in_string(place, char),
-            Place::Word(rest) => match rest.strip_prefix(char) {
-                Some("") => Some(Place::Value),
-                rest => rest.map(Place::Word),
+        let next = match self.expected {
+            Expected::String(place) => self.in_string(place, char),
+            Expected::Word(rest) => match rest.strip_prefix(char) {
+                Some("") => Some(Expected::Value),
+                rest => rest.map(Expected::Word),
             },
-            Place::Number(place) => place.next(char).map(Place::Number),
-            _ if char.is_whitespace() => return true,
-            place => self.between(place, char),
+            Expected::Number(place) => place.next(char).map(Expected::Number),
+            _ if matches!(char, ' ' | '\t' | '\n' | '\r') => return true,
+            expected => self.between(expected, char),
         };
-        match (next, self.place) {
-            (Some(next), _) => self.place = next,
-            (None, Place::Number(number)) if number.may_end() => {
-                self.place = Place::Value;
+        match (next, self.expected) {
+            (Some(next), _) => self.expected = next,
+            (None, Expected::Number(number)) if number.may_end() => {
+                self.expected = Expected::Value;
                 return self.read(char);
             }
             _ => return false,
@@ -87,42 +88,42 @@ impl JsonSyntax {
         true
     }
 
-    fn between(&mut self, place: Place, char: char) -> Option<Place> {
-        let is_value = matches!(place, Place::BeforeValue | Place::Array);
+    fn between(&mut self, expected: Expected, char: char) -> Option<Expected> {
+        let is_value = matches!(expected, Expected::BeforeValue | Expected::Array);
         match char {
             '{' | '[' if is_value && self.open.len() < DEPTH => {
-                let (close, next) = if char == '{' { ('}', Place::Object) } else { (']', Place::Array) };
+                let (close, next) = if char == '{' { ('}', Expected::Object) } else { (']', Expected::Array) };
                 self.open.push(close);
                 Some(next)
             }
-            '}' | ']' if matches!(place, Place::Array | Place::Object | Place::Value) => {
-                self.open.pop_if(|close| *close == char).map(|_| Place::Value)
+            '}' | ']' if matches!(expected, Expected::Array | Expected::Object | Expected::Value) => {
+                self.open.pop_if(|close| *close == char).map(|_| Expected::Value)
             }
-            '"' if is_value || matches!(place, Place::Object | Place::BeforeKey) => {
+            '"' if is_value || matches!(expected, Expected::Object | Expected::BeforeKey) => {
                 self.is_key = !is_value;
-                Some(Place::String(InString::Text))
+                Some(Expected::String(InString::Text))
             }
-            ':' if place == Place::Key => Some(Place::BeforeValue),
-            ',' if place == Place::Value => match self.open.last()? {
-                '}' => Some(Place::BeforeKey),
-                _ => Some(Place::BeforeValue),
+            ':' if expected == Expected::Key => Some(Expected::BeforeValue),
+            ',' if expected == Expected::Value => match self.open.last()? {
+                '}' => Some(Expected::BeforeKey),
+                _ => Some(Expected::BeforeValue),
             },
             _ if !is_value => None,
-            't' => Some(Place::Word("rue")),
-            'f' => Some(Place::Word("alse")),
-            'n' => Some(Place::Word("ull")),
-            '-' => Some(Place::Number(InNumber::Minus)),
-            '0' => Some(Place::Number(InNumber::Zero)),
-            '1'..='9' => Some(Place::Number(InNumber::Integer)),
+            't' => Some(Expected::Word("rue")),
+            'f' => Some(Expected::Word("alse")),
+            'n' => Some(Expected::Word("ull")),
+            '-' => Some(Expected::Number(InNumber::Minus)),
+            '0' => Some(Expected::Number(InNumber::Zero)),
+            '1'..='9' => Some(Expected::Number(InNumber::Integer)),
             _ => None,
         }
     }
 
-    fn in_string(&self, place: InString, char: char) -> Option<Place> {
+    fn in_string(&self, place: InString, char: char) -> Option<Expected> {
         match (place, char) {
-            (InString::Text, '"') if self.is_key => Some(Place::Key),
-            (InString::Text, '"') => Some(Place::Value),
-            _ => place.next(char).map(Place::String),
+            (InString::Text, '"') if self.is_key => Some(Expected::Key),
+            (InString::Text, '"') => Some(Expected::Value),
+            _ => place.next(char).map(Expected::String),
         }
     }
 }
