@@ -55,8 +55,8 @@ const LOCKED: Duration = Duration::from_secs(1);
 /// scheduler is dropped. Before a prompt is computed, the beginning of it that is on disk is read. It is stored in
 /// pages of 256 tokens, each in a file of its own, so the last, incomplete page of a conversation is computed again,
 /// and conversations with the same beginning store it once. A page takes 256 times the bytes of a token in the cache
-/// ([`Model::estimate`](crate::Model::estimate)). Pages that wait for the disk take at most 1 GiB of memory, and at
-/// most half as much as the files.
+/// ([`Model::estimate`](crate::Model::estimate)). Pages that wait for the disk take at most 1 GiB of memory, or
+/// half as much as the files may if that is less, and those that were read ahead at most nine pages for each reply.
 ///
 /// On Unix, the folder and its files can be opened by nobody but their owner. They are not encrypted, and what a
 /// conversation was about can be guessed from them. Pages are found by the file of the model, the type of cache, and
@@ -233,7 +233,8 @@ impl DiskCache {
         let reads = move || {
             for [alone, with_block] in pages {
                 let since = Instant::now();
-                let rows = shared.read(with_block, bytes[1]).or_else(|| shared.read(alone, bytes[0]));
+                let other = (alone != with_block).then_some(alone);
+                let rows = shared.read(with_block, bytes[1]).or_else(|| shared.read(other?, bytes[0]));
                 let Some(rows) = rows else { break };
                 if sender.send(ReadPage { rows, time: since.elapsed() }).is_err() {
                     break;
@@ -301,13 +302,14 @@ impl Shared {
             Err(reason) => {
                 let is_damaged = reason.kind() == io::ErrorKind::InvalidData;
                 add(if is_damaged { &self.counts.damaged } else { &self.counts.failures }, 1);
-                tracing::warn!("the disk cache computes a page again that cannot be read: {reason}");
+                tracing::warn!("the disk cache cannot read a page, which is computed again: {reason}");
                 None
             }
         }
     }
 
-    /// Does some work, and for a time what follows it, so that the folder is listed once for several pages.
+    /// Does some work, and for a time what follows it, so that the folder is listed once for several pages. After that
+    /// time it leaves the lock to other processes.
     fn write_some(&self, first: Work) {
         let (until, mut files, mut next) = (Instant::now() + LOCKED, None, Some(first));
         while let Some(Work { job, used }) = next {
@@ -317,7 +319,11 @@ impl Shared {
             }
             used.into_iter().for_each(|(name, time)| self.folder.set_used(name, time));
             self.queue.finished();
-            next = if Instant::now() < until { self.queue.next(false) } else { None };
+            if Instant::now() >= until {
+                drop(files);
+                return std::thread::sleep(folder::TURN);
+            }
+            next = self.queue.next(false);
         }
     }
 
@@ -391,5 +397,54 @@ impl Drop for Owner {
 impl std::fmt::Debug for DiskCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DiskCache").field("folder", &self.folder()).field("state", &self.state()).finish()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// Stores a page of this many bytes, if there is memory for it.
+    fn store(disk: &DiskCache, name: PageName, bytes: usize) {
+        if let Some(memory) = disk.reserve(bytes as u64) {
+            memory.fill(Job { name, rows: vec![7; bytes], used: SystemTime::now(), kept: Arc::default() });
+        }
+    }
+
+    #[test]
+    fn a_page_above_the_limit_removes_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = DiskCache::open_with(folder.path(), 10_000, 1 << 20).unwrap();
+        let start = PageName::start(&[]);
+        for page in 0..5 {
+            store(&disk, start.then(&[page]), 1000);
+        }
+        store(&disk, start, 20_000);
+        disk.wait();
+        let DiskCacheState { written, dropped, removed, .. } = disk.state();
+        assert_eq!((written, dropped, removed), (5, 1, 0));
+    }
+
+    /// A cache that always has pages to write leaves the lock to others now and then: a second one opens the folder.
+    #[test]
+    fn a_busy_writer_leaves_the_lock_to_others() {
+        let (folder, ends) = (tempfile::tempdir().unwrap(), AtomicBool::new(false));
+        let busy = DiskCache::open_with(folder.path(), 1 << 20, 1 << 16).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for page in (0..).take_while(|_| !ends.load(Ordering::Relaxed)) {
+                    store(&busy, PageName::start(&[page % 1000]), 1000);
+                    std::thread::yield_now();
+                }
+            });
+            while busy.state().written == 0 {
+                std::thread::yield_now();
+            }
+            let other = DiskCache::open(folder.path(), 1 << 20);
+            ends.store(true, Ordering::Relaxed);
+            other.unwrap();
+        });
     }
 }

@@ -71,7 +71,8 @@ pub struct SchedulerOptions {
     /// guesses; `None` for as many as are known to pay off. Whether a conversation guesses is up to its
     /// [`speculation`](GenerateOptions::speculation).
     pub drafted_rows: Option<usize>,
-    /// Where conversations are stored when they lose their slot, and at the end of the program; `None` for nowhere.
+    /// Where conversations are stored: their prompts when replies end, and all of them when they lose their slot and
+    /// when the scheduler is dropped; `None` for nowhere.
     pub disk: Option<DiskCache>,
 }
 

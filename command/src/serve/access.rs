@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::host::Host;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version, header};
 use axum::response::{IntoResponse, Response};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use sha2::{Digest, Sha256};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 /// Paths that need no key: those for the health of the server, and the page, which asks for the key.
@@ -160,12 +160,12 @@ impl Access {
     }
 }
 
-/// The number of a key's cache. It is the same after a restart with other keys, because it is part of the cache on
-/// disk, and never that of clients without a key.
+/// The number of a key's cache. It is the same after a restart, with other keys and in other versions, because it is
+/// part of the cache on disk, and never that of clients without a key.
 fn cache_of(key: &str) -> u64 {
-    let mut hasher = DefaultHasher::new(); // its own keys are constants
-    key.hash(&mut hasher);
-    hasher.finish().max(1)
+    let mut first = [0; 8];
+    first.copy_from_slice(&Sha256::digest(key)[..8]);
+    u64::from_le_bytes(first).max(1)
 }
 
 #[cfg(test)]

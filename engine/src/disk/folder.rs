@@ -18,6 +18,8 @@ const LOCK: &str = "lock";
 const LOCKED: Duration = Duration::from_secs(20);
 /// How often the lock is tried meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
+/// For how long a process that has more to write leaves the lock to others: longer than they wait between two tries.
+pub const TURN: Duration = Duration::from_millis(30);
 
 pub struct Folder {
     path: PathBuf,
@@ -58,7 +60,9 @@ impl Folder {
     /// As for [`DiskCache::open`](super::DiskCache::open).
     pub fn open(path: &Path, most: u64) -> Result<Self> {
         create(path).map_err(Error::io("create", path))?;
-        let folder = Self { path: path.into(), most };
+        // What is checked here is what is used later, also if the working directory or a link changes.
+        let path = &fs::canonicalize(path).map_err(Error::io("open", path))?;
+        let folder = Self { path: path.clone(), most };
         let trial = Replacement::instead_of(&folder.file(PageName::start(&[])));
         make_private(path, trial.map_err(Error::io("write to", path))?.file())?;
         Ok(folder)
@@ -89,7 +93,7 @@ impl Folder {
         let path = self.file(name);
         let file = match files::open(&path, OpenOptions::new().read(true), Links::Refused) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            file => file?,
+            file => file.map_err(|reason| in_file(&path, &reason, reason.kind()))?,
         };
         page::read(&mut &file, name, bytes).map(Some).map_err(|reason| {
             let damaged = is_damage(&reason);
@@ -97,8 +101,7 @@ impl Folder {
                 drop(file);
                 let _ = fs::remove_file(&path);
             }
-            let kind = if damaged { ErrorKind::InvalidData } else { reason.kind() };
-            io::Error::new(kind, format!("{}: {reason}", path.display()))
+            in_file(&path, &reason, if damaged { ErrorKind::InvalidData } else { reason.kind() })
         })
     }
 
@@ -147,6 +150,11 @@ impl Folder {
     }
 }
 
+/// An error of this kind that names the file.
+fn in_file(path: &Path, reason: &io::Error, kind: ErrorKind) -> io::Error {
+    io::Error::new(kind, format!("{}: {reason}", path.display()))
+}
+
 impl Files<'_> {
     /// The bytes of all files.
     pub fn bytes(&self) -> u64 {
@@ -182,7 +190,7 @@ impl Files<'_> {
     /// Removes pages that are not to be kept, those that were unused for longest first, until more bytes fit. Returns
     /// false if they do not; if that is certain before, it removes nothing.
     pub fn make_place(&mut self, bytes: u64, kept: &HashSet<PageName>) -> bool {
-        self.shrink(self.folder.most.saturating_sub(bytes), kept) && bytes <= self.folder.most
+        self.folder.most.checked_sub(bytes).is_some_and(|most| self.shrink(most, kept))
     }
 
     /// Removes pages until all files take at most this many bytes, if they can.

@@ -14,7 +14,8 @@ const VERSION: u32 = 1;
 /// The end of a file's name.
 const ENDING: &str = ".kv";
 
-/// The name of a page: 128 bits of the SHA-256 of the model, the tenant, and all tokens up to the end of the page.
+/// The name of a page: 128 bits of the SHA-256 of the model, the type of cache, the arithmetic, the tenant,
+/// and all tokens up to the end of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PageName([u8; 16]);
 

@@ -272,7 +272,7 @@ impl Engine {
         let slot = &mut self.slots[index];
         self.placed += 1;
         (slot.used, slot.prompt) = (self.placed, task.prompt().len());
-        slot.storing = slot.storing.take().filter(Storing::is_asked); // others are stored with those of this prompt
+        slot.storing = slot.storing.take().and_then(Storing::of_continued);
         slot.is_stored = false;
         slot.work = Some(Work { id, task, ids, paused: false, given_up: None, waits: false, reading });
     }

@@ -56,7 +56,6 @@ impl Engine {
             }
         };
         if goes_on {
-            self.slots[index].work.iter_mut().for_each(|work| work.reading = None);
             if let Some(work) = &mut self.slots[index].work {
                 work.reading = Some(reading);
             }

@@ -1,4 +1,4 @@
-//! Conversations that go to disk when they lose their slot, and come back from there.
+//! Conversations that go to disk, and come back from there.
 //!
 //! When a reply has ended, the full pages of its prompt are stored. The reply itself is not: most templates leave its
 //! thinking out of the next prompt, which then continues differently, and the next prompt stores what is left of it.
@@ -22,13 +22,15 @@ use std::time::{Duration, Instant, SystemTime};
 /// For how long a round stores pages, and waits for pages from disk; the replies that are being generated wait for this
 /// time.
 pub(super) const ROUND: Duration = Duration::from_millis(30);
-/// For how long a conversation waits for the place of another one that is being stored. A disk that is slower than
+/// For how long a conversation waits for the slot of another one that is being stored. A disk that is slower than
 /// that loses the rest, which costs less than a reply that does not begin.
 const LEAVING: Duration = Duration::from_secs(5);
 
 /// What of a slot's conversation is on its way to disk.
 pub(super) struct Storing {
     what: What,
+    /// Whether the app waits for it.
+    is_asked: bool,
     since: (Instant, SystemTime),
 }
 
@@ -38,8 +40,18 @@ enum What {
     First(usize),
     /// All that the slot holds, because another conversation takes its place. What takes too long is dropped.
     Leaving,
-    /// All that the slot holds, because the app asked for it.
-    Asked,
+    /// All that the slot holds.
+    All,
+}
+
+/// How much of what is to be stored was handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Handed {
+    /// More follows in the next rounds.
+    Part,
+    All,
+    /// All but pages that were dropped, because the disk is too slow or fails.
+    Rest,
 }
 
 impl Engine {
@@ -59,15 +71,20 @@ impl Engine {
             return true;
         }
         if slot.storing.as_ref().is_none_or(|storing| storing.what != What::Leaving) {
-            slot.storing = Some(Storing::new(What::Leaving));
+            let is_asked = slot.storing.as_ref().is_some_and(Storing::is_asked);
+            slot.storing = Some(Storing { is_asked, ..Storing::new(What::Leaving) });
         }
         self.store_slot(index, Instant::now() + ROUND)
     }
 
     /// Begins to store what all slots hold.
     pub fn begin_store(&mut self) {
-        let leaving = |slot: &&mut Slot| slot.storing.as_ref().is_none_or(|storing| storing.what != What::Leaving);
-        self.slots.iter_mut().filter(leaving).for_each(|slot| slot.storing = Some(Storing::new(What::Asked)));
+        for Slot { storing, .. } in &mut self.slots {
+            match storing {
+                Some(storing) if storing.what == What::Leaving => storing.is_asked = true,
+                _ => *storing = Some(Storing { is_asked: true, ..Storing::new(What::All) }),
+            }
+        }
     }
 
     /// Stores what a slot has to store, as much as time and the memory of the cache's queue allow. Returns whether
@@ -82,22 +99,23 @@ impl Engine {
             Err(died())
         });
         outcome.worked |= handed > 0;
-        if let Ok(false) = done {
-            *storing = Some(wanted);
-            return false;
-        }
-        if let Err(error) = done {
-            tracing::warn!("cannot store a conversation in the disk cache: {error}");
+        match done {
+            Ok(Handed::Part) => {
+                *storing = Some(wanted);
+                return false;
+            }
+            Ok(Handed::All) => *is_stored |= !matches!(wanted.what, What::First(_)) && work.is_none(),
+            Ok(Handed::Rest) => {}
+            Err(error) => tracing::warn!("cannot store a conversation in the disk cache: {error}"),
         }
         outcome.worked = true;
-        *is_stored |= !matches!(wanted.what, What::First(_)) && work.is_none();
         true
     }
 }
 
 impl Storing {
     fn new(what: What) -> Self {
-        Self { what, since: (Instant::now(), SystemTime::now()) }
+        Self { what, is_asked: false, since: (Instant::now(), SystemTime::now()) }
     }
 
     /// The pages of the first tokens.
@@ -107,15 +125,21 @@ impl Storing {
 
     /// Whether the app waits for it.
     pub fn is_asked(&self) -> bool {
-        self.what == What::Asked
+        self.is_asked
     }
 
-    /// Hands pages over to the cache's thread, at least one if there is memory for it. Returns whether none is left.
-    /// The session may have changed since the last call.
-    fn go_on(&self, disk: &DiskCache, session: &mut Session, until: Instant, handed: &mut usize) -> Result<bool> {
+    /// What is left of this once the slot continues its conversation: only what the app waits for, since the rest is
+    /// stored with the next prompt. Nobody waits for the slot any more.
+    pub fn of_continued(self) -> Option<Self> {
+        self.is_asked.then_some(Self { what: What::All, ..self })
+    }
+
+    /// Hands pages over to the cache's thread, at least one if there is memory for it. The session may have changed
+    /// since the last call.
+    fn go_on(&self, disk: &DiskCache, session: &mut Session, until: Instant, handed: &mut usize) -> Result<Handed> {
         let most = if let What::First(tokens) = self.what { tokens } else { usize::MAX };
         if session.tokens().len().min(most) < PAGE {
-            return Ok(true);
+            return Ok(Handed::All);
         }
         let count = session.full_pages()?.min(most / PAGE);
         let names = names(session, &session.tokens()[..count * PAGE]);
@@ -129,23 +153,24 @@ impl Storing {
             .collect();
         if disk.is_failing() {
             disk.count_dropped(missing.len());
-            return Ok(true);
+            return Ok(if missing.is_empty() { Handed::All } else { Handed::Rest });
         }
         let kept = Arc::new(names.iter().flatten().copied().collect());
         for (done, (place, with_block)) in missing.iter().copied().enumerate() {
             let Some(memory) = disk.reserve(session.page_bytes(with_block)) else {
-                return Ok(self.gives_up(disk, missing.len() - done));
+                let gives_up = self.gives_up(disk, missing.len() - done);
+                return Ok(if gives_up { Handed::Rest } else { Handed::Part });
             };
             let rows = session.read_page(place, with_block)?;
             let used = earlier(self.since.1, place as u32);
             memory.fill(Job { name: names[place][usize::from(with_block)], rows, used, kept: Arc::clone(&kept) });
             *handed += 1;
             if Instant::now() >= until && done + 1 < missing.len() {
-                return Ok(false);
+                return Ok(Handed::Part);
             }
         }
         disk.use_now(&names);
-        Ok(true)
+        Ok(Handed::All)
     }
 
     /// Whether the rest is dropped, because the disk is too slow for the conversation that waits for this one to leave.

@@ -167,11 +167,12 @@ const ENGINE_PLACES: [(&str, &[&str]); 16] = [
 ];
 
 /// The same of the command.
-const COMMAND_PLACES: [(&str, &[&str]); 6] = [
+const COMMAND_PLACES: [(&str, &[&str]); 7] = [
     ("axum", &["serve"]),
     ("hyper", &["serve"]),
     ("hyper_util", &["serve"]),
     ("libc", &["serve"]),
+    ("sha2", &["serve"]),
     ("subtle", &["serve"]),
     ("tokio", &["serve"]),
 ];
