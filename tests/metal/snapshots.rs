@@ -7,19 +7,24 @@ use crate::emit::{Checks, Shader, USUAL};
 use crate::variants::{apple, cases};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use wglm::Matrices;
+use wglm::{Arithmetic, Matrices};
 use wglm_engine::kernels::{KERNELS, Kernel};
 use wglm_engine::plan::Target;
+use wglm_engine::shader::Variant;
 
 /// The format that represents all, because GLM-4.7-Flash in Q4_0 is the main use of the project.
 const FORMAT: &str = ".q4_0.";
 
-/// The kernel's shortest shader that a Mac may run, in that format if the kernel has formats.
+/// The kernel's shortest shader that a Mac may run, in that format if the kernel has formats, and in floats if it
+/// computes in floats.
 fn representative(kernel: &Kernel) -> Option<Shader> {
     let usual = if kernel.matrices.is_empty() { Matrices::None } else { Matrices::Eight };
-    let target = &Target { matrices: usual, ..apple() };
-    let of_cases = cases(kernel, target).into_iter().flat_map(|case| case.plan.variants);
-    let mut own: Vec<_> = of_cases.filter(|v| v.label.starts_with(&format!("{}.", kernel.name))).collect();
+    let own = |arithmetic| -> Vec<Variant> {
+        let of_cases = cases(kernel, &Target { arithmetic, matrices: usual, ..apple() });
+        let variants = of_cases.into_iter().flat_map(|case| case.plan.variants);
+        variants.filter(|v| v.label.starts_with(&format!("{}.", kernel.name))).collect()
+    };
+    let mut own = Some(own(Arithmetic::Float)).filter(|own| !own.is_empty()).unwrap_or_else(|| own(Arithmetic::Int));
     if own.iter().any(|v| v.label.contains(FORMAT)) {
         own.retain(|v| v.label.contains(FORMAT));
     }

@@ -171,7 +171,7 @@ impl<'a> MatvecProduct<'a> {
             (None, true) => self.direct_files(variant),
             (None, false) => self.staged_files(variant.file(arithmetic.staged_file())),
         };
-        self.epilogue.files(variant.file(source!("lib/matvec.wgsl")))
+        self.epilogue.files(variant.file(source!("lib/blocks.wgsl")).file(source!("lib/matvec.wgsl")))
     }
 
     /// The number of vec4s from one vector to the next. If lanes read a single vector from memory it is 0, so that

@@ -4,7 +4,7 @@
 use super::computes::{self, SelectedExperts, Terms, Which};
 use super::matvec::{Feed, HALF, Input, MatvecProduct, buffers_of};
 use super::moe_gate_up_grouped as grouped;
-use super::rounded::Epilogue;
+use super::rounded::{Epilogue, Rounded};
 use super::route::{Routed, Routing};
 use super::{Kernel, Summands, expect_shape};
 use crate::error::Result;
@@ -55,6 +55,14 @@ pub struct Hidden {
     pub y: Input,
 }
 
+/// What a kernel needs to become the step.
+pub(super) struct StepParts {
+    pub kernel: &'static Kernel,
+    pub variant: VariantBuilder,
+    pub bindings: Vec<Bound>,
+    pub grid: [usize; 3],
+}
+
 impl GateUp<'_> {
     pub(super) fn roles(&self) -> [(&'static str, &Weight); 4] {
         [("w_gate", self.gate), ("w_up", self.up), ("shared_gate", self.shared_gate), ("shared_up", self.shared_up)]
@@ -64,6 +72,35 @@ impl GateUp<'_> {
     pub fn buffers(&self) -> usize {
         const OTHERS: usize = 7; // x, norm, logits, bias, state, ids, y
         buffers_of(&self.roles().map(|(_, weight)| weight)) + OTHERS
+    }
+
+    /// The rows of the larger experts.
+    fn rows(&self) -> usize {
+        self.gate.shape[1].max(self.shared_gate.shape[1])
+    }
+
+    /// Whether the step also writes its output rounded.
+    pub(super) fn is_rounded(&self, plan: &Builder) -> bool {
+        let whole = [self.gate, self.shared_gate].iter().all(|w| w.shape[1].is_multiple_of(HALF));
+        whole && self.buffers() < plan.target().buffers && plan.rounds(KERNEL.name) // one more buffer
+    }
+
+    /// The product for the slots of `top_k` experts and of the shared ones.
+    pub(super) fn product<'a>(
+        &'a self,
+        plan: &Builder,
+        label: &'a str,
+        top_k: usize,
+        x: &'a Input,
+        rounded: Option<Rounded>,
+    ) -> MatvecProduct<'a> {
+        MatvecProduct {
+            epilogue: Epilogue { rounded, norm: None },
+            rows: self.rows(),
+            layers: top_k + 1,
+            together: plan.rows(),
+            ..MatvecProduct::new(&KERNEL, label, self.roles(), Feed::Input(x))
+        }
     }
 }
 
@@ -104,12 +141,17 @@ impl Selection<'_> {
         }
     }
 
-    /// The bindings of these files except the ids, and the bytes of the router's bias.
-    fn bindings(&self, plan: &Builder) -> (Vec<Bound>, u64) {
+    /// The bindings of these files except the ids.
+    fn bindings(&self, plan: &Builder) -> Vec<Bound> {
         match self {
-            Self::Each(Router { logits, bias, .. }) => (plan.bound_router(&logits.tensor, bias), bias.matrix_bytes()),
-            Self::Made(routed) => (vec![plan.bound("weights", routed.weights.buffer)], 0),
+            Self::Each(Router { logits, bias, .. }) => plan.bound_router(&logits.tensor, bias),
+            Self::Made(routed) => vec![plan.bound("weights", routed.weights.buffer)],
         }
+    }
+
+    /// The bytes of the router's bias, if the step reads it.
+    fn bias_bytes(&self) -> u64 {
+        if let Self::Each(router) = self { router.bias.matrix_bytes() } else { 0 }
     }
 
     /// What the step selects, for the CPU reference.
@@ -137,8 +179,7 @@ impl Builder {
         selection: &Selection<'_>,
         x: &Input,
     ) -> Result<Hidden> {
-        let [columns, rows, experts] = weights.gate.shape;
-        let shared_rows = weights.shared_gate.shape[1];
+        let [columns, _, experts] = weights.gate.shape;
         let shape = |weight: &Weight| Shape(&weight.shape).to_string();
         expect_shape(KERNEL.name, &weights.up.name, shape(weights.up), shape(weights.gate))?;
         expect_shape(KERNEL.name, &weights.shared_up.name, shape(weights.shared_up), shape(weights.shared_gate))?;
@@ -146,56 +187,52 @@ impl Builder {
         selection.check(experts)?;
         let (top_k, tokens) = (selection.top_k(), self.rows());
         let ids = selection.ids(self, label);
-        let y = self.tensor(label, [rows.max(shared_rows), (top_k + 1) * tokens]);
-        let whole = rows.is_multiple_of(HALF) && shared_rows.is_multiple_of(HALF);
-        let room = weights.buffers() < self.target().buffers; // for one more
-        let rounded = if whole && room { self.rounded(KERNEL.name, &y, label) } else { None };
-        let epilogue = Epilogue { rounded, norm: None };
+        let y = self.tensor(label, [weights.rows(), (top_k + 1) * tokens]);
+        let rounded = if weights.is_rounded(self) { self.rounded(KERNEL.name, &y, label) } else { None };
         let product = MatvecProduct {
-            epilogue,
-            rows: rows.max(shared_rows),
-            layers: top_k + 1,
-            together: tokens,
             needs_barrier: matches!(selection, Selection::Each(_)), // to select experts
-            ..MatvecProduct::new(&KERNEL, label, weights.roles(), Feed::Input(x))
+            ..weights.product(self, label, top_k, x, rounded)
         };
         product.expect_input(columns, tokens)?;
         let reference = reference(self, &product, weights, selection, &ids, &y);
         let mut cost = product.cost(y.bytes());
         cost += [weights.gate, weights.up].map(|w| Cost::of_slots(w, top_k * tokens)).into_iter().sum();
         cost += [weights.shared_gate, weights.shared_up].map(|w| Cost::products(w, 1, tokens)).into_iter().sum();
-        if let Selection::Made(routed) = selection
-            && let Some(places) = grouped::places(self, &product)
-        {
-            let variant = grouped::variant(self, &product, &places, routed).constant("Y_STRIDE", "y", y.stride);
-            let mut bindings = product.bindings(self);
-            bindings.extend(self.bound_count());
-            bindings.extend(grouped::bindings(self, routed));
-            bindings.push(self.bound("y", y.buffer));
-            let grid = places.grid(rows.max(shared_rows), tokens.div_ceil(places.places) + experts);
-            self.computes(grouped::KERNEL.name, reference);
-            self.step(label, variant, bindings, &(), grid, cost)?;
-            return Ok(Hidden { ids, y: Input { tensor: y, norm: None, rounded } });
-        }
-        let gated_rows = source!("lib/gated_rows.wgsl");
-        let variant = self
-            .count_files(selection.files(product.variant(self), experts))
-            .constant("Y_STRIDE", "y", y.stride)
-            .file_for("w", gated_rows)
-            .file_for("shared", gated_rows)
-            .file(source!("lib/gated.wgsl"));
-        let (bound, bias_bytes) = selection.bindings(self);
-        let mut bindings = product.bindings(self);
-        bindings.extend(bound);
-        bindings.extend(self.bound_count());
-        bindings.extend([self.bound("ids", ids.buffer), self.bound("y", y.buffer)]);
-        cost.weights += bias_bytes;
-        let [x, y_blocks, _] = product.grid(self, product.blocks(self, rows.max(shared_rows)));
-        let grid = [x, y_blocks, tokens / product.tiling(self).columns + tokens * top_k];
-        self.computes(KERNEL.name, reference);
-        self.step(label, variant, bindings, &(), grid, cost)?;
+        cost.weights += selection.bias_bytes();
+        let grouped = match selection {
+            Selection::Made(routed) => grouped::step(self, &product, routed, experts, &y),
+            Selection::Each(_) => None,
+        };
+        let step = grouped.unwrap_or_else(|| by_slots(self, &product, selection, experts, (&ids, &y)));
+        self.computes(step.kernel.name, reference);
+        self.step(label, step.variant, step.bindings, &(), step.grid, cost)?;
         Ok(Hidden { ids, y: Input { tensor: y, norm: None, rounded } })
     }
+}
+
+/// The step in which each workgroup computes rows of one slot.
+fn by_slots(
+    plan: &Builder,
+    product: &MatvecProduct<'_>,
+    selection: &Selection<'_>,
+    experts: usize,
+    (ids, y): (&Tensor, &Tensor),
+) -> StepParts {
+    let gated_rows = source!("lib/gated_rows.wgsl");
+    let variant = plan
+        .count_files(selection.files(product.variant(plan), experts))
+        .constant("Y_STRIDE", "y", y.stride)
+        .file_for("w", gated_rows)
+        .file_for("shared", gated_rows)
+        .file(source!("lib/gated.wgsl"));
+    let mut bindings = product.bindings(plan);
+    bindings.extend(selection.bindings(plan));
+    bindings.extend(plan.bound_count());
+    bindings.extend([plan.bound("ids", ids.buffer), plan.bound("y", y.buffer)]);
+    let [width, height, _] = product.grid(plan, product.blocks(plan, product.rows));
+    let (tokens, top_k) = (plan.rows(), selection.top_k());
+    let grid = [width, height, tokens / product.tiling(plan).columns + tokens * top_k];
+    StepParts { kernel: &KERNEL, variant, bindings, grid }
 }
 
 /// What the step computes, for the CPU reference: the selection if it makes one, and the first half of the selected and

@@ -3,7 +3,8 @@
 
 use super::Kernel;
 use super::matvec::MatvecProduct;
-use super::places::{MOST_SUMS, Places};
+use super::places::Places;
+use super::tiling::MOST_SUMS;
 use crate::plan::{Builder, VariantBuilder};
 use crate::quant::Arithmetic;
 use crate::wgsl::{Source, source};
@@ -12,14 +13,14 @@ const OP: Source = source!("op/mul_mv_places.wgsl");
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mul_mv_places", op: OP, params: &[], matrices: &[] };
 
-/// The form of `product` with which the kernel computes it, if it can: one matrix, and a vector for each row. There are
-/// fewer places than allowed if the device would have too few workgroups.
+/// How this kernel computes `product`, with as many vectors at a time as leave the device enough workgroups and fit its
+/// workgroup memory. `None` if it cannot: it needs one matrix, and one vector for each row of the batch.
 pub(super) fn places<'a>(plan: &Builder, product: &'a MatvecProduct<'a>) -> Option<Places<'a>> {
     let one = product.layers == 1 && product.together == plan.rows() && product.arithmetic(plan) == Arithmetic::Int;
     let (most, blocks) = (plan.grouping()?.rows, product.blocks(plan, product.rows));
     let busy = |places: &usize| blocks * plan.rows().div_ceil(*places) >= plan.target().workgroups;
-    let most = [8, 4, 2].into_iter().filter(|places| *places <= most).find(busy)?;
-    Places::of(plan, product, (&KERNEL, 1, MOST_SUMS), most).filter(|_| one)
+    let mut able = [8, 4, 2].into_iter().filter(|places| one && *places <= most).filter(busy);
+    able.find_map(|places| Places::of(plan, product, (&KERNEL, 1, MOST_SUMS), places))
 }
 
 /// The shader.

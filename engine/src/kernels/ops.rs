@@ -205,12 +205,13 @@ impl Builder {
     /// # Errors
     /// As [`Builder::linear`].
     pub fn experts_gate_up(&mut self, halves: &GateUp<'_>, router: &Router<'_>, h: &Input) -> Result<Hidden> {
-        let routed = match self.target().routes_apart() || self.groups_experts(halves, h) {
+        let (label, top_k) = ("moe.gate_up", router.routing.top_k);
+        let routed = match self.target().routes_apart() || self.groups_experts(label, halves, top_k, h) {
             true => Some(self.route("moe.route", router.logits, router.bias, router.routing)?),
             false => None,
         };
         let selection = routed.as_ref().map_or(Selection::Each(router), Selection::Made);
-        self.moe_gate_up("moe.gate_up", halves, &selection, h)
+        self.moe_gate_up(label, halves, &selection, h)
     }
 
     /// expert(h) of the selected experts, by tiles. The results remain to be multiplied with their weights and summed.

@@ -1,26 +1,23 @@
-//! What products share that decode each group of weights once for several vectors of a batch, the places of a tile.
-//! Each is another form of a matrix-vector kernel for batches of more rows. It multiplies bytes that the previous step
-//! has rounded, and adds up the same products in the same order: no bit of the output depends on which form computes
+//! Common parts of the kernels that decode weights once and multiply them with several vectors of a batch, the *places*
+//! of a tile. They replace matrix-vector kernels in larger batches: they multiply bytes that the previous step has
+//! rounded, and add up the same products in the same order, so no bit of the output depends on which kernel computes
 //! it.
 
 use super::Kernel;
 use super::matvec::{Input, MatvecProduct};
 use super::rounded::{Rounded, WORDS};
-use super::tiling::{SHARED_BYTES, STAGED_BYTES};
+use super::tiling::{MOST_SUMS, staged_bytes};
 use crate::plan::{Builder, Grouping, MAX_GRID, Team, Tiling, VariantBuilder};
 use crate::quant::Arithmetic;
 use crate::wgsl::source;
 
-/// The most sums of a team for each place, which are in a vec4.
-pub(super) const MOST_SUMS: usize = 4;
-
-/// The form of a product.
+/// How a kernel computes a product for several vectors at a time.
 pub(super) struct Places<'a> {
     kernel: &'static Kernel,
     input: (&'a Input, Rounded),
     tiling: Tiling,
     /// The number of sums for each row of a team.
-    own: usize,
+    sums_per_row: usize,
     /// The most vectors that share decoded weights.
     pub places: usize,
     /// The number of groups of a vector that are staged at a time.
@@ -36,26 +33,28 @@ impl Builder {
 }
 
 impl<'a> Places<'a> {
-    /// The form of `product` in which `kernel` adds up sums in the same order, `own` for each of up to `most_rows`
-    /// rows, and of up to `most` vectors; `None` if there is none.
+    /// How `kernel` computes `product` for up to `most` vectors at a time, with teams of up to `most_rows` rows and
+    /// `sums_per_row` sums for each. `None` if it cannot add them in the order of the usual kernel.
     pub fn of(
         plan: &Builder,
         product: &'a MatvecProduct<'a>,
-        (kernel, own, most_rows): (&'static Kernel, usize, usize),
+        (kernel, sums_per_row, most_rows): (&'static Kernel, usize, usize),
         most: usize,
     ) -> Option<Self> {
         let (target, usual) = (plan.target_for(kernel.name), product.tiling(plan));
         let input = product.rounded_input(plan)?;
-        let with = |rows| Tiling { rows, ..usual }.in_blocks_of(product.epilogue.unit(), target);
-        let tiling = with(usual.rows.min(most_rows));
+        let tiling = Tiling { rows: usual.rows.min(most_rows), ..usual };
+        let tiling = tiling.in_blocks_of(product.epilogue.unit(), target);
         let Tiling { lanes, rows, .. } = tiling;
         let alike = lanes == usual.lanes && lanes <= target.subgroup && usual.columns == 1;
-        let able = alike && rows.is_power_of_two() && rows * own <= MOST_SUMS && target.team == Team::Subgroup;
+        let fits = rows <= most_rows && rows * sums_per_row <= MOST_SUMS && rows.is_power_of_two();
         let places = most.min(lanes / rows);
         // All groups, or a multiple of the lanes, so that each lane takes the same groups in the same order.
-        let room = STAGED_BYTES.min(target.workgroup_bytes.saturating_sub(SHARED_BYTES)) / (4 * WORDS * places.max(1));
-        let tile = if product.groups <= room { product.groups } else { room / lanes * lanes };
-        (able && places > 0 && tile > 0).then_some(Self { kernel, input, tiling, own, places, tile })
+        let kept = product.epilogue.workgroup_bytes(tiling.block(), places);
+        let most_groups = staged_bytes(target, kept) / (4 * WORDS * places.max(1));
+        let tile = if product.groups <= most_groups { product.groups } else { most_groups / lanes * lanes };
+        let able = alike && fits && target.team == Team::Subgroup && places > 0 && tile > 0;
+        able.then_some(Self { kernel, input, tiling, sums_per_row, places, tile })
     }
 
     /// The shader, up to the files of rows and of the output.
@@ -64,9 +63,9 @@ impl<'a> Places<'a> {
         let mut variant = VariantBuilder::new(self.kernel.name, self.kernel.op, workgroup)
             .constant("ROWS", "r", rows)
             .team(Team::Subgroup, lanes)
-            .constant("OWN", "", self.own)
+            .constant("OWN", "", self.sums_per_row)
             .constant("PLACES", "by", self.places)
-            .constant("COLUMNS", "", self.places)
+            .constant("COLUMNS", "", self.places) // the epilogue's name for them
             .constant("TILE", "t", self.tile)
             .constant("INPUT_GROUPS", "", product.groups)
             .constant("GRID_WIDTH", "", MAX_GRID as usize)
@@ -80,7 +79,8 @@ impl<'a> Places<'a> {
                 .decode(role, weight.quant);
         }
         let variant = product.rounded_files(variant, self.input, source!("lib/input_gathered.wgsl"));
-        product.epilogue.files(variant.file(source!("lib/places.wgsl")))
+        let variant = variant.file(source!("lib/blocks.wgsl")).file(source!("lib/places.wgsl"));
+        product.epilogue.files(variant)
     }
 
     /// The grid for matrices of up to `rows` rows, in `layers` layers.

@@ -94,11 +94,15 @@ impl Builder {
         self.rounded_in(by, y, label, Rounded { buffer: y.buffer, words: y.shape[1] * pitch, pitch, squares })
     }
 
-    fn rounded_in(&mut self, by: &str, y: &Tensor, label: &str, rounded: Rounded) -> Option<Rounded> {
+    /// Whether the kernel `by` writes its output rounded, where it computes whole half groups of it.
+    pub(super) fn rounds(&self, by: &str) -> bool {
         let target = self.target_for(by);
-        let wanted = target.arithmetic == Arithmetic::Int && target.fusions.round && target.team == Team::Subgroup;
+        target.arithmetic == Arithmetic::Int && target.fusions.round && target.team == Team::Subgroup
+    }
+
+    fn rounded_in(&mut self, by: &str, y: &Tensor, label: &str, rounded: Rounded) -> Option<Rounded> {
         let whole = y.shape[0].is_multiple_of(HALF) && y.stride.is_multiple_of(HALF);
-        if !wanted || !whole {
+        if !self.rounds(by) || !whole {
             return None;
         }
         let buffer = self.tensor(&format!("{label}.rounded"), [rounded.words, 1]).buffer;
@@ -124,6 +128,13 @@ impl Epilogue<'_> {
     /// A workgroup must take a multiple of this many rows.
     pub fn unit(&self) -> usize {
         if self.rounded.is_some() { HALF } else { 1 }
+    }
+
+    /// The bytes of a workgroup's memory in which it keeps values and their squares, for `rows` rows of `columns`
+    /// vectors.
+    pub fn workgroup_bytes(&self, rows: usize, columns: usize) -> usize {
+        let arrays = usize::from(self.rounded.is_some()) + usize::from(self.rounded.is_some() && self.norm.is_some());
+        4 * arrays * rows * columns
     }
 
     /// Adds the files that write it.
@@ -165,7 +176,7 @@ impl MatvecProduct<'_> {
         Some((*input, input.rounded?)).filter(|_| reads)
     }
 
-    /// Adds the constants of a rounded input, and the file that reads it.
+    /// Adds the constants of a rounded input, and the files that read it.
     pub(super) fn rounded_files(
         &self,
         variant: VariantBuilder,
@@ -183,5 +194,6 @@ impl MatvecProduct<'_> {
             .constant("INPUT_PITCH", "", apart / 4)
             .constant("INPUT_SQUARES", "", rounded.squares / 4)
             .file(reads)
+            .file(source!("lib/rounded_norm.wgsl"))
     }
 }

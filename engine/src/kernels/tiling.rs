@@ -5,10 +5,10 @@ use crate::quant::{Arithmetic, Quant};
 
 /// The most bytes of staged activations, so that several workgroups fit on a core, on Metal too. If this is all the
 /// memory that a workgroup may have, `SHARED_BYTES` of it are reserved for other arrays.
-pub(super) const STAGED_BYTES: usize = 16 << 10;
-pub(super) const SHARED_BYTES: usize = 1 << 10;
+const STAGED_BYTES: usize = 16 << 10;
+const SHARED_BYTES: usize = 1 << 10;
 /// The most rows or columns of a team, whose sums are in a vec4.
-const MOST_SUMS: usize = 4;
+pub(super) const MOST_SUMS: usize = 4;
 /// Up to this many rows, an input with a norm is not staged: there are about as many workgroups as rows, and each would
 /// stage all of it.
 const FEW_ROWS: usize = 256;
@@ -149,15 +149,20 @@ impl Tiling {
     }
 }
 
+/// The bytes of a workgroup's memory for staged activations, if other arrays take `others` besides the
+/// [`SHARED_BYTES`].
+pub(super) fn staged_bytes(target: &Target, others: usize) -> usize {
+    STAGED_BYTES.min(target.workgroup_bytes.saturating_sub(SHARED_BYTES + others))
+}
+
 /// How many of the `groups` groups of each of `columns` vectors are staged at a time: so that there are as few turns as
 /// possible, with about the same number in each.
 pub(super) fn tile(target: &Target, arithmetic: Arithmetic, groups: usize, columns: usize) -> usize {
-    let most = STAGED_BYTES.min(target.workgroup_bytes.saturating_sub(SHARED_BYTES));
     let bytes = match arithmetic {
         Arithmetic::Float => 136,
         Arithmetic::Int => 48,
     };
-    groups.div_ceil(groups.div_ceil((most / (bytes * columns)).max(1))).max(1)
+    groups.div_ceil(groups.div_ceil((staged_bytes(target, 0) / (bytes * columns)).max(1))).max(1)
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@
 //!   rows of one of them or of the shared ones; `moe_down` adds their weighted sum to the residual stream. On Apple's
 //!   GPUs the step `route` selects the experts once instead. A dense layer has `gate_up` and `mul_mv`.
 //!
-//! In larger batches of few rows, `mul_mv_places` and `moe_gate_up_grouped` take the places of `mul_mv` and
-//! `moe_gate_up` for products of bytes (`kernels/places.rs`).
+//! In batches of 9 to 32 rows, `mul_mv_places` and `moe_gate_up_grouped` replace `mul_mv` and `moe_gate_up` where
+//! products are of bytes (`kernels/places.rs`).
 //!
 //! The head is `mul_mv`, followed by the steps of `sampling_plan`. A norm is a factor in the product that follows it.
 

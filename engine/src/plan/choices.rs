@@ -240,7 +240,7 @@ pub struct Grouping {
     pub from: usize,
     /// The most slots that an expert computes together: 1, 2, 4 or 8, or 0 if each workgroup computes one slot.
     pub slots: usize,
-    /// The same for rows of the batch and other matrices.
+    /// The most rows of the batch that other matrices are multiplied with together: 2, 4 or 8, or 0 for one at a time.
     pub rows: usize,
 }
 
@@ -259,11 +259,12 @@ impl FromStr for Grouping {
         if text == Self::NAME_OF_OFF {
             return Ok(Self::OFF);
         }
-        let unlike =
-            || unlike("grouping", "FROMxSLOTSxROWS with 0, 1, 2, 4 or 8 slots and rows, such as 9x0x8, or off", text);
+        let expected =
+            "FROMxSLOTSxROWS, from 1 row on, with 0, 1, 2, 4 or 8 slots and 0, 2, 4 or 8 rows, such as 9x0x8, or off";
+        let unlike = || unlike("grouping", expected, text);
         let numbers: Option<Vec<usize>> = text.split('x').map(|number| number.parse().ok()).collect();
         match numbers.as_deref() {
-            Some(&[from @ (1..), slots @ (0 | 1 | 2 | 4 | 8), rows @ (0 | 1 | 2 | 4 | 8)]) => {
+            Some(&[from @ (1..), slots @ (0 | 1 | 2 | 4 | 8), rows @ (0 | 2 | 4 | 8)]) => {
                 Ok(Self { from, slots, rows })
             }
             _ => Err(unlike()),

@@ -55,7 +55,8 @@ pub struct Sample {
     pub want: f64,
     /// The largest allowed error of the kernel.
     pub tolerance: f64,
-    /// The largest error of rounding values to the types that the plan gives them, which is not one of the kernel.
+    /// The largest error of storing values in the types that the plan gives them, such as f16 and bytes. It does not
+    /// count as an error of the kernel.
     pub rounding: f64,
     /// The magnitude that errors are relative to: usually the sum of the magnitudes that were added.
     pub size: f64,

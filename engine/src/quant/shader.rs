@@ -52,9 +52,9 @@ impl Quant {
         self.bytes > 2 * self.values
     }
 
-    /// Whether a value in f16 is the result of three roundings, each within 2^-11, and not only of its own: the scale
-    /// and the offset of a group are rounded as well if they are not f16 in the file but products of two numbers, as in
-    /// superblocks. Both can be larger than the group's values.
+    /// Whether converting a weight to f16 rounds three times, each within 2^-11: its scale, its offset, and itself. The
+    /// scales and offsets of superblocks are products of two numbers, which are not exact in f16, and both can be
+    /// larger than the group's weights.
     pub fn rounds_scales(&self) -> bool {
         self.values > GROUP
     }

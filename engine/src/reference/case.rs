@@ -56,7 +56,7 @@ impl CaseOutcome {
         share(self.worst, self.bound)
     }
 
-    /// Takes in an output.
+    /// Records an output. Returns whether it is within its bound.
     fn add(&mut self, sample: &Sample, got: f64, factor: f64) -> bool {
         if sample.tolerance.is_infinite() {
             return got.is_finite();

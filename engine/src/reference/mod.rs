@@ -51,7 +51,7 @@ fn exact(output: OutputPlace, want: f64) -> Sample {
     within(output, want, 0.0, want.abs().max(1.0))
 }
 
-/// A value that is not complete yet: any number.
+/// A partial result: any finite number is accepted.
 fn any(output: OutputPlace) -> Sample {
     within(output, 0.0, f64::INFINITY, 1.0)
 }

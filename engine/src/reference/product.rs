@@ -17,7 +17,7 @@ pub(super) struct Sum {
     pub value: f64,
     /// The largest allowed error of the kernel.
     pub error: f64,
-    /// How far it moves if values halfway between two bytes are rounded to the other one.
+    /// How much it changes if inputs exactly between two bytes are rounded the other way.
     pub rounding: f64,
     /// The sum of the magnitudes of its terms.
     pub size: f64,
@@ -58,7 +58,7 @@ const HALF_STEP: f64 = 6e-8;
 
 impl Which {
     /// The index of a vector's matrix among `matrices`, and the factor on the output with its error; `None` if the
-    /// router's choice is close.
+    /// router's choice is close, or if no tile has the slot.
     fn matrix(
         &self,
         probe: &mut Probe<'_>,
@@ -197,7 +197,7 @@ impl Errors {
     fn dot_of(self, probe: &Probe<'_>, quant: &Quant, row: &[f32], x: &Vector) -> Sum {
         let (mut value, mut size, mut squares, mut rounding, mut least) = (0.0, 0.0, 0.0, 0.0, 0.0);
         let (mut largest, mut along, mut of_offsets) = (0f64, 0f64, 0.0);
-        let Vector { values, steps } = x;
+        let (Vector { values, steps }, rounds_scales) = (x, quant.rounds_scales());
         let (mut at, end) = (0, row.len().min(values.len()));
         while at < end {
             let (w, x) = (f64::from(row[at]), values[at]);
@@ -209,15 +209,15 @@ impl Errors {
                 rounding += w.abs() * steps[at];
             }
             (at, largest, along) = (at + 1, largest.max(w.abs()), along + x);
-            // A group's offset, which is about as large as its largest value, is multiplied with the sum of its vector.
-            if at % GROUP == 0 || at == end {
+            // A group's offset, which is about as large as its largest value, is multiplied with the sum of its inputs.
+            if rounds_scales && (at % GROUP == 0 || at == end) {
                 let offset = largest * along.abs();
                 (of_offsets, squares, largest, along) = (of_offsets + offset, squares + offset * offset, 0.0, 0.0);
             }
         }
         let of_weights = match (self.halves, probe.picks_all()) {
             (false, _) => 0.0,
-            (true, true) if quant.rounds_scales() => HALF_ROUNDED * (2.0 * size + 2.0 * of_offsets),
+            (true, true) if rounds_scales => HALF_ROUNDED * (2.0 * size + 2.0 * of_offsets),
             (true, true) => HALF_ROUNDED * size,
             (true, false) => Self::of_squares(size, squares) + HALF_STEP * least,
         };

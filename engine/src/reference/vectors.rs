@@ -19,11 +19,13 @@ pub(super) fn rms_normed(x: &[f32], weight: &[f32], epsilon: f32) -> Vec<f64> {
 
 /// The same for values that are sums, each with the sum of the magnitudes of its terms, which is scaled like the value.
 pub(super) fn rms_normed_sums(sums: &[(f64, f64)], weight: &[f32], epsilon: f32) -> Vec<(f64, f64)> {
-    let values: Vec<f32> = sums.iter().map(|(sum, _)| *sum as f32).collect();
-    let normed = rms_normed(&values, weight, epsilon);
-    let factor = norm_factor(values.iter().map(|&v| f64::from(v).powi(2)).sum(), weight.len(), epsilon);
-    let sizes = sums.iter().zip(weight).map(|((_, size), &w)| size * factor * f64::from(w).abs());
-    normed.into_iter().zip(sizes).collect()
+    let squares = sums.iter().map(|(sum, _)| f64::from(*sum as f32).powi(2)).sum();
+    let factor = norm_factor(squares, weight.len(), epsilon);
+    let normed = |((sum, size), w): (&(f64, f64), &f32)| {
+        let factor = factor * f64::from(*w);
+        (f64::from(*sum as f32) * factor, size * factor.abs())
+    };
+    sums.iter().zip(weight).map(normed).collect()
 }
 
 /// What a norm multiplies a vector of `width` values with, given the sum of their squares.

@@ -60,11 +60,11 @@ const GOOD_FOR_SEVERAL: [[usize; 3]; 9] = [
 /// Larger workgroups share nothing then. For integer products only their numbers matter.
 const GOOD_DIRECT: [[usize; 3]; 7] =
     [[32, 4, 64], [32, 2, 64], [32, 1, 64], [16, 4, 64], [8, 4, 64], [32, 2, 256], [16, 2, 128]];
-/// Groupings other than the usual one: from five rows on, of up to four slots, from 17 rows on, and none.
+/// Groupings besides the usual one.
 const GROUPINGS: [Grouping; 4] = [
-    Grouping { from: 5, slots: 8, rows: 8 },
-    Grouping { from: 9, slots: 4, rows: 8 },
-    Grouping { from: 17, slots: 8, rows: 8 },
+    Grouping { from: 5, slots: 8, rows: 8 },  // in smaller batches
+    Grouping { from: 9, slots: 4, rows: 8 },  // fewer slots of an expert
+    Grouping { from: 17, slots: 8, rows: 8 }, // in larger batches only
     Grouping::OFF,
 ];
 /// Tiles of cooperative matrices: subgroups down and across, matrices of vectors and of rows.

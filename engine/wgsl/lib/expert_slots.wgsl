@@ -1,5 +1,7 @@
-// The slots that a workgroup computes, in a vector of the output each: some of the shared experts, PLACES in each layer
-// of the grid, then those of the selected experts, an expert in each layer.
+// Finds the slots that a workgroup computes: a slot is a row of the batch and an expert that it selected, and has a
+// vector of the output. The first layers of the grid are for the shared experts, with PLACES rows of the batch each;
+// each layer after them is for one expert, and all rows that selected it. A row selects an expert once at most, so
+// there are never more than MOST_SLOTS.
 
 const SLOTS = TOP_K + 1u; // of a row of the batch, the last for the shared experts
 

@@ -5,24 +5,20 @@ fn w_gated_decoded(matrix: u32, row: u32, g: u32) -> GatedGroups {
     return GatedGroups(Decoded(w_gate_bytes(at), w_gate_affine(at)), Decoded(w_up_bytes(at), w_up_affine(at)));
 }
 
-// Adds this lane's share of the products of a team's rows with the `groups` staged groups, of which the first is group
+// Adds this lane's share of the products of a team's row with the `groups` staged groups, of which the first is group
 // `first`, to the sums of the first `count` places.
 fn w_add_places(
     sums: ptr<function, PlaceSums>, count: u32, matrix: u32, row: u32, first: u32, groups: u32, team: Team,
 ) {
     for (var g = team.lane; g < groups; g += LANES) {
-        let a = w_gated_decoded(matrix, row, first + g);
-        var b = a;
-        if ROWS > 1u {
-            b = w_gated_decoded(matrix, row + 1u, first + g);
-        }
-        (*sums)[0] += gated_products(a, b, 0u, g);
-        if PLACES > 1u && count > 1u { (*sums)[1] += gated_products(a, b, 1u, g); }
-        if PLACES > 2u && count > 2u { (*sums)[2] += gated_products(a, b, 2u, g); }
-        if PLACES > 3u && count > 3u { (*sums)[3] += gated_products(a, b, 3u, g); }
-        if PLACES > 4u && count > 4u { (*sums)[4] += gated_products(a, b, 4u, g); }
-        if PLACES > 5u && count > 5u { (*sums)[5] += gated_products(a, b, 5u, g); }
-        if PLACES > 6u && count > 6u { (*sums)[6] += gated_products(a, b, 6u, g); }
-        if PLACES > 7u && count > 7u { (*sums)[7] += gated_products(a, b, 7u, g); }
+        let both = w_gated_decoded(matrix, row, first + g);
+        (*sums)[0] += gated_products(both, 0u, g);
+        if PLACES > 1u && count > 1u { (*sums)[1] += gated_products(both, 1u, g); }
+        if PLACES > 2u && count > 2u { (*sums)[2] += gated_products(both, 2u, g); }
+        if PLACES > 3u && count > 3u { (*sums)[3] += gated_products(both, 3u, g); }
+        if PLACES > 4u && count > 4u { (*sums)[4] += gated_products(both, 4u, g); }
+        if PLACES > 5u && count > 5u { (*sums)[5] += gated_products(both, 5u, g); }
+        if PLACES > 6u && count > 6u { (*sums)[6] += gated_products(both, 6u, g); }
+        if PLACES > 7u && count > 7u { (*sums)[7] += gated_products(both, 7u, g); }
     }
 }

@@ -8,7 +8,8 @@ const TILE_FOURS = GROUP_FOURS * TILE;
 var<storage, read> rounded_input: array<vec4<u32>>;
 
 var<workgroup> gathered: array<vec4<u32>, PLACES * TILE_FOURS>; // [place][group]
-var<workgroup> factors: array<atomic<u32>, PLACES>;             // bits of f32
+// The bits of f32. They are atomic because compilers may assume that nobody else writes what an invocation reads.
+var<workgroup> factors: array<atomic<u32>, PLACES>;
 
 // Stages groups first..first + groups of the vectors of the first `count` places. Called by the whole workgroup.
 fn stage_places(count: u32, first: u32, groups: u32, local: u32) {
@@ -27,28 +28,16 @@ fn group_of_place(place: u32, g: u32) -> Group {
     return Group(gathered[at], gathered[at + 1u], scales.xy, scales.zw);
 }
 
-// The factor that a normed input does not include, summed in the order of lib/input_rounded.wgsl.
-fn factor_of_place(place: u32, team: Team) -> f32 {
-    let first = start_of_place(place) + INPUT_SQUARES;
-    var squares = vec4<f32>(0.0); // of half a group each
-    for (var k = team.lane; k < (INPUT_GROUPS + 1u) / 2u; k += LANES) {
-        let some = bitcast<vec4<f32>>(rounded_input[first + k]);
-        // After an odd group there may be values of other steps.
-        squares += select(some, vec4<f32>(some.xy, 0.0, 0.0), INPUT_GROUPS % 2u == 1u && k == INPUT_GROUPS / 2u);
-    }
-    let both = squares.xy + squares.zw;
-    return inverseSqrt(team_sum(both.x + both.y, team) / f32(WIDTH) + EPSILON);
-}
-
-// Leaves the factors of the first `count` places for the whole workgroup, which calls this before a barrier. Teams
-// compute one each at the same time, because sums are for whole subgroups.
+// Leaves the factors that a normed input does not include, of the first `count` places, for the whole workgroup, which
+// calls this before a barrier. Each team computes one at a time, because sums are for whole subgroups.
 fn leave_factors(count: u32, team: Team) {
     if !NORMED {
         return;
     }
     for (var first = 0u; first < PLACES; first += TEAMS) {
         let place = first + team.index;
-        let factor = factor_of_place(min(place, count - 1u), team);
+        let vector = start_of_place(min(place, count - 1u)) + INPUT_SQUARES;
+        let factor = factor_of_squares(vector, INPUT_GROUPS, team);
         if team.lane == 0u && place < count {
             atomicStore(&factors[place], bitcast<u32>(factor));
         }

@@ -31,18 +31,11 @@ fn staged_group(column: u32, g: u32) -> Group {
     return Group(rounded_input[at], rounded_input[at + 1u], scales.xy, scales.zw);
 }
 
-// The factor that a normed input does not include: 1 / sqrt(mean(x²) + EPSILON).
+// The factor that a normed input does not include.
 fn column_factor(column: u32, team: Team) -> f32 {
     if !NORMED {
         return 1.0;
     }
     let first = input_start + select(min(column, last_column), 0u, COLUMNS == 1u) * INPUT_PITCH + INPUT_SQUARES;
-    var squares = vec4<f32>(0.0); // of half a group each
-    for (var k = team.lane; k < (TILE + 1u) / 2u; k += LANES) {
-        let some = bitcast<vec4<f32>>(rounded_input[first + k]);
-        // After an odd group there may be values of other steps.
-        squares += select(some, vec4<f32>(some.xy, 0.0, 0.0), TILE % 2u == 1u && k == TILE / 2u);
-    }
-    let both = squares.xy + squares.zw;
-    return inverseSqrt(team_sum(both.x + both.y, team) / f32(WIDTH) + EPSILON);
+    return factor_of_squares(first, TILE, team);
 }

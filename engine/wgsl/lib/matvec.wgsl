@@ -7,23 +7,7 @@ var<storage, read_write> y: array<f32>;  // the output, whose vectors are Y_STRI
 
 var<private> before: vec4<f32>; // the previous output, in the order of the team's sums; zeros if it was not loaded
 
-const TEAMS = WORKGROUP / LANES;
 const SUMS = ROWS * COLUMNS; // of a team
-
-// A workgroup's block of rows. Blocks past the limit of one grid dimension continue in the second.
-fn block_of(workgroup: vec3<u32>) -> u32 {
-    return workgroup.y * GRID_WIDTH + workgroup.x;
-}
-
-// The first row of a workgroup.
-fn first_row_of_all(workgroup: vec3<u32>) -> u32 {
-    return block_of(workgroup) * TEAMS * ROWS;
-}
-
-// The first row of a team.
-fn first_row(workgroup: vec3<u32>, team: Team) -> u32 {
-    return first_row_of_all(workgroup) + team.index * ROWS;
-}
 
 // The row and the column of sum k of a team whose first row is `row`.
 fn row_of(row: u32, k: u32) -> u32 {

@@ -1,27 +1,17 @@
-// The frame of products of which a lane decodes each group of weights once for several vectors: the *places* of a tile,
-// up to PLACES. A lane has a vec4 of sums for each place, of which it uses VALUES: OWN values for each of the team's
-// rows.
+// The frame of products in which a lane decodes a group of weights once and multiplies it with up to PLACES vectors,
+// the *places* of a tile. For each place a lane has a vec4 of sums, of which it uses VALUES: OWN for each row of the
+// team.
 //
-// A team adds up the sums of all places together. In each step a lane gives half of its sums to the lane that is
-// `apart` from it, and adds what it gets to the other half. So sums are added in the order of team_sum, in which both
-// lanes add up all of them, to the last bit.
+// A team adds up the sums of all places together. In each step two lanes exchange halves of their sums, and each keeps
+// adding only one half. The additions are the same as in team_sum, where both lanes do all of them, so the results are
+// the same to the last bit.
 
-const TEAMS = WORKGROUP / LANES;
 const MOST_PLACES = 8u;
 const VALUES = OWN * ROWS;
 const SHARERS = LANES / PLACES;     // lanes that have the sums of the same place in the end
 const ROW_SHARERS = SHARERS / ROWS; // and of the same row
 
 alias PlaceSums = array<vec4<f32>, MOST_PLACES>;
-
-// The first row of a workgroup, and of a team.
-fn first_row_of_all(workgroup: vec3<u32>) -> u32 {
-    return (workgroup.y * GRID_WIDTH + workgroup.x) * TEAMS * ROWS;
-}
-
-fn first_row(workgroup: vec3<u32>, team: Team) -> u32 {
-    return first_row_of_all(workgroup) + team.index * ROWS;
-}
 
 // The place and the row of its team whose sums a lane has in the end, and whether it is the first such lane.
 fn place_of_lane(lane: u32) -> u32 {

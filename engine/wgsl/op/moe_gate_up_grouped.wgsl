@@ -1,6 +1,7 @@
 // The first half of the selected experts and of the shared experts, as in op/moe_gate_up.wgsl and with the same bits,
 // for batches of more rows: a workgroup computes rows of one expert for all slots that selected it, PLACES of them at a
-// time. A lane decodes a group of a row once for all of these. The shared experts' workgroups come first.
+// time. A team has one row of either matrix. A lane decodes a group of it once for all of these slots. The shared
+// experts' workgroups come first.
 
 var<storage, read> weights: array<f32>;  // [row][slot]
 var<storage, read_write> y: array<f32>;  // the output, whose vectors are Y_STRIDE apart
@@ -13,15 +14,10 @@ struct GatedGroups {
     up: Decoded,
 }
 
-// The products of a group of up to two rows with the staged group of a place.
-fn gated_products(a: GatedGroups, b: GatedGroups, place: u32, g: u32) -> vec4<f32> {
+// The products of a group of either matrix with the staged group of a place.
+fn gated_products(both: GatedGroups, place: u32, g: u32) -> vec4<f32> {
     let x = group_of_place(place, g);
-    var products = vec4<f32>(decoded_dot(a.gate, x), decoded_dot(a.up, x), 0.0, 0.0);
-    if ROWS > 1u {
-        products.z = decoded_dot(b.gate, x);
-        products.w = decoded_dot(b.up, x);
-    }
-    return products;
+    return vec4<f32>(decoded_dot(both.gate, x), decoded_dot(both.up, x), 0.0, 0.0);
 }
 
 fn vector_of_place(place: u32) -> u32 {
@@ -61,13 +57,12 @@ fn compute_tile(count: u32, rows: u32, i: Invocation, team: Team) {
     }
     let pair = sums_of_lane(sums, team.lane);
     let place = place_of_lane(team.lane);
-    let own_row = row + row_of_lane(team.lane);
-    if leads(team.lane) && place < count && own_row < rows {
+    if leads(team.lane) && place < count && row < rows {
         let factor = factor_left(place);
         let vector = vector_of_place(place);
         let v = weight_of(vector) * swiglu(factor * pair.x, factor * pair.y);
-        y[vector * Y_STRIDE + own_row] = v;
-        epilogue_sum(0u, own_row, place, i, v);
+        y[vector * Y_STRIDE + row] = v;
+        epilogue_sum(0u, row, place, i, v);
     }
     workgroupBarrier();
     for (var h = i.local; h < HALVES * count; h += WORKGROUP) {

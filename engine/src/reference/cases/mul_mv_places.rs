@@ -11,10 +11,10 @@ use crate::reference::{Case, CaseBuilder};
 const SHAPES: [[usize; 2]; 4] = [[45, 21], [260, 64], [45, 48], [1400, 32]];
 
 /// Every format, and every number of tokens in one of them, alternately without and with a norm before the product and
-/// a sum after it. If the target says how to group, all cases do so. There is no case for an adapter without subgroup
-/// operations.
+/// a sum after it. If the target says how to group, all cases do so. There are no cases of float products, and none for
+/// an adapter without subgroup operations: the kernel is for neither.
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
-    if target.subgroup < 2 {
+    if target.arithmetic == Arithmetic::Float || target.subgroup < 2 {
         return Ok(Vec::new());
     }
     let usual: &Quant = &Q4_0;
@@ -23,18 +23,12 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
 }
 
 fn case(target: &Target, i: usize, quant: &'static Quant) -> Result<Case> {
-    let (rows, workgroup, places) = FORMS[i % FORMS.len()];
-    let tiling = Tiling { lanes: 16, rows, workgroup, columns: 1, direct: false };
+    let (lanes, rows, workgroup, places) = FORMS[i % FORMS.len()];
+    let tiling = Tiling { lanes, rows, workgroup, columns: 1, direct: false };
     let tilings = vec![StepChoice { step: "product".to_owned(), rows: RowRange::ALL, choice: tiling }];
     let grouping = target.choices.grouping.or(Some(Grouping { from: 2, slots: 0, rows: places.max(2) }));
     let choices = Choices { tilings, grouping, ..Choices::clone(&target.choices) };
-    let target = &Target {
-        arithmetic: Arithmetic::Int,
-        team: Team::Subgroup,
-        choices: choices.into(),
-        workgroups: 1,
-        ..target.clone()
-    };
+    let target = &Target { team: Team::Subgroup, choices: choices.into(), workgroups: 1, ..target.clone() };
     let ((count, tokens), [columns, rows]) = (TOKENS[i % TOKENS.len()], SHAPES[i % SHAPES.len()]);
     let (columns, adds) = (columns_for(quant, columns.next_multiple_of(32)), i % 2 == 1);
     let mut case = CaseBuilder::for_tokens(target, 1, tokens);
