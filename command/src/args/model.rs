@@ -122,8 +122,9 @@ pub struct FileArgs {
     /// lanes read activations directly instead of staging them in workgroup memory
     #[arg(long, env = "WGLM_TILING", hide_env_values = true, value_name = "LIST", value_parser = tilings, help_heading = TUNING)]
     pub tiling: Option<TilingList>,
-    /// In plans of at least FROM rows, decode weights once for up to SLOTS rows of an expert and ROWS rows of other
-    /// matrices (benchmarking): each 0, 1, 2, 4 or 8
+    /// In batches of FROM rows or more, decode weights once for up to SLOTS of the rows that selected the same expert,
+    /// and for up to ROWS rows in other products (benchmarking, int8 only). SLOTS is 1, 2, 4 or 8 and ROWS 2, 4 or 8;
+    /// 0 or off: one row at a time [default: 9x8x8]
     #[arg(long, value_name = "FROMxSLOTSxROWS|off", value_parser = grouping, help_heading = TUNING)]
     pub grouping: Option<Grouping>,
     /// Table of kernel tilings (benchmarking) [default: the GPU's own]

@@ -2,8 +2,8 @@
 //!
 //! The arguments of a call are the pieces of JSON that the library reports, with and without a stream, so both say the
 //! same. A call that is cut off or malformed has the beginning of its arguments, which is never a whole object. It
-//! comes with a warning, and the reply ends as if a limit had cut it off, whatever else it has: clients run no calls of
-//! such a reply.
+//! comes with a warning, and the reply ends as if a limit had cut it off, whatever else it has: a client that checks
+//! why a reply ended can tell that a call is incomplete.
 
 use super::server::id;
 use std::time::{Duration, Instant};
