@@ -78,7 +78,7 @@ pub enum Command {
     /// Ctrl-C stops a reply, Ctrl-D quits.
     #[command(after_help = talk::CHAT_STATUS)]
     Chat(ChatArgs),
-    /// Serve the model over HTTP: OpenAI-, Anthropic- and llama.cpp-compatible APIs and a web page
+    /// Serve the model over HTTP: OpenAI-, Anthropic-, Ollama- and llama.cpp-compatible APIs and a web page
     ///
     /// Listens on http://127.0.0.1:8080, for programs on this machine only, unless options say otherwise. Ctrl-C lets
     /// running replies finish, a second one cancels them.

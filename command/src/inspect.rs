@@ -48,7 +48,7 @@ fn as_json(file: &Gguf, needs: Result<&MemoryNeeds, &anyhow::Error>) -> serde_js
     })
 }
 
-fn scalar(value: &MetadataValue<'_>) -> serde_json::Value {
+pub fn scalar(value: &MetadataValue<'_>) -> serde_json::Value {
     match *value {
         MetadataValue::F32(v) => v.to_string().parse::<f64>().unwrap_or(f64::NAN).into(), // 0.1, and not 0.10000000149
         MetadataValue::F64(v) => v.into(),
@@ -74,12 +74,12 @@ fn shortened(value: &MetadataValue<'_>) -> String {
 
 /// The number and total size of the tensors of one type.
 #[derive(Default, Serialize)]
-struct TypeTotal {
+pub struct TypeTotal {
     count: usize,
-    bytes: u64,
+    pub bytes: u64,
 }
 
-fn tensors_by_type(file: &Gguf) -> BTreeMap<&str, TypeTotal> {
+pub fn tensors_by_type(file: &Gguf) -> BTreeMap<&str, TypeTotal> {
     let mut types: BTreeMap<&str, TypeTotal> = BTreeMap::new();
     for tensor in file.tensors() {
         let total = types.entry(tensor.ty.name).or_default();

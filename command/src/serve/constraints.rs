@@ -17,7 +17,7 @@ pub enum Format {
 }
 
 /// Keys of a body whose values can contain a schema: its numbers keep all of their digits.
-pub const SCHEMAS: [&str; 4] = ["json_schema", "output_config", "response_format", "text"];
+pub const SCHEMAS: [&str; 5] = ["format", "json_schema", "output_config", "response_format", "text"];
 
 /// Reads `tool_choice` of OpenAI's APIs: a word, the name of a function in one of two forms, or a list of the functions
 /// that may be called. The other functions are then removed from `functions`.
@@ -89,6 +89,16 @@ struct SchemaField {
 }
 
 impl FormatField {
+    /// Any JSON object.
+    pub fn object() -> Self {
+        Self { kind: Some("json_object".into()), ..Self::default() }
+    }
+
+    /// JSON that is valid against a schema.
+    pub fn schema(schema: Value) -> Self {
+        Self { kind: Some("json_schema".into()), schema: Some(schema), ..Self::default() }
+    }
+
     /// Reads it. `whitespace` says whether spaces may stand between the parts of JSON. Unsupported keywords of a schema
     /// are ignored if `strict` is false, and refused if it is true or absent.
     pub fn read(self, whitespace: bool) -> Result<Format, Failure> {

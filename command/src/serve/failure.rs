@@ -21,11 +21,17 @@ pub fn shown(value: &str) -> Cow<'_, str> {
 pub enum Dialect {
     OpenAi,
     Anthropic,
+    Ollama,
 }
 
 impl Dialect {
     pub fn of(path: &str) -> Self {
-        if path == "/v1/messages" || path.starts_with("/v1/messages/") { Self::Anthropic } else { Self::OpenAi }
+        match path {
+            "/v1/messages" => Self::Anthropic,
+            _ if path.starts_with("/v1/messages/") => Self::Anthropic,
+            _ if path.starts_with("/api/") => Self::Ollama,
+            _ => Self::OpenAi,
+        }
     }
 }
 
@@ -85,8 +91,9 @@ impl Failure {
         Self { code: Some(code), ..self }
     }
 
-    fn kind(&self, dialect: Dialect) -> &'static str {
-        let (openai, anthropic) = match self.status.as_u16() {
+    /// The type of the error in OpenAI's and in Anthropic's form.
+    fn kinds(&self) -> (&'static str, &'static str) {
+        match self.status.as_u16() {
             401 => ("authentication_error", "authentication_error"),
             403 => ("permission_error", "permission_error"),
             404 => ("not_found_error", "not_found_error"),
@@ -95,16 +102,16 @@ impl Failure {
             503 => ("unavailable_error", "overloaded_error"),
             400..=499 => ("invalid_request_error", "invalid_request_error"),
             _ => ("server_error", "api_error"),
-        };
-        if dialect == Dialect::OpenAi { openai } else { anthropic }
+        }
     }
 
     /// The body of the answer, and the last event of a stream.
     pub fn body(&self, dialect: Dialect) -> Value {
-        let (message, kind) = (shortened(&self.message, MESSAGE), self.kind(dialect));
+        let (message, (openai, anthropic)) = (shortened(&self.message, MESSAGE), self.kinds());
         match dialect {
-            Dialect::OpenAi => json!({"error": {"message": message, "type": kind, "param": null, "code": self.code}}),
-            Dialect::Anthropic => json!({"type": "error", "error": {"type": kind, "message": message}}),
+            Dialect::OpenAi => json!({"error": {"message": message, "type": openai, "param": null, "code": self.code}}),
+            Dialect::Anthropic => json!({"type": "error", "error": {"type": anthropic, "message": message}}),
+            Dialect::Ollama => json!({"error": message}),
         }
     }
 
@@ -189,7 +196,10 @@ mod tests {
         assert_eq!(failure.body(Dialect::OpenAi)["error"]["type"], "rate_limit_error");
         let body = failure.body(Dialect::Anthropic);
         assert_eq!((&body["type"], &body["error"]["type"]), (&"error".into(), &"rate_limit_error".into()));
+        let message = "the queue is full (3 waiting); try again later";
+        assert_eq!(failure.body(Dialect::Ollama), serde_json::json!({"error": message}));
         assert_eq!(Dialect::of("/v1/messages/count_tokens"), Dialect::Anthropic);
         assert_eq!(Dialect::of("/v1/messagesx"), Dialect::OpenAi);
+        assert_eq!((Dialect::of("/api/chat"), Dialect::of("/apiary")), (Dialect::Ollama, Dialect::OpenAi));
     }
 }

@@ -23,6 +23,9 @@ use wglm_engine::{ChatState, GenerateOptions};
 pub trait Interface: Sized + Send + 'static {
     type Body: DeserializeOwned;
 
+    /// The content type of a stream.
+    const STREAM_TYPE: &'static str = "text/event-stream";
+
     /// The memory that it takes to read a body and to make its prompts.
     fn memory(body: &JsonBody) -> usize {
         body.conversation()

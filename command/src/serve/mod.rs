@@ -1,4 +1,5 @@
-//! The command `serve`: the model over HTTP, with OpenAI-, Anthropic- and llama.cpp-compatible APIs, and a page.
+//! The command `serve`: the model over HTTP, with OpenAI-, Anthropic-, Ollama- and llama.cpp-compatible APIs, and
+//! a page.
 //!
 //! This is the only module that uses axum and tokio. Each reply is generated on a blocking thread; all of them share
 //! the library's [`Scheduler`]. Asynchronous tasks write the replies in the form of an interface. What clients send is
@@ -13,12 +14,12 @@
 //! 3. `body` receives the body, limits its length and its time, and counts its memory (`memory`). It also receives a
 //!    little more of a refused body, so that the client gets the refusal instead of a reset connection.
 //! 4. `interface` is the handler. On a thread of a pool (`pools`), an `Interface` parses the body: `openai::chat`,
-//!    `openai::completions`, `openai::responses` or `anthropic`. They share `fields`, `constraints` and `conversation`.
-//!    `compiling` first compiles schemas in a separate process.
+//!    `openai::completions`, `openai::responses`, `anthropic`, `ollama::chat` or `ollama::generate`. They share
+//!    `fields`, `constraints` and `conversation`. `compiling` first compiles schemas in a separate process.
 //! 5. `replies` takes a place for each reply (`places`) and generates it on a thread that blocks in the scheduler.
 //!    Events go through one queue (`unread`); `reply` turns them into deltas, and `deadline` cancels the replies at
 //!    their time limit.
-//! 6. `stream` lets the `Interface` write deltas as server-sent events whenever the connection has taken the earlier
+//! 6. `stream` lets the `Interface` write deltas as events or lines whenever the connection has taken the earlier
 //!    ones. An answer without a stream collects them first.
 //!
 //! An answer begins when all of its replies are accepted and the first token exists, or after a second: failures before
@@ -46,6 +47,7 @@ mod listen;
 mod llama;
 mod memory;
 mod metrics;
+mod ollama;
 mod openai;
 mod page;
 mod places;

@@ -10,14 +10,14 @@ use super::link::Link;
 use super::memory::counted;
 use super::openai::{Chat, Completions, Responses};
 use super::server::Server;
-use super::{anthropic, llama, metrics, openai, page, ready};
+use super::{anthropic, llama, metrics, ollama, openai, page, ready};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{any, get, post};
+use axum::routing::{MethodRouter, any, delete, get, post};
 use hyper::body::{Frame, SizeHint};
 use serde_json::Value;
 use std::pin::Pin;
@@ -57,10 +57,28 @@ pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
         .route("/detokenize", post(llama::detokenize))
         .route("/apply-template", post(llama::apply_template))
         .route("/metrics", get(metrics::metrics));
-    let paths = if with_page { paths.route("/", get(page::page)) } else { paths };
+    // Programs for Ollama ask for it to find out whether there is a server.
+    let root: MethodRouter<Arc<Server>> = if with_page { get(page::page) } else { get("wglm is running") };
+    let paths = paths.merge(of_ollama()).route("/", root);
     let paths = paths.fallback(any(unknown)).method_not_allowed_fallback(wrong_method).with_state(server.clone());
     // Around the router and not in it, so that the methods that a path allows are known there.
     Router::new().fallback_service(paths).layer(from_fn_with_state((server, Arc::new(access)), around))
+}
+
+/// The paths of Ollama's API.
+fn of_ollama() -> Router<Arc<Server>> {
+    let paths = Router::new()
+        .route("/api/chat", post(answer::<ollama::Chat>))
+        .route("/api/generate", post(answer::<ollama::Generate>))
+        .route("/api/tags", get(ollama::models::tags))
+        .route("/api/show", post(ollama::models::show))
+        .route("/api/ps", get(ollama::models::ps))
+        .route("/api/version", get(ollama::models::version))
+        .route("/api/embed", post(openai::models::no_embeddings))
+        .route("/api/embeddings", post(openai::models::no_embeddings))
+        .route("/api/delete", delete(ollama::models::fixed));
+    let fixed = ["/api/pull", "/api/push", "/api/create", "/api/copy"];
+    fixed.into_iter().fold(paths, |paths, path| paths.route(path, post(ollama::models::fixed)))
 }
 
 async fn unknown(request: Request) -> Failure {

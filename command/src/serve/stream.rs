@@ -1,6 +1,6 @@
-//! Answers as streams of server-sent events. hyper asks for the next bytes when the connection has taken those before,
-//! so what the client has not read waits in the queue of its replies (`unread.rs`) and nowhere else. When the
-//! connection ends, the stream is dropped, and its replies with it.
+//! Answers as streams of server-sent events or of lines of JSON. hyper asks for the next bytes when the connection has
+//! taken those before, so what the client has not read waits in the queue of its replies (`unread.rs`) and nowhere
+//! else. When the connection ends, the stream is dropped, and its replies with it.
 
 use super::client::Caller;
 use super::failure::Failure;
@@ -56,10 +56,16 @@ impl Events {
         self.text.push_str("\n\n");
     }
 
+    /// A line of JSON, in a stream that consists of such lines.
+    pub fn json_line(&mut self, data: &Value) {
+        self.text.push_str(&data.to_string());
+        self.text.push('\n');
+    }
+
     /// The data of all events, for tests.
     #[cfg(test)]
     pub fn values(&self) -> Vec<Value> {
-        let data = self.text.lines().filter_map(|line| line.strip_prefix("data: "));
+        let data = self.text.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
         data.filter_map(|data| serde_json::from_str(data).ok()).collect()
     }
 }
@@ -104,7 +110,7 @@ pub fn response<I: Interface>(replies: Replies, mut interface: I, progress: bool
         Some((Ok::<_, Infallible>(bytes), rest))
     });
     let headers = [
-        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CONTENT_TYPE, I::STREAM_TYPE),
         (header::CACHE_CONTROL, "no-cache"),
         // For nginx, which would collect events before it passes them on.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),

@@ -171,6 +171,7 @@ const COMMAND_PLACES: [(&str, &[&str]); 7] = [
     ("axum", &["serve"]),
     ("hyper", &["serve"]),
     ("hyper_util", &["serve"]),
+    ("jiff", &["serve"]),
     ("libc", &["serve"]),
     ("sha2", &["serve"]),
     ("subtle", &["serve"]),

@@ -37,6 +37,8 @@ fn a_request_that_waits_is_not_silent() {
         ("/v1/responses", "\"response.in_progress\",\"sequence_number\":2"),
         ("/v1/messages", "event: ping"),
         ("/v1/completions", ": waiting"),
+        ("/api/chat", "\"content\":\"\"},\"done\":false"),
+        ("/api/generate", "\"response\":\"\",\"done\":false"),
     ] {
         let running = wait_in(&serving, "/v1/completions", &serving.endless(), "\"text\"");
         drop(wait_in(&serving, path, &body, sign));

@@ -48,6 +48,12 @@ impl Answer {
         let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
         data.map(|data| serde_json::from_str(data).unwrap_or_else(|_| data.into())).collect()
     }
+
+    /// The values of a stream that has one on each line.
+    pub fn lines(&self) -> Vec<Value> {
+        let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        self.text().lines().map(read).collect()
+    }
 }
 
 /// The content of a chunked body, as far as it arrived.

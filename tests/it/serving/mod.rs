@@ -15,6 +15,7 @@ mod limits;
 mod llama;
 mod losing;
 mod memory;
+mod ollama;
 mod openai;
 mod page;
 #[cfg(target_os = "linux")]

@@ -2,7 +2,7 @@
 
 use super::frame::Frame;
 use super::messages::{functions, messages};
-use crate::serve::constraints::{self, Format, FormatField};
+use crate::serve::constraints::{self, FormatField};
 use crate::serve::conversation::{Conversation, check_messages, check_tools};
 use crate::serve::failure::Failure;
 use crate::serve::fields::{Fields, StreamOptions, choices, top_logprobs};
@@ -13,7 +13,6 @@ use crate::serve::server::{LoadedModel, Server};
 use crate::serve::stream::Events;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use wglm_engine::SchemaOptions;
 use wglm_engine::text::Message;
 
 /// The values of `object` in answers and chunks.
@@ -121,10 +120,7 @@ impl Interface for Chat {
         check_messages(body.messages.len(), server)?;
         let (tools, whitespace) = (body.tools.unwrap_or_default(), body.fields.json_whitespace == Some(true));
         check_tools(&tools)?;
-        let format = match body.json_schema {
-            Some(schema) => Format::Schema(SchemaOptions::default().with_whitespace(whitespace).put_into(schema)),
-            None => body.response_format.unwrap_or_default().read(whitespace)?,
-        };
+        let format = body.json_schema.map(FormatField::schema).or(body.response_format).unwrap_or_default();
         let mut tools = functions(tools);
         let calls = constraints::choice(body.tool_choice.as_ref(), &mut tools)?;
         let (stream, choices) = (body.fields.stream(), choices(body.n, server)?);
@@ -132,7 +128,7 @@ impl Interface for Chat {
             messages: messages(body.messages)?,
             tools,
             calls,
-            format,
+            format: format.read(whitespace)?,
             max_tokens: body.max_completion_tokens.or(body.max_tokens),
             thinking: body.reasoning_effort.as_deref().map_or(server.reasoning, thinks),
             overflow: server.overflow,

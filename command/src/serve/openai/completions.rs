@@ -45,7 +45,7 @@ pub struct Body {
 /// A prompt or several, as text or as tokens.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Prompts {
+pub enum Prompts {
     Text(String),
     Tokens(Vec<u32>),
     Texts(Vec<String>),
@@ -63,7 +63,7 @@ impl Prompts {
 
     /// The tokens of each prompt. More than the context holds are refused; a text that cannot have fewer is refused
     /// before it is encoded.
-    fn tokens(self, loaded: &LoadedModel) -> Result<Vec<Vec<u32>>, Failure> {
+    pub fn tokens(self, loaded: &LoadedModel) -> Result<Vec<Vec<u32>>, Failure> {
         let (tokenizer, context) = (loaded.model.tokenizer()?, loaded.scheduler.context());
         let fits = |needed| match needed {
             needed if needed > context => Err(Failure::from(Error::ContextFull { needed, context })),

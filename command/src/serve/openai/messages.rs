@@ -24,8 +24,9 @@ fn one(index: usize, mut message: Message) -> Result<Message, Failure> {
         message.content = Some(Content::Text(texts.join("\n")));
     }
     if message.reasoning_content.is_none() {
-        // The name that other servers have for it.
-        message.reasoning_content = message.extra.get("reasoning").and_then(Value::as_str).map(str::to_owned);
+        // The names that other servers have for it, the second of them Ollama.
+        let other = ["reasoning", "thinking"].iter().find_map(|name| message.extra.get(*name)?.as_str());
+        message.reasoning_content = other.map(str::to_owned);
     }
     message.extra.clear();
     Ok(message)

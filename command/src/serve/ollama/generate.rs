@@ -1,0 +1,79 @@
+//! `/api/generate`: a single question, or a text that is continued without the chat template.
+
+use super::fields::Common;
+use super::lines::{Asked, Part, nothing};
+use crate::serve::failure::Failure;
+use crate::serve::interface::Prompt;
+use crate::serve::openai::Prompts;
+use crate::serve::server::{LoadedModel, Server};
+use serde::Deserialize;
+use serde_json::Value;
+use wglm_engine::Message;
+
+#[derive(Debug, Deserialize)]
+pub struct Body {
+    prompt: Option<String>,
+    system: Option<String>,
+    raw: Option<bool>,
+    suffix: Option<String>,
+    template: Option<String>,
+    images: Option<Vec<Value>>,
+    context: Option<Vec<Value>>,
+    #[serde(flatten)]
+    common: Common,
+}
+
+impl Body {
+    fn is_raw(&self) -> bool {
+        self.raw == Some(true)
+    }
+
+    /// Refuses what would change the prompt and is not supported.
+    fn check_supported(&self) -> Result<(), Failure> {
+        let has_text = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
+        let has_items = |field: &Option<Vec<Value>>| field.as_ref().is_some_and(|items| !items.is_empty());
+        for (is_asked_for, message) in [
+            (has_text(&self.suffix), "suffix: this model does not fill gaps"),
+            (has_text(&self.template), "template: not supported; the model's own is used, or none with raw"),
+            (has_items(&self.images), "images: this model reads text only"),
+            (has_items(&self.context), "context: not supported; send earlier messages to /api/chat"),
+            (
+                self.is_raw() && has_text(&self.system),
+                "system: not supported together with raw; write it in the prompt",
+            ),
+        ] {
+            if is_asked_for {
+                return Err(Failure::unsupported(message));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Asked for Body {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn prompt(self, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, usize), Failure> {
+        self.check_supported()?;
+        let is_raw = self.is_raw();
+        let Some(prompt) = self.prompt.filter(|prompt| !prompt.is_empty()) else { return Ok(nothing()) };
+        if is_raw {
+            let options = self.common.raw(loaded)?;
+            return Ok((Prompt::Tokens(Prompts::Text(prompt).tokens(loaded)?, Box::new(options)), 0));
+        }
+        let system = self.system.filter(|system| !system.is_empty()).map(Message::system);
+        let messages = system.into_iter().chain([Message::user(prompt)]).collect();
+        let (chat, demand, held) = self.common.conversation(messages, Vec::new(), server)?.chat(server, loaded)?;
+        Ok((Prompt::Chat(Box::new(chat), demand), held))
+    }
+
+    /// Without tools there are no calls.
+    fn write(part: Part<'_>, to: &mut Value) {
+        to["response"] = part.text.into();
+        if !part.thinking.is_empty() {
+            to["thinking"] = part.thinking.into();
+        }
+    }
+}

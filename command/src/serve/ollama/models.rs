@@ -1,0 +1,167 @@
+//! What the server says about itself and its model: `/api/tags`, `/api/show`, `/api/ps` and `/api/version`. Other
+//! models can neither be fetched nor made.
+
+use crate::inspect::{scalar, tensors_by_type};
+use crate::serve::body::{JsonBody, refuse};
+use crate::serve::failure::Failure;
+use crate::serve::figures::decimal;
+use crate::serve::router::{counted_json, json};
+use crate::serve::server::{LoadedModel, Server};
+use axum::extract::{Request, State};
+use axum::response::Response;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use wglm_engine::{Gguf, MetadataValue};
+
+/// The version of Ollama whose API this is. Programs refuse servers whose version is too old for them.
+const VERSION: &str = "0.33.0";
+
+/// What programs show as the identity of a file, of which they expect 64 digits. The file is not hashed, because that
+/// takes minutes.
+const DIGEST: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+/// When the model is unloaded: never, for which the API has no word.
+const NEVER: &str = "2999-01-01T00:00:00Z";
+
+/// How many copies of the file's texts there are while `/api/show` is answered.
+const SHOW_COPIES: usize = 4;
+
+/// The columns of the names in a list of parameters, as Ollama writes it.
+const COLUMNS: usize = 30;
+
+/// The key of the chat template in a file.
+const TEMPLATE: &str = "tokenizer.chat_template";
+
+/// The number of parameters.
+fn parameters(file: &Gguf) -> u64 {
+    file.tensors().map(|tensor| tensor.dims.iter().product::<usize>() as u64).sum()
+}
+
+/// A number with a unit, such as 29.9B.
+fn short(count: u64) -> String {
+    let units = [(1e9, "B"), (1e6, "M"), (1e3, "K")];
+    let unit = units.into_iter().find(|(size, _)| count as f64 >= *size);
+    unit.map_or_else(|| count.to_string(), |(size, name)| format!("{:.1}{name}", count as f64 / size))
+}
+
+fn details(file: &Gguf) -> Value {
+    let family = file.opt_string("general.architecture").ok().flatten().unwrap_or_default();
+    let most = tensors_by_type(file).into_iter().max_by_key(|(_, total)| total.bytes);
+    json!({
+        "parent_model": "",
+        "format": "gguf",
+        "family": family,
+        "families": [family],
+        "parameter_size": short(parameters(file)),
+        "quantization_level": most.map_or_else(String::new, |(name, _)| name.to_uppercase()),
+    })
+}
+
+/// What the model can do, by its template.
+fn capabilities(template: &str) -> Value {
+    let optional = [("tools", template.contains("tools")), ("thinking", template.contains("<think>"))];
+    let known = optional.into_iter().filter(|(_, has)| *has).map(|(name, _)| name);
+    ["completion"].into_iter().chain(known).collect()
+}
+
+fn template(file: &Gguf) -> &str {
+    file.opt_string(TEMPLATE).ok().flatten().unwrap_or_default()
+}
+
+fn modified(server: &Server) -> String {
+    Timestamp::try_from(server.started).unwrap_or_default().to_string()
+}
+
+/// An entry of a list of models.
+fn entry(server: &Server, file: &Gguf) -> Value {
+    json!({
+        "name": server.name,
+        "model": server.name,
+        "modified_at": modified(server),
+        "size": file.file_bytes(),
+        "digest": DIGEST,
+        "details": details(file),
+        "capabilities": capabilities(template(file)),
+    })
+}
+
+pub async fn tags(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
+    let loaded = server.loaded()?;
+    Ok(json(&json!({"models": [entry(&server, loaded.model.file())]})))
+}
+
+/// The model, if it is loaded. All of it is on the GPU.
+pub async fn ps(State(server): State<Arc<Server>>) -> Response {
+    let running = |loaded: Arc<LoadedModel>| {
+        let held = loaded.model.gpu().memory().held;
+        let mut entry = entry(&server, loaded.model.file());
+        (entry["size"], entry["size_vram"]) = (held.into(), held.into());
+        entry["expires_at"] = NEVER.into();
+        entry["context_length"] = loaded.scheduler.context().into();
+        entry
+    };
+    let models: Vec<Value> = server.loaded.peek().into_iter().map(running).collect();
+    json(&json!({"models": models}))
+}
+
+/// The options of a request without any, in Ollama's form.
+fn usual(loaded: &LoadedModel) -> String {
+    let sampling = &loaded.defaults.sampling;
+    let stops = loaded.defaults.stop.iter().map(|stop| ("stop", json!(stop)));
+    let options = [
+        ("num_ctx", loaded.scheduler.context().into()),
+        ("temperature", decimal(sampling.temperature)),
+        ("top_k", sampling.top_k.into()),
+        ("top_p", decimal(sampling.top_p)),
+        ("min_p", decimal(sampling.min_p)),
+        ("repeat_penalty", decimal(sampling.repeat_penalty)),
+        ("presence_penalty", decimal(sampling.presence_penalty)),
+        ("frequency_penalty", decimal(sampling.frequency_penalty)),
+    ];
+    let most = loaded.defaults.max_tokens.map(|most| ("num_predict", most.into()));
+    let lines = options.into_iter().chain(most).chain(stops).map(|(name, value)| format!("{name:COLUMNS$} {value}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The metadata of the file without arrays, which are its vocabulary, and without the template.
+fn model_info(file: &Gguf) -> Map<String, Value> {
+    let is_short =
+        |(key, value): &(&str, MetadataValue<'_>)| *key != TEMPLATE && !matches!(value, MetadataValue::Array(_));
+    let metadata = file.metadata().filter(is_short).map(|(key, value)| (key.to_owned(), scalar(&value)));
+    metadata.chain([("general.parameter_count".to_owned(), parameters(file).into())]).collect()
+}
+
+/// The bytes of all texts in the metadata.
+fn texts(file: &Gguf) -> usize {
+    let length =
+        |(_, value): (&str, MetadataValue<'_>)| if let MetadataValue::String(text) = value { text.len() } else { 0 };
+    file.metadata().map(length).sum()
+}
+
+/// Describes the model. As in requests for replies, the name of a model in the body is ignored.
+pub async fn show(State(server): State<Arc<Server>>, _: JsonBody) -> Result<Response, Failure> {
+    let loaded = server.loaded()?;
+    let file = loaded.model.file();
+    let memory = server.memory.requests.try_take(texts(file) * SHOW_COPIES)?; // the file may have long ones
+    let template = template(file);
+    let shown = json!({
+        "modified_at": modified(&server),
+        "parameters": usual(&loaded),
+        "template": template,
+        "details": details(file),
+        "model_info": model_info(file),
+        "capabilities": capabilities(template),
+    });
+    Ok(counted_json(shown.to_string(), memory))
+}
+
+pub async fn version() -> Response {
+    json(&json!({"version": VERSION}))
+}
+
+/// Refuses requests that would change which models there are.
+pub async fn fixed(request: Request) -> Failure {
+    refuse(request).await;
+    Failure::unsupported("the server has the one model that it was started with; models are managed by wglm's commands")
+}
