@@ -23,10 +23,10 @@ fi
 PATH=$PATH:/usr/sbin
 
 venv=$target/clients-venv
-if ! "$venv/bin/python" -c 'import openai, anthropic, selenium' 2>/dev/null; then
+if ! "$venv/bin/python" -c 'import openai, anthropic, ollama, selenium' 2>/dev/null; then
     python3 -m venv "$venv"
-    if ! "$venv/bin/pip" install -q --disable-pip-version-check openai anthropic selenium; then
-        echo "pip cannot install openai, anthropic and selenium"
+    if ! "$venv/bin/pip" install -q --disable-pip-version-check openai anthropic ollama==0.6.3 selenium; then
+        echo "pip cannot install openai, anthropic, ollama and selenium"
         exit 77
     fi
 fi
@@ -38,7 +38,7 @@ if command -v node >/dev/null; then
 else
     echo "page_files needs Node, which is not installed"
 fi
-for client in openai_client anthropic_client curl_client slow_client page proxy; do
+for client in openai_client anthropic_client ollama_client curl_client slow_client page proxy; do
     echo "--- $client"
     "$venv/bin/python" "tests/clients/$client.py" "$@" || status=1
 done
