@@ -64,10 +64,10 @@ pub use wglm_engine::{
     ChatTemplate, Check, Chooser, Config, Content, DiskCache, DiskCacheState, DraftKind, DraftStats, Error, ErrorKind,
     Estimate, Event, Experts, FunctionCall, Gating, GenerateOptions, Generation, Gguf, Gpu, GpuOptions, KernelFault,
     KernelFinding, LoadOptions, LoadProgress, LoadStage, Logprob, Matrices, Memory, Message, MetadataArray,
-    MetadataType, MetadataValue, Model, Overflow, OwnedReply, Pause, Pool, PreparedChat, PromptOptions, Reply, Result,
-    Reuse, RopeScaling, Routing, Sampler, SamplerParams, ScheduledReply, Scheduler, SchedulerCounts, SchedulerOptions,
-    SchedulerState, Session, SharedChat, SlotState, Speculation, Stats, Stop, Tenant, TokenLogprobs, Tokenizer,
-    ToolCall, Verdict, Yarn, adapters, catalog, offers, sample, serde_json, text, tune,
+    MetadataType, MetadataValue, Model, Overflow, OwnedReply, Pause, Pool, PreparedChat, PromptLogprobs, PromptOptions,
+    Reply, Result, Reuse, RopeScaling, Routing, Sampler, SamplerParams, ScheduledReply, Scheduler, SchedulerCounts,
+    SchedulerOptions, SchedulerState, Session, SharedChat, SlotState, Speculation, Stats, Stop, Tenant, TokenLogprobs,
+    Tokenizer, ToolCall, Verdict, Yarn, adapters, catalog, offers, sample, serde_json, text, tune,
 };
 #[cfg(feature = "schema")]
 pub use wglm_engine::{AskError, Asking};

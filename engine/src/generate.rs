@@ -11,6 +11,7 @@ mod event_builder;
 mod loops;
 mod partial_reply;
 mod rule;
+mod scoring;
 mod seconds;
 mod task;
 
@@ -45,6 +46,9 @@ pub struct GenerateOptions {
     /// How many of the most likely tokens each [`Event::Token`] lists; `None` for no such events. They require all
     /// logits of every token to be read back, while the GPU waits.
     pub logprobs: Option<usize>,
+    /// Which of the prompt's own tokens get an [`Event::PromptToken`]; `None` for none. The tokens from there on are
+    /// computed even if the cache has them, because their logits have to be read back.
+    pub prompt_logprobs: Option<PromptLogprobs>,
     /// Whether and how tokens are guessed ahead. This changes the speed of a reply and not its text. Nothing is guessed
     /// with log-probabilities or a [`Chooser`], and while a constraint holds, guesses come from the text only.
     pub speculation: Speculation,
@@ -61,6 +65,17 @@ pub struct GenerateOptions {
     /// schema, as far as it can be enforced. In GLM's form of calls the `format` of a string is not enforced.
     #[cfg(feature = "constrain")]
     pub calls: Calls,
+}
+
+/// Which tokens of a prompt get log-probabilities: see [`GenerateOptions::prompt_logprobs`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PromptLogprobs {
+    /// The index of the first token of the prompt that gets one. The first token of all follows nothing and gets none,
+    /// so 0 means the same as 1.
+    pub from: usize,
+    /// How many of the most likely tokens each event lists.
+    pub top: usize,
 }
 
 impl GenerateOptions {
@@ -200,18 +215,21 @@ pub enum Event {
         /// mistake in the call.
         cut: bool,
     },
-    /// A generated token, reported before the text that it completes, if [`GenerateOptions::logprobs`] asks for it.
+    /// A token of the prompt, in order, if [`GenerateOptions::prompt_logprobs`] asks for it.
+    PromptToken(TokenLogprobs),
+    /// A generated token, reported before the text that it completes, if [`GenerateOptions::logprobs`] asks for it. The
+    /// token with which the model ends its reply is reported as well, although it is not counted as generated.
     Token(TokenLogprobs),
     /// The end of the reply. This is always the last event.
     Done(Stats),
 }
 
-/// The log-probability of a generated token and of its most likely alternatives, by the unmodified logits: see
+/// The log-probability of a token and of its most likely alternatives, by the unmodified logits: see
 /// [`logprobs`](crate::sample::logprobs).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TokenLogprobs {
-    /// The generated token.
+    /// The token that was generated or is part of the prompt.
     pub chosen: Logprob,
     /// The bytes of the token, which need not be whole characters.
     pub bytes: Vec<u8>,

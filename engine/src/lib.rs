@@ -52,7 +52,7 @@ pub use chat::{Chat, ChatState, Overflow, Reply};
 pub use constrain::{Calls, Constraint, SchemaOptions};
 pub use disk::{DiskCache, DiskCacheState};
 pub use error::{Error, ErrorKind, KernelFault, KernelFinding, Result, Verdict};
-pub use generate::{Chooser, Event, GenerateOptions, Generation, Stats, Stop, TokenLogprobs};
+pub use generate::{Chooser, Event, GenerateOptions, Generation, PromptLogprobs, Stats, Stop, TokenLogprobs};
 pub use gguf::{Array as MetadataArray, Gguf, Value as MetadataValue, ValueType as MetadataType};
 pub use gpu::{AdapterKind, AdapterReport, Backend, Capabilities, Gpu, GpuOptions, Matrices, Memory, Pause, adapters};
 pub use kernels::{CacheType, Gating, Routing};

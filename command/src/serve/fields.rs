@@ -19,7 +19,7 @@ const STOP_BYTES: usize = 16 << 10;
 const BIASES: usize = 4096;
 
 /// The most alternatives that can be requested for each token, as in OpenAI's API.
-const TOP_LOGPROBS: usize = 20;
+pub const TOP_LOGPROBS: usize = 20;
 
 /// A bias that OpenAI's API takes for a ban.
 const BAN: f32 = -100.0;

@@ -1,6 +1,6 @@
 //! Tokens, times and probabilities of replies, and the arguments of their calls, as JSON.
 
-use super::reply::{Finish, Progress, TokenProbability};
+use super::reply::{Finish, Likelihood, Progress, TokenProbability};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -100,9 +100,11 @@ pub fn timings(stats: &Stats) -> Value {
     })
 }
 
-/// A token and its probability, in the form of chat completions.
+/// A token and its probability, in the form of chat completions; with its id, in that of llama.cpp's completions.
 #[derive(serde::Serialize)]
 struct LikelyToken<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u32>,
     token: Cow<'a, str>,
     logprob: f64,
     bytes: &'a [u8],
@@ -111,12 +113,14 @@ struct LikelyToken<'a> {
 }
 
 impl<'a> LikelyToken<'a> {
-    fn of((bytes, logprob): &'a (Vec<u8>, f32)) -> Self {
-        Self { token: String::from_utf8_lossy(bytes), logprob: finite(*logprob), bytes, top_logprobs: None }
+    fn of(Likelihood { id, bytes, logprob }: &'a Likelihood, with_id: bool) -> Self {
+        let (token, logprob) = (String::from_utf8_lossy(bytes), finite(*logprob));
+        Self { id: with_id.then_some(*id), token, logprob, bytes, top_logprobs: None }
     }
 
-    fn with_top(token: &'a TokenProbability) -> Self {
-        Self { top_logprobs: Some(token.top.iter().map(Self::of).collect()), ..Self::of(&token.chosen) }
+    fn with_top(TokenProbability { chosen, top }: &'a TokenProbability, with_id: bool) -> Self {
+        let top = top.iter().map(|token| Self::of(token, with_id)).collect();
+        Self { top_logprobs: Some(top), ..Self::of(chosen, with_id) }
     }
 }
 
@@ -127,53 +131,71 @@ pub struct ChatLogprobs<'a>(pub &'a [TokenProbability]);
 impl Serialize for ChatLogprobs<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut logprobs = serializer.serialize_struct("logprobs", 2)?;
-        logprobs.serialize_field("content", &Each(self.0, LikelyToken::with_top))?;
+        let content = self.0.iter().map(|token| LikelyToken::with_top(token, false));
+        logprobs.serialize_field("content", &Each(content))?;
         logprobs.serialize_field("refusal", &())?;
         logprobs.end()
     }
 }
 
-/// Log-probabilities in the form of completions; `offset` is the number of characters before them.
+/// Log-probabilities in the form of completions.
 pub struct CompletionLogprobs<'a> {
-    pub tokens: &'a [TokenProbability],
+    /// The first token of a prompt that is repeated: nothing precedes it, so it has no probability.
+    pub first: Option<&'a [u8]>,
+    pub tokens: Vec<&'a TokenProbability>,
+    /// The number of characters before them.
     pub offset: usize,
+}
+
+impl CompletionLogprobs<'_> {
+    /// The texts of the tokens.
+    fn names(&self) -> impl Iterator<Item = Cow<'_, str>> + Clone {
+        let tokens = self.tokens.iter().map(|token| token.chosen.bytes.as_slice());
+        self.first.into_iter().chain(tokens).map(String::from_utf8_lossy)
+    }
+
+    /// A value for each token; none for the first one of a prompt.
+    fn each<T: Clone>(
+        &self,
+        value: impl Fn(&TokenProbability) -> T + Clone,
+    ) -> impl Iterator<Item = Option<T>> + Clone {
+        let first = self.first.map(|_| None);
+        first.into_iter().chain(self.tokens.iter().map(move |token| Some(value(token))))
+    }
 }
 
 impl Serialize for CompletionLogprobs<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut next = self.offset;
-        let offset = |token: &TokenProbability| {
-            let at = next;
-            next += name(token).chars().count();
-            at
-        };
-        let offsets: Vec<usize> = self.tokens.iter().map(offset).collect();
+        let offsets = self.names().scan(self.offset, |next, name| {
+            let at = *next;
+            *next += name.chars().count();
+            Some(at)
+        });
         let mut logprobs = serializer.serialize_struct("logprobs", 4)?;
-        logprobs.serialize_field("tokens", &Each(self.tokens, name))?;
-        logprobs
-            .serialize_field("token_logprobs", &Each(self.tokens, |token: &TokenProbability| finite(token.chosen.1)))?;
-        logprobs.serialize_field("top_logprobs", &Each(self.tokens, top))?;
-        logprobs.serialize_field("text_offset", &offsets)?;
+        logprobs.serialize_field("tokens", &Each(self.names()))?;
+        logprobs.serialize_field("token_logprobs", &Each(self.each(|token| finite(token.chosen.logprob))))?;
+        logprobs.serialize_field("top_logprobs", &Each(self.each(top)))?;
+        logprobs.serialize_field("text_offset", &Each(offsets))?;
         logprobs.end()
     }
 }
 
-fn name(token: &TokenProbability) -> Cow<'_, str> {
-    String::from_utf8_lossy(&token.chosen.0)
-}
-
+/// The most likely tokens by their texts. If several have the same, which only incomplete characters have, the most
+/// likely one of them.
 fn top(token: &TokenProbability) -> Map<String, Value> {
-    let one =
-        |(bytes, logprob): &(Vec<u8>, f32)| (String::from_utf8_lossy(bytes).into_owned(), finite(*logprob).into());
-    token.top.iter().map(one).collect()
+    let mut all = Map::new();
+    for Likelihood { bytes, logprob, .. } in &token.top {
+        all.entry(String::from_utf8_lossy(bytes)).or_insert_with(|| finite(*logprob).into());
+    }
+    all
 }
 
-/// A list with the result of a function for each token.
-struct Each<'a, F>(&'a [TokenProbability], F);
+/// A list of what an iterator returns.
+struct Each<I>(I);
 
-impl<'a, T: Serialize, F: Fn(&'a TokenProbability) -> T> Serialize for Each<'a, F> {
+impl<T: Serialize, I: Iterator<Item = T> + Clone> Serialize for Each<I> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(&self.1))
+        serializer.collect_seq(self.0.clone())
     }
 }
 

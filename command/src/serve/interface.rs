@@ -141,6 +141,7 @@ fn memory(prompts: &[Start], loaded: &LoadedModel, choices: usize, held: usize) 
         prompt,
         generated: options.max_tokens.map_or(capacity, |most| most.min(capacity)),
         alternatives: options.logprobs,
+        prompt_alternatives: options.prompt_logprobs.map(|wanted| wanted.top),
         other: held + dropped + replies * each,
     }
 }

@@ -307,6 +307,8 @@ pub struct ReplyMemory {
     pub generated: usize,
     /// How many alternatives are reported for each token, if any are.
     pub alternatives: Option<usize>,
+    /// The same for the tokens of the prompts.
+    pub prompt_alternatives: Option<usize>,
     /// Bytes of everything else.
     pub other: usize,
 }
@@ -323,8 +325,9 @@ const ALTERNATIVE: usize = 256;
 
 impl ReplyMemory {
     fn bytes(&self) -> usize {
-        let alternatives = self.alternatives.map_or(0, |top| (top + 1) * ALTERNATIVE);
-        let reply = REPLY + self.prompt * 2 * size_of::<u32>() + self.generated.saturating_mul(TOKEN + alternatives);
+        let alternatives = |reported: Option<usize>| reported.map_or(0, |top| (top + 1) * ALTERNATIVE);
+        let prompt = self.prompt * (2 * size_of::<u32>() + alternatives(self.prompt_alternatives));
+        let reply = REPLY + prompt + self.generated.saturating_mul(TOKEN + alternatives(self.alternatives));
         self.replies.saturating_mul(reply).saturating_add(self.other)
     }
 
@@ -472,7 +475,14 @@ mod tests {
     #[test]
     fn replies_of_long_tokens_take_more() {
         let memory = Memory::new(8 << 10);
-        let replies = ReplyMemory { replies: 2, prompt: 100, generated: 1000, alternatives: None, other: 0 };
+        let replies = ReplyMemory {
+            replies: 2,
+            prompt: 100,
+            generated: 1000,
+            alternatives: None,
+            other: 0,
+            prompt_alternatives: None,
+        };
         let reserve = replies.reserve(memory.empty()).unwrap();
         let free = memory.free();
         assert!(free < (8 << 20) - 2 * 1000 * 128, "{free}");

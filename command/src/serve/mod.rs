@@ -52,6 +52,7 @@ mod openai;
 mod page;
 mod places;
 mod pools;
+mod prompts;
 mod ready;
 mod reload;
 mod replies;

@@ -88,7 +88,8 @@ impl Replies {
         let entries: Vec<Entry> = places.iter().map(|place| place.entry.clone()).collect();
         let cancels = entries.iter().map(|entry| entry.cancel.clone()).collect();
         let deadline = Deadline::new(server.limits.reply, cancels, Caller::current().link);
-        let (open, folds) = (starts.len(), starts.iter().map(|_| Fold::new(one_call)).collect());
+        let fold = |(start, _): &(Start, _)| Fold::new(one_call).with_all_tokens(matches!(start, Start::Tokens(..)));
+        let (open, folds) = (starts.len(), starts.iter().map(fold).collect());
         for (index, (start, place)) in starts.into_iter().zip(places).enumerate() {
             let (loaded, sender, memory) = (loaded.clone(), sender.clone(), memory.clone());
             // Nobody waits for the thread: it ends when the reply does.

@@ -8,13 +8,15 @@
 use super::server::id;
 use std::time::{Duration, Instant};
 use wglm_engine::text::TokenType;
-use wglm_engine::{Event, Stats, Stop, TokenLogprobs, Tokenizer};
+use wglm_engine::{Event, Logprob, Stats, Stop, TokenLogprobs, Tokenizer};
 
 /// What is new of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
     /// The model reads the prompt.
     Prompt(Progress),
+    /// A token of the prompt, if log-probabilities of the prompt were requested.
+    PromptToken(TokenProbability),
     Thinking(String),
     Text {
         text: String,
@@ -48,19 +50,31 @@ pub struct Progress {
     pub is_first: bool,
 }
 
-/// The probability of a token of the reply, and those of the most likely tokens in its place: the bytes of each token
-/// and the logarithm of its probability.
+/// The probability of a token of the reply or the prompt, and those of the most likely tokens in its place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenProbability {
-    pub chosen: (Vec<u8>, f32),
-    pub top: Vec<(Vec<u8>, f32)>,
+    pub chosen: Likelihood,
+    pub top: Vec<Likelihood>,
+}
+
+/// A token, its bytes and the logarithm of its probability.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Likelihood {
+    pub id: u32,
+    pub bytes: Vec<u8>,
+    pub logprob: f32,
 }
 
 impl TokenProbability {
     fn of(token: TokenLogprobs, tokenizer: Option<&Tokenizer>) -> Self {
         let bytes = |token| tokenizer.and_then(|tokenizer| tokenizer.token_bytes(token).ok()).unwrap_or_default();
-        let top = token.top.iter().map(|top| (bytes(top.token).to_vec(), top.logprob)).collect();
-        Self { chosen: (token.bytes, token.chosen.logprob), top }
+        let likelihood = |Logprob { token, logprob, .. }: &Logprob| Likelihood {
+            id: *token,
+            bytes: bytes(*token).to_vec(),
+            logprob: *logprob,
+        };
+        let chosen = Likelihood { id: token.chosen.token, bytes: token.bytes, logprob: token.chosen.logprob };
+        Self { chosen, top: token.top.iter().map(likelihood).collect() }
     }
 }
 
@@ -83,6 +97,8 @@ pub struct Finish {
     pub warnings: Vec<String>,
     /// About how many of the generated tokens are thinking.
     pub thinking_tokens: usize,
+    /// The last tokens, if they are no text: such as the one that ends a completion.
+    pub rest: Vec<TokenProbability>,
 }
 
 /// Turns the events of a reply into [`Delta`]s.
@@ -101,12 +117,19 @@ pub struct Fold {
     thinking: String,
     /// Whether the reply ends after its first call.
     one_call: bool,
+    /// Whether tokens that are no text are reported as well.
+    all_tokens: bool,
 }
 
 impl Fold {
     pub fn new(one_call: bool) -> Self {
         let (tokens, warnings, calls, has_failed, in_call, prompt, thinking) = Default::default();
-        Self { tokens, warnings, calls, has_failed, in_call, prompt, thinking, one_call }
+        Self { tokens, warnings, calls, has_failed, in_call, prompt, thinking, one_call, all_tokens: false }
+    }
+
+    /// The same, with all tokens of a reply that is no message, so that each has its log-probability.
+    pub fn with_all_tokens(self, all_tokens: bool) -> Self {
+        Self { all_tokens, ..self }
     }
 
     /// Whether the reply has all the calls that its client wants.
@@ -152,12 +175,13 @@ impl Fold {
                 self.has_failed = true;
                 self.in_call.then(|| self.end_call(false))
             }
+            Event::PromptToken(token) => Some(Delta::PromptToken(TokenProbability::of(token, tokenizer))),
             Event::Token(token) => {
                 let is_text = |tokenizer: &Tokenizer| {
                     let kind = tokenizer.token_type(token.chosen.token);
                     matches!(kind, Ok(TokenType::Normal | TokenType::Byte))
                 };
-                if tokenizer.is_none_or(is_text) {
+                if self.all_tokens || tokenizer.is_none_or(is_text) {
                     self.tokens.push(TokenProbability::of(token, tokenizer));
                 }
                 None
@@ -190,7 +214,8 @@ impl Fold {
         let count = |text: &str| tokenizer?.encode(text, false).ok().map(|tokens| tokens.len());
         let thinking = if self.thinking.is_empty() { None } else { count(&self.thinking) };
         let thinking_tokens = thinking.unwrap_or(0).min(stats.generated);
-        Finish { reason, stats, warnings: std::mem::take(&mut self.warnings), thinking_tokens }
+        let (rest, warnings) = (std::mem::take(&mut self.tokens), std::mem::take(&mut self.warnings));
+        Finish { reason, stats, warnings, thinking_tokens, rest }
     }
 }
 
@@ -209,16 +234,18 @@ pub struct Reply {
     pub text: String,
     pub calls: Vec<Call>,
     pub tokens: Vec<TokenProbability>,
+    /// The tokens of the prompt, if their log-probabilities were requested.
+    pub prompt: Vec<TokenProbability>,
     pub finish: Finish,
 }
 
 /// A reply of which nothing has come yet.
 impl Default for Reply {
     fn default() -> Self {
-        let (thinking, text, calls, tokens) = Default::default();
+        let (thinking, text, calls, tokens, prompt) = Default::default();
         let (reason, stats) = (FinishReason::Length, Stats::new(Stop::Cancelled));
-        let finish = Finish { reason, stats, warnings: Vec::new(), thinking_tokens: 0 };
-        Self { thinking, text, calls, tokens, finish }
+        let finish = Finish { reason, stats, warnings: Vec::new(), thinking_tokens: 0, rest: Vec::new() };
+        Self { thinking, text, calls, tokens, prompt, finish }
     }
 }
 
@@ -236,6 +263,7 @@ impl Reply {
     pub fn add(&mut self, delta: Delta) {
         match delta {
             Delta::Prompt(_) => {}
+            Delta::PromptToken(token) => self.prompt.push(token),
             Delta::Thinking(text) => self.thinking.push_str(&text),
             Delta::Text { text, tokens } => {
                 self.text.push_str(&text);
@@ -319,7 +347,7 @@ mod tests {
             Event::Done(stats(Stop::Length)),
         ];
         let (reply, finish) = reply(events, false);
-        let chosen: Vec<u8> = reply.tokens.iter().map(|token| token.chosen.0[0]).collect();
+        let chosen: Vec<u8> = reply.tokens.iter().map(|token| token.chosen.bytes[0]).collect();
         assert_eq!((chosen, finish.reason), (vec![2, 3], FinishReason::Length));
     }
 

@@ -79,7 +79,9 @@ fn bytes(message: &Message) -> usize {
     let heap = match message {
         Message::Event(Event::Text(text) | Event::Thinking(text) | Event::ToolCallPiece(text)) => text.len(),
         Message::Event(Event::ToolCallFailed { text, .. }) => text.len(),
-        Message::Event(Event::Token(token)) => token.bytes.len() + token.top.len() * size_of::<Logprob>(),
+        Message::Event(Event::Token(token) | Event::PromptToken(token)) => {
+            token.bytes.len() + token.top.len() * size_of::<Logprob>()
+        }
         _ => 0,
     };
     size_of::<(usize, Message)>() + heap

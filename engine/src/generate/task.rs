@@ -7,6 +7,7 @@ use super::choose::{Policy, Turn};
 use super::event_builder::EventBuilder;
 use super::loops::LoopFinder;
 use super::rule::{relaxed, rule_for};
+use super::scoring::Scoring;
 use super::{Chooser, Event, GenerateOptions, PartialReply, Stats, Stop, TokenLogprobs};
 use crate::cancel::{Cancel, Cancels};
 use crate::error::{Error, Result};
@@ -30,6 +31,8 @@ pub(crate) struct GenerationTask<'a> {
     policy: Policy<'a>,
     events: EventBuilder,
     loops: Option<LoopFinder>,
+    /// The tokens of the prompt that get log-probabilities.
+    scoring: Option<Scoring>,
     /// Tokens in the session that were not reported yet: those after the first of a step.
     pending: VecDeque<u32>,
     /// Tokens that the session has to compute again first, because its cache was dropped or lost.
@@ -113,9 +116,10 @@ impl<'a> GenerationTask<'a> {
         options.sampling.seed = Some(options.sampling.seed());
         let policy = Policy::new(rule_for(model, &prompt, &mut events, &mut options)?);
         let loops = options.stop_loops.then(LoopFinder::default);
+        let scoring = options.prompt_logprobs.map(Scoring::new);
         let (cancels, state) = (Cancels::default(), TaskState::Start);
         let (pending, again, drafts_before) = (VecDeque::new(), Vec::new(), DraftStats::default());
-        Ok(Self { prompt, options, cancels, policy, events, loops, pending, again, drafts_before, state })
+        Ok(Self { prompt, options, cancels, policy, events, loops, scoring, pending, again, drafts_before, state })
     }
 
     /// A generation that brings the session to `prompt`, which ends with the beginning of a reply, and continues that
@@ -161,6 +165,13 @@ impl<'a> GenerationTask<'a> {
     /// The tokens of the prompt.
     pub fn prompt(&self) -> &[u32] {
         &self.prompt
+    }
+
+    /// The beginning of `tokens` that may come from the cache: all of them, unless log-probabilities of the prompt
+    /// require the others to be computed.
+    pub fn cacheable<'t>(&self, tokens: &'t [u32]) -> &'t [u32] {
+        let open = self.scoring.filter(|scoring| scoring.is_open(&self.prompt));
+        &tokens[..open.map_or(tokens.len(), |scoring| scoring.without_logits().min(tokens.len()))]
     }
 
     /// How many tokens were generated.
@@ -235,7 +246,7 @@ impl<'a> GenerationTask<'a> {
 
     /// Reduces the session to the tokens that it has in common with the prompt.
     fn start(&mut self, session: &mut Session) -> Result<()> {
-        let cached = session.keep_common(&self.prompt)?;
+        let cached = session.keep_common(self.cacheable(&self.prompt))?;
         self.set_up(session)?;
         self.drafts_before = session.draft_stats();
         self.events.push(Event::Prompt { done: cached, total: self.prompt.len() });
@@ -297,7 +308,7 @@ impl<'a> GenerationTask<'a> {
     }
 
     fn read_prompt(&mut self, session: &mut Session, start: Instant, cached: usize) -> Result<()> {
-        let read = read_part(session, &self.prompt, &|| self.cancels.is_cancelled());
+        let read = self.read_next(session);
         let progress = TaskProgress::after(start, cached, session);
         match read {
             Ok(complete) => {
@@ -313,6 +324,23 @@ impl<'a> GenerationTask<'a> {
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// Computes a part of the prompt, and reports its tokens if their log-probabilities are wanted. Returns whether the
+    /// prompt is complete.
+    fn read_next(&mut self, session: &mut Session) -> Result<bool> {
+        let cancels = &self.cancels;
+        let cancelled = || cancels.is_cancelled();
+        let Some(scoring) = self.scoring.as_mut().filter(|scoring| scoring.is_open(&self.prompt)) else {
+            return read_part(session, &self.prompt, &cancelled);
+        };
+        if session.tokens().len() < scoring.without_logits() {
+            return read_part(session, &self.prompt[..scoring.without_logits()], &cancelled).map(|_| false);
+        }
+        let go_on = &mut || if cancelled() { Err(Error::Cancelled) } else { Ok(()) };
+        let scored = scoring.read(session, &self.prompt, go_on)?;
+        scored.into_iter().for_each(|token| self.events.push(Event::PromptToken(token)));
+        Ok(false)
     }
 
     fn next_token(&mut self, session: &mut Session) -> Result<()> {
@@ -412,6 +440,7 @@ impl<'a> GenerationTask<'a> {
         if turn.ends(session, token) {
             self.pending.clear();
             let Some(another) = self.policy.next_no_end(session, open.before, &turn)? else {
+                self.report(session.model(), token, open.logits.as_deref())?;
                 session.rewind(open.before); // the end token was fed before the host knew it
                 self.finish(session, Stop::End);
                 return Ok(());
@@ -443,13 +472,18 @@ impl<'a> GenerationTask<'a> {
 
     /// Adds the events of a generated token.
     fn emit(&mut self, model: &Model, token: u32, logits: Option<&[f32]>) -> Result<()> {
-        let tokenizer = model.tokenizer()?;
+        self.report(model, token, logits)?;
+        self.events.token(model.tokenizer()?, token)
+    }
+
+    /// Reports the log-probability of a token, if it is wanted.
+    fn report(&mut self, model: &Model, token: u32, logits: Option<&[f32]>) -> Result<()> {
         if let (Some(logits), Some(top)) = (logits, self.options.logprobs) {
             let (chosen, top) = logprobs(logits, token, top);
-            let bytes = tokenizer.token_bytes(token)?.to_owned();
+            let bytes = model.tokenizer()?.token_bytes(token)?.to_owned();
             self.events.push(Event::Token(TokenLogprobs { chosen, bytes, top }));
         }
-        self.events.token(tokenizer, token)
+        Ok(())
     }
 
     /// Removes the tokens that were not reported from the session.

@@ -44,7 +44,7 @@ impl Owner {
     /// The next event of a reply. Waits for it.
     pub fn next(&self, id: u64) -> Option<Result<Event>> {
         let event = self.shared.next(id);
-        if !matches!(event, Some(Ok(Event::Text(_) | Event::Thinking(_) | Event::Token(_)))) {
+        if !matches!(event, Some(Ok(Event::Text(_) | Event::Thinking(_) | Event::Token(_) | Event::PromptToken(_)))) {
             self.store_later();
         }
         event

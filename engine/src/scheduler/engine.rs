@@ -254,7 +254,7 @@ impl Engine {
     /// Puts a request into the slot that suits it best. Returns it if it has to wait until what the slot holds was
     /// stored.
     fn place(&mut self, request: Request) -> Option<Request> {
-        let found = caught(|| self.slot_for(request.task.prompt(), request.tenant.cache));
+        let found = caught(|| self.slot_for(request.task.cacheable(request.task.prompt()), request.tenant.cache));
         match found.unwrap_or_else(|| Err(died())) {
             Ok((index, continued)) if !continued && !self.leaves(index) => return Some(request),
             Ok((index, _)) => self.begin(index, request),
@@ -268,7 +268,7 @@ impl Engine {
     fn begin(&mut self, index: usize, request: Request) {
         let Request { id, tenant, task, ids } = request;
         self.slots[index].session.set_tenant(tenant.cache);
-        let reading = self.reading(index, task.prompt());
+        let reading = self.reading(index, task.cacheable(task.prompt()));
         let slot = &mut self.slots[index];
         self.placed += 1;
         (slot.used, slot.prompt) = (self.placed, task.prompt().len());

@@ -114,7 +114,7 @@ impl Engine {
         let slot = &mut self.slots[index];
         let Some(work) = &mut slot.work else { return Ok(()) };
         if let Some(tokens) = work.given_up.take() {
-            slot.session.keep_common(&tokens)?;
+            slot.session.keep_common(work.task.cacheable(&tokens))?;
             work.task.compute_again(tokens);
         }
         Ok(())

@@ -16,6 +16,10 @@ use std::ops::Range;
 /// The most bytes of logits on the device when those of every token are wanted.
 const LOGITS_BYTES: usize = 64 << 20;
 
+/// The same while log-probabilities of a prompt are computed: the host has two copies of them meanwhile, beside
+/// everything else that a server does.
+const SCORED_BYTES: usize = 32 << 20;
+
 impl Session {
     /// The logits {vocab} of the last token, without bias and penalties.
     ///
@@ -135,34 +139,57 @@ impl Session {
         cancel: &Cancel,
         visit: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
     ) -> Result<()> {
-        let most = LOGITS_BYTES / (4 * self.model().config().vocab.max(1));
-        let together = self.options.capacities().take_while(|rows| *rows <= most).last().unwrap_or(1);
         self.begin_prompt(tokens)?;
         let mut fed = 0;
         while fed < tokens.len() {
-            cancel.check()?;
-            let rest = &tokens[fed..];
-            let (count, shape) = match outputs {
-                Outputs::Last => (self.parts.next(self.tokens().len(), rest.len()), self.part_shape(rest.len())),
-                _ => (rest.len().min(together), self.shape(rest.len().min(together), outputs)),
-            };
-            let wanted = self.sequence.sampling.want();
-            if !self.feed_part(&rest[..count], (shape, wanted), (true, None), &mut |_| cancel.check())? {
-                continue; // in smaller parts
-            }
-            let plan = if count == 1 { PlanKey::Alone } else { PlanKey::Shape(shape) };
-            let (mut state, sequence) = self.enter()?;
-            let read = state.read_rows(sequence, plan, 0..count, |planned| match outputs {
-                Outputs::Last => Ok(planned.hidden),
-                _ => Ok(planned.head()?.logits),
-            })?;
-            drop(state);
-            for (row, index) in read.iter().zip(fed..) {
+            let rows = self.next_rows(&tokens[fed..], (outputs, LOGITS_BYTES), &mut || cancel.check())?;
+            for (row, index) in rows.iter().zip(fed..) {
                 visit(index, row)?;
             }
-            fed += count;
+            fed += rows.len();
         }
         self.end_prompt(tokens).map(drop)
+    }
+
+    /// Feeds the first of some tokens, as many as are computed together, and returns the logits {vocab} of each. What
+    /// follows the last of them cannot be sampled before another token was fed.
+    ///
+    /// # Errors
+    /// The errors of [`Session::feed`], and the error of `go_on`, which is called before each submission.
+    pub(crate) fn feed_first(
+        &mut self,
+        tokens: &[u32],
+        go_on: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<Vec<f32>>> {
+        self.begin_prompt(tokens)?;
+        self.next_rows(tokens, (Outputs::All, SCORED_BYTES), go_on)
+    }
+
+    /// Computes the first tokens of the rest of a prompt, and reads what is wanted of them, with at most `most` bytes
+    /// of logits. Returns nothing if the part was abandoned, so that the next one is smaller.
+    fn next_rows(
+        &mut self,
+        rest: &[u32],
+        (outputs, most): (Outputs, usize),
+        go_on: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Vec<Vec<f32>>> {
+        go_on()?;
+        let most = most / (4 * self.model().config().vocab.max(1));
+        let together = self.options.capacities().take_while(|rows| *rows <= most).last().unwrap_or(1);
+        let (count, shape) = match outputs {
+            Outputs::Last => (self.parts.next(self.tokens().len(), rest.len()), self.part_shape(rest.len())),
+            _ => (rest.len().min(together), self.shape(rest.len().min(together), outputs)),
+        };
+        let wanted = self.sequence.sampling.want();
+        if !self.feed_part(&rest[..count], (shape, wanted), (true, None), &mut |_| go_on())? {
+            return Ok(Vec::new());
+        }
+        let plan = if count == 1 { PlanKey::Alone } else { PlanKey::Shape(shape) };
+        let (mut state, sequence) = self.enter()?;
+        state.read_rows(sequence, plan, 0..count, |planned| match outputs {
+            Outputs::Last => Ok(planned.hidden),
+            _ => Ok(planned.head()?.logits),
+        })
     }
 
     /// The weights {width} of the norm before the head.

@@ -167,7 +167,7 @@ const ENGINE_PLACES: [(&str, &[&str]); 16] = [
 ];
 
 /// The same of the command.
-const COMMAND_PLACES: [(&str, &[&str]); 7] = [
+const COMMAND_PLACES: [(&str, &[&str]); 8] = [
     ("axum", &["serve"]),
     ("hyper", &["serve"]),
     ("hyper_util", &["serve"]),

@@ -11,6 +11,7 @@ mod guessing;
 mod overflowing;
 mod polled;
 mod reusing;
+mod scoring;
 mod storing;
 mod taking_turns;
 mod tenants;

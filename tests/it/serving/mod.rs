@@ -22,6 +22,7 @@ mod page;
 mod processes;
 mod responses;
 mod schemas;
+mod scoring;
 mod sharing;
 mod storing;
 mod together;

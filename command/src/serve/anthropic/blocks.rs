@@ -139,6 +139,7 @@ impl Interface for Messages {
     fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
         match delta {
             Delta::Prompt(progress) => self.begin_message(progress.cached, to),
+            Delta::PromptToken(_) => {}
             Delta::Thinking(text) => {
                 let empty = json!({"type": "thinking", "thinking": "", "signature": ""});
                 self.text(Kind::Thinking, empty, json!({"type": "thinking_delta", "thinking": text}), to);

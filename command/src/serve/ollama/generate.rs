@@ -4,7 +4,7 @@ use super::fields::Common;
 use super::lines::{Asked, Part, nothing};
 use crate::serve::failure::Failure;
 use crate::serve::interface::Prompt;
-use crate::serve::openai::Prompts;
+use crate::serve::prompts::Prompts;
 use crate::serve::server::{LoadedModel, Server};
 use serde::Deserialize;
 use serde_json::Value;

@@ -136,7 +136,7 @@ impl<B: Asked> Interface for Lines<B> {
 
     fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
         match delta {
-            Delta::Prompt(_) => {}
+            Delta::Prompt(_) | Delta::PromptToken(_) => {}
             Delta::Thinking(text) => to.json_line(&self.line(Part { thinking: &text, ..Part::default() })),
             Delta::Text { text, .. } => to.json_line(&self.line(Part { text: &text, ..Part::default() })),
             Delta::Call { .. } | Delta::Arguments(_) | Delta::CallEnd { .. } => self.call(delta, to),

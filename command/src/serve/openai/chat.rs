@@ -147,6 +147,7 @@ impl Interface for Chat {
     fn delta(&mut self, index: usize, delta: Delta, to: &mut Events) {
         match delta {
             Delta::Prompt(progress) if !progress.is_first => {}
+            Delta::PromptToken(_) => {}
             Delta::Prompt(_) => self.chunk(index, json!({"role": "assistant", "content": ""}), None, to),
             Delta::Thinking(text) => self.chunk(index, json!({"reasoning_content": text}), None, to),
             Delta::Text { text, tokens } => {

@@ -7,20 +7,24 @@ use crate::serve::failure::Failure;
 use crate::serve::fields::{Fields, StreamOptions, choices, max_tokens, top_logprobs};
 use crate::serve::figures::CompletionLogprobs;
 use crate::serve::interface::{Interface, Prompt, Request};
-use crate::serve::reply::{Delta, FinishReason, Progress, Reply};
+use crate::serve::prompts::Prompts;
+use crate::serve::reply::{Delta, FinishReason, Progress, Reply, TokenProbability};
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::stream::Events;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::iter::repeat_n;
-use wglm_engine::Error;
-use wglm_engine::text::Tokenizer;
+use wglm_engine::{PromptLogprobs, Tokenizer};
 
 /// The value of `object` in answers and chunks.
 const OBJECT: &str = "text_completion";
 
 /// How many copies there are of a prompt that an answer repeats.
 const ECHO_COPIES: usize = 4;
+
+/// The most prompts of a request for their log-probabilities, if at most one token follows each: programs that evaluate
+/// models send several together.
+const SCORED_PROMPTS: usize = 64;
 
 /// The most tokens where a request has no limit, as in OpenAI's API.
 const MAX_TOKENS: usize = 16;
@@ -42,56 +46,30 @@ pub struct Body {
     fields: Fields,
 }
 
-/// A prompt or several, as text or as tokens.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub enum Prompts {
-    Text(String),
-    Tokens(Vec<u32>),
-    Texts(Vec<String>),
-    TokenLists(Vec<Vec<u32>>),
-}
-
-impl Prompts {
-    fn count(&self) -> usize {
-        match self {
-            Self::Text(_) | Self::Tokens(_) => 1,
-            Self::Texts(texts) => texts.len(),
-            Self::TokenLists(lists) => lists.len(),
-        }
-    }
-
-    /// The tokens of each prompt. More than the context holds are refused; a text that cannot have fewer is refused
-    /// before it is encoded.
-    pub fn tokens(self, loaded: &LoadedModel) -> Result<Vec<Vec<u32>>, Failure> {
-        let (tokenizer, context) = (loaded.model.tokenizer()?, loaded.scheduler.context());
-        let fits = |needed| match needed {
-            needed if needed > context => Err(Failure::from(Error::ContextFull { needed, context })),
-            _ => Ok(()),
-        };
-        let encode = |text: &String| {
-            if text.len() > Tokenizer::SHORT {
-                fits(text.len().div_ceil(tokenizer.longest_token()))?;
-            }
-            tokenizer.encode(text, true).map_err(Failure::from)
-        };
-        let prompts = match self {
-            Self::Text(text) => vec![encode(&text)?],
-            Self::Texts(texts) => texts.iter().map(encode).collect::<Result<_, _>>()?,
-            Self::Tokens(tokens) => vec![tokens],
-            Self::TokenLists(lists) => lists,
-        };
-        prompts.iter().try_for_each(|tokens| fits(tokens.len()))?;
-        Ok(prompts)
-    }
-}
-
 pub struct Completions {
     frame: Frame,
-    /// The text before each reply, if it is repeated.
-    echo: Vec<String>,
+    /// The prompt before each reply, if it is repeated and was not written yet.
+    echo: Vec<Option<Echo>>,
     /// How many characters each reply has so far.
     lengths: Vec<usize>,
+}
+
+/// A prompt that is repeated before its reply.
+#[derive(Clone)]
+struct Echo {
+    text: String,
+    /// Its first token, whose probability is not known.
+    first: Vec<u8>,
+    /// The others, if log-probabilities are reported.
+    tokens: Vec<TokenProbability>,
+}
+
+impl Echo {
+    fn of(prompt: &[u32], tokenizer: &Tokenizer) -> Result<Self, Failure> {
+        let first = prompt.first().map(|first| tokenizer.token_bytes(*first)).transpose()?;
+        let first = first.unwrap_or_default().to_owned();
+        Ok(Self { text: tokenizer.decode(prompt, true)?, first, tokens: Vec::new() })
+    }
 }
 
 /// A reply, or a piece of it.
@@ -115,13 +93,21 @@ fn check_supported(body: &mut Body, choices: usize) -> Result<(), Failure> {
         (format != Format::Text, "response_format: not supported here; use /v1/chat/completions"),
         (body.json_schema.is_some(), "json_schema: not supported here; use /v1/chat/completions"),
         (body.best_of.is_some_and(|best| best != choices as u64), "best_of: only supported if it equals n"),
-        (body.echo == Some(true) && body.logprobs.is_some(), "echo: not supported together with logprobs"),
     ] {
         if is_asked_for {
             return Err(Failure::unsupported(message));
         }
     }
     Ok(())
+}
+
+/// Refuses too many replies, of which there may be more if they are little more than the log-probabilities of prompts.
+fn check_count(count: usize, only_scored: bool, server: &Server) -> Result<(), Failure> {
+    let most = if only_scored { server.limits.choices.max(SCORED_PROMPTS) } else { server.limits.choices };
+    if (1..=most).contains(&count) {
+        return Ok(());
+    }
+    Err(Failure::invalid(format!("the request asks for {count} replies; expected 1 to {most}")))
 }
 
 impl Interface for Completions {
@@ -135,46 +121,52 @@ impl Interface for Completions {
         let choices = choices(body.n, server)?;
         check_supported(&mut body, choices)?;
         let given = body.prompt.ok_or_else(|| Failure::invalid("there is no prompt"))?;
-        let (count, most) = (given.count().saturating_mul(choices), server.limits.choices);
-        if !(1..=most).contains(&count) {
-            return Err(Failure::invalid(format!("the request asks for {count} replies; expected 1 to {most}")));
-        }
+        let requested = body.max_tokens.or(body.n_predict);
+        let limit = max_tokens(requested)?;
+        let (echoes, logprobs) = (body.echo == Some(true), body.logprobs.map(top_logprobs).transpose()?);
+        let scored = logprobs.filter(|_| echoes);
+        let count = given.count().saturating_mul(choices);
+        check_count(count, scored.is_some() && limit.is_some_and(|limit| limit <= 1), server)?;
         let (stream, prompts, mut options) =
             (body.fields.stream(), given.tokens(loaded)?, body.fields.options(loaded)?);
-        let limit = body.max_tokens.or(body.n_predict);
-        let usual = limit.is_none().then_some(MAX_TOKENS);
-        options.max_tokens = max_tokens(limit)?.or(options.max_tokens).or(usual);
-        options.logprobs = body.logprobs.map(top_logprobs).transpose()?;
+        options.max_tokens = limit.or(options.max_tokens).or(requested.is_none().then_some(MAX_TOKENS));
+        options.logprobs = logprobs;
+        options.prompt_logprobs = scored.map(|top| PromptLogprobs { from: 0, top });
         let mut echo = Vec::new();
-        for tokens in prompts.iter().filter(|_| body.echo == Some(true)) {
-            echo.extend(repeat_n(loaded.model.tokenizer()?.decode(tokens, true)?, choices));
+        for tokens in prompts.iter().filter(|_| echoes) {
+            echo.extend(repeat_n(Some(Echo::of(tokens, loaded.model.tokenizer()?)?), choices));
         }
-        let held = ECHO_COPIES * echo.iter().map(String::len).sum::<usize>();
-        echo.resize(count, String::new());
-        let (logprobs, usage) = (body.logprobs.is_some(), StreamOptions::usage(body.stream_options));
-        let frame = Frame::new("cmpl-", &server.name, logprobs, usage, choices);
+        let held = ECHO_COPIES * echo.iter().flatten().map(|echo| echo.text.len()).sum::<usize>();
+        echo.resize(count, None);
+        let usage = StreamOptions::usage(body.stream_options);
+        let frame = Frame::new("cmpl-", &server.name, logprobs.is_some(), usage, choices);
         let interface = Self { frame, echo, lengths: vec![0; count] };
         let request = Request { choices, stream, one_call: false, held, interface };
         Ok((Prompt::Tokens(prompts, Box::new(options)), request))
     }
 
     fn begin(&mut self, _: usize, to: &mut Events) {
-        for (index, text) in self.echo.iter().cloned().enumerate().filter(|(_, text)| !text.is_empty()) {
-            self.frame.chunk(OBJECT, Choice { index, text, logprobs: None, finish_reason: None }, None, to);
-        }
+        if !self.frame.logprobs {
+            (0..self.echo.len()).for_each(|index| self.write_echo(index, to));
+        } // otherwise once the log-probabilities are there
     }
 
     fn delta(&mut self, index: usize, delta: Delta, to: &mut Events) {
         match delta {
+            Delta::PromptToken(token) => self.echo[index].iter_mut().for_each(|echo| echo.tokens.push(token.clone())),
             Delta::Text { text, tokens } => {
+                self.write_echo(index, to);
                 let offset = self.lengths[index];
                 self.lengths[index] += text.chars().count();
-                let logprobs = self.frame.logprobs.then_some(CompletionLogprobs { tokens: &tokens, offset });
+                let logprobs = self.logprobs(None, &[&tokens], offset);
                 self.frame.chunk(OBJECT, Choice { index, text, logprobs, finish_reason: None }, None, to);
             }
             Delta::End(finish) => {
+                self.write_echo(index, to);
+                let logprobs = self.logprobs(None, &[&finish.rest], self.lengths[index]);
+                let logprobs = logprobs.filter(|_| !finish.rest.is_empty());
                 let finish_reason = finish_reason(finish.reason);
-                let choice = Choice { index, text: String::new(), logprobs: None, finish_reason };
+                let choice = Choice { index, text: String::new(), logprobs, finish_reason };
                 self.frame.end_reply(OBJECT, index, choice, &finish, to);
             }
             // Without a template there is neither thinking nor a function to call.
@@ -200,12 +192,37 @@ impl Interface for Completions {
     }
 
     fn whole(self, replies: Vec<Reply>) -> String {
-        let choice = |(index, (reply, echo)): (usize, (_, String))| {
-            let reply: &Reply = reply;
-            let logprobs = self.frame.logprobs.then_some(CompletionLogprobs { tokens: &reply.tokens, offset: 0 });
-            Choice { index, text: echo + &reply.text, logprobs, finish_reason: finish_reason(reply.finish.reason) }
-        };
-        let choices: Vec<_> = replies.iter().zip(self.echo).enumerate().map(choice).collect();
+        let choice = |(index, (reply, echo))| self.choice(index, reply, echo);
+        let choices: Vec<_> = replies.iter().zip(&self.echo).enumerate().map(choice).collect();
         self.frame.whole(OBJECT, &choices, &replies)
+    }
+}
+
+impl Completions {
+    /// A whole reply, after its prompt if that is repeated.
+    fn choice<'a>(&self, index: usize, reply: &'a Reply, echo: &'a Option<Echo>) -> Choice<'a> {
+        let (first, before) = echo.as_ref().map(|echo| (echo.first.as_slice(), echo.text.as_str())).unzip();
+        let logprobs = self.logprobs(first, &[&reply.prompt, &reply.tokens, &reply.finish.rest], 0);
+        let text = before.unwrap_or_default().to_owned() + &reply.text;
+        Choice { index, text, logprobs, finish_reason: finish_reason(reply.finish.reason) }
+    }
+
+    /// The log-probabilities of tokens, if they are reported.
+    fn logprobs<'a>(
+        &self,
+        first: Option<&'a [u8]>,
+        tokens: &[&'a Vec<TokenProbability>],
+        offset: usize,
+    ) -> Option<CompletionLogprobs<'a>> {
+        let all = || CompletionLogprobs { first, tokens: tokens.iter().copied().flatten().collect(), offset };
+        self.frame.logprobs.then(all)
+    }
+
+    /// Writes the prompt of a reply, if it is repeated and was not written yet.
+    fn write_echo(&mut self, index: usize, to: &mut Events) {
+        let Some(Echo { text, first, tokens }) = self.echo[index].take() else { return };
+        self.lengths[index] += text.chars().count();
+        let logprobs = self.logprobs(Some(&first), &[&tokens], 0);
+        self.frame.chunk(OBJECT, Choice { index, text, logprobs, finish_reason: None }, None, to);
     }
 }

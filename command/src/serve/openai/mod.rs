@@ -8,5 +8,5 @@ pub mod models;
 mod responses;
 
 pub use chat::Chat;
-pub use completions::{Completions, Prompts};
+pub use completions::Completions;
 pub use responses::Responses;

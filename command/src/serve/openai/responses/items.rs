@@ -228,7 +228,7 @@ impl Interface for Responses {
 
     fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
         match delta {
-            Delta::Prompt(_) => {}
+            Delta::Prompt(_) | Delta::PromptToken(_) => {}
             Delta::Thinking(text) => self.text(Kind::Reasoning, text, to),
             Delta::Text { text, .. } => self.text(Kind::Message, text, to),
             Delta::Call { id, name } => self.begin_item(Kind::Call, (id, name), to),

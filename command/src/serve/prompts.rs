@@ -1,0 +1,102 @@
+//! Prompts that are no conversation: texts, tokens, or both mixed.
+
+use super::failure::Failure;
+use super::server::LoadedModel;
+use serde::Deserialize;
+use wglm_engine::Error;
+use wglm_engine::text::Tokenizer;
+
+/// A prompt or several. A list of texts is several prompts, and one of texts and tokens is a single prompt, as in
+/// llama.cpp's server.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Prompts {
+    Text(String),
+    Tokens(Vec<u32>),
+    Several(Vec<One>),
+    Mixed(Vec<Piece>),
+}
+
+/// One of several prompts.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum One {
+    Text(String),
+    Tokens(Vec<u32>),
+    Mixed(Vec<Piece>),
+}
+
+/// A part of a prompt.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Piece {
+    Token(u32),
+    Text(String),
+}
+
+impl Prompts {
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Text(_) | Self::Tokens(_) | Self::Mixed(_) => 1,
+            Self::Several(all) => all.len(),
+        }
+    }
+
+    /// The tokens of each prompt. More than the context holds are refused; a text that cannot have fewer is refused
+    /// before it is encoded.
+    pub fn tokens(self, loaded: &LoadedModel) -> Result<Vec<Vec<u32>>, Failure> {
+        let encoder = Encoder { tokenizer: loaded.model.tokenizer()?, context: loaded.scheduler.context() };
+        let all = match self {
+            Self::Text(text) => vec![One::Text(text)],
+            Self::Tokens(tokens) => vec![One::Tokens(tokens)],
+            Self::Mixed(pieces) => vec![One::Mixed(pieces)],
+            Self::Several(all) => all,
+        };
+        all.into_iter().map(|one| encoder.tokens(one)).collect()
+    }
+}
+
+struct Encoder<'a> {
+    tokenizer: &'a Tokenizer,
+    context: usize,
+}
+
+impl Encoder<'_> {
+    fn fits(&self, needed: usize) -> Result<(), Failure> {
+        let context = self.context;
+        if needed > context { Err(Error::ContextFull { needed, context }.into()) } else { Ok(()) }
+    }
+
+    fn encode(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        if text.len() > Tokenizer::SHORT {
+            self.fits(text.len().div_ceil(self.tokenizer.longest_token()))?;
+        }
+        Ok(self.tokenizer.encode(text, true)?)
+    }
+
+    fn tokens(&self, prompt: One) -> Result<Vec<u32>, Failure> {
+        let tokens = match prompt {
+            One::Text(text) => self.encode(&text)?,
+            One::Tokens(tokens) => tokens,
+            One::Mixed(pieces) => self.mixed(pieces)?,
+        };
+        self.fits(tokens.len())?;
+        Ok(tokens)
+    }
+
+    /// The tokens of all pieces. Those that precede every text of the model come only before a text at the beginning.
+    fn mixed(&self, pieces: Vec<Piece>) -> Result<Vec<u32>, Failure> {
+        let start = self.tokenizer.encode("", false)?.len();
+        let mut tokens = Vec::new();
+        for (index, piece) in pieces.into_iter().enumerate() {
+            match piece {
+                Piece::Token(token) => tokens.push(token),
+                Piece::Text(text) => {
+                    tokens.extend(self.encode(&text)?.into_iter().skip(if index == 0 { 0 } else { start }))
+                }
+            }
+            self.fits(tokens.len())?;
+        }
+        Ok(tokens)
+    }
+}
