@@ -457,6 +457,14 @@ impl Scheduler {
         self.shared.store(false);
     }
 
+    /// Drops the KV cache that this tenant has left in a slot, given by its place in
+    /// [`SchedulerState::slots`], and returns the number of its tokens: 0 if the slot is
+    /// empty or holds those of another tenant. `None` while replies are generated or the conversation is being stored
+    /// on disk; it can be called again then.
+    pub fn forget(&self, slot: usize) -> Option<usize> {
+        self.shared.forget(slot, self.tenant.cache)
+    }
+
     /// Its current state.
     pub fn state(&self) -> SchedulerState {
         self.shared.state()

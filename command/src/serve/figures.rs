@@ -138,6 +138,15 @@ impl Serialize for ChatLogprobs<'_> {
     }
 }
 
+/// Log-probabilities in the form of llama.cpp's completions, serialised one by one as well.
+pub struct LlamaLogprobs<'a>(pub Vec<&'a TokenProbability>);
+
+impl Serialize for LlamaLogprobs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|token| LikelyToken::with_top(token, true)))
+    }
+}
+
 /// Log-probabilities in the form of completions.
 pub struct CompletionLogprobs<'a> {
     /// The first token of a prompt that is repeated: nothing precedes it, so it has no probability.

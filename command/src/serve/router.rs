@@ -53,8 +53,14 @@ pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
         .route("/ready", get(ready::ready))
         .route("/props", get(llama::props))
         .route("/slots", get(llama::slots))
-        .route("/tokenize", post(llama::tokenize))
-        .route("/detokenize", post(llama::detokenize))
+        .route("/slots/{id}", post(llama::slot_action))
+        .route("/infill", post(llama::no_infill))
+        .route("/lora-adapters", get(llama::lora_adapters).post(llama::set_lora_adapters))
+        .route("/completion", post(answer::<llama::Completion>))
+        .route("/completions", post(answer::<llama::Completion>))
+        .route("/tokenize", post(llama::tokens::tokenize))
+        .route("/detokenize", post(llama::tokens::detokenize))
+        .route("/tokenizer_info", get(llama::tokens::tokenizer_info))
         .route("/apply-template", post(llama::apply_template))
         .route("/metrics", get(metrics::metrics));
     // Programs for Ollama ask for it to find out whether there is a server.

@@ -65,6 +65,17 @@ impl Engine {
         Forgotten::One
     }
 
+    /// Drops what a slot holds of a tenant, and returns the number of tokens. `None` if it is in use.
+    pub fn forget(&mut self, index: usize, tenant: u64) -> Option<usize> {
+        let Some(slot) = self.slots.get(index).filter(|slot| slot.session.tenant() == tenant) else { return Some(0) };
+        let (tokens, is_free) = (slot.session.tokens().len(), slot.work.is_none());
+        if !is_free || !self.leaves(index) {
+            return None;
+        }
+        self.slots[index].session.rewind(0);
+        Some(tokens)
+    }
+
     /// Drops the cache of a reply until there is memory again.
     fn give_up(&mut self, index: usize) {
         let slot = &mut self.slots[index];

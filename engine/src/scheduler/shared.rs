@@ -281,6 +281,17 @@ impl Shared {
         true
     }
 
+    /// Drops what a slot holds of a tenant, and returns the number of tokens. `None` if the slot is in use, or if a
+    /// thread drives the engine.
+    pub fn forget(&self, slot: usize, tenant: u64) -> Option<usize> {
+        let mut board = lock(&self.board);
+        let engine = board.engine.as_mut()?;
+        let forgotten = engine.forget(slot, tenant);
+        let slots = engine.slots();
+        board.slots = slots;
+        forgotten
+    }
+
     /// Releases the lock to call the collected wakers and to drop what may run the app's code, and takes it again.
     fn woken<'a>(&'a self, mut board: MutexGuard<'a, Board>) -> MutexGuard<'a, Board> {
         let Outside { wakers, tasks, events } = std::mem::take(&mut board.outside);

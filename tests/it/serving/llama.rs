@@ -1,7 +1,7 @@
 //! Tests the endpoints of llama.cpp's server.
 
 use super::{QUESTION, Serving, shared, wait_for};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn a_server_describes_itself() {
@@ -69,4 +69,158 @@ fn metrics_count_the_work() {
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     assert!(samples.clone().count() > 10 && !text.contains("seven"), "{text}");
     assert!(samples.map(|line| line.split(' ').nth(1)).all(|value| value.unwrap().parse::<u64>().is_ok()), "{text}");
+}
+
+fn completion(more: &Value) -> Value {
+    let mut body = json!({"prompt": "Once upon a time", "n_predict": 6, "temperature": 0, "cache_prompt": true});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body
+}
+
+#[test]
+fn a_completion_in_llama_cpps_form() {
+    let serving = shared();
+    let whole = serving.post("/completion", &completion(&json!({"id_slot": -1}))).json();
+    assert_eq!(
+        (&whole["stop"], &whole["stop_type"], &whole["truncated"]),
+        (&true.into(), &"limit".into(), &false.into())
+    );
+    assert_eq!((&whole["tokens_predicted"], &whole["tokens"]), (&6.into(), &json!([])));
+    assert!(whole["timings"]["predicted_per_second"].is_number() && whole["stopping_word"] == "", "{whole}");
+    let text = whole["content"].as_str().unwrap();
+    let events = serving.post("/completions", &completion(&json!({"stream": true}))).events();
+    let (end, pieces) = events.split_last().unwrap();
+    let streamed: String = pieces.iter().filter_map(|event| event["content"].as_str()).collect();
+    assert!(streamed == text && pieces.iter().all(|event| event["stop"] == false), "{events:?}");
+    assert_eq!((&end["stop"], &end["content"], &end["tokens_predicted"]), (&true.into(), &"".into(), &6.into()));
+    let word = text.split_whitespace().nth(1).unwrap();
+    let stopped = serving.post("/completion", &completion(&json!({"stop": [word]}))).json();
+    assert_eq!((&stopped["stop_type"], &stopped["stopping_word"]), (&"word".into(), &word.into()));
+    assert!(!stopped["content"].as_str().unwrap().contains(word));
+}
+
+#[test]
+fn tokens_of_a_completion_have_their_ids_and_probabilities() {
+    let serving = shared();
+    let body = completion(&json!({"n_probs": 2}));
+    let whole = serving.post("/completion", &body).json();
+    let ids: Vec<u64> = serde_json::from_value(whole["tokens"].clone()).unwrap();
+    let listed = whole["completion_probabilities"].as_array().unwrap();
+    assert_eq!((ids.len(), listed.len()), (6, 6));
+    for (token, id) in listed.iter().zip(&ids) {
+        let top = token["top_logprobs"].as_array().unwrap();
+        assert_eq!((&token["id"], &top[0]["id"], top.len()), (&(*id).into(), &(*id).into(), 2));
+        assert!(token["logprob"].as_f64().unwrap() <= 0.0 && token["bytes"].is_array(), "{token}");
+    }
+    assert_eq!(serving.post("/detokenize", &json!({"tokens": ids})).json()["content"], whole["content"]);
+    let streamed = serving.post("/completion", &completion(&json!({"return_tokens": true, "stream": true}))).events();
+    let all: Vec<u64> =
+        streamed.iter().filter_map(|event| event["tokens"].as_array()).flatten().filter_map(Value::as_u64).collect();
+    assert_eq!(all, ids);
+    assert!(streamed.iter().all(|event| event["completion_probabilities"].is_null()));
+}
+
+#[test]
+fn prompts_are_texts_tokens_and_both() {
+    let serving = shared();
+    let tokens = |text: &str| serving.post("/tokenize", &json!({"content": text})).json()["tokens"].clone();
+    let want = serving.post("/completion", &completion(&json!({}))).json()["content"].clone();
+    let mut mixed = tokens("Once upon").as_array().unwrap().clone();
+    mixed.push(" a time".into());
+    for prompt in [tokens("Once upon a time"), mixed.into()] {
+        assert_eq!(serving.post("/completion", &completion(&json!({"prompt": prompt}))).json()["content"], want);
+    }
+    let several = json!({"prompt": ["Once upon a time", tokens("One morning")]});
+    let several = serving.post("/completion", &completion(&several)).json();
+    assert_eq!(
+        (several.as_array().unwrap().len(), &several[0]["content"], &several[1]["index"]),
+        (2, &want, &1.into())
+    );
+}
+
+#[test]
+fn what_a_completion_does_not_have_is_refused_by_name() {
+    for (field, value) in [
+        ("mirostat", json!(2)),
+        ("typical_p", json!(0.5)),
+        ("xtc_probability", json!(0.1)),
+        ("dry_multiplier", json!(0.8)),
+        ("json_schema", json!({"type": "object"})),
+        ("post_sampling_probs", json!(true)),
+        ("lora", json!([{"id": 0, "scale": 1.0}])),
+        ("n_probs", json!(21)),
+        ("grammar", json!("root ::= \"a\"")),
+    ] {
+        let answer = shared().post("/completion", &completion(&json!({field: value})));
+        assert!(answer.status == 400 && answer.text().contains(field), "{}", answer.text());
+    }
+    let off = json!({"mirostat": 0, "typical_p": 1.0, "xtc_probability": 0.0, "dry_multiplier": 0.0, "lora": [],
+        "top_n_sigma": -1.0, "json_schema": null, "n_probs": 0});
+    assert_eq!(shared().post("/completion", &completion(&off)).status, 200);
+}
+
+#[test]
+fn a_completion_goes_on_past_its_end_if_asked() {
+    let serving = shared();
+    let end = serving.post("/tokenize", &json!({"content": "<|user|>"})).json()["tokens"][0].clone();
+    let ends = completion(&json!({"logit_bias": [[end, 1000]]}));
+    assert_eq!(serving.post("/completion", &ends).json()["stop_type"], "eos");
+    let mut goes_on = completion(&json!({"ignore_eos": true, "n_predict": 60, "return_tokens": true}));
+    goes_on["prompt"] =
+        "[gMASK]<sop><|user|>What is seven plus five?<|assistant|></think>Seven plus five is twelve.".into();
+    let answer = serving.post("/completion", &goes_on).json();
+    assert_eq!((&answer["tokens_predicted"], &answer["stop_type"]), (&60.into(), &"limit".into()));
+}
+
+#[test]
+fn adapters_and_infills_are_refused() {
+    let serving = shared();
+    assert_eq!(serving.get("/lora-adapters").json(), json!([]));
+    assert_eq!(serving.post("/lora-adapters", &json!([])).json(), json!({"success": true}));
+    let some = serving.post("/lora-adapters", &json!([{"id": 0, "scale": 0.5}]));
+    assert!(some.status == 400 && some.text().contains("lora-adapters"), "{}", some.text());
+    let infill = serving.post("/infill", &json!({"input_prefix": "a", "input_suffix": "b"}));
+    assert!(infill.status == 400 && infill.text().contains("infill"), "{}", infill.text());
+}
+
+#[test]
+fn the_cache_of_a_slot_can_be_erased() {
+    let serving = Serving::start(&["-np", "1"]);
+    let evaluated = || serving.post("/completion", &completion(&json!({}))).json()["timings"]["cache_n"].as_u64();
+    assert_eq!(evaluated(), Some(0));
+    assert!(evaluated() > Some(0));
+    let mut erased = Value::Null;
+    wait_for("the end of the reply", || {
+        let answer = serving.post("/slots/0?action=erase", &json!({}));
+        erased = answer.json();
+        answer.status == 200
+    });
+    assert!(erased["id_slot"] == 0 && erased["n_erased"].as_u64() > Some(0), "{erased}");
+    assert_eq!((evaluated(), serving.get("/slots").json()[0]["id"].as_u64()), (Some(0), Some(0)));
+    for (path, word) in [
+        ("/slots/0?action=save", "--cache-dir"),
+        ("/slots/0?action=restore", "--cache-dir"),
+        ("/slots/0", "erase"),
+        ("/slots/1?action=erase", "below 1"),
+    ] {
+        let answer = serving.post(path, &json!({"filename": "a"}));
+        assert!(answer.status == 400 && answer.text().contains(word), "{path}: {}", answer.text());
+    }
+}
+
+/// A client does not erase what another has left in the cache.
+#[test]
+fn the_cache_of_another_client_stays() {
+    let serving = Serving::start(&["-np", "1", "--api-key", "anna", "--api-key", "ben"]);
+    let ask = |key: &str, path: &str, body: &Value| {
+        let headers = [("content-type", "application/json"), ("x-api-key", key)];
+        super::ask(&serving.address, "POST", path, &headers, body.to_string().as_bytes())
+    };
+    let evaluated = || ask("anna", "/completion", &completion(&json!({}))).json()["timings"]["cache_n"].as_u64();
+    assert_eq!(evaluated(), Some(0));
+    wait_for("the end of the reply", || {
+        let answer = ask("ben", "/slots/0?action=erase", &json!({}));
+        answer.status == 200 && answer.json()["n_erased"] == 0
+    });
+    assert!(evaluated() > Some(0));
 }

@@ -122,3 +122,25 @@ fn log_probabilities_that_need_too_much_memory_are_refused() {
     let answer = shared().post("/v1/completions", &body);
     assert!(answer.status == 413 && answer.text().contains("--max-memory"), "{}", answer.text());
 }
+
+/// The requests of lm-eval's remote tokenizer, whose forms are those of vLLM's server.
+#[test]
+fn the_tokenizer_is_described_and_used_by_remote_programs() {
+    let serving = shared();
+    let info = serving.get("/tokenizer_info").json();
+    assert!(info["chat_template"].as_str().unwrap().contains("user"), "{info}");
+    let end = info["eos_token"].as_str().unwrap();
+    for (text, name) in [("An owl sat. ä€😀", "prompt"), (end, "prompt"), ("", "prompt")] {
+        let body = json!({name: text, "add_special_tokens": false});
+        let tokenized = serving.post("/tokenize", &body).json();
+        let tokens = tokenized["tokens"].as_array().unwrap();
+        assert_eq!((&tokenized["count"], &tokenized["max_model_len"]), (&tokens.len().into(), &1024.into()));
+        let text_again = serving.post("/detokenize", &json!({"tokens": tokens})).json();
+        assert_eq!((&text_again["prompt"], &text_again["content"]), (&text.into(), &text.into()));
+        assert!(text != end || tokens.len() == 1, "{tokens:?}");
+    }
+    for body in [json!({}), json!({"prompt": "a", "content": "a"})] {
+        assert_eq!(serving.post("/tokenize", &body).status, 400);
+    }
+    assert_eq!(serving.post("/tokenize", &json!({"content": "owl"})).json().as_object().unwrap().len(), 1);
+}

@@ -1,0 +1,234 @@
+//! llama.cpp's `/completion`: text that continues a prompt, without the chat template.
+
+use crate::serve::body::JsonBody;
+use crate::serve::failure::{Dialect, Failure};
+use crate::serve::fields::{Fields, TOP_LOGPROBS, at_most, max_tokens};
+use crate::serve::figures::{LlamaLogprobs, prompt_progress, timings};
+use crate::serve::interface::{Interface, Prompt, Request};
+use crate::serve::prompts::Prompts;
+use crate::serve::reply::{Delta, Finish, FinishReason, Progress, Reply, TokenProbability};
+use crate::serve::server::{LoadedModel, Server};
+use crate::serve::stream::Events;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use wglm_engine::Stop;
+
+/// The fields besides the common ones. `cache_prompt` and `id_slot` are not among them: the cache is always used, and
+/// the slot is chosen by what it holds.
+#[derive(Debug, Deserialize)]
+pub struct Body {
+    prompt: Option<Prompts>,
+    n_predict: Option<i64>,
+    max_tokens: Option<i64>,
+    n_probs: Option<u64>,
+    return_tokens: Option<bool>,
+    ignore_eos: Option<bool>,
+    post_sampling_probs: Option<bool>,
+    json_schema: Option<Value>,
+    lora: Option<Vec<Value>>,
+    #[serde(flatten)]
+    samplers: Samplers,
+    #[serde(flatten)]
+    fields: Fields,
+}
+
+/// Samplers and limits that this server does not have.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Samplers {
+    dynatemp_range: Option<f64>,
+    typical_p: Option<f64>,
+    xtc_probability: Option<f64>,
+    top_n_sigma: Option<f64>,
+    mirostat: Option<f64>,
+    dry_multiplier: Option<f64>,
+    n_indent: Option<f64>,
+    t_max_predict_ms: Option<f64>,
+}
+
+impl Samplers {
+    /// Refuses those that are turned on.
+    fn check(&self) -> Result<(), Failure> {
+        let none = |value: f64| value <= 0.0;
+        for (name, given, is_off) in [
+            ("dynatemp_range", self.dynatemp_range, none as fn(f64) -> bool),
+            ("typical_p", self.typical_p, |value| value >= 1.0),
+            ("xtc_probability", self.xtc_probability, none),
+            ("top_n_sigma", self.top_n_sigma, none),
+            ("mirostat", self.mirostat, none),
+            ("dry_multiplier", self.dry_multiplier, none),
+            ("n_indent", self.n_indent, none),
+            ("t_max_predict_ms", self.t_max_predict_ms, none),
+        ] {
+            if given.is_some_and(|value| !is_off(value)) {
+                return Err(Failure::unsupported(format!("{name}: not supported; leave it out")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses what a client would otherwise take for done.
+fn check_supported(body: &Body) -> Result<(), Failure> {
+    body.samplers.check()?;
+    for (is_asked_for, message) in [
+        (
+            body.json_schema.as_ref().is_some_and(|schema| !schema.is_null()),
+            "json_schema: not supported here; use /v1/chat/completions",
+        ),
+        (body.post_sampling_probs == Some(true), "post_sampling_probs: not supported; n_probs gives log-probabilities"),
+        (body.lora.as_ref().is_some_and(|lora| !lora.is_empty()), "lora: this server has no adapters"),
+    ] {
+        if is_asked_for {
+            return Err(Failure::unsupported(message));
+        }
+    }
+    Ok(())
+}
+
+pub struct Completion {
+    model: String,
+    stops: Vec<String>,
+    /// Whether probabilities are reported, and whether the ids of tokens are.
+    probabilities: bool,
+    tokens: bool,
+    /// Whether there is a list of answers.
+    several: bool,
+}
+
+/// A piece of a reply in a stream.
+#[derive(Serialize)]
+struct Chunk<'a> {
+    index: usize,
+    content: &'a str,
+    tokens: Vec<u32>,
+    id_slot: i64,
+    stop: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completion_probabilities: Option<LlamaLogprobs<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prompt_progress: Option<Value>,
+}
+
+/// The end of a reply in a stream, or a whole one.
+#[derive(Serialize)]
+struct End<'a> {
+    #[serde(flatten)]
+    chunk: Chunk<'a>,
+    model: &'a str,
+    tokens_predicted: usize,
+    tokens_evaluated: usize,
+    tokens_cached: usize,
+    truncated: bool,
+    stop_type: &'static str,
+    stopping_word: &'a str,
+    timings: Value,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    warnings: &'a [String],
+}
+
+impl Completion {
+    fn chunk<'a>(&self, index: usize, content: &'a str, all: Vec<&'a TokenProbability>) -> Chunk<'a> {
+        let tokens = all.iter().filter(|_| self.tokens).map(|token| token.chosen.id).collect();
+        let completion_probabilities = self.probabilities.then_some(LlamaLogprobs(all));
+        Chunk { index, content, tokens, id_slot: -1, stop: false, completion_probabilities, prompt_progress: None }
+    }
+
+    fn end_of<'a>(&'a self, chunk: Chunk<'a>, finish: &'a Finish) -> End<'a> {
+        let stats = &finish.stats;
+        let evaluated = stats.prompt.cached + stats.prompt.new;
+        let stop_type = match finish.reason {
+            _ if stats.stop == Stop::Cancelled => "none",
+            FinishReason::Stop | FinishReason::Calls => "eos",
+            FinishReason::StopString => "word",
+            FinishReason::Length => "limit",
+        };
+        // Which of several strings ended a reply is not known.
+        let stopping_word = self.stops.first().filter(|_| stop_type == "word" && self.stops.len() == 1);
+        End {
+            chunk: Chunk { stop: true, ..chunk },
+            model: &self.model,
+            tokens_predicted: stats.generated,
+            tokens_evaluated: evaluated,
+            tokens_cached: evaluated + stats.generated,
+            truncated: false,
+            stop_type,
+            stopping_word: stopping_word.map_or("", String::as_str),
+            timings: timings(stats),
+            warnings: &finish.warnings,
+        }
+    }
+}
+
+/// A value as JSON.
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default() // nothing in it can fail to be serialised
+}
+
+impl Interface for Completion {
+    type Body = Body;
+
+    fn memory(body: &JsonBody) -> usize {
+        body.completion()
+    }
+
+    fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
+        check_supported(&body)?;
+        let given = body.prompt.ok_or_else(|| Failure::invalid("there is no prompt"))?;
+        let (several, count) = (matches!(given, Prompts::Several(_)), given.count());
+        at_most("prompt", count, server.limits.choices, "prompts")?;
+        let alternatives = usize::try_from(body.n_probs.unwrap_or(0)).unwrap_or(usize::MAX);
+        at_most("n_probs", alternatives, TOP_LOGPROBS, "tokens")?;
+        let (stream, prompts, mut options) =
+            (body.fields.stream(), given.tokens(loaded)?, body.fields.options(loaded)?);
+        options.max_tokens = max_tokens(body.n_predict.or(body.max_tokens))?.or(options.max_tokens);
+        let (probabilities, tokens) = (alternatives > 0, alternatives > 0 || body.return_tokens == Some(true));
+        options.logprobs = tokens.then_some(alternatives);
+        if body.ignore_eos == Some(true) {
+            let ends = loaded.model.tokenizer()?.end_tokens().iter();
+            options.sampling.logit_bias.extend(ends.map(|end| (*end, f32::NEG_INFINITY)));
+        }
+        let (model, stops) = (server.name.clone(), options.stop.clone());
+        let interface = Self { model, stops, probabilities, tokens, several };
+        let request = Request { choices: 1, stream, one_call: false, held: 0, interface };
+        Ok((Prompt::Tokens(prompts, Box::new(options)), request))
+    }
+
+    fn delta(&mut self, index: usize, delta: Delta, to: &mut Events) {
+        match delta {
+            Delta::Text { text, tokens } => to.line(&json(&self.chunk(index, &text, tokens.iter().collect()))),
+            Delta::End(finish) => {
+                let chunk = self.chunk(index, "", finish.rest.iter().collect());
+                to.line(&json(&self.end_of(chunk, &finish)));
+            }
+            // Without a template there is neither thinking nor a function to call.
+            Delta::Prompt(_) | Delta::PromptToken(_) | Delta::Thinking(_) => {}
+            Delta::Call { .. } | Delta::Arguments(_) | Delta::CallEnd { .. } => {}
+        }
+    }
+
+    fn alive(&mut self, index: usize, progress: Option<Progress>, to: &mut Events) {
+        match progress {
+            None => to.comment("waiting"),
+            Some(progress) => {
+                let prompt_progress = Some(prompt_progress(progress));
+                to.line(&json(&Chunk { prompt_progress, ..self.chunk(index, "", Vec::new()) }));
+            }
+        }
+    }
+
+    fn end(&mut self, _: &mut Events) {}
+
+    fn failed(&mut self, failure: &Failure, to: &mut Events) {
+        to.data(&failure.body(Dialect::OpenAi));
+    }
+
+    fn whole(self, replies: Vec<Reply>) -> String {
+        let answer = |(index, reply): (usize, &Reply)| {
+            let chunk = self.chunk(index, &reply.text, reply.tokens.iter().chain(&reply.finish.rest).collect());
+            json(&self.end_of(chunk, &reply.finish))
+        };
+        let answers: Vec<String> = replies.iter().enumerate().map(answer).collect();
+        if self.several { format!("[{}]", answers.join(",")) } else { answers.concat() }
+    }
+}

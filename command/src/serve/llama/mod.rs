@@ -1,0 +1,162 @@
+//! The endpoints of llama.cpp's server that OpenAI's API does not have, for programs that use them.
+
+mod completion;
+pub mod tokens;
+
+pub use completion::Completion;
+
+use crate::serve::body::{JsonBody, refuse};
+use crate::serve::client::Caller;
+use crate::serve::conversation::{check_messages, check_tools, template_input, variables};
+use crate::serve::failure::Failure;
+use crate::serve::fields::read;
+use crate::serve::figures::decimal;
+use crate::serve::memory::Share;
+use crate::serve::openai::messages::{functions, messages};
+use crate::serve::router::{counted_json, json};
+use crate::serve::server::Server;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokens::{answer, written};
+use wglm_engine::{ChatState, Message};
+
+/// How many copies of the template there are while `/props` is answered.
+const PROPS_COPIES: usize = 4;
+
+/// Whether the model is loaded.
+pub async fn health(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
+    server.loaded().map(|_| json(&json!({"status": "ok"})))
+}
+
+/// What the server runs, and with which options.
+pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
+    let loaded = server.loaded()?;
+    let (model, sampling) = (&loaded.model, &loaded.defaults.sampling);
+    let source = model.file().opt_string("tokenizer.chat_template")?.unwrap_or_default();
+    let memory = server.memory.requests.try_take(source.len() * PROPS_COPIES)?; // the file may have a long template
+    let (tools, reasoning) = (source.contains("tools"), source.contains("reasoning_content"));
+    let caps = json!({
+        "supports_tools": tools,
+        "supports_tool_calls": source.contains("tool_calls"),
+        "supports_parallel_tool_calls": tools,
+        "supports_system_role": source.contains("system"),
+        "supports_preserve_reasoning": reasoning,
+        "supports_object_arguments": true,
+        "supports_string_content": true,
+        "supports_typed_content": true,
+    });
+    let params = json!({
+        "temperature": decimal(sampling.temperature),
+        "top_k": sampling.top_k,
+        "top_p": decimal(sampling.top_p),
+        "min_p": decimal(sampling.min_p),
+        "repeat_penalty": decimal(sampling.repeat_penalty),
+        "presence_penalty": decimal(sampling.presence_penalty),
+        "frequency_penalty": decimal(sampling.frequency_penalty),
+        "n_predict": loaded.defaults.max_tokens.map_or(-1, |tokens| i64::try_from(tokens).unwrap_or(i64::MAX)),
+        "stop": loaded.defaults.stop,
+    });
+    let props = json!({
+        "default_generation_settings": {"n_ctx": loaded.scheduler.context(), "params": params},
+        "total_slots": loaded.scheduler.state().slots.len(),
+        "model_alias": server.name,
+        "model_path": server.file_name,
+        "modalities": {"vision": false, "audio": false},
+        "chat_template": source,
+        "chat_template_caps": caps,
+        "build_info": concat!("wglm ", env!("CARGO_PKG_VERSION")),
+    });
+    Ok(counted_json(props.to_string(), memory))
+}
+
+/// What each slot is doing, without its text.
+pub async fn slots(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
+    let loaded = server.loaded()?;
+    let state = loaded.scheduler.state();
+    let slot = |(id, slot): (usize, &wglm_engine::SlotState)| {
+        json!({
+            "id": id,
+            "n_ctx": slot.context,
+            "is_processing": slot.busy,
+            "n_tokens": slot.tokens,
+            "n_prompt_tokens": slot.prompt_total,
+            "n_prompt_tokens_processed": slot.prompt_done,
+            "n_decoded": slot.generated,
+        })
+    };
+    Ok(json(&state.slots.iter().enumerate().map(slot).collect()))
+}
+
+/// Refuses to fill gaps. The status is not 501 because clients retry after any status from 500 on.
+pub async fn no_infill(request: Request) -> Failure {
+    refuse(request).await;
+    Failure::unsupported("infill: the vocabulary of this model has no tokens for it; use /completion")
+}
+
+/// The adapters: this server loads none.
+pub async fn lora_adapters() -> Response {
+    json(&json!([]))
+}
+
+/// Accepts a list of no adapters, and refuses any other.
+pub async fn set_lora_adapters(body: JsonBody) -> Result<Response, Failure> {
+    let adapters: Vec<Value> = read(&body.bytes)?;
+    match adapters.is_empty() {
+        true => Ok(json(&json!({"success": true}))),
+        false => Err(Failure::unsupported("lora-adapters: this server loads none, so the list can only be empty")),
+    }
+}
+
+/// Drops the cache of a slot. Its client has to have left it there, unless all clients share one cache.
+pub async fn slot_action(
+    State(server): State<Arc<Server>>,
+    Path(id): Path<usize>,
+    request: Request,
+) -> Result<Response, Failure> {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    refuse(request).await; // a body says nothing that matters here
+    let scheduler = server.loaded()?.scheduler.for_tenant(Caller::current().client.tenant());
+    let slots = scheduler.state().slots.len();
+    if id >= slots {
+        return Err(Failure::invalid(format!("id: {id}: expected a number below {slots}, the number of slots")));
+    }
+    match query.split('&').find_map(|field| field.strip_prefix("action=")) {
+        Some("erase") => {
+            let busy = || Failure::unavailable("the cache cannot be erased while replies are generated", 1);
+            Ok(json(&json!({"id_slot": id, "n_erased": scheduler.forget(id).ok_or_else(busy)?})))
+        }
+        Some(action @ ("save" | "restore")) => Err(Failure::unsupported(format!(
+            "action: {action}: not supported; with --cache-dir the server stores conversations by itself, and finds them"
+        ))),
+        _ => Err(Failure::invalid("action: expected erase")),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct TemplateBody {
+    messages: Vec<Message>,
+    tools: Option<Vec<Value>>,
+    chat_template_kwargs: Option<Value>,
+}
+
+/// The prompt for a conversation, as text.
+pub async fn apply_template(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
+    body.check_text()?;
+    let loaded = server.loaded()?;
+    let (of, needed) = (server.clone(), body.conversation());
+    let work = move |_: &Share| {
+        let TemplateBody { messages: given, tools, chat_template_kwargs } = read(&body.bytes)?;
+        check_messages(given.len(), &of)?;
+        let tools = tools.unwrap_or_default();
+        check_tools(&tools)?;
+        let (thinking, template_kwargs) = variables(chat_template_kwargs)?;
+        let (messages, tools, reasoning) = (messages(given)?, functions(tools), thinking.or(Some(of.reasoning)));
+        let chat = ChatState { messages, tools, reasoning, template_kwargs, ..ChatState::default() };
+        written(&BTreeMap::from([("prompt", loaded.model.template()?.render(&template_input(&chat))?)]))
+    };
+    answer(server.work(&server.pools.tools, needed, work).await?)
+}
