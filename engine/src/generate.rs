@@ -46,6 +46,8 @@ pub struct GenerateOptions {
     /// How many of the most likely tokens each [`Event::Token`] lists; `None` for no such events. They require all
     /// logits of every token to be read back, while the GPU waits.
     pub logprobs: Option<usize>,
+    /// Tokens that each [`Event::Token`] lists in any case, in this order after the most likely ones.
+    pub logprob_tokens: Vec<u32>,
     /// Which of the prompt's own tokens get an [`Event::PromptToken`]; `None` for none. The tokens from there on are
     /// computed even if the cache has them, because their logits have to be read back.
     pub prompt_logprobs: Option<PromptLogprobs>,

@@ -140,7 +140,7 @@ fn memory(prompts: &[Start], loaded: &LoadedModel, choices: usize, held: usize) 
         replies,
         prompt,
         generated: options.max_tokens.map_or(capacity, |most| most.min(capacity)),
-        alternatives: options.logprobs,
+        alternatives: options.logprobs.map(|top| top + options.logprob_tokens.len()),
         prompt_alternatives: options.prompt_logprobs.map(|wanted| wanted.top),
         other: held + dropped + replies * each,
     }

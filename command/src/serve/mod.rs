@@ -57,6 +57,7 @@ mod ready;
 mod reload;
 mod replies;
 mod reply;
+mod rerank;
 mod router;
 mod run;
 mod server;

@@ -9,6 +9,7 @@ use super::interface::answer;
 use super::link::Link;
 use super::memory::counted;
 use super::openai::{Chat, Completions, Responses};
+use super::rerank::Rerank;
 use super::server::Server;
 use super::{anthropic, llama, metrics, ollama, openai, page, ready};
 use axum::Router;
@@ -46,6 +47,9 @@ pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
         .route("/responses", post(answer::<Responses>))
         .route("/v1/embeddings", post(openai::models::no_embeddings))
         .route("/embeddings", post(openai::models::no_embeddings))
+        .route("/v1/rerank", post(answer::<Rerank>))
+        .route("/rerank", post(answer::<Rerank>))
+        .route("/reranking", post(answer::<Rerank>))
         .route("/v1/messages", post(answer::<Messages>))
         .route("/v1/messages/count_tokens", post(anthropic::count_tokens))
         .route("/health", get(llama::health))

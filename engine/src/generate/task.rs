@@ -479,7 +479,8 @@ impl<'a> GenerationTask<'a> {
     /// Reports the log-probability of a token, if it is wanted.
     fn report(&mut self, model: &Model, token: u32, logits: Option<&[f32]>) -> Result<()> {
         if let (Some(logits), Some(top)) = (logits, self.options.logprobs) {
-            let (chosen, top) = logprobs(logits, token, top);
+            let (chosen, mut top) = logprobs(logits, token, top);
+            top.extend(self.options.logprob_tokens.iter().map(|other| logprobs(logits, *other, 0).0));
             let bytes = model.tokenizer()?.token_bytes(token)?.to_owned();
             self.events.push(Event::Token(TokenLogprobs { chosen, bytes, top }));
         }

@@ -20,6 +20,7 @@ mod openai;
 mod page;
 #[cfg(target_os = "linux")]
 mod processes;
+mod rerank;
 mod responses;
 mod schemas;
 mod scoring;
