@@ -3,6 +3,7 @@
 
 #[cfg(feature = "schema")]
 mod ask;
+mod beginning;
 mod call_ids;
 mod check;
 mod draft;
@@ -17,6 +18,7 @@ mod state;
 pub use ask::AskError;
 #[cfg(feature = "schema")]
 pub(crate) use ask::{answer_of, constraint_of, read};
+pub(crate) use beginning::take_beginning;
 pub(crate) use call_ids::CallIds;
 pub(crate) use fit::drop_before;
 pub use overflow::Overflow;
@@ -285,6 +287,7 @@ impl Chat {
             reasoning: self.reasoning,
             tools: &self.tools,
             template_kwargs: &self.template_kwargs,
+            begun: None,
         }
     }
 }

@@ -30,7 +30,7 @@ mod turns;
 pub use state::{SchedulerCounts, SchedulerState, SlotState};
 
 use crate::cancel::Cancel;
-use crate::chat::{CallIds, ChatState, PromptMaker, drop_before};
+use crate::chat::{CallIds, ChatState, PromptMaker, drop_before, take_beginning};
 use crate::disk::DiskCache;
 use crate::error::{Error, Result};
 use crate::generate::{Chooser, Event, GenerateOptions, GenerationTask};
@@ -335,7 +335,8 @@ impl Scheduler {
     /// Requests a reply to a conversation. Nothing is computed before an event of it is requested.
     ///
     /// # Errors
-    /// The errors of [`Chat::send`](crate::Chat::send); [`Error::Busy`] if too many requests wait.
+    /// The errors of [`Chat::send`](crate::Chat::send); [`Error::Argument`] or [`Error::Message`] if the reply cannot
+    /// [continue](ChatState::continues) the last message; [`Error::Busy`] if too many requests wait.
     pub fn chat(&self, request: ChatState) -> Result<ScheduledReply> {
         let seed = request.options.sampling.seed;
         self.reply(&self.prepare(request)?, seed)
@@ -348,12 +349,18 @@ impl Scheduler {
     /// The errors of [`chat`](Self::chat), except for constraints that cannot be enforced, which [`reply`](Self::reply)
     /// reports.
     pub fn prepare(&self, request: ChatState) -> Result<PreparedChat> {
-        let ChatState { mut messages, reasoning, tools, template_kwargs, options, overflow, .. } = request;
+        let ChatState { mut messages, mut reasoning, tools, template_kwargs, options, overflow, continues, .. } =
+            request;
         options.check()?;
         self.model.gpu().check_process()?;
         self.shared.check_queue()?; // before the work on the prompt
         let (model, context) = (&self.model, self.context());
-        let maker = PromptMaker { model, context, reasoning, tools: &tools, template_kwargs: &template_kwargs };
+        let begun = continues.then(|| take_beginning(&mut messages, &options, model, context)).transpose()?;
+        if let Some(begun) = &begun {
+            reasoning = Some(begun.reasoning_content.as_ref().is_some_and(|thought| !thought.is_empty()));
+        }
+        let (tools, template_kwargs, begun) = (&tools, &template_kwargs, begun.as_ref());
+        let maker = PromptMaker { model, context, reasoning, tools, template_kwargs, begun };
         let ((prompt, parser), first) = maker.prepare(&messages, overflow, options.max_tokens)?;
         let ids = CallIds::after(&messages, &[]); // the dropped messages have ids as well
         let dropped = drop_before(&mut messages, first);

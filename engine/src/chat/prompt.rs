@@ -20,6 +20,8 @@ pub(crate) struct PromptMaker<'a> {
     pub reasoning: Option<bool>,
     pub tools: &'a [Value],
     pub template_kwargs: &'a Map<String, Value>,
+    /// The message whose text is the beginning of the reply, after the prompt for the others.
+    pub begun: Option<&'a Message>,
 }
 
 impl PromptMaker<'_> {
@@ -43,9 +45,11 @@ impl PromptMaker<'_> {
         input.enable_thinking = self.reasoning;
         input.tools = Some(self.tools).filter(|tools| !tools.is_empty());
         input.extra = self.template_kwargs.clone();
-        let prompt = template.prompt_within(&input, tokenizer, context)?;
+        let mut prompt = template.prompt_within(&input, tokenizer, context)?;
         let parser = ReplyParser::new(prompt.opens_thinking).with_family(prompt.family).with_tools(self.tools);
-        Ok((prompt.tokens, parser))
+        let Some(begun) = self.begun else { return Ok((prompt.tokens, parser)) };
+        prompt.tokens.extend(parser.beginning(begun, tokenizer)?);
+        Ok((prompt.tokens, parser.in_answer()))
     }
 
     /// Like [`PromptMaker::render`], but checks that the model has all tokens, and leaves out the oldest turns if there

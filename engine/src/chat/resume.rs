@@ -5,10 +5,7 @@ use super::{Chat, Reply, check};
 use crate::error::{Error, Result};
 use crate::generate::{GenerateOptions, Generation, GenerationTask, PartialReply};
 use crate::model::Model;
-use crate::text::{Message, ReplyParser, Tokenizer};
-
-/// The tag that ends thinking.
-const CLOSE: &str = "</think>";
+use crate::text::{Message, ReplyParser};
 
 impl Chat {
     /// Continues the last message, which has to be the assistant's: one that was cut off by
@@ -116,7 +113,7 @@ impl Chat {
     /// The last message encoded as text.
     fn read(&self, last: &Message, mut prompt: Vec<u32>, parser: ReplyParser) -> Result<ResumePoint> {
         let model = self.session.model();
-        let said = encoded(model.tokenizer()?, last, &parser)?;
+        let said = parser.beginning(last, model.tokenizer()?)?;
         let begun = PartialReply::replay(model, parser.clone(), &said)?;
         let mut draft = Draft::of(begun.events());
         if !parser.is_thinking() {
@@ -146,21 +143,4 @@ impl ResumePoint {
         let Self { prompt, begun, draft, joins } = self;
         Ok((GenerationTask::resumed(model, prompt, begun, options)?, draft, joins))
     }
-}
-
-/// The tokens of a message as the model would generate them, starting inside thinking or after it.
-fn encoded(tokenizer: &Tokenizer, message: &Message, parser: &ReplyParser) -> Result<Vec<u32>> {
-    let start = tokenizer.encode("", false)?.len();
-    let plain = |text: &str| tokenizer.encode(text, false).map(|tokens| tokens[start..].to_vec());
-    let (thought, text) = (message.reasoning_content.as_deref().unwrap_or_default(), message.text());
-    let mut tokens = Vec::new();
-    if parser.is_thinking() {
-        tokens.extend(plain(thought)?);
-        if !text.is_empty() {
-            tokens.extend(tokenizer.special(CLOSE).map_or_else(|| plain(CLOSE), |token| Ok(vec![token]))?);
-        }
-    }
-    let lead = if parser.is_thinking() || text.is_empty() { "" } else { parser.family().lead };
-    tokens.extend(plain(&format!("{lead}{text}"))?);
-    Ok(tokens)
 }

@@ -49,6 +49,13 @@ pub struct ChatState {
     pub options: GenerateOptions,
     /// See [`Chat::overflow`].
     pub overflow: Overflow,
+    /// Whether a scheduler's reply continues the last message, which has to be the assistant's, with text and without
+    /// calls. Its text is the beginning of the answer: its tokens are part of the prompt, and the reply is what
+    /// follows. If the message has [reasoning](Message::with_reasoning) and the template then begins replies with
+    /// thinking, that comes before the text. In any case the reply itself has no thinking. End the text with a whole
+    /// word and without a space, since tokens begin with spaces. A constraint of the answer and required calls are
+    /// refused. A [`Chat`] ignores this field; it has [`Chat::resume`] and [`Chat::prefill`].
+    pub continues: bool,
     /// What the last message has to match, if it is an answer that `Chat::ask` left unfinished: [`Chat::resume`]
     /// continues it accordingly. A scheduler, which resumes nothing, ignores it.
     #[cfg(feature = "schema")]
@@ -66,6 +73,7 @@ impl Chat {
             template_kwargs: self.template_kwargs.clone(),
             options: self.options.clone(),
             overflow: self.overflow,
+            continues: false,
             #[cfg(feature = "schema")]
             unfinished: self.unfinished(),
         }

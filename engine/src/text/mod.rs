@@ -6,6 +6,7 @@
 //! finds function calls, and [`StopStrings`] end the answer early. Nothing here uses the GPU. Only [`Vocab::read`]
 //! knows the file format.
 
+mod beginning;
 mod bpe;
 mod byte_level;
 mod call;

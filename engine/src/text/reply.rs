@@ -158,6 +158,12 @@ impl ReplyParser {
         Self { tokens: self.family.tags.iter().filter_map(token).collect(), ..self }
     }
 
+    /// The same parser for the rest of a reply whose answer has begun in the prompt: see
+    /// [`beginning`](Self::beginning). Whitespace at the start of the rest is part of the answer.
+    pub fn in_answer(self) -> Self {
+        Self { state: ParserState::Text, answered: true, ..self }
+    }
+
     /// Whether the reply is now inside thinking.
     pub fn is_thinking(&self) -> bool {
         match &self.state {

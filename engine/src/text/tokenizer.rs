@@ -98,7 +98,7 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::ContextFull`] with the fewest tokens possible, if a long prompt of [marked](Self::marker) strings must
     /// have more than `context` tokens.
-    pub(super) fn check_length(&self, prompt: &str, context: usize) -> Result<()> {
+    pub(crate) fn check_length(&self, prompt: &str, context: usize) -> Result<()> {
         if prompt.len() <= Self::SHORT || prompt.len().div_ceil(self.longest) <= context {
             return Ok(());
         }

@@ -5,6 +5,7 @@ mod beside;
 mod compiling;
 #[cfg(feature = "constrain")]
 mod constrained;
+mod continuing;
 mod crowded;
 mod ending;
 mod guessing;

@@ -9,6 +9,7 @@ mod bodies;
 mod calls;
 mod client;
 mod constrained;
+mod continued;
 mod ending;
 mod http;
 mod limits;

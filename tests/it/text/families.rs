@@ -258,6 +258,35 @@ fn a_call_after_a_string_without_an_end_is_found() {
     }
 }
 
+/// The beginning of a reply is encoded as the family writes it, and everything after it is the answer.
+#[test]
+fn a_reply_that_has_begun() {
+    let tags = ["<think>", "</think>", "<|user|>"].map(|name| (name, TokenType::Control));
+    let tokenizer = Tokenizer::new(tiny(&tags, &[])).unwrap();
+    let begun = Message::assistant("No <|user|></think>").with_reasoning("why");
+    for (family, thought, lead) in [
+        ("glm", "why</think>", ""),
+        ("hermes", "why</think>", ""),
+        ("kimi", "", ""),
+        ("gigachat", "", ""),
+        ("gigachat-3.0", "", ""),
+        ("deepseek", "", " "),
+    ] {
+        let messages = [Message::user("Is it?")];
+        let prompt = template(family).prompt(&ChatInput::new(&messages), &tokenizer).unwrap();
+        let parser = ReplyParser::new(prompt.opens_thinking).with_family(prompt.family).with_tools(&tools());
+        let tokens = parser.beginning(&begun, &tokenizer).unwrap();
+        assert_eq!(tokenizer.decode(&tokens, true).unwrap(), format!("{thought}{lead}No <|user|></think>"), "{family}");
+        let control = tokens.iter().filter(|token| tokenizer.is_reserved(**token)).count();
+        assert_eq!(control, usize::from(prompt.opens_thinking), "{family}: only the end of thinking is a tag");
+        let mut rest = parser.in_answer();
+        let mut pieces = rest.push("  and <think>no</think>");
+        pieces.extend(rest.finish());
+        let text = |piece| if let ReplyPiece::Text(text) = piece { text } else { panic!("{piece:?}") };
+        assert_eq!(pieces.into_iter().map(text).collect::<String>(), "  and <think>no</think>", "{family}");
+    }
+}
+
 #[test]
 fn an_object_without_a_closing_tag() {
     let call = r#"<|function_call|>{"name": "weather", "arguments": {"city": "Ро{м"}}"#;

@@ -150,6 +150,19 @@ fn user(index: usize, role: &str, blocks: Vec<Block>, messages: &mut Vec<Message
     Ok(())
 }
 
+/// Whether the last message is the beginning of the reply: if it is the assistant's. An empty one is removed.
+pub fn begins_reply(messages: &mut Vec<Message>) -> Result<bool, Failure> {
+    let by_assistant = |message: &Message| message.role == "assistant";
+    messages.pop_if(|last| {
+        by_assistant(last) && last.text().is_empty() && last.reasoning_content.is_none() && last.tool_calls.is_empty()
+    });
+    let Some(last) = messages.last().filter(|last| by_assistant(last)) else { return Ok(false) };
+    if last.text().ends_with(char::is_whitespace) {
+        return Err(Failure::invalid("messages: final assistant content cannot end with trailing whitespace"));
+    }
+    Ok(true)
+}
+
 /// The functions among the tools, in OpenAI's form. Tools of other types are done by Anthropic's servers.
 pub fn functions(tools: &[Value]) -> Vec<Value> {
     let custom = |tool: &&Value| {

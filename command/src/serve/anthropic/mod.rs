@@ -14,7 +14,7 @@ use super::router::json;
 use super::server::{LoadedModel, Server};
 use axum::extract::State;
 use axum::response::Response;
-use input::{GivenMessage, System, conversation, functions};
+use input::{GivenMessage, System, begins_reply, conversation, functions};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -91,7 +91,10 @@ fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt,
     }
     let stream = body.fields.stream();
     let one_call = body.tool_choice.as_ref().is_some_and(|choice| choice.disable_parallel_tool_use == Some(true));
-    let (chat, demand, held) = body.conversation(server)?.chat(server, loaded)?;
+    let mut conversation = body.conversation(server)?;
+    let continues = begins_reply(&mut conversation.messages)?;
+    let (mut chat, demand, held) = conversation.chat(server, loaded)?;
+    chat.continues = continues;
     let interface = Messages::new(&server.name, chat.options.stop.clone());
     let request = Request { choices: 1, stream, one_call, held, interface };
     Ok((Prompt::Chat(Box::new(chat), demand), request))

@@ -34,6 +34,9 @@ pub struct Body {
     max_completion_tokens: Option<i64>,
     n: Option<u64>,
     reasoning_effort: Option<String>,
+    /// vLLM's name for replies that continue the last message, and what vLLM requires beside it.
+    continue_final_message: Option<bool>,
+    add_generation_prompt: Option<bool>,
     #[serde(flatten)]
     fields: Fields,
 }
@@ -92,6 +95,20 @@ fn message(reply: &Reply) -> AssistantMessage<'_> {
     }
 }
 
+/// Whether the reply continues the last message.
+fn continues(body: &Body) -> Result<bool, Failure> {
+    match (body.continue_final_message == Some(true), body.add_generation_prompt) {
+        (true, Some(true)) => Err(Failure::invalid(
+            "add_generation_prompt: expected false with continue_final_message: true, because the last message is the \
+             beginning of the reply",
+        )),
+        (false, Some(false)) => Err(Failure::unsupported(
+            "add_generation_prompt: false is supported only together with continue_final_message: true",
+        )),
+        (continues, _) => Ok(continues),
+    }
+}
+
 /// A choice in a chunk.
 fn choice(index: usize, delta: Value, logprobs: Option<ChatLogprobs>, reason: Option<&str>) -> Value {
     json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason})
@@ -118,6 +135,7 @@ impl Interface for Chat {
 
     fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         check_messages(body.messages.len(), server)?;
+        let continues = continues(&body)?;
         let (tools, whitespace) = (body.tools.unwrap_or_default(), body.fields.json_whitespace == Some(true));
         check_tools(&tools)?;
         let format = body.json_schema.map(FormatField::schema).or(body.response_format).unwrap_or_default();
@@ -135,6 +153,7 @@ impl Interface for Chat {
             fields: body.fields,
         };
         let (mut chat, demand, held) = conversation.chat(server, loaded)?;
+        chat.continues = continues;
         let logprobs = body.logprobs == Some(true);
         chat.options.logprobs = logprobs.then(|| top_logprobs(body.top_logprobs.unwrap_or(0))).transpose()?;
         let usage = StreamOptions::usage(body.stream_options);
