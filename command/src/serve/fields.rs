@@ -58,6 +58,7 @@ pub struct Fields {
     /// llama.cpp's grammars, which this server does not read.
     grammar: Option<Value>,
     stop_loops: Option<bool>,
+    ignore_eos: Option<bool>,
     pub overflow: Option<OverflowField>,
     /// Whether requested JSON may have spaces and line ends between its parts.
     pub json_whitespace: Option<bool>,
@@ -158,6 +159,7 @@ impl Fields {
             at_most("stop", options.stop.iter().map(String::len).sum(), STOP_BYTES, "bytes")?;
         }
         options.stop_loops = self.stop_loops.unwrap_or(options.stop_loops);
+        options.ignore_eos = self.ignore_eos.unwrap_or(options.ignore_eos);
         Ok(options)
     }
 }

@@ -57,6 +57,11 @@ impl EventBuilder {
         self.parser.as_ref().map_or(ReplyPlace::Answer, ReplyParser::place)
     }
 
+    /// Whether the reply may have calls.
+    pub fn looks_for_calls(&self) -> bool {
+        self.parser.as_ref().is_some_and(ReplyParser::looks_for_calls)
+    }
+
     /// Looks for no calls from here on, and bans the tokens that open them.
     #[cfg(feature = "constrain")]
     pub fn forbid_calls(&mut self, biases: &mut Vec<(u32, f32)>) {

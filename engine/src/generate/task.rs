@@ -115,6 +115,10 @@ impl<'a> GenerationTask<'a> {
         options.check()?;
         options.sampling.seed = Some(options.sampling.seed());
         let policy = Policy::new(rule_for(model, &prompt, &mut events, &mut options)?);
+        if options.ignore_eos {
+            let must_end = policy.rules(|_| true) || events.looks_for_calls();
+            ban_ends(model, must_end, &mut options.sampling.logit_bias)?;
+        }
         let loops = options.stop_loops.then(LoopFinder::default);
         let scoring = options.prompt_logprobs.map(Scoring::new);
         let (cancels, state) = (Cancels::default(), TaskState::Start);
@@ -532,6 +536,19 @@ impl<'a> GenerationTask<'a> {
         self.events.push(Event::Done(Stats { prompt, generated, seed, stop, prompt_time, generate_time, drafts }));
         self.state = TaskState::Over;
     }
+}
+
+/// Bans the tokens that end a reply.
+///
+/// # Errors
+/// [`Error::Argument`] if the reply must end by itself.
+fn ban_ends(model: &Model, must_end: bool, biases: &mut Vec<(u32, f32)>) -> Result<()> {
+    if must_end {
+        let expected = "false with a constraint of the answer or with functions, which end a reply";
+        return Err(Error::argument("ignore_eos", expected, "true"));
+    }
+    biases.extend(model.tokenizer()?.end_tokens().iter().map(|token| (*token, f32::NEG_INFINITY)));
+    Ok(())
 }
 
 /// Feeds a session the next part of `tokens`, the first of which it has. The session gets all remaining tokens, so that

@@ -313,7 +313,8 @@ impl ReplyParser {
         self.family.tags.iter().copied().filter(|(tag, _)| counts(*tag) && !is_token(*tag)).collect()
     }
 
-    fn looks_for_calls(&self) -> bool {
+    /// Whether there are functions that the model may call.
+    pub(crate) fn looks_for_calls(&self) -> bool {
         !self.tools.is_empty()
     }
 

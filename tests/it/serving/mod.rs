@@ -11,6 +11,7 @@ mod client;
 mod constrained;
 mod continued;
 mod ending;
+mod endless;
 mod http;
 mod limits;
 mod llama;
