@@ -50,8 +50,8 @@ enum Handed {
     /// More follows in the next rounds.
     Part,
     All,
-    /// All but pages that were dropped, because the disk is too slow or fails.
-    Rest,
+    /// Pages were dropped, because the disk is too slow or fails, and all others were handed over.
+    AllButDropped,
 }
 
 impl Engine {
@@ -105,7 +105,7 @@ impl Engine {
                 return false;
             }
             Ok(Handed::All) => *is_stored |= !matches!(wanted.what, What::First(_)) && work.is_none(),
-            Ok(Handed::Rest) => {}
+            Ok(Handed::AllButDropped) => {}
             Err(error) => tracing::warn!("cannot store a conversation in the disk cache: {error}"),
         }
         outcome.worked = true;
@@ -153,13 +153,13 @@ impl Storing {
             .collect();
         if disk.is_failing() {
             disk.count_dropped(missing.len());
-            return Ok(if missing.is_empty() { Handed::All } else { Handed::Rest });
+            return Ok(if missing.is_empty() { Handed::All } else { Handed::AllButDropped });
         }
         let kept = Arc::new(names.iter().flatten().copied().collect());
         for (done, (place, with_block)) in missing.iter().copied().enumerate() {
             let Some(memory) = disk.reserve(session.page_bytes(with_block)) else {
                 let gives_up = self.gives_up(disk, missing.len() - done);
-                return Ok(if gives_up { Handed::Rest } else { Handed::Part });
+                return Ok(if gives_up { Handed::AllButDropped } else { Handed::Part });
             };
             let rows = session.read_page(place, with_block)?;
             let used = earlier(self.since.1, place as u32);

@@ -17,8 +17,8 @@ const MUCH: u64 = 1 << 30;
 
 const STORY: &str = "An owl sat on a branch and looked at a hill. ";
 
-/// The demonstration model. Prompts are computed eight tokens at a time, which gives the same bits as one at a time,
-/// whatever is read from disk, a little sooner.
+/// The demonstration model. Prompts are computed eight tokens at a time, which is a little faster and gives the same
+/// bits as one at a time, whatever is read from disk.
 fn model() -> &'static Model {
     static MODEL: OnceLock<Model> = OnceLock::new();
     MODEL.get_or_init(|| model_on(gpu(), 8))

@@ -22,7 +22,6 @@ pub struct Body {
     max_tokens: Option<i64>,
     n_probs: Option<u64>,
     return_tokens: Option<bool>,
-    ignore_eos: Option<bool>,
     post_sampling_probs: Option<bool>,
     json_schema: Option<Value>,
     lora: Option<Vec<Value>>,
@@ -184,10 +183,6 @@ impl Interface for Completion {
         options.max_tokens = max_tokens(body.n_predict.or(body.max_tokens))?.or(options.max_tokens);
         let (probabilities, tokens) = (alternatives > 0, alternatives > 0 || body.return_tokens == Some(true));
         options.logprobs = tokens.then_some(alternatives);
-        if body.ignore_eos == Some(true) {
-            let ends = loaded.model.tokenizer()?.end_tokens().iter();
-            options.sampling.logit_bias.extend(ends.map(|end| (*end, f32::NEG_INFINITY)));
-        }
         let (model, stops) = (server.name.clone(), options.stop.clone());
         let interface = Self { model, stops, probabilities, tokens, several };
         let request = Request { choices: 1, stream, one_call: false, held: 0, interface };

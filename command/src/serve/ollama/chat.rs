@@ -1,7 +1,7 @@
 //! `/api/chat`.
 
 use super::fields::Common;
-use super::lines::{Asked, Part, nothing};
+use super::lines::{LinesBody, Part, nothing};
 use crate::serve::conversation::{check_messages, check_tools, not_text};
 use crate::serve::failure::Failure;
 use crate::serve::interface::Prompt;
@@ -30,7 +30,7 @@ fn renamed(index: usize, mut message: Message) -> Result<Message, Failure> {
     Ok(message)
 }
 
-impl Asked for Body {
+impl LinesBody for Body {
     fn common(&self) -> &Common {
         &self.common
     }

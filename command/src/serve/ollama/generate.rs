@@ -1,7 +1,7 @@
 //! `/api/generate`: a single question, or a text that is continued without the chat template.
 
 use super::fields::Common;
-use super::lines::{Asked, Part, nothing};
+use super::lines::{LinesBody, Part, nothing};
 use crate::serve::failure::Failure;
 use crate::serve::interface::Prompt;
 use crate::serve::prompts::Prompts;
@@ -50,7 +50,7 @@ impl Body {
     }
 }
 
-impl Asked for Body {
+impl LinesBody for Body {
     fn common(&self) -> &Common {
         &self.common
     }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use wglm_engine::text::FunctionCall;
 
 /// The body of a request, and the form of the replies to it.
-pub trait Asked: DeserializeOwned + Send + 'static {
+pub trait LinesBody: DeserializeOwned + Send + 'static {
     fn common(&self) -> &Common;
 
     /// The prompt, and the bytes of memory that its tools and schemas take while replies are generated.
@@ -73,7 +73,7 @@ fn whole_call(index: usize, call: &Call) -> Value {
     json!({"id": call.id, "function": {"index": index, "name": call.name, "arguments": arguments}})
 }
 
-impl<B: Asked> Lines<B> {
+impl<B: LinesBody> Lines<B> {
     fn new(model: &str, warnings: Vec<String>) -> Self {
         let (model, start, form) = (model.to_owned(), Instant::now(), PhantomData);
         Self { model, start, warnings, calls: Reply::default(), written: 0, finish: None, form }
@@ -122,7 +122,7 @@ impl<B: Asked> Lines<B> {
     }
 }
 
-impl<B: Asked> Interface for Lines<B> {
+impl<B: LinesBody> Interface for Lines<B> {
     type Body = B;
 
     const STREAM_TYPE: &'static str = "application/x-ndjson";
