@@ -31,6 +31,9 @@ pub struct ConstraintArgs {
     /// against the schema
     #[arg(long, requires = "schema")]
     pub json_lenient: bool,
+    /// Allow only the properties that --json-schema names, except where it has additionalProperties
+    #[arg(long, requires = "schema")]
+    pub json_closed: bool,
 }
 
 impl ConstraintArgs {
@@ -47,8 +50,8 @@ impl ConstraintArgs {
     pub fn read(&self) -> anyhow::Result<Option<Constraint>> {
         let schema = given(self.json_schema.as_deref(), self.json_schema_file.as_deref(), is_schema, "--json-schema")?;
         if let Some((text, name)) = schema {
-            let options =
-                SchemaOptions::default().with_whitespace(self.json_whitespace).with_lenient(self.json_lenient);
+            let options = SchemaOptions::default().with_whitespace(self.json_whitespace);
+            let options = options.with_lenient(self.json_lenient).with_closed(self.json_closed);
             return Ok(Some(Constraint::json_schema_text(&text, options).with_context(|| name)?));
         }
         let grammar = given(self.grammar.as_deref(), self.grammar_file.as_deref(), is_grammar, "--grammar")?;

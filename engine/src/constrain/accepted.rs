@@ -534,3 +534,126 @@ fn the_mark_of_exact_numbers() {
         (false, number)
     );
 }
+
+fn closed(schema: Value) -> Constraint {
+    let options = SchemaOptions::default().with_closed(true);
+    Constraint::json_schema_with(schema.clone(), options).unwrap_or_else(|error| panic!("{schema}: {error}"))
+}
+
+/// An object with one required property, a boolean.
+fn with(name: &str) -> Value {
+    json!({"type": "object", "properties": {name: {"type": "boolean"}}, "required": [name]})
+}
+
+#[test]
+fn closed_objects_have_the_properties_that_are_named() {
+    let nested =
+        json!({"properties": {"in": {"$ref": "#/$defs/in"}, "list": {"items": with("b")}}, "$defs": {"in": with("a")}});
+    judged(
+        &closed(nested.clone()),
+        &[r#"{"in":{"a":true}}"#, r#"{"list":[{"b":true}]}"#, "{}"],
+        &[r#"{"x":1}"#, r#"{"in":{"a":true,"x":1}}"#, r#"{"list":[{"b":true,"x":1}]}"#],
+    );
+    let open = Constraint::json_schema(nested).unwrap();
+    judged(&open, &[r#"{"in":{"a":true,"x":1}}"#, r#"{"x":1}"#], &[]);
+    judged(&closed(json!({"type": "object", "properties": {}})), &["{}"], &[r#"{"a":1}"#]);
+    // What is required is named as well, and a schema that names nothing describes any object.
+    judged(
+        &closed(json!({"properties": {"a": {}}, "required": ["b"], "type": "object"})),
+        &[r#"{"a":1,"b":2}"#],
+        &[r#"{"b":2,"c":3}"#],
+    );
+    judged(&closed(json!({"type": "object"})), &[r#"{"x":1}"#], &[]);
+}
+
+#[test]
+fn closed_objects_may_allow_others() {
+    for keyword in ["additionalProperties", "unevaluatedProperties"] {
+        for (value, accepted) in [(json!(true), true), (json!({"type": "null"}), true), (json!(false), false)] {
+            let mut schema = with("a");
+            schema[keyword] = value.clone();
+            let others = accepts(&closed(schema), r#"{"a":true,"x":null}"#).unwrap();
+            assert_eq!(others, accepted, "{keyword}: {value}");
+        }
+    }
+    let mut patterns = with("a");
+    patterns["patternProperties"] = json!({"^x": {"type": "null"}});
+    judged(&closed(patterns), &[r#"{"a":true,"x1":null}"#], &[r#"{"a":true,"y":null}"#]);
+    let part = json!({"allOf": [with("a"), {"unevaluatedProperties": true}]});
+    judged(&closed(part), &[r#"{"a":true,"x":1}"#], &[]);
+}
+
+/// Schemas that apply to the same object are closed together.
+#[test]
+fn closed_objects_of_several_schemas() {
+    let both = json!({"allOf": [with("a"), {"$ref": "#/$defs/b"}], "$defs": {"b": with("b")}});
+    judged(&closed(both.clone()), &[r#"{"a":true,"b":true}"#], &[r#"{"a":true,"b":true,"c":1}"#, r#"{"a":true}"#]);
+    // The same definition, with others and alone.
+    let mut twice = both;
+    twice["allOf"][0]["properties"]["one"] = json!({"$ref": "#/$defs/b"});
+    judged(
+        &closed(twice),
+        &[r#"{"a":true,"one":{"b":true},"b":true}"#],
+        &[r#"{"a":true,"one":{"a":true,"b":true},"b":true}"#],
+    );
+    let beside = json!({"$ref": "#/$defs/a", "properties": {"b": {"type": "null"}}, "$defs": {"a": with("a")}});
+    judged(&closed(beside), &[r#"{"a":true,"b":null}"#, r#"{"a":true}"#], &[r#"{"a":true,"c":1}"#]);
+    let single = json!({"allOf": [{"$ref": "#/$defs/a"}], "description": "", "$defs": {"a": with("a")}});
+    judged(&closed(single), &[r#"{"a":true}"#], &[r#"{"a":true,"c":1}"#]);
+    let patterns = json!({"allOf": [with("a"), {"patternProperties": {"^x": {"type": "null"}}}]});
+    judged(&closed(patterns), &[r#"{"a":true,"x1":null}"#], &[r#"{"a":true,"y":null}"#]);
+}
+
+/// Each alternative allows its own properties and those that apply to all.
+#[test]
+fn closed_objects_of_alternatives() {
+    let any = json!({"anyOf": [{"$ref": "#/$defs/a"}, with("b"), {"type": "null"}], "$defs": {"a": with("a")}});
+    judged(
+        &closed(any.clone()),
+        &[r#"{"a":true}"#, r#"{"b":true}"#, "null"],
+        &[r#"{"a":true,"b":true}"#, r#"{"b":true,"c":1}"#],
+    );
+    let mut beside = any.clone();
+    beside["properties"] = json!({"n": {"type": "null"}});
+    judged(
+        &closed(beside),
+        &[r#"{"a":true,"n":null}"#, r#"{"b":true,"n":null}"#],
+        &[r#"{"a":true,"b":true,"n":null}"#, r#"{"b":true,"n":null,"c":1}"#],
+    );
+    let all = json!({"allOf": [{"properties": {"n": {"type": "null"}}}, any], "$defs": {"a": with("a")}});
+    judged(
+        &closed(all),
+        &[r#"{"n":null,"a":true}"#, r#"{"n":null,"b":true}"#],
+        &[r#"{"n":null,"a":true,"b":true}"#, r#"{"n":null,"b":true,"c":1}"#],
+    );
+    let each = json!([{"required": ["a"]}, {"required": ["b"]}]);
+    let required = json!({"properties": {"a": {}, "b": {}}, "anyOf": each, "type": "object"});
+    judged(&closed(required), &[r#"{"a":1}"#, r#"{"a":1,"b":2}"#, r#"{"b":2}"#], &["{}", r#"{"a":1,"c":1}"#]);
+}
+
+/// A schema that contains itself, and one that is too large once it is closed.
+#[test]
+fn closed_objects_without_end() {
+    let tree =
+        json!({"type": "object", "properties": {"next": {"$ref": "#"}, "value": {"type": "integer", "minimum": 0}}});
+    judged(
+        &closed(tree),
+        &[r#"{"next":{"next":{"value":1}}}"#, r#"{"next":{},"value":2}"#],
+        &[r#"{"next":{"x":1}}"#, r#"{"next":{"value":1,"x":1}}"#],
+    );
+    let names = |of: &str, count: usize| -> Value { (0..count).map(|at| (format!("{of}{at}"), json!({}))).collect() };
+    let any: Vec<Value> = (0..1000).map(|at| json!({"properties": names(&format!("p{at}_"), 1)})).collect();
+    let wide = json!({"properties": names("q", 900), "anyOf": any});
+    let error = Constraint::json_schema_with(wide, SchemaOptions::default().with_closed(true)).unwrap_err();
+    assert!(error.to_string().contains("too large: closing its objects"), "{error}");
+    // The place of an error is that in an open schema.
+    let many: Vec<Value> = (0..25_000).map(|at| json!({"properties": names(&format!("p{at}_"), 1)})).collect();
+    let error = Constraint::json_schema_with(json!({"allOf": many}), SchemaOptions::default().with_closed(true));
+    assert!(error.unwrap_err().to_string().contains("too large: closing its objects"));
+    let wrong = Constraint::json_schema(json!({"x-guidance": {"closed": "yes"}})).unwrap_err();
+    assert!(wrong.to_string().contains("`closed` is \"yes\", expected true or false"), "{wrong}");
+    let inner = json!({"properties": {"a": {}}, "required": ["a"], "minProperties": 2, "type": "object"});
+    let unmet = json!({"properties": {"in": inner}, "required": ["in"], "type": "object"});
+    let error = Constraint::json_schema_with(unmet, SchemaOptions::default().with_closed(true)).unwrap_err();
+    assert!(error.to_string().contains("#/properties/in"), "{error}");
+}

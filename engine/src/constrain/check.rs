@@ -8,7 +8,7 @@ use super::exact::{MARK, unsupported};
 use super::expression::ways;
 use super::matcher::{Matcher, failed};
 use super::schema::{Fault, escaped, with_definitions};
-use super::source::{How, alone, json_grammar, prepared};
+use super::source::{How, SchemaOptions, alone, is_closed, json_grammar, prepared};
 use super::stack::with_stack;
 use super::vocabulary::{Grammar, factory_of};
 use crate::error::{Error, Result};
@@ -70,7 +70,8 @@ fn schema_on_stack(schema: &Value) -> Result<()> {
     let until = Instant::now() + if is_of_size(&message) { Duration::ZERO } else { SEARCH };
     'deeper: while Instant::now() < until {
         for (key, child) in parts(&part) {
-            let child = with_definitions(&child, schema);
+            let options = SchemaOptions::default().with_closed(is_closed(schema));
+            let child = options.put_into(with_definitions(&child, schema));
             if let Err(of_child) = compiled(&child) {
                 let of_child = message_of(&of_child);
                 if explains(&message, &of_child) {

@@ -1,8 +1,8 @@
 //! The functions that a reply may call: their names, and the schemas of their arguments.
 
 use super::stack::with_stack;
-use super::{check, depth, reference};
-use serde_json::{Value, json};
+use super::{check, closed, depth, reference};
+use serde_json::{Map, Value, json};
 
 /// The functions, with any arguments for those whose schema is too large, too deep or too complex.
 pub fn bounded(tools: &[Value]) -> Vec<Value> {
@@ -41,9 +41,14 @@ fn function(tool: &Value) -> &Value {
     tool.get("function").unwrap_or(tool)
 }
 
-/// The schema of a function's arguments, which is that of an object.
+/// The schema of a function's arguments, which is that of an object. A function without one takes no arguments. Objects
+/// in the schema of a function with `strict` are closed.
 pub(super) fn parameters(tool: &Value) -> Value {
-    let mut schema = function(tool).get("parameters").and_then(Value::as_object).cloned().unwrap_or_default();
+    let function = function(tool);
+    let given = function.get("parameters").filter(|given| !given.is_null());
+    let none =
+        || Map::from_iter([("properties".to_owned(), json!({})), ("additionalProperties".to_owned(), false.into())]);
+    let mut schema = given.map_or_else(none, |given| given.as_object().cloned().unwrap_or_default());
     schema.entry("type").or_insert_with(|| "object".into());
     let named = schema.get("properties").and_then(Value::as_object).filter(|named| !named.is_empty());
     let is_named = |name: &Value| named.is_some_and(|named| name.as_str().is_some_and(|name| named.contains_key(name)));
@@ -53,11 +58,14 @@ pub(super) fn parameters(tool: &Value) -> Value {
     if is_whole && !["allOf", "anyOf", "oneOf", "$ref"].iter().any(|key| schema.contains_key(*key)) {
         schema.entry("additionalProperties").or_insert(false.into());
     }
-    let mut schema = Value::Object(schema);
-    // A dangling reference accepts anything, so this cannot fail.
+    let (mut schema, is_strict) = (Value::Object(schema), function.get("strict") == Some(&Value::Bool(true)));
+    // A dangling reference accepts anything, so this cannot fail. What is too large to be closed stays open.
     let simplify = || {
         if depth::of_size(&schema).is_none() {
             let _ = reference::simplify(&mut schema, true);
+            if is_strict && let Ok(closed) = closed::closed(&schema) {
+                schema = closed;
+            }
         }
         Ok(())
     };

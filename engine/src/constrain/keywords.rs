@@ -217,7 +217,7 @@ fn express_by_others(keywords: &mut Map<String, Value>, whole: &Value) {
     let count = |key: &str| keywords.get(key).and_then(Value::as_u64);
     let mut idle = vec!["minContains", "maxContains"];
     idle.extend((count("minContains") == Some(0) && !keywords.contains_key("maxContains")).then_some("contains"));
-    idle.extend(["unevaluatedItems", "unevaluatedProperties"].iter().filter(|key| is_anything(keywords.get(**key))));
+    idle.extend(is_anything(keywords.get("unevaluatedItems")).then_some("unevaluatedItems"));
     idle.extend(
         ["dependencies", "dependentRequired", "dependentSchemas"].iter().filter(|key| is_empty(keywords.get(**key))),
     );
@@ -234,6 +234,11 @@ fn express_by_others(keywords: &mut Map<String, Value>, whole: &Value) {
         keywords.insert("enum".to_owned(), json!([]));
     }
     without(keywords);
+    if is_anything(keywords.get("unevaluatedProperties")) {
+        // It says that the object is open, for a schema whose other objects are closed.
+        keywords.shift_remove("unevaluatedProperties");
+        keywords.entry("additionalProperties").or_insert(true.into());
+    }
     close("unevaluatedProperties", "additionalProperties", keywords);
     // Each schema of a list is for one item, and `additionalItems` is for the items after them.
     let is_list = keywords.get("items").is_some_and(Value::is_array);

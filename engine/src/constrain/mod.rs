@@ -6,11 +6,13 @@
 //!
 //! A constraint is checked when it is made (`check`), after `depth`, `together`, `expression` and `finite` have bounded
 //! what llguidance recurses over or multiplies; `stack` runs llguidance on a thread with a large stack. `source` makes
-//! its grammar, with `schema`, `keywords`, `reference`, `exact`, `range` and `numbers` for JSON schemas; `call_grammar`
-//! and `keyed` make those of function calls. `vocabulary` is the model's tokens, and `matcher` the state of a reply.
+//! its grammar, with `schema`, `keywords`, `reference`, `closed`, `exact`, `range` and `numbers` for JSON schemas;
+//! `call_grammar` and `keyed` make those of function calls. `vocabulary` is the model's tokens, and `matcher` the state
+//! of a reply.
 
 mod call_grammar;
 mod check;
+mod closed;
 mod decimal;
 mod depth;
 mod exact;

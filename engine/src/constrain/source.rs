@@ -2,7 +2,7 @@
 
 use super::numbers::Numbers;
 use super::schema::{Fault, for_each, open_unions};
-use super::{check, depth, exact, finite, format, keywords, reference};
+use super::{check, closed, depth, exact, finite, format, keywords, reference};
 use crate::error::{Error, Result};
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
 use serde::{Deserialize, Serialize};
@@ -84,6 +84,14 @@ impl From<Constraint> for ConstraintText {
 /// model may write spaces forever.
 pub(super) const BLANKS: &str = r" |\n[ \t]{0,20}";
 
+/// wglm's own option in `x-guidance`: see [`SchemaOptions::closed`].
+const CLOSED: &str = "closed";
+
+/// Whether a schema carries the option that closes its objects.
+pub(super) fn is_closed(schema: &Value) -> bool {
+    schema.get("x-guidance").and_then(|options| options.get(CLOSED)) == Some(&Value::Bool(true))
+}
+
 /// How JSON is written, and how strictly its schema is enforced.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -94,6 +102,10 @@ pub struct SchemaOptions {
     /// Whether keywords that cannot be enforced, or whose value has the wrong type, are ignored instead of refused, and
     /// `oneOf` is treated as `anyOf`. The answer may then be invalid against the schema.
     pub lenient: bool,
+    /// Whether objects whose properties the schema names have no others, unless it allows some with
+    /// `additionalProperties`, `unevaluatedProperties` or `patternProperties`. Schemas that apply to the same object
+    /// (`allOf` and the like) allow the properties of each other. Otherwise a model may add properties without end.
+    pub closed: bool,
 }
 
 impl SchemaOptions {
@@ -109,6 +121,12 @@ impl SchemaOptions {
         Self { lenient, ..self }
     }
 
+    /// The same options with this [`closed`](Self::closed).
+    #[must_use]
+    pub fn with_closed(self, closed: bool) -> Self {
+        Self { closed, ..self }
+    }
+
     /// A schema that carries these options.
     #[doc(hidden)]
     #[must_use]
@@ -117,6 +135,7 @@ impl SchemaOptions {
         let mut own = Map::new();
         own.extend(self.whitespace.then(|| ("whitespace_pattern".to_owned(), BLANKS.into())));
         own.extend(self.lenient.then(|| ("lenient".to_owned(), true.into())));
+        own.extend(self.closed.then(|| (CLOSED.to_owned(), true.into())));
         match schema {
             Value::Object(mut keywords) if !own.is_empty() => {
                 if let Value::Object(given) = keywords.entry("x-guidance").or_insert_with(|| json!({})) {
@@ -306,10 +325,15 @@ pub(super) fn prepared(schema: Value, how: How) -> std::result::Result<Value, Fa
         return Err(whole(message));
     }
     let given = schema.get("x-guidance").cloned().unwrap_or_else(|| json!({}));
-    let Value::Object(given) = given else { return Err(whole("`x-guidance` is not an object".to_owned())) };
+    let Value::Object(mut given) = given else { return Err(whole("`x-guidance` is not an object".to_owned())) };
     let lenient = how.of_function || given.get("lenient") == Some(&Value::Bool(true));
     keywords::tidy(&mut schema, lenient)?;
     reference::simplify(&mut schema, lenient)?;
+    match given.shift_remove(CLOSED) {
+        None | Some(Value::Bool(false)) => {}
+        Some(Value::Bool(true)) => schema = closed::closed(&schema)?,
+        Some(other) => return Err(whole(format!("`x-guidance`: `{CLOSED}` is {other}, expected true or false"))),
+    }
     if let Some(fault) = how.checks.then(|| depth::of_schema(&schema)).flatten() {
         return Err(fault);
     }

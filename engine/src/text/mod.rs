@@ -36,6 +36,8 @@ pub use message::{Content, FunctionCall, Message, ToolCall};
 pub(crate) use reply::ReplyPlace;
 pub use reply::{ReplyParser, ReplyPiece};
 pub use stop::StopStrings;
+#[doc(hidden)]
+pub use template::function_mut;
 pub use template::{ChatInput, ChatTemplate, Prompt};
 pub use tokenizer::Tokenizer;
 pub use vocab::{TokenType, Vocab};

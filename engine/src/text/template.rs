@@ -54,7 +54,7 @@ impl<'a> ChatInput<'a> {
         }
         variables.extend([
             ("messages", outside(&|| serde_json::to_value(self.messages))?),
-            ("tools", outside(&|| serde_json::to_value(self.tools))?),
+            ("tools", outside(&|| described(self.tools))?),
             ("add_generation_prompt", self.add_generation_prompt.into()),
         ]);
         variables.extend(self.enable_thinking.map(|enable| ("enable_thinking", enable.into())));
@@ -77,6 +77,22 @@ impl<'a> ChatInput<'a> {
         }
         Ok(())
     }
+}
+
+/// The tools as the model gets them: without `strict`, which says what their arguments are held to.
+fn described(tools: Option<&[serde_json::Value]>) -> serde_json::Result<serde_json::Value> {
+    let mut tools = serde_json::to_value(tools)?;
+    for function in tools.as_array_mut().into_iter().flatten().filter_map(function_mut) {
+        function.shift_remove("strict");
+    }
+    Ok(tools)
+}
+
+/// The description of a function, from a tool in OpenAI's form or from only the inner object of that form.
+#[doc(hidden)]
+pub fn function_mut(tool: &mut serde_json::Value) -> Option<&mut Map<String, serde_json::Value>> {
+    let inner = if tool.get("function").is_some() { tool.get_mut("function") } else { Some(tool) };
+    inner?.as_object_mut()
 }
 
 /// Whether a value is nested more than [`DEPTH`] levels deep, without recursion.

@@ -26,6 +26,11 @@ fn extended_by_a_schema_and_a_grammar() {
     let set = set.display().to_string();
     refuses(&format!("run hi --json-schema {set}"), "JSON schema, #/properties/sum: `dependentRequired`");
     run_prompt(QUESTION, &format!("--reasoning off --temp 0 --json-schema {set} --json-lenient --json-whitespace"));
+    // An object that needs another property is impossible once it is closed.
+    let two = SCHEMA.replace("\"additionalProperties\": false", "\"minProperties\": 2");
+    let two = written(&dir, "two.json", two.as_bytes()).display().to_string();
+    refuses(&format!("run hi --json-schema {two} --json-closed"), "two.json: JSON schema, #: no value is valid");
+    assert_eq!(try_prompt(QUESTION, &format!("--reasoning off --temp 0 -n 2 --json-schema {two}")).code, Some(3));
     // The object of --json says whether the answer is complete.
     for (most, stop) in [(200, "end"), (3, "length")] {
         let done = try_prompt(QUESTION, &format!("--reasoning off --temp 0 --json -n {most} --json-schema {schema}"));
