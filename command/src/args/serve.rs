@@ -101,6 +101,10 @@ pub struct ServeArgs {
     /// Let the model think before it answers, unless a request says otherwise
     #[arg(long, value_name = "ON|OFF", default_value = "on")]
     pub reasoning: Switch,
+    /// Treat the objects of all JSON schemas as closed, even without strict: allow only the properties that they name,
+    /// except where they have additionalProperties
+    #[arg(long)]
+    pub json_closed: bool,
     #[command(flatten)]
     pub model: ModelArgs,
     #[command(flatten)]

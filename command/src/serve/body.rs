@@ -71,12 +71,18 @@ impl JsonBody {
     }
 }
 
+/// Whether a byte of text is, or begins, a character that may be marked (`text/marker.rs` of the library). 0xEF begins
+/// the marks themselves, which are escaped.
+pub fn is_sign(byte: u8) -> bool {
+    matches!(byte, b'<' | b'>' | b'[' | b']' | 0xEF)
+}
+
 /// Counts what it will take to read a body, while it arrives.
 #[derive(Debug, Default)]
 struct Count {
     /// The number of JSON values and keys, at least as many as a parser would make.
     values: usize,
-    /// The number of characters in strings that may be marked (`text/marker.rs` of the library).
+    /// The number of characters in strings that may be marked.
     signs: usize,
     in_string: bool,
     escaped: bool,
@@ -90,8 +96,7 @@ impl Count {
                     _ if self.escaped => self.escaped = false,
                     b'\\' => self.escaped = true,
                     b'"' => self.in_string = false,
-                    // 0xEF begins the marks themselves, which are escaped.
-                    b'<' | b'>' | b'[' | b']' | 0xEF => self.signs += 1,
+                    byte if is_sign(*byte) => self.signs += 1,
                     _ => {}
                 }
                 continue;

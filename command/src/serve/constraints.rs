@@ -4,6 +4,7 @@ use super::failure::{Failure, shown};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
+use wglm_engine::text::function_mut;
 use wglm_engine::{Calls, SchemaOptions};
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -42,13 +43,20 @@ pub fn choice(choice: Option<&Value>, functions: &mut Vec<Value>) -> Result<Call
     }
 }
 
-/// A function in the form of chat completions, from the fields of a tool with these names. Those that are null are left
-/// out.
+/// A function in the form of chat completions, from the fields of a tool with these names, and `strict`. Those that are
+/// null are left out.
 pub fn function(tool: &Value, [name, description, parameters]: [&str; 3]) -> Value {
     let field = |(to, from): (&str, &str)| Some((to.to_owned(), tool.get(from).filter(|it| !it.is_null())?.clone()));
-    let fields = [("name", name), ("description", description), ("parameters", parameters)];
+    let fields = [("name", name), ("description", description), ("parameters", parameters), ("strict", "strict")];
     let fields: Map<String, Value> = fields.into_iter().filter_map(field).collect();
     json!({"type": "function", "function": fields})
+}
+
+/// Closes the objects in the arguments of all functions.
+pub fn close(functions: &mut [Value]) {
+    for fields in functions.iter_mut().filter_map(function_mut) {
+        fields.insert("strict".to_owned(), true.into());
+    }
 }
 
 fn by_word(word: &str) -> Result<Calls, Failure> {
@@ -67,7 +75,7 @@ fn name(tool: &Value) -> Option<&str> {
 
 fn unknown(found: &str) -> Failure {
     let expected = "expected auto, none, required or the name of a function";
-    Failure::invalid(format!("tool_choice: {}: {expected}", shown(found)))
+    Failure::of_field("tool_choice", format_args!("{}: {expected}", shown(found)))
 }
 
 /// `response_format` of chat completions, or `text.format` of responses, which has the schema one level higher.
@@ -99,24 +107,25 @@ impl FormatField {
         Self { kind: Some("json_schema".into()), schema: Some(schema), ..Self::default() }
     }
 
-    /// Reads it. `whitespace` says whether spaces may stand between the parts of JSON. Unsupported keywords of a schema
-    /// are ignored if `strict` is false, and refused if it is true or absent.
-    pub fn read(self, whitespace: bool) -> Result<Format, Failure> {
+    /// Reads it from a field of this name. Unsupported keywords of a schema are ignored if `strict` is false, and
+    /// refused if it is true or absent. Objects are closed if it is true, or by the options.
+    pub fn read(self, name: &str, options: SchemaOptions) -> Result<Format, Failure> {
         let (inner, strict) = self.json_schema.map_or((None, None), |field| (field.schema, field.strict));
         let (schema, strict) = (inner.or(self.schema), strict.or(self.strict));
-        let options = SchemaOptions::default().with_whitespace(whitespace).with_lenient(strict == Some(false));
+        let closed = options.closed || strict == Some(true);
+        let options = options.with_lenient(strict == Some(false)).with_closed(closed);
         match (self.kind.as_deref(), schema) {
             (None | Some("text"), _) => Ok(Format::Text),
             (Some("json_object" | "json_schema"), Some(schema)) => Ok(Format::Schema(options.put_into(schema))),
-            (Some("json_object"), None) if whitespace => {
+            (Some("json_object"), None) if options.whitespace => {
                 Ok(Format::Schema(options.put_into(json!({"type": "object"}))))
             }
             (Some("json_object"), None) => Ok(Format::Object),
-            (Some("json_schema"), None) => Err(Failure::invalid("response_format: json_schema.schema is missing")),
-            (Some(other), _) => Err(Failure::invalid(format!(
-                "response_format: {}: expected text, json_object or json_schema",
-                shown(other)
-            ))),
+            (Some("json_schema"), None) => Err(Failure::of_field(name, "type json_schema: there is no schema")),
+            (Some(other), _) => {
+                let wrong = format!("{}: expected text, json_object or json_schema", shown(other));
+                Err(Failure::of_field(name, wrong))
+            }
         }
     }
 }
@@ -124,12 +133,38 @@ impl FormatField {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::choice;
+    use super::{FormatField, choice, close, function};
     use serde_json::{Value, json};
-    use wglm_engine::Calls;
+    use wglm_engine::{Calls, SchemaOptions};
 
     fn functions() -> Vec<Value> {
         ["ring", "sleep"].map(|name| json!({"type": "function", "function": {"name": name}})).into()
+    }
+
+    #[test]
+    fn functions_in_both_forms_are_closed() {
+        let mut tools = [json!({"name": "ring"}), json!({"type": "function", "function": {"name": "ring"}}), json!(3)];
+        close(&mut tools);
+        assert_eq!((&tools[0]["strict"], &tools[1]["function"]["strict"]), (&json!(true), &json!(true)));
+        assert!(tools[1].get("strict").is_none() && tools[2] == 3, "{tools:?}");
+    }
+
+    #[test]
+    fn strict_is_kept_as_it_was_sent() {
+        for strict in [json!(true), json!(false), json!(null)] {
+            let made = function(&json!({"name": "ring", "strict": strict}), ["name", "description", "parameters"]);
+            assert_eq!(made["function"]["strict"], strict, "{made}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_format_has_the_name_of_its_field() {
+        for (given, found) in [(json!({"type": "xml"}), "xml"), (json!({"type": "json_schema"}), "no schema")] {
+            let field: FormatField = serde_json::from_value(given).unwrap();
+            let failure = field.read("text.format", SchemaOptions::default()).unwrap_err();
+            assert!(failure.message.starts_with("text.format: ") && failure.message.contains(found), "{failure:?}");
+            assert_eq!(failure.param.as_deref(), Some("text.format"));
+        }
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! state of a chat, within limits.
 
 use super::compiling::Demand;
-use super::constraints::Format;
+use super::constraints::{Format, close};
 use super::failure::{Failure, shown};
-use super::fields::{Fields, at_most, max_tokens};
+use super::fields::{Fields, at_most, switch};
 use super::memory::{Size, VALUE};
 use super::server::{LoadedModel, Server};
 use serde_json::{Map, Value};
@@ -15,11 +15,8 @@ use wglm_engine::{Calls, ChatState, Message, Overflow};
 const VARIABLES: Size = Size { values: 4096, text: 64 << 10 };
 
 /// The most tools, and how large all of them together may be.
-const TOOLS: usize = 1024;
+pub const TOOLS: usize = 1024;
 const TOOL_SIZE: Size = Size { values: 1 << 16, text: 2 << 20 };
-
-/// The most parts of a message, and the most calls.
-const PARTS: usize = 1024;
 
 /// The number of copies of tools and schemas while replies are generated: the parser's, those of grammars, and those
 /// that an answer repeats.
@@ -31,8 +28,8 @@ pub struct Conversation {
     pub tools: Vec<Value>,
     pub calls: Calls,
     pub format: Format,
-    pub max_tokens: Option<i64>,
-    /// Whether the model thinks, if the variables of the template do not say so.
+    pub max_tokens: Option<usize>,
+    /// Whether the model thinks, if neither the variables of the template nor the fields say so.
     pub thinking: bool,
     /// What happens to a conversation that is too long, if the field `overflow` does not say so.
     pub overflow: Overflow,
@@ -41,15 +38,18 @@ pub struct Conversation {
 
 impl Conversation {
     /// The state of the chat. A number of tokens that the request does not limit has the limit of the server's options.
-    pub fn state(&mut self, loaded: &LoadedModel) -> Result<ChatState, Failure> {
+    pub fn state(&mut self, server: &Server, loaded: &LoadedModel) -> Result<ChatState, Failure> {
+        if server.json_closed {
+            close(&mut self.tools);
+        }
         let mut fields = std::mem::take(&mut self.fields);
         let overflow = fields.overflow.map_or(self.overflow, Overflow::from);
-        let (thinking, template_kwargs) = variables(fields.chat_template_kwargs.take())?;
+        let (thinks, template_kwargs) = variables(&mut fields, self.thinking)?;
         let mut options = fields.options(loaded)?;
-        options.max_tokens = max_tokens(self.max_tokens)?.or(options.max_tokens);
+        options.max_tokens = self.max_tokens.or(options.max_tokens);
         Ok(ChatState {
             messages: std::mem::take(&mut self.messages),
-            reasoning: Some(thinking.unwrap_or(self.thinking)),
+            reasoning: Some(thinks),
             tools: std::mem::take(&mut self.tools),
             template_kwargs,
             options,
@@ -61,7 +61,7 @@ impl Conversation {
     /// The chat with its constraints, as far as they are compiled, and the bytes of memory that its tools and schemas
     /// take while replies are generated.
     pub fn chat(mut self, server: &Server, loaded: &LoadedModel) -> Result<(ChatState, Demand, usize), Failure> {
-        let mut chat = self.state(loaded)?;
+        let mut chat = self.state(server, loaded)?;
         let schema = if let Format::Schema(schema) = &self.format { Size::of(schema).bytes() } else { 0 };
         let held = COPIES * (schema + chat.tools.iter().map(|tool| Size::of(tool).bytes()).sum::<usize>());
         let demand = server.compiling.demand(&mut chat, self.format, self.calls)?;
@@ -69,27 +69,21 @@ impl Conversation {
     }
 }
 
-/// The variables of the template, and whether they say that the model thinks. More of them than any template needs are
-/// refused: each is copied several times while a prompt is made.
-pub fn variables(given: Option<Value>) -> Result<(Option<bool>, Map<String, Value>), Failure> {
-    let mut variables = match given {
+/// Whether the model thinks, which it does as `usual` if no field says so, and the other variables of the template.
+/// More of them than any template needs are refused: each is copied several times while a prompt is made.
+pub fn variables(fields: &mut Fields, usual: bool) -> Result<(bool, Map<String, Value>), Failure> {
+    let mut variables = match fields.chat_template_kwargs.take() {
         None => Map::new(),
         Some(Value::Object(variables)) => variables,
         Some(other) => {
-            let message = format!("chat_template_kwargs: {}: expected an object", shown(&other.to_string()));
-            return Err(Failure::invalid(message));
+            let wrong = format!("{}: expected an object", shown(&other.to_string()));
+            return Err(Failure::of_field("chat_template_kwargs", wrong));
         }
     };
     within("chat_template_kwargs", Size::of_map(&variables), VARIABLES)?;
-    match variables.shift_remove("enable_thinking") {
-        None | Some(Value::Null) => Ok((None, variables)),
-        Some(Value::Bool(thinking)) => Ok((Some(thinking), variables)),
-        Some(other) => {
-            let found = other.to_string();
-            let message = format!("chat_template_kwargs.enable_thinking: {}: expected true or false", shown(&found));
-            Err(Failure::invalid(message))
-        }
-    }
+    let thinks = variables.shift_remove("enable_thinking");
+    let thinks = switch("chat_template_kwargs.enable_thinking", thinks.as_ref())?;
+    Ok((thinks.or(fields.thinking()?).unwrap_or(usual), variables))
 }
 
 /// What the template gets of a chat.
@@ -101,12 +95,12 @@ pub fn template_input(chat: &ChatState) -> ChatInput<'_> {
     input
 }
 
-/// Refuses a conversation without messages or with too many.
-pub fn check_messages(count: usize, server: &Server) -> Result<(), Failure> {
+/// Refuses a conversation without messages or with too many in a field.
+pub fn check_messages(field: &str, count: usize, server: &Server) -> Result<(), Failure> {
     if count == 0 {
-        return Err(Failure::invalid("there are no messages"));
+        return Err(Failure::invalid("there are no messages").with_param(field));
     }
-    at_most("messages", count, server.limits.messages, "messages")
+    at_most(field, count, server.limits.messages, "messages")
 }
 
 /// Refuses more tools than a prompt can have.
@@ -115,39 +109,9 @@ pub fn check_tools(tools: &[Value]) -> Result<(), Failure> {
     within("tools", tools.iter().map(Size::of).fold(Size::default(), |all, tool| all + tool), TOOL_SIZE)
 }
 
-/// Refuses a message of too many parts or calls.
-pub fn check_parts(message: usize, what: &str, count: usize) -> Result<(), Failure> {
-    at_most(&format!("message {message}"), count, PARTS, what)
-}
-
 fn within(field: &str, found: Size, most: Size) -> Result<(), Failure> {
     at_most(field, found.values, most.values, "values and keys")?;
     at_most(field, found.text, most.text, "bytes of text")
-}
-
-pub fn not_text(message: usize, kind: &str) -> Failure {
-    Failure::unsupported(format!("message {message}: a part of type {}: this model reads text only", shown(kind)))
-}
-
-/// The text of a value that is text, a list of parts of text, or anything else as JSON.
-pub fn joined_text(message: usize, content: Option<&Value>) -> Result<String, Failure> {
-    let parts = match content {
-        None | Some(Value::Null) => return Ok(String::new()),
-        Some(Value::String(text)) => return Ok(text.clone()),
-        Some(Value::Array(parts)) => parts,
-        Some(other) => return Ok(other.to_string()),
-    };
-    check_parts(message, "parts", parts.len())?;
-    let text = |part: &Value| {
-        let field = |name: &str| part.get(name).and_then(Value::as_str);
-        match (part.as_str().or_else(|| field("text")).or_else(|| field("refusal")), field("type")) {
-            (Some(text), _) => Ok(text.to_owned()),
-            // The name of a tool that a search found: the client sends its description as a function.
-            (None, Some("tool_reference")) => Ok(part.to_string()),
-            (None, kind) => Err(not_text(message, kind.unwrap_or("unknown"))),
-        }
-    };
-    Ok(parts.iter().map(text).collect::<Result<Vec<_>, _>>()?.join("\n"))
 }
 
 /// About how many bytes of memory a message takes.

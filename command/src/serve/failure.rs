@@ -5,6 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::fmt::Display;
 use wglm_engine::Error;
 
 /// The most characters of a message, which may repeat what was sent, and of a single value in it.
@@ -42,17 +43,24 @@ pub struct Failure {
     pub message: String,
     /// A code by which programs distinguish failures with the same status, one of OpenAI's where there is one.
     pub code: Option<&'static str>,
+    /// The field of the request that is wrong, if it is one.
+    pub param: Option<String>,
     /// The number of seconds after which the client can try again.
     pub retry_after: Option<u64>,
 }
 
 impl Failure {
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), code: None, retry_after: None }
+        Self { status, message: message.into(), code: None, param: None, retry_after: None }
     }
 
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// A request with a wrong value of a field.
+    pub fn of_field(field: &str, wrong: impl Display) -> Self {
+        Self::invalid(format!("{}: {wrong}", shown(field))).with_param(field)
     }
 
     /// A request for something that the server does not support.
@@ -91,6 +99,11 @@ impl Failure {
         Self { code: Some(code), ..self }
     }
 
+    /// The same for a field of the request.
+    pub fn with_param(self, field: &str) -> Self {
+        Self { param: Some(shown(field).into_owned()), ..self }
+    }
+
     /// The type of the error in OpenAI's and in Anthropic's form.
     fn kinds(&self) -> (&'static str, &'static str) {
         match self.status.as_u16() {
@@ -109,7 +122,9 @@ impl Failure {
     pub fn body(&self, dialect: Dialect) -> Value {
         let (message, (openai, anthropic)) = (shortened(&self.message, MESSAGE), self.kinds());
         match dialect {
-            Dialect::OpenAi => json!({"error": {"message": message, "type": openai, "param": null, "code": self.code}}),
+            Dialect::OpenAi => {
+                json!({"error": {"message": message, "type": openai, "param": self.param, "code": self.code}})
+            }
             Dialect::Anthropic => json!({"type": "error", "error": {"type": anthropic, "message": message}}),
             Dialect::Ollama => json!({"error": message}),
         }

@@ -24,7 +24,7 @@ pub const TOP_LOGPROBS: usize = 20;
 /// A bias that OpenAI's API takes for a ban.
 const BAN: f32 = -100.0;
 
-/// Parses a body. Fields that `T` does not have are ignored. Numbers in schemas keep all of their digits.
+/// Parses a body. Numbers in schemas keep all of their digits.
 pub fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
     let marked = std::str::from_utf8(body).ok().and_then(|text| Constraint::keep_digits(text, &SCHEMAS));
     serde_json::from_slice(marked.as_ref().map_or(&**body, String::as_bytes))
@@ -55,14 +55,17 @@ pub struct Fields {
     stop: Option<OneOrMore>,
     /// Anthropic's name of `stop`.
     stop_sequences: Option<OneOrMore>,
-    /// llama.cpp's grammars, which this server does not read.
-    grammar: Option<Value>,
     stop_loops: Option<bool>,
     ignore_eos: Option<bool>,
     pub overflow: Option<OverflowField>,
     /// Whether requested JSON may have spaces and line ends between its parts.
     pub json_whitespace: Option<bool>,
     pub chat_template_kwargs: Option<Value>,
+    /// Whether the model thinks, in the forms of several APIs.
+    thinking: Option<Value>,
+    enable_thinking: Option<Value>,
+    pub reasoning: Option<Value>,
+    reasoning_effort: Option<Value>,
 }
 
 /// What a stream reports besides the replies.
@@ -123,11 +126,51 @@ impl Fields {
         Stream { is_on: self.stream == Some(true), progress: self.return_progress == Some(true) }
     }
 
+    /// Whether the model thinks, if a field says so. It does not if one of several turns that off.
+    pub fn thinking(&self) -> Result<Option<bool>, Failure> {
+        let mut given = vec![
+            switch("enable_thinking", self.enable_thinking.as_ref())?,
+            effort("reasoning_effort", self.reasoning_effort.as_ref())?,
+        ];
+        match &self.thinking {
+            Some(Value::Object(thinking)) => given.push(kind(thinking.get("type"))?),
+            other => given.push(switch("thinking", other.as_ref())?),
+        }
+        match &self.reasoning {
+            Some(Value::Object(reasoning)) => given.extend([
+                switch("reasoning.enabled", reasoning.get("enabled"))?,
+                effort("reasoning.effort", reasoning.get("effort"))?,
+            ]),
+            other => given.push(switch("reasoning", other.as_ref())?),
+        }
+        Ok(given.into_iter().flatten().min())
+    }
+
+    /// Adds another field that says whether the model thinks.
+    pub fn also_thinks(&mut self, thinks: Option<bool>) {
+        match (thinks, &self.enable_thinking) {
+            (Some(thinks), None) => self.enable_thinking = Some(thinks.into()),
+            (Some(false), Some(Value::Bool(true))) => self.enable_thinking = Some(false.into()),
+            _ => {}
+        }
+    }
+
+    /// The given fields that have an effect in conversations only.
+    pub fn of_conversations(&self) -> impl Iterator<Item = &'static str> {
+        let fields = [
+            ("chat_template_kwargs", self.chat_template_kwargs.is_some()),
+            ("enable_thinking", self.enable_thinking.is_some()),
+            ("json_whitespace", self.json_whitespace.is_some()),
+            ("overflow", self.overflow.is_some()),
+            ("reasoning", self.reasoning.is_some()),
+            ("reasoning_effort", self.reasoning_effort.is_some()),
+            ("thinking", self.thinking.is_some()),
+        ];
+        fields.into_iter().filter_map(|(name, is_given)| is_given.then_some(name))
+    }
+
     /// The options of generation for a request with these fields.
     pub fn options(self, loaded: &LoadedModel) -> Result<GenerateOptions, Failure> {
-        if self.grammar.is_some_and(|grammar| grammar.as_str() != Some("")) {
-            return Err(Failure::unsupported("grammar: not supported; use response_format with a JSON schema"));
-        }
         let mut options = loaded.defaults.clone();
         let sampling = &mut options.sampling;
         for (field, given) in [
@@ -180,7 +223,8 @@ impl Biases {
             };
             let wrong = || {
                 let given = format!("{token}: {bias}");
-                Failure::invalid(format!("logit_bias: {}: expected the id of a token and a number", shown(&given)))
+                let wrong = format!("{}: expected the id of a token and a number", shown(&given));
+                Failure::of_field("logit_bias", wrong)
             };
             let (id, amount) = id.zip(amount).ok_or_else(wrong)?;
             Ok((id, if amount <= BAN { f32::NEG_INFINITY } else { amount }))
@@ -191,30 +235,74 @@ impl Biases {
 
 /// Refuses more than `most` things in a field.
 pub fn at_most(field: &str, found: usize, most: usize, things: &str) -> Result<(), Failure> {
+    at_most_in(field, found, most, things).map_err(|failure| failure.with_param(field))
+}
+
+/// The same for a place that is not a field, such as a message.
+pub fn at_most_in(place: &str, found: usize, most: usize, things: &str) -> Result<(), Failure> {
     if found <= most {
         return Ok(());
     }
-    Err(Failure::invalid(format!("{field}: {found} {things}; at most {most} are allowed")))
+    Err(Failure::invalid(format!("{place}: {found} {things}; at most {most} are allowed")))
 }
 
-/// A limit of tokens: a number of at least 0, or -1 for none.
-pub fn max_tokens(given: Option<i64>) -> Result<Option<usize>, Failure> {
-    let Some(tokens) = given.filter(|tokens| *tokens != -1) else { return Ok(None) };
-    let wrong =
-        |_| Failure::invalid(format!("max_tokens: {tokens}: expected a number of at least 0, or -1 for no limit"));
-    usize::try_from(tokens).map(Some).map_err(wrong)
+/// A field that is true or false.
+pub fn switch(field: &str, given: Option<&Value>) -> Result<Option<bool>, Failure> {
+    match given {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(is_on)) => Ok(Some(*is_on)),
+        Some(other) => {
+            let found = other.to_string();
+            Err(Failure::of_field(field, format_args!("{}: expected true or false", shown(&found))))
+        }
+    }
+}
+
+/// The type of Anthropic's `thinking`.
+fn kind(given: Option<&Value>) -> Result<Option<bool>, Failure> {
+    match given.unwrap_or(&Value::Null) {
+        Value::Null => Ok(None),
+        Value::String(kind) if kind == "disabled" => Ok(Some(false)),
+        Value::String(kind) if ["adaptive", "auto", "enabled"].contains(&kind.as_str()) => Ok(Some(true)),
+        other => {
+            let found = other.to_string();
+            let wrong = format!("{}: expected enabled, adaptive or disabled", shown(&found));
+            Err(Failure::of_field("thinking.type", wrong))
+        }
+    }
+}
+
+/// A field with an effort. Any but the least makes the model think.
+fn effort(field: &str, given: Option<&Value>) -> Result<Option<bool>, Failure> {
+    match given.unwrap_or(&Value::Null) {
+        Value::Null => Ok(None),
+        Value::String(effort) => Ok(Some(!["none", "minimal"].contains(&effort.as_str()))),
+        other => {
+            let found = other.to_string();
+            Err(Failure::of_field(field, format_args!("{}: expected none, low, medium or high", shown(&found))))
+        }
+    }
+}
+
+/// A limit of tokens, in the first of several fields that is given: a number of at least 0, or -1 for none.
+pub fn max_tokens<const N: usize>(given: [(&str, Option<i64>); N]) -> Result<Option<usize>, Failure> {
+    let given = given.into_iter().find_map(|(field, tokens)| Some((field, tokens?)));
+    let Some((field, tokens)) = given.filter(|(_, tokens)| *tokens != -1) else { return Ok(None) };
+    let wrong = || format!("{tokens}: expected a number of at least 0, or -1 for no limit");
+    usize::try_from(tokens).map(Some).map_err(|_| Failure::of_field(field, wrong()))
 }
 
 pub fn choices(given: Option<u64>, server: &Server) -> Result<usize, Failure> {
     let (given, most) = (given.unwrap_or(1), server.limits.choices);
     let count = usize::try_from(given).ok().filter(|count| (1..=most).contains(count));
-    count.ok_or_else(|| Failure::invalid(format!("n: {given}: expected a number from 1 to {most}")))
+    count.ok_or_else(|| Failure::of_field("n", format_args!("{given}: expected a number from 1 to {most}")))
 }
 
 /// The number of alternatives to report for each token, at most [`TOP_LOGPROBS`].
-pub fn top_logprobs(given: u64) -> Result<usize, Failure> {
+pub fn top_logprobs(field: &str, given: u64) -> Result<usize, Failure> {
     let top = usize::try_from(given).ok().filter(|top| *top <= TOP_LOGPROBS);
-    top.ok_or_else(|| Failure::invalid(format!("logprobs: {given}: expected a number from 0 to {TOP_LOGPROBS}")))
+    let wrong = || format!("{given}: expected a number from 0 to {TOP_LOGPROBS}");
+    top.ok_or_else(|| Failure::of_field(field, wrong()))
 }
 
 /// A seed is any integer. Clients send signed and unsigned ones, and some send more than 64 bits.
@@ -228,7 +316,71 @@ fn seed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i128>, D::Error> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::Fields;
+    use super::{Fields, max_tokens};
+    use serde_json::json;
+
+    #[test]
+    fn thinking_is_off_in_the_words_of_every_interface() {
+        for (body, wanted) in [
+            (r#"{"thinking": {"type": "disabled"}}"#, Some(false)),
+            (r#"{"thinking": {"type": "enabled", "budget_tokens": 9}}"#, Some(true)),
+            (r#"{"thinking": {"type": "adaptive"}}"#, Some(true)),
+            (r#"{"thinking": {}, "reasoning": {}}"#, None),
+            (r#"{"thinking": false}"#, Some(false)),
+            (r#"{"enable_thinking": false}"#, Some(false)),
+            (r#"{"reasoning": {"effort": "none"}}"#, Some(false)),
+            (r#"{"reasoning": {"enabled": false}}"#, Some(false)),
+            (r#"{"reasoning": true}"#, Some(true)),
+            (r#"{"reasoning": {"effort": "high"}, "reasoning_effort": "none"}"#, Some(false)),
+            (r#"{"reasoning": {"summary": "auto"}, "thinking": null}"#, None),
+        ] {
+            assert_eq!(serde_json::from_str::<Fields>(body).unwrap().thinking().unwrap(), wanted, "{body}");
+        }
+    }
+
+    #[test]
+    fn wrong_words_for_thinking_are_refused_by_name() {
+        for (body, field) in [
+            (json!({"thinking": {"type": "off"}}), "thinking.type"),
+            (json!({"thinking": "on"}), "thinking"),
+            (json!({"enable_thinking": "false"}), "enable_thinking"),
+            (json!({"reasoning": "high"}), "reasoning"),
+            (json!({"reasoning": {"effort": 3}}), "reasoning.effort"),
+            (json!({"reasoning_effort": 3}), "reasoning_effort"),
+        ] {
+            let failure = serde_json::from_value::<Fields>(body).unwrap().thinking().unwrap_err();
+            assert!(failure.message.starts_with(&format!("{field}: ")), "{failure:?}");
+            assert_eq!((failure.status.as_u16(), failure.param.as_deref()), (400, Some(field)));
+        }
+    }
+
+    #[test]
+    fn the_model_thinks_only_if_no_field_turns_it_off() {
+        for (enable, also, wanted) in [
+            (json!(null), None, None),
+            (json!(null), Some(true), Some(true)),
+            (json!(true), Some(false), Some(false)),
+            (json!(false), Some(true), Some(false)),
+            (json!(true), None, Some(true)),
+        ] {
+            let mut fields: Fields = serde_json::from_value(json!({"enable_thinking": enable})).unwrap();
+            fields.also_thinks(also);
+            assert_eq!(fields.thinking().unwrap(), wanted, "{enable} {also:?}");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_tokens_has_the_name_that_was_sent() {
+        let read = |first, second| max_tokens([("max_completion_tokens", first), ("max_tokens", second)]);
+        assert_eq!(read(None, Some(3)).unwrap(), Some(3));
+        assert_eq!((read(Some(-1), Some(3)).unwrap(), read(None, None).unwrap()), (None, None));
+        for (failure, field) in
+            [(read(Some(-2), Some(3)), "max_completion_tokens"), (read(None, Some(-2)), "max_tokens")]
+        {
+            let failure = failure.unwrap_err();
+            assert_eq!((failure.param.as_deref(), failure.message.starts_with(field)), (Some(field), true));
+        }
+    }
 
     #[test]
     fn a_seed_is_any_integer() {

@@ -63,6 +63,8 @@ pub struct Request<I> {
     pub one_call: bool,
     /// The bytes of memory that the request holds until its replies end, in addition to what these take.
     pub held: usize,
+    /// What the body asks for and does not get, for people to read.
+    pub warnings: Vec<String>,
     /// Writes the answer.
     pub interface: I,
 }
@@ -88,7 +90,8 @@ pub async fn answer<I: Interface>(State(server): State<Arc<Server>>, body: JsonB
     let memory = memory(&prompts, &loaded, request.choices, request.held).reserve(share)?;
     let starts = with_seeds(&prompts, request.choices);
     drop(prompts);
-    let replies = Replies::start(&server, loaded, starts, request.one_call, memory.clone()).await?;
+    let mut replies = Replies::start(&server, loaded, starts, request.one_call, memory.clone()).await?;
+    replies.warn(request.warnings);
     if request.stream.is_on {
         return Ok(stream::response(replies, request.interface, request.stream.progress, server.limits.silence));
     }
@@ -107,6 +110,9 @@ async fn prepare<I: Interface>(
     let (of, with, needed) = (server.clone(), loaded.clone(), I::memory(&body));
     let read = move |_: &Share| {
         let (prompt, request) = I::request(read(&body.bytes)?, &of, &with)?;
+        if !request.warnings.is_empty() {
+            tracing::debug!("a request has fields or tools that are ignored: {:?}", request.warnings);
+        }
         let prompt = match prompt {
             Prompt::Tokens(prompts, options) => {
                 Ok(prompts.into_iter().map(|tokens| Start::Tokens(tokens, options.clone())).collect())
@@ -199,7 +205,7 @@ mod tests {
         assert_eq!([&end["delta"]["stop_reason"], &message["stop_reason"]], ["max_tokens", "max_tokens"]);
         assert_eq!(message["content"][1]["input"], json!({"dir": "/tmp"}));
 
-        let (events, response) = written(|| Responses::new("m", Default::default(), false));
+        let (events, response) = written(|| Responses::new("m", Default::default(), false, Default::default()));
         assert_eq!(
             (&events.last().unwrap()["type"], &response["status"]),
             (&json!("response.incomplete"), &json!("incomplete"))

@@ -15,7 +15,9 @@
 //!    little more of a refused body, so that the client gets the refusal instead of a reset connection.
 //! 4. `interface` is the handler. On a thread of a pool (`pools`), an `Interface` parses the body: `openai::chat`,
 //!    `openai::completions`, `openai::responses`, `anthropic`, `ollama::chat` or `ollama::generate`. They share
-//!    `fields`, `constraints` and `conversation`. `compiling` first compiles schemas in a separate process.
+//!    `fields`, `unmet` (what is refused or ignored), `constraints`, `conversation` and `parts` (what the parts of
+//!    messages say). `compiling` first compiles schemas in a separate process. `counting` only counts the tokens of a
+//!    conversation, for requests without a reply.
 //! 5. `replies` takes a place for each reply (`places`) and generates it on a thread that blocks in the scheduler.
 //!    Events go through one queue (`unread`); `reply` turns them into deltas, and `deadline` cancels the replies at
 //!    their time limit.
@@ -35,6 +37,7 @@ mod compiling;
 mod connection;
 mod constraints;
 mod conversation;
+mod counting;
 mod deadline;
 mod failure;
 mod fields;
@@ -50,6 +53,7 @@ mod metrics;
 mod ollama;
 mod openai;
 mod page;
+mod parts;
 mod places;
 mod pools;
 mod prompts;
@@ -63,6 +67,7 @@ mod run;
 mod server;
 mod stream;
 mod transport;
+mod unmet;
 mod unread;
 
 pub use run::serve;

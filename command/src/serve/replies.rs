@@ -143,6 +143,13 @@ impl Replies {
         Ok(())
     }
 
+    /// Adds warnings about the request, once: to its first reply.
+    pub fn warn(&mut self, warnings: Vec<String>) {
+        if let Some(first) = self.folds.first_mut() {
+            warnings.into_iter().for_each(|warning| first.warn(warning));
+        }
+    }
+
     pub fn prompt_tokens(&self) -> usize {
         self.prompt_tokens
     }

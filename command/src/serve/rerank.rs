@@ -9,6 +9,7 @@ use super::interface::{Interface, Prompt, Request, Stream};
 use super::reply::{Delta, Progress, Reply};
 use super::server::{LoadedModel, Server};
 use super::stream::Events;
+use super::unmet::OtherFields;
 use serde::{Deserialize, Serialize};
 use wglm_engine::{ChatState, Message, Tokenizer};
 
@@ -31,6 +32,8 @@ pub struct Body {
     documents: Vec<Document>,
     top_n: Option<u64>,
     return_documents: Option<bool>,
+    #[serde(flatten)]
+    others: OtherFields,
 }
 
 /// A document, or an object that has one.
@@ -64,7 +67,7 @@ struct Answer<'a> {
     object: &'static str,
     usage: Usage,
     results: Vec<Ranked<'a>>,
-    warnings: [&'static str; 1],
+    warnings: Vec<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -107,6 +110,7 @@ impl Interface for Rerank {
     type Body = Body;
 
     fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
+        let warnings = body.others.read()?;
         let query = body.query.ok_or_else(|| Failure::invalid("there is no query"))?;
         let documents: Vec<String> = body.documents.into_iter().map(Document::into_text).collect();
         if documents.is_empty() {
@@ -125,7 +129,7 @@ impl Interface for Rerank {
         let held = documents.iter().map(String::len).sum::<usize>() * 2; // with the answer
         let interface = Self { model: server.name.clone(), yes, top, documents };
         let stream = Stream { is_on: false, progress: false };
-        let request = Request { choices: 1, stream, one_call: false, held, interface };
+        let request = Request { choices: 1, stream, one_call: false, held, warnings: warnings.texts(), interface };
         Ok((Prompt::Tokens(prompts, Box::new(options)), request))
     }
 
@@ -144,7 +148,13 @@ impl Interface for Rerank {
         let tokens =
             replies.iter().map(|reply| reply.finish.stats.prompt).map(|prompt| prompt.cached + prompt.new).sum();
         let usage = Usage { prompt_tokens: tokens, total_tokens: tokens };
-        let answer = Answer { model: &self.model, object: "list", usage, results, warnings: [WARNING] };
+        let mut warnings = vec![WARNING];
+        for warning in replies.iter().flat_map(|reply| &reply.finish.warnings) {
+            if !warnings.contains(&warning.as_str()) {
+                warnings.push(warning);
+            }
+        }
+        let answer = Answer { model: &self.model, object: "list", usage, results, warnings };
         serde_json::to_string(&answer).unwrap_or_default() // nothing in it can fail to be serialised
     }
 }

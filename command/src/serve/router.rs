@@ -45,6 +45,8 @@ pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
         .route("/v1/completions", post(answer::<Completions>))
         .route("/v1/responses", post(answer::<Responses>))
         .route("/responses", post(answer::<Responses>))
+        .route("/v1/responses/input_tokens", post(openai::input_tokens))
+        .route("/responses/input_tokens", post(openai::input_tokens))
         .route("/v1/embeddings", post(openai::models::no_embeddings))
         .route("/embeddings", post(openai::models::no_embeddings))
         .route("/v1/rerank", post(answer::<Rerank>))

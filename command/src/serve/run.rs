@@ -88,6 +88,7 @@ fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<
         file_name: named(file, Path::file_name, "fable-10m-q4_0.gguf"),
         overflow: args.overflow,
         reasoning: args.reasoning == Switch::On,
+        json_closed: args.json_closed,
         started: SystemTime::now(),
         counts: Counts::default(),
         compiling: Compiling::default(),

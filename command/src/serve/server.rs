@@ -12,7 +12,7 @@ use super::unread::Budget;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use wglm_engine::{DiskCache, GenerateOptions, Model, Overflow, Scheduler};
+use wglm_engine::{DiskCache, GenerateOptions, Model, Overflow, Scheduler, SchemaOptions};
 
 pub struct LoadedModel {
     pub model: Model,
@@ -55,6 +55,8 @@ pub struct Server {
     pub overflow: Overflow,
     /// Whether the model thinks, if a request does not say so.
     pub reasoning: bool,
+    /// Whether objects of all schemas are closed.
+    pub json_closed: bool,
     pub started: SystemTime,
     pub counts: Counts,
     pub compiling: Compiling,
@@ -96,6 +98,11 @@ impl Server {
             }
         };
         turn.run(memory, run).await
+    }
+
+    /// How the JSON of an answer is written, for the field `json_whitespace` of a request.
+    pub fn schema_options(&self, whitespace: Option<bool>) -> SchemaOptions {
+        SchemaOptions::default().with_whitespace(whitespace == Some(true)).with_closed(self.json_closed)
     }
 
     /// Refuses a request early whose replies would be refused because the queue is full.

@@ -146,7 +146,8 @@ fn extended_a_call_that_is_cut_off_is_a_part_of_a_call() {
             assert_eq!(ends(path, &events), wanted, "{path}, {most}");
             let Some(call) = call else { continue };
             begun += 1;
-            assert!(answer["warnings"][0].as_str().is_some_and(|warning| warning.contains("incomplete")), "{answer}");
+            let warns = |warning: &Value| warning.as_str().is_some_and(|text| text.contains("incomplete"));
+            assert!(answer["warnings"].as_array().is_some_and(|warnings| warnings.iter().any(warns)), "{answer}");
             assert!(json.starts_with('{') && serde_json::from_str::<Value>(&json).is_err(), "{path}, {most}: {json}");
             match path {
                 "/v1/chat/completions" => assert_eq!(call, json!(["keep", json])),

@@ -178,3 +178,98 @@ fn extended_options_of_a_schema() {
     let answer = ask(&serving.address, "POST", "/v1/chat/completions", &json, text.as_bytes());
     assert_eq!(answer.json()["choices"][0]["message"]["content"], long, "{}", answer.text());
 }
+
+/// An object that is impossible once it is closed: it has one property and needs two.
+fn needs_others() -> Value {
+    json!({"type": "object", "properties": {"legs": few()}, "required": ["legs"], "minProperties": 2})
+}
+
+/// Whether `path` refuses this body because no answer is possible.
+fn is_impossible(serving: &Serving, path: &str, body: &Value) -> bool {
+    let answer = serving.post(path, body);
+    assert!([200, 400].contains(&answer.status), "{path} {body}: {}", answer.text());
+    assert!(answer.status == 200 || answer.text().contains("no value is valid"), "{path} {body}: {}", answer.text());
+    answer.status == 400
+}
+
+/// Objects are closed by `strict`, in Anthropic's interface and by `--json-closed`.
+#[test]
+fn strict_closes_the_objects_of_a_schema() {
+    let (serving, closing) = (shared(), Serving::start(&["--json-closed"]));
+    for strict in [json!(true), json!(false), Value::Null] {
+        let format = json!({"type": "json_schema", "name": "it", "strict": strict, "schema": needs_others()});
+        let chat = json!({"response_format": {"type": "json_schema", "json_schema": format}, "max_tokens": 2});
+        let responses = json!({"input": QUESTION, "text": {"format": format}, "max_output_tokens": 2});
+        for (path, body) in [("/v1/chat/completions", with(&chat)), ("/v1/responses", responses)] {
+            assert_eq!(is_impossible(&serving, path, &body), strict == true, "{path} {strict}");
+            assert!(is_impossible(&closing, path, &body), "{path} {strict}");
+        }
+    }
+    let format = json!({"type": "json_schema", "schema": needs_others()});
+    assert!(is_impossible(
+        &serving,
+        "/v1/messages",
+        &with(&json!({"max_tokens": 2, "output_config": {"format": format}}))
+    ));
+    let own = with(&json!({"json_schema": needs_others(), "max_tokens": 2}));
+    assert!(!is_impossible(&serving, "/v1/chat/completions", &own));
+    assert!(is_impossible(&closing, "/v1/chat/completions", &own));
+}
+
+/// A request of `path` that has to call a function, whose argument is an object with a number, or that has no
+/// arguments. The model would continue an object and begin an argument wherever it may.
+fn calling(serving: &Serving, path: &str, strict: &Value, has_arguments: bool) -> Value {
+    let at = json!({"type": "object", "properties": {"hour": few()}, "required": ["hour"]});
+    let parameters = json!({"type": "object", "properties": {"at": at}, "required": ["at"]});
+    let parameters = if has_arguments { parameters } else { Value::Null };
+    let choice = if path == "/v1/messages" { json!({"type": "any"}) } else { json!("required") };
+    let tool = match path {
+        "/v1/chat/completions" => {
+            json!({"type": "function", "function": {"name": "ring", "strict": strict, "parameters": parameters}})
+        }
+        "/v1/responses" => json!({"type": "function", "name": "ring", "strict": strict, "parameters": parameters}),
+        _ => json!({"name": "ring", "strict": strict, "input_schema": parameters}),
+    };
+    let tokens = serving.post("/tokenize", &json!({"content": ",\"<arg_key>"})).json()["tokens"].clone();
+    let comma = serving.post("/tokenize", &json!({"content": ","})).json()["tokens"].clone();
+    let wanted = tokens.as_array().unwrap().iter().chain(comma.as_array().unwrap());
+    let bias: Vec<Value> = wanted.map(|token| json!([token, 60])).collect();
+    let body = json!({"input": QUESTION, "tools": [tool], "tool_choice": choice, "logit_bias": bias,
+        "max_tokens": 40, "max_output_tokens": 40, "chat_template_kwargs": {"enable_thinking": false}});
+    let answer = serving.post(path, &with(&body)).json();
+    let call = match path {
+        "/v1/chat/completions" => &answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"],
+        "/v1/responses" => &answer["output"][0]["arguments"],
+        _ => &answer["content"][0]["input"],
+    };
+    match call.as_str() {
+        Some(text) => serde_json::from_str(text).unwrap_or(Value::Null),
+        None => call.clone(),
+    }
+}
+
+#[test]
+fn strict_closes_the_objects_of_arguments() {
+    let (serving, closing) = (shared(), Serving::start(&["--json-closed"]));
+    let is_closed = |call: &Value| call["at"].as_object().is_some_and(|at| at.len() == 1 && at["hour"].is_u64());
+    for path in ["/v1/chat/completions", "/v1/responses", "/v1/messages"] {
+        for (serving, strict, closed) in
+            [(&*serving, json!(true), true), (&*serving, json!(false), false), (&closing, Value::Null, true)]
+        {
+            let call = calling(serving, path, &strict, true);
+            assert_eq!(is_closed(&call), closed, "{path} {strict}: {call}");
+        }
+    }
+    // A response repeats what was sent.
+    let tool = json!({"type": "function", "name": "ring", "strict": false});
+    let body = json!({"input": QUESTION, "tools": [tool], "max_output_tokens": 1});
+    let json = closing.post("/v1/responses", &body).json();
+    assert_eq!(json["tools"][0]["strict"], false, "{json}");
+}
+
+#[test]
+fn a_function_without_parameters_takes_no_arguments() {
+    for path in ["/v1/chat/completions", "/v1/responses", "/v1/messages"] {
+        assert_eq!(calling(&shared(), path, &Value::Null, false), json!({}), "{path}");
+    }
+}

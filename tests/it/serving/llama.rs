@@ -49,8 +49,14 @@ fn text_becomes_tokens_and_tokens_text() {
 fn a_prompt_can_be_seen() {
     let body =
         json!({"messages": [{"role": "user", "content": "Hi."}], "chat_template_kwargs": {"enable_thinking": false}});
-    let prompt = shared().post("/apply-template", &body).json()["prompt"].as_str().unwrap().to_owned();
-    assert_eq!(prompt, "[gMASK]<sop><|user|>Hi.<|assistant|></think>");
+    let prompt = |body: &Value| shared().post("/apply-template", body).json()["prompt"].as_str().unwrap().to_owned();
+    let without = "[gMASK]<sop><|user|>Hi.<|assistant|></think>";
+    assert_eq!(prompt(&body), without);
+    for off in [json!({"enable_thinking": false}), json!({"reasoning_effort": "none"})] {
+        let mut body = json!({"messages": body["messages"]});
+        body.as_object_mut().unwrap().extend(off.as_object().unwrap().clone());
+        assert_eq!(prompt(&body), without, "{off}");
+    }
 }
 
 #[test]
@@ -155,8 +161,13 @@ fn what_a_completion_does_not_have_is_refused_by_name() {
         assert!(answer.status == 400 && answer.text().contains(field), "{}", answer.text());
     }
     let off = json!({"mirostat": 0, "typical_p": 1.0, "xtc_probability": 0.0, "dry_multiplier": 0.0, "lora": [],
-        "top_n_sigma": -1.0, "json_schema": null, "n_probs": 0});
-    assert_eq!(shared().post("/completion", &completion(&off)).status, 200);
+        "top_n_sigma": -1.0, "dynatemp_range": -1, "tfs_z": 2, "json_schema": null, "n_probs": 0});
+    let answer = shared().post("/completion", &completion(&off));
+    assert!(answer.status == 200 && answer.json()["warnings"].is_null(), "{}", answer.text());
+    // What programs send with every request, while the samplers that it names are off.
+    let order = json!({"samplers": ["top_k", "typ_p", "top_p"]});
+    let json = shared().post("/completion", &completion(&order)).json();
+    assert_eq!(json["warnings"], json!(["samplers: not supported; ignored"]));
 }
 
 #[test]

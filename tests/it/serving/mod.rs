@@ -29,6 +29,7 @@ mod scoring;
 mod sharing;
 mod storing;
 mod together;
+mod unmet;
 
 use client::{Answer, ask};
 use serde_json::{Value, json};

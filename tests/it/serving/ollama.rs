@@ -87,6 +87,15 @@ fn the_model_thinks_unless_it_is_not_to() {
             let (thinking, text) = texts(path, &shared().post(path, &body).json());
             assert_eq!((thinking.is_empty(), text.is_empty()), (!thinks, false), "{path}, {think}");
         }
+        // The field and the options together: the model does not think if one of them turns that off.
+        for (think, option) in [(false, json!({"reasoning_effort": "high"})), (true, json!({"enable_thinking": false}))]
+        {
+            let mut body = body(path);
+            body["think"] = think.into();
+            body["options"].as_object_mut().unwrap().extend(option.as_object().unwrap().clone());
+            let (thinking, _) = texts(path, &shared().post(path, &body).json());
+            assert!(thinking.is_empty(), "{path}, {think}, {option}: {thinking}");
+        }
     }
 }
 
@@ -100,7 +109,7 @@ fn options_end_a_reply() {
         let stopped = serving.post(path, &with_option(path, "stop", json!(["five"]))).json();
         assert_eq!((texts(path, &stopped).1.trim(), &stopped["done_reason"]), ("Seven plus", &"stop".into()));
         let large = serving.post(path, &with_option(path, "num_ctx", 4096.into())).json();
-        let warning = "num_ctx: 4096 has no effect; the server has a context of 1024 tokens (-c)";
+        let warning = "options.num_ctx: 4096 has no effect; the server has a context of 1024 tokens (-c)";
         assert_eq!(large["warnings"], json!([warning]));
     }
 }
@@ -155,6 +164,40 @@ fn calls_and_their_results_are_accepted() {
     check_end(&json, "length");
 }
 
+/// Ollama ignores most samplers, and names that it does not know.
+#[test]
+fn options_that_ollama_ignores_are_named() {
+    let mut body = body("/api/chat");
+    let options = json!({"num_predict": 2, "typical_p": 0.7, "mirostat": 1, "f16_kv": true, "num_gpu": 1});
+    (body["options"], body["f16_kv"]) = (options, true.into());
+    let json = shared().post("/api/chat", &body).json();
+    let names = ["f16_kv", "options.f16_kv", "options.typical_p", "options.mirostat"];
+    let mut warnings: Vec<&str> = json["warnings"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let mut wanted = names.map(|name| format!("{name}: not supported; ignored"));
+    warnings.sort_unstable();
+    wanted.sort_unstable();
+    assert_eq!(warnings, wanted);
+    body["options"] = json!({"grammar": "root ::= \"a\""});
+    let refused = shared().post("/api/chat", &body);
+    assert!(refused.status == 400 && refused.text().contains("options.grammar"), "{}", refused.text());
+}
+
+/// Only a picture in the last message of the user is refused.
+#[test]
+fn earlier_pictures_are_mentioned() {
+    let mut body = with_option("/api/chat", "num_predict", 2.into());
+    let seen = json!({"role": "user", "content": "What is it?", "images": ["aGVu"]});
+    let asked = json!({"role": "user", "content": QUESTION});
+    let prompt = |first: &Value| json!([first, {"role": "assistant", "content": "A hen."}, asked]);
+    body["messages"] = prompt(&seen);
+    let answer = shared().post("/api/chat", &body);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let said = json!({"role": "user", "content": "What is it?\n[An image was here; this model cannot see it.]"});
+    body["messages"] = prompt(&said);
+    let same = shared().post("/api/chat", &body).json();
+    assert_eq!(answer.json()["prompt_eval_count"], same["prompt_eval_count"]);
+}
+
 /// A conversation that is too long loses its oldest messages, as in Ollama, unless the request says otherwise.
 #[test]
 fn a_long_conversation_is_truncated() {
@@ -179,6 +222,10 @@ fn a_raw_prompt_has_no_template() {
     let completion = serving.post("/v1/completions", &same).json();
     assert_eq!(json["response"], completion["choices"][0]["text"]);
     assert_eq!(json["prompt_eval_count"], completion["usage"]["prompt_tokens"]);
+    let mut with_think = raw("Once upon a time");
+    with_think["think"] = false.into();
+    let json = serving.post("/api/generate", &with_think).json();
+    assert_eq!(json["warnings"], json!(["think: not supported; ignored"]));
     let templated = serving.post("/apply-template", &json!({"messages": [{"role": "user", "content": QUESTION}]}));
     let mut body = raw(templated.json()["prompt"].as_str().unwrap());
     body["options"]["num_predict"] = 100.into();

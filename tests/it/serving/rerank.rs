@@ -17,6 +17,10 @@ fn documents_are_ordered_by_their_scores() {
         assert_eq!(&result["document"]["text"], given.get("text").unwrap_or(given));
     }
     assert!(answer["warnings"][0].as_str().unwrap().contains("no reranker"), "{answer}");
+    let mut with_other = body.clone();
+    with_other["top_a"] = 1.into();
+    let warnings = shared().post("/v1/rerank", &with_other).json()["warnings"].clone();
+    assert_eq!((warnings.as_array().unwrap().len(), &warnings[1]), (2, &json!("top_a: not supported; ignored")));
     assert!(answer["usage"]["prompt_tokens"].as_u64().unwrap() > 30, "{answer}");
     for path in ["/rerank", "/reranking"] {
         let mut first = body.clone();

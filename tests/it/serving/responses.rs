@@ -112,7 +112,7 @@ fn a_response_repeats_its_request() {
     );
     let parameters = &body["tools"][0]["parameters"];
     let tool =
-        json!({"type": "function", "name": "shell", "description": "Runs", "parameters": parameters, "strict": null});
+        json!({"type": "function", "name": "shell", "description": "Runs", "parameters": parameters, "strict": false});
     assert_eq!((&json["tools"], &json["metadata"]), (&json!([tool]), &json!({"a": "b"})), "functions alone");
     body["truncation"] = "sometimes".into();
     assert_eq!(shared().post("/v1/responses", &body).status, 400);
@@ -204,4 +204,95 @@ fn stored_responses_are_refused() {
         let answer = shared().post("/v1/responses", &body);
         assert!(answer.status == 400 && answer.text().contains("not kept"), "{field}: {}", answer.text());
     }
+}
+
+#[test]
+fn input_tokens_are_counted_without_a_reply() {
+    let mut body = body(false);
+    body["max_output_tokens"] = 1.into();
+    let counted = shared().post("/v1/responses/input_tokens", &body).json();
+    assert_eq!(counted["object"], "response.input_tokens");
+    let usage = shared().post("/v1/responses", &body).json()["usage"].clone();
+    assert!(counted["input_tokens"].is_u64() && counted["input_tokens"] == usage["input_tokens"], "{counted} {usage}");
+    body["tools"][0]["strict"] = true.into();
+    let strict = shared().post("/responses/input_tokens", &body).json();
+    assert_eq!(strict["input_tokens"], counted["input_tokens"], "strict is not in the prompt");
+    body["input"].take();
+    assert_eq!(shared().post("/responses/input_tokens", &body).status, 400);
+}
+
+/// Functions in a namespace, as Codex sends them.
+fn in_namespace() -> Value {
+    let legs = json!({"type": "integer", "minimum": 1, "maximum": 9});
+    let parameters = json!({"type": "object", "properties": {"legs": legs}, "required": ["legs"]});
+    let [count, walk] = ["count", "walk"].map(|name| {
+        let mut function = json!({"type": "function", "name": name, "description": "Counts", "strict": true});
+        function["parameters"] = parameters.clone();
+        function
+    });
+    json!({"type": "namespace", "name": "mcp__animals__", "description": "Animals.", "tools": [count, walk]})
+}
+
+/// The model gets the functions of a namespace, and clients get their names back, also after they have sent a call.
+#[test]
+fn functions_in_a_namespace_are_called() {
+    let shell = json!({"type": "function", "name": "shell"});
+    let one = json!({"type": "function", "namespace": "mcp__animals__", "name": "walk"});
+    let whole = json!({"type": "namespace", "name": "mcp__animals__"});
+    let mut body = json!({
+        "input": QUESTION, "tools": [shell, in_namespace()], "temperature": 0, "reasoning": {"effort": "none"},
+        "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [whole]},
+    });
+    let any = shared().post("/v1/responses", &body).json();
+    let called = any["output"][0].clone();
+    assert_eq!((&called["type"], &called["namespace"]), (&"function_call".into(), &"mcp__animals__".into()), "{any}");
+    assert!(called["name"] == "count" || called["name"] == "walk", "{any}");
+    assert_eq!(any["tool_choice"]["tools"][1], one, "{any}");
+
+    (body["tool_choice"], body["stream"]) = (one.clone(), true.into());
+    let events = shared().post("/v1/responses", &body).events();
+    let named = |kind: &str, field: &str| {
+        let event = events.iter().find(|event| event["type"] == kind).unwrap_or_else(|| panic!("{kind}: {events:?}"));
+        let item = if field.is_empty() { event } else { &event[field] };
+        [item["namespace"].clone(), item["name"].clone()]
+    };
+    for kind in ["response.output_item.added", "response.output_item.done"] {
+        assert_eq!(named(kind, "item"), [json!("mcp__animals__"), json!("walk")]);
+    }
+    assert_eq!(named("response.function_call_arguments.done", "")[1], "walk");
+    let response = &events.last().unwrap()["response"];
+    assert_eq!(response["tool_choice"], one, "{response}");
+    let repeated = &response["tools"][0];
+    let names: Vec<&Value> = repeated["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+    assert_eq!((&repeated["name"], names), (&json!("mcp__animals__"), vec![&json!("count"), &json!("walk")]));
+
+    // The call comes back, and the model sees it under the name that it has written.
+    let output = json!({"type": "function_call_output", "call_id": called["call_id"], "output": "4"});
+    let mut next = json!({"input": [{"role": "user", "content": QUESTION}, called, output], "tools": [in_namespace()]});
+    let tokens = |next: &Value| shared().post("/v1/responses/input_tokens", next).json()["input_tokens"].clone();
+    let with_namespace = tokens(&next);
+    let name = format!("mcp__animals__{}", called["name"].as_str().unwrap());
+    let item = next["input"][1].as_object_mut().unwrap();
+    (item["namespace"], item["name"]) = (Value::Null, name.into());
+    assert_eq!(tokens(&next), with_namespace);
+}
+
+/// Names and choices are repeated for each function of a namespace, so both are bounded.
+#[test]
+fn namespaces_are_bounded_and_other_tools_in_them_are_named() {
+    let mut body = json!({"input": QUESTION, "tools": [in_namespace()], "max_output_tokens": 1});
+    let chosen = vec![json!({"type": "namespace", "name": "mcp__animals__"}); 1025];
+    body["tool_choice"] = json!({"type": "allowed_tools", "mode": "auto", "tools": chosen});
+    for path in ["/v1/responses", "/v1/responses/input_tokens"] {
+        let answer = shared().post(path, &body);
+        assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &"tool_choice".into()), "{path}");
+    }
+    body["tool_choice"].take();
+    body["tools"][0]["tools"].as_array_mut().unwrap().push(json!({"type": "custom", "name": "patch"}));
+    let warnings = shared().post("/v1/responses", &body).json()["warnings"].clone();
+    let why = "ignored; only function tools with a name are supported";
+    assert_eq!(warnings, json!([format!("tool of type custom in namespace mcp__animals__: {why}")]));
+    body["tools"][0]["name"] = "n".repeat(257).into();
+    let answer = shared().post("/v1/responses", &body);
+    assert!(answer.status == 400 && answer.text().contains("257 bytes; at most 256"), "{}", answer.text());
 }

@@ -1,8 +1,8 @@
 //! The blocks of a request as messages.
 
 use crate::serve::constraints::function;
-use crate::serve::conversation::{check_parts, joined_text, not_text};
 use crate::serve::failure::{Failure, shown};
+use crate::serve::parts::{Parts, check_parts, not_text};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use wglm_engine::text::{FunctionCall, Message, ToolCall};
@@ -34,23 +34,28 @@ pub struct GivenMessage {
 #[serde(untagged)]
 enum Blocks {
     Text(String),
-    Blocks(Vec<Block>),
+    Blocks(Vec<Value>),
 }
 
-/// A block of any type.
-#[derive(Debug, Deserialize)]
-struct Block {
-    #[serde(rename = "type")]
-    kind: String,
-    text: Option<String>,
-    thinking: Option<String>,
-    id: Option<String>,
-    name: Option<String>,
-    input: Option<Value>,
-    tool_use_id: Option<String>,
-    content: Option<Value>,
-    #[serde(default)]
-    is_error: Option<bool>,
+impl GivenMessage {
+    /// Whether the user says something, besides what functions have returned.
+    fn is_of_user(&self) -> bool {
+        let is_own = |block: &Value| kind(block) != "tool_result";
+        let has_own = match &self.content {
+            Blocks::Text(_) => true,
+            Blocks::Blocks(blocks) => blocks.iter().any(is_own),
+        };
+        self.role == "user" && has_own
+    }
+}
+
+/// A field of a block that is text.
+fn field<'a>(block: &'a Value, name: &str) -> Option<&'a str> {
+    block.get(name)?.as_str()
+}
+
+fn kind(block: &Value) -> &str {
+    field(block, "type").unwrap_or("unknown")
 }
 
 pub fn conversation(system: Option<System>, given: Vec<GivenMessage>) -> Result<Vec<Message>, Failure> {
@@ -68,6 +73,7 @@ pub fn conversation(system: Option<System>, given: Vec<GivenMessage>) -> Result<
     if !texts.is_empty() {
         messages.push(Message::system(texts.join("\n\n")));
     }
+    let mut parts = Parts::new(given.iter().rposition(GivenMessage::is_of_user));
     for (index, GivenMessage { role, content }) in given.into_iter().enumerate() {
         let blocks = match content {
             Blocks::Text(text) => {
@@ -79,7 +85,7 @@ pub fn conversation(system: Option<System>, given: Vec<GivenMessage>) -> Result<
         check_parts(index, "blocks", blocks.len())?;
         match role.as_str() {
             "assistant" => messages.push(assistant(index, blocks)?),
-            "user" | "system" => user(index, &role, blocks, &mut messages)?,
+            "user" | "system" => user(index, &role, &blocks, &mut parts, &mut messages)?,
             _ => return Err(wrong_role(index, &role)),
         }
     }
@@ -108,16 +114,18 @@ fn wrong_role(index: usize, role: &str) -> Failure {
     Failure::invalid(format!("messages.{index}: role {}: expected user or assistant", shown(role)))
 }
 
-fn assistant(index: usize, blocks: Vec<Block>) -> Result<Message, Failure> {
+fn assistant(index: usize, blocks: Vec<Value>) -> Result<Message, Failure> {
     let (mut texts, mut thinking, mut calls) = (Vec::new(), Vec::new(), Vec::new());
-    for block in blocks {
-        match block.kind.as_str() {
-            "text" => texts.extend(block.text),
-            "thinking" => thinking.extend(block.thinking),
+    for mut block in blocks {
+        let text = |name| field(&block, name).map(str::to_owned);
+        match kind(&block) {
+            "text" => texts.extend(text("text")),
+            "thinking" => thinking.extend(text("thinking")),
             "tool_use" => {
-                let arguments = block.input.unwrap_or_else(|| Value::Object(Map::new()));
-                let function = FunctionCall { name: block.name.unwrap_or_default(), arguments };
-                calls.push(ToolCall { id: block.id, kind: "function".into(), function });
+                let (id, name) = (text("id"), text("name").unwrap_or_default());
+                let input = block.get_mut("input").map(Value::take).filter(|input| !input.is_null());
+                let arguments = input.unwrap_or_else(|| Value::Object(Map::new()));
+                calls.push(ToolCall { id, kind: "function".into(), function: FunctionCall { name, arguments } });
             }
             // Encrypted thinking of other models, and what the servers of providers did.
             "redacted_thinking" | "server_tool_use" | "web_search_tool_result" => {}
@@ -131,18 +139,23 @@ fn assistant(index: usize, blocks: Vec<Block>) -> Result<Message, Failure> {
 }
 
 /// The messages for one to the model: results of functions first, since they answer its calls.
-fn user(index: usize, role: &str, blocks: Vec<Block>, messages: &mut Vec<Message>) -> Result<(), Failure> {
+fn user(
+    index: usize,
+    role: &str,
+    blocks: &[Value],
+    parts: &mut Parts,
+    messages: &mut Vec<Message>,
+) -> Result<(), Failure> {
     let mut texts = Vec::new();
     for block in blocks {
-        match block.kind.as_str() {
-            "text" => texts.extend(block.text),
-            "tool_result" => {
-                let text = joined_text(index, block.content.as_ref())?;
-                let text = if block.is_error == Some(true) { format!("Error: {text}") } else { text };
-                messages.push(Message::tool(block.tool_use_id.unwrap_or_default(), text));
-            }
-            other => return Err(not_text(index, other)),
+        if kind(block) != "tool_result" {
+            texts.push(parts.part(index, block)?);
+            continue;
         }
+        let text = parts.result(index, block.get("content"))?;
+        let has_failed = block.get("is_error").and_then(Value::as_bool) == Some(true);
+        let text = if has_failed { format!("Error: {text}") } else { text };
+        messages.push(Message::tool(field(block, "tool_use_id").unwrap_or_default(), text));
     }
     if !texts.is_empty() {
         messages.push(Message::new(role, texts.join("\n")));
@@ -163,14 +176,16 @@ pub fn begins_reply(messages: &mut Vec<Message>) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// The functions among the tools, in OpenAI's form. Tools of other types are done by Anthropic's servers.
+/// Whether a tool is a function. Tools of other types are done by Anthropic's servers.
+pub fn is_function(tool: &Value) -> bool {
+    let is_named = tool.get("name").is_some_and(Value::is_string);
+    is_named && tool.get("type").is_none_or(|kind| kind.is_null() || kind.as_str() == Some("custom"))
+}
+
+/// The functions among the tools, in OpenAI's form.
 pub fn functions(tools: &[Value]) -> Vec<Value> {
-    let custom = |tool: &&Value| {
-        let is_named = tool.get("name").is_some_and(Value::is_string);
-        is_named && tool.get("type").is_none_or(|kind| kind.is_null() || kind.as_str() == Some("custom"))
-    };
     let own = |tool| function(tool, ["name", "description", "input_schema"]);
-    tools.iter().filter(custom).map(own).collect()
+    tools.iter().filter(|tool| is_function(tool)).map(own).collect()
 }
 
 #[cfg(test)]

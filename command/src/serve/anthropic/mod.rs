@@ -5,16 +5,17 @@ mod input;
 
 use super::body::JsonBody;
 use super::constraints::{Format, FormatField};
-use super::conversation::{Conversation, check_messages, check_tools, template_input};
+use super::conversation::{Conversation, check_messages, check_tools};
+use super::counting::count;
 use super::failure::Failure;
-use super::fields::{Fields, max_tokens, read};
+use super::fields::{Fields, max_tokens};
 use super::interface::{Prompt, Request};
-use super::memory::Share;
 use super::router::json;
 use super::server::{LoadedModel, Server};
+use super::unmet::OtherFields;
 use axum::extract::State;
 use axum::response::Response;
-use input::{GivenMessage, System, begins_reply, conversation, functions};
+use input::{GivenMessage, System, begins_reply, conversation, functions, is_function};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -29,10 +30,11 @@ pub struct Body {
     max_tokens: Option<i64>,
     tools: Option<Vec<Value>>,
     tool_choice: Option<ToolChoice>,
-    thinking: Option<Thinking>,
     output_config: Option<OutputConfig>,
     #[serde(flatten)]
     fields: Fields,
+    #[serde(flatten)]
+    others: OtherFields,
 }
 
 #[derive(Debug, Deserialize)]
@@ -41,12 +43,6 @@ struct ToolChoice {
     kind: String,
     name: Option<String>,
     disable_parallel_tool_use: Option<bool>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Thinking {
-    #[serde(rename = "type")]
-    kind: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -61,34 +57,38 @@ impl ToolChoice {
             ("none", _) => Ok(Calls::None),
             ("any", _) => Ok(Calls::Required),
             ("tool", Some(name)) => Ok(Calls::Function(name)),
-            _ => Err(Failure::invalid("tool_choice: expected auto, any, none, or tool with a name")),
+            _ => Err(Failure::of_field("tool_choice", "expected auto, any, none, or tool with a name")),
         }
     }
 }
 
 impl Body {
     fn conversation(self, server: &Server) -> Result<Conversation, Failure> {
-        check_messages(self.messages.len(), server)?;
+        check_messages("messages", self.messages.len(), server)?;
         let tools = self.tools.unwrap_or_default();
         check_tools(&tools)?;
         let format = self.output_config.and_then(|config| config.format);
+        // Anthropic's API requires closed objects, and schemas may leave that out.
+        let written = server.schema_options(self.fields.json_whitespace).with_closed(true);
         Ok(Conversation {
             messages: conversation(self.system, self.messages)?,
             tools: functions(&tools),
             calls: self.tool_choice.map_or(Ok(Calls::Auto), ToolChoice::read)?,
-            format: format.map_or(Ok(Format::Text), |format| format.read(self.fields.json_whitespace == Some(true)))?,
-            max_tokens: self.max_tokens,
-            thinking: self.thinking.is_some_and(|thinking| thinking.kind != "disabled"),
+            format: format.map_or(Ok(Format::Text), |format| format.read("output_config.format", written))?,
+            max_tokens: max_tokens([("max_tokens", self.max_tokens)])?,
+            thinking: false,
             overflow: server.overflow,
             fields: self.fields,
         })
     }
 }
 
-fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Messages>), Failure> {
-    if max_tokens(body.max_tokens)?.is_none() {
-        return Err(Failure::invalid("max_tokens: field required"));
+fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Messages>), Failure> {
+    if max_tokens([("max_tokens", body.max_tokens)])?.is_none() {
+        return Err(Failure::of_field("max_tokens", "field required"));
     }
+    let mut warnings = std::mem::take(&mut body.others).read()?;
+    warnings.tools("", body.tools.as_deref().unwrap_or_default(), is_function);
     let stream = body.fields.stream();
     let one_call = body.tool_choice.as_ref().is_some_and(|choice| choice.disable_parallel_tool_use == Some(true));
     let mut conversation = body.conversation(server)?;
@@ -96,20 +96,12 @@ fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt,
     let (mut chat, demand, held) = conversation.chat(server, loaded)?;
     chat.continues = continues;
     let interface = Messages::new(&server.name, chat.options.stop.clone());
-    let request = Request { choices: 1, stream, one_call, held, interface };
+    let request = Request { choices: 1, stream, one_call, held, warnings: warnings.texts(), interface };
     Ok((Prompt::Chat(Box::new(chat), demand), request))
 }
 
 /// `/v1/messages/count_tokens`.
 pub async fn count_tokens(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
-    body.check_text()?;
-    let loaded = server.loaded()?;
-    let (of, needed) = (server.clone(), body.conversation());
-    let count = move |_: &Share| {
-        let chat = read::<Body>(&body.bytes)?.conversation(&of)?.state(&loaded)?;
-        let prompt = loaded.model.template()?.prompt(&template_input(&chat), loaded.model.tokenizer()?)?;
-        Ok(json!({"input_tokens": prompt.tokens.len()}))
-    };
-    let (counted, _memory) = server.work(&server.pools.tools, needed, count).await?;
-    Ok(json(&counted))
+    let tokens = count(server, body, Body::conversation).await?;
+    Ok(json(&json!({"input_tokens": tokens})))
 }

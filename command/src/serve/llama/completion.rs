@@ -9,6 +9,7 @@ use crate::serve::prompts::Prompts;
 use crate::serve::reply::{Delta, Finish, FinishReason, Progress, Reply, TokenProbability};
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::stream::Events;
+use crate::serve::unmet::OtherFields;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wglm_engine::Stop;
@@ -24,62 +25,24 @@ pub struct Body {
     return_tokens: Option<bool>,
     post_sampling_probs: Option<bool>,
     json_schema: Option<Value>,
-    lora: Option<Vec<Value>>,
-    #[serde(flatten)]
-    samplers: Samplers,
     #[serde(flatten)]
     fields: Fields,
-}
-
-/// Samplers and limits that this server does not have.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Samplers {
-    dynatemp_range: Option<f64>,
-    typical_p: Option<f64>,
-    xtc_probability: Option<f64>,
-    top_n_sigma: Option<f64>,
-    mirostat: Option<f64>,
-    dry_multiplier: Option<f64>,
-    n_indent: Option<f64>,
-    t_max_predict_ms: Option<f64>,
-}
-
-impl Samplers {
-    /// Refuses those that are turned on.
-    fn check(&self) -> Result<(), Failure> {
-        let none = |value: f64| value <= 0.0;
-        for (name, given, is_off) in [
-            ("dynatemp_range", self.dynatemp_range, none as fn(f64) -> bool),
-            ("typical_p", self.typical_p, |value| value >= 1.0),
-            ("xtc_probability", self.xtc_probability, none),
-            ("top_n_sigma", self.top_n_sigma, none),
-            ("mirostat", self.mirostat, none),
-            ("dry_multiplier", self.dry_multiplier, none),
-            ("n_indent", self.n_indent, none),
-            ("t_max_predict_ms", self.t_max_predict_ms, none),
-        ] {
-            if given.is_some_and(|value| !is_off(value)) {
-                return Err(Failure::unsupported(format!("{name}: not supported; leave it out")));
-            }
-        }
-        Ok(())
-    }
+    #[serde(flatten)]
+    others: OtherFields,
 }
 
 /// Refuses what a client would otherwise take for done.
 fn check_supported(body: &Body) -> Result<(), Failure> {
-    body.samplers.check()?;
-    for (is_asked_for, message) in [
+    for (is_asked_for, field, wrong) in [
+        (body.json_schema.is_some(), "json_schema", "not supported here; use /v1/chat/completions"),
         (
-            body.json_schema.as_ref().is_some_and(|schema| !schema.is_null()),
-            "json_schema: not supported here; use /v1/chat/completions",
+            body.post_sampling_probs == Some(true),
+            "post_sampling_probs",
+            "not supported; n_probs gives log-probabilities",
         ),
-        (body.post_sampling_probs == Some(true), "post_sampling_probs: not supported; n_probs gives log-probabilities"),
-        (body.lora.as_ref().is_some_and(|lora| !lora.is_empty()), "lora: this server has no adapters"),
     ] {
         if is_asked_for {
-            return Err(Failure::unsupported(message));
+            return Err(Failure::of_field(field, wrong).with_code("unsupported"));
         }
     }
     Ok(())
@@ -173,6 +136,8 @@ impl Interface for Completion {
 
     fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         check_supported(&body)?;
+        let mut warnings = body.others.read()?;
+        body.fields.of_conversations().for_each(|field| warnings.ignored(field));
         let given = body.prompt.ok_or_else(|| Failure::invalid("there is no prompt"))?;
         let (several, count) = (matches!(given, Prompts::Several(_)), given.count());
         at_most("prompt", count, server.limits.choices, "prompts")?;
@@ -180,12 +145,13 @@ impl Interface for Completion {
         at_most("n_probs", alternatives, TOP_LOGPROBS, "tokens")?;
         let (stream, prompts, mut options) =
             (body.fields.stream(), given.tokens(loaded)?, body.fields.options(loaded)?);
-        options.max_tokens = max_tokens(body.n_predict.or(body.max_tokens))?.or(options.max_tokens);
+        let most = max_tokens([("n_predict", body.n_predict), ("max_tokens", body.max_tokens)])?;
+        options.max_tokens = most.or(options.max_tokens);
         let (probabilities, tokens) = (alternatives > 0, alternatives > 0 || body.return_tokens == Some(true));
         options.logprobs = tokens.then_some(alternatives);
         let (model, stops) = (server.name.clone(), options.stop.clone());
         let interface = Self { model, stops, probabilities, tokens, several };
-        let request = Request { choices: 1, stream, one_call: false, held: 0, interface };
+        let request = Request { choices: 1, stream, one_call: false, held: 0, warnings: warnings.texts(), interface };
         Ok((Prompt::Tokens(prompts, Box::new(options)), request))
     }
 

@@ -9,7 +9,7 @@ use crate::serve::body::{JsonBody, refuse};
 use crate::serve::client::Caller;
 use crate::serve::conversation::{check_messages, check_tools, template_input, variables};
 use crate::serve::failure::Failure;
-use crate::serve::fields::read;
+use crate::serve::fields::{Fields, read};
 use crate::serve::figures::decimal;
 use crate::serve::memory::Share;
 use crate::serve::openai::messages::{functions, messages};
@@ -140,7 +140,8 @@ pub async fn slot_action(
 struct TemplateBody {
     messages: Vec<Message>,
     tools: Option<Vec<Value>>,
-    chat_template_kwargs: Option<Value>,
+    #[serde(flatten)]
+    fields: Fields,
 }
 
 /// The prompt for a conversation, as text.
@@ -149,12 +150,12 @@ pub async fn apply_template(State(server): State<Arc<Server>>, body: JsonBody) -
     let loaded = server.loaded()?;
     let (of, needed) = (server.clone(), body.conversation());
     let work = move |_: &Share| {
-        let TemplateBody { messages: given, tools, chat_template_kwargs } = read(&body.bytes)?;
-        check_messages(given.len(), &of)?;
+        let TemplateBody { messages: given, tools, mut fields } = read(&body.bytes)?;
+        check_messages("messages", given.len(), &of)?;
         let tools = tools.unwrap_or_default();
         check_tools(&tools)?;
-        let (thinking, template_kwargs) = variables(chat_template_kwargs)?;
-        let (messages, tools, reasoning) = (messages(given)?, functions(tools), thinking.or(Some(of.reasoning)));
+        let (thinks, template_kwargs) = variables(&mut fields, of.reasoning)?;
+        let (messages, tools, reasoning) = (messages(given)?, functions(tools), Some(thinks));
         let chat = ChatState { messages, tools, reasoning, template_kwargs, ..ChatState::default() };
         written(&BTreeMap::from([("prompt", loaded.model.template()?.render(&template_input(&chat))?)]))
     };

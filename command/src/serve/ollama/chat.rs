@@ -2,14 +2,14 @@
 
 use super::fields::Common;
 use super::lines::{LinesBody, Part, nothing};
-use crate::serve::conversation::{check_messages, check_tools, not_text};
+use crate::serve::conversation::{check_messages, check_tools};
 use crate::serve::failure::Failure;
 use crate::serve::interface::Prompt;
 use crate::serve::openai::messages;
 use crate::serve::server::{LoadedModel, Server};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use wglm_engine::Message;
+use wglm_engine::{Content, Message};
 
 #[derive(Debug, Deserialize)]
 pub struct Body {
@@ -19,20 +19,26 @@ pub struct Body {
     common: Common,
 }
 
-/// A message whose fields have the names of chat completions. Pictures are refused.
-fn renamed(index: usize, mut message: Message) -> Result<Message, Failure> {
+/// A message whose fields have the names of chat completions, and whose pictures are a part of its content.
+fn renamed(mut message: Message) -> Message {
     if message.extra.get("images").and_then(Value::as_array).is_some_and(|images| !images.is_empty()) {
-        return Err(not_text(index, "image"));
+        let mut parts = match message.content.take() {
+            Some(Content::Parts(parts)) => parts,
+            Some(Content::Text(text)) => vec![text.into()],
+            None => Vec::new(),
+        };
+        parts.push(json!({"type": "image"}));
+        message.content = Some(Content::Parts(parts));
     }
     if message.name.is_none() {
         message.name = message.extra.get("tool_name").and_then(Value::as_str).map(str::to_owned);
     }
-    Ok(message)
+    message
 }
 
 impl LinesBody for Body {
-    fn common(&self) -> &Common {
-        &self.common
+    fn common(&mut self) -> &mut Common {
+        &mut self.common
     }
 
     fn prompt(self, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, usize), Failure> {
@@ -40,11 +46,10 @@ impl LinesBody for Body {
         if given.is_empty() {
             return Ok(nothing());
         }
-        check_messages(given.len(), server)?;
+        check_messages("messages", given.len(), server)?;
         let tools = self.tools.unwrap_or_default();
         check_tools(&tools)?;
-        let given = given.into_iter().enumerate().map(|(index, message)| renamed(index, message));
-        let messages = messages::messages(given.collect::<Result<_, _>>()?)?;
+        let messages = messages::messages(given.into_iter().map(renamed).collect())?;
         let conversation = self.common.conversation(messages, messages::functions(tools), server)?;
         let (chat, demand, held) = conversation.chat(server, loaded)?;
         Ok((Prompt::Chat(Box::new(chat), demand), held))

@@ -6,9 +6,10 @@ use crate::serve::failure::{Failure, shown};
 use crate::serve::fields::{Fields, max_tokens};
 use crate::serve::interface::Stream;
 use crate::serve::server::{LoadedModel, Server};
+use crate::serve::unmet::{OtherFields, Warnings};
 use serde::Deserialize;
 use serde_json::Value;
-use wglm_engine::{Calls, GenerateOptions, Message, Overflow};
+use wglm_engine::{Calls, GenerateOptions, Message, Overflow, SchemaOptions};
 
 #[derive(Debug, Deserialize)]
 pub struct Common {
@@ -17,6 +18,8 @@ pub struct Common {
     think: Option<Value>,
     truncate: Option<bool>,
     options: Option<Options>,
+    #[serde(flatten)]
+    others: OtherFields,
 }
 
 /// How tokens are sampled, by the names that all interfaces have for it, and where a reply ends.
@@ -26,12 +29,14 @@ struct Options {
     num_ctx: Option<u64>,
     #[serde(flatten)]
     fields: Fields,
+    #[serde(flatten)]
+    others: OtherFields,
 }
 
 impl Options {
     /// The limit of tokens. All negative numbers are for no limit.
-    fn max_tokens(&self) -> Option<i64> {
-        self.num_predict.map(|most| most.max(-1))
+    fn max_tokens(&self) -> Result<Option<usize>, Failure> {
+        max_tokens([("options.num_predict", self.num_predict.map(|most| most.max(-1)))])
     }
 }
 
@@ -43,14 +48,23 @@ impl Common {
         Stream { is_on: self.stream != Some(false), ..stream }
     }
 
-    /// Warnings about options that have no effect. A smaller context than the server's needs none: all that the client
-    /// sends fits.
-    pub fn warnings(&self, context: usize) -> Vec<String> {
-        let asked = self.options.as_ref().and_then(|options| options.num_ctx);
-        let large = asked.filter(|asked| *asked > context as u64);
-        let warning =
-            |asked| format!("num_ctx: {asked} has no effect; the server has a context of {context} tokens (-c)");
-        large.map(warning).into_iter().collect()
+    /// Warnings about fields and options that have no effect, or a failure for one that would change the reply. With
+    /// `raw` fields for the template and for thinking have none. A smaller context than the server's needs no warning:
+    /// all that the client sends fits.
+    pub fn warnings(&mut self, context: usize, is_raw: bool) -> Result<Warnings, Failure> {
+        let options = self.options.get_or_insert_default();
+        let mut warnings = std::mem::take(&mut self.others).read()?;
+        std::mem::take(&mut options.others).read_options(&mut warnings)?;
+        if let Some(asked) = options.num_ctx.filter(|asked| *asked > context as u64) {
+            let why = format!("{asked} has no effect; the server has a context of {context} tokens (-c)");
+            warnings.add("options.num_ctx", &why);
+        }
+        if is_raw {
+            let own = [("think", self.think.is_some()), ("truncate", self.truncate.is_some())];
+            own.iter().filter(|(_, is_given)| *is_given).for_each(|(field, _)| warnings.ignored(field));
+            options.fields.of_conversations().for_each(|field| warnings.ignored(&format!("options.{field}")));
+        }
+        Ok(warnings)
     }
 
     /// A conversation with these messages and functions. As in Ollama, one that is too long loses its oldest messages,
@@ -61,15 +75,16 @@ impl Common {
         tools: Vec<Value>,
         server: &Server,
     ) -> Result<Conversation, Failure> {
-        let options = self.options.unwrap_or_default();
+        let mut options = self.options.unwrap_or_default();
+        options.fields.also_thinks(thinks(self.think)?);
         let refuses = self.truncate == Some(false);
         Ok(Conversation {
             messages,
             tools,
             calls: Calls::Auto,
-            format: format(self.format, options.fields.json_whitespace == Some(true))?,
-            max_tokens: options.max_tokens(),
-            thinking: thinks(self.think, server.reasoning)?,
+            format: format(self.format, server.schema_options(options.fields.json_whitespace))?,
+            max_tokens: options.max_tokens()?,
+            thinking: server.reasoning,
             overflow: if refuses { Overflow::Refuse } else { Overflow::DROP_OLDEST },
             fields: options.fields,
         })
@@ -77,13 +92,12 @@ impl Common {
 
     /// The options of generation for a prompt without a template, where nothing can have a format.
     pub fn raw(self, loaded: &LoadedModel) -> Result<GenerateOptions, Failure> {
-        if format(self.format, false)? != Format::Text {
-            return Err(Failure::unsupported(
-                "format: not supported together with raw; leave out raw or use /api/chat",
-            ));
+        if format(self.format, SchemaOptions::default())? != Format::Text {
+            let wrong = "not supported together with raw; leave out raw or use /api/chat";
+            return Err(Failure::of_field("format", wrong).with_code("unsupported"));
         }
         let given = self.options.unwrap_or_default();
-        let most = max_tokens(given.max_tokens())?;
+        let most = given.max_tokens()?;
         let mut options = given.fields.options(loaded)?;
         options.max_tokens = most.or(options.max_tokens);
         Ok(options)
@@ -91,30 +105,29 @@ impl Common {
 }
 
 /// Reads `format`: nothing, `json`, or a schema.
-fn format(given: Option<Value>, whitespace: bool) -> Result<Format, Failure> {
+fn format(given: Option<Value>, options: SchemaOptions) -> Result<Format, Failure> {
     let field = match given {
         None | Some(Value::Null) => FormatField::default(),
         Some(Value::String(word)) if word.is_empty() => FormatField::default(),
         Some(Value::String(word)) if word == "json" => FormatField::object(),
         Some(schema @ Value::Object(_)) => FormatField::schema(schema),
         Some(other) => {
-            let message = format!("format: {}: expected \"json\" or a JSON schema", shown(&other.to_string()));
-            return Err(Failure::invalid(message));
+            let wrong = format!("{}: expected \"json\" or a JSON schema", shown(&other.to_string()));
+            return Err(Failure::of_field("format", wrong));
         }
     };
-    field.read(whitespace)
+    field.read("format", options)
 }
 
-/// Reads `think`: whether the model thinks. It has one effort.
-fn thinks(given: Option<Value>, usual: bool) -> Result<bool, Failure> {
+/// Reads `think`: whether the model thinks, if it says so. The model has one effort.
+fn thinks(given: Option<Value>) -> Result<Option<bool>, Failure> {
     match given {
-        None | Some(Value::Null) => Ok(usual),
-        Some(Value::Bool(thinks)) => Ok(thinks),
-        Some(Value::String(effort)) if ["low", "medium", "high", "max"].contains(&effort.as_str()) => Ok(true),
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(thinks)) => Ok(Some(thinks)),
+        Some(Value::String(effort)) if ["low", "medium", "high", "max"].contains(&effort.as_str()) => Ok(Some(true)),
         Some(other) => {
-            let message =
-                format!("think: {}: expected true, false, low, medium, high or max", shown(&other.to_string()));
-            Err(Failure::invalid(message))
+            let wrong = format!("{}: expected true, false, low, medium, high or max", shown(&other.to_string()));
+            Err(Failure::of_field("think", wrong))
         }
     }
 }
@@ -125,6 +138,7 @@ mod tests {
     use super::{Common, format, thinks};
     use crate::serve::constraints::Format;
     use serde_json::{Value, json};
+    use wglm_engine::SchemaOptions;
 
     fn read(body: Value) -> Common {
         serde_json::from_value(body).unwrap()
@@ -139,31 +153,49 @@ mod tests {
 
     #[test]
     fn only_a_context_that_is_too_large_is_a_warning() {
-        let warnings = |tokens: Value| read(json!({"options": {"num_ctx": tokens}})).warnings(1024).len();
-        assert_eq!([json!(null), json!(1024), json!(1025)].map(warnings), [0, 0, 1]);
+        let warnings = |tokens: Value| read(json!({"options": {"num_ctx": tokens}})).warnings(1024, false);
+        let count = |tokens: Value| warnings(tokens).unwrap().texts().len();
+        assert_eq!([json!(null), json!(1024), json!(1025)].map(count), [0, 0, 1]);
+    }
+
+    /// Without a template nothing can think or be left out.
+    #[test]
+    fn fields_for_templates_are_ignored_with_raw() {
+        let body = json!({"think": false, "truncate": true, "top_a": 1,
+            "options": {"enable_thinking": true, "top_a": 1, "mirostat": 1}});
+        let warnings = |is_raw: bool| read(body.clone()).warnings(1024, is_raw).unwrap().texts();
+        let named = |names: &[&str]| -> Vec<String> {
+            names.iter().map(|name| format!("{name}: not supported; ignored")).collect()
+        };
+        let always = ["top_a", "options.top_a", "options.mirostat"];
+        assert_eq!(warnings(false), named(&always));
+        let raw = [&always[..], &["think", "truncate", "options.enable_thinking"]].concat();
+        assert_eq!(warnings(true), named(&raw));
     }
 
     #[test]
     fn a_negative_number_of_tokens_is_no_limit() {
-        let most = |tokens: i64| read(json!({"options": {"num_predict": tokens}})).options.unwrap().max_tokens();
-        assert_eq!([-2, -1, 0, 7].map(most), [-1, -1, 0, 7].map(Some));
+        let options = |tokens: i64| read(json!({"options": {"num_predict": tokens}})).options.unwrap();
+        let most = |tokens: i64| options(tokens).max_tokens().unwrap();
+        assert_eq!([-2, -1, 0, 7].map(most), [None, None, Some(0), Some(7)]);
     }
 
     #[test]
     fn a_format_is_a_word_or_a_schema() {
-        let read = |given: Value| format(Some(given), false).unwrap();
+        let read = |given: Value| format(Some(given), SchemaOptions::default()).unwrap();
         assert_eq!([read(json!(null)), read(json!(""))], [Format::Text, Format::Text]);
         assert_eq!(read(json!("json")), Format::Object);
         assert!(matches!(read(json!({"type": "integer"})), Format::Schema(_)));
         for wrong in [json!("xml"), json!(3), json!([])] {
-            assert_eq!(format(Some(wrong.clone()), false).unwrap_err().status, 400, "{wrong}");
+            assert_eq!(format(Some(wrong.clone()), SchemaOptions::default()).unwrap_err().status, 400, "{wrong}");
         }
     }
 
     #[test]
     fn thinking_is_a_flag_or_an_effort() {
-        let read = |given: Value| thinks(Some(given), false).unwrap();
-        assert_eq!([json!(true), json!("low"), json!(false), json!(null)].map(read), [true, true, false, false]);
-        assert!(thinks(None, true).unwrap() && thinks(Some(json!("none")), true).is_err());
+        let read = |given: Value| thinks(Some(given)).unwrap();
+        let given = [json!(true), json!("low"), json!(false), json!(null)];
+        assert_eq!(given.map(read), [Some(true), Some(true), Some(false), None]);
+        assert_eq!(thinks(Some(json!("none"))).unwrap_err().param.as_deref(), Some("think"));
     }
 }

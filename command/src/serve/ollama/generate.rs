@@ -24,26 +24,20 @@ pub struct Body {
 }
 
 impl Body {
-    fn is_raw(&self) -> bool {
-        self.raw == Some(true)
-    }
-
     /// Refuses what would change the prompt and is not supported.
     fn check_supported(&self) -> Result<(), Failure> {
         let has_text = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
         let has_items = |field: &Option<Vec<Value>>| field.as_ref().is_some_and(|items| !items.is_empty());
-        for (is_asked_for, message) in [
-            (has_text(&self.suffix), "suffix: this model does not fill gaps"),
-            (has_text(&self.template), "template: not supported; the model's own is used, or none with raw"),
-            (has_items(&self.images), "images: this model reads text only"),
-            (has_items(&self.context), "context: not supported; send earlier messages to /api/chat"),
-            (
-                self.is_raw() && has_text(&self.system),
-                "system: not supported together with raw; write it in the prompt",
-            ),
+        let is_raw_system = self.is_raw() && has_text(&self.system);
+        for (is_asked_for, field, wrong) in [
+            (has_text(&self.suffix), "suffix", "this model does not fill gaps"),
+            (has_text(&self.template), "template", "not supported; the model's own is used, or none with raw"),
+            (has_items(&self.images), "images", "this model reads text only"),
+            (has_items(&self.context), "context", "not supported; send earlier messages to /api/chat"),
+            (is_raw_system, "system", "not supported together with raw; write it in the prompt"),
         ] {
             if is_asked_for {
-                return Err(Failure::unsupported(message));
+                return Err(Failure::of_field(field, wrong).with_code("unsupported"));
             }
         }
         Ok(())
@@ -51,8 +45,12 @@ impl Body {
 }
 
 impl LinesBody for Body {
-    fn common(&self) -> &Common {
-        &self.common
+    fn common(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    fn is_raw(&self) -> bool {
+        self.raw == Some(true)
     }
 
     fn prompt(self, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, usize), Failure> {

@@ -19,7 +19,12 @@ use wglm_engine::text::FunctionCall;
 
 /// The body of a request, and the form of the replies to it.
 pub trait LinesBody: DeserializeOwned + Send + 'static {
-    fn common(&self) -> &Common;
+    fn common(&mut self) -> &mut Common;
+
+    /// Whether the prompt is continued without the template.
+    fn is_raw(&self) -> bool {
+        false
+    }
 
     /// The prompt, and the bytes of memory that its tools and schemas take while replies are generated.
     fn prompt(self, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, usize), Failure>;
@@ -45,8 +50,6 @@ pub struct Lines<B> {
     model: String,
     /// When the request was read.
     start: Instant,
-    /// What the client should know besides the warnings of the reply.
-    warnings: Vec<String>,
     /// Has the call that has begun in a stream, and nothing else.
     calls: Reply,
     /// How many complete calls were written.
@@ -74,9 +77,9 @@ fn whole_call(index: usize, call: &Call) -> Value {
 }
 
 impl<B: LinesBody> Lines<B> {
-    fn new(model: &str, warnings: Vec<String>) -> Self {
+    fn new(model: &str) -> Self {
         let (model, start, form) = (model.to_owned(), Instant::now(), PhantomData);
-        Self { model, start, warnings, calls: Reply::default(), written: 0, finish: None, form }
+        Self { model, start, calls: Reply::default(), written: 0, finish: None, form }
     }
 
     fn line(&self, part: Part<'_>) -> Value {
@@ -102,9 +105,8 @@ impl<B: LinesBody> Lines<B> {
         line["prompt_eval_duration"] = nanoseconds(stats.prompt_time);
         line["eval_count"] = usage.generated.into();
         line["eval_duration"] = nanoseconds(stats.generate_time);
-        let warnings: Vec<&String> = self.warnings.iter().chain(&finish.warnings).collect();
-        if !warnings.is_empty() {
-            line["warnings"] = json!(warnings);
+        if !finish.warnings.is_empty() {
+            line["warnings"] = json!(finish.warnings);
         }
         line
     }
@@ -127,11 +129,13 @@ impl<B: LinesBody> Interface for Lines<B> {
 
     const STREAM_TYPE: &'static str = "application/x-ndjson";
 
-    fn request(body: B, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
+    fn request(mut body: B, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         let stream = body.common().stream();
-        let interface = Self::new(&server.name, body.common().warnings(loaded.scheduler.context()));
+        let is_raw = body.is_raw();
+        let warnings = body.common().warnings(loaded.scheduler.context(), is_raw)?.texts();
+        let interface = Self::new(&server.name);
         let (prompt, held) = body.prompt(server, loaded)?;
-        Ok((prompt, Request { choices: 1, stream, one_call: false, held, interface }))
+        Ok((prompt, Request { choices: 1, stream, one_call: false, held, warnings, interface }))
     }
 
     fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {
@@ -215,14 +219,14 @@ mod tests {
     /// Programs run every call that they get.
     #[test]
     fn only_whole_calls_are_written() {
-        let (mut stream, mut events, mut reply) = (Chat::new("m", Vec::new()), Events::default(), Reply::default());
+        let (mut stream, mut events, mut reply) = (Chat::new("m"), Events::default(), Reply::default());
         for delta in deltas() {
             stream.delta(0, delta.clone(), &mut events);
             reply.add(delta);
         }
         stream.end(&mut events);
         let lines = events.values();
-        let answer: Value = serde_json::from_str(&Chat::new("m", Vec::new()).whole(vec![reply])).unwrap();
+        let answer: Value = serde_json::from_str(&Chat::new("m").whole(vec![reply])).unwrap();
         let wanted = [
             json!({"index": 0, "name": "note", "arguments": {"x": 1}}),
             json!({"index": 1, "name": "note", "arguments": {}}),
@@ -237,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_a_line() {
-        let (mut stream, mut events) = (Generate::new("m", Vec::new()), Events::default());
+        let (mut stream, mut events) = (Generate::new("m"), Events::default());
         stream.failed(&Failure::shutting_down(), &mut events);
         assert_eq!(events.values(), [json!({"error": "the server is shutting down"})]);
     }
@@ -245,8 +249,8 @@ mod tests {
     #[test]
     fn a_sign_of_life_is_a_line_without_text() {
         let mut events = Events::default();
-        Chat::new("m", Vec::new()).alive(0, None, &mut events);
-        Generate::new("m", Vec::new()).alive(0, None, &mut events);
+        Chat::new("m").alive(0, None, &mut events);
+        Generate::new("m").alive(0, None, &mut events);
         let lines = events.values();
         assert_eq!(lines[0]["message"], json!({"role": "assistant", "content": ""}));
         assert_eq!((&lines[1]["response"], &lines[1]["done"]), (&"".into(), &false.into()));

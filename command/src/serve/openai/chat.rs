@@ -1,16 +1,17 @@
 //! `/v1/chat/completions`.
 
 use super::frame::Frame;
-use super::messages::{functions, messages};
+use super::messages::{functions, is_function, messages};
 use crate::serve::constraints::{self, FormatField};
 use crate::serve::conversation::{Conversation, check_messages, check_tools};
 use crate::serve::failure::Failure;
-use crate::serve::fields::{Fields, StreamOptions, choices, top_logprobs};
+use crate::serve::fields::{Fields, StreamOptions, choices, max_tokens, top_logprobs};
 use crate::serve::figures::ChatLogprobs;
 use crate::serve::interface::{Interface, Prompt, Request};
 use crate::serve::reply::{Call, Delta, FinishReason, Progress, Reply};
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::stream::Events;
+use crate::serve::unmet::OtherFields;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use wglm_engine::text::Message;
@@ -33,12 +34,13 @@ pub struct Body {
     max_tokens: Option<i64>,
     max_completion_tokens: Option<i64>,
     n: Option<u64>,
-    reasoning_effort: Option<String>,
     /// vLLM's name for replies that continue the last message, and what vLLM requires beside it.
     continue_final_message: Option<bool>,
     add_generation_prompt: Option<bool>,
     #[serde(flatten)]
     fields: Fields,
+    #[serde(flatten)]
+    others: OtherFields,
 }
 
 pub struct Chat {
@@ -67,11 +69,6 @@ struct AssistantMessage<'a> {
     tool_calls: Vec<Value>,
 }
 
-/// Whether the model thinks with an effort.
-pub fn thinks(effort: &str) -> bool {
-    !["none", "minimal"].contains(&effort)
-}
-
 fn finish_reason(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::Stop | FinishReason::StopString => "stop",
@@ -98,13 +95,14 @@ fn message(reply: &Reply) -> AssistantMessage<'_> {
 /// Whether the reply continues the last message.
 fn continues(body: &Body) -> Result<bool, Failure> {
     match (body.continue_final_message == Some(true), body.add_generation_prompt) {
-        (true, Some(true)) => Err(Failure::invalid(
-            "add_generation_prompt: expected false with continue_final_message: true, because the last message is the \
-             beginning of the reply",
+        (true, Some(true)) => Err(Failure::of_field(
+            "add_generation_prompt",
+            "expected false with continue_final_message: true, because the last message is the beginning of the reply",
         )),
-        (false, Some(false)) => Err(Failure::unsupported(
-            "add_generation_prompt: false is supported only together with continue_final_message: true",
-        )),
+        (false, Some(false)) => {
+            let wrong = "false is supported only together with continue_final_message: true";
+            Err(Failure::of_field("add_generation_prompt", wrong).with_code("unsupported"))
+        }
         (continues, _) => Ok(continues),
     }
 }
@@ -134,11 +132,16 @@ impl Interface for Chat {
     type Body = Body;
 
     fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
-        check_messages(body.messages.len(), server)?;
         let continues = continues(&body)?;
-        let (tools, whitespace) = (body.tools.unwrap_or_default(), body.fields.json_whitespace == Some(true));
+        let mut warnings = body.others.read()?;
+        check_messages("messages", body.messages.len(), server)?;
+        let tools = body.tools.unwrap_or_default();
         check_tools(&tools)?;
-        let format = body.json_schema.map(FormatField::schema).or(body.response_format).unwrap_or_default();
+        warnings.tools("", &tools, is_function);
+        let (name, format) = match body.json_schema {
+            Some(schema) => ("json_schema", FormatField::schema(schema)),
+            None => ("response_format", body.response_format.unwrap_or_default()),
+        };
         let mut tools = functions(tools);
         let calls = constraints::choice(body.tool_choice.as_ref(), &mut tools)?;
         let (stream, choices) = (body.fields.stream(), choices(body.n, server)?);
@@ -146,20 +149,25 @@ impl Interface for Chat {
             messages: messages(body.messages)?,
             tools,
             calls,
-            format: format.read(whitespace)?,
-            max_tokens: body.max_completion_tokens.or(body.max_tokens),
-            thinking: body.reasoning_effort.as_deref().map_or(server.reasoning, thinks),
+            format: format.read(name, server.schema_options(body.fields.json_whitespace))?,
+            max_tokens: max_tokens([
+                ("max_completion_tokens", body.max_completion_tokens),
+                ("max_tokens", body.max_tokens),
+            ])?,
+            thinking: server.reasoning,
             overflow: server.overflow,
             fields: body.fields,
         };
         let (mut chat, demand, held) = conversation.chat(server, loaded)?;
         chat.continues = continues;
         let logprobs = body.logprobs == Some(true);
-        chat.options.logprobs = logprobs.then(|| top_logprobs(body.top_logprobs.unwrap_or(0))).transpose()?;
+        let top = || top_logprobs("top_logprobs", body.top_logprobs.unwrap_or(0));
+        chat.options.logprobs = logprobs.then(top).transpose()?;
         let usage = StreamOptions::usage(body.stream_options);
         let frame = Frame::new("chatcmpl-", &server.name, logprobs, usage, choices);
         let one_call = body.parallel_tool_calls == Some(false);
-        let request = Request { choices, stream, one_call, held, interface: Self::new(frame, choices) };
+        let (warnings, interface) = (warnings.texts(), Self::new(frame, choices));
+        let request = Request { choices, stream, one_call, held, warnings, interface };
         Ok((Prompt::Chat(Box::new(chat), demand), request))
     }
 

@@ -11,10 +11,11 @@ use crate::serve::prompts::Prompts;
 use crate::serve::reply::{Delta, FinishReason, Progress, Reply, TokenProbability};
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::stream::Events;
+use crate::serve::unmet::OtherFields;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::iter::repeat_n;
-use wglm_engine::{PromptLogprobs, Tokenizer};
+use wglm_engine::{PromptLogprobs, SchemaOptions, Tokenizer};
 
 /// The value of `object` in answers and chunks.
 const OBJECT: &str = "text_completion";
@@ -28,6 +29,9 @@ const SCORED_PROMPTS: usize = 64;
 
 /// The most tokens where a request has no limit, as in OpenAI's API.
 const MAX_TOKENS: usize = 16;
+
+/// What to do with a format.
+const CHAT: &str = "not supported here; use /v1/chat/completions";
 
 #[derive(Debug, Deserialize)]
 pub struct Body {
@@ -44,6 +48,8 @@ pub struct Body {
     json_schema: Option<Value>,
     #[serde(flatten)]
     fields: Fields,
+    #[serde(flatten)]
+    others: OtherFields,
 }
 
 pub struct Completions {
@@ -87,15 +93,15 @@ fn finish_reason(reason: FinishReason) -> Option<&'static str> {
 
 /// Refuses what completions do not have. A client would take unconstrained text for what it requested.
 fn check_supported(body: &mut Body, choices: usize) -> Result<(), Failure> {
-    let format = body.response_format.take().unwrap_or_default().read(false)?;
-    for (is_asked_for, message) in [
-        (body.suffix.as_ref().is_some_and(|suffix| !suffix.is_empty()), "suffix: this model does not fill gaps"),
-        (format != Format::Text, "response_format: not supported here; use /v1/chat/completions"),
-        (body.json_schema.is_some(), "json_schema: not supported here; use /v1/chat/completions"),
-        (body.best_of.is_some_and(|best| best != choices as u64), "best_of: only supported if it equals n"),
+    let format = body.response_format.take().unwrap_or_default().read("response_format", SchemaOptions::default())?;
+    for (is_asked_for, field, wrong) in [
+        (body.suffix.as_ref().is_some_and(|suffix| !suffix.is_empty()), "suffix", "this model does not fill gaps"),
+        (format != Format::Text, "response_format", CHAT),
+        (body.json_schema.is_some(), "json_schema", CHAT),
+        (body.best_of.is_some_and(|best| best != choices as u64), "best_of", "only supported if it equals n"),
     ] {
         if is_asked_for {
-            return Err(Failure::unsupported(message));
+            return Err(Failure::of_field(field, wrong).with_code("unsupported"));
         }
     }
     Ok(())
@@ -118,18 +124,21 @@ impl Interface for Completions {
     }
 
     fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
+        let mut warnings = std::mem::take(&mut body.others).read()?;
         let choices = choices(body.n, server)?;
         check_supported(&mut body, choices)?;
         let given = body.prompt.ok_or_else(|| Failure::invalid("there is no prompt"))?;
-        let requested = body.max_tokens.or(body.n_predict);
-        let limit = max_tokens(requested)?;
-        let (echoes, logprobs) = (body.echo == Some(true), body.logprobs.map(top_logprobs).transpose()?);
+        let limit = max_tokens([("max_tokens", body.max_tokens), ("n_predict", body.n_predict)])?;
+        let is_given = body.max_tokens.or(body.n_predict).is_some();
+        let logprobs = body.logprobs.map(|top| top_logprobs("logprobs", top)).transpose()?;
+        let echoes = body.echo == Some(true);
         let scored = logprobs.filter(|_| echoes);
         let count = given.count().saturating_mul(choices);
         check_count(count, scored.is_some() && limit.is_some_and(|limit| limit <= 1), server)?;
+        body.fields.of_conversations().for_each(|field| warnings.ignored(field));
         let (stream, prompts, mut options) =
             (body.fields.stream(), given.tokens(loaded)?, body.fields.options(loaded)?);
-        options.max_tokens = limit.or(options.max_tokens).or(requested.is_none().then_some(MAX_TOKENS));
+        options.max_tokens = limit.or(options.max_tokens).or((!is_given).then_some(MAX_TOKENS));
         options.logprobs = logprobs;
         options.prompt_logprobs = scored.map(|top| PromptLogprobs { from: 0, top });
         let mut echo = Vec::new();
@@ -141,7 +150,7 @@ impl Interface for Completions {
         let usage = StreamOptions::usage(body.stream_options);
         let frame = Frame::new("cmpl-", &server.name, logprobs.is_some(), usage, choices);
         let interface = Self { frame, echo, lengths: vec![0; count] };
-        let request = Request { choices, stream, one_call: false, held, interface };
+        let request = Request { choices, stream, one_call: false, held, warnings: warnings.texts(), interface };
         Ok((Prompt::Tokens(prompts, Box::new(options)), request))
     }
 

@@ -1,16 +1,17 @@
 //! Messages and functions of chat completions, checked and in the form of the library.
 
-use crate::serve::conversation::{check_parts, not_text};
-use crate::serve::failure::{Failure, shown};
+use crate::serve::failure::Failure;
+use crate::serve::parts::{Parts, check_parts};
 use serde_json::Value;
 use wglm_engine::text::{Content, Message};
 
 /// The messages as the model's template takes them.
 pub fn messages(messages: Vec<Message>) -> Result<Vec<Message>, Failure> {
-    messages.into_iter().enumerate().map(|(index, message)| one(index, message)).collect()
+    let mut parts = Parts::new(messages.iter().rposition(|message| message.role == "user"));
+    messages.into_iter().enumerate().map(|(index, message)| one(index, message, &mut parts)).collect()
 }
 
-fn one(index: usize, mut message: Message) -> Result<Message, Failure> {
+fn one(index: usize, mut message: Message, parts: &mut Parts) -> Result<Message, Failure> {
     if message.role == "developer" {
         message.role = "system".into();
     }
@@ -18,9 +19,9 @@ fn one(index: usize, mut message: Message) -> Result<Message, Failure> {
         message.role = "tool".into();
     }
     check_parts(index, "calls", message.tool_calls.len())?;
-    if let Some(Content::Parts(parts)) = &message.content {
-        check_parts(index, "parts", parts.len())?;
-        let texts = parts.iter().map(|part| text(index, part)).collect::<Result<Vec<&str>, _>>()?;
+    if let Some(Content::Parts(given)) = &message.content {
+        check_parts(index, "parts", given.len())?;
+        let texts = given.iter().map(|part| parts.part(index, part)).collect::<Result<Vec<_>, _>>()?;
         message.content = Some(Content::Text(texts.join("\n")));
     }
     if message.reasoning_content.is_none() {
@@ -32,28 +33,15 @@ fn one(index: usize, mut message: Message) -> Result<Message, Failure> {
     Ok(message)
 }
 
-/// The text of a part.
-fn text(index: usize, part: &Value) -> Result<&str, Failure> {
-    let kind = part.get("type").and_then(Value::as_str).unwrap_or("text");
-    let field = if kind == "refusal" { "refusal" } else { "text" };
-    let text = part.as_str().or_else(|| part.get(field).and_then(Value::as_str));
-    match (kind, text) {
-        ("text" | "input_text" | "output_text" | "refusal", Some(text)) => Ok(text),
-        ("image_url" | "input_image" | "input_audio" | "file" | "input_file" | "video_url", _) => {
-            Err(not_text(index, kind))
-        }
-        _ => Err(Failure::invalid(format!("message {index}: a part of type {}: expected text", shown(kind)))),
-    }
+/// Whether a tool is a function. Tools of other types are done by a provider's servers; this server does not have them,
+/// so the model does not get them.
+pub fn is_function(tool: &Value) -> bool {
+    let kind = tool.get("type").and_then(Value::as_str);
+    kind.is_none_or(|kind| kind == "function")
 }
 
-/// The functions among the tools. Tools of other types are done by a provider's servers; this server does not have
-/// them, so the model does not get them.
 pub fn functions(tools: Vec<Value>) -> Vec<Value> {
-    let function = |tool: &Value| {
-        let kind = tool.get("type").and_then(Value::as_str);
-        kind.is_none_or(|kind| kind == "function")
-    };
-    tools.into_iter().filter(function).collect()
+    tools.into_iter().filter(is_function).collect()
 }
 
 #[cfg(test)]

@@ -9,4 +9,4 @@ mod responses;
 
 pub use chat::Chat;
 pub use completions::Completions;
-pub use responses::Responses;
+pub use responses::{Responses, input_tokens};

@@ -2,9 +2,11 @@
 //! constraint of the reply has as well, and what is short.
 
 use super::Body;
+use super::namespaces::Namespaces;
 use crate::serve::constraints::Format;
+use crate::serve::conversation::Conversation;
 use crate::serve::failure::{Failure, shown};
-use crate::serve::fields::at_most;
+use crate::serve::fields::{at_most, at_most_in};
 use crate::serve::figures::decimal;
 use crate::serve::memory::Size;
 use serde_json::{Map, Value, json};
@@ -31,17 +33,35 @@ fn short(text: Option<&str>) -> Option<&str> {
 pub fn check_metadata(metadata: &Map<String, Value>) -> Result<(), Failure> {
     at_most("metadata", metadata.len(), METADATA_KEYS, "keys")?;
     for (key, value) in metadata {
-        at_most("metadata: a key", key.chars().count(), METADATA_KEY, "characters")?;
+        at_most_in("metadata: a key", key.chars().count(), METADATA_KEY, "characters")?;
         if short(value.as_str()).is_none() {
             let expected = format!("expected a string of at most {SHORT} characters");
-            return Err(Failure::invalid(format!("metadata.{}: {expected}", shown(key))));
+            return Err(Failure::invalid(format!("metadata.{}: {expected}", shown(key))).with_param("metadata"));
         }
     }
     Ok(())
 }
 
+/// What constrains the reply, as the client sent it.
+pub struct Constraints {
+    format: Value,
+    choice: Value,
+    tools: Vec<Value>,
+}
+
+impl Constraints {
+    pub fn of(body: &Body, conversation: &Conversation, namespaces: &Namespaces) -> Self {
+        let Conversation { format, calls, tools, .. } = conversation;
+        Self {
+            format: self::format(format, body.format()),
+            choice: choice(body.tool_choice.as_ref(), calls, tools, namespaces),
+            tools: self::tools(tools, namespaces),
+        }
+    }
+}
+
 /// The format of the answer, with the short fields that were given next to a schema.
-pub fn format(format: &Format, given: &Value) -> Value {
+fn format(format: &Format, given: &Value) -> Value {
     let text = |name: &str| short(given.get(name).and_then(Value::as_str));
     match format {
         Format::Text => json!({"type": "text"}),
@@ -57,43 +77,50 @@ pub fn format(format: &Format, given: &Value) -> Value {
 }
 
 /// `tool_choice`. `functions` are those that may be called.
-pub fn choice(given: Option<&Value>, calls: &Calls, functions: &[Value]) -> Value {
+fn choice(given: Option<&Value>, calls: &Calls, functions: &[Value], namespaces: &Namespaces) -> Value {
     let mode = match calls {
         Calls::Auto => "auto",
         Calls::Required => "required",
         Calls::None => return json!("none"),
-        Calls::Function(name) => return json!({"type": "function", "name": name}),
+        Calls::Function(name) => return namespaces.chosen(name),
     };
     let kind = given.and_then(|given| given.get("type")).and_then(Value::as_str);
     if kind != Some("allowed_tools") {
         return json!(mode);
     }
-    let tool = |function: &Value| json!({"type": "function", "name": function["function"]["name"]});
-    let tools: Vec<Value> = functions.iter().map(tool).collect();
+    let names = functions.iter().filter_map(|function| function["function"]["name"].as_str());
+    let tools: Vec<Value> = names.map(|name| namespaces.chosen(name)).collect();
     json!({"type": "allowed_tools", "mode": mode, "tools": tools})
 }
 
-/// The functions that the model knows, in the form in which they came. Clients expect `strict`, which has no meaning
-/// here.
-fn tools(functions: &[Value]) -> Vec<Value> {
-    let tool = |function: &Value| {
+/// The functions that the model knows, in the form in which they came: those of a namespace in a list of their own.
+fn tools(functions: &[Value], namespaces: &Namespaces) -> Vec<Value> {
+    let mut tools: Vec<Value> = Vec::new();
+    for function in functions {
         let field = |name: &str| function["function"].get(name);
-        json!({
+        let (namespace, name) = namespaces.meant(field("name").and_then(Value::as_str).unwrap_or_default());
+        let tool = json!({
             "type": "function",
-            "name": field("name"),
+            "name": name,
             "description": field("description"),
             "parameters": field("parameters"),
-            "strict": null,
-        })
-    };
-    functions.iter().map(tool).collect()
+            "strict": field("strict"),
+        });
+        let last = tools.last_mut().filter(|last| last["type"] == "namespace" && last["name"].as_str() == namespace);
+        match (namespace, last.and_then(|last| last["tools"].as_array_mut())) {
+            (_, Some(list)) => list.push(tool),
+            (Some(namespace), None) => tools.push(json!({"type": "namespace", "name": namespace, "tools": [tool]})),
+            (None, None) => tools.push(tool),
+        }
+    }
+    tools
 }
 
 /// All the fields, for a chat that was made of the body.
-pub fn fields(body: Body, format: Value, choice: Value, chat: &ChatState) -> Map<String, Value> {
-    let (sampling, reasoning, text) = (&chat.options.sampling, body.reasoning.unwrap_or_default(), body.text);
+pub fn fields(body: Body, reasoning: &Value, constraints: Constraints, chat: &ChatState) -> Map<String, Value> {
+    let (sampling, text, Constraints { format, choice, tools }) = (&chat.options.sampling, body.text, constraints);
     let verbosity = short(text.as_ref().and_then(|text| text.get("verbosity")?.as_str()));
-    let summary = short(reasoning.summary.as_ref().and_then(Value::as_str));
+    let [effort, summary] = ["effort", "summary"].map(|name| short(reasoning[name].as_str()));
     let truncation = if chat.overflow == Overflow::Refuse { "disabled" } else { "auto" };
     let fields = [
         ("instructions", json!(body.instructions)),
@@ -101,13 +128,13 @@ pub fn fields(body: Body, format: Value, choice: Value, chat: &ChatState) -> Map
         ("metadata", Value::Object(body.metadata.unwrap_or_default())),
         ("parallel_tool_calls", json!(body.parallel_tool_calls.unwrap_or(true))),
         ("previous_response_id", Value::Null),
-        ("reasoning", json!({"effort": short(reasoning.effort.as_deref()), "summary": summary})),
+        ("reasoning", json!({"effort": effort, "summary": summary})),
         ("store", json!(false)),
         ("temperature", decimal(sampling.temperature)),
         ("top_p", decimal(sampling.top_p)),
         ("text", json!({"format": format, "verbosity": verbosity})),
         ("tool_choice", choice),
-        ("tools", Value::Array(tools(&chat.tools))),
+        ("tools", Value::Array(tools)),
         ("truncation", json!(truncation)),
     ];
     fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()

@@ -1,7 +1,8 @@
 //! The items of a request to `/v1/responses` as messages.
 
-use crate::serve::conversation::joined_text;
+use super::namespaces::Namespaces;
 use crate::serve::failure::{Failure, shown};
+use crate::serve::parts::Parts;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -19,6 +20,7 @@ pub struct Item {
     role: Option<String>,
     content: Option<Value>,
     name: Option<String>,
+    namespace: Option<String>,
     arguments: Option<String>,
     input: Option<String>,
     call_id: Option<String>,
@@ -37,8 +39,8 @@ fn decoded_thinking(text: &str) -> Option<String> {
 }
 
 /// The messages so far. A message of the model consists of several items.
-#[derive(Default)]
 struct Messages {
+    parts: Parts,
     done: Vec<Message>,
     reasoning: Option<String>,
 }
@@ -62,7 +64,7 @@ impl Messages {
     }
 
     /// Adds an item. Those of types that the model does not know are left out.
-    fn add(&mut self, index: usize, item: Item) -> Result<(), Failure> {
+    fn add(&mut self, index: usize, item: Item, namespaces: &Namespaces) -> Result<(), Failure> {
         let id = item.call_id.clone().unwrap_or_default();
         match item.kind.as_deref().unwrap_or("message") {
             "message" => self.message(index, &item)?,
@@ -71,21 +73,24 @@ impl Messages {
                 // Clients of models that only return a summary send an empty list as content.
                 let whole = |content: &Value| content.as_array().is_none_or(|parts| !parts.is_empty());
                 let content = item.content.filter(whole).or(item.summary);
-                let thinking = own.map_or_else(|| joined_text(index, content.as_ref()), Ok)?;
+                let thinking = own.map_or_else(|| self.parts.content(index, content.as_ref()), Ok)?;
                 self.reasoning = Some(thinking).filter(|thinking| !thinking.is_empty());
             }
             "function_call" | "custom_tool_call" => {
-                let mut function = FunctionCall::from_json(
-                    item.name.unwrap_or_default(),
-                    item.arguments.as_deref().unwrap_or_default(),
-                );
+                let name = item.name.unwrap_or_default();
+                let name = match item.namespace {
+                    Some(namespace) => namespaces.offered(&namespace, &name),
+                    None => name,
+                };
+                let mut function = FunctionCall::from_json(name, item.arguments.as_deref().unwrap_or_default());
                 if let (None, Some(input)) = (&item.arguments, item.input) {
                     function.arguments = json!({"input": input});
                 }
                 self.assistant().tool_calls.push(ToolCall { id: Some(id), kind: "function".into(), function });
             }
             "function_call_output" | "custom_tool_call_output" => {
-                self.push(Message::tool(id, joined_text(index, item.output.as_ref())?));
+                let text = self.parts.result(index, item.output.as_ref())?;
+                self.push(Message::tool(id, text));
             }
             "item_reference" => {
                 let message = format!("input {index}: item_reference: items are not kept; send the whole conversation");
@@ -97,7 +102,7 @@ impl Messages {
     }
 
     fn message(&mut self, index: usize, item: &Item) -> Result<(), Failure> {
-        let text = joined_text(index, item.content.as_ref())?;
+        let text = self.parts.content(index, item.content.as_ref())?;
         match item.role.as_deref() {
             Some("assistant") => {
                 let message = self.assistant();
@@ -116,20 +121,21 @@ impl Messages {
     }
 }
 
-pub fn conversation(items: Vec<Item>) -> Result<Vec<Message>, Failure> {
-    let mut messages = Messages::default();
-    items.into_iter().enumerate().try_for_each(|(index, item)| messages.add(index, item))?;
+pub fn conversation(items: Vec<Item>, namespaces: &Namespaces) -> Result<Vec<Message>, Failure> {
+    let last = items.iter().rposition(|item| item.role.as_deref() == Some("user"));
+    let mut messages = Messages { parts: Parts::new(last), done: Vec::new(), reasoning: None };
+    items.into_iter().enumerate().try_for_each(|(index, item)| messages.add(index, item, namespaces))?;
     Ok(messages.done)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Item, conversation, encoded_thinking};
+    use super::{Item, Namespaces, conversation, encoded_thinking};
     use serde_json::{Value, json};
 
     fn read(items: Value) -> Vec<wglm_engine::Message> {
-        conversation(serde_json::from_value::<Vec<Item>>(items).unwrap()).unwrap()
+        conversation(serde_json::from_value::<Vec<Item>>(items).unwrap(), &Namespaces::default()).unwrap()
     }
 
     #[test]
@@ -140,7 +146,7 @@ mod tests {
             {"type": "reasoning", "summary": [], "encrypted_content": encoded_thinking("hm")},
             {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me."}]},
             {"type": "function_call", "name": "ls", "arguments": "{\"path\": \".\"}", "call_id": "c1"},
-            {"type": "function_call", "name": "pwd", "arguments": "", "call_id": "c2"},
+            {"type": "function_call", "namespace": "sh", "name": "pwd", "arguments": "", "call_id": "c2"},
             {"type": "function_call_output", "call_id": "c1", "output": "a b"},
             {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "/"}]},
             {"type": "web_search_call", "id": "ws"},
@@ -150,6 +156,7 @@ mod tests {
         assert_eq!(messages[2].reasoning_content.as_deref(), Some("hm"));
         assert_eq!((messages[2].text().as_ref(), messages[2].tool_calls.len()), ("Let me.", 2));
         assert_eq!(messages[2].tool_calls[0].function.arguments, json!({"path": "."}));
+        assert_eq!(messages[2].tool_calls[1].function.name, "sh__pwd");
         assert_eq!((messages[4].text().as_ref(), messages[4].tool_call_id.as_deref()), ("/", Some("c2")));
     }
 
@@ -177,7 +184,7 @@ mod tests {
             json!({"type": "item_reference", "id": "msg_1"}),
         ] {
             let items: Vec<Item> = serde_json::from_value(json!([item])).unwrap();
-            assert_eq!(conversation(items).unwrap_err().status, 400, "{item}");
+            assert_eq!(conversation(items, &Namespaces::default()).unwrap_err().status, 400, "{item}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Writes replies as the items of a response. Each item is announced, comes in pieces and is repeated as a whole.
 
 use super::input::encoded_thinking;
+use super::namespaces::Namespaces;
 use super::{Body, echo};
 use crate::serve::failure::Failure;
 use crate::serve::figures::{Usage, add_figures, prompt_progress};
@@ -38,8 +39,15 @@ struct Open {
     kind: Kind,
     id: String,
     text: String,
-    /// The id and the name of a call.
-    call: (String, String),
+    call: Called,
+}
+
+/// The id of a call, and its function as the client knows it.
+#[derive(Default)]
+struct Called {
+    id: String,
+    namespace: Option<String>,
+    name: String,
 }
 
 pub struct Responses {
@@ -51,6 +59,7 @@ pub struct Responses {
     short_echo: Map<String, Value>,
     /// Whether the client gets the thinking in a form that it can send back.
     include_thinking: bool,
+    namespaces: Namespaces,
     sequence: u64,
     output: Vec<Value>,
     open: Option<Open>,
@@ -58,10 +67,11 @@ pub struct Responses {
 }
 
 impl Responses {
-    pub fn new(model: &str, echo: Map<String, Value>, include_thinking: bool) -> Self {
+    pub fn new(model: &str, echo: Map<String, Value>, include_thinking: bool, namespaces: Namespaces) -> Self {
         let (id, created, model, output) = (id("resp_"), now(), model.to_owned(), Vec::new());
         let short_echo = echo::shortened(&echo);
-        Self { id, created, model, echo, short_echo, include_thinking, sequence: 0, output, open: None, finish: None }
+        let (sequence, open, finish) = (0, None, None);
+        Self { id, created, model, echo, short_echo, include_thinking, namespaces, sequence, output, open, finish }
     }
 
     /// The status of a reply that has ended.
@@ -120,7 +130,7 @@ impl Responses {
     }
 
     fn item(&self, open: &Open, status: &str) -> Value {
-        let (call, name) = &open.call;
+        let Called { id: call, namespace, name } = &open.call;
         let content = || match open.text.is_empty() {
             true => json!([]),
             false => json!([Self::part(open.kind, &open.text)]),
@@ -135,19 +145,23 @@ impl Responses {
             Kind::Message => {
                 json!({"id": open.id, "type": "message", "status": status, "role": "assistant", "content": content()})
             }
-            Kind::Call => json!({
-                "id": open.id,
-                "type": "function_call",
-                "status": status,
-                "call_id": call,
-                "name": name,
-                "arguments": open.text,
-            }),
+            Kind::Call => {
+                let mut item = json!({
+                    "id": open.id,
+                    "type": "function_call",
+                    "status": status,
+                    "call_id": call,
+                    "name": name,
+                    "arguments": open.text,
+                });
+                namespace.iter().for_each(|namespace| item["namespace"] = namespace.as_str().into());
+                item
+            }
         }
     }
 
-    /// Ends the open item and begins another one. A call has an id and a name.
-    fn begin_item(&mut self, kind: Kind, call: (String, String), to: &mut Events) {
+    /// Ends the open item and begins another one.
+    fn begin_item(&mut self, kind: Kind, call: Called, to: &mut Events) {
         self.close(COMPLETED, to);
         let open = Open { kind, id: id(kind.names().0), text: String::new(), call };
         let (index, item) = (self.output.len(), self.item(&open, IN_PROGRESS));
@@ -171,7 +185,7 @@ impl Responses {
 
     fn text(&mut self, kind: Kind, delta: String, to: &mut Events) {
         if self.open.as_ref().is_none_or(|open| open.kind != kind) {
-            self.begin_item(kind, Default::default(), to);
+            self.begin_item(kind, Called::default(), to);
         }
         let Some(mut open) = self.open.take() else { return };
         open.text.push_str(&delta);
@@ -191,7 +205,7 @@ impl Responses {
         let mut done = self.place(&open);
         let mut part = done.clone();
         match open.kind {
-            Kind::Call => (done["name"], done["arguments"]) = (open.call.1.into(), open.text.into()),
+            Kind::Call => (done["name"], done["arguments"]) = (open.call.name.into(), open.text.into()),
             kind => {
                 part["part"] = Self::part(kind, &open.text);
                 done["text"] = open.text.into();
@@ -231,7 +245,11 @@ impl Interface for Responses {
             Delta::Prompt(_) | Delta::PromptToken(_) => {}
             Delta::Thinking(text) => self.text(Kind::Reasoning, text, to),
             Delta::Text { text, .. } => self.text(Kind::Message, text, to),
-            Delta::Call { id, name } => self.begin_item(Kind::Call, (id, name), to),
+            Delta::Call { id, name } => {
+                let (namespace, name) = self.namespaces.meant(&name);
+                let call = Called { id, namespace: namespace.map(str::to_owned), name: name.to_owned() };
+                self.begin_item(Kind::Call, call, to);
+            }
             Delta::Arguments(piece) => self.text(Kind::Call, piece, to),
             Delta::CallEnd { is_whole } => self.close(if is_whole { COMPLETED } else { INCOMPLETE }, to),
             Delta::End(finish) => {
@@ -283,7 +301,8 @@ mod tests {
         let call = Delta::Call { id: "c".into(), name: "ls".into() };
         let [piece, rest] = ["{\"path\":", "\".\"}"].map(|piece| Delta::Arguments(piece.into()));
         let ended = Delta::CallEnd { is_whole: true };
-        let (mut response, mut events) = (Responses::new("m", Default::default(), true), Events::default());
+        let (mut response, mut events) =
+            (Responses::new("m", Default::default(), true, Default::default()), Events::default());
         response.begin(7, &mut events);
         let text = Delta::Text { text: "answer".into(), tokens: Vec::new() };
         for delta in [Delta::Thinking("h".into()), Delta::Thinking("m".into()), text, call, piece, rest, ended] {
@@ -306,7 +325,8 @@ mod tests {
 
     #[test]
     fn the_arguments_of_a_call_that_failed_are_not_done() {
-        let (mut response, mut events) = (Responses::new("m", Default::default(), true), Events::default());
+        let (mut response, mut events) =
+            (Responses::new("m", Default::default(), true, Default::default()), Events::default());
         let call = Delta::Call { id: "c".into(), name: "ls".into() };
         for delta in [call, Delta::Arguments("{\"pa".into()), Delta::CallEnd { is_whole: false }] {
             response.delta(0, delta, &mut events);
@@ -323,7 +343,7 @@ mod tests {
     fn signs_of_life_are_short() {
         let long = json!({"instructions": "Be brief.", "tools": [{"name": "ls"}], "text": {"format": {"type": "json_schema"}}, "top_p": 1});
         let (mut response, mut events) =
-            (Responses::new("m", long.as_object().unwrap().clone(), true), Events::default());
+            (Responses::new("m", long.as_object().unwrap().clone(), true, Default::default()), Events::default());
         response.begin(7, &mut events);
         response.delta(0, Delta::Thinking("hm".into()), &mut events);
         response.delta(0, Delta::Text { text: "answer".into(), tokens: Vec::new() }, &mut events);

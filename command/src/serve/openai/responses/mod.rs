@@ -3,17 +3,25 @@
 mod echo;
 mod input;
 mod items;
+mod namespaces;
 
-use super::chat::thinks;
-use crate::serve::constraints::{FormatField, choice, function};
+use crate::serve::body::JsonBody;
+use crate::serve::constraints::{FormatField, choice};
 use crate::serve::conversation::{Conversation, check_messages, check_tools};
+use crate::serve::counting::count;
 use crate::serve::failure::Failure;
-use crate::serve::fields::Fields;
+use crate::serve::fields::{Fields, max_tokens};
 use crate::serve::interface::{Prompt, Request};
+use crate::serve::router::json;
 use crate::serve::server::{LoadedModel, Server};
+use crate::serve::unmet::{OtherFields, Warnings};
+use axum::extract::State;
+use axum::response::Response;
 use input::{Item, conversation};
+use namespaces::Namespaces;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
 use wglm_engine::Overflow;
 use wglm_engine::text::Message;
 
@@ -30,7 +38,6 @@ pub struct Body {
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
     max_output_tokens: Option<i64>,
-    reasoning: Option<Reasoning>,
     text: Option<Map<String, Value>>,
     truncation: Option<String>,
     include: Option<Vec<String>>,
@@ -41,6 +48,8 @@ pub struct Body {
     metadata: Option<Map<String, Value>>,
     #[serde(flatten)]
     fields: Fields,
+    #[serde(flatten)]
+    others: OtherFields,
 }
 
 #[derive(Debug, Deserialize)]
@@ -50,47 +59,36 @@ enum Input {
     Items(Vec<Item>),
 }
 
-#[derive(Debug, Default, Deserialize)]
-struct Reasoning {
-    effort: Option<String>,
-    summary: Option<Value>,
-}
-
-/// The functions in the form of chat completions. In this interface their fields are next to `type`.
-fn functions(tools: &[Value]) -> Vec<Value> {
-    let own = |tool: &Value| {
-        let named = tool.get("type").and_then(Value::as_str) == Some("function") && tool.get("name").is_some();
-        named.then(|| function(tool, ["name", "description", "parameters"]))
-    };
-    tools.iter().filter_map(own).collect()
-}
-
 /// Refuses what would need something that is kept between requests.
 fn check_complete(body: &Body) -> Result<(), Failure> {
-    for (is_missing, message) in [
+    let whole = "send the whole conversation as input";
+    for (field, is_missing, kept, remedy) in [
         (
+            "previous_response_id",
             body.previous_response_id.as_ref().is_some_and(|id| !id.is_empty()),
-            "previous_response_id: responses are not kept; send the whole conversation",
+            "responses",
+            whole,
         ),
-        (body.conversation.is_some(), "conversation: conversations are not kept; send the whole conversation as input"),
-        (body.prompt.as_ref().is_some_and(Value::is_object), "prompt: prompts are not kept; send its text"),
-        (body.background == Some(true), "background: responses are not kept; leave this field out"),
+        ("conversation", body.conversation.is_some(), "conversations", whole),
+        ("prompt", body.prompt.as_ref().is_some_and(Value::is_object), "prompts", "send its text"),
+        ("background", body.background == Some(true), "responses", "leave this field out"),
     ] {
         if is_missing {
-            return Err(Failure::unsupported(message));
+            let wrong = format!("{kept} are not kept; {remedy}");
+            return Err(Failure::of_field(field, wrong).with_code("unsupported"));
         }
     }
     Ok(())
 }
 
 /// The messages of the conversation, with the instructions as the first.
-fn messages(body: &mut Body, server: &Server) -> Result<Vec<Message>, Failure> {
+fn messages(body: &mut Body, namespaces: &Namespaces, server: &Server) -> Result<Vec<Message>, Failure> {
     let mut messages = match body.input.take() {
-        None => return Err(Failure::invalid("there is no input")),
+        None => return Err(Failure::invalid("there is no input").with_param("input")),
         Some(Input::Text(text)) => vec![Message::user(text)],
         Some(Input::Items(items)) => {
-            check_messages(items.len(), server)?;
-            conversation(items)?
+            check_messages("input", items.len(), server)?;
+            conversation(items, namespaces)?
         }
     };
     body.instructions.take_if(|text| text.is_empty());
@@ -100,36 +98,59 @@ fn messages(body: &mut Body, server: &Server) -> Result<Vec<Message>, Failure> {
     Ok(messages)
 }
 
+impl Body {
+    /// The format of the answer, as it was given.
+    fn format(&self) -> &Value {
+        self.text.as_ref().and_then(|text| text.get("format")).unwrap_or(&Value::Null)
+    }
+
+    /// The conversation, and the namespaces of its functions. What a response repeats stays in the body.
+    fn conversation(&mut self, server: &Server, to: &mut Warnings) -> Result<(Conversation, Namespaces), Failure> {
+        check_complete(self)?;
+        let given = self.tools.as_deref().unwrap_or_default();
+        check_tools(given)?;
+        let (mut tools, namespaces) = Namespaces::read(given, to)?;
+        check_tools(&tools)?;
+        let messages = messages(self, &namespaces, server)?;
+        let overflow = match self.truncation.as_deref() {
+            None => server.overflow,
+            Some("auto") => Overflow::DROP_OLDEST,
+            Some("disabled") => Overflow::Refuse,
+            Some(_) => return Err(Failure::of_field("truncation", "expected auto or disabled")),
+        };
+        let format: Option<FormatField> = serde_json::from_value(self.format().clone())
+            .map_err(|error| Failure::of_field("text.format", format_args!("cannot parse it: {error}")))?;
+        let written = server.schema_options(self.fields.json_whitespace);
+        let format = format.unwrap_or_default().read("text.format", written)?;
+        self.tool_choice.as_mut().map_or(Ok(()), |choice| namespaces.resolve(choice))?;
+        let calls = choice(self.tool_choice.as_ref(), &mut tools)?;
+        let thinking = server.reasoning;
+        let max_tokens = max_tokens([("max_output_tokens", self.max_output_tokens)])?;
+        let fields = std::mem::take(&mut self.fields);
+        let conversation = Conversation { messages, tools, calls, format, max_tokens, thinking, overflow, fields };
+        Ok((conversation, namespaces))
+    }
+}
+
 fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Responses>), Failure> {
-    check_complete(&body)?;
+    let mut warnings = std::mem::take(&mut body.others).read()?;
     body.metadata.as_ref().map_or(Ok(()), echo::check_metadata)?;
-    check_tools(body.tools.as_deref().unwrap_or_default())?;
-    let messages = messages(&mut body, server)?;
-    let overflow = match body.truncation.as_deref() {
-        None => server.overflow,
-        Some("auto") => Overflow::DROP_OLDEST,
-        Some("disabled") => Overflow::Refuse,
-        Some(_) => return Err(Failure::invalid("truncation: expected auto or disabled")),
-    };
-    let given = body.text.as_ref().and_then(|text| text.get("format")).unwrap_or(&Value::Null);
-    let format: Option<FormatField> = serde_json::from_value(given.clone())
-        .map_err(|error| Failure::invalid(format!("cannot parse text.format: {error}")))?;
-    let format = format.unwrap_or_default().read(body.fields.json_whitespace == Some(true))?;
-    let mut tools = functions(body.tools.as_deref().unwrap_or_default());
-    let calls = choice(body.tool_choice.as_ref(), &mut tools)?;
-    let format_echo = echo::format(&format, given);
-    let choice_echo = echo::choice(body.tool_choice.as_ref(), &calls, &tools);
-    let fields = std::mem::take(&mut body.fields);
-    let (stream, max_tokens) = (fields.stream(), body.max_output_tokens);
-    let effort = body.reasoning.as_ref().and_then(|reasoning| reasoning.effort.as_deref());
-    let thinking = effort.map_or(server.reasoning, thinks);
-    let conversation = Conversation { messages, tools, calls, format, max_tokens, thinking, overflow, fields };
+    let (stream, reasoning) = (body.fields.stream(), body.fields.reasoning.clone().unwrap_or_default());
+    let (conversation, namespaces) = body.conversation(server, &mut warnings)?;
+    let constraints = echo::Constraints::of(&body, &conversation, &namespaces);
     let (chat, demand, held) = conversation.chat(server, loaded)?;
     let one_call = body.parallel_tool_calls == Some(false);
     let include_thinking = body.include.iter().flatten().any(|what| what == INCLUDE_THINKING);
-    let echo = echo::fields(body, format_echo, choice_echo, &chat);
-    let held = held + echo::bytes(&echo);
-    let interface = Responses::new(&server.name, echo, include_thinking);
-    let request = Request { choices: 1, stream, one_call, held, interface };
+    let echo = echo::fields(body, &reasoning, constraints, &chat);
+    let held = held + echo::bytes(&echo) + namespaces.bytes();
+    let interface = Responses::new(&server.name, echo, include_thinking, namespaces);
+    let request = Request { choices: 1, stream, one_call, held, warnings: warnings.texts(), interface };
     Ok((Prompt::Chat(Box::new(chat), demand), request))
+}
+
+/// `/v1/responses/input_tokens`.
+pub async fn input_tokens(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
+    let conversation = |mut body: Body, server: &Server| Ok(body.conversation(server, &mut Warnings::default())?.0);
+    let tokens = count(server, body, conversation).await?;
+    Ok(json(&json!({"object": "response.input_tokens", "input_tokens": tokens})))
 }
