@@ -33,7 +33,7 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
@@ -43,6 +43,8 @@ use std::time::{Duration, Instant, SystemTime};
 const EARLIER: Duration = Duration::from_millis(1);
 /// How many pages are read ahead.
 const AHEAD: usize = 4;
+/// The most threads that read at a time.
+const READERS: usize = 64;
 /// For how long the folder stays locked while pages wait.
 const LOCKED: Duration = Duration::from_secs(1);
 
@@ -128,6 +130,8 @@ struct Shared {
     queue: Queue,
     counts: Counts,
     failing: Failing,
+    /// The number of threads that read.
+    readers: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -143,6 +147,23 @@ struct Counts {
 
 fn add(count: &AtomicU64, more: usize) {
     count.fetch_add(more as u64, Ordering::Relaxed);
+}
+
+/// One of the threads that read. They are counted.
+struct Reader(Arc<Shared>);
+
+impl Reader {
+    /// `None` if there are too many.
+    fn new(shared: &Arc<Shared>) -> Option<Self> {
+        let reader = Self(shared.clone());
+        (shared.readers.fetch_add(1, Ordering::Relaxed) < READERS).then_some(reader)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.readers.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The handle of the thread, which ends with the last handle of the cache.
@@ -174,7 +195,7 @@ impl DiskCache {
         }
         let folder = Folder::open(folder.as_ref(), most_bytes)?;
         let (queue, counts, failing) = (Queue::new(waiting), Counts::default(), Failing::default());
-        let shared = Arc::new(Shared { folder, queue, counts, failing });
+        let shared = Arc::new(Shared { folder, queue, counts, failing, readers: AtomicUsize::new(0) });
         shared.tidy().map_err(Error::io("open", shared.folder.path()))?;
         let theirs = shared.clone();
         let thread = Builder::new().name("wglm disk cache".to_owned()).spawn(move || theirs.write_jobs());
@@ -226,11 +247,14 @@ impl DiskCache {
 
     /// Reads pages one after the other on a thread, of each the one with the multi-token-prediction block or otherwise
     /// the one without, up to the first page that is not there. `bytes` are the sizes of pages without it and with it.
-    /// Few pages are read ahead of those that are taken, and no more once the receiver is dropped.
+    /// Few pages are read ahead of those that are taken, and no more once the receiver is dropped. None are while too
+    /// many other threads read, which a disk that does not respond may hold up.
     pub(crate) fn read_ahead(&self, pages: Vec<[PageName; 2]>, bytes: [u64; 2]) -> Receiver<ReadPage> {
         let (sender, receiver) = sync_channel(AHEAD);
         let shared = self.owner.shared.clone();
+        let Some(reader) = Reader::new(&self.owner.shared) else { return receiver };
         let reads = move || {
+            let _reader = reader;
             for [alone, with_block] in pages {
                 let since = Instant::now();
                 let other = (alone != with_block).then_some(alone);
@@ -279,9 +303,9 @@ impl Shared {
     /// Removes what an earlier process left half written, and what exceeds the limit.
     fn tidy(&self) -> io::Result<()> {
         let mut files = self.folder.lock()?;
-        files.make_place(0, &HashSet::new());
+        let placed = files.make_place(0, &HashSet::new());
         self.record(&mut files);
-        Ok(())
+        placed.map(drop)
     }
 
     /// The thread's work.

@@ -189,34 +189,40 @@ impl Files<'_> {
 
     /// Removes pages that are not to be kept, those that were unused for longest first, until more bytes fit. Returns
     /// false if they do not; if that is certain before, it removes nothing.
-    pub fn make_place(&mut self, bytes: u64, kept: &HashSet<PageName>) -> bool {
-        self.folder.most.checked_sub(bytes).is_some_and(|most| self.shrink(most, kept))
+    ///
+    /// # Errors
+    /// The system's, if pages that it does not remove take the place.
+    pub fn make_place(&mut self, bytes: u64, kept: &HashSet<PageName>) -> io::Result<bool> {
+        self.folder.most.checked_sub(bytes).map_or(Ok(false), |most| self.shrink(most, kept))
     }
 
     /// Removes pages until all files take at most this many bytes, if they can.
-    fn shrink(&mut self, most: u64, kept: &HashSet<PageName>) -> bool {
+    fn shrink(&mut self, most: u64, kept: &HashSet<PageName>) -> io::Result<bool> {
         let removable: u64 = self.pages.iter().filter(|page| !kept.contains(&page.name)).map(|page| page.bytes).sum();
         if self.bytes.saturating_sub(removable) > most {
-            return false;
+            return Ok(false);
         }
-        let mut place = 0;
+        let (mut place, mut failed) = (0, None);
         while self.bytes > most {
-            let Some(page) = self.pages.get(place) else { return false };
-            let removed = if kept.contains(&page.name) {
-                Err(ErrorKind::Other.into())
-            } else {
-                fs::remove_file(self.folder.file(page.name))
-            };
-            self.removed += usize::from(removed.is_ok());
-            match removed {
-                Err(error) if error.kind() != ErrorKind::NotFound => place += 1,
-                _ => {
+            let Some(page) = self.pages.get(place) else { return failed.map_or(Ok(false), Err) };
+            if kept.contains(&page.name) {
+                place += 1;
+                continue;
+            }
+            let path = self.folder.file(page.name);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    failed.get_or_insert(in_file(&path, &error, error.kind()));
+                    place += 1;
+                }
+                removed => {
+                    self.removed += usize::from(removed.is_ok());
                     self.bytes -= page.bytes;
                     self.pages.remove(place);
                 }
             }
         }
-        true
+        Ok(true)
     }
 
     /// Writes a page that was used at some time, and removes others for it.
@@ -233,12 +239,12 @@ impl Files<'_> {
             return Ok(Written::Already);
         }
         let bytes = page::file_bytes(rows.len());
-        if !self.make_place(bytes, kept) {
+        if !self.make_place(bytes, kept)? {
             return Ok(Written::NoPlace);
         }
         match self.write_file(name, used, rows) {
             // The disk is full of other files. Place for as much again is left for those that write them.
-            Err(error) if is_full(&error) && self.shrink(self.bytes.saturating_sub(2 * bytes), kept) => {
+            Err(error) if is_full(&error) && self.shrink(self.bytes.saturating_sub(2 * bytes), kept)? => {
                 self.write_file(name, used, rows)?;
             }
             written => written?,

@@ -9,7 +9,7 @@
 use super::Tenant;
 use super::reading::Reading;
 use super::state::SlotState;
-use super::storing::Storing;
+use super::storing::{ROUND, Storing};
 use crate::chat::CallIds;
 use crate::disk::DiskCache;
 use crate::error::{Error, Result};
@@ -18,6 +18,7 @@ use crate::plan::PAGE;
 use crate::session::{Pool, Session};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 /// The most tokens at the end of a prompt that open its reply.
 const OPENING: usize = 16;
@@ -44,6 +45,8 @@ pub struct Engine {
     turn: usize,
     /// The tokens per second of the last long prompt that was computed; 0 before.
     pub(super) prompt_rate: f64,
+    /// Until when this round stores pages.
+    pub(super) stores_until: Instant,
     /// Results that were not taken yet.
     pub(super) outcome: Outcome,
 }
@@ -146,7 +149,8 @@ impl Slot {
 impl Engine {
     pub fn new(pool: Pool, disk: Option<DiskCache>) -> Self {
         let (slots, accepted, outcome) = (Vec::new(), VecDeque::new(), Outcome::default());
-        Self { pool, disk, slots, accepted, placed: 0, turn: 0, prompt_rate: 0.0, outcome }
+        let stores_until = Instant::now();
+        Self { pool, disk, slots, accepted, placed: 0, turn: 0, prompt_rate: 0.0, stores_until, outcome }
     }
 
     /// The context of a slot in tokens.
@@ -179,12 +183,13 @@ impl Engine {
     }
 
     fn work(&mut self) {
+        self.stores_until = Instant::now() + ROUND;
         self.end_cancelled(); // first, because the next requests need their slots
-        while let Some(request) = self.accepted.pop_front() {
-            if let Some(waits) = self.place(request) {
-                self.accepted.push_front(waits);
-                break;
-            }
+        let mut awaited = Vec::new();
+        for _ in 0..self.accepted.len() {
+            let Some(request) = self.accepted.pop_front() else { break };
+            let waits = self.place(request, &mut awaited);
+            self.accepted.extend(waits);
         }
         self.slots.iter_mut().filter_map(|slot| slot.work.as_mut()).for_each(|work| work.waits = false);
         self.compute_again();
@@ -252,11 +257,15 @@ impl Engine {
     }
 
     /// Puts a request into the slot that suits it best. Returns it if it has to wait until what the slot holds was
-    /// stored.
-    fn place(&mut self, request: Request) -> Option<Request> {
-        let found = caught(|| self.slot_for(request.task.cacheable(request.task.prompt()), request.tenant.cache));
+    /// stored. The slots that earlier requests await are left to them, unless the prompt continues what they hold.
+    fn place(&mut self, request: Request, awaited: &mut Vec<usize>) -> Option<Request> {
+        let prompt = request.task.cacheable(request.task.prompt());
+        let found = caught(|| self.slot_for(prompt, request.tenant.cache, awaited));
         match found.unwrap_or_else(|| Err(died())) {
-            Ok((index, continued)) if !continued && !self.leaves(index) => return Some(request),
+            Ok((index, continued)) if !continued && !self.leaves(index) => {
+                awaited.push(index);
+                return Some(request);
+            }
             Ok((index, _)) => self.begin(index, request),
             Err(error) => self.end_request(request, Some(error)),
         }
@@ -290,14 +299,15 @@ impl Engine {
     /// the one with the most tokens in common; otherwise one that is empty, or has been unused for longest. If only the
     /// beginning is the same, such as a system prompt, the other conversation keeps its slot: most of that beginning is
     /// shared in any case. Prompts of other tenants have nothing in common with this one.
-    fn slot_for(&mut self, prompt: &[u32], tenant: u64) -> Result<(usize, bool)> {
+    fn slot_for(&mut self, prompt: &[u32], tenant: u64, awaited: &[usize]) -> Result<(usize, bool)> {
         let free = || self.slots.iter().enumerate().filter(|(_, slot)| slot.work.is_none());
         let common = |slot: &Slot| if slot.session.tenant() == tenant { slot.session.reusable(prompt) } else { 0 };
         let continued = free().filter(|(_, slot)| slot.is_continued(common(slot)));
         if let Some((index, _)) = continued.max_by_key(|(_, slot)| common(slot)) {
             return Ok((index, true));
         }
-        let oldest = free().min_by_key(|(_, slot)| (!slot.session.tokens().is_empty(), slot.used));
+        let others = free().filter(|(index, _)| !awaited.contains(index));
+        let oldest = others.min_by_key(|(_, slot)| (!slot.session.tokens().is_empty(), slot.used));
         let oldest = oldest.map(|(index, slot)| (index, slot.session.tokens().is_empty()));
         match oldest {
             Some((index, empty)) if empty || self.slots.len() >= self.pool.sessions() => Ok((index, false)),
@@ -328,14 +338,17 @@ impl Engine {
         }
     }
 
-    /// Records the result of work in a slot.
+    /// Records the result of work in a slot. Waiting for memory is no work.
     pub(super) fn conclude(&mut self, index: usize, result: Result<()>) {
-        self.outcome.worked = true;
+        let mut waits = false;
         match result {
             Ok(()) | Err(Error::Cancelled) => {} // a cancelled reply is ended in the next round
-            Err(Error::PoolFull { .. }) if self.free_memory(index) => {}
+            Err(Error::PoolFull { .. }) if self.free_memory(index) => {
+                waits = self.slots[index].work.as_ref().is_some_and(|work| work.waits);
+            }
             Err(error) => self.fail(index, error),
         }
+        self.outcome.worked |= !waits;
         self.collect(index);
     }
 

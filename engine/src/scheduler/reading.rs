@@ -1,7 +1,8 @@
 //! Prompts whose pages come back from disk.
 //!
 //! A thread reads the pages ahead, a few of them. Each round gives those that are ready to the session, so that other
-//! replies continue meanwhile. Once the disk turns out to be slower than computing, the rest of the prompt is computed.
+//! replies continue meanwhile. Once the disk turns out to be slower than computing, or does not respond, the rest of
+//! the prompt is computed.
 
 use super::engine::Engine;
 use super::storing::ROUND;
@@ -10,10 +11,12 @@ use crate::error::{Error, Result};
 use crate::plan::PAGE;
 use crate::session::Session;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many pages a round takes.
 const PAGES: usize = 4;
+/// For how long a page is awaited at least before the disk counts as not responding: a disk may have to spin up.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The pages of a prompt that may be on disk.
 pub(super) struct Reading {
@@ -22,6 +25,8 @@ pub(super) struct Reading {
     ahead: Option<(usize, Receiver<ReadPage>)>,
     /// How many pages were read, and for how long.
     read: (u32, Duration),
+    /// Since when the next page is awaited.
+    awaited: Instant,
 }
 
 impl Engine {
@@ -30,7 +35,7 @@ impl Engine {
         let disk = self.disk.as_ref()?;
         let names = names(&self.slots[index].session, &prompt[..prompt.len().saturating_sub(1)]);
         disk.use_now(&names);
-        Some(Reading { names, ahead: None, read: (0, Duration::ZERO) })
+        Some(Reading { names, ahead: None, read: (0, Duration::ZERO), awaited: Instant::now() })
     }
 
     /// Gives a slot the next pages of its prompt from disk; `waits` for them if there is nothing else to do. Returns
@@ -80,6 +85,7 @@ impl Reading {
             let bytes = [false, true].map(|with_block| session.page_bytes(with_block));
             let names = self.names.get(held..).unwrap_or_default();
             self.ahead = Some((held, disk.read_ahead(names.to_vec(), bytes)));
+            self.awaited = Instant::now();
         }
         let Some((place, ahead)) = &mut self.ahead else { return Ok(false) };
         let first = ahead.recv_timeout(wait);
@@ -95,8 +101,13 @@ impl Reading {
         if !rows.is_empty() {
             session.append_pages(held, &prompt[held * PAGE..(held + rows.len()) * PAGE], &rows)?;
             *place += rows.len();
+            self.awaited = Instant::now();
         }
-        Ok(!ended && !is_slow(self.read, rate))
+        let hangs = hangs(self.awaited.elapsed(), rate);
+        if hangs {
+            tracing::warn!("the disk cache does not respond: the rest of a prompt is computed");
+        }
+        Ok(!ended && !hangs && !is_slow(self.read, rate))
     }
 }
 
@@ -104,6 +115,12 @@ impl Reading {
 /// with this many tokens per second; 0 if that is not known.
 fn is_slow((pages, time): (u32, Duration), rate: f64) -> bool {
     pages as usize >= PAGES && f64::from(pages) * (PAGE as f64) < rate * time.as_secs_f64()
+}
+
+/// Whether a page was awaited for too long: the pages of a round would have been computed, as far as that is known.
+fn hangs(awaited: Duration, rate: f64) -> bool {
+    let computed = awaited.as_secs_f64() * rate;
+    awaited > PATIENCE && (rate == 0.0 || computed > (PAGES * PAGE) as f64)
 }
 
 /// The names of the full pages of some tokens: without the KV rows of the multi-token-prediction block, and with them.
@@ -127,5 +144,8 @@ mod tests {
         assert!(!is_slow((PAGES as u32, seconds(1000)), 0.0), "nothing was computed yet");
         assert!(!is_slow((3, seconds(1000)), 1000.0), "too few to tell");
         assert!(!is_slow((8, seconds(2)), 1000.0) && is_slow((8, seconds(3)), 1000.0));
+        assert!(!hangs(seconds(2), 1e6) && hangs(seconds(4), 1000.0), "it may have to spin up");
+        assert!(!hangs(seconds(40), 20.0) && hangs(seconds(60), 20.0), "computing takes longer");
+        assert!(hangs(seconds(4), 0.0), "nothing was computed yet");
     }
 }

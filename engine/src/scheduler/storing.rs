@@ -55,11 +55,10 @@ enum Handed {
 }
 
 impl Engine {
-    /// Stores what the slots have to store, until a round's time is over.
+    /// Stores what the slots have to store, until the round's time is over, and at least a page of each slot.
     pub(super) fn store(&mut self) {
-        let until = Instant::now() + ROUND;
         for index in 0..self.slots.len() {
-            self.store_slot(index, until);
+            self.store_slot(index);
         }
     }
 
@@ -74,7 +73,7 @@ impl Engine {
             let is_asked = slot.storing.as_ref().is_some_and(Storing::is_asked);
             slot.storing = Some(Storing { is_asked, ..Storing::new(What::Leaving) });
         }
-        self.store_slot(index, Instant::now() + ROUND)
+        self.store_slot(index)
     }
 
     /// Begins to store what all slots hold.
@@ -89,12 +88,12 @@ impl Engine {
 
     /// Stores what a slot has to store, as much as time and the memory of the cache's queue allow. Returns whether
     /// nothing is left.
-    fn store_slot(&mut self, index: usize, until: Instant) -> bool {
-        let Self { disk: Some(disk), slots, outcome, .. } = self else { return true };
+    fn store_slot(&mut self, index: usize) -> bool {
+        let Self { disk: Some(disk), slots, outcome, stores_until, .. } = self else { return true };
         let Slot { session, work, storing, is_stored, .. } = &mut slots[index];
         let Some(wanted) = storing.take() else { return true };
         let mut handed = 0;
-        let done = caught(|| wanted.go_on(disk, session, until, &mut handed)).unwrap_or_else(|| {
+        let done = caught(|| wanted.go_on(disk, session, *stores_until, &mut handed)).unwrap_or_else(|| {
             empty(session);
             Err(died())
         });
