@@ -1,7 +1,7 @@
 //! The target of a plan: the capabilities of the adapter, and the options for how to compute.
 
 use super::{Choices, Fusions, Grouping, StepLimit};
-use crate::gpu::{Gpu, Matrices};
+use crate::gpu::{AdapterReport, Gpu, Matrices};
 use crate::quant::Arithmetic;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -25,6 +25,14 @@ pub enum Tilings {
     Nvidia,
     /// The tilings of llama.cpp's Metal kernels. wglm has not been measured on an Apple GPU.
     Apple,
+}
+
+impl Tilings {
+    /// Those for an adapter. A driver that computes on a processor takes longest to load, so teams that load activations
+    /// once for several rows are fastest there as well: see docs/performance.md.
+    fn of(report: &AdapterReport) -> Self {
+        if report.is_apple() || report.is_software() { Self::Apple } else { Self::Nvidia }
+    }
 }
 
 /// The target of a plan.
@@ -113,7 +121,7 @@ impl Target {
             workgroups: if gpu.report().is_software() { Self::SOFTWARE_WORKGROUPS } else { Self::WORKGROUPS },
             workgroup_bytes: can.max_workgroup_bytes as usize,
             fusions: Fusions::all(),
-            tilings: if gpu.report().is_apple() { Tilings::Apple } else { Tilings::Nvidia },
+            tilings: Tilings::of(gpu.report()),
             choices: Arc::default(),
             limit: StepLimit::of(gpu.report()),
             replaced: Arc::default(),
