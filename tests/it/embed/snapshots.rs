@@ -3,7 +3,7 @@
 use super::owner::Owner;
 use super::{load_on, model};
 use crate::common::gpu::{cancelling, dropping, open};
-use crate::common::models::{fable_file, load, read_u32};
+use crate::common::models::{fable_file, fixture, load, read_u32};
 use wglm::{
     CacheShape, CacheType, Cancel, Check, DraftKind, Error, Gguf, Gpu, LoadOptions, Model, SamplerParams, Session,
     Speculation,
@@ -42,12 +42,14 @@ fn continuation(session: &mut Session) -> Vec<Vec<u32>> {
 }
 
 fn dialogue() -> Vec<u32> {
-    read_u32(crate::common::models::fixture("fable/dialog0.tokens.i32"))
+    read_u32(fixture("fable/dialog0.tokens.i32"))
 }
 
 #[test]
 fn extended_two_thousand_tokens_continue_bit_by_bit() {
-    let tokens: Vec<u32> = dialogue().into_iter().cycle().take(2000).collect();
+    let model = load(&fixture("models/long.gguf"));
+    let session = |context, ty| Session::with_cache(&model, CacheShape { context, ty }).unwrap();
+    let tokens: Vec<u32> = dialogue().into_iter().map(|token| token % 128).cycle().take(2000).collect();
     for (ty, length) in [(CacheType::F32, 2000), (CacheType::F16, 300), (CacheType::Q8_0, 300)] {
         let mut first = session(2048, ty);
         first.feed(&tokens[..length]).unwrap();

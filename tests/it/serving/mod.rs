@@ -65,10 +65,12 @@ impl Serving {
         serving
     }
 
-    /// The command that starts a server with more arguments.
+    /// The command that starts a server with more arguments. A software driver computes prompts fastest in parts of 32
+    /// tokens.
     fn command(args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wglm"));
-        command.args(["serve", "--port", "0", "-c", "1024"]).args(args);
+        let parts = if args.contains(&"-ub") { &[][..] } else { &["-ub", "32"] };
+        command.args(["serve", "--port", "0", "-c", "1024"]).args(parts).args(args);
         command.env_remove("RUST_LOG").env_remove("WGLM_API_KEY").env("NO_COLOR", "1");
         let cache = std::env::temp_dir().join("wglm-tests");
         crate::cli::with_cache(&mut command, &cache);

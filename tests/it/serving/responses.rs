@@ -262,7 +262,7 @@ fn functions_in_a_namespace_are_called() {
     assert_eq!(named("response.function_call_arguments.done", "")[1], "walk");
     let response = &events.last().unwrap()["response"];
     assert_eq!(response["tool_choice"], one, "{response}");
-    let repeated = &response["tools"][0];
+    let repeated = &response["tools"][1];
     let names: Vec<&Value> = repeated["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
     assert_eq!((&repeated["name"], names), (&json!("mcp__animals__"), vec![&json!("count"), &json!("walk")]));
 

@@ -67,12 +67,12 @@ fn a_prompt_is_cached_after_a_restart() {
 #[test]
 fn a_killed_server_loses_little() {
     let folder = tempfile::tempdir().unwrap();
-    let stories = ["An owl", "A fox", "A hare", "A mouse"];
+    let stories = ["An owl", "A fox", "A hare"];
     let ask = |serving: &Serving| stories.map(|story| answered(serving, &about(story, "What did it see?"), ""));
     let wanted = {
         let serving = start(folder.path(), &[]);
         let wanted = ask(&serving).map(|(text, _)| text);
-        wait_for("all but the last", || serving.figure("disk_cache_written_tokens_total") >= 3 * 256);
+        wait_for("all but the last", || serving.figure("disk_cache_written_tokens_total") >= 2 * 256);
         end(serving, "-KILL"); // perhaps while the last one is being written
         wanted
     };
@@ -81,7 +81,7 @@ fn a_killed_server_loses_little() {
         assert!(names(folder.path()).iter().all(|name| !name.ends_with(".new")), "{:?}", names(folder.path()));
         let found = ask(&serving);
         assert_eq!(found.clone().map(|(text, _)| text), wanted);
-        let lost = found[..3].iter().filter(|(_, cached)| *cached < 256).count();
+        let lost = found[..2].iter().filter(|(_, cached)| *cached < 256).count();
         assert_eq!(lost, 0, "only the last one may be lost: {found:?}");
         assert_eq!(serving.figure("disk_cache_damaged_total"), 0);
         end(serving, "-KILL");
