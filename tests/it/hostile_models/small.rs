@@ -1,7 +1,8 @@
 //! A model of two layers, one dense and one of experts, that is written for every test. It is valid, and easy to break.
 
 use crate::common::gguf_writer::{GgufWriter, Meta};
-use wglm::{Gguf, Result};
+use crate::common::models::fable_file;
+use wglm::{Gguf, MetadataValue, Result};
 use wglm_engine::gguf::TensorType;
 
 pub const F32: u32 = 0;
@@ -103,6 +104,22 @@ impl Small {
         small
     }
 
+    /// A model with random weights that has the tokenizer, the chat template and the kinds of tensors of the
+    /// demonstration model, and computes a token in a tenth of the time.
+    pub fn like_fable() -> Self {
+        let fable = Gguf::open(fable_file("q4_0")).unwrap();
+        let vocab = fable.get("tokenizer.ggml.tokens").and_then(|tokens| match tokens {
+            MetadataValue::Array(tokens) => Some(tokens.len() as u64),
+            _ => None,
+        });
+        let mut small = Self::with_block(&Numbers { vocab: vocab.unwrap(), ..Numbers::default() });
+        small.set(&key("context_length"), 4096u32);
+        for (name, value) in fable.metadata().filter(|(name, _)| name.starts_with("tokenizer.")) {
+            small.set(name, meta(value));
+        }
+        small
+    }
+
     fn attention(&mut self, block: &str, n: &Numbers) {
         let key_width = n.nope + n.rotary;
         let tensors: [(&str, &[u64]); 10] = [
@@ -190,6 +207,19 @@ impl Small {
             (Q4_0, None) => (0..bytes / 18).flat_map(q4_0).collect(),
             _ => vec![0; bytes],
         }
+    }
+}
+
+/// A value as it was read.
+fn meta(value: MetadataValue<'_>) -> Meta {
+    match value {
+        MetadataValue::I32(number) => number.into(),
+        MetadataValue::U32(number) => number.into(),
+        MetadataValue::F32(number) => number.into(),
+        MetadataValue::Bool(is) => is.into(),
+        MetadataValue::String(text) => Meta::String(text.to_vec()),
+        MetadataValue::Array(list) => Meta::Array(list.element_type() as u32, list.iter().map(meta).collect()),
+        other => panic!("{other:?} in the demonstration model"),
     }
 }
 

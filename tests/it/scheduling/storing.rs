@@ -2,12 +2,13 @@
 
 use super::{CONTEXT, begin, greedy, model_on, request, rest, said, stats};
 use crate::common::gpu::gpu;
+use crate::hostile_models::small::Small;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use wglm::{
-    CacheType, ChatState, DiskCache, DiskCacheState, DraftKind, Error, Event, GenerateOptions, Message, Model, Reuse,
-    Scheduler, SchedulerOptions, Speculation, Tenant,
+    CacheType, ChatState, DiskCache, DiskCacheState, DraftKind, Error, Event, GenerateOptions, LoadOptions, Message,
+    Model, PromptOptions, Reuse, Scheduler, SchedulerOptions, Speculation, Tenant,
 };
 
 /// The tokens of a page.
@@ -17,11 +18,15 @@ const MUCH: u64 = 1 << 30;
 
 const STORY: &str = "An owl sat on a branch and looked at a hill. ";
 
-/// The demonstration model. Prompts are computed eight tokens at a time, which is a little faster and gives the same
-/// bits as one at a time, whatever is read from disk.
+/// A small model, because pages have many tokens. Prompts are computed eight tokens at a time, which is a little faster
+/// and gives the same bits as one at a time, whatever is read from disk.
 fn model() -> &'static Model {
     static MODEL: OnceLock<Model> = OnceLock::new();
-    MODEL.get_or_init(|| model_on(gpu(), 8))
+    MODEL.get_or_init(|| {
+        let prompt = PromptOptions { chunk: Some(8), ..PromptOptions::default() };
+        let options = LoadOptions { context: Some(CONTEXT), prompt, ..LoadOptions::default() };
+        Model::load(&Small::like_fable().open().unwrap(), gpu(), &options).unwrap()
+    })
 }
 
 fn scheduler_with(options: SchedulerOptions) -> Scheduler {
@@ -212,7 +217,7 @@ fn only_its_own_pages_are_found() {
     let anna = on(&disk, 1).for_tenant(Tenant { turns: 5, cache: 1 });
     assert_eq!(told(&anna, &asked).1.cached, PAGE);
     let file = wglm::Gguf::open(crate::common::models::fable_file("f16")).unwrap();
-    let model = Model::load(&file, gpu(), &wglm::LoadOptions::default()).unwrap();
+    let model = Model::load(&file, gpu(), &LoadOptions::default()).unwrap();
     let scheduler = Scheduler::new(&model, &SchedulerOptions { context: Some(CONTEXT), ..options(None) }).unwrap();
     assert_eq!(told(&scheduler, &asked).1.cached, 0, "another model's");
 }
@@ -532,11 +537,14 @@ fn storing_does_not_wait_for_the_end_of_replies() {
 /// With them, drafts are as good after a start as before.
 #[test]
 fn rows_of_the_block_are_stored_if_they_were_computed() {
+    let model = model_on(gpu(), 8); // whose drafts are good
     let drafting = |kind: DraftKind, folder: &Path| {
+        let options = SchedulerOptions { sessions: 1, disk: Some(open(folder)), ..SchedulerOptions::default() };
+        let scheduler = Scheduler::new(&model, &options).unwrap();
         let mut asked = long("What did the owl see?");
         asked.options.logprobs = None; // with them no drafts are made
         asked.options.speculation = Speculation { kind, most: Some(3) };
-        let events = rest(&mut on(&open(folder), 1).chat(asked).unwrap());
+        let events = rest(&mut scheduler.chat(asked).unwrap());
         let stats = stats(&events);
         (said(&events), stats.prompt.cached, [stats.drafts.drafted, stats.drafts.accepted])
     };
