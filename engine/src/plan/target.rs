@@ -28,8 +28,8 @@ pub enum Tilings {
 }
 
 impl Tilings {
-    /// Those for an adapter. A driver that computes on a processor takes longest to load, so teams that load activations
-    /// once for several rows are fastest there as well: see docs/performance.md.
+    /// Those for an adapter. A driver that computes on a processor spends most of its time on loads, so teams that load
+    /// activations once for several rows are fastest there as well: see docs/performance.md.
     fn of(report: &AdapterReport) -> Self {
         if report.is_apple() || report.is_software() { Self::Apple } else { Self::Nvidia }
     }

@@ -104,8 +104,9 @@ fn a_profile_adds_up() {
     let kinds = profile["kinds"].as_array().unwrap();
     let sum = |name: &str| kinds.iter().map(|kind| kind[name].as_f64().unwrap()).sum::<f64>();
     let times = |name: &str| profile["microseconds"][name].as_f64().unwrap();
-    let dispatches = json(&succeed("plan --json").out)["dispatches"].as_f64().unwrap();
-    assert_eq!(sum("count"), dispatches);
+    let planned =
+        |table: &str| json(&succeed(&format!("plan --json --tiling-table {table}")).out)["dispatches"].as_f64();
+    assert!(["nvidia", "apple"].map(planned).contains(&Some(sum("count"))), "{profile:#}");
     assert!(times("pass") > 0.0 && times("steps") > 0.0 && times("whole") >= times("submit"), "{profile:#}");
     assert!((sum("microseconds") - times("steps")).abs() < 1e-6 * times("steps"), "{profile:#}");
     let rest = (times("pass") - times("steps")).max(0.0);

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 fn story() -> String {
     let text = std::fs::read_to_string(fixture("fable/text.txt")).unwrap();
     let pieces = text.split(['<', '[']).map(|piece| piece.rsplit(['>', ']']).next().unwrap());
-    pieces.filter(|piece| piece.len() > 60).take(2).collect::<Vec<_>>().join("\n")
+    pieces.filter(|piece| piece.len() > 60).take(3).collect::<Vec<_>>().join("\n")
 }
 
 /// Runs `perplexity` on the story.

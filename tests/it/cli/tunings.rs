@@ -12,7 +12,7 @@ use wglm::{Gguf, Gpu, GpuOptions};
 fn tuning() -> Tuning {
     let gpu = Gpu::open(&GpuOptions::default()).unwrap();
     let subject = TuningSubject::of(&gpu, &Gguf::from_static(wglm::DEMO_MODEL).unwrap()).unwrap();
-    let choices = Choices { tilings: vec!["moe.down@1=4x2x64".parse().unwrap()], ..Choices::default() };
+    let choices = Choices { tilings: vec!["moe.down@1=4x2x256".parse().unwrap()], ..Choices::default() };
     Tuning::new(subject, choices)
 }
 
@@ -31,7 +31,7 @@ fn is_tuned(done: &CommandResult) -> bool {
     let kinds = json(&done.out)["kinds"].clone();
     let down = kinds.as_array().unwrap().iter().find(|kind| kind["step"] == "moe.down").unwrap().clone();
     let variant = down["variant"].as_str().unwrap();
-    variant.contains("w64")
+    variant.contains("w256")
 }
 
 fn kept(folder: &Path, tuning: &Tuning, text: &str) -> PathBuf {
@@ -72,7 +72,7 @@ fn extended_other_tunings_are_ignored_with_a_note() {
         (with(|subject| subject.wglm = "0.0.9".into()), "it was made for wglm `0.0.9`"),
         (with(|subject| subject.adapter = "Another GPU".into()), "it was made for the GPU `Another GPU`"),
         (with(|subject| subject.model.push('x')), "it was made for the model"),
-        (tuning.to_string().replace("4x2x64", "4x2"), "expected a tuning as wglm"),
+        (tuning.to_string().replace("4x2x256", "4x2"), "expected a tuning as wglm"),
         ("{".to_owned(), "expected a tuning as wglm"),
     ];
     for (text, words) in cases {
@@ -86,7 +86,7 @@ fn extended_other_tunings_are_ignored_with_a_note() {
     }
     assert!(!profile(dir.path(), &["--tuning", "off"]).err.contains("note:"));
     // A named file has to exist and be a tuning, otherwise nothing is computed.
-    let named = written(&dir, "named.json", tuning.to_string().replace("4x2x64", "4x2").as_bytes());
+    let named = written(&dir, "named.json", tuning.to_string().replace("4x2x256", "4x2").as_bytes());
     let named = named.to_str().unwrap();
     for (file, words) in [(named, "expected a tuning as wglm"), ("nowhere.json", "--tuning: cannot use nowhere.json: ")]
     {

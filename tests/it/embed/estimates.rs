@@ -17,7 +17,6 @@ fn with_limit(limit: u64) -> Gpu {
 /// Once every plan of a session has been used, the held memory equals the estimate, apart from small buffers.
 #[test]
 fn extended_the_estimate_is_the_memory_that_is_held() {
-    let file = Gguf::open(fixture("models/mtp-plain-q.gguf")).unwrap();
     for (speculation, (chunk, lengths)) in [DraftKind::Off, DraftKind::Auto].into_iter().flat_map(|kind| {
         [
             (1, &[3][..]),
@@ -29,9 +28,9 @@ fn extended_the_estimate_is_the_memory_that_is_held() {
         let prompt = PromptOptions { chunk: Some(chunk), ..PromptOptions::default() };
         let options = LoadOptions { context: Some(1600), prompt, speculation, ..LoadOptions::default() };
         let gpu = open(true);
-        let said = Model::estimate(&file, &options, Some(&gpu)).unwrap();
+        let said = Model::estimate(&file(), &options, Some(&gpu)).unwrap();
         assert_eq!((gpu.memory().held, gpu.memory().most), (0, 0), "an estimate allocates");
-        let model = Model::load(&file, &gpu, &options).unwrap();
+        let model = Model::load(&file(), &gpu, &options).unwrap();
         let loaded = gpu.memory();
         assert_eq!(loaded.held, said.weights);
         assert!(loaded.most <= said.weights + said.staging.max(said.scratch), "{loaded:?}, {said:?}");
