@@ -8,6 +8,8 @@ use wglm::{
     CacheShape, CacheType, ChatState, DraftKind, GenerateOptions, Gguf, Gpu, LoadOptions, Message, Model, Pool,
     SamplerParams, Scheduler, SchedulerOptions, Session, Speculation,
 };
+use wglm_engine::model::LoadOverrides;
+use wglm_engine::plan::{Choices, Tilings};
 
 /// The counts, a line for each act.
 struct Counted {
@@ -40,11 +42,13 @@ impl Counted {
     }
 }
 
-/// The demonstration model on its own device. Prompts are computed token by token, because how many submissions a part
-/// of a prompt takes depends on how fast the GPU is.
+/// The demonstration model on its own device, with the steps that NVIDIA's GPUs take. Prompts are computed token by
+/// token, because how many submissions a part of a prompt takes depends on how fast the GPU is.
 fn model() -> (Model, Counted) {
     let gpu = open(true);
-    let options = LoadOptions { prompt: alone(), ..LoadOptions::default() };
+    let choices = Choices { table: Some(Tilings::Nvidia), ..Choices::default() };
+    let overrides = LoadOverrides { choices, ..LoadOverrides::default() };
+    let options = LoadOptions { prompt: alone(), overrides, ..LoadOptions::default() };
     let model = Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), &gpu, &options).unwrap();
     (model, Counted { gpu, lines: Vec::new() })
 }
