@@ -149,7 +149,7 @@ fn add(count: &AtomicU64, more: usize) {
     count.fetch_add(more as u64, Ordering::Relaxed);
 }
 
-/// One of the threads that read. They are counted.
+/// A thread that reads, counted in [`Shared::readers`].
 struct Reader(Arc<Shared>);
 
 impl Reader {
@@ -247,8 +247,8 @@ impl DiskCache {
 
     /// Reads pages one after the other on a thread, of each the one with the multi-token-prediction block or otherwise
     /// the one without, up to the first page that is not there. `bytes` are the sizes of pages without it and with it.
-    /// Few pages are read ahead of those that are taken, and no more once the receiver is dropped. None are while too
-    /// many other threads read, which a disk that does not respond may hold up.
+    /// Few pages are read ahead of those that are taken, and no more once the receiver is dropped. None are read while
+    /// too many other threads are reading, as when the disk does not respond.
     pub(crate) fn read_ahead(&self, pages: Vec<[PageName; 2]>, bytes: [u64; 2]) -> Receiver<ReadPage> {
         let (sender, receiver) = sync_channel(AHEAD);
         let shared = self.owner.shared.clone();
@@ -281,6 +281,13 @@ impl DiskCache {
         let (now, Some(queue)) = (SystemTime::now(), self.queue()) else { return };
         let pages = names.iter().zip(0..).flat_map(|(names, place)| names.map(|name| (name, earlier(now, place))));
         queue.use_pages(pages);
+    }
+
+    /// Records that a page was awaited for this time and is not there yet.
+    pub(crate) fn hangs(&self, waited: Duration) {
+        let Shared { folder, failing, .. } = &*self.owner.shared;
+        let reason = format!("a page was not read within {:.1} s", waited.as_secs_f64());
+        failing.begin(folder.path(), &io::Error::new(io::ErrorKind::TimedOut, reason));
     }
 
     /// Whether nothing is to be stored for a time, because the disk has failed.

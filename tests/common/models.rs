@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use wglm::{Arithmetic, CacheShape, CacheType, Gguf, Gpu, LoadOptions, Model, Session};
 use wglm_engine::model::LoadOverrides;
-use wglm_engine::plan::Fusions;
+use wglm_engine::plan::{Choices, Fusions, Tilings};
 
 /// A file below tests/fixtures.
 pub fn fixture(path: &str) -> PathBuf {
@@ -87,6 +87,14 @@ pub fn load_with(path: &std::path::Path, gpu: &Gpu, arithmetic: Arithmetic, fusi
     let overrides = LoadOverrides { fusions, ..LoadOverrides::default() };
     let options = LoadOptions { arithmetic: Some(arithmetic), overrides, ..LoadOptions::default() };
     Model::load(&file, gpu, &options).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Loads a file with the tilings for NVIDIA's GPUs: a software driver has those for Apple's.
+pub fn load_as_on_nvidia(path: &std::path::Path, arithmetic: Arithmetic) -> Model {
+    let choices = Choices { table: Some(Tilings::Nvidia), ..Choices::default() };
+    let overrides = LoadOverrides { choices, ..LoadOverrides::default() };
+    let options = LoadOptions { arithmetic: Some(arithmetic), overrides, ..LoadOptions::default() };
+    Model::load(&Gguf::open(path).unwrap(), gpu(), &options).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 /// Reads a file of little-endian u32.

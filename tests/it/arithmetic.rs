@@ -2,11 +2,9 @@
 //! perplexity.
 
 use crate::common::goldens::goldens;
-use crate::common::gpu::gpu;
-use crate::common::models::{fable, fable_file, fixture, load_with, relative_l2};
+use crate::common::models::{fable, fable_file, fixture, load_as_on_nvidia, relative_l2};
 use std::sync::OnceLock;
 use wglm::{Arithmetic, CacheShape, CacheType, Model, Session};
-use wglm_engine::plan::Fusions;
 
 /// The bound on the relative L2 distance between the logits: a rounded activation is off by up to half a 127th of the
 /// largest of its sixteen.
@@ -19,7 +17,7 @@ const TIED: f64 = 0.03;
 const PERPLEXITY: f64 = 5e-3;
 
 fn in_bytes(precision: &str) -> Model {
-    load_with(&fable_file(precision), gpu(), Arithmetic::Int, Fusions::all())
+    load_as_on_nvidia(&fable_file(precision), Arithmetic::Int)
 }
 
 /// The demonstration model in each arithmetic, loaded once.
@@ -74,8 +72,8 @@ fn extended_plain_formats_are_not_rounded() {
     for golden in goldens() {
         golden.check_greedy(&rounded, "f16");
     }
-    let golden = &goldens()[1];
-    assert!(moved([fable("f16"), &rounded], &golden.tokens, &golden.positions).iter().all(|moved| *moved == 0.0));
+    let (golden, float) = (&goldens()[1], load_as_on_nvidia(&fable_file("f16"), Arithmetic::Float));
+    assert!(moved([&float, &rounded], &golden.tokens, &golden.positions).iter().all(|moved| *moved == 0.0));
 }
 
 #[test]

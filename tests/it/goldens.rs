@@ -2,12 +2,11 @@
 
 use crate::common::goldens::{Golden, goldens};
 use crate::common::gpu::{gpu, gpu_without_subgroups};
-use crate::common::models::{fable, fable_file, fixture, load_on, load_with, read_f32, relative_l2, worst_error_with};
-use wglm::{
-    Arithmetic, CacheShape, CacheType, DraftKind, Gguf, LoadOptions, Model, PromptOptions, Session, Speculation,
+use crate::common::models::{
+    fable, fable_file, fixture, load_as_on_nvidia, load_on, load_with, read_f32, relative_l2, worst_error_with,
 };
-use wglm_engine::model::LoadOverrides;
-use wglm_engine::plan::{Choices, Fusions, Tilings};
+use wglm::{Arithmetic, CacheShape, CacheType, DraftKind, Model, PromptOptions, Session, Speculation};
+use wglm_engine::plan::Fusions;
 
 /// The bound with an f32 cache, where only the order of f32 sums differs.
 const EXACT: f64 = 2e-5;
@@ -97,14 +96,10 @@ fn extended_latents_in_blocks() {
     }
 }
 
-/// With the tilings for NVIDIA's GPUs: a software driver has those for Apple's.
 #[test]
-fn tilings_of_other_gpus() {
-    let choices = Choices { table: Some(Tilings::Nvidia), ..Choices::default() };
-    let overrides = LoadOverrides { choices, ..LoadOverrides::default() };
-    let options = LoadOptions { arithmetic: Some(Arithmetic::Float), overrides, ..LoadOptions::default() };
-    let model = Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), gpu(), &options).unwrap();
-    check_logits(&model, "q4_0", &shortest(), " with other tilings");
+fn the_tilings_for_nvidia() {
+    let model = load_as_on_nvidia(&fable_file("q4_0"), Arithmetic::Float);
+    check_logits(&model, "q4_0", &shortest(), " with the tilings for NVIDIA's GPUs");
 }
 
 /// Each fusion is turned off in turn.

@@ -24,7 +24,7 @@ fn tuning(choices: Choices) -> Tuning {
 fn otherwise() -> Choices {
     let tilings = ["moe.down=8x2x64", "attn_q@1=4x1x128", "attn_output@4-7=8x1x64x4"];
     Choices {
-        table: Some(Tilings::Nvidia), // a software driver has those for Apple
+        table: Some(Tilings::Nvidia), // not those of a software driver
         tilings: tilings.map(|text| text.parse().unwrap()).to_vec(),
         splits: vec!["1=8".parse().unwrap(), "2-32=4".parse().unwrap()],
         tiles: ["moe.down@33-4096=64x2", "attn_output=16x4"].map(|text| text.parse().unwrap()).to_vec(),

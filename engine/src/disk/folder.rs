@@ -191,7 +191,7 @@ impl Files<'_> {
     /// false if they do not; if that is certain before, it removes nothing.
     ///
     /// # Errors
-    /// The system's, if pages that it does not remove take the place.
+    /// The system's, if pages that it cannot remove take up the space.
     pub fn make_place(&mut self, bytes: u64, kept: &HashSet<PageName>) -> io::Result<bool> {
         self.folder.most.checked_sub(bytes).map_or(Ok(false), |most| self.shrink(most, kept))
     }
@@ -212,7 +212,7 @@ impl Files<'_> {
             let path = self.folder.file(page.name);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
-                    failed.get_or_insert(in_file(&path, &error, error.kind()));
+                    failed.get_or_insert_with(|| in_file(&path, &error, error.kind()));
                     place += 1;
                 }
                 removed => {
@@ -244,7 +244,9 @@ impl Files<'_> {
         }
         match self.write_file(name, used, rows) {
             // The disk is full of other files. Place for as much again is left for those that write them.
-            Err(error) if is_full(&error) && self.shrink(self.bytes.saturating_sub(2 * bytes), kept)? => {
+            Err(error)
+                if is_full(&error) && self.shrink(self.bytes.saturating_sub(2 * bytes), kept).unwrap_or(false) =>
+            {
                 self.write_file(name, used, rows)?;
             }
             written => written?,

@@ -18,7 +18,7 @@ use crate::plan::PAGE;
 use crate::session::{Pool, Session};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::time::Duration;
 
 /// The most tokens at the end of a prompt that open its reply.
 const OPENING: usize = 16;
@@ -45,8 +45,8 @@ pub struct Engine {
     turn: usize,
     /// The tokens per second of the last long prompt that was computed; 0 before.
     pub(super) prompt_rate: f64,
-    /// Until when this round stores pages.
-    pub(super) stores_until: Instant,
+    /// For how much longer this round may store pages.
+    pub(super) stores_for: Duration,
     /// Results that were not taken yet.
     pub(super) outcome: Outcome,
 }
@@ -62,7 +62,7 @@ pub(super) struct Slot {
     prompt: usize,
     /// What of the session has to be stored on disk.
     pub storing: Option<Storing>,
-    /// Whether all that the session holds was stored.
+    /// Whether all that the session holds was stored, or as much as the disk took while another conversation waited.
     pub is_stored: bool,
 }
 
@@ -149,8 +149,8 @@ impl Slot {
 impl Engine {
     pub fn new(pool: Pool, disk: Option<DiskCache>) -> Self {
         let (slots, accepted, outcome) = (Vec::new(), VecDeque::new(), Outcome::default());
-        let stores_until = Instant::now();
-        Self { pool, disk, slots, accepted, placed: 0, turn: 0, prompt_rate: 0.0, stores_until, outcome }
+        let stores_for = Duration::ZERO;
+        Self { pool, disk, slots, accepted, placed: 0, turn: 0, prompt_rate: 0.0, stores_for, outcome }
     }
 
     /// The context of a slot in tokens.
@@ -183,7 +183,7 @@ impl Engine {
     }
 
     fn work(&mut self) {
-        self.stores_until = Instant::now() + ROUND;
+        self.stores_for = ROUND;
         self.end_cancelled(); // first, because the next requests need their slots
         let mut awaited = Vec::new();
         for _ in 0..self.accepted.len() {
@@ -259,8 +259,8 @@ impl Engine {
     /// Puts a request into the slot that suits it best. Returns it if it has to wait until what the slot holds was
     /// stored. The slots that earlier requests await are left to them, unless the prompt continues what they hold.
     fn place(&mut self, request: Request, awaited: &mut Vec<usize>) -> Option<Request> {
-        let prompt = request.task.cacheable(request.task.prompt());
-        let found = caught(|| self.slot_for(prompt, request.tenant.cache, awaited));
+        let Request { task, tenant, .. } = &request;
+        let found = caught(|| self.slot_for(task.cacheable(task.prompt()), tenant.cache, awaited));
         match found.unwrap_or_else(|| Err(died())) {
             Ok((index, continued)) if !continued && !self.leaves(index) => {
                 awaited.push(index);
@@ -338,7 +338,7 @@ impl Engine {
         }
     }
 
-    /// Records the result of work in a slot. Waiting for memory is no work.
+    /// Records the result of work in a slot. Waiting for memory does not count as work.
     pub(super) fn conclude(&mut self, index: usize, result: Result<()>) {
         let mut waits = false;
         match result {

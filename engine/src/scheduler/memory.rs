@@ -8,7 +8,6 @@ use super::engine::{Engine, Slot, Work};
 use super::storing::ROUND;
 use crate::error::Result;
 use crate::plan::PAGE;
-use std::time::Instant;
 
 /// Whether the cache of a conversation without a reply was dropped.
 enum Forgotten {
@@ -71,7 +70,7 @@ impl Engine {
     pub fn forget(&mut self, index: usize, tenant: u64) -> Option<usize> {
         let Some(slot) = self.slots.get(index).filter(|slot| slot.session.tenant() == tenant) else { return Some(0) };
         let (tokens, is_free) = (slot.session.tokens().len(), slot.work.is_none());
-        self.stores_until = Instant::now() + ROUND;
+        self.stores_for = ROUND;
         if !is_free || !self.leaves(index) {
             return None;
         }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// How many pages a round takes.
 const PAGES: usize = 4;
-/// For how long a page is awaited at least before the disk counts as not responding: a disk may have to spin up.
+/// The shortest wait for a page after which the disk counts as not responding: it may have to spin up.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The pages of a prompt that may be on disk.
@@ -25,7 +25,7 @@ pub(super) struct Reading {
     ahead: Option<(usize, Receiver<ReadPage>)>,
     /// How many pages were read, and for how long.
     read: (u32, Duration),
-    /// Since when the next page is awaited.
+    /// When the wait for the next page began.
     awaited: Instant,
 }
 
@@ -103,9 +103,10 @@ impl Reading {
             *place += rows.len();
             self.awaited = Instant::now();
         }
-        let hangs = hangs(self.awaited.elapsed(), rate);
+        let waited = self.awaited.elapsed();
+        let hangs = !ended && hangs(waited, rate);
         if hangs {
-            tracing::warn!("the disk cache does not respond: the rest of a prompt is computed");
+            disk.hangs(waited);
         }
         Ok(!ended && !hangs && !is_slow(self.read, rate))
     }
@@ -117,7 +118,8 @@ fn is_slow((pages, time): (u32, Duration), rate: f64) -> bool {
     pages as usize >= PAGES && f64::from(pages) * (PAGE as f64) < rate * time.as_secs_f64()
 }
 
-/// Whether a page was awaited for too long: the pages of a round would have been computed, as far as that is known.
+/// Whether a page was awaited for too long: the pages of a round would have been computed in that time, as far as that
+/// is known.
 fn hangs(awaited: Duration, rate: f64) -> bool {
     let computed = awaited.as_secs_f64() * rate;
     awaited > PATIENCE && (rate == 0.0 || computed > (PAGES * PAGE) as f64)

@@ -55,7 +55,7 @@ enum Handed {
 }
 
 impl Engine {
-    /// Stores what the slots have to store, until the round's time is over, and at least a page of each slot.
+    /// Stores what the slots have to store, until the round's time for it is over, and at least a page of each slot.
     pub(super) fn store(&mut self) {
         for index in 0..self.slots.len() {
             self.store_slot(index);
@@ -89,14 +89,15 @@ impl Engine {
     /// Stores what a slot has to store, as much as time and the memory of the cache's queue allow. Returns whether
     /// nothing is left.
     fn store_slot(&mut self, index: usize) -> bool {
-        let Self { disk: Some(disk), slots, outcome, stores_until, .. } = self else { return true };
+        let Self { disk: Some(disk), slots, outcome, stores_for, .. } = self else { return true };
         let Slot { session, work, storing, is_stored, .. } = &mut slots[index];
         let Some(wanted) = storing.take() else { return true };
-        let mut handed = 0;
-        let done = caught(|| wanted.go_on(disk, session, *stores_until, &mut handed)).unwrap_or_else(|| {
+        let (mut handed, since) = (0, Instant::now());
+        let done = caught(|| wanted.go_on(disk, session, since + *stores_for, &mut handed)).unwrap_or_else(|| {
             empty(session);
             Err(died())
         });
+        *stores_for = stores_for.saturating_sub(since.elapsed());
         outcome.worked |= handed > 0;
         match done {
             Ok(Handed::Part) => {
@@ -104,7 +105,8 @@ impl Engine {
                 return false;
             }
             Ok(Handed::All) => *is_stored |= !matches!(wanted.what, What::First(_)) && work.is_none(),
-            Ok(Handed::AllButDropped) => {}
+            // Whoever waits for the slot does not wait once more.
+            Ok(Handed::AllButDropped) => *is_stored |= wanted.what == What::Leaving && work.is_none(),
             Err(error) => tracing::warn!("cannot store a conversation in the disk cache: {error}"),
         }
         outcome.worked = true;
@@ -140,6 +142,9 @@ impl Storing {
         if session.tokens().len().min(most) < PAGE {
             return Ok(Handed::All);
         }
+        if disk.is_failing() {
+            return Ok(Handed::AllButDropped); // and nothing is looked up there, since the disk may not respond
+        }
         let count = session.full_pages()?.min(most / PAGE);
         let names = names(session, &session.tokens()[..count * PAGE]);
         let there = |place: &usize, with_block: bool| {
@@ -150,10 +155,6 @@ impl Storing {
             .map(|place| (place, session.has_block_rows(place)))
             .filter(|(place, with_block)| !there(place, *with_block))
             .collect();
-        if disk.is_failing() {
-            disk.count_dropped(missing.len());
-            return Ok(if missing.is_empty() { Handed::All } else { Handed::AllButDropped });
-        }
         let kept = Arc::new(names.iter().flatten().copied().collect());
         for (done, (place, with_block)) in missing.iter().copied().enumerate() {
             let Some(memory) = disk.reserve(session.page_bytes(with_block)) else {

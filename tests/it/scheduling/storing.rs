@@ -22,11 +22,13 @@ const STORY: &str = "An owl sat on a branch and looked at a hill. ";
 /// and gives the same bits as one at a time, whatever is read from disk.
 fn model() -> &'static Model {
     static MODEL: OnceLock<Model> = OnceLock::new();
-    MODEL.get_or_init(|| {
-        let prompt = PromptOptions { chunk: Some(8), ..PromptOptions::default() };
-        let options = LoadOptions { context: Some(CONTEXT), prompt, ..LoadOptions::default() };
-        Model::load(&Small::like_fable().open().unwrap(), gpu(), &options).unwrap()
-    })
+    MODEL.get_or_init(|| loaded(&Small::like_fable()))
+}
+
+fn loaded(small: &Small) -> Model {
+    let prompt = PromptOptions { chunk: Some(8), ..PromptOptions::default() };
+    let options = LoadOptions { context: Some(CONTEXT), prompt, ..LoadOptions::default() };
+    Model::load(&small.open().unwrap(), gpu(), &options).unwrap()
 }
 
 fn scheduler_with(options: SchedulerOptions) -> Scheduler {
@@ -216,9 +218,11 @@ fn only_its_own_pages_are_found() {
     assert_eq!(disk.state().read, 0);
     let anna = on(&disk, 1).for_tenant(Tenant { turns: 5, cache: 1 });
     assert_eq!(told(&anna, &asked).1.cached, PAGE);
-    let file = wglm::Gguf::open(crate::common::models::fable_file("f16")).unwrap();
-    let model = Model::load(&file, gpu(), &LoadOptions::default()).unwrap();
-    let scheduler = Scheduler::new(&model, &SchedulerOptions { context: Some(CONTEXT), ..options(None) }).unwrap();
+    // Another model of the same shape.
+    let mut small = Small::like_fable();
+    small.poison = Some(("output_norm.weight".to_owned(), 1.0));
+    let model = loaded(&small);
+    let scheduler = Scheduler::new(&model, &options(None)).unwrap();
     assert_eq!(told(&scheduler, &asked).1.cached, 0, "another model's");
 }
 
