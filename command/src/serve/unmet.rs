@@ -53,7 +53,8 @@ const HARMLESS: &[&str] = &[
 ];
 
 /// Fields that are true where they are absent, so that false asks for something.
-const ON: &[&str] = &["add_special_tokens", "detokenize", "skip_special_tokens", "spaces_between_special_tokens"];
+const TRUE_BY_DEFAULT: &[&str] =
+    &["add_special_tokens", "detokenize", "skip_special_tokens", "spaces_between_special_tokens"];
 
 /// A field that would change the reply if it were supported.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ const UNSUPPORTED: &[Unsupported] = &[
     Unsupported { name: "bad_words", is_neutral: is_never, remedy: BIAS },
     Unsupported { name: "ebnf", is_neutral: is_never, remedy: FORMAT },
     Unsupported { name: "format", is_neutral: is_never, remedy: FORMAT },
-    Unsupported { name: "function_call", is_neutral: is_free, remedy: "use tool_choice" },
+    Unsupported { name: "function_call", is_neutral: forces_no_call, remedy: "use tool_choice" },
     Unsupported { name: "functions", is_neutral: is_never, remedy: "use tools" },
     Unsupported { name: "grammar", is_neutral: is_never, remedy: FORMAT },
     Unsupported { name: "guided_choice", is_neutral: is_never, remedy: FORMAT },
@@ -118,7 +119,7 @@ const SAMPLERS: &[Unsupported] = &[
 fn is_nothing(field: &str, value: &Value) -> bool {
     match value {
         Value::Null => true,
-        Value::Bool(is_on) => !is_on && !ON.contains(&field),
+        Value::Bool(is_on) => !is_on && !TRUE_BY_DEFAULT.contains(&field),
         Value::String(text) => text.is_empty(),
         Value::Array(list) => list.is_empty(),
         Value::Number(_) | Value::Object(_) => false,
@@ -149,7 +150,7 @@ fn is_empty(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty)
 }
 
-fn is_free(value: &Value) -> bool {
+fn forces_no_call(value: &Value) -> bool {
     value == "none" || value == "auto"
 }
 
