@@ -3,6 +3,7 @@
 
 use crate::common::gpu::gpu;
 use crate::common::models::relative_l2;
+use crate::hostile_models::small::Small;
 use std::time::Duration;
 use wglm::tune::{Choices, Outcome, TuneOptions, Tuning, TuningSubject, tune};
 use wglm::{Arithmetic, Cancel, Gguf, LoadOptions, Model, PromptOptions, Session};
@@ -110,29 +111,41 @@ fn options_take_precedence_over_a_tuning() {
     assert!(notices.iter().any(|it| it.contains("made for int arithmetic, and float is requested")), "{notices:?}");
 }
 
-/// The time may run out at any point: the result is complete anyway.
+/// A tuning may be ended at any point, by its budget or from outside: the result is complete anyway.
 #[test]
 fn tuning_ends_and_is_never_slower_by_its_own_measure() {
-    let model = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
-    for seconds in [0.0, 2.0] {
-        let options = TuneOptions { budget: Some(Duration::from_secs_f64(seconds)), ..TuneOptions::default() };
-        let mut told = 0;
-        let tuning = tune(&model, &options, &Cancel::default(), &mut |progress| {
+    let load = |tuning| {
+        let options = LoadOptions { tuning, ..LoadOptions::default() };
+        Model::load(&Small::to_tune().open().unwrap(), gpu(), &options).unwrap()
+    };
+    let model = load(None);
+    for (budget, most_reports) in [(Some(Duration::ZERO), usize::MAX), (None, 4)] {
+        let (cancel, mut reports) = (Cancel::default(), 0);
+        let tuning = tune(&model, &TuneOptions { budget, ..TuneOptions::default() }, &cancel, &mut |progress| {
             assert!((0.0..=1.0).contains(&progress.share()) && progress.kept <= progress.trials);
-            told += 1;
+            reports += 1;
+            if reports == most_reports {
+                cancel.cancel();
+            }
         });
         let tuning = tuning.unwrap();
-        sound(&tuning);
-        assert!(!tuning.complete && (seconds == 0.0 || told > 0), "{seconds}: {tuning:?}");
+        sound(&model, &tuning);
+        assert!(!tuning.complete && (budget.is_some() || reports >= most_reports), "{reports}: {tuning:?}");
         assert_eq!(tuning.to_string().parse::<Tuning>().unwrap(), tuning);
-        let again = load(&LoadOptions { tuning: Some(tuning), ..LoadOptions::default() });
-        assert!(again.tuning().is_some() && again.config().notices.is_empty(), "{:?}", again.config().notices);
+        let again = load(Some(tuning));
+        assert!(again.tuning().is_some());
+        assert_eq!(again.config().notices, model.config().notices);
     }
 }
 
+/// A small model.
+fn to_tune() -> Model {
+    Model::load(&Small::to_tune().open().unwrap(), gpu(), &LoadOptions::default()).unwrap()
+}
+
 /// All choices together were faster in the last comparison; otherwise none is left.
-fn sound(tuning: &Tuning) {
-    assert_eq!(tuning.subject, subject());
+fn sound(model: &Model, tuning: &Tuning) {
+    assert_eq!(tuning.subject, TuningSubject::of(gpu(), model.file()).unwrap());
     assert_eq!(tuning.choices.is_empty(), tuning.comparison.is_empty(), "{tuning:?}");
     let gain: f64 = tuning.comparison.iter().map(|work| work.gain).sum();
     assert!(tuning.comparison.is_empty() || gain > 0.0, "{tuning:?}");
@@ -144,13 +157,13 @@ fn sound(tuning: &Tuning) {
 
 #[test]
 fn a_cancelled_tuning_returns_its_results() {
-    let model = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
+    let model = to_tune();
     let cancel = Cancel::default();
     cancel.cancel();
     for strict in [false, true] {
         let tuning = tune(&model, &TuneOptions { strict, ..TuneOptions::default() }, &cancel, &mut |_| {}).unwrap();
         assert!(tuning.trials.is_empty() && !tuning.complete);
-        sound(&tuning);
+        sound(&model, &tuning);
     }
 }
 
@@ -158,7 +171,7 @@ fn a_cancelled_tuning_returns_its_results() {
 /// compared.
 #[test]
 fn extended_a_strict_tuning_ends_at_once() {
-    let model = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
+    let model = to_tune();
     let options = |seconds| TuneOptions { budget: Some(Duration::from_secs(seconds)), strict: true };
     let tuning = tune(&model, &options(0), &Cancel::default(), &mut |_| panic!("there is no time")).unwrap();
     assert!(tuning.trials.is_empty() && !tuning.complete);
@@ -168,7 +181,7 @@ fn extended_a_strict_tuning_ends_at_once() {
         told += 1;
     });
     let tuning = tuning.unwrap();
-    sound(&tuning);
+    sound(&model, &tuning);
     assert!(told <= 2 && tuning.choices.is_empty(), "{told}: {tuning:?}");
     assert_eq!(wglm::tune::first_tuning(&model), None, "a small model, and a software driver");
 }

@@ -11,15 +11,12 @@ fn extended_by_a_schema_and_a_grammar() {
     let dir = TempDir::new().unwrap();
     let schema = written(&dir, "sum.json", format!("\u{feff}{SCHEMA}\n").as_bytes()).display().to_string();
     let grammar = written(&dir, "sum.lark", b"start: \"It is \" /[0-9]{2}/ \".\"\n").display().to_string();
-    for rest in ["--temp 0", "--reasoning off --temp 2 -s 3"] {
-        let done = run_prompt(QUESTION, &format!("{rest} --json-schema {schema}"));
-        assert!(json(&done.out)["sum"].as_u64().unwrap() <= 99, "{done:?}");
-        let done = run_prompt(QUESTION, &format!("{rest} --grammar {grammar}"));
-        let digits = done.out.strip_prefix("It is ").and_then(|rest| rest.strip_suffix(".\n")).unwrap();
-        assert!(digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit()), "{done:?}");
-    }
+    let done = run_prompt(QUESTION, &format!("--temp 0 --grammar {grammar}"));
+    let digits = done.out.strip_prefix("It is ").and_then(|rest| rest.strip_suffix(".\n")).unwrap();
+    assert!(digits.len() == 2 && digits.bytes().all(|byte| byte.is_ascii_digit()), "{done:?}");
     // Blanks appear only if requested, and unsupported keywords are ignored only if allowed.
     let done = run_prompt(QUESTION, &format!("--reasoning off --temp 2 -s 4 --json-schema {schema}"));
+    assert!(json(&done.out)["sum"].as_u64().unwrap() <= 99, "{done:?}");
     assert!(!done.out.trim_end().contains([' ', '\n']), "{done:?}");
     let set =
         written(&dir, "set.json", SCHEMA.replace("\"minimum\": 0", "\"dependentRequired\": {\"a\": []}").as_bytes());
@@ -53,14 +50,13 @@ fn extended_by_a_schema_and_a_grammar() {
 /// output.
 #[test]
 fn extended_an_answer_that_is_cut_off_fails() {
-    for (rest, most, code) in [("-q", 3, 3), ("", 3, 3), ("-q", 200, 0)] {
+    for (rest, most, code) in [("", 3, 3), ("-q", 200, 0)] {
         let mut run =
             command(["run", QUESTION, "--reasoning", "off", "--temp", "0", "-j", SCHEMA, "-n", &most.to_string()]);
         run.args(rest.split_whitespace());
         let done = outcome(run);
         assert!(done.code == Some(code) && done.out.starts_with('{'), "{rest} {most}: {done:?}");
         match (rest, code) {
-            ("-q", 3) => assert_eq!(done.err, "the answer is cut off: the -n limit was reached\n", "{done:?}"),
             ("", _) => assert!(done.err.contains(", the -n limit was reached: the answer is cut off"), "{done:?}"),
             _ => assert_eq!(done.err, "", "{done:?}"),
         }
@@ -113,16 +109,11 @@ fn extended_constraints_are_given_as_text_or_file() {
         done.out
     };
     let sum = answer("--json-schema", &schema);
-    for (option, text) in [("-j", SCHEMA), ("--json-schema", SCHEMA), ("-jf", &schema), ("--json-schema-file", &schema)]
-    {
+    for (option, text) in [("-j", SCHEMA), ("--json-schema-file", &schema)] {
         assert_eq!(answer(option, text), sum, "{option}");
     }
-    for (option, text) in [
-        ("--grammar", &*grammar),
-        ("--grammar-file", &grammar),
-        ("--grammar", "start: \"twelve\""),
-        ("--grammar", "\nstart: \"twelve\""),
-    ] {
+    for (option, text) in [("--grammar", &*grammar), ("--grammar-file", &grammar), ("--grammar", "\nstart: \"twelve\"")]
+    {
         assert_eq!(answer(option, text), "twelve\n", "{option} {text}");
     }
     for (option, text, words) in [

@@ -79,22 +79,23 @@ fn extended_a_stride_scores_the_ends_of_windows() {
 /// The result does not depend on how many tokens are computed together.
 #[test]
 fn extended_chunks_do_not_change_it() {
-    let [alone, some, all] = ["1", "7", "512"].map(|chunk| number(&measured(&format!("-c 48 -ub {chunk}")), "nll"));
+    let [alone, some, all] =
+        ["1", "7", "512"].map(|chunk| number(&measured(&format!("-c 48 --chunks 1 -ub {chunk}")), "nll"));
     assert!((some / alone - 1.0).abs() < 1e-5 && (all / alone - 1.0).abs() < 1e-5, "{alone} {some} {all}");
 }
 
 /// With the same type of cache the divergence is zero; with a cache of bytes it is small.
 #[test]
 fn extended_types_of_cache_are_compared() {
-    let same = measured("-c 64 --chunks 2 --cache-type f32 --kl-divergence f32");
+    let same = measured("-c 48 --chunks 1 --cache-type f32 --kl-divergence f32");
     assert_eq!((number(&same, "kl_max"), number(&same, "same_top")), (0.0, 1.0), "{same}");
     assert_eq!(number(&same, "base_ppl"), number(&same, "ppl"));
-    let other = measured("-c 64 --chunks 2 --cache-type q8_0 --kl-divergence f32");
+    let other = measured("-c 48 --chunks 1 --cache-type q8_0 --kl-divergence f32");
     assert_eq!((&other["cache_type"], &other["base_cache_type"]), (&"q8_0".into(), &"f32".into()));
     assert_eq!(number(&other, "base_ppl"), number(&same, "ppl"));
     assert!((1e-9..1e-2).contains(&number(&other, "kl_mean")), "{other}");
     assert!(number(&other, "kl_median") <= number(&other, "kl_max"), "{other}");
-    assert!(told("-c 64 --chunks 1 --cache-type q8_0 --kl-divergence f16").contains("\nAgainst a cache in f16, PPL"));
+    assert!(told("-c 32 --chunks 1 --cache-type q8_0 --kl-divergence f16").contains("\nAgainst a cache in f16, PPL"));
 }
 
 /// The default window is the one that the help states, and 0 stands for the model's context.

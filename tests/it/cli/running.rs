@@ -5,6 +5,7 @@ use super::{
     wglm, written,
 };
 use crate::common::models::{fable_file, fixture};
+use crate::hostile_models::small::Small;
 use tempfile::TempDir;
 
 #[test]
@@ -13,12 +14,10 @@ fn extended_stdout_has_only_the_answer() {
     let file = written(&dir, "prompt.txt", format!("{QUESTION}\n").as_bytes()).display().to_string();
     let outcomes = [
         outcome(command(["run", "-p", QUESTION, "--temp", "0"])),
-        outcome(command(["run", "--temp", "0", QUESTION])),
-        outcome(command(["run", "--temp", "0", "-f", &file])),
+        outcome(command(["run", "--temp", "0", "-f", &file, "--no-subgroups", "-n", "-1", "-c", "0"])),
         fed(command(["run", "--temp", "0", "-"]), QUESTION.as_bytes()),
         fed(command(["run", "--temp", "0", "-p", "-"]), format!("{QUESTION}\n").as_bytes()),
-        outcome(command(["run", "--temp", "0", "-p", QUESTION, "--no-subgroups", "-n", "-1", "-c", "0"])),
-        outcome(command(["run", "--temp", "0", "-p", QUESTION, "-m", &fable_file("f16").display().to_string()])),
+        outcome(command(["run", "--temp", "0", QUESTION, "-m", &fable_file("f16").display().to_string()])),
     ];
     for done in &outcomes {
         assert_eq!((done.code, done.out.as_str()), (Some(0), ANSWER), "{done:?}");
@@ -44,27 +43,25 @@ fn extended_without_reasoning_and_without_template() {
 
 #[test]
 fn extended_the_same_seed_makes_the_same_text() {
-    let story = |rest: &str| run_prompt("Tell me a story about a fox.", &format!("--reasoning off -n 24 {rest}")).out;
-    let stories = ["-s 1", "--seed 2", "--seed 3", "-s 4"].map(story);
+    let story = |rest: &str| run_prompt("Tell me a story about a fox.", &format!("--reasoning off -n 16 {rest}")).out;
+    let stories = ["-s 1", "--seed 2", "-s 3"].map(story);
     assert_eq!(stories[0], story("--seed 1"));
     assert!(stories.iter().any(|other| *other != stories[0]), "{stories:?}");
-    assert!(story("--seed 5 --temp 0") == story("--seed 6 --temp 0") && story("--top-k 1") == story("--temp 0"));
+    assert_eq!(story("--seed 5 --temp 0"), story("--seed 6 --top-k 1"));
 }
 
 #[test]
 fn extended_penalties_and_bias_change_the_text() {
     let story =
         |rest: &str| run_prompt("Tell me a story about a fox.", &format!("--reasoning off -n 24 --temp 0 {rest}")).out;
-    let plain = story("");
-    for rest in ["--repeat-penalty 1.5", "--presence-penalty 5", "--frequency-penalty -3"] {
+    let penalties = ["--repeat-penalty 1.5", "--presence-penalty 5", "--frequency-penalty -3"];
+    let plain = story(&format!("{} --repeat-last-n 0", penalties.join(" ")));
+    for rest in penalties {
         assert_ne!(story(&format!("{rest} --repeat-last-n -1")), plain, "{rest}");
-        assert_eq!(story(&format!("{rest} --repeat-last-n 0")), plain, "{rest} over no tokens");
     }
     let ids: Vec<u32> = serde_json::from_str(&succeed("tokenize --ids Seven").out).unwrap();
     let other = run_prompt(QUESTION, &format!("--reasoning off --temp 0 -n 5 -l {}-inf -l 1+0.5", ids[0])).out;
     assert!(!ANSWER.starts_with(other.trim_end()), "{other}");
-    let same = run_prompt(QUESTION, &format!("--reasoning off --temp 0 --logit-bias {}+5", ids[0])).out;
-    assert_eq!(same, ANSWER);
     refuses("run -p hi -l 999999+1", "token 999999 is outside the vocabulary");
 }
 
@@ -83,7 +80,7 @@ fn extended_a_reply_ends_before_a_stop_string() {
 
 #[test]
 fn extended_replies_have_the_requested_length() {
-    for (count, out, code) in [(1, "", 3), (9, "", 3), (10, "Seven\n", 0), (15, ANSWER, 0)] {
+    for (count, out, code) in [(1, "", 3), (9, "", 3), (10, "Seven\n", 0)] {
         let done = try_prompt(QUESTION, &format!("--temp 0 -n {count}"));
         assert_eq!((done.out.as_str(), done.code), (out, Some(code)), "{count}: {done:?}");
         assert_eq!(figures(&done.err), [[0, 11, count]], "{done:?}");
@@ -102,8 +99,8 @@ fn figures_have_their_own_line() {
 
 #[test]
 fn extended_any_language() {
-    for prompt in ["👋🏽 你好，世界", "Grüße, café", "  spaces  ", "--temp", "a\n\nb\r\n\tc"] {
-        let done = outcome(command(["run", "--reasoning", "off", "-n", "6", "-p", prompt]));
+    for prompt in ["👋🏽 你好，世界\n\nGrüße, café\r\n\t", "  spaces  ", "--temp"] {
+        let done = outcome(command(["run", "--reasoning", "off", "-n", "3", "-p", prompt]));
         assert_eq!(done.code, Some(0), "{prompt:?}: {done:?}");
     }
 }
@@ -111,12 +108,11 @@ fn extended_any_language() {
 #[test]
 fn extended_a_text_is_read_unchanged() {
     let dir = TempDir::new().unwrap();
-    for text in [format!("\u{feff}{QUESTION}\r\n"), format!("{QUESTION}\r\n"), format!("\u{feff}{QUESTION}")] {
-        let file = written(&dir, "prompt.txt", text.as_bytes()).display().to_string();
-        let from_file = outcome(command(["run", "--temp", "0", "-f", &file]));
-        for done in [from_file, fed(command(["run", "--temp", "0", "-"]), text.as_bytes())] {
-            assert_eq!((done.out.as_str(), figures(&done.err)), (ANSWER, vec![[0, 11, 15]]), "{text:?}: {done:?}");
-        }
+    let text = format!("\u{feff}{QUESTION}\r\n");
+    let file = written(&dir, "prompt.txt", text.as_bytes()).display().to_string();
+    let from_file = outcome(command(["run", "--temp", "0", "-f", &file]));
+    for done in [from_file, fed(command(["run", "--temp", "0", "-"]), text.as_bytes())] {
+        assert_eq!((done.out.as_str(), figures(&done.err)), (ANSWER, vec![[0, 11, 15]]), "{done:?}");
     }
     let wide: Vec<u8> = "\u{feff}hi".encode_utf16().flat_map(u16::to_le_bytes).collect();
     refused("UTF-16", &fed(command(["run", "-"]), &wide), "expected text in UTF-8, but it seems to be UTF-16");
@@ -160,7 +156,7 @@ const FIELDS: [&str; 12] = [
 /// Programs that read numbers as doubles can repeat a reply; a seed that the user chose is printed unchanged.
 #[test]
 fn extended_seeds_survive_json() {
-    for _ in 0..3 {
+    for _ in 0..2 {
         let seed = json(&run_prompt("hi", "--reasoning off --json -n 1").out)["seed"].as_u64().unwrap();
         assert!(seed < 1 << 53, "{seed}");
     }
@@ -257,6 +253,8 @@ fn zero_copy_says_that_it_has_no_effect() {
 /// A bias makes the model repeat one token forever.
 #[test]
 fn extended_loops_are_ended() {
-    let ended = wglm("run --raw --temp 0 -c 640 -l 300+1000 -n 530 -p hi --stop-loops");
+    let dir = TempDir::new().unwrap();
+    let model = written(&dir, "small.gguf", &Small::like_fable().file()).display().to_string();
+    let ended = wglm(&format!("run -m {model} --raw --temp 0 -c 640 -l 300+1000 -n 530 -p hi --stop-loops"));
     assert!(ended.err.contains("repeated itself") && figures(&ended.err)[0][2] == 512, "{ended:?}");
 }

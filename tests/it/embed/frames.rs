@@ -58,7 +58,7 @@ fn extended_a_frame_waits_for_less_than_a_token() {
     let owner = Owner::new();
     let gpu = owner.lend().unwrap();
     let mut session = Session::new(&load_on(&gpu).unwrap()).unwrap();
-    let prompt: Vec<u32> = (0..450).map(|token| token + 20).collect();
+    let prompt: Vec<u32> = (0..150).map(|token| token + 20).collect();
     session.feed(&prompt).unwrap(); // plans exist, and the length of submissions is known
     let before = gpu.work().submissions;
     session.next_token().unwrap();
@@ -68,7 +68,7 @@ fn extended_a_frame_waits_for_less_than_a_token() {
         session.feed(&prompt).unwrap();
     });
     let writing = waited_for("while it writes", &owner, &gpu, || {
-        session.rewind(449);
+        session.rewind(149);
         session.feed(&[20]).unwrap();
         for _ in 0..50 {
             session.next_token().unwrap();

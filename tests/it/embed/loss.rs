@@ -56,7 +56,8 @@ fn all_replies_end() {
     let model = load_on(&owner.lend().unwrap()).unwrap();
     let options = SchedulerOptions { sessions: 2, context: Some(256), ..SchedulerOptions::default() };
     let scheduler = Scheduler::new(&model, &options).unwrap();
-    let ask = || scheduler.generate(PROMPT.to_vec(), GenerateOptions::default());
+    let options = GenerateOptions { ignore_eos: true, ..GenerateOptions::default() };
+    let ask = || scheduler.generate(PROMPT.to_vec(), options.clone());
     let mut replies = [ask().unwrap(), ask().unwrap(), ask().unwrap()];
     for reply in &mut replies[..2] {
         reply.take(2).for_each(|event| drop(event.unwrap()));

@@ -2,7 +2,8 @@
 //! replaced by the nearest possible number. Nothing panics, and nothing leaks.
 
 use super::{PROMPT, file, load_on, model};
-use crate::common::gpu::open;
+use crate::common::gpu::{gpu, open};
+use crate::hostile_models::small::Small;
 use std::time::Duration;
 use wglm::tune::{TuneOptions, tune};
 use wglm::{
@@ -257,7 +258,8 @@ fn of_budgets() {
 fn extended_an_endless_budget_is_a_long_one() {
     let (cancel, options) = (Cancel::default(), TuneOptions { budget: Some(Duration::MAX), ..TuneOptions::default() });
     let mut shares = Vec::new();
-    let tuning = tune(model(), &options, &cancel, &mut |progress| {
+    let model = Model::load(&Small::to_tune().open().unwrap(), gpu(), &LoadOptions::default()).unwrap();
+    let tuning = tune(&model, &options, &cancel, &mut |progress| {
         shares.push(progress.share());
         cancel.cancel();
     });

@@ -104,7 +104,7 @@ proptest! {
 }
 
 /// Every shape needs different kernels, which a software driver compiles in ten seconds. Each run tests other shapes.
-const COMPUTED: u32 = 6;
+const COMPUTED: u32 = 3;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: COMPUTED, failure_persistence: None, ..ProptestConfig::default() })]

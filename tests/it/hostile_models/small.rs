@@ -120,6 +120,13 @@ impl Small {
         small
     }
 
+    /// The same with a context so short that a tuning measures only short prompts.
+    pub fn to_tune() -> Self {
+        let mut small = Self::like_fable();
+        small.set(&key("context_length"), 128u32);
+        small
+    }
+
     fn attention(&mut self, block: &str, n: &Numbers) {
         let key_width = n.nope + n.rotary;
         let tensors: [(&str, &[u64]); 10] = [
@@ -187,9 +194,14 @@ impl Small {
 
     /// Opens the file.
     pub fn open(&self) -> Result<Gguf> {
+        Gguf::from_vec(self.file())
+    }
+
+    /// The bytes of the file.
+    pub fn file(&self) -> Vec<u8> {
         let writer = self.meta.iter().fold(GgufWriter::new(), |w, (key, value)| w.meta(key, value.clone()));
         let write = |w: GgufWriter, t: &Tensor| w.tensor(&t.name, &t.dims, t.ty, &self.bytes(t));
-        Gguf::from_vec(self.tensors.iter().fold(writer, write).finish())
+        self.tensors.iter().fold(writer, write).finish()
     }
 
     /// The bytes of a tensor of this shape, at most a mebibyte.

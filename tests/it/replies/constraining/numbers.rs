@@ -20,7 +20,7 @@ fn extended_numbers_without_bounds() {
         json!({"type": "number", "minimum": 0.5, "maximum": 2}),
         json!({}),
     ] {
-        for favoured in tokens_of("901") {
+        for favoured in tokens_of("90") {
             // The model would write digits forever.
             let mut chat = chat_by(Constraint::json_schema(named(of.clone())).unwrap());
             chat.options.max_tokens = Some(200);

@@ -210,7 +210,7 @@ fn answers(model: &Model, usual: usize, seed: u8) {
 
 #[test]
 fn extended_answers_of_the_demonstration_model() {
-    answers(model(), 8, 1);
+    answers(model(), 4, 1);
 }
 
 /// The demonstration model with every quant replaced by noise.
@@ -227,7 +227,7 @@ fn extended_answers_of_random_weights() {
         });
     }
     let options = LoadOptions { context: Some(CONTEXT), ..LoadOptions::default() };
-    answers(&Model::load(&Gguf::from_vec(bytes).unwrap(), gpu(), &options).unwrap(), 8, 2);
+    answers(&Model::load(&Gguf::from_vec(bytes).unwrap(), gpu(), &options).unwrap(), 4, 2);
 }
 
 /// The validation of these tests detects invalid values.
