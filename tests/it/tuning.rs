@@ -114,11 +114,7 @@ fn options_take_precedence_over_a_tuning() {
 /// A tuning may be ended at any point, by its budget or from outside: the result is complete anyway.
 #[test]
 fn tuning_ends_and_is_never_slower_by_its_own_measure() {
-    let load = |tuning| {
-        let options = LoadOptions { tuning, ..LoadOptions::default() };
-        Model::load(&Small::to_tune().open().unwrap(), gpu(), &options).unwrap()
-    };
-    let model = load(None);
+    let model = small(None);
     for (budget, most_reports) in [(Some(Duration::ZERO), usize::MAX), (None, 4)] {
         let (cancel, mut reports) = (Cancel::default(), 0);
         let tuning = tune(&model, &TuneOptions { budget, ..TuneOptions::default() }, &cancel, &mut |progress| {
@@ -132,15 +128,16 @@ fn tuning_ends_and_is_never_slower_by_its_own_measure() {
         sound(&model, &tuning);
         assert!(!tuning.complete && (budget.is_some() || reports >= most_reports), "{reports}: {tuning:?}");
         assert_eq!(tuning.to_string().parse::<Tuning>().unwrap(), tuning);
-        let again = load(Some(tuning));
+        let again = small(Some(tuning));
         assert!(again.tuning().is_some());
         assert_eq!(again.config().notices, model.config().notices);
     }
 }
 
-/// A small model.
-fn to_tune() -> Model {
-    Model::load(&Small::to_tune().open().unwrap(), gpu(), &LoadOptions::default()).unwrap()
+/// A small model, which takes little time to tune.
+fn small(tuning: Option<Tuning>) -> Model {
+    let options = LoadOptions { tuning, ..LoadOptions::default() };
+    Model::load(&Small::with_short_context().open().unwrap(), gpu(), &options).unwrap()
 }
 
 /// All choices together were faster in the last comparison; otherwise none is left.
@@ -157,7 +154,7 @@ fn sound(model: &Model, tuning: &Tuning) {
 
 #[test]
 fn a_cancelled_tuning_returns_its_results() {
-    let model = to_tune();
+    let model = small(None);
     let cancel = Cancel::default();
     cancel.cancel();
     for strict in [false, true] {
@@ -171,7 +168,7 @@ fn a_cancelled_tuning_returns_its_results() {
 /// compared.
 #[test]
 fn extended_a_strict_tuning_ends_at_once() {
-    let model = to_tune();
+    let model = small(None);
     let options = |seconds| TuneOptions { budget: Some(Duration::from_secs(seconds)), strict: true };
     let tuning = tune(&model, &options(0), &Cancel::default(), &mut |_| panic!("there is no time")).unwrap();
     assert!(tuning.trials.is_empty() && !tuning.complete);

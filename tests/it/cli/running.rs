@@ -55,7 +55,8 @@ fn extended_penalties_and_bias_change_the_text() {
     let story =
         |rest: &str| run_prompt("Tell me a story about a fox.", &format!("--reasoning off -n 24 --temp 0 {rest}")).out;
     let penalties = ["--repeat-penalty 1.5", "--presence-penalty 5", "--frequency-penalty -3"];
-    let plain = story(&format!("{} --repeat-last-n 0", penalties.join(" ")));
+    let plain = story("");
+    assert_eq!(story(&format!("{} --repeat-last-n 0", penalties.join(" "))), plain, "over no tokens");
     for rest in penalties {
         assert_ne!(story(&format!("{rest} --repeat-last-n -1")), plain, "{rest}");
     }

@@ -100,7 +100,7 @@ fn extended_other_tunings_are_ignored_with_a_note() {
 #[test]
 fn extended_tune_reports_and_saves() {
     let dir = tempfile::tempdir().unwrap();
-    let model = written(&dir, "small.gguf", &Small::to_tune().file()).display().to_string();
+    let model = written(&dir, "small.gguf", &Small::with_short_context().file()).display().to_string();
     let tune = |rest: &[&str]| {
         let mut command = command(["tune", "--budget", "2", "-m", &model]);
         command.args(rest);
@@ -147,7 +147,9 @@ fn extended_a_first_start_tunes_once() {
         done
     };
     let begins = |done: &CommandResult| done.err.contains(": measuring it now, once, for at most 1 s; Ctrl-C skips it");
-    assert!(!begins(&run(&["-q", "--tiling", "moe.down=8x1x64"])) && !path.exists());
+    for off in [["--tuning", "off"].as_slice(), &["-q", "--tiling", "moe.down=8x1x64"]] {
+        assert!(!begins(&run(off)) && !path.exists(), "{off:?}");
+    }
     let done = run(&[]);
     assert!(begins(&done) && done.err.contains("`wglm tune` with the same -m measures more"), "{done:?}");
     let kept: Tuning = std::fs::read_to_string(&path).unwrap().parse().unwrap();

@@ -258,7 +258,7 @@ fn of_budgets() {
 fn extended_an_endless_budget_is_a_long_one() {
     let (cancel, options) = (Cancel::default(), TuneOptions { budget: Some(Duration::MAX), ..TuneOptions::default() });
     let mut shares = Vec::new();
-    let model = Model::load(&Small::to_tune().open().unwrap(), gpu(), &LoadOptions::default()).unwrap();
+    let model = Model::load(&Small::with_short_context().open().unwrap(), gpu(), &LoadOptions::default()).unwrap();
     let tuning = tune(&model, &options, &cancel, &mut |progress| {
         shares.push(progress.share());
         cancel.cancel();

@@ -120,8 +120,8 @@ impl Small {
         small
     }
 
-    /// The same with a context so short that a tuning measures only short prompts.
-    pub fn to_tune() -> Self {
+    /// The same with a short context, so that a tuning measures only short prompts.
+    pub fn with_short_context() -> Self {
         let mut small = Self::like_fable();
         small.set(&key("context_length"), 128u32);
         small

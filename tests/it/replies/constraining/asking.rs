@@ -290,7 +290,7 @@ fn extended_types_of_all_kinds() {
     }
 
     let mut chat = chat();
-    chat.options.max_tokens = Some(12);
+    chat.options.max_tokens = Some(24);
     chat.options.sampling.temperature = 1.0;
     chat.options.sampling.seed = Some(2);
     macro_rules! asked {

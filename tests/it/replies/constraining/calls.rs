@@ -150,7 +150,7 @@ fn extended_functions_of_any_schema() {
     for (schema, fits) in [(chain, None), (fan, Some("boolean")), (unsupported, None), (unmet, None)] {
         let mut tools = functions();
         tools.push(json!({"name": "other", "parameters": schema}));
-        let (events, _) = called_by(&tools, "other", 30, 3);
+        let (events, _) = called_by(&tools, "other", 60, 3);
         let started = |event: &Event| matches!(event, Event::ToolCallStart { name, .. } if name == "other");
         assert!(events.iter().any(started), "{events:?}");
         for call in calls(&events) {
