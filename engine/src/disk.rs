@@ -13,6 +13,10 @@
 //! Several processes can use a folder. Files are complete whenever they are visible, so reading takes no lock. Whoever
 //! writes holds the lock of the folder, because all files together must stay below the limit.
 //!
+//! While it generates replies, the scheduler never asks the disk, which may not respond: it learns from the cache's
+//! threads which pages there are. A page that another process has just removed may therefore count as stored until the
+//! conversation's next prompt, of which all pages are touched.
+//!
 //! Files are written by a thread of the cache. Pages wait for it in memory, of which they may take a limited amount. If
 //! the disk fails, nothing is stored for a minute, and for longer each time that it fails again.
 
@@ -33,7 +37,7 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
@@ -43,8 +47,10 @@ use std::time::{Duration, Instant, SystemTime};
 const EARLIER: Duration = Duration::from_millis(1);
 /// How many pages are read ahead.
 const AHEAD: usize = 4;
-/// The most threads that read at a time.
-const READERS: usize = 64;
+/// The most pages that are read at a time.
+const READS: usize = 64;
+/// The shortest wait for a page after which the disk can count as not responding: it may have to spin up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 /// For how long the folder stays locked while pages wait.
 const LOCKED: Duration = Duration::from_secs(1);
 
@@ -130,8 +136,11 @@ struct Shared {
     queue: Queue,
     counts: Counts,
     failing: Failing,
-    /// The number of threads that read.
-    readers: AtomicUsize,
+    reads: Mutex<Reads>,
+    /// The pages that are on disk as far as this process knows: those that it found when it last listed the folder,
+    /// with those that it has read or written since, and without those that it has removed or not found. The scheduler
+    /// asks here, because a disk that does not respond would hold up its replies.
+    present: Mutex<HashSet<PageName>>,
 }
 
 #[derive(Default)]
@@ -149,20 +158,52 @@ fn add(count: &AtomicU64, more: usize) {
     count.fetch_add(more as u64, Ordering::Relaxed);
 }
 
-/// A thread that reads, counted in [`Shared::readers`].
-struct Reader(Arc<Shared>);
+/// The reads in progress.
+#[derive(Default)]
+struct Reads {
+    /// When each began.
+    began: Vec<Instant>,
+    /// When a page was last awaited for too long.
+    hung: Option<Instant>,
+}
 
-impl Reader {
-    /// `None` if there are too many.
-    fn new(shared: &Arc<Shared>) -> Option<Self> {
-        let reader = Self(shared.clone());
-        (shared.readers.fetch_add(1, Ordering::Relaxed) < READERS).then_some(reader)
+impl Reads {
+    /// Whether the disk does not respond: a read has not returned that was in progress when a page was last awaited for
+    /// too long.
+    fn hang(&self) -> bool {
+        self.hung.is_some_and(|hung| self.began.iter().any(|began| *began + PATIENCE <= hung))
+    }
+
+    /// Whether another page may be read.
+    fn may_begin(&self) -> bool {
+        self.began.len() < READS && !self.hang()
     }
 }
 
-impl Drop for Reader {
+/// A read in progress, listed in [`Shared::reads`].
+struct ReadInProgress<'a> {
+    shared: &'a Shared,
+    began: Instant,
+}
+
+impl<'a> ReadInProgress<'a> {
+    /// `None` if too many pages are being read, or if the disk does not respond.
+    fn begin(shared: &'a Shared) -> Option<Self> {
+        let mut reads = lock(&shared.reads);
+        let began = Instant::now();
+        reads.may_begin().then(|| {
+            reads.began.push(began);
+            Self { shared, began }
+        })
+    }
+}
+
+impl Drop for ReadInProgress<'_> {
     fn drop(&mut self) {
-        self.0.readers.fetch_sub(1, Ordering::Relaxed);
+        let reads = &mut lock(&self.shared.reads).began;
+        if let Some(place) = reads.iter().position(|began| *began == self.began) {
+            reads.swap_remove(place);
+        }
     }
 }
 
@@ -182,7 +223,7 @@ impl DiskCache {
     /// # Errors
     /// On Unix, [`Error::Argument`] for a folder of another user, and for a folder with files in it that others than
     /// its owner may open; everywhere for a limit of 0. [`Error::Io`], also if another process holds the folder's lock
-    /// for 20 seconds; [`Error::NoThread`].
+    /// for 20 seconds, or if pages above the limit cannot be removed; [`Error::NoThread`].
     pub fn open(folder: impl AsRef<Path>, most_bytes: u64) -> Result<Self> {
         Self::open_with(folder, most_bytes, queue::MOST.min(most_bytes / 2))
     }
@@ -195,7 +236,8 @@ impl DiskCache {
         }
         let folder = Folder::open(folder.as_ref(), most_bytes)?;
         let (queue, counts, failing) = (Queue::new(waiting), Counts::default(), Failing::default());
-        let shared = Arc::new(Shared { folder, queue, counts, failing, readers: AtomicUsize::new(0) });
+        let (reads, present) = (Mutex::default(), Mutex::default());
+        let shared = Arc::new(Shared { folder, queue, counts, failing, reads, present });
         shared.tidy().map_err(Error::io("open", shared.folder.path()))?;
         let theirs = shared.clone();
         let thread = Builder::new().name("wglm disk cache".to_owned()).spawn(move || theirs.write_jobs());
@@ -240,27 +282,34 @@ impl DiskCache {
         self.owner.has_thread().then_some(&self.owner.shared.queue)
     }
 
-    /// Whether a page is on disk, or about to be written.
+    /// Whether a page is on disk as far as is known without asking the disk, or about to be written.
     pub(crate) fn has(&self, name: PageName) -> bool {
-        self.queue().is_some_and(|queue| queue.has(name)) || self.owner.shared.folder.has(name)
+        self.queue().is_some_and(|queue| queue.has(name) || lock(&self.owner.shared.present).contains(&name))
     }
 
     /// Reads pages one after the other on a thread, of each the one with the multi-token-prediction block or otherwise
     /// the one without, up to the first page that is not there. `bytes` are the sizes of pages without it and with it.
-    /// Few pages are read ahead of those that are taken, and no more once the receiver is dropped. None are read while
-    /// too many other threads are reading, as when the disk does not respond.
+    /// Few pages are read ahead of those that are taken, and no more once the receiver is dropped. Reading also ends if
+    /// too many other pages are being read, or if the disk does not respond.
     pub(crate) fn read_ahead(&self, pages: Vec<[PageName; 2]>, bytes: [u64; 2]) -> Receiver<ReadPage> {
         let (sender, receiver) = sync_channel(AHEAD);
+        if pages.is_empty() || !lock(&self.owner.shared.reads).may_begin() {
+            return receiver;
+        }
         let shared = self.owner.shared.clone();
-        let Some(reader) = Reader::new(&self.owner.shared) else { return receiver };
         let reads = move || {
-            let _reader = reader;
-            for [alone, with_block] in pages {
-                let since = Instant::now();
+            for (place, [alone, with_block]) in pages.iter().copied().enumerate() {
+                let Some(read) = ReadInProgress::begin(&shared) else { break };
                 let other = (alone != with_block).then_some(alone);
                 let rows = shared.read(with_block, bytes[1]).or_else(|| shared.read(other?, bytes[0]));
-                let Some(rows) = rows else { break };
-                if sender.send(ReadPage { rows, time: since.elapsed() }).is_err() {
+                let time = read.began.elapsed();
+                drop(read); // sending may wait
+                let Some(rows) = rows else {
+                    // The pages of a conversation are removed from its end, so those after it are probably gone too.
+                    shared.forget(pages[place..].iter().flatten());
+                    break;
+                };
+                if sender.send(ReadPage { rows, time }).is_err() {
                     break;
                 }
             }
@@ -285,14 +334,19 @@ impl DiskCache {
 
     /// Records that a page was awaited for this time and is not there yet.
     pub(crate) fn hangs(&self, waited: Duration) {
-        let Shared { folder, failing, .. } = &*self.owner.shared;
-        let reason = format!("a page was not read within {:.1} s", waited.as_secs_f64());
-        failing.begin(folder.path(), &io::Error::new(io::ErrorKind::TimedOut, reason));
+        let Shared { folder, failing, reads, .. } = &*self.owner.shared;
+        lock(reads).hung = Some(Instant::now());
+        if !failing.is_now() {
+            let reason = format!("a page was not read within {:.1} s", waited.as_secs_f64());
+            failing.begin(folder.path(), &io::Error::new(io::ErrorKind::TimedOut, reason));
+        }
     }
 
-    /// Whether nothing is to be stored for a time, because the disk has failed.
+    /// Whether nothing is to be stored for a time, because the disk has failed, or at present, because it does not
+    /// respond.
     pub(crate) fn is_failing(&self) -> bool {
-        self.owner.shared.failing.is_now()
+        let Shared { failing, reads, .. } = &*self.owner.shared;
+        failing.is_now() || lock(reads).hang()
     }
 
     /// Counts pages that were not stored.
@@ -312,6 +366,7 @@ impl Shared {
         let mut files = self.folder.lock()?;
         let placed = files.make_place(0, &HashSet::new());
         self.record(&mut files);
+        self.replace_present(&files);
         placed.map(drop)
     }
 
@@ -325,7 +380,15 @@ impl Shared {
 
     /// Reads the KV rows of a page, which take `bytes` bytes. `None` if it is not there.
     fn read(&self, name: PageName, bytes: u64) -> Option<Vec<u8>> {
-        match self.folder.read(name, bytes) {
+        let read = self.folder.read(name, bytes);
+        if let Ok(Some(_)) = read {
+            lock(&self.present).insert(name);
+        }
+        // Whoever removes a page forgets it after that, so one that was removed during the read is not left there.
+        if !matches!(read, Ok(Some(_))) || !self.folder.has(name) {
+            self.forget([&name]);
+        }
+        match read {
             Ok(rows) => {
                 add(&self.counts.read, rows.is_some().into());
                 rows
@@ -348,7 +411,11 @@ impl Shared {
                 self.write(&mut files, &job);
                 self.queue.written(job.name, job.rows.len());
             }
-            used.into_iter().for_each(|(name, time)| self.folder.set_used(name, time));
+            for (name, time) in used {
+                if !self.folder.set_used(name, time) {
+                    self.forget([&name]);
+                }
+            }
             self.queue.finished();
             if Instant::now() >= until {
                 drop(files);
@@ -382,16 +449,39 @@ impl Shared {
     fn try_write<'a>(&'a self, files: &mut Option<Files<'a>>, job: &Job) -> io::Result<Written> {
         let files = match files {
             Some(files) => files,
-            None => files.insert(self.folder.lock()?),
+            None => {
+                let files = files.insert(self.folder.lock()?);
+                self.replace_present(files);
+                files
+            }
         };
         let written = files.write((job.name, job.used), &job.rows, &job.kept);
         self.record(files);
+        if let Ok(Written::Now | Written::Already) = written {
+            lock(&self.present).insert(job.name);
+        }
         written
     }
 
+    /// Updates the counts, and forgets the pages that were removed.
     fn record(&self, files: &mut Files<'_>) {
         self.counts.bytes.store(files.bytes(), Ordering::Relaxed);
-        add(&self.counts.removed, files.take_removed());
+        let (gone, removed) = files.take_gone();
+        add(&self.counts.removed, removed);
+        self.forget(&gone);
+    }
+
+    /// Records that pages are not there.
+    fn forget<'a>(&self, names: impl IntoIterator<Item = &'a PageName>) {
+        let mut present = lock(&self.present);
+        for name in names {
+            present.remove(name);
+        }
+    }
+
+    /// Replaces the known pages by those that were just listed.
+    fn replace_present(&self, files: &Files<'_>) {
+        *lock(&self.present) = files.names().collect();
     }
 }
 
@@ -456,6 +546,75 @@ mod tests {
         disk.wait();
         let DiskCacheState { written, dropped, removed, .. } = disk.state();
         assert_eq!((written, dropped, removed), (5, 1, 0));
+    }
+
+    /// What is on disk is known from what was listed, written and read, without asking the disk.
+    #[test]
+    fn present_pages_are_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let pages: Vec<PageName> = (0..6).map(|page| PageName::start(&[]).then(&[page])).collect();
+        let there = |disk: &DiskCache| pages.iter().map(|page| disk.has(*page)).collect::<Vec<_>>();
+        let writer = DiskCache::open_with(folder.path(), 5 * page::file_bytes(1000), 1 << 20).unwrap();
+        for page in &pages {
+            store(&writer, *page, 1000);
+            writer.wait();
+        }
+        assert_eq!(there(&writer), [false, true, true, true, true, true], "the first one was removed for the last");
+        let opened = DiskCache::open(folder.path(), 1 << 20).unwrap();
+        assert_eq!(there(&opened), there(&writer));
+        std::fs::remove_file(folder.path().join(pages[3].file())).unwrap();
+        assert!(opened.has(pages[3]) && opened.owner.shared.read(pages[3], 1000).is_none());
+        assert!(!opened.has(pages[3]), "it was missed");
+        store(&opened, pages[3], 1000);
+        opened.wait();
+        assert!(opened.has(pages[3]) && opened.owner.shared.read(pages[3], 1000).is_some());
+    }
+
+    /// No page is read while an earlier read does not return, or while too many are in progress.
+    #[test]
+    fn nothing_is_read_while_the_disk_does_not_respond() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = DiskCache::open(folder.path(), 1 << 20).unwrap();
+        let shared = &disk.owner.shared;
+        let mut reads: Vec<_> = (0..READS).map_while(|_| ReadInProgress::begin(shared)).collect();
+        assert!(reads.len() == READS && ReadInProgress::begin(shared).is_none());
+        reads.truncate(1);
+        assert_eq!(lock(&shared.reads).began.len(), 1);
+        disk.hangs(PATIENCE);
+        assert!(ReadInProgress::begin(shared).is_some(), "this one has only begun, so another page was awaited");
+        let long_ago = reads[0].began.checked_sub(PATIENCE).unwrap();
+        (reads[0].began, lock(&shared.reads).began[0]) = (long_ago, long_ago);
+        assert!(ReadInProgress::begin(shared).is_none() && disk.is_failing(), "it does not return");
+        shared.failing.end(folder.path());
+        assert!(disk.is_failing(), "it still does not");
+        drop(reads);
+        assert!(ReadInProgress::begin(shared).is_some() && !disk.is_failing());
+    }
+
+    /// A page that others removed does not count as stored once the conversation was continued.
+    #[test]
+    fn a_page_that_others_removed_is_stored_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = DiskCache::open(folder.path(), 1 << 20).unwrap();
+        let pages: Vec<[PageName; 2]> = (0..4).map(|page| [PageName::start(&[]).then(&[page]); 2]).collect();
+        let all_present = || pages.iter().map(|[name, _]| disk.has(*name)).collect::<Vec<_>>();
+        let store_missing = || {
+            pages.iter().filter(|[name, _]| !disk.has(*name)).for_each(|[name, _]| store(&disk, *name, 1000));
+            disk.wait();
+        };
+        store_missing();
+        let remove = |place: usize| std::fs::remove_file(folder.path().join(pages[place][0].file())).unwrap();
+        (2..4).for_each(remove);
+        assert_eq!(all_present(), [true; 4]);
+        disk.use_now(&pages);
+        disk.wait();
+        assert_eq!(all_present(), [true, true, false, false]);
+        store_missing();
+        (1..3).for_each(remove);
+        assert_eq!(disk.read_ahead(pages.clone(), [1000; 2]).iter().count(), 1);
+        assert_eq!(all_present(), [true, false, false, false], "nothing after a page that is missing is relied on");
+        store_missing();
+        assert_eq!(disk.read_ahead(pages.clone(), [1000; 2]).iter().count(), 4);
     }
 
     /// A cache that always has pages to write leaves the lock to others now and then: a second one opens the folder.

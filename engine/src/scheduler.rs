@@ -451,7 +451,7 @@ impl Scheduler {
     ) -> Result<ScheduledReply> {
         let cancel = task.cancel();
         let tenant = self.tenant;
-        let id = self.shared.submit(|id| Request { id, tenant, task, ids })?;
+        let id = self.shared.submit(|id| Request { id, tenant, task, ids, waits_since: None })?;
         let (shared, process) = (self.shared.clone(), self.model.gpu().process());
         Ok(ScheduledReply { shared, id, cancel, prompt_tokens, opens_thinking, process, forked: false })
     }

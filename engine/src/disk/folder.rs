@@ -34,6 +34,8 @@ pub struct Files<'a> {
     pages: VecDeque<Page>,
     /// The bytes of all pages, and of those that processes have begun to write and did not finish.
     bytes: u64,
+    /// The pages that were removed, by this process or another one.
+    gone: Vec<PageName>,
     removed: usize,
     _lock: Option<File>,
 }
@@ -105,10 +107,11 @@ impl Folder {
         })
     }
 
-    /// Records when a page was used.
-    pub fn set_used(&self, name: PageName, time: SystemTime) {
+    /// Records when a page was used. Returns false if it is not there.
+    pub fn set_used(&self, name: PageName, time: SystemTime) -> bool {
         let file = files::open(&self.file(name), OpenOptions::new().write(true), Links::Refused);
-        let _ = file.and_then(|file| file.set_modified(time)); // it may be gone; the order is no promise
+        let set = file.and_then(|file| file.set_modified(time)); // other failures are no harm: the order is no promise
+        !set.is_err_and(|error| error.kind() == ErrorKind::NotFound)
     }
 
     /// Waits until no other process writes to the folder, lists its files, and removes what processes left that ended
@@ -118,7 +121,8 @@ impl Folder {
     /// The system's, and one of kind `TimedOut` if another process holds the lock for too long.
     pub fn lock(&self) -> io::Result<Files<'_>> {
         let lock = self.locked()?;
-        let mut files = Files { folder: self, pages: VecDeque::new(), bytes: 0, removed: 0, _lock: lock };
+        let mut files =
+            Files { folder: self, pages: VecDeque::new(), bytes: 0, gone: Vec::new(), removed: 0, _lock: lock };
         for entry in fs::read_dir(&self.path)? {
             files.add(&entry?)?;
         }
@@ -161,9 +165,14 @@ impl Files<'_> {
         self.bytes
     }
 
-    /// How many pages were removed since the last call.
-    pub fn take_removed(&mut self) -> usize {
-        std::mem::take(&mut self.removed)
+    /// The names of the pages.
+    pub fn names(&self) -> impl Iterator<Item = PageName> {
+        self.pages.iter().map(|page| page.name)
+    }
+
+    /// The pages that are gone since the last call, and how many of them this process has removed.
+    pub fn take_gone(&mut self) -> (Vec<PageName>, usize) {
+        (std::mem::take(&mut self.gone), std::mem::take(&mut self.removed))
     }
 
     /// Adds an entry of the folder if it is a page, or a part of one that cannot be removed.
@@ -218,6 +227,7 @@ impl Files<'_> {
                 removed => {
                     self.removed += usize::from(removed.is_ok());
                     self.bytes -= page.bytes;
+                    self.gone.push(page.name);
                     self.pages.remove(place);
                 }
             }

@@ -18,7 +18,7 @@ use crate::plan::PAGE;
 use crate::session::{Pool, Session};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The most tokens at the end of a prompt that open its reply.
 const OPENING: usize = 16;
@@ -30,6 +30,8 @@ pub struct Request {
     pub tenant: Tenant,
     pub task: GenerationTask<'static>,
     pub ids: CallIds,
+    /// When it began to wait for a slot whose conversation is being stored; `None` if it has not waited.
+    pub waits_since: Option<Instant>,
 }
 
 /// The slots of conversations.
@@ -45,6 +47,9 @@ pub struct Engine {
     turn: usize,
     /// The tokens per second of the last long prompt that was computed; 0 before.
     pub(super) prompt_rate: f64,
+    /// Since when replies have waited for the memory of conversations that are being stored, if any waited in the last
+    /// round, or in this one.
+    pub(super) memory_awaited: [Option<Instant>; 2],
     /// For how much longer this round may store pages.
     pub(super) stores_for: Duration,
     /// Results that were not taken yet.
@@ -150,7 +155,8 @@ impl Engine {
     pub fn new(pool: Pool, disk: Option<DiskCache>) -> Self {
         let (slots, accepted, outcome) = (Vec::new(), VecDeque::new(), Outcome::default());
         let stores_for = Duration::ZERO;
-        Self { pool, disk, slots, accepted, placed: 0, turn: 0, prompt_rate: 0.0, stores_for, outcome }
+        let memory_awaited = [None; 2];
+        Self { pool, disk, slots, accepted, placed: 0, turn: 0, prompt_rate: 0.0, memory_awaited, stores_for, outcome }
     }
 
     /// The context of a slot in tokens.
@@ -192,6 +198,7 @@ impl Engine {
             self.accepted.extend(waits);
         }
         self.slots.iter_mut().filter_map(|slot| slot.work.as_mut()).for_each(|work| work.waits = false);
+        self.memory_awaited = [self.memory_awaited[1], None];
         self.compute_again();
         self.read();
         self.decode();
@@ -259,12 +266,13 @@ impl Engine {
     /// Puts a request into the slot that suits it best. Returns it if it has to wait until what the slot holds was
     /// stored. The slots that earlier requests await are left to them, unless the prompt continues what they hold.
     fn place(&mut self, request: Request, awaited: &mut Vec<usize>) -> Option<Request> {
-        let Request { task, tenant, .. } = &request;
+        let Request { task, tenant, waits_since, .. } = &request;
+        let since = waits_since.unwrap_or_else(Instant::now);
         let found = caught(|| self.slot_for(task.cacheable(task.prompt()), tenant.cache, awaited));
         match found.unwrap_or_else(|| Err(died())) {
-            Ok((index, continued)) if !continued && !self.leaves(index) => {
+            Ok((index, continued)) if !continued && !self.leaves(index, since) => {
                 awaited.push(index);
-                return Some(request);
+                return Some(Request { waits_since: Some(since), ..request });
             }
             Ok((index, _)) => self.begin(index, request),
             Err(error) => self.end_request(request, Some(error)),
@@ -275,7 +283,7 @@ impl Engine {
 
     /// Begins a request in a slot.
     fn begin(&mut self, index: usize, request: Request) {
-        let Request { id, tenant, task, ids } = request;
+        let Request { id, tenant, task, ids, .. } = request;
         self.slots[index].session.set_tenant(tenant.cache);
         let reading = self.reading(index, task.cacheable(task.prompt()));
         let slot = &mut self.slots[index];

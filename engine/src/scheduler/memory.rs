@@ -8,6 +8,7 @@ use super::engine::{Engine, Slot, Work};
 use super::storing::ROUND;
 use crate::error::Result;
 use crate::plan::PAGE;
+use std::time::Instant;
 
 /// Whether the cache of a conversation without a reply was dropped.
 enum Forgotten {
@@ -59,7 +60,9 @@ impl Engine {
         let held = |slot: &Slot| slot.work.is_none() && !slot.session.tokens().is_empty();
         let idle = self.slots.iter().enumerate().filter(|(_, slot)| held(slot));
         let Some((oldest, _)) = idle.min_by_key(|(_, slot)| slot.used) else { return Forgotten::None };
-        if !self.leaves(oldest) {
+        let since = self.memory_awaited.into_iter().flatten().min().unwrap_or_else(Instant::now);
+        if !self.leaves(oldest, since) {
+            self.memory_awaited[1] = Some(since);
             return Forgotten::Later;
         }
         self.slots[oldest].session.rewind(0);
@@ -71,7 +74,7 @@ impl Engine {
         let Some(slot) = self.slots.get(index).filter(|slot| slot.session.tenant() == tenant) else { return Some(0) };
         let (tokens, is_free) = (slot.session.tokens().len(), slot.work.is_none());
         self.stores_for = ROUND;
-        if !is_free || !self.leaves(index) {
+        if !is_free || !self.leaves(index, Instant::now()) {
             return None;
         }
         self.slots[index].session.rewind(0);

@@ -6,7 +6,7 @@
 
 use super::engine::Engine;
 use super::storing::ROUND;
-use crate::disk::{DiskCache, PageName, ReadPage};
+use crate::disk::{DiskCache, PATIENCE, PageName, ReadPage};
 use crate::error::{Error, Result};
 use crate::plan::PAGE;
 use crate::session::Session;
@@ -15,8 +15,6 @@ use std::time::{Duration, Instant};
 
 /// How many pages a round takes.
 const PAGES: usize = 4;
-/// The shortest wait for a page after which the disk counts as not responding: it may have to spin up.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The pages of a prompt that may be on disk.
 pub(super) struct Reading {

@@ -3,7 +3,7 @@
 //! When a reply has ended, the full pages of its prompt are stored. The reply itself is not: most templates leave its
 //! thinking out of the next prompt, which then continues differently, and the next prompt stores what is left of it.
 //! All of a conversation is stored when its slot or its memory goes to another one, and at the end of the program. Only
-//! pages that are not on disk are read from the GPU, by the thread that drives the engine, one after the other and for
+//! pages that are not known to be on disk are read from the GPU, by the thread that drives the engine, one after the other and for
 //! a limited time in each round, as the memory in which they wait for the disk allows. A slot is given to another
 //! conversation once all of its pages were read. A thread of the cache writes them.
 //!
@@ -22,8 +22,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// For how long a round stores pages, and waits for pages from disk; the replies that are being generated wait for this
 /// time.
 pub(super) const ROUND: Duration = Duration::from_millis(30);
-/// For how long a conversation waits for the slot of another one that is being stored. A disk that is slower than
-/// that loses the rest, which costs less than a reply that does not begin.
+/// For how long a conversation waits, in all, for slots and memory of others that are being stored. A disk that is
+/// slower than that loses the rest, which costs less than a reply that does not begin.
 const LEAVING: Duration = Duration::from_secs(5);
 
 /// What of a slot's conversation is on its way to disk.
@@ -31,7 +31,10 @@ pub(super) struct Storing {
     what: What,
     /// Whether the app waits for it.
     is_asked: bool,
-    since: (Instant, SystemTime),
+    /// When its pages count as used.
+    used: SystemTime,
+    /// Since when another conversation has waited.
+    awaited_since: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,17 +65,19 @@ impl Engine {
         }
     }
 
-    /// Stores all that a slot holds, because another conversation needs its place or its memory. Returns false if that
-    /// takes longer than a round: it goes on in the next ones.
-    pub(super) fn leaves(&mut self, index: usize) -> bool {
+    /// Stores all that a slot holds, because another conversation needs its place or its memory, and has waited for
+    /// that, or for those of others, since `since`. Returns false if that takes longer than a round: it goes on in the next
+    /// ones.
+    pub(super) fn leaves(&mut self, index: usize, since: Instant) -> bool {
         let slot = &mut self.slots[index];
         if self.disk.is_none() || slot.is_stored || slot.session.tokens().len() < PAGE {
             return true;
         }
-        if slot.storing.as_ref().is_none_or(|storing| storing.what != What::Leaving) {
-            let is_asked = slot.storing.as_ref().is_some_and(Storing::is_asked);
-            slot.storing = Some(Storing { is_asked, ..Storing::new(What::Leaving) });
-        }
+        let leaving = match slot.storing.take() {
+            Some(storing) if storing.what == What::Leaving => storing,
+            other => Storing { is_asked: other.is_some_and(|other| other.is_asked), ..Storing::new(What::Leaving) },
+        };
+        slot.storing = Some(Storing { awaited_since: leaving.awaited_since.min(since), ..leaving });
         self.store_slot(index)
     }
 
@@ -116,7 +121,7 @@ impl Engine {
 
 impl Storing {
     fn new(what: What) -> Self {
-        Self { what, is_asked: false, since: (Instant::now(), SystemTime::now()) }
+        Self { what, is_asked: false, used: SystemTime::now(), awaited_since: Instant::now() }
     }
 
     /// The pages of the first tokens.
@@ -143,7 +148,7 @@ impl Storing {
             return Ok(Handed::All);
         }
         if disk.is_failing() {
-            return Ok(Handed::AllButDropped); // and nothing is looked up there, since the disk may not respond
+            return Ok(Handed::AllButDropped);
         }
         let count = session.full_pages()?.min(most / PAGE);
         let names = names(session, &session.tokens()[..count * PAGE]);
@@ -162,7 +167,7 @@ impl Storing {
                 return Ok(if gives_up { Handed::AllButDropped } else { Handed::Part });
             };
             let rows = session.read_page(place, with_block)?;
-            let used = earlier(self.since.1, place as u32);
+            let used = earlier(self.used, place as u32);
             memory.fill(Job { name: names[place][usize::from(with_block)], rows, used, kept: Arc::clone(&kept) });
             *handed += 1;
             if Instant::now() >= until && done + 1 < missing.len() {
@@ -175,7 +180,7 @@ impl Storing {
 
     /// Whether the rest is dropped, because the disk is too slow for the conversation that waits for this one to leave.
     fn gives_up(&self, disk: &DiskCache, left: usize) -> bool {
-        let gives_up = self.what == What::Leaving && self.since.0.elapsed() >= LEAVING;
+        let gives_up = self.what == What::Leaving && self.awaited_since.elapsed() >= LEAVING;
         if gives_up {
             disk.count_dropped(left);
             tracing::warn!("the disk cache is too slow: {} tokens of a conversation are not stored", left * PAGE);
