@@ -175,9 +175,9 @@ impl<'a> MatvecProduct<'a> {
     }
 
     /// The number of vec4s from one vector to the next. If lanes read a single vector from memory it is 0, so that
-    /// compilers know where the vector starts: otherwise the router took 5.1 us instead of 4.6 on an H100. On Apple's
-    /// GPUs, where all products are direct, it is always that of several vectors, so that one row and a few rows share
-    /// a pipeline.
+    /// compilers know where the vector starts: otherwise the router took 5.1 us instead of 4.6 on an H100. With
+    /// the tilings for Apple's GPUs, all of which read from memory, it is always that of several vectors, so that one
+    /// row and a few rows share a pipeline.
     fn x_stride(&self, plan: &Builder, direct: bool) -> usize {
         let apart = direct && plan.target().tilings == Tilings::Nvidia;
         match &self.feed {

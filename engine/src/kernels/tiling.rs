@@ -48,9 +48,10 @@ impl Tiling {
         Self { direct, ..several.unwrap_or(usual).on(target) }
     }
 
-    /// The tiling on Apple's GPUs, for any number of rows of a batch.
+    /// The tiling on Apple's GPUs and software drivers, for any number of rows of a batch.
     ///
-    /// Not measured, but the tiling of llama.cpp's Metal kernels: two subgroups, each of which takes a few rows
+    /// Not measured on an Apple GPU; on lavapipe it is faster than the tilings for NVIDIA's GPUs (docs/performance.md).
+    /// It is the tiling of llama.cpp's Metal kernels: two subgroups, each of which takes a few rows
     /// ([`Quant::rows_in_registers`]) and reads activations into registers for all of them. If a row has fewer groups
     /// than a subgroup has lanes, several teams share the subgroup.
     fn of_apple(shape: &ProductShape) -> Self {
