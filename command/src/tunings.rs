@@ -87,10 +87,10 @@ pub fn at_first_start(model: &Model, args: &ModelArgs) {
     let (gpu, file) = (model.gpu(), model.file());
     let Some(path) = usual_path(gpu, file) else { return };
     let (name, seconds) = (&gpu.report().name, options.budget.unwrap_or_default().as_secs_f32());
-    output::note(format_args!(
+    let announcement = format!(
         "wglm has no measurements for `{name}`: measuring it now, once, for at most {seconds} s; Ctrl-C skips it"
-    ));
-    let outcome = match tuned(model, &options) {
+    );
+    let outcome = match tuned(model, &options, &announcement) {
         Ok((tuning, skipped)) => {
             keep(&tuning, &path).map(|()| if skipped { "skipped".to_owned() } else { came_of(&tuning) })
         }
@@ -104,10 +104,12 @@ pub fn at_first_start(model: &Model, args: &ModelArgs) {
     }
 }
 
-/// Tunes until the time is over or Ctrl-C is pressed, and returns whether it was pressed.
-fn tuned(model: &Model, options: &TuneOptions) -> wglm_engine::Result<(Tuning, bool)> {
+/// Tunes until the time is over or Ctrl-C is pressed, and returns whether it was pressed. `announcement` names the key,
+/// so it is printed when a press already skips the tuning instead of ending the process.
+fn tuned(model: &Model, options: &TuneOptions, announcement: &str) -> wglm_engine::Result<(Tuning, bool)> {
     let bar = bar();
     let tuning = interrupts::meanwhile(|cancel| {
+        output::note(format_args!("{announcement}"));
         let tuning = wglm_engine::tune::tune(model, options, cancel, &mut |progress| {
             show(&bar, progress, cancel.is_cancelled())
         });
