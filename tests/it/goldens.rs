@@ -20,14 +20,6 @@ const BLOCKS_CACHE: [f64; 2] = [5e-2, 1e-3];
 /// A dialogue of this many tokens is a long one.
 const LONG: usize = 60;
 
-/// With an f32 cache; and with an f16 cache the shorter dialogues, because a software driver takes long.
-fn check_logits(model: &Model, precision: &str, golden: &Golden, what: &str) {
-    check_logits_with(model, CacheType::F32, precision, golden, what);
-    if golden.tokens.len() < LONG {
-        check_logits_with(model, CacheType::F16, precision, golden, what);
-    }
-}
-
 fn check_logits_with(model: &Model, ty: CacheType, precision: &str, golden: &Golden, what: &str) {
     let bound = if ty == CacheType::F32 { EXACT } else { F16_CACHE };
     let worst = worst_error_with(model, ty, &golden.tokens, &golden.positions, &golden.logits(precision));
@@ -36,9 +28,36 @@ fn check_logits_with(model: &Model, ty: CacheType, precision: &str, golden: &Gol
     assert!(worst < bound, "{case}: {worst:.2e}");
 }
 
-fn check(model: &Model, precision: &str, what: &str) {
-    for golden in goldens() {
-        check_logits(model, precision, &golden, what);
+/// The logits after a position among those of a golden, if they are known.
+fn known<'a>(golden: &Golden, logits: &'a [f32], position: usize) -> Option<&'a [f32]> {
+    let index = golden.positions.iter().position(|known| *known == position)?;
+    logits.chunks_exact(logits.len() / golden.positions.len()).nth(index)
+}
+
+/// With an f32 cache, token by token: the logits and the greedy continuation. Most dialogues are their own greedy
+/// continuation, so one pass checks both.
+fn check(model: &Model, precision: &str, golden: &Golden) {
+    let cache = CacheShape { context: golden.tokens.len(), ty: CacheType::F32 };
+    let mut session = Session::with_cache(model, cache).unwrap();
+    let (want, greedy) = (golden.logits(precision), golden.greedy(precision));
+    let continues = golden.tokens[golden.prompt..].iter().map(|token| *token as usize).eq(greedy.iter().copied());
+    let case = format!("{precision} {}", golden.name);
+    let (mut worst, mut seen) = (0f64, 0);
+    for (position, token) in golden.tokens.iter().enumerate() {
+        session.feed(&[*token]).unwrap();
+        if let Some(want) = known(golden, &want, position) {
+            let error = relative_l2(&session.logits().unwrap(), want);
+            assert!(error.is_finite(), "{case} position {position}: {error}");
+            (worst, seen) = (worst.max(error), seen + 1);
+        }
+        let next = (position + 1).checked_sub(golden.prompt).filter(|_| continues);
+        if let Some((index, want)) = next.and_then(|index| greedy.get(index).map(|want| (index, *want))) {
+            assert_eq!(session.most_likely().unwrap() as usize, want, "{case}: token {index} of the continuation");
+        }
+    }
+    println!("{case}: worst relative L2 {worst:.2e}");
+    assert!(worst < EXACT && seen == golden.positions.len(), "{case}: {worst:.2e} at {seen} positions");
+    if !continues {
         golden.check_greedy(model, precision);
     }
 }
@@ -47,24 +66,41 @@ fn shortest() -> Golden {
     goldens().into_iter().min_by_key(|golden| golden.tokens.len()).unwrap()
 }
 
+fn named(name: &str) -> Golden {
+    goldens().into_iter().find(|golden| golden.name == name).unwrap()
+}
+
 fn unfused(precision: &str, names: &str) -> Model {
     load_with(&fable_file(precision), gpu(), Arithmetic::Float, Fusions::without(names).unwrap())
 }
 
 #[test]
 fn extended_f16_logits_and_continuations() {
-    check(fable("f16"), "f16", "");
+    let model = fable("f16");
+    goldens().iter().for_each(|golden| check(model, "f16", golden));
+    check_logits_with(model, CacheType::F16, "f16", &shortest(), "");
 }
 
 #[test]
 fn q4_0_logits_and_continuations() {
-    check(fable("q4_0"), "q4_0", "");
+    let model = fable("q4_0");
+    for golden in goldens() {
+        check(model, "q4_0", &golden);
+        if golden.tokens.len() < LONG {
+            check_logits_with(model, CacheType::F16, "q4_0", &golden, "");
+        }
+    }
 }
 
+/// The beginning of every dialogue.
 #[test]
 fn extended_without_subgroups() {
     let model = load_on(&fable_file("q4_0"), gpu_without_subgroups());
-    goldens().iter().for_each(|golden| check_logits(&model, "q4_0", golden, ""));
+    for mut golden in goldens() {
+        golden.positions.truncate(16);
+        check_logits_with(&model, CacheType::F32, "q4_0", &golden, " without subgroups");
+    }
+    check_logits_with(&model, CacheType::F16, "q4_0", &shortest(), " without subgroups");
 }
 
 /// A cache in blocks, with tokens one by one, a few at a time and in large chunks, with subgroups and without.
@@ -81,8 +117,7 @@ fn extended_latents_in_blocks() {
             session.set_prompt_options(PromptOptions { chunk: Some(together), ..PromptOptions::default() });
             let (want, mut errors) = (golden.logits(precision), Vec::new());
             let mut look = |position, row: &[f32]| {
-                let known = golden.positions.iter().position(|known| *known == position);
-                errors.extend(known.map(|index| relative_l2(row, &want[index * row.len()..][..row.len()])));
+                errors.extend(known(&golden, &want, position).map(|want| relative_l2(row, want)));
                 Ok(())
             };
             session.feed_all(&golden.tokens, &mut look).unwrap();
@@ -99,7 +134,9 @@ fn extended_latents_in_blocks() {
 #[test]
 fn the_tilings_for_nvidia() {
     let model = load_as_on_nvidia(&fable_file("q4_0"), Arithmetic::Float);
-    check_logits(&model, "q4_0", &shortest(), " with the tilings for NVIDIA's GPUs");
+    for ty in [CacheType::F32, CacheType::F16] {
+        check_logits_with(&model, ty, "q4_0", &shortest(), " with the tilings for NVIDIA's GPUs");
+    }
 }
 
 /// Each fusion is turned off in turn.
@@ -124,31 +161,33 @@ fn extended_without_each_fusion() {
 /// The multi-token-prediction block, after single tokens, and after parts of a prompt.
 #[test]
 fn extended_predictions_of_the_second_token() {
-    for golden in goldens().into_iter().filter(|golden| golden.tokens.len() < LONG) {
+    // One by one; a few tokens after others; from the first token on, by tiles.
+    for (name, ty, bound, together) in [
+        ("dialog1", CacheType::F32, EXACT, 1),
+        ("dialog2", CacheType::F16, F16_CACHE, 8),
+        ("dialog2", CacheType::F32, EXACT, 512),
+    ] {
+        let golden = named(name);
         let (positions, logits) = golden.mtp_logits();
         let vocab = logits.len() / positions.len();
-        // One by one; a few tokens after others; from the first token on, by tiles.
-        let ways = [(CacheType::F32, EXACT, 1), (CacheType::F16, F16_CACHE, 8), (CacheType::F32, EXACT, 512)];
-        for (ty, bound, together) in ways {
-            let cache = CacheShape { context: golden.tokens.len() + 8, ty };
-            let mut session = Session::with_cache(fable("f16"), cache).unwrap();
-            session.set_prompt_options(PromptOptions { chunk: Some(together), ..PromptOptions::default() });
-            session.set_speculation(&Speculation { kind: DraftKind::Mtp, most: None }).unwrap();
-            let mut worst = 0f64;
-            // Those by tiles start again for each position, so only some positions are tested.
-            let some = if together == 512 { 6 } else { 1 };
-            for (position, want) in positions.iter().zip(logits.chunks(vocab)).step_by(some) {
-                let next = golden.tokens[position + 1];
-                if together == 512 {
-                    session.rewind(0);
-                }
-                session.sync(&golden.tokens[..=*position]).unwrap();
-                let got = session.draft_logits(next, 1).unwrap();
-                worst = worst.max(relative_l2(&got[0], want));
+        let cache = CacheShape { context: golden.tokens.len() + 8, ty };
+        let mut session = Session::with_cache(fable("f16"), cache).unwrap();
+        session.set_prompt_options(PromptOptions { chunk: Some(together), ..PromptOptions::default() });
+        session.set_speculation(&Speculation { kind: DraftKind::Mtp, most: None }).unwrap();
+        let mut worst = 0f64;
+        // Those by tiles start again for each position, so only some positions are tested.
+        let some = if together == 512 { 6 } else { 1 };
+        for (position, want) in positions.iter().zip(logits.chunks(vocab)).step_by(some) {
+            let next = golden.tokens[position + 1];
+            if together == 512 {
+                session.rewind(0);
             }
-            println!("{} {ty:?}, {together} together: {worst:.1e}", golden.name);
-            assert!(worst < bound, "{} {ty:?}, {together} together: {worst:.1e}", golden.name);
+            session.sync(&golden.tokens[..=*position]).unwrap();
+            let got = session.draft_logits(next, 1).unwrap();
+            worst = worst.max(relative_l2(&got[0], want));
         }
+        println!("{name} {ty:?}, {together} together: {worst:.1e}");
+        assert!(worst < bound, "{name} {ty:?}, {together} together: {worst:.1e}");
     }
 }
 
@@ -156,7 +195,7 @@ fn extended_predictions_of_the_second_token() {
 #[test]
 fn predictions_after_predictions() {
     const POSITIONS: [usize; 4] = [3, 10, 17, 24];
-    let golden = goldens().into_iter().find(|golden| golden.name == "dialog1").unwrap();
+    let golden = named("dialog1");
     let want = read_f32(fixture("fable/dialog1.f16.mtp_drafts.f32"));
     let vocab = want.len() / (3 * POSITIONS.len());
     for together in [1, 512] {

@@ -1,5 +1,6 @@
 //! Tests the costs of the steps in GLM-4.7-Flash's plans, and the time that the longest of them takes on a slow GPU.
 
+use crate::chunks::small;
 use crate::common::gpu::gpu;
 use crate::common::models::fable_file;
 use crate::hole::full;
@@ -135,11 +136,10 @@ fn parts_add_up_and_share_shaders() {
     }
 }
 
-fn loaded(limit: StepLimit, arithmetic: Arithmetic) -> Model {
-    let file = Gguf::open(fable_file("q4_0")).unwrap();
+fn loaded(file: &Gguf, limit: StepLimit, arithmetic: Arithmetic) -> Model {
     let overrides = LoadOverrides { limit: Some(limit), ..LoadOverrides::default() };
     let options = LoadOptions { overrides, arithmetic: Some(arithmetic), ..LoadOptions::default() };
-    Model::load(&file, gpu(), &options).unwrap()
+    Model::load(file, gpu(), &options).unwrap()
 }
 
 /// The bits of the logits after each token if `all`, and otherwise of the last.
@@ -160,17 +160,18 @@ fn bits(model: &Model, tokens: &[u32], chunk: usize, all: bool) -> Vec<u32> {
     bits
 }
 
-/// Prompts of the demonstration model with every step split that can be: of few tokens and of many, into the second
-/// depth that plans are made for, in both arithmetics.
+/// Prompts with every step split that can be: of a small model into the second depth that plans are made for, and of
+/// the demonstration model few tokens and many, in both arithmetics.
 #[test]
 fn extended_parts_compute_the_same_bits_as_the_whole() {
     let tokens: Vec<u32> = (0..1050).map(|i| 1 + 37 * i % 2000).collect();
-    for (arithmetic, limit, prompts) in [
-        (Arithmetic::Float, SLOW, &[(1050, 512, false)][..]),
-        (Arithmetic::Float, SLOWEST, &[(40, 64, false), (20, 7, true)]),
-        (Arithmetic::Int, SLOWEST, &[(7, 7, true)]),
+    let (small, fable) = (small(), Gguf::open(fable_file("q4_0")).unwrap());
+    for (file, arithmetic, limit, prompts) in [
+        (&small, Arithmetic::Float, SLOW, &[(1050, 512, false)][..]),
+        (&fable, Arithmetic::Float, SLOWEST, &[(40, 64, false), (14, 7, true)]),
+        (&fable, Arithmetic::Int, SLOWEST, &[(7, 7, true)]),
     ] {
-        let [whole, cut] = [UNCUT, limit].map(|limit| loaded(limit, arithmetic));
+        let [whole, cut] = [UNCUT, limit].map(|limit| loaded(file, limit, arithmetic));
         for &(count, chunk, all) in prompts {
             let [one, other] = [&whole, &cut].map(|model| bits(model, &tokens[..count], chunk, all));
             assert!(one == other, "{arithmetic:?}, {limit:?}, {count} tokens in chunks of {chunk}");

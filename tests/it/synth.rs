@@ -72,20 +72,39 @@ fn the_report_has_this_shape() {
     }
 }
 
+/// The shaders of a conversation in the longest context.
+fn shaders(file: &Gguf, target: &Target, ty: CacheType, chunk: usize) -> Shaders {
+    let config = Config::read(file).unwrap();
+    let token = plan_token(file, &config, CacheShape { context: 202_752, ty }, target).unwrap();
+    let prompt = PromptOptions { chunk: Some(chunk), ..PromptOptions::default() };
+    Shaders::of(&config, &token, target, prompt, DraftKind::Off, u64::MAX).unwrap()
+}
+
+/// Fails unless files of few layers and of all use the same kernels on each target. The type of the cache does not
+/// matter, because attention is the same in all layers.
+#[track_caller]
+fn use_the_same_kernels(few: &Gguf, all: &Gguf) {
+    for (target, ty) in targets().iter().filter(|(_, ty)| *ty == CacheType::F16) {
+        let [few, all] = [few, all].map(|file| -> HashSet<Variant> {
+            shaders(file, target, *ty, PromptOptions::MOST).all().into_iter().collect()
+        });
+        let different: Vec<&str> = few.symmetric_difference(&all).map(|variant| variant.label.as_str()).collect();
+        assert_eq!(different, [""; 0], "{target:?}");
+    }
+}
+
 /// Two layers use every kernel of all 47.
 #[test]
 fn two_layers_have_all_kernels() {
-    let variants = |layers: u64| {
-        let dir = TempDir::new().unwrap();
-        let (file, _) = hole(&dir, &Shape::glm(layers));
-        let (config, target) =
-            (Config::read(&file).unwrap(), Target { matrices: Matrices::Eight, ..Target::default() });
-        let token = plan_token(&file, &config, CacheShape { context: 8192, ty: CacheType::F16 }, &target).unwrap();
-        let shaders =
-            Shaders::of(&config, &token, &target, PromptOptions::default(), DraftKind::Off, u64::MAX).unwrap();
-        shaders.all().into_iter().collect::<HashSet<Variant>>()
-    };
-    assert_eq!(variants(2), variants(47));
+    let dirs = [(); 2].map(|()| TempDir::new().unwrap());
+    use_the_same_kernels(&hole(&dirs[0], &Shape::glm(2)).0, &full(&dirs[1]));
+}
+
+/// Ten layers of a file with several formats use every kernel of all 47.
+#[test]
+fn some_mixed_layers_have_all_kernels() {
+    let dirs = [(); 2].map(|()| TempDir::new().unwrap());
+    use_the_same_kernels(&mixed(&dirs[0], MIXED_LAYERS), &mixed(&dirs[1], 47));
 }
 
 #[test]
@@ -122,9 +141,12 @@ fn the_full_shape_takes_few_dispatches() {
     }
 }
 
-/// The full shape with K-quants, as in files of several formats, where the second halves of some layers have more bits.
-fn mixed(dir: &TempDir) -> Gguf {
-    let shape = Shape::glm(47);
+/// Among this many layers of [`mixed`], each kind of layer occurs before and after each other kind.
+const MIXED_LAYERS: u64 = 10;
+
+/// The shape with K-quants, as in files of several formats, where the second halves of some layers have more bits.
+fn mixed(dir: &TempDir, layers: u64) -> Gguf {
+    let shape = Shape::glm(layers);
     let mut tensors = tensors(&shape);
     for tensor in tensors.iter_mut().filter(|tensor| tensor.quant.name != "f32") {
         let layer: usize = tensor.name.split('.').nth(1).and_then(|layer| layer.parse().ok()).unwrap_or(0);
@@ -150,15 +172,14 @@ fn targets() -> Vec<(Target, CacheType)> {
     targets.into_iter().flat_map(|target| CacheType::ALL.map(|ty| (target.clone(), ty))).collect()
 }
 
+/// The files have only as many layers as are needed for all kernels.
 #[test]
 fn extended_a_conversation_takes_few_pipelines() {
     let dirs = [(); 2].map(|()| TempDir::new().unwrap());
-    for (name, file) in [("Q4_0", full(&dirs[0])), ("mixed", mixed(&dirs[1]))] {
-        let config = Config::read(&file).unwrap();
+    let (plain, _) = hole(&dirs[0], &Shape::glm(2));
+    for (name, file) in [("Q4_0", plain), ("mixed", mixed(&dirs[1], MIXED_LAYERS))] {
         for ((target, ty), chunk) in targets().iter().flat_map(|of| [512, PromptOptions::MOST].map(|c| (of, c))) {
-            let token = plan_token(&file, &config, CacheShape { context: 202_752, ty: *ty }, target).unwrap();
-            let prompt = PromptOptions { chunk: Some(chunk), ..PromptOptions::default() };
-            let shaders = Shaders::of(&config, &token, target, prompt, DraftKind::Off, u64::MAX).unwrap();
+            let shaders = shaders(&file, target, *ty, chunk);
             let [of_token, prompts, sampling] = [&shaders.token, &shaders.prompts, &shaders.sampling].map(Vec::len);
             let Target { team, arithmetic, matrices, tilings, .. } = target;
             let what = format!(

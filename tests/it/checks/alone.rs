@@ -27,15 +27,19 @@ fn kernels(model: &Model, options: &LoadOptions) -> BTreeSet<String> {
     replaceable(&shaders.all())
 }
 
-/// A reply that is sampled with penalties.
+/// A reply that is sampled with penalties, with drafts unless speculation is off.
 fn reply(model: &Model, speculation: Speculation) -> Vec<u32> {
     let sampling = SamplerParams { repeat_penalty: 1.1, ..SamplerParams::greedy() };
-    let options = GenerateOptions { sampling, max_tokens: Some(12), speculation, ..GenerateOptions::default() };
+    let options = GenerateOptions { sampling, max_tokens: Some(6), speculation, ..GenerateOptions::default() };
     let golden = &goldens()[0];
     let mut session = Session::new(model).unwrap();
     let events = Generation::new(&mut session, golden.tokens[..golden.prompt].to_vec(), None, options).unwrap();
-    let done = events.map(Result::unwrap).any(|event| matches!(event, Event::Done(_)));
-    assert!(done);
+    let drafts = events.map(Result::unwrap).find_map(|event| match event {
+        Event::Done(stats) => Some(stats.drafts),
+        _ => None,
+    });
+    let drafts = drafts.expect("the end of the reply");
+    assert_eq!(drafts.drafted > 0, !speculation.is_off(), "{drafts:?}");
     session.tokens().to_vec()
 }
 

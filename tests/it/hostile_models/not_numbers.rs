@@ -66,7 +66,10 @@ fn fault(tensor: &str, value: f32, form: (Option<u32>, Arithmetic)) -> Option<St
 }
 
 fn none_is_a_number(poisoned: &[(&str, f32)]) {
+    // A tensor that is in f32 anyway has no second form.
+    let differs = |tensor: &str, ty: Option<u32>| ty != Some(Small::default().tensor(tensor).ty);
     let all = poisoned.iter().flat_map(|&poison| FORMS.map(|form| (poison, form)));
+    let all = all.filter(|((tensor, _), (ty, _))| differs(tensor, *ty));
     let faults: Vec<String> = all.filter_map(|((tensor, value), form)| fault(tensor, value, form)).collect();
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }

@@ -107,12 +107,18 @@ impl Small {
     /// A model with random weights that has the tokenizer, the chat template and the kinds of tensors of the
     /// demonstration model, and computes a token in a tenth of the time.
     pub fn like_fable() -> Self {
+        Self::like_fable_with(Numbers::default().heads)
+    }
+
+    /// The same with this many heads. With four, the kernels for few rows can compute it, among them those for rows of
+    /// several conversations.
+    pub fn like_fable_with(heads: u64) -> Self {
         let fable = Gguf::open(fable_file("q4_0")).unwrap();
         let vocab = fable.get("tokenizer.ggml.tokens").and_then(|tokens| match tokens {
             MetadataValue::Array(tokens) => Some(tokens.len() as u64),
             _ => None,
         });
-        let mut small = Self::with_block(&Numbers { vocab: vocab.unwrap(), ..Numbers::default() });
+        let mut small = Self::with_block(&Numbers { vocab: vocab.unwrap(), heads, ..Numbers::default() });
         small.set(&key("context_length"), 4096u32);
         for (name, value) in fable.metadata().filter(|(name, _)| name.starts_with("tokenizer.")) {
             small.set(name, meta(value));

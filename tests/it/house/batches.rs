@@ -20,18 +20,20 @@ fn batch(file: &Gguf, token: &BatchPlan, target: &Target, shape: BatchShape) -> 
     plan_batch(&Config::read(file).unwrap(), token, target, shape).unwrap()
 }
 
-/// Every model's plans, for every target, type of cache and shape, each with the plan of a token.
-fn plans() -> Vec<(String, BatchPlan, BatchPlan)> {
+/// Every model's plans, for every target and shape, each with the plan of a token. The type of cache varies, so that
+/// each one occurs for every model, and for every target and shape.
+fn plans() -> Vec<(String, Arc<BatchPlan>, BatchPlan)> {
     let mut plans = Vec::new();
-    for (name, file) in models() {
+    for (model, (name, file)) in models().into_iter().enumerate() {
         let matrices = [Matrices::Eight, Matrices::Sixteen].map(|matrices| Target { matrices, ..Target::default() });
-        for target in &[targets(), matrices.to_vec()].concat() {
+        for (index, target) in [targets(), matrices.to_vec()].concat().iter().enumerate() {
             let rank = Config::read(&file).unwrap().latent_rank;
-            let types = CacheType::ALL.into_iter().filter(|ty| ty.holds(rank));
-            for (ty, shape) in types.flat_map(|ty| SHAPES.map(|s| (ty, s))) {
-                let token = planned(&file, target, ty);
+            let types: Vec<CacheType> = CacheType::ALL.into_iter().filter(|ty| ty.holds(rank)).collect();
+            let ty = types[(model + index) % types.len()];
+            let token = Arc::new(planned(&file, target, ty));
+            for shape in SHAPES {
                 let batch = batch(&file, &token, target, shape);
-                plans.push((format!("{name} ({target:?}, {ty:?}, {shape:?})"), token, batch));
+                plans.push((format!("{name} ({target:?}, {ty:?}, {shape:?})"), token.clone(), batch));
             }
         }
     }

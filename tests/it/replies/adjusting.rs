@@ -20,10 +20,9 @@ fn prompt() -> Vec<u32> {
         .unwrap()
 }
 
-/// Parameters that all change the story.
-fn ways() -> Vec<SamplerParams> {
+/// Parameters that all change the story, given how it begins without them.
+fn ways(plain: &[u32]) -> Vec<SamplerParams> {
     let greedy = SamplerParams::greedy;
-    let plain = on_gpu(&greedy(), 12);
     vec![
         SamplerParams { repeat_penalty: 1.3, ..greedy() },
         SamplerParams { presence_penalty: 4.0, repeat_last_n: 5, ..greedy() },
@@ -42,13 +41,16 @@ fn ways() -> Vec<SamplerParams> {
 }
 
 fn on_gpu(params: &SamplerParams, count: usize) -> Vec<u32> {
-    let mut session = session(&prompt(), params);
+    generated(&mut session(&prompt(), params), count)
+}
+
+fn generated(session: &mut Session, count: usize) -> Vec<u32> {
     (0..count).map(|_| session.next_token().unwrap()).collect()
 }
 
 /// The same tokens by a sampler on the host, from a session without adjustments.
-fn on_host(params: &SamplerParams, count: usize) -> Vec<u32> {
-    let mut session = session(&prompt(), &SamplerParams::greedy());
+fn on_host(session: &mut Session, params: &SamplerParams, count: usize) -> Vec<u32> {
+    session.sync(&prompt()).unwrap();
     let mut sampler = Sampler::new(params.clone()).unwrap();
     prompt().iter().for_each(|token| sampler.accept(*token));
     let next = |_| {
@@ -62,10 +64,13 @@ fn on_host(params: &SamplerParams, count: usize) -> Vec<u32> {
 
 #[test]
 fn extended_the_gpu_chooses_as_the_host() {
-    let plain = on_gpu(&SamplerParams::greedy(), 30);
-    for params in ways() {
-        let chosen = on_gpu(&params, 30);
-        assert_eq!(chosen, on_host(&params, 30), "{params:?}");
+    let [mut gpu, mut host] = [(); 2].map(|()| session(&prompt(), &SamplerParams::greedy()));
+    let plain = generated(&mut gpu, 30);
+    for params in ways(&plain) {
+        gpu.set_sampling(&params).unwrap();
+        gpu.sync(&prompt()).unwrap();
+        let chosen = generated(&mut gpu, 30);
+        assert_eq!(chosen, on_host(&mut host, &params, 30), "{params:?}");
         assert_ne!(chosen, plain, "{params:?} changes nothing");
     }
 }
@@ -131,7 +136,7 @@ fn on_host_after(params: &SamplerParams, tokens: &[u32]) -> u32 {
 fn extended_logits_are_not_changed() {
     let bits = |session: &mut Session| session.logits().unwrap().into_iter().map(f32::to_bits).collect::<Vec<_>>();
     let plain = bits(&mut session(&prompt(), &SamplerParams::greedy()));
-    for params in ways() {
+    for params in ways(&on_gpu(&SamplerParams::greedy(), 4)) {
         assert!(bits(&mut session(&prompt(), &params)) == plain, "{params:?}");
     }
 }

@@ -32,8 +32,9 @@ fn content(message: &Message) -> &str {
 /// A whole exchange: the call, its result, the answer, a second call. Each prompt is found in the cache.
 #[test]
 fn extended_a_round_trip() {
+    let mut chat = chat_with_tools();
     for (thought, reasoning) in [("", false), ("Who knows</think>", true)] {
-        let mut chat = chat_with_tools();
+        chat.clear();
         chat.reasoning = Some(reasoning);
         script(&mut chat, Some(ASKED), &format!("{thought}Let me see.{CALL}"), "<|observation|>");
         let (events, stats) = told(chat.send(ASKED).unwrap());

@@ -1,6 +1,6 @@
 //! Tests conversations that another thread stops.
 
-use super::{text, told};
+use super::{OWL, text, told};
 use crate::common::gpu::open;
 use crate::common::models::fable_file;
 use std::sync::mpsc;
@@ -50,23 +50,24 @@ fn cancelled(chat: &mut Chat, gpu: &Gpu, question: &str, count: usize, pause: Du
 fn extended_a_cancelled_reply_ends_soon_and_leaves_a_usable_chat() {
     let gpu = open(true);
     let mut chat = chat(&gpu);
-    let owl = "Tell me a story about an owl.";
-    let whole = text(&told(chat.send(owl).unwrap()).0);
-    let long = owl.repeat(40);
+    let whole = text(&told(chat.send(OWL).unwrap()).0);
+    let long = OWL.repeat(40);
+    let most = chat.options.max_tokens.replace(2);
     told(chat.send(&long).unwrap()); // creates everything that is created at first use
+    chat.options.max_tokens = most;
     for (question, count, pause) in
-        [(owl, 1, 0), (owl, 3, 5), (owl, 5, 17), (&long, 0, 1), (&long, 0, 9), (&long, 0, 30)]
+        [(OWL, 1, 0), (OWL, 3, 5), (OWL, 5, 17), (&long, 0, 1), (&long, 0, 9), (&long, 0, 30)]
     {
         chat.clear();
         let (told, stop, after) = cancelled(&mut chat, &gpu, question, count, Duration::from_millis(pause));
         println!("{count} events and {pause} ms: {after} more submissions, {told:?}");
         assert_eq!(stop, Stop::Cancelled, "{count} events and {pause} ms");
         assert!(after <= 1, "{after} submissions after the request");
-        assert!(told.len() < whole.len() && (question != owl || whole.starts_with(&told)), "{told}");
+        assert!(told.len() < whole.len() && (question != OWL || whole.starts_with(&told)), "{told}");
         assert_eq!(chat.messages().len(), if told.is_empty() { 1 } else { 2 });
     }
     chat.clear();
-    assert_eq!(text(&told(chat.send(owl).unwrap()).0), whole);
+    assert_eq!(text(&told(chat.send(OWL).unwrap()).0), whole);
 }
 
 /// A reply that is cancelled at some moment, and the next reply, which is not.
@@ -127,7 +128,7 @@ fn extended_question_and_cancellation_at_once() {
         });
         for round in 0..10 {
             let stop = Cancel::default();
-            say.send(("Tell me a story about an owl.".to_owned(), stop.clone())).unwrap();
+            say.send((OWL.to_owned(), stop.clone())).unwrap();
             (0..round).for_each(|_| std::thread::yield_now());
             stop.cancel();
             say.send(("My name is Anna.".to_owned(), Cancel::default())).unwrap();
@@ -156,7 +157,7 @@ fn one_cancel_for_several_replies() {
 fn every_cancel_of_a_reply_stops_it() {
     let mut chat = super::chat();
     for pressed in 0..3 {
-        let reply = chat.send("Tell me a story about an owl.").unwrap();
+        let reply = chat.send(OWL).unwrap();
         let buttons = [reply.cancel(), Cancel::default(), Cancel::default()];
         let mut reply = reply.with_cancel(&buttons[1]).with_cancel(&buttons[2]);
         reply.next().unwrap().unwrap();

@@ -18,10 +18,12 @@ mod streaming;
 use crate::common::models::fable_file;
 use crate::common::{chats, gpu::gpu};
 use std::sync::OnceLock;
-use wglm::{Chat, Event, Gguf, LoadOptions, Model, Result, Stats};
+use wglm::{Chat, Event, Gguf, LoadOptions, Message, Model, Result, Stats, Stop};
 
 /// A context that suffices for every conversation here.
 const CONTEXT: usize = 768;
+/// A question whose answer is long.
+const OWL: &str = "Tell me a story about an owl.";
 
 /// The demonstration model, loaded once.
 fn model() -> &'static Model {
@@ -35,6 +37,16 @@ fn model() -> &'static Model {
 /// A greedy conversation without thinking.
 fn chat() -> Chat {
     chats::greedy(model())
+}
+
+/// The question [`OWL`] and its whole answer in a [`chat`], generated once.
+fn story() -> &'static [Message] {
+    static STORY: OnceLock<Vec<Message>> = OnceLock::new();
+    STORY.get_or_init(|| {
+        let mut chat = chat();
+        assert_eq!(told(chat.send(OWL).unwrap()).1.stop, Stop::End);
+        chat.take_messages()
+    })
 }
 
 /// All events of a reply except those of the prompt and the end, and the statistics.

@@ -1,17 +1,34 @@
 //! Tests replies that were cut off and are continued, and replies whose beginning is given.
 
 use super::script::script;
-use super::{chat, model, text, told};
+use super::{OWL, chat, model, story, text, told};
 use wglm::serde_json::json;
 use wglm::{Chat, Error, Event, Message, SamplerParams, Stop, ToolCall};
 
-const OWL: &str = "Tell me a story about an owl.";
 const SUM: &str = "What is seven plus five?";
 
-/// The message that a whole reply becomes.
-fn whole(mut chat: Chat, question: &str) -> Message {
-    assert_eq!(told(chat.send(question).unwrap()).1.stop, Stop::End);
-    chat.messages().last().unwrap().clone()
+/// The message that a reply of at most `most` tokens becomes, and how it ends.
+fn whole(mut chat: Chat, question: &str, most: usize) -> (Message, Stop) {
+    chat.options.max_tokens = Some(most);
+    let (_, stats) = told(chat.send(question).unwrap());
+    (chat.messages()[1].clone(), stats.stop)
+}
+
+/// The same for a reply that is cut off twice, each time after `cut` tokens, and continued.
+fn cut_off(mut chat: Chat, question: &str, most: usize, cut: usize) -> (Message, Stop) {
+    chat.options.max_tokens = Some(cut);
+    assert_eq!(told(chat.send(question).unwrap()).1.stop, Stop::Length);
+    let held = chat.session().tokens().len();
+    let (_, stats) = told(chat.resume().unwrap());
+    assert_eq!((stats.prompt.cached, stats.prompt.new), (held, 0), "cut after {cut}");
+    assert_eq!((stats.generated, stats.stop), (cut, Stop::Length));
+    chat.options.max_tokens = Some(most - 2 * cut);
+    let (events, stats) = told(chat.resume().unwrap());
+    assert_eq!(stats.prompt.new, 0);
+    let [asked, reply] = chat.messages() else { panic!("{:?}", chat.messages()) };
+    assert_eq!(*asked, Message::user(question));
+    assert!(reply.text().ends_with(&text(&events)), "{events:?}");
+    (reply.clone(), stats.stop)
 }
 
 fn seeded(mut chat: Chat) -> Chat {
@@ -28,22 +45,13 @@ fn thinking(mut chat: Chat) -> Chat {
 /// again.
 #[test]
 fn extended_a_cut_reply_is_continued() {
-    let chats: [fn() -> Chat; 3] = [chat, || seeded(chat()), || thinking(chat())];
-    for (chat, question) in chats.into_iter().zip([OWL, OWL, SUM]) {
-        let (want, most) = (whole(chat(), question), chat().options.max_tokens);
+    assert_eq!(cut_off(chat(), OWL, 120, 6), (story()[1].clone(), Stop::End));
+    for (thinks, question, most, end) in [(false, OWL, 40, Stop::Length), (true, SUM, 120, Stop::End)] {
+        let chat = || if thinks { thinking(chat()) } else { seeded(chat()) };
+        let want = whole(chat(), question, most);
+        assert_eq!(want.1, end);
         for cut in [1, 6] {
-            let mut chat = chat();
-            chat.options.max_tokens = Some(cut);
-            assert_eq!(told(chat.send(question).unwrap()).1.stop, Stop::Length);
-            let held = chat.session().tokens().len();
-            let (_, stats) = told(chat.resume().unwrap());
-            assert_eq!((stats.prompt.cached, stats.prompt.new), (held, 0), "cut after {cut}");
-            assert_eq!((stats.generated, stats.stop), (cut, Stop::Length));
-            chat.options.max_tokens = most;
-            let (events, stats) = told(chat.resume().unwrap());
-            assert_eq!((stats.prompt.new, stats.stop), (0, Stop::End));
-            assert_eq!(chat.messages(), [Message::user(question), want.clone()], "cut after {cut}");
-            assert!(want.text().ends_with(&text(&events)), "{events:?}");
+            assert_eq!(cut_off(chat(), question, most, cut), want, "cut after {cut}");
         }
     }
 }
@@ -51,7 +59,7 @@ fn extended_a_cut_reply_is_continued() {
 /// A cancelled reply is continued from the saved conversation, without its cache.
 #[test]
 fn extended_a_saved_reply_is_continued() {
-    let want = whole(chat(), OWL);
+    let want = &story()[1];
     let mut cut = chat();
     {
         let mut reply = cut.send(OWL).unwrap();
@@ -87,9 +95,10 @@ fn extended_a_cut_call_is_continued() {
     const CALL: &str = "<tool_call>weather<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call>";
     let asked = "Does it rain in Rome?";
     let tokens = model().tokenizer().unwrap().encode(CALL, true).unwrap().len();
+    let mut chat = chat();
+    chat.tools = vec![json!({"type": "function", "function": {"name": "weather", "parameters": {}}})];
     for cut in [1, 3, tokens / 2, tokens] {
-        let mut chat = chat();
-        chat.tools = vec![json!({"type": "function", "function": {"name": "weather", "parameters": {}}})];
+        chat.clear();
         script(&mut chat, Some(asked), CALL, "<|observation|>");
         chat.options.max_tokens = Some(cut);
         assert_eq!(told(chat.send(asked).unwrap()).1.stop, Stop::Length);
@@ -108,6 +117,7 @@ fn extended_a_reply_with_a_given_beginning() {
     for reasoning in [Some(false), Some(true)] {
         let mut chat = chat();
         chat.reasoning = reasoning;
+        chat.options.max_tokens = Some(32);
         chat.push(Message::user(OWL));
         let begin = "Once there was a fox";
         let (events, _) = told(chat.prefill(begin).unwrap());

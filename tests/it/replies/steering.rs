@@ -1,11 +1,9 @@
 //! Tests replies in which a caller's `Chooser` takes part.
 
-use super::{chat, model, text, told};
+use super::{OWL, chat, model, text, told};
 use std::collections::HashSet;
 use wglm::serde_json::json;
-use wglm::{Chooser, Error, Event, Result, Sampler, SamplerParams, Stop};
-
-const OWL: &str = "Tell me a story about an owl.";
+use wglm::{Chooser, Error, Event, Result, Sampler, SamplerParams, Session, Stop};
 
 /// Changes nothing, and records what it sees.
 #[derive(Default)]
@@ -47,6 +45,7 @@ fn extended_observing_changes_nothing() {
     assert_eq!(watch.prompts, (first..=tokens.len()).collect::<Vec<_>>());
     // The cache is as valid as without a chooser.
     let held = tokens.len();
+    watched.options.max_tokens = Some(1);
     let (_, stats) = told(watched.send("And a fox?").unwrap());
     assert!(stats.prompt.cached + 2 >= held, "{:?}", stats.prompt);
 }
@@ -134,7 +133,7 @@ fn extended_chosen_tokens_make_a_reply_like_any_other() {
     assert!(!told(chat.send("What is seven plus five?").unwrap()).0.is_empty());
 }
 
-/// The crate's sampler works the same as a chooser as by itself.
+/// As a chooser, the crate's sampler chooses the same tokens as by itself.
 #[test]
 fn extended_a_sampler_on_the_host() {
     struct Own(Sampler);
@@ -143,8 +142,17 @@ fn extended_a_sampler_on_the_host() {
             self.0.sample(logits).map(Some)
         }
     }
-    let own = || Own(Sampler::new(SamplerParams { seed: Some(5), ..SamplerParams::default() }).unwrap());
-    let [first, second] = [(); 2].map(|()| text(&told(chat().send(OWL).unwrap().with_chooser(own())).0));
-    assert_eq!(first, second);
-    assert!(!first.is_empty());
+    let sampler = || Sampler::new(SamplerParams { seed: Some(5), ..SamplerParams::default() }).unwrap();
+    let mut chat = chat();
+    chat.options.max_tokens = Some(40);
+    let (events, stats) = told(chat.send(OWL).unwrap().with_chooser(Own(sampler())));
+    assert!(!text(&events).is_empty());
+    let tokens = chat.session().tokens();
+    let (prompt, chosen) = tokens.split_at(tokens.len() - stats.generated);
+    let (mut session, mut alone) = (Session::new(model()).unwrap(), sampler());
+    session.feed(prompt).unwrap();
+    for (index, token) in chosen.iter().enumerate() {
+        assert_eq!(alone.sample(&session.logits().unwrap()).unwrap(), *token, "token {index}");
+        session.feed(&[*token]).unwrap();
+    }
 }

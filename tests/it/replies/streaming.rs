@@ -1,6 +1,6 @@
 //! Tests replies as asynchronous streams.
 
-use super::{chat, model, script::script, text, told};
+use super::{OWL, chat, model, script::script, story, text, told};
 use crate::common::chats;
 use crate::common::gpu::open;
 use crate::common::models::{fable_file, load_on};
@@ -11,8 +11,6 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use wglm::serde_json::json;
 use wglm::{Cancel, Chat, Error, Event, Message, OwnedReply, ReplyStream, Result, SharedChat, Stop, Stream};
-
-const OWL: &str = "Tell me a story about an owl.";
 
 /// The reply to a message, as a stream.
 fn sent(chat: Chat, text: &str) -> ReplyStream {
@@ -41,14 +39,12 @@ async fn all(stream: &mut ReplyStream) -> Vec<Result<Event>> {
 
 #[test]
 fn extended_a_stream_has_the_events_of_the_iterator() {
-    let mut known = chat();
-    let (want, _) = told(known.send(OWL).unwrap());
     let mut stream = sent(chat(), OWL);
     let (events, stats) = told(block_on(all(&mut stream)).into_iter());
-    assert_eq!((text(&events), stats.stop), (text(&want), Stop::End));
+    assert_eq!((text(&events).as_str(), stats.stop), (&*story()[1].text(), Stop::End));
     assert!(block_on(next(&mut stream)).is_none(), "an event after the end");
     let mut back = back(stream).unwrap();
-    assert_eq!(back.messages(), known.messages());
+    assert_eq!(back.messages(), story());
     // The conversation continues with its cache.
     let (events, stats) = told(back.send("What is seven plus five?").unwrap());
     assert!(stats.prompt.cached > 100 && text(&events).contains("twelve"), "{events:?} {:?}", stats.prompt);
@@ -232,11 +228,10 @@ fn extended_an_owned_reply_is_an_iterator() {
         chat: SharedChat,
         reply: Option<OwnedReply>,
     }
-    let (want, _) = told(chat().send(OWL).unwrap());
     let mut view = View { chat: SharedChat::new(chat()), reply: None };
     view.reply = Some(view.chat.send(OWL));
     let (events, stats) = told(view.reply.as_mut().unwrap());
-    assert_eq!((text(&events), stats.stop), (text(&want), Stop::End));
+    assert_eq!((text(&events).as_str(), stats.stop), (&*story()[1].text(), Stop::End));
     assert!(view.reply.as_mut().unwrap().next().is_none(), "an event after the end");
     assert_eq!(view.chat.messages().len(), 2);
 }
@@ -244,7 +239,6 @@ fn extended_an_owned_reply_is_an_iterator() {
 /// Without a runtime, and without blocking.
 #[test]
 fn extended_an_owned_reply_is_polled_in_frames() {
-    let (want, _) = told(chat().send(OWL).unwrap());
     let mut reply = SharedChat::new(chat()).send(OWL);
     let (mut events, mut pending) = (Vec::new(), 0);
     loop {
@@ -256,7 +250,7 @@ fn extended_an_owned_reply_is_polled_in_frames() {
         std::thread::sleep(Duration::from_micros(200));
     }
     let (events, _) = told(events.into_iter());
-    assert!(text(&events) == text(&want) && pending > 10, "pending {pending} times: {events:?}");
+    assert!(text(&events) == story()[1].text() && pending > 10, "pending {pending} times: {events:?}");
 }
 
 /// A task whose last owner is the waker that the generating thread calls: the reply is dropped on its own thread.
@@ -329,7 +323,6 @@ fn extended_a_reply_outlives_a_panic_of_its_waker() {
             panic!("on purpose");
         }
     }
-    let (want, _) = told(chat().send(OWL).unwrap());
     let mut reply = SharedChat::new(chat()).send(OWL);
     let waker = Waker::from(std::sync::Arc::new(Panics));
     let first = match reply.poll_next(&mut Context::from_waker(&waker)) {
@@ -337,5 +330,5 @@ fn extended_a_reply_outlives_a_panic_of_its_waker() {
         Poll::Pending => reply.next(),
     };
     let (events, stats) = told(first.into_iter().chain(&mut reply));
-    assert_eq!((text(&events), stats.stop), (text(&want), Stop::End));
+    assert_eq!((text(&events).as_str(), stats.stop), (&*story()[1].text(), Stop::End));
 }

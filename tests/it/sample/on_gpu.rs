@@ -8,56 +8,84 @@ use wglm::Gpu;
 use wglm::sample::SamplerParams;
 use wglm_engine::gpu::{Readback, ReadbackCopy};
 use wglm_engine::kernels::Sampling;
-use wglm_engine::plan::{BatchHeader, BufferRef, Builder, Executor, Plan, RowHeader, Target};
+use wglm_engine::plan::{BatchHeader, BufferRef, Builder, Executor, LocalId, Plan, RowHeader, Target, row_bytes};
 use wglm_engine::shader::Pipelines;
 
-/// The steps that sample a token, with logits to sample from.
+/// The rows of a batch, each of which draws a token.
+const ROWS: usize = 50;
+/// The bytes of a row's result, which begins with the token.
+const ENTRY: usize = 4 * Plan::SAMPLED_WORDS;
+
+/// The steps that sample tokens, with logits to sample from, the same in each row.
 struct Chooser {
     gpu: Gpu,
     executor: Executor,
-    token: Readback,
+    /// The step that draws. Those before it depend on the logits only.
+    draw: usize,
+    sampled: Readback,
 }
 
 impl Chooser {
     fn new(logits: &[f32]) -> Self {
         let gpu = gpu();
-        let mut plan = Builder::new(&Target::default(), 1);
-        let tensor = plan.tensor("logits", [logits.len(), 1]);
+        let mut plan = Builder::for_rows(&Target::default(), 1, ROWS);
+        plan.room_for_sequences(ROWS);
+        let tensor = plan.tensor("logits", [logits.len(), ROWS]);
         let slices = plan.slice_max("slices", &tensor).unwrap();
         plan.histogram("histogram", &tensor, &slices).unwrap();
+        let draw = plan.steps();
         plan.sample("sample", &tensor, &slices).unwrap();
         let executor = Executor::new(&Pipelines::of(gpu), &plan.finish(), &[]).unwrap();
         let BufferRef::Local(local) = tensor.buffer else { panic!("logits are no activations") };
-        let bytes: Vec<u8> = logits.iter().flat_map(|l| l.to_le_bytes()).collect();
-        gpu.write(executor.local(local), 0, &bytes).unwrap();
-        Self { gpu: gpu.clone(), executor, token: gpu.readback("token", 4).unwrap() }
+        let row: Vec<f32> = logits.iter().copied().chain(std::iter::repeat(0.0)).take(tensor.stride).collect();
+        gpu.write(executor.local(local), 0, bytemuck::cast_slice(&row.repeat(ROWS))).unwrap();
+        let sampled = gpu.readback("sampled", (ROWS * ENTRY) as u64).unwrap();
+        executor.submit(0..draw, &[]).unwrap();
+        Self { gpu: gpu.clone(), executor, draw, sampled }
     }
 
-    fn set(&self, params: &SamplerParams) {
-        let SamplerParams { temperature, top_k, top_p, min_p, seed, .. } = *params;
-        let sampling = Sampling::draw(temperature, top_k, top_p, min_p, seed.unwrap());
-        self.gpu.write(self.executor.local(Plan::SAMPLING), 0, bytemuck::bytes_of(&sampling)).unwrap();
+    fn write(&self, local: LocalId, bytes: &[u8]) {
+        self.gpu.write(self.executor.local(local), 0, bytes).unwrap();
     }
 
-    fn at(&self, position: u32) -> u32 {
-        let batch = BatchHeader { count: 1, ..BatchHeader::default() };
-        let row = RowHeader { position, ..RowHeader::default() };
-        let bytes = [bytemuck::bytes_of(&batch), bytemuck::bytes_of(&row)].concat();
-        self.gpu.write(self.executor.local(Plan::BATCH), 0, &bytes).unwrap();
-        let copy =
-            ReadbackCopy { from: self.executor.local(Plan::SAMPLED), offset: 0, bytes: 4, to: &self.token, at: 0 };
-        let done = self.executor.submit(0..3, &[copy]).unwrap();
-        let mut bytes = [0; 4];
-        self.gpu.read_into(&self.token, &mut bytes, &done).unwrap();
-        u32::from_le_bytes(bytes)
+    /// The tokens that are drawn at these positions, each with a seed.
+    fn drawn(&self, params: &SamplerParams, places: &[(u32, u64)]) -> Vec<u32> {
+        places.chunks(ROWS).flat_map(|places| self.batch(params, places)).collect()
+    }
+
+    /// At most as many of them as there are rows.
+    fn batch(&self, params: &SamplerParams, places: &[(u32, u64)]) -> Vec<u32> {
+        let SamplerParams { temperature, top_k, top_p, min_p, .. } = *params;
+        let mut batch =
+            bytemuck::bytes_of(&BatchHeader { count: places.len() as u32, ..BatchHeader::default() }).to_vec();
+        let mut sampling = Vec::new();
+        for (index, &(position, seed)) in (0..).zip(places) {
+            let row = RowHeader { position, sequence: index, result: index, ..RowHeader::default() };
+            batch.extend_from_slice(bytemuck::bytes_of(&row));
+            batch.resize(batch.len() + row_bytes(1) - size_of::<RowHeader>(), 0);
+            sampling.push(Sampling::draw(temperature, top_k, top_p, min_p, seed));
+        }
+        self.write(Plan::BATCH, &batch);
+        self.write(Plan::SAMPLING, bytemuck::cast_slice(&sampling));
+        let mut bytes = vec![0; places.len() * ENTRY];
+        let from = self.executor.local(Plan::SAMPLED);
+        let copy = ReadbackCopy { from, offset: 0, bytes: bytes.len() as u64, to: &self.sampled, at: 0 };
+        let done = self.executor.submit([self.draw], &[copy]).unwrap();
+        self.gpu.read_into(&self.sampled, &mut bytes, &done).unwrap();
+        let token = |entry: &[u8]| u32::from_le_bytes(entry[..4].try_into().unwrap());
+        bytes.chunks_exact(ENTRY).map(token).collect()
+    }
+
+    /// The tokens that are drawn at the first positions.
+    fn first(&self, params: &SamplerParams, count: u32) -> Vec<u32> {
+        let places: Vec<(u32, u64)> = (0..count).map(|position| (position, params.seed.unwrap())).collect();
+        self.drawn(params, &places)
     }
 }
 
 /// The tokens that are drawn at the first positions.
 fn drawn(params: &SamplerParams, logits: &[f32], count: u32) -> Vec<u32> {
-    let chooser = Chooser::new(logits);
-    chooser.set(params);
-    (0..count).map(|position| chooser.at(position)).collect()
+    Chooser::new(logits).first(params, count)
 }
 
 /// Pearson's chi-square of the draws against weights.
@@ -108,12 +136,9 @@ fn extended_filters_do_not_change_the_distribution() {
 fn extended_draws_are_independent() {
     let flat = [0.0; 8];
     let chooser = Chooser::new(&flat);
-    let by_position = indices(drawn(&open(), &flat, 3200));
-    let by_seed = (0..3200).map(|seed| {
-        chooser.set(&SamplerParams { seed: Some(seed), ..open() });
-        chooser.at(5)
-    });
-    for (what, drawn) in [("positions", by_position), ("seeds", indices(by_seed.collect()))] {
+    let seeds: Vec<(u32, u64)> = (0..3200).map(|seed| (5, seed)).collect();
+    let (by_position, by_seed) = (chooser.first(&open(), 3200), chooser.drawn(&open(), &seeds));
+    for (what, drawn) in [("positions", indices(by_position)), ("seeds", indices(by_seed))] {
         for apart in [1, 2, 4] {
             let pairs: Vec<usize> = drawn.iter().zip(&drawn[apart..]).map(|(a, b)| 8 * a + b).collect();
             let distance = chi_square(&pairs, &[1.0; 64]);
@@ -158,8 +183,7 @@ fn extended_filters_keep_the_same_as_on_the_host() {
         let chooser = Chooser::new(&logits);
         for (top_k, top_p, min_p) in ways {
             let params = SamplerParams { temperature: 1e6, top_k, top_p, min_p, ..open() };
-            chooser.set(&params);
-            let kept: BTreeSet<u32> = (0..700).map(|position| chooser.at(position)).collect();
+            let kept: BTreeSet<u32> = chooser.first(&params, 700).into_iter().collect();
             let want: BTreeSet<u32> = draws(params.clone(), &logits, 3000).into_iter().collect();
             assert_eq!(kept, want, "{name}, {params:?}");
         }

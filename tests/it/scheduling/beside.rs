@@ -10,7 +10,7 @@ const PROMPTS: [&str; 8] = [
     "My name is Anna.",
     "What is two plus two?",
     "Tell me about the moon.",
-    "Tell me a story about a mouse. It should be a short one, and it should end well for the mouse.",
+    "Tell me a story about a mouse.",
     "Who are you?",
 ];
 
@@ -19,7 +19,7 @@ const PROMPTS: [&str; 8] = [
 #[test]
 fn extended_replies_equal_those_of_each_alone() {
     let requests: Vec<ChatState> =
-        PROMPTS.iter().zip([28, 16, 30, 8, 20, 24, 12, 18]).map(|(text, most)| request(text, most)).collect();
+        PROMPTS.iter().zip([20, 14, 30, 8, 12, 16, 10, 12]).map(|(text, most)| request(text, most)).collect();
     let wanted: Vec<Vec<Event>> = requests.iter().map(alone).collect();
     for seed in [1, 2] {
         let (scheduler, mut lot) = (scheduler(5), Lot(seed));

@@ -54,7 +54,9 @@ fn extended_replies_take_steps_together() {
     let dispatches = |count: usize| {
         // With all but the last tokens of the prompts in the cache, only the replies are computed.
         let requests = vec![restricted("Who are you?", Constraint::regex("[a-z]{200}").unwrap()); count];
-        by_turns(&scheduler, &requests);
+        let mut short = requests.clone();
+        short.iter_mut().for_each(|request| request.options.max_tokens = Some(1));
+        by_turns(&scheduler, &short);
         let before = gpu.work().dispatches;
         let told = by_turns(&scheduler, &requests);
         assert!(told.iter().all(|events| stats(events).generated > 8), "{told:?}");

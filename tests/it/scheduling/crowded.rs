@@ -1,6 +1,9 @@
 //! Tests more requests than there are slots, queue entries or memory.
 
-use super::{alone, begin, by_turns, model, request, rest, rest_by_turns, said, scheduler_with, stats};
+use super::{
+    all_differ, alone, begin, by_turns, model, request, rest, rest_by_turns, said, scheduler_with, small, small_alone,
+    small_scheduler_with, stats, words,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use wglm::{ChatState, Error, Event, Message, ScheduledReply, Scheduler, SchedulerOptions};
@@ -25,19 +28,11 @@ fn a_full_queue_refuses() {
     assert_eq!(scheduler.state().waiting, 0);
 }
 
-/// A request whose reply has this many tokens, because no token may end it.
-fn endless(text: &str, tokens: usize) -> ChatState {
-    let mut request = request(text, tokens);
-    let ends = model().tokenizer().unwrap().end_tokens().iter();
-    request.options.sampling.logit_bias = ends.map(|end| (*end, f32::NEG_INFINITY)).collect();
-    request
-}
-
 /// A request whose prompt nearly fills a page.
 fn nearly_a_page(text: &str) -> ChatState {
-    let mut request = endless(text, 40);
+    let mut request = words(text, 40);
     let long = format!("{text} {}", "An owl sat on a branch. ".repeat(60));
-    let tokenizer = model().tokenizer().unwrap();
+    let tokenizer = small().tokenizer().unwrap();
     let tokens = tokenizer.encode(&long, false).unwrap();
     request.messages.insert(0, Message::system(tokenizer.decode(&tokens[..215], false).unwrap()));
     request
@@ -54,14 +49,14 @@ fn restrict(_request: &mut ChatState) {
 
 /// A scheduler with memory for two pages.
 fn two_pages(sessions: usize) -> Scheduler {
-    scheduler_with(SchedulerOptions { sessions, tokens: Some(2 * 256), ..SchedulerOptions::default() })
+    small_scheduler_with(SchedulerOptions { sessions, tokens: Some(2 * 256), ..SchedulerOptions::default() })
 }
 
 /// A reply outgrows its page, but no page is free. The newer reply gives up its own page and waits, and both replies
 /// are complete.
 #[test]
 fn extended_memory_for_fewer_conversations() {
-    let (long, mut short) = (nearly_a_page("Tell me a story about an owl."), endless("Tell me about the moon.", 40));
+    let (long, mut short) = (nearly_a_page("Tell me a story about an owl."), words("Tell me about the moon.", 40));
     restrict(&mut short);
     let scheduler = two_pages(2);
     let mut older = scheduler.chat(long.clone()).unwrap();
@@ -69,15 +64,18 @@ fn extended_memory_for_fewer_conversations() {
     let begun = begin(&mut older);
     let newer = scheduler.chat(short.clone()).unwrap();
     let told = rest_by_turns(&mut [older, newer]);
-    assert_eq!(said(&[begun, told[0].clone()].concat()), said(&alone(&long)));
-    assert_eq!(said(&told[1]), said(&alone(&short)));
+    let wanted = [&long, &short].map(|request| said(&small_alone(request)));
+    all_differ(&wanted);
+    assert_eq!([said(&[begun, told[0].clone()].concat()), said(&told[1])], wanted);
     assert_eq!((stats(&told[0]).generated, stats(&told[1]).generated), (40, 40));
     let given_up = scheduler.state().counts.given_up;
     assert!((1..80).contains(&given_up), "{given_up} tokens, of the newer one alone");
     // The caches of finished conversations are freed for others, the last of which waits.
-    let small = ["Who are you?", "My name is Anna.", "What is seven plus five?"].map(|text| request(text, 8));
-    for (request, events) in small.iter().zip(by_turns(&two_pages(3), &small)) {
-        assert_eq!(said(&events), said(&alone(request)));
+    let small = ["Who are you?", "My name is Anna.", "What is seven plus five?"].map(|text| words(text, 8));
+    let wanted = small.each_ref().map(|request| said(&small_alone(request)));
+    all_differ(&wanted);
+    for (want, events) in wanted.iter().zip(by_turns(&two_pages(3), &small)) {
+        assert_eq!(said(&events), *want);
     }
 }
 
@@ -86,7 +84,7 @@ fn extended_memory_for_fewer_conversations() {
 #[test]
 fn extended_no_reply_waits_forever() {
     let scheduler = two_pages(3);
-    let (story, small) = (endless("Tell me a story about an owl.", 90), request("What is seven plus five?", 6));
+    let (story, small) = (words("Tell me a story about an owl.", 90), words("What is seven plus five?", 6));
     let mut slow = scheduler.chat(story.clone()).unwrap();
     let begun = begin(&mut slow);
     let (over, since) = (AtomicBool::new(false), Instant::now());
@@ -109,7 +107,9 @@ fn extended_no_reply_waits_forever() {
         (paused, told)
     });
     assert!(paused && scheduler.state().counts.given_up > 30, "{:?}", scheduler.state());
-    assert_eq!(said(&[begun, told.unwrap()].concat()), said(&alone(&story)));
+    let wanted = [&story, &small].map(|request| said(&small_alone(request)));
+    all_differ(&wanted);
+    assert_eq!(said(&[begun, told.unwrap()].concat()), wanted[0]);
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! Tests replies that end early: cancelled, dropped, by an error or in a loop.
 
-use super::{alone, begin, greedy, model_on, request, rest, said, scheduler, stats};
+use super::{alone, begin, greedy, model_on, request, rest, said, scheduler, small_file, stats};
 use crate::common::gpu::{gpu, open};
-use crate::hostile_models::small::Small;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wglm::{
-    Cancel, ChatState, Error, Event, GenerateOptions, LoadOptions, Message, Model, SamplerParams, Scheduler,
-    SchedulerOptions, Stop,
+    Cancel, ChatState, DraftKind, Error, Event, GenerateOptions, LoadOptions, Message, Model, SamplerParams, Scheduler,
+    SchedulerOptions, Speculation, Stop,
 };
 
 const OWL: &str = "Tell me a story about an owl.";
@@ -111,18 +110,20 @@ fn extended_a_panic_ends_only_one_reply() {
     assert!(scheduler.state().slots.iter().all(|slot| !slot.busy));
 }
 
-/// A reply that repeats itself ends if its options say so.
+/// A reply that repeats itself ends if its options say so, even amid tokens that were guessed.
 #[test]
 fn extended_a_loop_ends() {
-    let file = Small::like_fable().open().unwrap();
-    let model = Model::load(&file, gpu(), &LoadOptions { context: Some(600), ..LoadOptions::default() }).unwrap();
+    let options = LoadOptions { context: Some(600), ..LoadOptions::default() };
+    let model = Model::load(&small_file(), gpu(), &options).unwrap();
     let token = model.tokenizer().unwrap().encode(" owl", false).unwrap().pop().unwrap();
     let sampling = SamplerParams { logit_bias: vec![(token, 1000.0)], ..SamplerParams::greedy() };
     let mut session = wglm::Session::new(&model).unwrap();
+    let speculation = Speculation { kind: DraftKind::Lookup, most: Some(7) };
     for (stop_loops, stop, generated) in [(true, Stop::Loop, 512), (false, Stop::Length, 530)] {
-        let options = GenerateOptions { sampling: sampling.clone(), stop_loops, ..greedy(530) };
+        let options = GenerateOptions { sampling: sampling.clone(), stop_loops, speculation, ..greedy(530) };
         let reply = wglm::Generation::new(&mut session, vec![1, 2, 3], None, options).unwrap();
         let end = stats(&reply.map(Result::unwrap).collect::<Vec<_>>());
         assert_eq!((end.stop, end.generated), (stop, generated));
+        assert!(end.drafts.accepted > 0, "{end:?}");
     }
 }

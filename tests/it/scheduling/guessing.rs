@@ -11,11 +11,13 @@ const PROMPTS: [&str; 8] = [
     "What is seven plus five?",
     "Say this again: the owl and the fox, the owl and the fox, the owl and the fox, the owl and the fox.",
     "My name is Anna.",
-    "Tell me a story about a mouse. It should be a short one, and it should end well for the mouse.",
+    "Tell me a story about a mouse.",
     "Tell me about the moon.",
     "What is two plus two?",
     "Who are you?",
 ];
+/// The most tokens of their replies.
+const LENGTHS: [usize; 8] = [16, 18, 20, 22, 12, 14, 17, 19];
 
 /// Requests of different lengths, greedy or drawn with seeds, some with penalties, which guess in a way or not at all.
 fn requests(count: usize, drawn: bool, speculation: Speculation) -> Vec<ChatState> {
@@ -26,7 +28,7 @@ fn requests(count: usize, drawn: bool, speculation: Speculation) -> Vec<ChatStat
         (true, _) => SamplerParams { temperature: 0.9, seed: Some(number as u64), ..SamplerParams::default() },
     };
     let ask = |(number, text): (usize, &&str)| {
-        let options = GenerateOptions { sampling: sampling(number), speculation, ..greedy(16 + 2 * number) };
+        let options = GenerateOptions { sampling: sampling(number), speculation, ..greedy(LENGTHS[number]) };
         ChatState { options, ..request(text, 0) }
     };
     PROMPTS.iter().take(count).enumerate().map(ask).collect()
@@ -58,16 +60,16 @@ fn are_those_of_each_alone(requests: &[ChatState]) -> Vec<Vec<Event>> {
 fn extended_guesses_change_no_text() {
     let lookup = Speculation { kind: DraftKind::Lookup, most: Some(3) };
     let predicted = Speculation { kind: DraftKind::Mtp, most: Some(3) };
-    for speculation in [lookup, predicted] {
-        for (count, drawn) in [(2, true), (4, false), (8, true)] {
-            let all = are_those_of_each_alone(&requests(count, drawn, speculation));
-            let drafts = all.iter().map(|events| stats(events).drafts);
-            let [drafted, accepted] = drafts.fold([0, 0], |[all, right], it| [all + it.drafted, right + it.accepted]);
-            println!("{count} {speculation:?}, drawn {drawn}: {accepted} of {drafted} drafts accepted");
-            // Texts as short as these rarely repeat themselves.
-            let are_right = accepted > 0 || speculation.kind == DraftKind::Lookup;
-            assert!(drafted > 0 && are_right, "{count} {speculation:?}: {accepted} of {drafted} drafts accepted");
-        }
+    for (count, drawn, speculation) in
+        [(2, true, lookup), (2, false, predicted), (4, false, lookup), (8, true, predicted)]
+    {
+        let all = are_those_of_each_alone(&requests(count, drawn, speculation));
+        let drafts = all.iter().map(|events| stats(events).drafts);
+        let [drafted, accepted] = drafts.fold([0, 0], |[all, right], it| [all + it.drafted, right + it.accepted]);
+        println!("{count} {speculation:?}, drawn {drawn}: {accepted} of {drafted} drafts accepted");
+        // Texts as short as these rarely repeat themselves.
+        let are_right = accepted > 0 || speculation.kind == DraftKind::Lookup;
+        assert!(drafted > 0 && are_right, "{count} {speculation:?}: {accepted} of {drafted} drafts accepted");
     }
 }
 
@@ -90,11 +92,16 @@ fn extended_guesses_beside_a_grammar() {
     use wglm::Constraint;
     for kind in [DraftKind::Lookup, DraftKind::Mtp] {
         let mut requests = requests(4, false, Speculation { kind, most: Some(3) });
-        requests[1].options.constraint = Some(Constraint::regex("((owl|fox|hen|cat),? ){9}!").unwrap());
-        requests[3].options.constraint = Some(Constraint::regex("[a-z]{5}[0-9]{3}").unwrap());
-        requests[3].reasoning = Some(true);
-        requests[3].options.sampling = SamplerParams { seed: Some(4), ..SamplerParams::default() };
-        are_those_of_each_alone(&requests);
+        requests.remove(0);
+        requests[0].options.constraint = Some(Constraint::regex("((owl|fox|hen|cat),? ){9}!").unwrap());
+        requests[2].options.constraint = Some(Constraint::regex("[a-z]{5}[0-9]{3}").unwrap());
+        requests[2].reasoning = Some(true);
+        requests[2].options.sampling = SamplerParams { seed: Some(4), ..SamplerParams::default() };
+        let all = are_those_of_each_alone(&requests);
+        let drafted: usize = all.iter().map(|events| stats(events).drafts.drafted).sum();
+        println!("{kind:?}: {drafted} drafts");
+        // The block has a draft after every token; a text may have none.
+        assert!(drafted > 0 || kind == DraftKind::Lookup, "{kind:?}");
     }
 }
 

@@ -20,11 +20,12 @@ mod threads;
 
 use crate::common::gpu::gpu;
 use crate::common::models::fable_file;
-use std::collections::BTreeMap;
+use crate::hostile_models::small::Small;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use wglm::{
     CacheShape, Chat, ChatState, Event, GenerateOptions, Gguf, Gpu, LoadOptions, Message, Model, PromptOptions, Result,
-    SamplerParams, ScheduledReply, Scheduler, SchedulerOptions, Session, Stats,
+    SamplerParams, ScheduledReply, Scheduler, SchedulerOptions, Session, Speculation, Stats,
 };
 
 /// A context that suffices for every conversation here.
@@ -41,9 +42,69 @@ fn model() -> &'static Model {
 
 /// The same on a device, with prompts in chunks of this many tokens.
 fn model_on(gpu: &Gpu, chunk: usize) -> Model {
+    load(&Gguf::open(fable_file("q4_0")).unwrap(), gpu, chunk)
+}
+
+fn load(file: &Gguf, gpu: &Gpu, chunk: usize) -> Model {
     let prompt = PromptOptions { chunk: Some(chunk), ..PromptOptions::default() };
     let options = LoadOptions { context: Some(CONTEXT), prompt, ..LoadOptions::default() };
-    Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), gpu, &options).unwrap()
+    Model::load(file, gpu, &options).unwrap()
+}
+
+/// A small model with the tokenizer of the demonstration model, whose conversations take steps together and guess
+/// tokens as well. It is for tests in which it does not matter what replies say.
+fn small_file() -> Gguf {
+    Small::like_fable_with(4).open().unwrap()
+}
+
+/// The same, loaded once. Its prompts are computed eight tokens at a time.
+fn small() -> &'static Model {
+    static SMALL: OnceLock<Model> = OnceLock::new();
+    SMALL.get_or_init(|| load(&small_file(), gpu(), 8))
+}
+
+fn small_scheduler(sessions: usize) -> Scheduler {
+    small_scheduler_with(SchedulerOptions { sessions, ..SchedulerOptions::default() })
+}
+
+fn small_scheduler_with(options: SchedulerOptions) -> Scheduler {
+    Scheduler::new(small(), &options).unwrap()
+}
+
+/// A greedy request to the small model without thinking. Its reply has exactly this many tokens, generated one by one.
+/// Each of them is one of a few words: many of the other tokens have no text.
+fn words(text: &str, max_tokens: usize) -> ChatState {
+    words_of(small(), text, max_tokens)
+}
+
+/// The same request to another small model. The more often a word occurs, the less likely it becomes: otherwise all
+/// replies would repeat the same word.
+fn words_of(model: &Model, text: &str, max_tokens: usize) -> ChatState {
+    let words = " owl fox mouse hill wood day tree river night story snow cat crow bear frog star";
+    let tokens: BTreeSet<u32> = model.tokenizer().unwrap().encode(words, false).unwrap().into_iter().collect();
+    let mut request = request(text, max_tokens);
+    request.options.sampling = SamplerParams {
+        logit_bias: tokens.into_iter().map(|token| (token, 100.0)).collect(),
+        frequency_penalty: 0.5,
+        repeat_last_n: usize::MAX,
+        ..SamplerParams::greedy()
+    };
+    request.options.speculation = Speculation::OFF;
+    request
+}
+
+/// Fails if one of the texts begins with another, since then one could be taken for the other.
+#[track_caller]
+fn all_differ(texts: &[String]) {
+    for (index, text) in texts.iter().enumerate() {
+        let mut others = texts.iter().enumerate().filter(|(other, _)| *other != index);
+        assert!(others.all(|(_, other)| !text.starts_with(other.as_str())), "{texts:?}");
+    }
+}
+
+/// The events of the same request to the small model alone.
+fn small_alone(request: &ChatState) -> Vec<Event> {
+    alone_in(session_of(small()), request).0
 }
 
 fn scheduler(sessions: usize) -> Scheduler {

@@ -1,10 +1,10 @@
 //! Tests conversations that outgrow their context.
 
-use super::{alone, greedy, model, request, rest, said, scheduler_with};
+use super::{alone, greedy, model, request, rest, said, scheduler_with, small, small_scheduler_with, words};
 #[cfg(feature = "constrain")]
 use wglm::ToolCall;
 use wglm::serde_json::{Map, json};
-use wglm::{CacheShape, Chat, ChatState, Error, Event, Message, Overflow, SchedulerOptions, Session, Stop};
+use wglm::{CacheShape, Chat, ChatState, Error, Event, Message, Model, Overflow, SchedulerOptions, Session, Stop};
 
 const CONTEXT: usize = 128;
 
@@ -20,8 +20,12 @@ fn grown() -> Vec<Message> {
 }
 
 fn chat() -> Chat {
-    let cache = CacheShape { context: CONTEXT, ..model().cache() };
-    let mut chat = Chat::with_session(Session::with_cache(model(), cache).unwrap()).unwrap();
+    chat_with(model())
+}
+
+fn chat_with(model: &Model) -> Chat {
+    let cache = CacheShape { context: CONTEXT, ..model.cache() };
+    let mut chat = Chat::with_session(Session::with_cache(model, cache).unwrap()).unwrap();
     (chat.reasoning, chat.options) = (Some(false), greedy(20));
     chat
 }
@@ -101,7 +105,8 @@ fn extended_ids_of_dropped_calls_are_not_reused() {
 /// An endless conversation, in which every turn has space for its reply.
 #[test]
 fn extended_a_chat_continues_forever() {
-    let mut chat = chat();
+    let mut chat = chat_with(small());
+    chat.options = words("", 20).options;
     chat.push(Message::system("Be brief."));
     chat.overflow = Overflow::DropOldest { reserve: Some(24) };
     let mut went = 0;
@@ -122,10 +127,10 @@ fn extended_a_chat_continues_forever() {
 #[test]
 fn extended_turns_are_dropped_in_steps() {
     let options = SchedulerOptions { sessions: 1, context: Some(2 * CONTEXT), ..SchedulerOptions::default() };
-    let scheduler = scheduler_with(options);
+    let scheduler = small_scheduler_with(options);
     let mut messages = grown();
     messages.splice(1..1, grown()[1..17].to_vec());
-    let mut asked = ChatState { messages, overflow: Overflow::DROP_OLDEST, ..request("", 4) };
+    let mut asked = ChatState { messages, overflow: Overflow::DROP_OLDEST, ..words("", 4) };
     let (mut counts, mut kept) = (Vec::new(), 0);
     for _ in 0..4 {
         let (gone, events) = dropped(scheduler.chat(asked.clone()).unwrap());

@@ -1,6 +1,6 @@
 //! Tests that cached tokens are not computed again.
 
-use super::{begin, request, rest, said, scheduler, stats};
+use super::{begin, request, rest, said, scheduler, small_scheduler, stats, words};
 use wglm::{ChatState, Message};
 
 const LONG: &str = "Once there was an owl who lived in an old oak at the edge of a wood, and every evening it sat on the \
@@ -39,13 +39,13 @@ fn extended_a_conversation_finds_its_cache() {
 /// Conversations with the same system prompt do not take each other's slots while others are empty.
 #[test]
 fn extended_the_same_beginning_is_another_conversation() {
-    let scheduler = scheduler(3);
+    let scheduler = small_scheduler(3);
     let texts = [
         "What did the owl see when it looked at the hill in the evening, and what did it do the next day?",
         "Who lived on the hill in the old days, and why did the fox and the hare not know about that?",
     ];
     let mut turns = texts.map(|text| {
-        let mut asked = request(text, 6);
+        let mut asked = words(text, 6);
         asked.messages.insert(0, Message::system("An owl sat on a branch and looked at a hill. ".repeat(4)));
         asked
     });
@@ -65,9 +65,9 @@ fn extended_the_same_beginning_is_another_conversation() {
 /// The pages of a common beginning of two conversations are computed once, although both replies are being generated.
 #[test]
 fn extended_a_beginning_is_shared() {
-    let scheduler = scheduler(2);
+    let scheduler = small_scheduler(2);
     let asked = |text: &str| {
-        let mut request = request(text, 8);
+        let mut request = words(text, 8);
         request.messages.insert(0, Message::system(LONG.repeat(2)));
         request
     };

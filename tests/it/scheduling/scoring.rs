@@ -1,7 +1,7 @@
 //! Tests log-probabilities of prompts: they are those of the model's logits, whatever the cache holds and whoever else
 //! needs its memory.
 
-use super::{CONTEXT, greedy, model_on, rest, said, stats};
+use super::{CONTEXT, greedy, load, rest, said, small_file, stats};
 use crate::common::gpu::gpu;
 use std::sync::OnceLock;
 use wglm::sample::logprobs;
@@ -12,10 +12,10 @@ use wglm::{
 
 const TOP: usize = 3;
 
-/// A model whose prompts are computed in batches.
+/// A small model whose prompts are computed in batches.
 fn model() -> &'static Model {
     static MODEL: OnceLock<Model> = OnceLock::new();
-    MODEL.get_or_init(|| model_on(gpu(), 64))
+    MODEL.get_or_init(|| load(&small_file(), gpu(), 64))
 }
 
 fn scheduler(options: SchedulerOptions) -> Scheduler {

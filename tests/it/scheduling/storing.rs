@@ -1,14 +1,14 @@
 //! Tests conversations that go to disk and come back, in the same program and after its end.
 
-use super::{CONTEXT, begin, greedy, model_on, request, rest, said, stats};
+use super::{CONTEXT, begin, greedy, load, model_on, request, rest, said, stats, words_of};
 use crate::common::gpu::gpu;
 use crate::hostile_models::small::Small;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use wglm::{
-    CacheType, ChatState, DiskCache, DiskCacheState, DraftKind, Error, Event, GenerateOptions, LoadOptions, Message,
-    Model, PromptOptions, Reuse, Scheduler, SchedulerOptions, Speculation, Tenant,
+    CacheType, ChatState, DiskCache, DiskCacheState, DraftKind, Error, Event, GenerateOptions, Message, Model, Reuse,
+    Scheduler, SchedulerOptions, Speculation, Tenant,
 };
 
 /// The tokens of a page.
@@ -26,9 +26,7 @@ fn model() -> &'static Model {
 }
 
 fn loaded(small: &Small) -> Model {
-    let prompt = PromptOptions { chunk: Some(8), ..PromptOptions::default() };
-    let options = LoadOptions { context: Some(CONTEXT), prompt, ..LoadOptions::default() };
-    Model::load(&small.open().unwrap(), gpu(), &options).unwrap()
+    load(&small.open().unwrap(), gpu(), 8)
 }
 
 fn scheduler_with(options: SchedulerOptions) -> Scheduler {
@@ -39,7 +37,7 @@ fn scheduler_with(options: SchedulerOptions) -> Scheduler {
 fn long(question: &str) -> ChatState {
     let mut asked = request(question, 8);
     asked.options.logprobs = Some(2);
-    asked.messages.insert(0, Message::system(STORY.repeat(14)));
+    asked.messages.insert(0, Message::system(STORY.repeat(13)));
     asked
 }
 
@@ -68,6 +66,14 @@ fn told_anew(folder: &Path, request: &ChatState) -> (Vec<Event>, Reuse, DiskCach
     let disk = open(folder);
     let (events, prompt) = told(&on(&disk, 1), request);
     (events, prompt, disk.state())
+}
+
+/// How much of a prompt was found in the cache. No more of it is computed than the first part.
+fn found(scheduler: &Scheduler, request: &ChatState) -> usize {
+    match scheduler.chat(request.clone()).unwrap().next() {
+        Some(Ok(Event::Prompt { done, .. })) => done,
+        other => panic!("no `Prompt` but {other:?}"),
+    }
 }
 
 /// The files of pages in a folder.
@@ -209,12 +215,12 @@ fn only_its_own_pages_are_found() {
     let options =
         |cache| SchedulerOptions { sessions: 1, cache, disk: Some(disk.clone()), ..SchedulerOptions::default() };
     let other = CacheType::ALL.into_iter().find(|ty| *ty != model().cache().ty);
-    assert_eq!(told(&scheduler_with(options(other)), &asked).1.cached, 0, "{other:?}");
+    assert_eq!(found(&scheduler_with(options(other)), &asked), 0, "{other:?}");
     let anna = on(&disk, 1).for_tenant(Tenant { turns: 1, cache: 1 });
     assert_eq!(told(&anna, &asked).1.cached, 0);
     drop(anna);
     let ben = on(&disk, 1).for_tenant(Tenant { turns: 2, cache: 2 });
-    assert_eq!(told(&ben, &asked).1.cached, 0);
+    assert_eq!(found(&ben, &asked), 0);
     assert_eq!(disk.state().read, 0);
     let anna = on(&disk, 1).for_tenant(Tenant { turns: 5, cache: 1 });
     assert_eq!(told(&anna, &asked).1.cached, PAGE);
@@ -223,17 +229,16 @@ fn only_its_own_pages_are_found() {
     small.poison = Some(("output_norm.weight".to_owned(), 1.0));
     let model = loaded(&small);
     let scheduler = Scheduler::new(&model, &options(None)).unwrap();
-    assert_eq!(told(&scheduler, &asked).1.cached, 0, "another model's");
+    assert_eq!(found(&scheduler, &asked), 0, "another model's");
 }
 
 /// A file that is damaged, cut, or another page's under this name is removed, and the prompt computed.
 #[test]
 fn extended_damaged_files_are_removed() {
-    let asked = long("What did the owl see?");
+    let (folder, asked) = (folder(), long("What did the owl see?"));
+    let (first, ..) = told_anew(folder.path(), &asked);
+    let path = files(folder.path()).remove(0);
     for case in ["damaged", "cut", "empty", "another"] {
-        let folder = folder();
-        let (first, ..) = told_anew(folder.path(), &asked);
-        let path = files(folder.path()).remove(0);
         let mut bytes = fs::read(&path).unwrap();
         let middle = bytes.len() / 2;
         match case {
@@ -244,7 +249,7 @@ fn extended_damaged_files_are_removed() {
         }
         fs::write(&path, bytes).unwrap();
         let (second, prompt, state) = told_anew(folder.path(), &asked);
-        assert_eq!((second, prompt.cached, state.damaged, state.read), (first, 0, 1, 0), "{case}");
+        assert_eq!((&second, prompt.cached, state.damaged, state.read), (&first, 0, 1, 0), "{case}");
         let (.., prompt, state) = told_anew(folder.path(), &asked);
         assert_eq!((prompt.cached, state.damaged), (PAGE, 0), "{case}: it was written again");
     }
@@ -302,7 +307,7 @@ fn extended_several_writers_share_a_folder() {
                 for turn in 0..4 {
                     let mut asked = long("What?");
                     let text = format!("Number {} sat on a branch and looked at a hill. ", (number + turn) % 3);
-                    asked.messages[0] = Message::system(text.repeat(14));
+                    asked.messages[0] = Message::system(text.repeat(12));
                     told(&scheduler, &asked);
                 }
             });
@@ -348,15 +353,17 @@ fn the_longer_cache_is_used() {
 #[test]
 fn many_pages_come_back() {
     let folder = folder();
-    let tokens: Vec<u32> = (0..800).map(|index| 100 + index * 7 % 311).collect();
-    let cached = |tokens: &[u32]| {
+    let tokens: Vec<u32> = (0..3 * PAGE as u32 + 8).map(|index| 100 + index * 7 % 311).collect();
+    let generate = |tokens: &[u32]| {
         let disk = Some(open(folder.path()));
         let options = SchedulerOptions { sessions: 1, context: Some(1024), disk, ..SchedulerOptions::default() };
-        let scheduler = Scheduler::new(model(), &options).unwrap();
-        stats(&rest(&mut scheduler.generate(tokens.to_vec(), greedy(1)).unwrap())).prompt.cached
+        Scheduler::new(model(), &options).unwrap().generate(tokens.to_vec(), greedy(1)).unwrap()
     };
+    let cached = |tokens: &[u32]| stats(&rest(&mut generate(tokens))).prompt.cached;
     assert_eq!([cached(&tokens), cached(&tokens)], [0, 3 * PAGE]);
-    assert_eq!(cached(&tokens[..3 * PAGE]), 2 * PAGE, "the last token has to be computed");
+    let first = generate(&tokens[..3 * PAGE]).next();
+    let is_found = matches!(first, Some(Ok(Event::Prompt { done, .. })) if done == 2 * PAGE);
+    assert!(is_found, "the last token has to be computed: {first:?}");
     let mut changed = tokens.clone();
     changed[600] += 1;
     assert_eq!([cached(&changed), cached(&changed)], [2 * PAGE, 3 * PAGE]);
@@ -368,16 +375,16 @@ fn many_pages_come_back() {
 #[test]
 fn a_conversation_that_is_larger_than_the_queue_is_stored() {
     let folder = folder();
-    let tokens = |first: u32| -> Vec<u32> { (0..800).map(|index| first + index * 7 % 311).collect() };
+    let tokens = |first: u32| -> Vec<u32> { (0..3 * PAGE as u32 + 8).map(|index| first + index * 7 % 311).collect() };
     let disk = DiskCache::open_with(folder.path(), MUCH, 1).unwrap(); // a page waits in any case
     let options =
         SchedulerOptions { sessions: 1, context: Some(1024), disk: Some(disk.clone()), ..SchedulerOptions::default() };
     let scheduler = Scheduler::new(model(), &options).unwrap();
-    for first in [100, 500] {
-        rest(&mut scheduler.generate(tokens(first), greedy(1)).unwrap());
+    for (first, pages) in [(100, 3), (500, 2)] {
+        rest(&mut scheduler.generate(tokens(first)[..pages * PAGE + 8].to_vec(), greedy(1)).unwrap());
     }
     scheduler.store();
-    assert_eq!((files(folder.path()).len(), disk.state().dropped), (6, 0), "{:?}", disk.state());
+    assert_eq!((files(folder.path()).len(), disk.state().dropped), (5, 0), "{:?}", disk.state());
     let again = stats(&rest(&mut scheduler.generate(tokens(100), greedy(1)).unwrap()));
     assert_eq!((again.prompt.cached, disk.state().read), (3 * PAGE, 3));
 }
@@ -389,9 +396,10 @@ fn a_dropped_reply_is_stored_after_a_pause() {
     let folder = folder();
     let disk = open(folder.path());
     let scheduler = on(&disk, 1);
-    let mut reply = scheduler.chat(long("What did the owl see?")).unwrap();
+    let options = words_of(model(), "", 8).options;
+    let mut reply = scheduler.chat(ChatState { options, ..long("What did the owl see?") }).unwrap();
     begin(&mut reply);
-    let pause = gpu().pause();
+    let pause = model().gpu().pause();
     let (dropped, is_dropped) = std::sync::mpsc::channel();
     let dropping = std::thread::spawn(move || {
         drop(reply);
@@ -405,18 +413,18 @@ fn a_dropped_reply_is_stored_after_a_pause() {
     assert_eq!(disk.state().written, 1);
 }
 
-/// A context of many pages, and a prompt of seven, which are read in more than one round.
+/// A context of many pages, and a prompt of six, which are read in more than one round.
 const LONG: usize = 2048;
 
-fn seven_pages(first: u32) -> Vec<u32> {
-    (0..7 * PAGE as u32 + 9).map(|index| first + index * 7 % 311).collect()
+fn six_pages(first: u32) -> Vec<u32> {
+    (0..6 * PAGE as u32 + 8).map(|index| first + index * 7 % 311).collect()
 }
 
 /// Pages that are read in several rounds: all of them, with one damaged in the middle, with a cache in memory that is
 /// too small for another conversation beside it, and with a reply that is cancelled meanwhile.
 #[test]
 fn extended_pages_come_back_in_several_rounds() {
-    let (folder, tokens) = (folder(), seven_pages(100));
+    let (folder, tokens) = (folder(), six_pages(100));
     let with = |memory: Option<usize>, sessions: usize| {
         let disk = open(folder.path());
         let options = SchedulerOptions { sessions, context: Some(LONG), tokens: memory, ..SchedulerOptions::default() };
@@ -434,14 +442,14 @@ fn extended_pages_come_back_in_several_rounds() {
         let (scheduler, disk) = with(None, 1);
         let (wanted, cached) = said(&scheduler, &tokens);
         scheduler.store();
-        assert_eq!((cached, disk.state().written), (0, 7));
+        assert_eq!((cached, disk.state().written), (0, 6));
         wanted
     };
     {
-        let (scheduler, disk) = with(Some(9 * PAGE), 2);
-        assert_eq!(said(&scheduler, &seven_pages(500)[..3 * PAGE]).1, 0);
-        assert_eq!(said(&scheduler, &tokens), (wanted.clone(), 7 * PAGE), "the other one leaves its memory");
-        assert!(disk.state().read >= 7);
+        let (scheduler, disk) = with(Some(8 * PAGE), 2);
+        assert_eq!(said(&scheduler, &six_pages(500)[..2 * PAGE]).1, 0);
+        assert_eq!(said(&scheduler, &tokens), (wanted.clone(), 6 * PAGE), "the other one leaves its memory");
+        assert!(disk.state().read >= 6);
     }
     {
         let (scheduler, _) = with(None, 1);

@@ -7,7 +7,7 @@ use wglm::{ChatState, Message, Scheduler, SchedulerOptions, SlotState};
 /// A request with a long prompt.
 fn long() -> ChatState {
     let mut request = request("What does the story tell us?", 4);
-    request.messages.insert(0, Message::system("An owl sat on a branch and looked at a hill. ".repeat(16)));
+    request.messages.insert(0, Message::system("An owl sat on a branch and looked at a hill. ".repeat(8)));
     request
 }
 
@@ -66,7 +66,7 @@ fn extended_prompts_in_chunks() {
     let model = model_on(gpu(), 32);
     let options = SchedulerOptions { sessions: 3, ..SchedulerOptions::default() };
     let scheduler = Scheduler::new(&model, &options).unwrap();
-    let requests = [request("Tell me a story about an owl.", 40), long(), request("Tell me about the moon.", 12)];
+    let requests = [request("Tell me a story about an owl.", 24), long(), request("Tell me about the moon.", 12)];
     for (request, events) in requests.iter().zip(by_turns(&scheduler, &requests)) {
         let (wanted, _) = alone_in(session_of(&model), request);
         assert_eq!(said(&events), said(&wanted));

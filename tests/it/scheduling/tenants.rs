@@ -1,6 +1,6 @@
 //! Tests tenants: none can find out from the cache what another has sent, and none waits for all requests of another.
 
-use super::{begin, request, rest, said, scheduler, stats};
+use super::{begin, request, rest, said, scheduler, small_scheduler, stats, words};
 use wglm::{ChatState, Message, Scheduler, Tenant};
 
 fn tenant(scheduler: &Scheduler, turns: u64, cache: u64) -> Scheduler {
@@ -20,7 +20,7 @@ fn is_cached(scheduler: &Scheduler) -> bool {
 #[test]
 fn extended_a_slot_is_emptied_for_another_tenant() {
     for sessions in [1, 2] {
-        let scheduler = scheduler(sessions);
+        let scheduler = small_scheduler(sessions);
         let (anna, ben, bea) = (tenant(&scheduler, 1, 1), tenant(&scheduler, 2, 2), tenant(&scheduler, 3, 2));
         let found = [&anna, &anna, &ben, &bea, &anna].map(is_cached);
         assert_eq!(found, [false, true, false, true, sessions == 2], "{sessions} slots");
@@ -31,11 +31,11 @@ fn extended_a_slot_is_emptied_for_another_tenant() {
 #[test]
 fn extended_pages_are_their_tenants_own() {
     let long = || -> ChatState {
-        let mut request = request("What did the owl see?", 40);
+        let mut request = words("What did the owl see?", 24);
         request.messages.insert(0, Message::system("An owl sat on a branch and looked at a hill. ".repeat(13)));
         request
     };
-    let scheduler = scheduler(3);
+    let scheduler = small_scheduler(3);
     let (anna, ben, bea) = (tenant(&scheduler, 1, 1), tenant(&scheduler, 2, 2), tenant(&scheduler, 3, 1));
     let mut first = anna.chat(long()).unwrap();
     assert!((258..480).contains(&first.prompt_tokens()), "{}", first.prompt_tokens());

@@ -1,6 +1,6 @@
 //! Tests replies on many threads, none of which is the scheduler's.
 
-use super::{alone, request, rest, said, scheduler};
+use super::{all_differ, begin, rest, said, small_alone, small_scheduler, stats, words};
 use std::time::Duration;
 use wglm::{Cancel, ChatState, Event, ScheduledReply, Scheduler, Stop};
 
@@ -16,13 +16,18 @@ fn replies_can_be_sent() {
 /// Thirty-two at once, some of which drop their reply, sleep, or are cancelled by others.
 #[test]
 fn extended_thirty_two_threads() {
-    let scheduler = scheduler(4);
+    let scheduler = small_scheduler(4);
     let texts = ["What is seven plus five?", "My name is Anna.", "Who are you?", "What is two plus two?"];
-    let requests: Vec<ChatState> = texts.iter().map(|text| request(text, 10)).collect();
-    let wanted: Vec<String> = requests.iter().map(|request| said(&alone(request))).collect();
+    let mut requests: Vec<ChatState> = texts.iter().map(|text| words(text, 10)).collect();
+    // The reply to be cancelled has more tokens than a reply may be ahead of the events that were taken, so it cannot
+    // be complete before that.
+    requests.push(words("Tell me a story about an owl.", 90));
+    let wanted: Vec<String> = requests.iter().map(|request| said(&small_alone(request))).collect();
+    all_differ(&wanted);
     std::thread::scope(|scope| {
         for number in 0..32 {
-            let (scheduler, request, want) = (scheduler.clone(), requests[number % 4].clone(), &wanted[number % 4]);
+            let asked = if number % 8 == 3 { texts.len() } else { number % texts.len() };
+            let (scheduler, request, want) = (scheduler.clone(), requests[asked].clone(), &wanted[asked]);
             scope.spawn(move || {
                 let cancel = Cancel::default();
                 let mut reply = scheduler.chat(request).unwrap().with_cancel(&cancel);
@@ -33,13 +38,11 @@ fn extended_thirty_two_threads() {
                         drop(reply);
                     }
                     3 => {
-                        std::thread::spawn(move || {
-                            std::thread::sleep(Duration::from_millis(number as u64 * 9));
-                            cancel.cancel();
-                        });
-                        let events = rest(&mut reply);
-                        let Some(Event::Done(stats)) = events.last() else { panic!("{events:?}") };
-                        assert!(want.starts_with(&said(&events)), "{stats:?}");
+                        let begun = begin(&mut reply);
+                        std::thread::spawn(move || cancel.cancel()).join().unwrap();
+                        let events = [begun, rest(&mut reply)].concat();
+                        assert_eq!(stats(&events).stop, Stop::Cancelled);
+                        assert!(want.starts_with(&said(&events)), "{events:?}");
                     }
                     4 => {
                         std::thread::sleep(Duration::from_millis(50));

@@ -1,7 +1,8 @@
 //! Tests answers with a schema, and required calls, in all interfaces that have them.
 
-use super::{ANSWER, QUESTION, Serving, ask, question, shared};
+use super::{ANSWER, QUESTION, Serving, ask, question, shared, shared_in};
 use serde_json::{Value, json};
+use std::sync::{Arc, OnceLock};
 
 /// A schema that few models would match by themselves.
 fn schema() -> Value {
@@ -10,7 +11,7 @@ fn schema() -> Value {
         "properties": {
             "animal": {"enum": ["owl", "newt"]},
             "legs": {"type": "integer", "minimum": 2, "maximum": 4},
-            "name": {"type": "string", "maxLength": 12},
+            "name": {"type": "string", "maxLength": 4},
         },
         "required": ["animal", "legs", "name"],
         "additionalProperties": false,
@@ -23,7 +24,7 @@ fn assert_valid(text: &str) {
     assert_eq!(object.len(), 3, "{text}");
     assert!(["owl", "newt"].contains(&object["animal"].as_str().unwrap()), "{text}");
     assert!((2..=4).contains(&object["legs"].as_i64().unwrap()), "{text}");
-    assert!(object["name"].as_str().unwrap().chars().count() <= 12, "{text}");
+    assert!(object["name"].as_str().unwrap().chars().count() <= 4, "{text}");
 }
 
 /// A question with more fields.
@@ -45,39 +46,64 @@ fn few() -> Value {
 /// Functions that have nothing to do with the question.
 fn tools() -> Value {
     let function = |name: &str, argument: &str| {
-        let parameters = json!({"type": "object", "properties": {argument: few()}, "required": [argument]});
+        let parameters = json!({"type": "object", "properties": {argument: {"enum": [3, 4]}}, "required": [argument]});
         json!({"type": "function", "function": {"name": name, "description": "?", "parameters": parameters}})
     };
     json!([function("ring", "times"), function("sleep", "hours")])
 }
 
+/// Biases for the tokens of single letters.
+fn biases(serving: &Serving, letters: &[(&str, u32)]) -> Value {
+    let bias = |(letter, amount): &(&str, u32)| {
+        let tokens = serving.post("/tokenize", &json!({"content": letter})).json()["tokens"].clone();
+        assert_eq!(tokens.as_array().map(Vec::len), Some(1), "{letter}: {tokens}");
+        json!([tokens[0], amount])
+    };
+    letters.iter().map(bias).collect()
+}
+
+/// Thinking is free, and comes before the answer.
 #[test]
 fn extended_an_answer_is_valid_against_its_schema() {
     let serving = shared();
-    let json = serving.post("/v1/chat/completions", &with(&of_schema(&schema()))).json();
+    let mut body = with(&of_schema(&schema()));
+    body["reasoning_effort"] = "none".into();
+    let json = serving.post("/v1/chat/completions", &body).json();
     let choice = &json["choices"][0];
     assert_valid(choice["message"]["content"].as_str().unwrap());
     assert_eq!(choice["finish_reason"], "stop");
-    assert!(!choice["message"]["reasoning_content"].as_str().unwrap().is_empty(), "thinking is free: {json}");
 
     let mut body = with(&of_schema(&schema()));
     body["stream"] = true.into();
     let events = serving.post("/v1/chat/completions", &body).events();
-    let pieces = events.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str());
-    assert_valid(&pieces.collect::<String>());
+    let pieces = |of: &str| -> Vec<(usize, String)> {
+        let pieces =
+            events.iter().map(|event| event["choices"][0]["delta"][of].as_str().unwrap_or_default().to_owned());
+        pieces.enumerate().filter(|(_, piece)| !piece.is_empty()).collect()
+    };
+    let (thinking, content) = (pieces("reasoning_content"), pieces("content"));
+    assert!(!thinking.is_empty() && !content.is_empty() && thinking.last() < content.first(), "{events:?}");
+    assert_valid(&content.into_iter().map(|(_, piece)| piece).collect::<String>());
 
-    let object = with(&json!({"response_format": {"type": "json_object"}, "temperature": 1.5, "max_tokens": 400}));
+    // Only an end that is favoured is certain to come.
+    let object = with(&json!({
+        "response_format": {"type": "json_object"}, "temperature": 1.5, "max_tokens": 60, "reasoning_effort": "none",
+        "logit_bias": biases(&serving, &[("\"", 80), ("}", 60)]),
+    }));
     let json = serving.post("/v1/chat/completions", &object).json();
     let choice = &json["choices"][0];
-    let text = choice["message"]["content"].as_str().unwrap();
-    assert!(choice["finish_reason"] == "length" || serde_json::from_str::<Value>(text).unwrap().is_object(), "{json}");
+    let value: Value = serde_json::from_str(choice["message"]["content"].as_str().unwrap()).unwrap();
+    assert!(value.as_object().is_some_and(|object| !object.is_empty()), "{json}");
+    assert_eq!(choice["finish_reason"], "stop", "{json}");
 
     let body = json!({
         "input": QUESTION, "temperature": 0,
         "text": {"format": {"type": "json_schema", "name": "answer", "schema": schema()}},
     });
     let json = serving.post("/v1/responses", &body).json();
-    let message = json["output"].as_array().unwrap().iter().find(|item| item["type"] == "message").unwrap();
+    let [reasoning, message] = json["output"].as_array().unwrap().as_slice() else { panic!("{json}") };
+    assert_eq!((&reasoning["type"], &message["type"]), (&"reasoning".into(), &"message".into()), "{json}");
+    assert!(!reasoning["content"][0]["text"].as_str().unwrap().is_empty(), "{json}");
     assert_valid(message["content"][0]["text"].as_str().unwrap());
 }
 
@@ -120,14 +146,21 @@ fn extended_required_calls_are_made() {
     assert_eq!(name, "sleep");
     assert!(serde_json::from_str::<Value>(&arguments).unwrap()["hours"].is_i64(), "{arguments}");
 
-    let none = serving.post("/v1/chat/completions", &with(&json!({"tools": tools(), "tool_choice": "none"}))).json();
-    assert!(none["choices"][0]["message"].get("tool_calls").is_none_or(Value::is_null), "{none}");
+    let fields = json!({"tools": tools(), "tool_choice": "none", "reasoning_effort": "none", "max_tokens": 16});
+    let none = serving.post("/v1/chat/completions", &with(&fields)).json();
+    let message = &none["choices"][0]["message"];
+    assert!(message.get("tool_calls").is_none_or(Value::is_null), "{none}");
+    assert!(message["content"].as_str().is_some_and(|text| !text.is_empty()), "{none}");
 
+    // The same functions, so that the prompt has the same beginning.
+    let tools = tools();
+    let functions = tools.as_array().unwrap().iter().map(|tool| &tool["function"]);
+    let flat: Vec<Value> = functions
+        .map(|it| json!({"name": it["name"], "description": it["description"], "input_schema": it["parameters"]}))
+        .collect();
     let body = json!({
         "max_tokens": 400, "temperature": 0, "messages": [{"role": "user", "content": QUESTION}],
-        "tools": [{"name": "ring", "input_schema":
-            {"type": "object", "properties": {"times": few()}, "required": ["times"]}}],
-        "tool_choice": {"type": "any"},
+        "tools": flat, "tool_choice": {"type": "tool", "name": "ring"},
     });
     let json = serving.post("/v1/messages", &body).json();
     let call = json["content"].as_array().unwrap().iter().find(|block| block["type"] == "tool_use").unwrap();
@@ -135,10 +168,10 @@ fn extended_required_calls_are_made() {
     assert_eq!(json["stop_reason"], "tool_use");
 }
 
-/// Constrained replies take steps together with unconstrained ones, and do not change these.
+/// Constrained replies do not change unconstrained ones that are requested at the same time.
 #[test]
 fn extended_constrained_answers_beside_free_ones() {
-    let serving = Serving::start(&[]);
+    let serving = shared();
     std::thread::scope(|scope| {
         for constrained in [true, false, true, false] {
             let serving = &serving;
@@ -159,12 +192,13 @@ fn extended_options_of_a_schema() {
     let set = json!({"type": "array", "uniqueItems": true, "items": few(), "minItems": 2, "maxItems": 3});
     for (strict, status) in [(json!(true), 400), (Value::Null, 400), (json!(false), 200)] {
         let format = json!({"type": "json_schema", "json_schema": {"name": "it", "strict": strict, "schema": set}});
-        let answer = serving.post("/v1/chat/completions", &with(&json!({"response_format": format})));
+        let fields = json!({"response_format": format, "reasoning_effort": "none"});
+        let answer = serving.post("/v1/chat/completions", &with(&fields));
         assert_eq!(answer.status, status, "{strict}: {}", answer.text());
         assert_eq!(answer.text().contains("`uniqueItems`"), status == 400, "{}", answer.text());
     }
     let mut body = with(&of_schema(&schema()));
-    body["temperature"] = json!(1.5);
+    (body["temperature"], body["reasoning_effort"]) = (json!(1.5), "none".into());
     for whitespace in [false, true] {
         body["json_whitespace"] = whitespace.into();
         let answer = serving.post("/v1/chat/completions", &body).json();
@@ -173,7 +207,9 @@ fn extended_options_of_a_schema() {
         assert!(whitespace || text.starts_with("{\"animal\":\""), "{text}");
     }
     let long = "123456789012345678901234567890";
-    let text = with(&of_schema(&json!({"const": "number"}))).to_string().replace("\"number\"", long);
+    let mut body = with(&of_schema(&json!({"const": "number"})));
+    body["reasoning_effort"] = "none".into();
+    let text = body.to_string().replace("\"number\"", long);
     let json = [("content-type", "application/json")];
     let answer = ask(&serving.address, "POST", "/v1/chat/completions", &json, text.as_bytes());
     assert_eq!(answer.json()["choices"][0]["message"]["content"], long, "{}", answer.text());
@@ -192,10 +228,16 @@ fn is_impossible(serving: &Serving, path: &str, body: &Value) -> bool {
     answer.status == 400
 }
 
+/// A server that closes all objects.
+fn closing() -> Arc<Serving> {
+    static CLOSING: OnceLock<Arc<Serving>> = OnceLock::new();
+    shared_in(&CLOSING, &["--json-closed"])
+}
+
 /// Objects are closed by `strict`, in Anthropic's interface and by `--json-closed`.
 #[test]
 fn strict_closes_the_objects_of_a_schema() {
-    let (serving, closing) = (shared(), Serving::start(&["--json-closed"]));
+    let (serving, closing) = (shared(), closing());
     for strict in [json!(true), json!(false), Value::Null] {
         let format = json!({"type": "json_schema", "name": "it", "strict": strict, "schema": needs_others()});
         let chat = json!({"response_format": {"type": "json_schema", "json_schema": format}, "max_tokens": 2});
@@ -219,7 +261,7 @@ fn strict_closes_the_objects_of_a_schema() {
 /// A request of `path` that has to call a function, whose argument is an object with a number, or that has no
 /// arguments. The model would continue an object and begin an argument wherever it may.
 fn calling(serving: &Serving, path: &str, strict: &Value, has_arguments: bool) -> Value {
-    let at = json!({"type": "object", "properties": {"hour": few()}, "required": ["hour"]});
+    let at = json!({"type": "object", "properties": {"hour": {"const": 7}}, "required": ["hour"]});
     let parameters = json!({"type": "object", "properties": {"at": at}, "required": ["at"]});
     let parameters = if has_arguments { parameters } else { Value::Null };
     let choice = if path == "/v1/messages" { json!({"type": "any"}) } else { json!("required") };
@@ -235,7 +277,7 @@ fn calling(serving: &Serving, path: &str, strict: &Value, has_arguments: bool) -
     let wanted = tokens.as_array().unwrap().iter().chain(comma.as_array().unwrap());
     let bias: Vec<Value> = wanted.map(|token| json!([token, 60])).collect();
     let body = json!({"input": QUESTION, "tools": [tool], "tool_choice": choice, "logit_bias": bias,
-        "max_tokens": 40, "max_output_tokens": 40, "chat_template_kwargs": {"enable_thinking": false}});
+        "max_tokens": 32, "max_output_tokens": 32, "chat_template_kwargs": {"enable_thinking": false}});
     let answer = serving.post(path, &with(&body)).json();
     let call = match path {
         "/v1/chat/completions" => &answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"],
@@ -250,11 +292,11 @@ fn calling(serving: &Serving, path: &str, strict: &Value, has_arguments: bool) -
 
 #[test]
 fn strict_closes_the_objects_of_arguments() {
-    let (serving, closing) = (shared(), Serving::start(&["--json-closed"]));
+    let (serving, closing) = (shared(), closing());
     let is_closed = |call: &Value| call["at"].as_object().is_some_and(|at| at.len() == 1 && at["hour"].is_u64());
     for path in ["/v1/chat/completions", "/v1/responses", "/v1/messages"] {
         for (serving, strict, closed) in
-            [(&*serving, json!(true), true), (&*serving, json!(false), false), (&closing, Value::Null, true)]
+            [(&*serving, json!(true), true), (&*serving, json!(false), false), (&*closing, Value::Null, true)]
         {
             let call = calling(serving, path, &strict, true);
             assert_eq!(is_closed(&call), closed, "{path} {strict}: {call}");

@@ -4,7 +4,7 @@ use super::{QUESTION, shared};
 use serde_json::{Value, json};
 
 /// More tokens than the whole reply to the question has.
-const MOST: u64 = 40;
+const MOST: u64 = 16;
 
 /// Bodies of all interfaces with a reply of at most `MOST` tokens, and where their answers have the number of tokens.
 fn bodies() -> [(&'static str, Value, &'static str); 4] {

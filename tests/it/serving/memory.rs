@@ -235,7 +235,7 @@ fn requests_beyond_the_memory_are_refused_with_the_reason() {
 fn extended_several_replies_share_a_prompt_and_have_their_own_seeds() {
     let serving = super::shared();
     let mut body = json!({"messages": [{"role": "user", "content": "Tell me a story about an owl."}]});
-    (body["temperature"], body["max_tokens"], body["n"]) = (json!(2), json!(24), json!(4));
+    (body["temperature"], body["max_tokens"], body["n"]) = (json!(2), json!(12), json!(4));
     (body["top_k"], body["top_p"], body["min_p"]) = (json!(0), json!(1), json!(0));
     let text = |choice: &Value| choice["message"].to_string();
     body["seed"] = 7.into();

@@ -35,7 +35,7 @@ use client::{Answer, ask};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The answer of llama.cpp to this question at temperature 0 (tests/fixtures/fable, dialog1).
@@ -113,9 +113,7 @@ impl Serving {
 
     /// A metric of `/metrics`.
     fn figure(&self, name: &str) -> u64 {
-        let text = self.get("/metrics").text();
-        let line = text.lines().find_map(|line| line.strip_prefix(&format!("wglm_{name} ")));
-        line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+        figure_in(&self.get("/metrics").text(), name)
     }
 
     /// The body of a completion that continues until the context is full.
@@ -134,15 +132,34 @@ impl Drop for Serving {
     }
 }
 
-/// A server that tests share while one of them uses it.
+/// A metric in the text of `/metrics`.
+fn figure_in(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("wglm_{name} ")));
+    line.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+}
+
+/// A server that tests share.
 fn shared() -> Arc<Serving> {
-    static SHARED: Mutex<Weak<Serving>> = Mutex::new(Weak::new());
-    let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    shared.upgrade().unwrap_or_else(|| {
-        let serving = Arc::new(Serving::start(&["--max-choices", "4"]));
-        *shared = Arc::downgrade(&serving);
-        serving
-    })
+    static SHARED: OnceLock<Arc<Serving>> = OnceLock::new();
+    shared_in(&SHARED, &["--max-choices", "4"])
+}
+
+/// The server in `shared`, which the first test that needs it starts with these arguments.
+fn shared_in(shared: &OnceLock<Arc<Serving>>, args: &[&str]) -> Arc<Serving> {
+    let begin = || {
+        let serving = Serving::start(args);
+        end_with_the_tests(serving.process.id());
+        Arc::new(serving)
+    };
+    shared.get_or_init(begin).clone()
+}
+
+/// Ends a process once this one has ended, which drops nothing that is static: a shell waits for the end of its input.
+fn end_with_the_tests(process: u32) {
+    static SHELLS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+    let ends = format!("read -r line; kill {process}");
+    let shell = Command::new("sh").args(["-c", &ends]).stdin(Stdio::piped()).spawn().unwrap();
+    SHELLS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(shell);
 }
 
 /// Waits until a condition holds.

@@ -141,7 +141,7 @@ fn an_answer_has_the_format() {
         let json = shared().post(path, &body).json();
         let legs: Value = serde_json::from_str(&texts(path, &json).1).unwrap();
         assert!(legs["legs"].as_u64().is_some_and(|legs| legs <= 8), "{json}");
-        body["format"] = "json".into();
+        (body["format"], body["options"]["num_predict"]) = ("json".into(), 24.into());
         let json = shared().post(path, &body).json();
         assert!(texts(path, &json).1.starts_with('{'), "{json}");
         body["format"] = json!({"type": "integer", "maximum": 0, "minimum": 1});

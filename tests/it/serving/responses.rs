@@ -223,7 +223,7 @@ fn input_tokens_are_counted_without_a_reply() {
 
 /// Functions in a namespace, as Codex sends them.
 fn in_namespace() -> Value {
-    let legs = json!({"type": "integer", "minimum": 1, "maximum": 9});
+    let legs = json!({"enum": [2, 4]});
     let parameters = json!({"type": "object", "properties": {"legs": legs}, "required": ["legs"]});
     let [count, walk] = ["count", "walk"].map(|name| {
         let mut function = json!({"type": "function", "name": name, "description": "Counts", "strict": true});

@@ -98,7 +98,7 @@ fn extended_patterns_that_apply_together() {
                 Vec::from(of_answer)
             })
         };
-        let hostile: Vec<_> = (0..4).map(hostile).collect();
+        let hostile: Vec<_> = (0..2).map(hostile).collect();
         let mut good = question();
         good["json_schema"] = json!({"type": "object", "properties": {"a": {"type": "integer", "maximum": 9}}});
         good["max_tokens"] = 4.into();

@@ -9,7 +9,7 @@ fn extended_sixty_four_conversations_get_their_answers() {
     let serving = Serving::start(&["--queue", "64"]);
     let stories = |number: usize| {
         let text = format!("What is {number} plus two?");
-        json!({"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 6})
+        json!({"messages": [{"role": "user", "content": text}], "temperature": 0, "max_tokens": 3})
     };
     let message = |body: &Value| {
         let answer = serving.post("/v1/chat/completions", body);
@@ -20,7 +20,7 @@ fn extended_sixty_four_conversations_get_their_answers() {
     std::thread::scope(|scope| {
         for number in 0..64 {
             let (message, alone) = (&message, &alone);
-            scope.spawn(move || match number % 8 {
+            scope.spawn(move || match number % 16 {
                 0 => {
                     let told = message(&question());
                     assert_eq!(told["content"].as_str().unwrap().trim(), ANSWER, "{number}");

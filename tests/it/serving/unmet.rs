@@ -131,7 +131,9 @@ fn thinking_can_be_turned_off_in_the_words_of_every_interface() {
         json["choices"][0]["message"]["reasoning_content"].is_string()
             || blocks.into_iter().any(|block| block["type"] == "thinking" || block["type"] == "reasoning")
     };
-    for (path, body) in requests().into_iter().take(3) {
+    for (path, mut body) in requests().into_iter().take(3) {
+        let limit = if path == "/v1/responses" { "max_output_tokens" } else { "max_tokens" };
+        body[limit] = 2.into();
         let on = json!({"thinking": {"type": "enabled"}});
         let body = if path == "/v1/messages" { with(&body, &on) } else { body };
         let json = shared().post(path, &body).json();

@@ -224,9 +224,14 @@ fn extended_unanswered_messages_stay() {
             chat.options.max_tokens = most;
         },
     ];
-    let (_, whole, _) = ask(&mut chat(), owl);
-    for way in ways {
+    let brief = || {
         let mut chat = chat();
+        chat.options.max_tokens = Some(16);
+        chat
+    };
+    let (_, whole, _) = ask(&mut brief(), owl);
+    for way in ways {
+        let mut chat = brief();
         chat.push(Message::system("Be brief."));
         assert!(chat.unanswered().is_empty());
         chat.truncate(0);

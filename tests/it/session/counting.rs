@@ -1,9 +1,10 @@
 //! Counts the GPU work of each kind of step: submissions, passes, dispatches, writes from the host, and results that
 //! the host waits for. They determine what a token costs the host, so none of them may grow unnoticed.
 
-use super::{alone, dialogue};
+use super::{alone, dialogue, exclusive};
 use crate::common::gpu::open;
 use crate::common::models::fable_file;
+use std::sync::{LazyLock, Mutex, MutexGuard};
 use wglm::{
     CacheShape, CacheType, ChatState, DraftKind, GenerateOptions, Gguf, Gpu, LoadOptions, Message, Model, Pool,
     SamplerParams, Scheduler, SchedulerOptions, Session, Speculation,
@@ -42,14 +43,18 @@ impl Counted {
     }
 }
 
-/// The demonstration model on its own device, with the steps that NVIDIA's GPUs take. Prompts are computed token by
-/// token, because how many submissions a part of a prompt takes depends on how fast the GPU is.
-fn model() -> (Model, Counted) {
-    let gpu = open(true);
-    let choices = Choices { table: Some(Tilings::Nvidia), ..Choices::default() };
-    let overrides = LoadOverrides { choices, ..LoadOverrides::default() };
-    let options = LoadOptions { prompt: alone(), overrides, ..LoadOptions::default() };
-    let model = Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), &gpu, &options).unwrap();
+/// The demonstration model on a device that only one test at a time uses, with the steps that NVIDIA's GPUs take.
+/// Prompts are computed token by token, because how many submissions a part of a prompt takes depends on how fast the
+/// GPU is.
+fn model() -> (MutexGuard<'static, Model>, Counted) {
+    static MODEL: LazyLock<Mutex<Model>> = LazyLock::new(|| {
+        let choices = Choices { table: Some(Tilings::Nvidia), ..Choices::default() };
+        let overrides = LoadOverrides { choices, ..LoadOverrides::default() };
+        let options = LoadOptions { prompt: alone(), overrides, ..LoadOptions::default() };
+        Mutex::new(Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), &open(true), &options).unwrap())
+    });
+    let model = exclusive(&MODEL);
+    let gpu = model.gpu().clone();
     (model, Counted { gpu, lines: Vec::new() })
 }
 
@@ -186,13 +191,13 @@ fn extended_drafts_of_several_sessions() {
     counted.are(&["by the block: [3, 3, 95, 3, 2]", "from the text: [1, 1, 41, 1, 2]"]);
 }
 
-/// Replies of 24 tokens, each with the prompt that it begins with.
+/// Replies of 12 tokens, each with the prompt that it begins with.
 #[test]
 fn extended_replies_side_by_side() {
     let (model, mut counted) = model();
     let sampling = SamplerParams::greedy();
     let options =
-        GenerateOptions { sampling, max_tokens: Some(24), speculation: Speculation::OFF, ..GenerateOptions::default() };
+        GenerateOptions { sampling, max_tokens: Some(12), speculation: Speculation::OFF, ..GenerateOptions::default() };
     let asked = |text: &str| ChatState {
         messages: vec![Message::user(text)],
         options: options.clone(),
@@ -209,8 +214,8 @@ fn extended_replies_side_by_side() {
         });
     }
     counted.are(&[
-        "1 at a time: [25, 25, 1000, 26, 24]",
-        "2 at a time: [27, 27, 1080, 31, 25]",
-        "3 at a time: [29, 29, 1160, 35, 26]",
+        "1 at a time: [13, 13, 520, 14, 12]",
+        "2 at a time: [15, 15, 600, 19, 13]",
+        "3 at a time: [17, 17, 680, 23, 14]",
     ]);
 }

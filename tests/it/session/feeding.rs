@@ -172,9 +172,10 @@ fn progress_counts_every_token() {
 /// Earlier logits belong to another token: they are no longer available once a token is fed.
 #[test]
 fn extended_a_session_continues_after_any_cancellation() {
-    let tokens = dialogue(18);
+    let tokens = dialogue(10);
+    let whole = fresh(&tokens, 64);
     let (before, rest) = tokens.split_at(2);
-    for stop in [1, 2, 6, 15, 16] {
+    for stop in [1, 2, 4, 7, 8] {
         let mut session = session_of(64);
         session.feed(before).unwrap();
         session.most_likely().unwrap();
@@ -193,6 +194,6 @@ fn extended_a_session_continues_after_any_cancellation() {
         } else {
             session.sync(&tokens).unwrap();
         }
-        holds(&mut session, &tokens, &format!("stopped at {stop} and fed on"));
+        assert!(session.tokens() == tokens && bits(&mut session) == whole, "stopped at {stop} and fed on");
     }
 }

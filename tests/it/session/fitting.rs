@@ -45,9 +45,10 @@ fn extended_the_oldest_turns_are_dropped_as_a_whole() {
     let newest = needs(&[all[0].clone(), all[10].clone()]);
     // The ends of turns, up to which messages may be dropped.
     let gaps = [1, 2, 6, 8, 10];
+    let needed = gaps.map(|gap| needs(&[&all[..1], &all[gap..]].concat()));
     let mut seen = [false; 5];
+    let mut chat = chat();
     for reserve in 0..=CONTEXT - newest {
-        let mut chat = chat();
         chat.set_messages(all.clone());
         let gone = chat.fit(reserve).unwrap();
         let gap = gone.len() + 1;
@@ -57,8 +58,7 @@ fn extended_the_oldest_turns_are_dropped_as_a_whole() {
         assert_eq!(chat.messages(), [&all[..1], &all[gap..]].concat());
         assert!(chat.prompt().unwrap().len() + reserve <= CONTEXT, "{reserve} reserved");
         if index > 0 {
-            let more = [&all[..1], &all[gaps[index - 1]..]].concat();
-            assert!(needs(&more) + reserve > CONTEXT, "{reserve} reserved: more might have stayed");
+            assert!(needed[index - 1] + reserve > CONTEXT, "{reserve} reserved: more might have stayed");
         }
     }
     assert_eq!(seen, [true; 5], "every gap is tried");

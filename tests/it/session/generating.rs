@@ -28,7 +28,7 @@ fn greedy(max_tokens: Option<usize>) -> GenerateOptions {
 
 fn seeded(seed: u64) -> GenerateOptions {
     let sampling = SamplerParams { temperature: 1.0, seed: Some(seed), ..SamplerParams::default() };
-    GenerateOptions { sampling, max_tokens: Some(24), ..GenerateOptions::default() }
+    GenerateOptions { sampling, max_tokens: Some(20), ..GenerateOptions::default() }
 }
 
 /// Runs a generation to its end, without errors.
@@ -81,10 +81,13 @@ fn extended_a_story_is_told_the_same_every_time() {
     assert_eq!(first.stats.stop, Stop::End);
     assert_eq!((first.stats.prompt.cached, first.stats.prompt.new), (0, owl().len()));
     assert_eq!(session.tokens().len(), owl().len() + first.stats.generated);
-    let again = generate(&mut session, owl(), greedy(None));
-    assert_eq!(again.text, first.text, "with a warm cache");
+    let again = generate(&mut session, owl(), greedy(Some(24)));
     assert_eq!((again.stats.prompt.cached, again.stats.prompt.new), (owl().len() - 1, 1));
-    assert_eq!(generate(&mut super::session(), owl(), greedy(None)).text, first.text, "in a new session");
+    let anew = generate(&mut super::session(), owl(), greedy(Some(24)));
+    for (what, told) in [("with a warm cache", again), ("in a new session", anew)] {
+        assert_eq!((told.stats.generated, told.stats.stop), (24, Stop::Length), "{what}");
+        assert!(first.text.starts_with(&told.text), "{what}: {}", told.text);
+    }
 }
 
 /// The generated text is what the tokenizer makes of the session's tokens.
@@ -111,7 +114,7 @@ fn extended_greedy_is_the_sampler_at_temperature_zero() {
 
 #[test]
 fn extended_replies_have_the_requested_length() {
-    let whole = generate(&mut session(), owl(), greedy(None)).text;
+    let whole = generate(&mut session(), owl(), greedy(Some(12))).text;
     for most in [0, 1, 5] {
         let mut session = session();
         let told = generate(&mut session, owl(), greedy(Some(most)));
@@ -205,12 +208,12 @@ fn impossible_parameters_are_refused_at_once() {
 #[test]
 fn a_seed_decides() {
     let mut session = session();
-    let told: Vec<String> = (1..=6).map(|seed| generate(&mut session, owl(), seeded(seed)).text).collect();
+    let told: Vec<String> = (1..=4).map(|seed| generate(&mut session, owl(), seeded(seed)).text).collect();
     assert_eq!(generate(&mut session, owl(), seeded(3)).text, told[2], "the same seed in a warm session");
     assert_eq!(generate(&mut super::session(), owl(), seeded(3)).text, told[2], "the same seed in a new session");
     let different = told.iter().collect::<std::collections::HashSet<_>>().len();
     println!("{different} different stories of {}", told.len());
-    assert!(different > 1, "six seeds tell one story: {}", told[0]);
+    assert!(different > 1, "four seeds tell one story: {}", told[0]);
 }
 
 /// A story without a seed reports the seed that was used, with which it can be generated again.
@@ -277,7 +280,7 @@ fn cancel_after(events: usize, session: &mut Session) -> Told {
 
 #[test]
 fn extended_cancelled_from_another_thread() {
-    let whole = generate(&mut session(), owl(), greedy(None)).text;
+    let whole = generate(&mut session(), owl(), greedy(Some(32))).text;
     let mut session = session();
     for events in [1, 3, 10] {
         let told = cancel_after(events, &mut session);
@@ -285,7 +288,7 @@ fn extended_cancelled_from_another_thread() {
         assert!(whole.starts_with(&told.text) && told.text.len() < whole.len(), "after {events}: {}", told.text);
         assert!(told.stats.generated <= events + 8, "{} tokens after {events} events", told.stats.generated);
     }
-    assert_eq!(generate(&mut session, owl(), greedy(None)).text, whole, "the next one is whole");
+    assert_eq!(generate(&mut session, owl(), greedy(Some(32))).text, whole, "the next one is whole");
 }
 
 /// If it is cancelled during the prompt, the computed part stays in the cache.

@@ -1,16 +1,19 @@
 //! Tests how work is submitted to the GPU: in how many submissions, and what happens if the GPU drops some.
 
-use super::{dialogue, nothing_came};
+use super::{dialogue, exclusive, nothing_came};
 use crate::common::gpu::{drop_submissions, dropping, open};
 use crate::common::models::{fable_file, fixture, load_on};
+use crate::hostile_models::small::Small;
 use std::path::Path;
+use std::sync::{LazyLock, Mutex, MutexGuard};
 use std::time::Duration;
 use wglm::{CacheShape, Cancel, Error, Gguf, Gpu, LoadOptions, Model, Pool, PromptOptions, SamplerParams, Session};
 use wglm_engine::gpu::Work;
 
-/// A model on a device that nothing else uses, so that its work can be counted.
-fn alone() -> Model {
-    load_on(&fable_file("q4_0"), &open(true))
+/// The demonstration model on a device that only one test at a time uses.
+fn alone() -> MutexGuard<'static, Model> {
+    static MODEL: LazyLock<Mutex<Model>> = LazyLock::new(|| Mutex::new(load_on(&fable_file("q4_0"), &open(true))));
+    exclusive(&MODEL)
 }
 
 /// The work that `act` submits.
@@ -51,7 +54,7 @@ fn a_token_is_one_pass_of_one_submission() {
 /// All shaders of a token are compiled while the model loads, on several threads, and none later.
 #[test]
 fn pipelines_are_compiled_at_load_and_at_once() {
-    let model = alone();
+    let model = load_on(&fable_file("q4_0"), &open(true));
     let loaded = model.gpu().work();
     let mut session = Session::new(&model).unwrap();
     // And the one that verifies the weights.
@@ -174,11 +177,11 @@ fn extended_a_part_of_a_prompt_that_was_dropped_is_noticed() {
             count += 1;
             model.gpu().drop_work(count == dropped);
         };
-        session.feed_with(&dialogue(60)[3..], &Cancel::default(), &mut drop_one).unwrap();
+        session.feed_with(&dialogue(24)[3..], &Cancel::default(), &mut drop_one).unwrap();
         assert!(count > dropped + 1, "{count} parts");
         nothing_came(session.sampled_token());
-        assert_eq!(session.tokens(), &dialogue(60)[..3], "chunks of {chunk}, without part {dropped}");
-        session.feed(&dialogue(60)[3..]).unwrap();
+        assert_eq!(session.tokens(), &dialogue(24)[..3], "chunks of {chunk}, without part {dropped}");
+        session.feed(&dialogue(24)[3..]).unwrap();
         session.sampled_token().unwrap();
     }
 }
@@ -211,7 +214,7 @@ fn a_token_that_was_dropped_unread_is_noticed() {
 /// not.
 #[test]
 fn extended_a_prompt_of_many_parts_is_complete() {
-    let model = alone();
+    let model = Model::load(&Small::like_fable().open().unwrap(), &open(true), &LoadOptions::default()).unwrap();
     let tokens: Vec<u32> = (20..320).collect();
     for first in [257, 299] {
         let mut session = Session::new(&model).unwrap();

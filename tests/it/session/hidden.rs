@@ -2,15 +2,8 @@
 
 use super::{alone, bits, dialogue};
 use crate::common::gpu::{cancelling, open};
-use crate::common::models::{fable_file, relative_l2};
-use wglm::{Arithmetic, CacheShape, CacheType, Cancel, Error, Gguf, LoadOptions, Model, PromptOptions, Session};
-
-fn exact() -> (Gguf, Model) {
-    let file = Gguf::open(fable_file("f16")).unwrap();
-    let options = LoadOptions { arithmetic: Some(Arithmetic::Float), ..LoadOptions::default() };
-    let model = Model::load(&file, crate::common::gpu::gpu(), &options).unwrap();
-    (file, model)
-}
+use crate::common::models::{fable, fable_file, relative_l2};
+use wglm::{CacheShape, CacheType, Cancel, Error, Gguf, LoadOptions, Model, PromptOptions, Session};
 
 fn session(model: &Model, prompt: PromptOptions) -> Session {
     let mut session = Session::with_cache(model, CacheShape { context: 384, ty: CacheType::F32 }).unwrap();
@@ -34,8 +27,7 @@ fn product(rows: &[f32], hidden: &[f32]) -> Vec<f32> {
 /// Tests prompts of one token, a few, many and several chunks, and a token of a reply.
 #[test]
 fn logits_are_products_of_the_hidden_state() {
-    let (file, model) = exact();
-    let rows = output(&file);
+    let rows = output(&Gguf::open(fable_file("f16")).unwrap());
     for (length, prompt) in [
         (1, PromptOptions::default()),
         (9, PromptOptions::default()),
@@ -43,7 +35,7 @@ fn logits_are_products_of_the_hidden_state() {
         (70, PromptOptions { chunk: Some(64), ..PromptOptions::default() }),
         (100, PromptOptions::default()),
     ] {
-        let mut session = session(&model, prompt);
+        let mut session = session(fable("f16"), prompt);
         session.feed(&dialogue(length)).unwrap();
         for what in ["a prompt", "a token"] {
             let error = relative_l2(&product(&rows, &session.hidden().unwrap()), &session.logits().unwrap());
@@ -57,26 +49,31 @@ fn logits_are_products_of_the_hidden_state() {
 /// been fed normally.
 #[test]
 fn extended_every_token_has_one() {
-    let (_, model) = exact();
-    let tokens = dialogue(75);
-    for chunk in [1, 8, 37, 512] {
+    let (model, tokens) = (fable("f16"), dialogue(75));
+    let mut each = session(model, alone());
+    let hidden_after = |token: &u32| {
+        each.feed(&[*token]).unwrap();
+        each.hidden().unwrap()
+    };
+    let hidden: Vec<Vec<f32>> = tokens.iter().map(hidden_after).collect();
+    // One token at a time, a few, and many, in several chunks and in one.
+    for (chunk, length) in [(1, 9), (8, 26), (37, 75), (512, 40)] {
         let prompt = PromptOptions { chunk: Some(chunk), ..PromptOptions::default() };
-        let (mut all, mut each) = (session(&model, prompt), session(&model, prompt));
+        let mut all = session(model, prompt);
         let mut places = Vec::new();
         let mut visit = |place: usize, row: &[f32]| {
-            each.feed(&tokens[place..=place]).unwrap();
-            let error = relative_l2(row, &each.hidden().unwrap());
+            let error = relative_l2(row, &hidden[place]);
             assert!(error < 2e-5, "token {place} in chunks of {chunk}: {error:.1e}");
             places.push(place);
             Ok(())
         };
-        all.feed_hidden(&tokens, &mut visit).unwrap();
-        assert!(places.into_iter().eq(0..75), "chunks of {chunk}");
-        let mut fed = session(&model, prompt);
-        fed.feed(&tokens).unwrap();
+        all.feed_hidden(&tokens[..length], &mut visit).unwrap();
+        assert!(places.into_iter().eq(0..length), "chunks of {chunk}");
+        let mut fed = session(model, prompt);
+        fed.feed(&tokens[..length]).unwrap();
         assert!(bits(&mut all) == bits(&mut fed), "chunks of {chunk}");
     }
-    let mut stopped = session(&model, PromptOptions { chunk: Some(8), ..PromptOptions::default() });
+    let mut stopped = session(model, PromptOptions { chunk: Some(8), ..PromptOptions::default() });
     let stop = stopped.feed_hidden(&tokens, &mut |place, _| match place {
         20 => Err(Error::app("enough")),
         _ => Ok(()),
@@ -86,8 +83,8 @@ fn extended_every_token_has_one() {
 
 #[test]
 fn a_text_has_the_mean() {
-    let (_, model) = exact();
-    let mut session = session(&model, PromptOptions::default());
+    let model = fable("f16");
+    let mut session = session(model, PromptOptions::default());
     let text = "One morning the owl said nothing.";
     let tokens = model.tokenizer().unwrap().encode(text, false).unwrap();
     let mut sums = vec![0f32; model.config().width];
@@ -140,7 +137,7 @@ fn extended_calls_that_return_something_for_every_token_can_be_cancelled() {
     let gpu = open(true);
     let model = Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), &gpu, &LoadOptions::default()).unwrap();
     let prompt = PromptOptions { chunk: Some(8), ..PromptOptions::default() };
-    let (tokens, text) = (dialogue(40), "Once upon a time an owl lived in a tall tree by the river.".repeat(3));
+    let (tokens, text) = (dialogue(32), "Once upon a time an owl lived in a tall tree by the river.".repeat(3));
     let mut plain = session(&model, prompt);
     plain.feed(&tokens).unwrap();
     let expected = plain.logits().unwrap();

@@ -22,7 +22,7 @@ mod threads;
 
 use crate::common::gpu::gpu;
 use crate::common::models::{fable_file, fixture, read_u32};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use wglm::{CacheShape, CacheType, Error, Gguf, LoadOptions, Model, PromptOptions, Result, Session};
 
 /// A context that suffices for every conversation here.
@@ -44,6 +44,15 @@ fn model() -> &'static Model {
     static MODEL: OnceLock<Model> = OnceLock::new();
     let options = LoadOptions { context: Some(CONTEXT), prompt: alone(), ..LoadOptions::default() };
     MODEL.get_or_init(|| load(&options).unwrap())
+}
+
+/// A model on its own device, for one test at a time, so that its work can be counted and dropped.
+fn exclusive(model: &'static Mutex<Model>) -> MutexGuard<'static, Model> {
+    let model = model.lock().unwrap_or_else(PoisonError::into_inner);
+    // What an earlier test may have left.
+    model.gpu().before_submissions(|| ());
+    model.gpu().drop_work(false);
+    model
 }
 
 fn session() -> Session {

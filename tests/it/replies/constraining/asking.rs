@@ -44,10 +44,11 @@ enum Teller {
 
 #[test]
 fn extended_a_value_of_a_type() {
-    for seed in 0..4 {
-        let mut chat = chat();
-        chat.options.sampling.temperature = 1.5;
-        chat.options.max_tokens = Some(400);
+    let mut chat = chat();
+    chat.options.sampling.temperature = 1.5;
+    chat.options.max_tokens = Some(400);
+    for seed in 0..2 {
+        chat.clear();
         chat.options.sampling.seed = Some(seed);
         let before = chat.options.clone();
         let fable: Fable = chat.ask("Tell me a story about an owl.").unwrap_or_else(|error| panic!("{seed}: {error}"));
@@ -127,20 +128,17 @@ fn extended_a_flattened_alternative() {
         By(Animal),
         Times(bool),
     }
-    // It stays open, so there may be more entries than fit a short reply.
+    // It stays open, but its end is favoured, so no entries follow those of the type.
     let mut chat = chat();
+    let end = model().tokenizer().unwrap().encode("}", false).unwrap()[0];
+    chat.options.sampling.logit_bias = vec![(end, 100.0)];
     chat.options.max_tokens = Some(200);
-    match chat.ask::<Numbered>("Who told it?") {
-        Ok(Numbered { number, teller }) => {
-            match teller {
-                Told::By(animal) => println!("{animal:?}"),
-                Told::Times(many) => println!("{many}"),
-            }
-            assert!((1..=9).contains(&number));
-        }
-        Err(AskError::Unfinished { text, stop: Stop::Length }) => assert!(text.starts_with('{'), "{text}"),
-        other => panic!("{other:?}"),
+    let Numbered { number, teller } = chat.ask("Who told it?").unwrap();
+    match teller {
+        Told::By(animal) => println!("{animal:?}"),
+        Told::Times(many) => println!("{many}"),
     }
+    assert!((1..=9).contains(&number));
 }
 
 /// An unfinished reply continues with the same schema, in small pieces, to a value or as events.

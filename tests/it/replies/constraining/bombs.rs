@@ -2,9 +2,10 @@
 //! whatever the caller's stack. Those just within the limits work.
 
 use super::super::{chat, text};
+use super::calls::called_by;
 use std::time::{Duration, Instant};
 use wglm::serde_json::{Map, Value, json};
-use wglm::{Calls, Constraint, Error, Result};
+use wglm::{Constraint, Error, Event, Result};
 
 /// The most time for any of these. Most take milliseconds.
 const SOON: Duration = Duration::from_secs(60);
@@ -115,13 +116,10 @@ fn extended_functions() {
     let since = Instant::now();
     let short = |letter: char| json!({"pattern": format!(".*{letter}.{{9}}")});
     let met = json!({"allOf": ('a'..).take(12).map(short).collect::<Vec<_>>()});
-    // The prompt has the schema too, so it is short.
     for schema in [met, json!({"pattern": "(?:[a-b]?|[a-c]?|[a-d]?){1,90}".repeat(3)})] {
-        let mut chat = chat();
-        chat.tools = vec![tool("dig", &schema)];
-        chat.options.calls = Calls::Function("dig".into());
-        chat.options.max_tokens = Some(40);
-        let _ = chat.send("Dig.").unwrap().collect::<Result<Vec<_>>>().unwrap();
+        let (events, _) = called_by(&[tool("dig", &schema)], "dig", 40, 1);
+        let started = |event: &Event| matches!(event, Event::ToolCallStart { name, .. } if name == "dig");
+        assert!(events.iter().any(started), "{events:?}");
     }
     assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
 }

@@ -2,11 +2,12 @@
 
 use super::super::script::script;
 use super::super::{CONTEXT, chat, model, text, told};
+use std::sync::OnceLock;
 use wglm::serde_json::{Map, Value, json};
 use wglm::text::ReplyParser;
 use wglm::{
-    CacheShape, Calls, Chat, Constraint, Event, GenerateOptions, Generation, SamplerParams, Session, Stats, Stop,
-    ToolCall,
+    CacheShape, Calls, Chat, Constraint, Event, GenerateOptions, Generation, Message, SamplerParams, Session, Stats,
+    Stop, ToolCall,
 };
 
 const ASKED: &str = "Does it rain in Rome?";
@@ -27,9 +28,24 @@ fn functions() -> Vec<Value> {
     vec![function("weather", weather), function("light", light)]
 }
 
+/// A session that holds the prompt of [`ASKED`] with these functions, but for its last token. It is computed once.
+fn asked() -> &'static [u8] {
+    static SNAPSHOT: OnceLock<Vec<u8>> = OnceLock::new();
+    SNAPSHOT.get_or_init(|| {
+        let mut chat = chat();
+        chat.tools = functions();
+        chat.push(Message::user(ASKED));
+        let prompt = chat.prompt().unwrap();
+        let session = chat.session_mut();
+        session.sync(&prompt[..prompt.len() - 1]).unwrap();
+        session.snapshot().unwrap()
+    })
+}
+
 fn chat_with(calls: Calls, seed: u64) -> Chat {
     let mut chat = chat();
     chat.tools = functions();
+    chat.session_mut().restore(asked()).unwrap();
     chat.options.calls = calls;
     chat.options.max_tokens = Some(300);
     chat.options.sampling.temperature = 1.5;
@@ -166,7 +182,7 @@ fn extended_functions_of_any_schema() {
 }
 
 /// A reply that calls a function. The functions are not in the prompt, which has no space for all of them.
-fn called_by(tools: &[Value], name: &str, most: usize, seed: u64) -> (Vec<Event>, Stats) {
+pub(super) fn called_by(tools: &[Value], name: &str, most: usize, seed: u64) -> (Vec<Event>, Stats) {
     let prompt = format!("[gMASK]<sop><|user|>{ASKED}<|assistant|></think>");
     let prompt = model().tokenizer().unwrap().encode(&prompt, true).unwrap();
     let sampling = SamplerParams { temperature: 1.5, seed: Some(seed), ..SamplerParams::default() };
