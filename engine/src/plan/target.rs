@@ -130,8 +130,8 @@ impl Target {
 
     /// Whether a separate step selects the experts of few rows, and not each workgroup of their first half. On an H100
     /// the workgroups take 0.8 us of a layer for it, less than a step. On Apple's GPUs up to a thousand workgroups of
-    /// 64 invocations, a few at a time on each core, would repeat it, so the tilings for Apple's GPUs make it a separate
-    /// step (not run on a Mac).
+    /// 64 invocations, a few at a time on each core, would repeat it, so the tilings for Apple's GPUs make it a
+    /// separate step (not run on a Mac).
     pub(crate) fn routes_apart(&self) -> bool {
         !self.fusions.route || self.choices.route_apart.unwrap_or(self.tilings == Tilings::Apple)
     }

@@ -3,9 +3,9 @@
 //! When a reply has ended, the full pages of its prompt are stored. The reply itself is not: most templates leave its
 //! thinking out of the next prompt, which then continues differently, and the next prompt stores what is left of it.
 //! All of a conversation is stored when its slot or its memory goes to another one, and at the end of the program. Only
-//! pages that are not known to be on disk are read from the GPU, by the thread that drives the engine, one after the other and for
-//! a limited time in each round, as the memory in which they wait for the disk allows. A slot is given to another
-//! conversation once all of its pages were read. A thread of the cache writes them.
+//! pages that are not known to be on disk are read from the GPU, by the thread that drives the engine, one after the
+//! other and for a limited time in each round, as the memory in which they wait for the disk allows. A slot is given to
+//! another conversation once all of its pages were read. A thread of the cache writes them.
 //!
 //! Before a prompt is computed, the pages that the disk has of it come back: see [`Reading`]. Whatever fails here is
 //! computed instead.
@@ -66,8 +66,8 @@ impl Engine {
     }
 
     /// Stores all that a slot holds, because another conversation needs its place or its memory, and has waited for
-    /// that, or for those of others, since `since`. Returns false if that takes longer than a round: it goes on in the next
-    /// ones.
+    /// that, or for those of others, since `since`. Returns false if that takes longer than a round: it goes on in the
+    /// next ones.
     pub(super) fn leaves(&mut self, index: usize, since: Instant) -> bool {
         let slot = &mut self.slots[index];
         if self.disk.is_none() || slot.is_stored || slot.session.tokens().len() < PAGE {
