@@ -94,7 +94,10 @@ impl Pool {
     #[doc(hidden)]
     pub fn next_tokens_of_each(&self, sessions: &mut [&mut Session], most: &[usize]) -> Result<Vec<Result<Vec<u32>>>> {
         self.prepare(sessions)?;
-        let (count, together) = (sessions.len(), most_sequences(self.model().config()));
+        let count = sessions.len();
+        // Steps of about the same size: a session alone in the last one would compute, and guess, as no other does.
+        let steps = count.div_ceil(most_sequences(self.model().config()));
+        let together = count.div_ceil(steps.max(1)).max(1);
         let mut all = Vec::with_capacity(count);
         for (group, most) in sessions.chunks_mut(together).zip(most.chunks(together)) {
             match self.step(group, most) {
