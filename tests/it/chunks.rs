@@ -100,7 +100,7 @@ fn bits(session: &mut Session) -> Vec<u32> {
 }
 
 #[test]
-fn two_runs_give_the_same_bits() {
+fn extended_two_runs_give_the_same_bits() {
     let model = fable("q4_0");
     let tokens = &goldens()[0].tokens;
     let [first, second] = [(); 2].map(|()| {
@@ -170,7 +170,7 @@ fn extended_parts_of_any_size_give_the_same_bits() {
 
 /// The part of a prompt that was computed before a cancellation need not be computed again.
 #[test]
-fn the_computed_part_of_a_cancelled_prompt_stays() {
+fn extended_the_computed_part_of_a_cancelled_prompt_stays() {
     let model = fable("q4_0");
     let tokens = goldens()[0].tokens[..100].to_vec();
     let mut session = session(model, CacheType::F32, 128, 32);

@@ -69,7 +69,7 @@ fn every_target_expands_keys_and_values() {
 /// The demonstration model's logits after the last known token of each golden that is long enough, and in the other
 /// precision after an earlier one.
 #[test]
-fn goldens_are_met() {
+fn extended_goldens_are_met() {
     for (precision, gpu, most) in [("q4_0", gpu(), usize::MAX), ("f16", gpu_without_subgroups(), ROWS + 8)] {
         let model = expanding(&fable_file(precision), gpu);
         for golden in goldens().into_iter().filter(|golden| golden.tokens.len() > ROWS) {
@@ -115,7 +115,7 @@ fn extended_a_long_prompt_meets_its_golden() {
 /// The estimate includes the memory for expanded keys and values, and a prompt allocates it, except some KiB that it
 /// does not need.
 #[test]
-fn the_estimate_counts_expanded_keys_and_values() {
+fn extended_the_estimate_counts_expanded_keys_and_values() {
     let (file, gpu) = (Gguf::open(fable_file("q4_0")).unwrap(), open(true));
     let prompt = PromptOptions { chunk: Some(ROWS), ..PromptOptions::default() };
     let options = LoadOptions { context: Some(512), cache: Some(CacheType::F16), prompt, ..options() };

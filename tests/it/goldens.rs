@@ -193,7 +193,7 @@ fn extended_predictions_of_the_second_token() {
 
 /// Consecutive drafts, each made from the one before it, compared with the reference (`--mtp --drafts 3`).
 #[test]
-fn predictions_after_predictions() {
+fn extended_predictions_after_predictions() {
     const POSITIONS: [usize; 4] = [3, 10, 17, 24];
     let golden = named("dialog1");
     let want = read_f32(fixture("fable/dialog1.f16.mtp_drafts.f32"));

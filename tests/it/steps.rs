@@ -108,7 +108,7 @@ fn extended_no_step_of_the_full_shape_takes_too_long() {
 /// The parts of a step use one shader at every depth, and together cost as much as the whole step. If a few tokens use
 /// the attention shader of a single token, their parts use one more shader.
 #[test]
-fn parts_add_up_and_share_shaders() {
+fn extended_parts_add_up_and_share_shaders() {
     let dir = TempDir::new().unwrap();
     let file = full(&dir);
     let config = Config::read(&file).unwrap();

@@ -95,14 +95,14 @@ fn use_the_same_kernels(few: &Gguf, all: &Gguf) {
 
 /// Two layers use every kernel of all 47.
 #[test]
-fn two_layers_have_all_kernels() {
+fn extended_two_layers_have_all_kernels() {
     let dirs = [(); 2].map(|()| TempDir::new().unwrap());
     use_the_same_kernels(&hole(&dirs[0], &Shape::glm(2)).0, &full(&dirs[1]));
 }
 
 /// Ten layers of a file with several formats use every kernel of all 47.
 #[test]
-fn some_mixed_layers_have_all_kernels() {
+fn extended_some_mixed_layers_have_all_kernels() {
     let dirs = [(); 2].map(|()| TempDir::new().unwrap());
     use_the_same_kernels(&mixed(&dirs[0], MIXED_LAYERS), &mixed(&dirs[1], 47));
 }
@@ -202,7 +202,7 @@ fn extended_a_conversation_takes_few_pipelines() {
 /// Pipelines read the number of tokens from the batch only, so plans for any number share the pipelines of the usual
 /// ones.
 #[test]
-fn chunks_of_odd_sizes_take_no_pipelines_of_their_own() {
+fn extended_chunks_of_odd_sizes_take_no_pipelines_of_their_own() {
     let dir = TempDir::new().unwrap();
     let file = full(&dir);
     let config = Config::read(&file).unwrap();
@@ -260,7 +260,7 @@ fn the_largest_chunks_are_planned() {
 /// The limits that wglm requires of a device suffice for every kernel of a token and of batches, whatever else the
 /// device supports.
 #[test]
-fn the_required_limits_are_enough() {
+fn extended_the_required_limits_are_enough() {
     let dir = TempDir::new().unwrap();
     let files = ["k-quants", "k-quants-down", "tables", "tables-down"];
     let files = files.map(|name| Gguf::open(fixture(&format!("models/{name}.gguf"))).unwrap());
@@ -295,13 +295,13 @@ fn the_required_limits_are_enough() {
 }
 
 #[test]
-fn a_small_model_computes() {
+fn extended_a_small_model_computes() {
     computes(&small());
 }
 
 /// All matrices whose rows are whole blocks have the type, and the model computes.
 #[test]
-fn a_small_model_of_one_type_computes() {
+fn extended_a_small_model_of_one_type_computes() {
     let shape = Shape { ty: Some(&IQ2_XS), ..small() };
     let (typed, others): (Vec<_>, Vec<_>) =
         tensors(&shape).into_iter().partition(|tensor| tensor.quant.id == IQ2_XS.id);
@@ -332,7 +332,7 @@ fn the_same_shape_makes_the_same_bytes() {
 
 /// The product of a matrix and a vector of unit variance has unit variance.
 #[test]
-fn the_values_have_the_requested_deviation() {
+fn extended_the_values_have_the_requested_deviation() {
     for shape in QUANTS.iter().map(|ty| Shape { ty: Some(ty), ..small() }).chain([small()]) {
         deviations(&shape);
     }
@@ -356,7 +356,7 @@ fn deviations(shape: &Shape) {
 
 /// The rows of the table in docs/embedding.md, in MiB.
 #[test]
-fn the_guide_states_the_size_of_a_cache() {
+fn extended_the_guide_states_the_size_of_a_cache() {
     let guide = include_str!("../../docs/embedding.md");
     let dir = TempDir::new().unwrap();
     let file = full(&dir);

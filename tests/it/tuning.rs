@@ -55,7 +55,7 @@ fn logits(model: &Model) -> Vec<f32> {
 
 /// With a tuning, other kernels compute the same results.
 #[test]
-fn a_tuned_model_computes_the_same() {
+fn extended_a_tuned_model_computes_the_same() {
     let usual = load(&LoadOptions { context: Some(512), ..LoadOptions::default() });
     let tuned = load(&options(tuning(otherwise())));
     assert_eq!(tuned.tuning().unwrap().choices, otherwise(), "{:?}", tuned.config().notices);
@@ -71,7 +71,7 @@ fn a_tuned_model_computes_the_same() {
 
 /// A tuning for something else is ignored, and a notice says why.
 #[test]
-fn a_foreign_tuning_is_ignored() {
+fn extended_a_foreign_tuning_is_ignored() {
     let with = |change: fn(&mut TuningSubject)| {
         let mut tuning = tuning(otherwise());
         change(&mut tuning.subject);
@@ -98,7 +98,7 @@ fn a_foreign_tuning_is_ignored() {
 
 /// Explicit options take precedence over a tuning.
 #[test]
-fn options_take_precedence_over_a_tuning() {
+fn extended_options_take_precedence_over_a_tuning() {
     let chunk = PromptOptions { chunk: Some(128), ..PromptOptions::default() };
     let model = load(&LoadOptions { prompt: chunk, ..options(tuning(otherwise())) });
     assert_eq!(model.prompt_options().chunk, Some(128));
@@ -113,7 +113,7 @@ fn options_take_precedence_over_a_tuning() {
 
 /// A tuning may be ended at any point, by its budget or from outside: the result is complete anyway.
 #[test]
-fn tuning_ends_and_is_never_slower_by_its_own_measure() {
+fn extended_tuning_ends_and_is_never_slower_by_its_own_measure() {
     let model = small(None);
     for (budget, most_reports) in [(Some(Duration::ZERO), usize::MAX), (None, 4)] {
         let (cancel, mut reports) = (Cancel::default(), 0);

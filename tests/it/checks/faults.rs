@@ -69,7 +69,7 @@ fn refused(variant: &Variant) -> Variant {
 }
 
 #[test]
-fn a_kernel_that_is_refused_is_replaced() {
+fn extended_a_kernel_that_is_refused_is_replaced() {
     let model = load(gpu(), &options(refused)).unwrap();
     assert_eq!(REFUSED.load(Ordering::Relaxed), 1, "what is refused was compiled again");
     replaces(&model, options(refused), ("mul_mv_pair", KernelFault::Refused), &REFUSED);
@@ -180,7 +180,7 @@ fn extended_a_kernel_that_does_not_finish_running_is_avoided() {
 /// The GPU drops its work from a step of the check on: the error names the kernel of that step, and the next load
 /// avoids it.
 #[test]
-fn a_device_lost_during_the_check_leaves_a_verdict() {
+fn extended_a_device_lost_during_the_check_leaves_a_verdict() {
     let right = answer(&load(gpu(), &alone()).unwrap());
     let device = open(true);
     let (checking, submissions) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));

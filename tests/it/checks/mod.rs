@@ -53,7 +53,7 @@ fn answer(model: &Model) -> Vec<u32> {
 /// Every kernel of a token and of a chunk passes, for both kinds of teams, in both arithmetics, with fusions and
 /// without.
 #[test]
-fn correct_kernels_pass() {
+fn extended_correct_kernels_pass() {
     for (team, arithmetic, fusions) in [
         (true, Arithmetic::Float, Fusions::all()),
         (true, Arithmetic::Int, Fusions::all()),
@@ -181,7 +181,7 @@ fn kernels_with_wrong_matrices_are_replaced() {
 
 /// A kernel that is wrong with subgroups is computed without them, and if that is wrong too, the load fails.
 #[test]
-fn kernels_with_wrong_subgroups_are_replaced() {
+fn extended_kernels_with_wrong_subgroups_are_replaced() {
     let model = load(gpu(), &LoadOptions { check: Check::Auto, ..chunk(subgroups_broken) }).unwrap();
     let found = verdict(&model);
     assert!(found.is_checked() && replaced(&found).contains(&("mul_mv", KernelFault::Wrong)), "{found}");

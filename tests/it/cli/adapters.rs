@@ -3,7 +3,7 @@
 use super::{ANSWER, QUESTION, command, json, outcome, refused, refuses, succeed, wglm};
 
 #[test]
-fn devices_are_listed() {
+fn extended_devices_are_listed() {
     let all = succeed("devices");
     assert_eq!(all.out.matches("(default)\n").count(), 1, "{all:?}");
     let name = all.out.lines().next().unwrap().split(" (default").next().unwrap();
@@ -15,7 +15,7 @@ fn devices_are_listed() {
 }
 
 #[test]
-fn adapters_that_are_not_there() {
+fn extended_adapters_that_are_not_there() {
     for command in ["run -p hi", "chat", "bench"] {
         refuses(&format!("{command} --gpu nosuch"), "no GPU found named `nosuch`; available: `");
         refuses(&format!("{command} --backend nosuch"), "`nosuch`");

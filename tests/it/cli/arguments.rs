@@ -4,7 +4,7 @@ use super::{ANSWER, QUESTION, command, json, outcome, refuses, run_prompt, succe
 use wglm::SamplerParams;
 
 #[test]
-fn help_and_version_go_to_stdout() {
+fn extended_help_and_version_go_to_stdout() {
     let help = succeed("--help");
     assert!(help.err.is_empty(), "{help:?}");
     let (_, listed) = help.out.split_once("Commands:\n").unwrap();
@@ -147,7 +147,7 @@ fn errors_are_json_too() {
 
 /// If an option is given twice the last one counts, also for lists and for `-o` and `--json`.
 #[test]
-fn the_last_value_of_an_option_counts() {
+fn extended_the_last_value_of_an_option_counts() {
     let plan = |rest: &str| json(&succeed(&format!("plan --json {rest}")).out);
     assert_eq!(plan("-c 100 -c 200")["context"], 200);
     assert_eq!(plan("--tiling nosuch=8x1x64 --tiling moe.down=8x2x128"), plan("--tiling moe.down=8x2x128"));
@@ -159,7 +159,7 @@ fn the_last_value_of_an_option_counts() {
 }
 
 #[test]
-fn options_of_llama_cpp_have_no_effect_and_say_so() {
+fn extended_options_of_llama_cpp_have_no_effect_and_say_so() {
     let done = run_prompt(QUESTION, "-ngl 99 -fa on -t 8 --no-mmap --jinja --temp 0");
     assert_eq!(done.out, ANSWER);
     for option in ["-ngl", "-fa", "-t", "--no-mmap", "--jinja"] {

@@ -15,7 +15,7 @@ fn try_chat(rest: &str, input: &[u8]) -> CommandResult {
 }
 
 #[test]
-fn a_conversation_computes_only_what_is_new() {
+fn extended_a_conversation_computes_only_what_is_new() {
     let lines = ["My name is Clara.", "", "What is the opposite of dark?", "What is my name?"];
     let done = chat("--reasoning off --temp 0", &lines);
     assert_eq!(done.out, "Nice to meet you, Clara!\nThe opposite of dark is light.\nYour name is Clara.\n");
@@ -31,7 +31,7 @@ fn a_conversation_computes_only_what_is_new() {
 }
 
 #[test]
-fn commands_of_a_conversation() {
+fn extended_commands_of_a_conversation() {
     let lines = ["/help", "/nosuch", QUESTION, "/clear", "/reasoning off", QUESTION, "/exit", "never said"];
     let done = try_chat("--temp 0", lines.join("\n").as_bytes());
     assert_eq!((done.out.as_str(), done.code), (ANSWER.repeat(2).as_str(), Some(1)), "a command failed: {done:?}");
@@ -59,7 +59,7 @@ fn extended_a_conversation_survives_a_full_context() {
 }
 
 #[test]
-fn the_oldest_messages_are_dropped() {
+fn extended_the_oldest_messages_are_dropped() {
     let input = format!("/system Hello.\n{}", format!("{QUESTION}\n").repeat(4));
     let (said, done) = contents("--temp 0 --reasoning off -c 60", input.as_bytes());
     assert_eq!(done.out.lines().count(), 4, "{done:?}");
@@ -106,7 +106,7 @@ fn contents(rest: &str, input: &[u8]) -> (Vec<String>, CommandResult) {
 }
 
 #[test]
-fn lines_become_messages_unchanged() {
+fn extended_lines_become_messages_unchanged() {
     let input = "\u{feff}hi\r\n//help\r\none \\\r\ntwo\n\"\"\"\n /clear\n\nend\\\n\"\"\"\n";
     let rest = b"\"\"\"gr\xfc\xdf\nmore\"\"\"\n    indented \n   \n /help \n";
     let (said, done) = contents("--reasoning off -n 2", &[input.as_bytes(), rest].concat());
@@ -118,7 +118,7 @@ fn lines_become_messages_unchanged() {
 }
 
 #[test]
-fn quotes_that_stay_open_end_with_the_input() {
+fn extended_quotes_that_stay_open_end_with_the_input() {
     let done = chat("--temp 0 -q", &["\"\"\"", QUESTION]);
     assert_eq!((done.out.as_str(), done.err.as_str()), (ANSWER, ""));
 }
@@ -164,7 +164,7 @@ fn extended_files_that_are_not_conversations_are_not_overwritten() {
 }
 
 #[test]
-fn a_message_is_answered_again() {
+fn extended_a_message_is_answered_again() {
     let ask = "Tell me a story about a fox.";
     let (said, done) = contents("--reasoning off -n 12 --seed 3", format!("{ask}\n/regen").as_bytes());
     let answers: Vec<&str> = done.out.lines().collect();
@@ -175,14 +175,14 @@ fn a_message_is_answered_again() {
 }
 
 #[test]
-fn the_system_message_can_be_changed() {
+fn extended_the_system_message_can_be_changed() {
     let input = "/system One.\nhi\n/system Two words.\n/clear\nhello";
     assert_eq!(contents("--reasoning off -n 1", input.as_bytes()).0[..2], ["Two words.", "hello"]);
     assert_eq!(contents("--reasoning off -n 1 -sys One.", b"/system\nhi").0[0], "hi");
 }
 
 #[test]
-fn quiet_shows_only_answers() {
+fn extended_quiet_shows_only_answers() {
     let done = chat("--temp 0 --quiet", &[QUESTION, QUESTION]);
     assert_eq!((done.out.lines().next().unwrap(), done.err.as_str()), (ANSWER.trim_end(), ""));
 }

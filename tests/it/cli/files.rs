@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 #[test]
-fn files_that_are_not_models() {
+fn extended_files_that_are_not_models() {
     let dir = TempDir::new().unwrap();
     let whole = std::fs::read(fable_file("q4_0")).unwrap();
     let messages = written(&dir, "messages.json", b"[]");
@@ -43,7 +43,7 @@ fn files_that_are_not_models() {
 }
 
 #[test]
-fn files_that_cannot_be_read() {
+fn extended_files_that_cannot_be_read() {
     let dir = TempDir::new().unwrap();
     let place = dir.path().display();
     for command in ["inspect", "plan -m", "run -p hi -m", "chat -m", "tokenize hi -m", "bench -m"] {
@@ -91,7 +91,7 @@ fn header_only(dir: &TempDir) -> PathBuf {
 }
 
 #[test]
-fn plan_and_inspect_read_only_the_header() {
+fn extended_plan_and_inspect_read_only_the_header() {
     let dir = TempDir::new().unwrap();
     let (hole, whole) = (header_only(&dir), fable_file("f16"));
     for command in ["plan -m", "plan --json -m", "plan --no-subgroups -m", "inspect"] {

@@ -13,7 +13,7 @@ fn interrupt(child: &std::process::Child) {
 }
 
 #[test]
-fn an_interrupted_run_prints_its_partial_answer() {
+fn extended_an_interrupted_run_prints_its_partial_answer() {
     let mut command = command(["run", "--temp", "0", "--reasoning", "off", STORY]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut out = vec![0; 20];
@@ -29,7 +29,7 @@ fn an_interrupted_run_prints_its_partial_answer() {
 }
 
 #[test]
-fn an_interrupt_in_a_conversation_stops_only_the_reply() {
+fn extended_an_interrupt_in_a_conversation_stops_only_the_reply() {
     let mut command = command(["chat", "--temp", "0", "--reasoning", "off"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -79,7 +79,7 @@ fn an_interrupt_leaves_one_object() {
 /// A shell starts the background programs of a script with SIGINT ignored, because Ctrl-C is meant for the one in the
 /// foreground.
 #[test]
-fn an_interrupt_that_was_ignored_stays_ignored() {
+fn extended_an_interrupt_that_was_ignored_stays_ignored() {
     let mut run = with_shell(command(["run", "--temp", "0", QUESTION]), "trap '' INT");
     let mut child = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut err = BufReader::new(child.stderr.take().unwrap());

@@ -40,7 +40,7 @@ fn extended_logits_are_those_of_other_programs() {
 }
 
 #[test]
-fn rows_come_in_the_order_of_the_positions() {
+fn extended_rows_come_in_the_order_of_the_positions() {
     let dir = TempDir::new().unwrap();
     let tokens = fixture("fable/dialog1.tokens.i32");
     let want = read_f32(fixture("fable/dialog1.q4_0.logits.f32"));
@@ -51,7 +51,7 @@ fn rows_come_in_the_order_of_the_positions() {
 }
 
 #[test]
-fn tokens_that_are_refused() {
+fn extended_tokens_that_are_refused() {
     let dir = TempDir::new().unwrap();
     let good = token_file(&dir, "good.i32", &[1, 2, 3]);
     let cases: [(PathBuf, &str, &str); 6] = [
@@ -86,7 +86,7 @@ fn a_failure_leaves_the_old_output() {
 
 #[cfg(unix)]
 #[test]
-fn logits_go_into_a_pipe() {
+fn extended_logits_go_into_a_pipe() {
     let tokens = fixture("fable/dialog1.tokens.i32").display().to_string();
     let dir = TempDir::new().unwrap();
     let bytes = |tokens: &str, out: &str| {

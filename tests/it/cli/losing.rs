@@ -51,7 +51,7 @@ fn a_load_is_tried_again() {
 
 /// The messages before the loss are not forgotten.
 #[test]
-fn a_conversation_continues_after_a_loss() {
+fn extended_a_conversation_continues_after_a_loss() {
     let lines = b"My name is Clara.\nWhat is the opposite of dark?\nWhat is my name?\n";
     let done = losing(&["chat", "--reasoning", "off", "--temp", "0"], "16", lines);
     let said = "Nice to meet you, Clara!\nThe opposite of dark is light.\nYour name is Clara.\n";

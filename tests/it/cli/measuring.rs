@@ -21,7 +21,7 @@ fn number(row: &Map<String, Value>, name: &str) -> f64 {
 }
 
 #[test]
-fn bench_prints_its_table() {
+fn extended_bench_prints_its_table() {
     let text = succeed("bench -p 4,0 -n 2 -d 0,8 -r 2").out;
     let (table, remarks) = text.split_once("\n\n").unwrap();
     let cells = |row: &str| row.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
@@ -39,7 +39,7 @@ fn bench_prints_its_table() {
 
 /// Figures of several conversations are totals.
 #[test]
-fn bench_measures_conversations_side_by_side() {
+fn extended_bench_measures_conversations_side_by_side() {
     let rows = rows(&succeed("bench -p 0 -n 4 --sessions 1,3 -d 8 -r 2 -o json").out);
     let named: Vec<(&Value, &Value)> = rows.iter().map(|row| (&row["test"], &row["n_sessions"])).collect();
     assert_eq!(named, [(&"tg4 @ d8".into(), &1.into()), (&"tg4 x3 @ d8".into(), &3.into())]);
@@ -52,7 +52,7 @@ fn bench_measures_conversations_side_by_side() {
 }
 
 #[test]
-fn bench_prints_everything_as_json() {
+fn extended_bench_prints_everything_as_json() {
     let rows = rows(&succeed("bench -p 3 -n 2 -d 8 -r 3 -o json").out);
     assert_eq!(rows.len(), 2);
     for (row, (name, prompt, generate)) in rows.iter().zip([("pp3 @ d8", 3, 0), ("tg2 @ d8", 0, 2)]) {
@@ -74,7 +74,7 @@ fn bench_prints_everything_as_json() {
 }
 
 #[test]
-fn bench_prints_the_same_as_csv() {
+fn extended_bench_prints_the_same_as_csv() {
     let (names, lines) = csv(&succeed("bench -p 2 -n 2 -r 2 -o csv --no-warmup").out);
     let row = &rows(&succeed("bench -p 0 -n 1 -r 1 -o json").out)[0];
     assert_eq!(names, row.keys().cloned().collect::<Vec<_>>());
@@ -99,7 +99,7 @@ fn extended_bench_names_the_arithmetic() {
 
 /// The times of all kinds of steps and the unaccounted time add up to the time of the token.
 #[test]
-fn a_profile_adds_up() {
+fn extended_a_profile_adds_up() {
     let profile = json(&succeed("profile -r 2 -d 20 -o json").out);
     let kinds = profile["kinds"].as_array().unwrap();
     let sum = |name: &str| kinds.iter().map(|kind| kind[name].as_f64().unwrap()).sum::<f64>();
@@ -118,7 +118,7 @@ fn a_profile_adds_up() {
 
 /// The steps that verify drafts, the block's, and those of each draft.
 #[test]
-fn a_profile_of_drafts() {
+fn extended_a_profile_of_drafts() {
     let profile = json(&succeed("profile -r 1 --drafts 2 -o json").out);
     let kinds = profile["kinds"].as_array().unwrap();
     let count = |step: &str| kinds.iter().find(|kind| kind["step"] == step).map(|kind| kind["count"].as_u64().unwrap());
@@ -156,7 +156,7 @@ fn extended_results_are_drawn() {
 
 /// The names of rows say how they generated.
 #[test]
-fn bench_guesses() {
+fn extended_bench_guesses() {
     let name = |rest: &str| rows(&succeed(&format!("bench -p 0 -n 4 -r 1 -o json {rest}")).out)[0]["test"].clone();
     assert_eq!(name("--assume-acceptance 0.5,0.25"), "tg4 mtp, assuming 0.5/0.25");
     assert_eq!(name("--temp 1 --speculate auto"), "tg4 at temperature 1 auto");

@@ -38,7 +38,7 @@ fn extended_the_final_estimate_is_on_stdout() {
 
 /// Computes the same windows from the output of `logits`.
 #[test]
-fn it_follows_from_the_logits() {
+fn extended_it_follows_from_the_logits() {
     let dir = TempDir::new().unwrap();
     let model = wglm::Gguf::from_static(wglm::DEMO_MODEL).unwrap();
     let tokenizer = wglm::text::Tokenizer::new(wglm::text::Vocab::read(&model).unwrap().unwrap()).unwrap();
@@ -100,7 +100,7 @@ fn extended_types_of_cache_are_compared() {
 
 /// The default window is the one that the help states, and 0 stands for the model's context.
 #[test]
-fn the_default_window_is_the_one_in_the_help() {
+fn extended_the_default_window_is_the_one_in_the_help() {
     let dir = TempDir::new().unwrap();
     let text = written(&dir, "short.txt", b"Once").display().to_string();
     let help = succeed("perplexity -h").out.split_whitespace().collect::<Vec<_>>().join(" ");

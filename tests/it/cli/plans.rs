@@ -4,7 +4,7 @@ use super::{json, refuses, succeed, wglm};
 use crate::common::models::fixture;
 
 #[test]
-fn totals_of_a_plan_are_the_sums_of_its_steps() {
+fn extended_totals_of_a_plan_are_the_sums_of_its_steps() {
     for rest in ["", "-d 100", "-c 0 --no-subgroups", "-c 99999"] {
         let plan = json(&succeed(&format!("plan --json {rest}")).out);
         let steps = plan["steps"].as_array().unwrap();
@@ -30,7 +30,7 @@ fn totals_of_a_plan_are_the_sums_of_its_steps() {
 
 /// Every pipeline is counted once, where it is first needed; prompts need no more if tokens are computed one by one.
 #[test]
-fn a_plan_counts_the_pipelines_of_a_conversation() {
+fn extended_a_plan_counts_the_pipelines_of_a_conversation() {
     let count = |rest: &str| {
         let plan = json(&succeed(&format!("plan --json {rest}")).out);
         ["token", "prompts", "sampling", "total"].map(|key| plan["pipelines"][key].as_u64().unwrap())
@@ -91,7 +91,7 @@ fn inspect_prints_the_same_as_json() {
 }
 
 #[test]
-fn a_plan_counts_the_depth() {
+fn extended_a_plan_counts_the_depth() {
     assert_ne!(succeed("plan -d 100").out, succeed("plan").out);
 }
 
@@ -119,7 +119,7 @@ fn inspect_shows_contents_and_memory() {
 
 /// The prediction follows from the plan's dispatches and bytes and the figures of the device.
 #[test]
-fn a_plan_predicts_the_speed_of_a_device() {
+fn extended_a_plan_predicts_the_speed_of_a_device() {
     let predictions = |rest: &str| {
         let plan = json(&succeed(&format!("plan --json {rest}")).out);
         (plan["predictions"].as_array().unwrap().clone(), plan)
@@ -159,7 +159,7 @@ fn a_plan_predicts_the_speed_of_a_device() {
 }
 
 #[test]
-fn products_are_divided_as_requested() {
+fn extended_products_are_divided_as_requested() {
     let plan = json(&succeed("plan --json --tiling moe.down=8x2x128,output=64x1x256,attn_output=16x4x64d").out);
     for (step, tiling, direct, workgroup) in
         [("moe.down", "r2l8", false, "w128"), ("output", "r1l64", false, "w256"), ("attn_output", "r4l16", true, "w64")]

@@ -57,7 +57,7 @@ impl Desk {
 }
 
 #[test]
-fn a_pulled_model_answers_by_its_name() {
+fn extended_a_pulled_model_answers_by_its_name() {
     let desk = Desk::usual();
     let named = format!("{NAME}:Q4_0");
     let done = desk.succeed(&["pull", &named]);
@@ -81,7 +81,7 @@ fn a_pulled_model_answers_by_its_name() {
 }
 
 #[test]
-fn a_list_shows_what_fits_and_downloads_nothing() {
+fn extended_a_list_shows_what_fits_and_downloads_nothing() {
     let desk = Desk::usual();
     let done = desk.succeed(&["pull", "--list", NAME]);
     let line = |label: &str| done.out.lines().find(|line| line.contains(label)).unwrap();
@@ -135,7 +135,7 @@ fn extended_an_unreadable_header_decides_nothing() {
 }
 
 #[test]
-fn mistakes_are_explained() {
+fn extended_mistakes_are_explained() {
     let desk = Desk::usual();
     let wrong = desk.run(&["pull", &format!("{NAME}:Q5_K")]);
     refused("a wrong label", &wrong, "found Q4_0, Q8_0");
@@ -161,7 +161,7 @@ fn mistakes_are_explained() {
 
 /// Files on this machine can be compared with their hashes, with the hub and without it.
 #[test]
-fn files_on_this_machine_are_compared() {
+fn extended_files_on_this_machine_are_compared() {
     let desk = Desk::usual();
     let named = format!("{NAME}:Q4_0");
     refused(
@@ -206,7 +206,7 @@ fn files_on_this_machine_are_compared() {
 /// Ctrl-C leaves the received bytes, and the same command continues from there.
 #[cfg(unix)]
 #[test]
-fn an_interrupted_pull_continues() {
+fn extended_an_interrupted_pull_continues() {
     let files = Files::of(&[("demo-Q4_0.gguf", wglm::DEMO_MODEL)]);
     let told = Arc::new(AtomicBool::new(false));
     let tell = told.clone();
@@ -243,7 +243,7 @@ fn an_interrupted_pull_continues() {
 }
 
 #[test]
-fn a_token_and_a_proxy_are_used() {
+fn extended_a_token_and_a_proxy_are_used() {
     let desk = Desk::usual();
     let mut command = desk.command(&["pull", "--list", "--json", NAME]);
     // No server has this address except behind the proxy, which is the hub.
@@ -344,7 +344,7 @@ fn a_moved_folder_of_lm_studio_is_found() {
 
 /// All commands print the same figure for a model's memory, in the same unit.
 #[test]
-fn all_commands_print_the_same_memory() {
+fn extended_all_commands_print_the_same_memory() {
     let desk = Desk::usual();
     let name = format!("{NAME}:Q4_0");
     desk.succeed(&["pull", &name]);
@@ -368,7 +368,7 @@ fn all_commands_print_the_same_memory() {
 /// In a cache that other programs share, a model is deleted with its contents, and theirs stay.
 #[cfg(unix)]
 #[test]
-fn a_model_is_removed() {
+fn extended_a_model_is_removed() {
     let desk = Desk::usual();
     let named = format!("{NAME}:Q4_0");
     desk.succeed(&["pull", &named]);
@@ -395,7 +395,7 @@ fn a_model_is_removed() {
 
 /// Offline, a pull uses the models on this machine, and says so.
 #[test]
-fn offline_local_models_are_used() {
+fn extended_offline_local_models_are_used() {
     let desk = Desk::usual();
     let offline = |args: &[&str]| {
         let mut command = desk.command(args);

@@ -30,7 +30,7 @@ fn told<'a>(done: &'a CommandResult, stage: &str) -> &'a str {
 }
 
 #[test]
-fn a_report_has_its_stages_and_a_summary() {
+fn extended_a_report_has_its_stages_and_a_summary() {
     let dir = TempDir::new().unwrap();
     let model = dir.path().join("jane's model.gguf");
     std::fs::write(&model, wglm::DEMO_MODEL).unwrap();
@@ -68,7 +68,7 @@ fn a_report_has_its_stages_and_a_summary() {
 /// A crash loses one item of a list, and a hang the rest of its stage. The later stages run.
 #[cfg(unix)]
 #[test]
-fn a_crash_or_a_hang_loses_nothing_else() {
+fn extended_a_crash_or_a_hang_loses_nothing_else() {
     let dir = TempDir::new().unwrap();
     let done = report(dir.path(), "--only crash,hang,dispatches --silence 2 -o mine.txt");
     assert_eq!(done.code, Some(0), "{done:?}");

@@ -4,7 +4,7 @@ use super::{QUESTION, command, fed, json, outcome, refused, token_file, with_ful
 use tempfile::TempDir;
 
 #[test]
-fn a_full_disk_leaves_the_old_file() {
+fn extended_a_full_disk_leaves_the_old_file() {
     let dir = TempDir::new().unwrap();
     let before = br#"[{"role": "user", "content": "A."}]"#;
     let file = written(&dir, "saved.json", before);

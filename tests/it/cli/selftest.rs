@@ -6,7 +6,7 @@ use wglm_engine::quant::QUANTS;
 
 /// Every kernel is tested, in every format if it has weights, and a summary names the adapter.
 #[test]
-fn selftest_prints_its_table() {
+fn extended_selftest_prints_its_table() {
     let text = succeed("selftest -k mla_output").out;
     let (table, summary) = text.split_once("\n\n").unwrap();
     let cells = |row: &str| row.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();

@@ -56,7 +56,7 @@ fn logs_are_plain_in_a_pipe() {
 }
 
 #[test]
-fn logs_go_to_stderr() {
+fn extended_logs_go_to_stderr() {
     let mut command = command(["run", "-p", QUESTION, "--temp", "0"]);
     command.env("RUST_LOG", "wglm=debug").env("NO_COLOR", "1");
     let done = outcome(command);

@@ -64,7 +64,7 @@ fn reads_lines(session: &PtySession) -> bool {
 }
 
 #[test]
-fn signals_leave_the_terminal_as_it_was() {
+fn extended_signals_leave_the_terminal_as_it_was() {
     for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
         let mut session = chat("");
         assert!(!reads_lines(&session));
@@ -78,7 +78,7 @@ fn signals_leave_the_terminal_as_it_was() {
 
 /// The shader cache is empty, so shaders take seconds to compile.
 #[test]
-fn an_interrupt_ends_a_load() {
+fn extended_an_interrupt_ends_a_load() {
     for (line, pause) in [("chat", 0), ("run hi", 0), ("chat", 1500), ("run hi", 1500)] {
         let mut command = command(line.split(' '));
         command.env("MESA_SHADER_CACHE_DISABLE", "true");
@@ -93,7 +93,7 @@ fn an_interrupt_ends_a_load() {
 }
 
 #[test]
-fn an_interrupt_at_the_prompt_drops_the_line() {
+fn extended_an_interrupt_at_the_prompt_drops_the_line() {
     let mut session = chat("");
     for typed in ["/exit", "/exit now"] {
         type_in(&mut session, typed);
@@ -112,7 +112,7 @@ fn an_interrupt_at_the_prompt_drops_the_line() {
 }
 
 #[test]
-fn an_interrupt_stops_only_the_reply() {
+fn extended_an_interrupt_stops_only_the_reply() {
     let mut session = chat("--reasoning off");
     type_in(&mut session, "Tell me a story about an owl.\r");
     session.exp_string("Once upon").unwrap();
@@ -124,7 +124,7 @@ fn an_interrupt_stops_only_the_reply() {
 }
 
 #[test]
-fn only_answers_go_to_a_pipe() {
+fn extended_only_answers_go_to_a_pipe() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("log");
     let plain = command(["chat"]);
@@ -191,7 +191,7 @@ fn extended_messages_have_several_lines() {
 
 /// On a line that continues a message, Ctrl-C drops the message, and Ctrl-D sends it.
 #[test]
-fn a_message_of_several_lines_is_dropped_or_sent() {
+fn extended_a_message_of_several_lines_is_dropped_or_sent() {
     let mut session = chat("--reasoning off");
     for _ in 0..2 {
         type_in(&mut session, "\"\"\"\r");
@@ -209,7 +209,7 @@ fn a_message_of_several_lines_is_dropped_or_sent() {
 }
 
 #[test]
-fn tab_completes_commands_and_files() {
+fn extended_tab_completes_commands_and_files() {
     let dir = TempDir::new().unwrap();
     std::fs::write(dir.path().join("nothing.json"), "[]").unwrap();
     std::fs::write(dir.path().join("two words.json"), "{}").unwrap();
@@ -271,7 +271,7 @@ fn extended_lines_break_between_words() {
 
 /// A full disk keeps the typed message out of the history, and loses no earlier message.
 #[test]
-fn a_full_disk_leaves_the_history() {
+fn extended_a_full_disk_leaves_the_history() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("wglm/history");
     std::fs::create_dir(dir.path().join("wglm")).unwrap();
@@ -303,7 +303,7 @@ fn a_hangup_that_was_ignored_stays_ignored() {
 
 #[cfg(not(target_os = "macos"))] // which uses a program instead
 #[test]
-fn the_terminal_is_asked_to_copy() {
+fn extended_the_terminal_is_asked_to_copy() {
     let mut session = chat("");
     type_in(&mut session, &format!("{QUESTION}\r"));
     session.exp_string("reply:").unwrap();
@@ -318,7 +318,7 @@ fn the_terminal_is_asked_to_copy() {
 /// The clipboard is reached through the terminal at which the user types, even if stderr is redirected.
 #[cfg(not(target_os = "macos"))]
 #[test]
-fn the_terminal_is_asked_to_copy_if_stderr_is_redirected() {
+fn extended_the_terminal_is_asked_to_copy_if_stderr_is_redirected() {
     let plain = command(["chat"]);
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("{} chat --temp 0 2> /dev/null", env!("CARGO_BIN_EXE_wglm"))]);
@@ -467,7 +467,7 @@ fn a_list_of_models_fits() {
 
 /// If stdin is read before a conversation, the terminal asks for the text, and names the key that ends it.
 #[test]
-fn a_schema_is_typed() {
+fn extended_a_schema_is_typed() {
     let mut session = on_terminal(command(["chat", "--temp", "0", "--reasoning", "off", "-j", "-"]));
     session.exp_string("reading stdin from the terminal; Ctrl-D at the beginning of a line ends it").unwrap();
     type_in(&mut session, "{\"type\": \"boolean\"}\n\u{4}");

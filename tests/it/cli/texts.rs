@@ -7,7 +7,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 #[test]
-fn templates_are_rendered_as_jinja2_renders_them() {
+fn extended_templates_are_rendered_as_jinja2_renders_them() {
     let dir = TempDir::new().unwrap();
     let goldens = json(&std::fs::read_to_string(fixture("chat_template.json")).unwrap());
     let (mut rendered, mut beyond) = (0, 0);
@@ -58,7 +58,7 @@ fn messages_that_are_refused() {
 }
 
 #[test]
-fn tokens_are_those_of_llama_cpp() {
+fn extended_tokens_are_those_of_llama_cpp() {
     let goldens = json(&std::fs::read_to_string(fixture("tokenizer.json")).unwrap());
     // Every process takes a moment; the library's own test covers all cases.
     for case in goldens["cases"].as_array().unwrap().iter().step_by(3) {
@@ -78,7 +78,7 @@ fn tokens_are_those_of_llama_cpp() {
 
 /// Every byte of stdin counts, so that other programs can be compared on the same text.
 #[test]
-fn stdin_is_split_unchanged() {
+fn extended_stdin_is_split_unchanged() {
     for text in ["one\r\n\r\ntwo\r\n", "\u{feff}hi\n", "a\n\n", " "] {
         let [piped, given] = [
             fed(command(["tokenize", "--ids", "-"]), text.as_bytes()),

@@ -112,7 +112,7 @@ fn endless(head: Vec<u8>) -> Server {
 
 /// Impossible claims of a header are detected before their data is fetched, and no header is fetched without end.
 #[test]
-fn a_hostile_header_is_not_fetched() {
+fn extended_a_hostile_header_is_not_fetched() {
     let claims = |count: u64| Meta::Raw(9, [&8_u32.to_le_bytes()[..], &count.to_le_bytes()].concat());
     let with = |value: Meta| GgufWriter::new().meta("tokenizer.ggml.tokens", value).header();
     // Keys without end, each with an array of the largest allowed number of empty strings.

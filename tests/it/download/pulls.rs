@@ -43,7 +43,7 @@ fn a_repository_is_listed() {
 
 /// The layout is that of Hugging Face's own programs, and the model is found there by its name.
 #[test]
-fn a_model_is_stored_where_others_find_it() {
+fn extended_a_model_is_stored_where_others_find_it() {
     let files = Files::of(&[(FILE, wglm::DEMO_MODEL)]);
     let server = Server::start(move |request, _| files.answer(request));
     let cache = tempdir().unwrap();

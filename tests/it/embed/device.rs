@@ -10,7 +10,7 @@ use wglm_engine::plan::Fusions;
 
 /// Its shaders check every index, as in debug builds, and those of the other device check none.
 #[test]
-fn an_apps_device_generates_the_same_text() {
+fn extended_an_apps_device_generates_the_same_text() {
     let owner = Owner::new();
     let gpu = owner.lend_with(&GpuOptions { checks: true, ..GpuOptions::default() }).unwrap();
     let own = model().gpu();
@@ -45,7 +45,7 @@ fn extended_a_device_with_no_features_and_the_least_limits() {
 
 /// With products of bytes, and with the formats that have the most buffers.
 #[test]
-fn a_device_with_few_storage_buffers() {
+fn extended_a_device_with_few_storage_buffers() {
     let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffers_per_shader_stage = 14);
     let gpu = owner.lend().unwrap();
     let wide = Numbers { width: 256, query_rank: 256, latent_rank: 256, expert_width: 256, ..Numbers::default() };
@@ -90,7 +90,7 @@ fn a_model_too_large_for_the_device() {
 
 /// The app's errors reach its own handler, also while wglm works on another thread, and are not taken for wglm's.
 #[test]
-fn the_apps_errors_reach_only_the_app() {
+fn extended_the_apps_errors_reach_only_the_app() {
     let owner = Owner::new();
     let errors = owner.errors();
     let model = load_on(&owner.lend().unwrap()).unwrap();
@@ -172,7 +172,7 @@ fn extended_a_budget_is_kept() {
 /// The plans for chunks of prompts are created when they are first needed. If they do not fit, the session keeps its
 /// contents and computes the prompt token by token.
 #[test]
-fn a_prompt_that_does_not_fit_leaves_the_session() {
+fn extended_a_prompt_that_does_not_fit_leaves_the_session() {
     let options = LoadOptions { context: Some(512), ..LoadOptions::default() };
     let alone = LoadOptions { prompt: PromptOptions { chunk: Some(1), ..PromptOptions::default() }, ..options.clone() };
     let least = Model::estimate(&file(), &alone, Some(model().gpu())).unwrap();

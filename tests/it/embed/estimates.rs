@@ -63,7 +63,7 @@ fn extended_the_estimate_is_the_memory_that_is_held() {
 
 /// A budget as large as the estimate suffices, and a budget that does not suffice was predicted not to.
 #[test]
-fn predicted_fits_are_right() {
+fn extended_predicted_fits_are_right() {
     let options = LoadOptions { context: Some(512), ..LoadOptions::default() };
     let most = Model::estimate(&file(), &options, Some(&open(true))).unwrap().most();
     let gpu = with_limit(most);
@@ -95,7 +95,7 @@ fn a_buffer_that_is_too_large_is_named() {
 
 /// The context that an error suggests fits, and one more token does not.
 #[test]
-fn the_error_for_a_large_context_says_what_fits() {
+fn extended_the_error_for_a_large_context_says_what_fits() {
     let owner = Owner::open(|descriptor| descriptor.required_limits.max_storage_buffer_binding_size = 1 << 20);
     let gpu = owner.lend().unwrap();
     for cache in CacheType::ALL {

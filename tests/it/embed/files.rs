@@ -52,7 +52,7 @@ fn a_file_that_is_written_over_is_an_error() {
 }
 
 #[test]
-fn a_model_in_several_files_is_the_same() {
+fn extended_a_model_in_several_files_is_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let paths = split(model().file(), 3, folder.path());
     let whole = &mut Session::with_cache(model(), CacheShape { context: 64, ty: CacheType::F32 }).unwrap();

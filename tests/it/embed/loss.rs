@@ -51,7 +51,7 @@ fn extended_destroyed_in_mid_generation() {
 
 /// Replies side by side all end with the error, whichever thread does the work.
 #[test]
-fn all_replies_end() {
+fn extended_all_replies_end() {
     let owner = Owner::new();
     let model = load_on(&owner.lend().unwrap()).unwrap();
     let options = SchedulerOptions { sessions: 2, context: Some(256), ..SchedulerOptions::default() };
@@ -101,7 +101,7 @@ fn extended_whatever_is_called_first_notices() {
 
 /// Threads stage weights and compile kernels, and each of them can fail in its own way.
 #[test]
-fn destroyed_in_mid_load() {
+fn extended_destroyed_in_mid_load() {
     for wait in [0, 10, 50, 150, 400] {
         let owner = Owner::new();
         let errors = owner.errors();

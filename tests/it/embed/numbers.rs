@@ -57,7 +57,7 @@ fn reply(session: &mut Session, options: GenerateOptions) -> Result<Stop> {
 }
 
 #[test]
-fn of_prompts() {
+fn extended_of_prompts() {
     let mut session = small();
     for (limit, chunk) in TIMES.into_iter().zip([None, Some(0), Some(usize::MAX), Some(2), None]) {
         session.set_prompt_options(PromptOptions { chunk, limit });
@@ -72,7 +72,7 @@ fn of_prompts() {
 }
 
 #[test]
-fn of_caches_and_pools() {
+fn extended_of_caches_and_pools() {
     for ty in CacheType::ALL {
         for context in COUNTS {
             let cache = CacheShape { context, ty };
@@ -100,7 +100,7 @@ fn of_caches_and_pools() {
 }
 
 #[test]
-fn of_schedulers() {
+fn extended_of_schedulers() {
     let usual = SchedulerOptions { sessions: 2, context: Some(64), ..SchedulerOptions::default() };
     for number in COUNTS {
         let all = [
@@ -184,7 +184,7 @@ fn extended_of_replies() {
 }
 
 #[test]
-fn of_chats() {
+fn extended_of_chats() {
     for number in COUNTS {
         let mut chat = Chat::with_session(small()).unwrap();
         for overflow in [Overflow::DropOldest { reserve: Some(number) }, Overflow::Refuse] {
@@ -204,7 +204,7 @@ fn of_chats() {
 
 /// Options that are NaN can be saved and read, and are refused when they are used.
 #[test]
-fn of_saved_chats() {
+fn extended_of_saved_chats() {
     for value in FLOATS {
         let mut chat = Chat::with_session(small()).unwrap();
         let SamplerParams { temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty, .. } =
@@ -268,7 +268,7 @@ fn extended_an_endless_budget_is_a_long_one() {
 
 /// A cancellation takes effect while a tuning prepares, before anything else is submitted.
 #[test]
-fn a_tuning_is_cancelled_at_once() {
+fn extended_a_tuning_is_cancelled_at_once() {
     let gpu = open(true);
     let model = load_on(&gpu).unwrap();
     let (cancel, before) = (Cancel::default(), gpu.work().submissions);

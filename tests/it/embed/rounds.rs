@@ -7,7 +7,7 @@ use wglm::{Cancel, Chat, Estimate, Gguf, Gpu, Model, SamplerParams, Session};
 
 /// Every other load is stopped before its end.
 #[test]
-fn loads_release_everything() {
+fn extended_loads_release_everything() {
     let gpu = crate::common::gpu::open(true);
     for round in 0..6 {
         let (mut told, cancel) = (0, Cancel::default());

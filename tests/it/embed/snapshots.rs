@@ -108,7 +108,7 @@ fn refused(session: &mut Session, snapshot: &[u8]) -> Error {
 }
 
 #[test]
-fn truncated_and_changed_snapshots_are_refused() {
+fn extended_truncated_and_changed_snapshots_are_refused() {
     let mut session = small();
     let snapshot = session.snapshot().unwrap();
     let expected = bits(&mut session);
@@ -176,7 +176,7 @@ fn session_of(file: &Gguf, speculation: DraftKind) -> Session {
 }
 
 #[test]
-fn a_file_with_other_weights_is_another() {
+fn extended_a_file_with_other_weights_is_another() {
     let snapshot = small().snapshot().unwrap();
     let file = with_other_weights("blk.2.ffn_down_exps.weight");
     let error = refused(&mut session_of(&file, DraftKind::Mtp), &snapshot);
@@ -186,7 +186,7 @@ fn a_file_with_other_weights_is_another() {
 /// A text does not depend on the multi-token-prediction block. A snapshot's data for another block is ignored, so that
 /// the session is as if the snapshot had been taken without a block.
 #[test]
-fn data_of_another_block_is_ignored() {
+fn extended_data_of_another_block_is_ignored() {
     let layers = model().config().layers;
     let other = with_other_weights(&format!("blk.{layers}.ffn_down_exps.weight"));
     let taken = |kind| {
@@ -213,7 +213,7 @@ fn data_of_another_block_is_ignored() {
 /// A cancellation takes effect during each of a snapshot's submissions, and before the first. The session can be used
 /// afterwards, and an existing file is unchanged.
 #[test]
-fn snapshots_can_be_cancelled() {
+fn extended_snapshots_can_be_cancelled() {
     let gpu = open(true);
     let model = load_on(&gpu).unwrap();
     let mut session = Session::with_cache(&model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
@@ -247,7 +247,7 @@ fn snapshots_can_be_cancelled() {
 
 /// If any part of the cache is lost on its way to the device, that is detected, and the session is empty.
 #[test]
-fn a_lost_part_is_detected() {
+fn extended_a_lost_part_is_detected() {
     let gpu = open(true);
     let model = load_on(&gpu).unwrap();
     let mut session = Session::with_cache(&model, CacheShape { context: 64, ty: CacheType::F32 }).unwrap();
@@ -284,7 +284,7 @@ fn a_file_that_changes_meanwhile(gpu: &Gpu, session: &mut Session) {
 }
 
 #[test]
-fn snapshots_that_do_not_fit_are_refused() {
+fn extended_snapshots_that_do_not_fit_are_refused() {
     let snapshot = small().snapshot().unwrap();
     let error = refused(&mut session(4, CacheType::F32), &snapshot);
     assert!(matches!(error, Error::ContextFull { needed: 5, context: 4 }), "{error}");
@@ -300,7 +300,7 @@ fn snapshots_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn files() {
+fn extended_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session");
     let names = || std::fs::read_dir(folder.path()).unwrap().count();
@@ -325,7 +325,7 @@ fn files() {
 
 /// If a new file cannot be written, the old one stays.
 #[test]
-fn a_lost_device_leaves_the_file_alone() {
+fn extended_a_lost_device_leaves_the_file_alone() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session");
     let owner = Owner::new();

@@ -30,7 +30,7 @@ fn generated(small: &Small, kind: DraftKind) -> (Vec<u32>, usize) {
 }
 
 #[test]
-fn a_block_guesses() {
+fn extended_a_block_guesses() {
     let (plain, drafted) = generated(&whole(), DraftKind::Off);
     assert_eq!(drafted, 0);
     let (guessed, drafted) = generated(&whole(), DraftKind::Mtp);
@@ -39,7 +39,7 @@ fn a_block_guesses() {
 
 /// Its own embeddings and output matrix.
 #[test]
-fn a_block_may_have_its_own_embeddings_and_output() {
+fn extended_a_block_may_have_its_own_embeddings_and_output() {
     let mut small = whole();
     for stem in ["embed_tokens", "shared_head_head"] {
         small.add(&format!("blk.2.nextn.{stem}.weight"), &[32, 40], F32);
@@ -50,7 +50,7 @@ fn a_block_may_have_its_own_embeddings_and_output() {
 }
 
 #[test]
-fn a_damaged_block_is_left_out() {
+fn extended_a_damaged_block_is_left_out() {
     let mut missing = whole();
     missing.tensors.retain(|tensor| !tensor.name.ends_with("eh_proj.weight"));
     let mut misshapen = whole();
@@ -98,7 +98,7 @@ fn drafted(small: &Small, options: &LoadOptions) -> Vec<Vec<f32>> {
 
 /// In a separate file the block drafts as it does in the model's file, whatever its number, and takes as much memory.
 #[test]
-fn a_block_may_have_a_separate_file() {
+fn extended_a_block_may_have_a_separate_file() {
     let wanted = drafted(&whole(), &options(DraftKind::Auto));
     let trunk = Small::of(&NUMBERS());
     let memory = |small: &Small, options: &LoadOptions| -> Estimate {

@@ -52,7 +52,7 @@ fn progress_ends_at_the_total() {
 
 /// Loading onto a device gives the same errors as planning alone.
 #[test]
-fn loading_refuses_the_same() {
+fn extended_loading_refuses_the_same() {
     gpu();
     let cases = [keys::cases(), tensors::cases()].concat();
     let mut failures = Vec::new();
@@ -80,7 +80,7 @@ fn a_session_refuses_tokens_outside_the_vocabulary() {
 
 /// A file may claim any context. Memory is only allocated when a session requests all of it.
 #[test]
-fn a_claimed_context_costs_nothing_until_it_is_requested() {
+fn extended_a_claimed_context_costs_nothing_until_it_is_requested() {
     let mut small = Small::default();
     small.set(&key("context_length"), u32::MAX);
     let model = load(&small, &LoadOptions::default()).unwrap();

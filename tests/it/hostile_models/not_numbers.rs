@@ -81,7 +81,7 @@ fn extended_logits_that_are_not_numbers_choose_no_token() {
 
 /// A damaged router must be reported, because the experts that it selects would produce plausible nonsense.
 #[test]
-fn a_router_that_is_not_a_number_is_reported() {
+fn extended_a_router_that_is_not_a_number_is_reported() {
     none_is_a_number(&[("blk.1.ffn_gate_inp.weight", f32::NAN)]);
 }
 

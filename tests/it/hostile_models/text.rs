@@ -145,7 +145,7 @@ fn texts_begin_as_the_vocabulary_requires() {
 
 /// A model without tokenizer and template computes, and calls that need them say what is missing.
 #[test]
-fn a_conversation_needs_tokenizer_and_template() {
+fn extended_a_conversation_needs_tokenizer_and_template() {
     for (missing, edit) in [
         (ggml("model"), (|_| ()) as fn(&mut Small)),
         (TEMPLATE.to_owned(), |s| {
@@ -175,7 +175,7 @@ fn a_template_that_refuses_the_conversation() {
 
 /// The sampling parameters that the file recommends are checked like everything else in it.
 #[test]
-fn impossible_sampling_parameters() {
+fn extended_impossible_sampling_parameters() {
     let wrong: [(&str, Meta); 4] =
         [("temp", f32::NAN.into()), ("temp", "hot".into()), ("top_k", (-1i32).into()), ("min_p", 1u32.into())];
     for (name, value) in wrong {

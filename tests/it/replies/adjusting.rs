@@ -143,7 +143,7 @@ fn extended_logits_are_not_changed() {
 
 /// Penalties add two dispatches to each token, in the same pass and submission; without them nothing is added.
 #[test]
-fn work_of_a_token() {
+fn extended_work_of_a_token() {
     let device = crate::common::gpu::open(true);
     let file = wglm::Gguf::open(crate::common::models::fable_file("q4_0")).unwrap();
     let options = wglm::LoadOptions { context: Some(64), ..wglm::LoadOptions::default() };

@@ -68,7 +68,7 @@ fn extended_a_round_trip() {
 
 /// Ids that other programs gave, or that remain from a longer conversation, are not given again.
 #[test]
-fn every_call_has_its_own_id() {
+fn extended_every_call_has_its_own_id() {
     let mut chat = chat_with_tools();
     let mut before = ToolCall::new("weather", Map::new());
     before.id = Some("call_1".to_owned());
@@ -118,7 +118,7 @@ fn without_tools_a_call_is_text() {
 
 /// Tools change the prompt, and the model still answers.
 #[test]
-fn tools_that_are_not_called() {
+fn extended_tools_that_are_not_called() {
     let mut chat = chat_with_tools();
     let (events, stats) = told(chat.send("What is seven plus five?").unwrap());
     assert!(!text(&events).is_empty() && calls(&events).is_empty(), "{events:?}");
@@ -127,7 +127,7 @@ fn tools_that_are_not_called() {
 
 /// Stop strings are not searched for in calls, and text that was held back for one comes before the call.
 #[test]
-fn stop_strings_leave_calls_alone() {
+fn extended_stop_strings_leave_calls_alone() {
     let mut chat = chat_with_tools();
     script(&mut chat, Some(ASKED), &format!("Let me see.{CALL}"), "<|observation|>");
     chat.options.stop = vec!["Rome".to_owned(), "see.<".to_owned()];

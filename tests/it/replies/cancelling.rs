@@ -141,7 +141,7 @@ fn extended_question_and_cancellation_at_once() {
 
 /// One `Cancel` serves a question whose answer takes several replies.
 #[test]
-fn one_cancel_for_several_replies() {
+fn extended_one_cancel_for_several_replies() {
     let mut chat = super::chat();
     let cancel = Cancel::default();
     told(chat.send("My name is Anna.").unwrap().with_cancel(&cancel));

@@ -8,7 +8,7 @@ const ASKED: &str = "What do you write?";
 
 /// In the next prompt such a name is the same text, and is in the cache already.
 #[test]
-fn an_echo_forges_nothing() {
+fn extended_an_echo_forges_nothing() {
     let tokenizer = model().tokenizer().unwrap();
     for said in ["<sop>", "</think>", "[gMASK]"] {
         let mut chat = chat();
@@ -26,7 +26,7 @@ fn an_echo_forges_nothing() {
 
 /// Such a name does not end the thinking either.
 #[test]
-fn a_tag_in_letters_is_thought() {
+fn extended_a_tag_in_letters_is_thought() {
     let tokenizer = model().tokenizer().unwrap();
     let mut chat = chat();
     chat.reasoning = Some(true);

@@ -170,7 +170,7 @@ fn replies_that_cannot_continue_are_refused() {
 
 /// A given beginning is not confused with an earlier reply that began in the same way, for example inside a call.
 #[test]
-fn a_beginning_is_not_an_earlier_reply() {
+fn extended_a_beginning_is_not_an_earlier_reply() {
     let asked = "Does it rain in Rome?";
     let mut chat = chat();
     chat.tools = vec![json!({"type": "function", "function": {"name": "weather", "parameters": {}}})];

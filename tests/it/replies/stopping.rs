@@ -23,7 +23,7 @@ fn extended_a_stop_string_is_never_reported() {
 
 /// A stop string does not end thinking.
 #[test]
-fn thinking_continues() {
+fn extended_thinking_continues() {
     let mut chat = chat();
     chat.reasoning = Some(true);
     let (events, _) = told(chat.send("What is seven plus five?").unwrap());
@@ -48,7 +48,7 @@ fn an_empty_stop_string_is_refused() {
 
 /// Text that was held back because a stop string might have begun is in an event at the end.
 #[test]
-fn held_back_text_is_reported() {
+fn extended_held_back_text_is_reported() {
     let mut chat = chat();
     chat.options.max_tokens = Some(6);
     let (events, _) = told(chat.send(OWL).unwrap());
@@ -64,7 +64,7 @@ fn tokens(events: &[Event]) -> Vec<&TokenLogprobs> {
 }
 
 #[test]
-fn every_token_has_its_probability() {
+fn extended_every_token_has_its_probability() {
     let prompt =
         model().tokenizer().unwrap().encode("[gMASK]<sop><|user|>My name is Anna.<|assistant|></think>", true).unwrap();
     for sampling in [

@@ -52,7 +52,7 @@ fn extended_a_stream_has_the_events_of_the_iterator() {
 
 /// Polling never blocks, and the task is woken.
 #[test]
-fn polling_does_not_block() {
+fn extended_polling_does_not_block() {
     let mut stream = sent(chat(), OWL);
     let mut context = Context::from_waker(Waker::noop());
     let (mut pending, mut ended, mut longest) = (0, false, Duration::ZERO);
@@ -70,7 +70,7 @@ fn polling_does_not_block() {
 }
 
 #[test]
-fn a_stream_becomes_a_reply_again() {
+fn extended_a_stream_becomes_a_reply_again() {
     let mut stream = sent(chat(), OWL);
     let mut part = String::new();
     while part.len() < 20 {
@@ -96,7 +96,7 @@ fn begun(chat: Chat) -> (ReplyStream, Cancel) {
 
 /// The device is used by nothing else, so that its work can be counted.
 #[test]
-fn a_dropped_stream_stops() {
+fn extended_a_dropped_stream_stops() {
     let alone = load_on(&fable_file("q4_0"), &open(true));
     let before = alone.gpu().work().submissions;
     let (stream, cancel) = begun(chats::greedy(&alone));
@@ -108,7 +108,7 @@ fn a_dropped_stream_stops() {
 
 /// The caller's `Cancel`, the stream's own, and one that was cancelled before the stream existed each stop the reply.
 #[test]
-fn a_cancelled_stream_stops() {
+fn extended_a_cancelled_stream_stops() {
     let (mut stream, cancel) = begun(chat());
     cancel.cancel();
     assert_eq!(told(block_on(all(&mut stream)).into_iter()).1.stop, Stop::Cancelled);
@@ -126,7 +126,7 @@ fn a_cancelled_stream_stops() {
 
 /// A task that is dropped in the middle of a reply leaves the conversation and its cache.
 #[test]
-fn a_task_that_is_dropped_loses_nothing() {
+fn extended_a_task_that_is_dropped_loses_nothing() {
     let shared = SharedChat::new(chat());
     assert!(shared.messages().is_empty());
     let mut stream = shared.send(OWL).into_stream();
@@ -158,7 +158,7 @@ fn a_task_that_is_dropped_loses_nothing() {
 /// After the last event was sent, the conversation is free, and a call while a stream is running says that it is in
 /// use.
 #[test]
-fn the_conversation_is_free_after_the_last_event() {
+fn extended_the_conversation_is_free_after_the_last_event() {
     let shared = SharedChat::new(chat());
     let mut stream = shared.send("My name is Anna.").into_stream();
     assert_eq!(format!("{stream:?}"), "ReplyStream { reply: OwnedReply { over: false, .. } }");

@@ -18,7 +18,7 @@ fn text(events: &[Event]) -> String {
 
 /// The reply is the one that a chat with the same beginning gets, and its prompt includes the beginning.
 #[test]
-fn a_reply_continues_the_last_message() {
+fn extended_a_reply_continues_the_last_message() {
     let mut chat = Chat::with_session(session_of(model())).unwrap();
     (chat.reasoning, chat.options) = (Some(false), greedy(24));
     chat.push(Message::user(OWL));

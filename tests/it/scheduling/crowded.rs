@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use wglm::{ChatState, Error, Event, Message, ScheduledReply, Scheduler, SchedulerOptions};
 
 #[test]
-fn a_full_queue_refuses() {
+fn extended_a_full_queue_refuses() {
     let scheduler = scheduler_with(SchedulerOptions { sessions: 1, queue: 2, ..SchedulerOptions::default() });
     let ask = || scheduler.chat(request("What is seven plus five?", 12));
     let mut replies: Vec<ScheduledReply> = (0..3).map(|_| ask().unwrap()).collect();

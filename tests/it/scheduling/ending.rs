@@ -66,7 +66,7 @@ fn dropped_anywhere() {
 
 /// An impossible request fails without affecting others.
 #[test]
-fn an_error_ends_only_one_reply() {
+fn extended_an_error_ends_only_one_reply() {
     let scheduler = scheduler(3);
     let story = request(OWL, 40);
     let mut other = scheduler.chat(story.clone()).unwrap();

@@ -75,7 +75,7 @@ fn extended_guesses_change_no_text() {
 
 /// Conversations that guess in different ways, or not, share steps.
 #[test]
-fn different_guesses_share_steps() {
+fn extended_different_guesses_share_steps() {
     let kinds = [DraftKind::Mtp, DraftKind::Lookup, DraftKind::Off, DraftKind::Auto];
     let mut requests = requests(4, false, Speculation::OFF);
     for (request, kind) in requests.iter_mut().zip(kinds) {

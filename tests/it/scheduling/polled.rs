@@ -121,7 +121,7 @@ fn a_stream_of_a_scheduler() {
 
 /// Dropping a polled reply cancels it, a `Cancel` ends it, and the next request gets the slot.
 #[test]
-fn a_dropped_or_cancelled_reply_stops() {
+fn extended_a_dropped_or_cancelled_reply_stops() {
     let scheduler = scheduler(1);
     let mut reply = scheduler.chat(request(OWL, 400)).unwrap();
     while !matches!(reply.try_next(), Poll::Ready(Some(_))) {
@@ -314,7 +314,7 @@ fn extended_a_chooser_of_one_reply() {
 /// A value of a type, and one of a schema that is known only at run time.
 #[cfg(feature = "schema")]
 #[test]
-fn a_scheduler_is_asked_for_values() {
+fn extended_a_scheduler_is_asked_for_values() {
     use wglm::serde_json::json;
     use wglm::{AskError, GenerateOptions};
     #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]

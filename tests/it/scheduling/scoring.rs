@@ -99,7 +99,7 @@ fn extended_a_shared_beginning_is_scored_as_well() {
 
 /// Prompts that do not fit together take turns, and each of their tokens is reported once.
 #[test]
-fn prompts_that_share_too_little_memory_are_scored() {
+fn extended_prompts_that_share_too_little_memory_are_scored() {
     let scheduler = scheduler(SchedulerOptions { sessions: 2, tokens: Some(256), ..SchedulerOptions::default() });
     let prompts = [" The fox ran.", " The hen slept."].map(|end| prompt(100, end));
     let mut replies = prompts.each_ref().map(|prompt| scheduler.generate(prompt.clone(), scored(0, 2)).unwrap());
@@ -111,7 +111,7 @@ fn prompts_that_share_too_little_memory_are_scored() {
 }
 
 #[test]
-fn a_prompt_that_is_scored_can_be_cancelled() {
+fn extended_a_prompt_that_is_scored_can_be_cancelled() {
     let scheduler = scheduler(SchedulerOptions { sessions: 1, ..SchedulerOptions::default() });
     let prompt = prompt(200, " The fox");
     let mut reply = scheduler.generate(prompt, scored(0, 1)).unwrap();

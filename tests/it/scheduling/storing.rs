@@ -90,7 +90,7 @@ fn bytes(folder: &Path) -> u64 {
 
 /// A reply after the start has the log-probabilities of one that computes everything, bit by bit.
 #[test]
-fn a_prompt_comes_back_after_the_program_was_started_again() {
+fn extended_a_prompt_comes_back_after_the_program_was_started_again() {
     let (folder, asked) = (folder(), long("What did the owl see?"));
     let (first, computed, state) = told_anew(folder.path(), &asked);
     assert!(computed.cached == 0 && computed.new > PAGE + 8, "{computed:?}");
@@ -121,7 +121,7 @@ fn across(scheduler: &Scheduler) -> Vec<u32> {
 
 /// A conversation whose slot was taken over comes back, and so does its reply.
 #[test]
-fn a_slot_that_is_taken_over_is_stored() {
+fn extended_a_slot_that_is_taken_over_is_stored() {
     let folder = folder();
     let disk = open(folder.path());
     let scheduler = on(&disk, 1);
@@ -137,7 +137,7 @@ fn a_slot_that_is_taken_over_is_stored() {
 
 /// Conversations whose memory others need are stored too.
 #[test]
-fn a_conversation_that_is_dropped_for_others_is_stored() {
+fn extended_a_conversation_that_is_dropped_for_others_is_stored() {
     let folder = folder();
     let disk = open(folder.path());
     let options = SchedulerOptions { sessions: 2, tokens: Some(CONTEXT), ..SchedulerOptions::default() };
@@ -154,7 +154,7 @@ fn a_conversation_that_is_dropped_for_others_is_stored() {
 
 /// `store` writes what the slots hold, and so does the last drop.
 #[test]
-fn conversations_are_stored_at_the_end() {
+fn extended_conversations_are_stored_at_the_end() {
     for drops in [false, true] {
         let folder = folder();
         let disk = open(folder.path());
@@ -208,7 +208,7 @@ fn extended_the_limit_is_kept() {
 
 /// Pages of another type of cache, another model or another tenant are not found.
 #[test]
-fn only_its_own_pages_are_found() {
+fn extended_only_its_own_pages_are_found() {
     let (folder, asked) = (folder(), long("What did the owl see?"));
     told_anew(folder.path(), &asked);
     let disk = open(folder.path());
@@ -257,7 +257,7 @@ fn extended_damaged_files_are_removed() {
 
 /// What a killed process left is removed, and foreign files are not touched.
 #[test]
-fn leftovers_are_removed() {
+fn extended_leftovers_are_removed() {
     let (folder, asked) = (folder(), long("What did the owl see?"));
     told_anew(folder.path(), &asked);
     let name = files(folder.path())[0].file_name().unwrap().to_str().unwrap().to_owned();
@@ -272,7 +272,7 @@ fn leftovers_are_removed() {
 /// Nobody else can read the files, and a folder that others can open is refused.
 #[cfg(unix)]
 #[test]
-fn only_the_owner_can_read_the_files() {
+fn extended_only_the_owner_can_read_the_files() {
     use std::os::unix::fs::PermissionsExt;
     let parent = folder();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -321,7 +321,7 @@ fn extended_several_writers_share_a_folder() {
 
 /// A page is read while another reply is being generated, and the reply that waits for it is the same.
 #[test]
-fn others_continue_while_pages_are_read() {
+fn extended_others_continue_while_pages_are_read() {
     let (folder, asked) = (folder(), long("What did the owl see?"));
     let (first, ..) = told_anew(folder.path(), &asked);
     let disk = open(folder.path());
@@ -335,7 +335,7 @@ fn others_continue_while_pages_are_read() {
 
 /// A cache in memory that reaches further than the disk stays, and one that reaches less far is continued from disk.
 #[test]
-fn the_longer_cache_is_used() {
+fn extended_the_longer_cache_is_used() {
     let (folder, asked) = (folder(), long("What did the owl see?"));
     let disk = open(folder.path());
     let scheduler = on(&disk, 1);
@@ -351,7 +351,7 @@ fn the_longer_cache_is_used() {
 
 /// Tokens by themselves, in a context of several pages, are stored to the last full page.
 #[test]
-fn many_pages_come_back() {
+fn extended_many_pages_come_back() {
     let folder = folder();
     let tokens: Vec<u32> = (0..3 * PAGE as u32 + 8).map(|index| 100 + index * 7 % 311).collect();
     let generate = |tokens: &[u32]| {
@@ -373,7 +373,7 @@ fn many_pages_come_back() {
 /// Storing a conversation takes several rounds if little memory waits for the disk. None of it is lost, also when
 /// another conversation takes its slot over meanwhile.
 #[test]
-fn a_conversation_that_is_larger_than_the_queue_is_stored() {
+fn extended_a_conversation_that_is_larger_than_the_queue_is_stored() {
     let folder = folder();
     let tokens = |first: u32| -> Vec<u32> { (0..3 * PAGE as u32 + 8).map(|index| first + index * 7 % 311).collect() };
     let disk = DiskCache::open_with(folder.path(), MUCH, 1).unwrap(); // a page waits in any case
@@ -392,7 +392,7 @@ fn a_conversation_that_is_larger_than_the_queue_is_stored() {
 /// A cancelled reply is dropped at once while the GPU pauses: nothing waits for the GPU with the state locked. Its
 /// conversation is stored after the pause.
 #[test]
-fn a_dropped_reply_is_stored_after_a_pause() {
+fn extended_a_dropped_reply_is_stored_after_a_pause() {
     let folder = folder();
     let disk = open(folder.path());
     let scheduler = on(&disk, 1);
@@ -480,7 +480,7 @@ fn extended_pages_come_back_in_several_rounds() {
 /// A link, a pipe or a folder with the name of a page is replaced, and nothing is written through it.
 #[cfg(unix)]
 #[test]
-fn whatever_has_the_name_of_a_page_is_replaced() {
+fn extended_whatever_has_the_name_of_a_page_is_replaced() {
     let asked = long("What did the owl see?");
     let (elsewhere, folder) = (folder(), folder());
     told_anew(folder.path(), &asked);
@@ -520,7 +520,7 @@ fn a_folder_that_is_of_no_use_is_refused() {
 
 /// A disk that fails stops no reply.
 #[test]
-fn replies_continue_although_the_disk_fails() {
+fn extended_replies_continue_although_the_disk_fails() {
     let (folder, asked) = (folder(), long("What did the owl see?"));
     let disk = open(folder.path());
     fs::remove_dir_all(folder.path()).unwrap();
@@ -532,7 +532,7 @@ fn replies_continue_although_the_disk_fails() {
 
 /// A conversation is stored while a polled reply is being generated, which goes on.
 #[test]
-fn storing_does_not_wait_for_the_end_of_replies() {
+fn extended_storing_does_not_wait_for_the_end_of_replies() {
     let folder = folder();
     let disk = open(folder.path());
     let scheduler = on(&disk, 2);
@@ -548,7 +548,7 @@ fn storing_does_not_wait_for_the_end_of_replies() {
 /// KV rows of the multi-token-prediction block that were not computed are not stored: a page without them is smaller.
 /// With them, drafts are as good after a start as before.
 #[test]
-fn rows_of_the_block_are_stored_if_they_were_computed() {
+fn extended_rows_of_the_block_are_stored_if_they_were_computed() {
     let model = model_on(gpu(), 8); // whose drafts are good
     let drafting = |kind: DraftKind, folder: &Path| {
         let options = SchedulerOptions { sessions: 1, disk: Some(open(folder)), ..SchedulerOptions::default() };

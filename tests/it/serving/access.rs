@@ -7,7 +7,7 @@ use std::io::Write;
 const PATH: &str = "/v1/models";
 
 #[test]
-fn a_key_is_required() {
+fn extended_a_key_is_required() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(b"\n second key \n").unwrap();
     let path = file.path().to_str().unwrap().to_owned();
@@ -30,7 +30,7 @@ fn a_key_is_required() {
 
 /// An empty key is a mistake, and every character of a key counts.
 #[test]
-fn a_key_is_the_given_text() {
+fn extended_a_key_is_the_given_text() {
     for (key, variable) in [(Some(""), None), (Some(" "), None), (None, Some(""))] {
         let mut command = Serving::command(&key.map_or(vec![], |key| vec!["--api-key", key]));
         if let Some(variable) = variable {
@@ -47,7 +47,7 @@ fn a_key_is_the_given_text() {
 
 /// A client that sends a long prompt gets the reason of the refusal instead of a reset connection.
 #[test]
-fn refused_clients_get_the_reason() {
+fn extended_refused_clients_get_the_reason() {
     let serving = Serving::start(&["--api-key", "first"]);
     let body = vec![b' '; 900_000];
     for _ in 0..8 {
@@ -59,7 +59,7 @@ fn refused_clients_get_the_reason() {
 }
 
 #[test]
-fn pages_of_other_origins_are_refused_unless_allowed() {
+fn extended_pages_of_other_origins_are_refused_unless_allowed() {
     let serving = shared();
     let origin = ("origin", "https://chat.example");
     let get = |serving: &Serving, origin| ask(&serving.address, "GET", PATH, &[origin], b"");
@@ -105,7 +105,7 @@ fn unknown_paths_and_methods_are_reported() {
 
 /// Several requests over one connection.
 #[test]
-fn a_connection_serves_several_requests() {
+fn extended_a_connection_serves_several_requests() {
     let serving = shared();
     let body = question().to_string();
     let keep = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace("connection: close\r\n", "");

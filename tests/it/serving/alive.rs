@@ -48,7 +48,7 @@ fn a_request_that_waits_is_not_silent() {
 }
 
 #[test]
-fn the_progress_of_a_prompt_is_reported_on_request() {
+fn extended_the_progress_of_a_prompt_is_reported_on_request() {
     let serving = Serving::start(&[]);
     let messages = |text: &str| json!([{"role": "user", "content": format!("{text} {}", long())}]);
     let progress = |path: &str, mut body: Value| -> Vec<Value> {

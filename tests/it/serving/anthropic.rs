@@ -62,7 +62,7 @@ fn extended_without_thinking_there_is_only_text() {
 }
 
 #[test]
-fn tokens_are_counted_without_a_reply() {
+fn extended_tokens_are_counted_without_a_reply() {
     let serving = shared();
     let mut body = body();
     body["thinking"] = json!({"type": "enabled"});
@@ -75,7 +75,7 @@ fn tokens_are_counted_without_a_reply() {
 }
 
 #[test]
-fn varying_lines_of_a_client_do_not_end_the_prefix() {
+fn extended_varying_lines_of_a_client_do_not_end_the_prefix() {
     let serving = Serving::start(&[]); // a server of its own, whose slots no other test needs
     let count = |billed: &str| {
         let mut body = body();
@@ -115,7 +115,7 @@ fn errors_have_its_form() {
 }
 
 #[test]
-fn results_and_earlier_thinking_are_accepted() {
+fn extended_results_and_earlier_thinking_are_accepted() {
     let mut body = body();
     body["tools"] =
         json!([{"name": "add", "input_schema": {"type": "object"}}, {"type": "bash_20250124", "name": "bash"}]);

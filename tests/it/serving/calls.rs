@@ -100,7 +100,7 @@ fn ends(path: &str, events: &[Value]) -> Value {
 const PATHS: [&str; 3] = ["/v1/chat/completions", "/v1/responses", "/v1/messages"];
 
 #[test]
-fn pieces_of_a_call_are_the_call() {
+fn extended_pieces_of_a_call_are_the_call() {
     let serving = shared();
     for path in PATHS {
         let mut body = body(path, 400);

@@ -236,7 +236,7 @@ fn closing() -> Arc<Serving> {
 
 /// Objects are closed by `strict`, in Anthropic's interface and by `--json-closed`.
 #[test]
-fn strict_closes_the_objects_of_a_schema() {
+fn extended_strict_closes_the_objects_of_a_schema() {
     let (serving, closing) = (shared(), closing());
     for strict in [json!(true), json!(false), Value::Null] {
         let format = json!({"type": "json_schema", "name": "it", "strict": strict, "schema": needs_others()});
@@ -291,7 +291,7 @@ fn calling(serving: &Serving, path: &str, strict: &Value, has_arguments: bool) -
 }
 
 #[test]
-fn strict_closes_the_objects_of_arguments() {
+fn extended_strict_closes_the_objects_of_arguments() {
     let (serving, closing) = (shared(), closing());
     let is_closed = |call: &Value| call["at"].as_object().is_some_and(|at| at.len() == 1 && at["hour"].is_u64());
     for path in ["/v1/chat/completions", "/v1/responses", "/v1/messages"] {
@@ -310,7 +310,7 @@ fn strict_closes_the_objects_of_arguments() {
 }
 
 #[test]
-fn a_function_without_parameters_takes_no_arguments() {
+fn extended_a_function_without_parameters_takes_no_arguments() {
     for path in ["/v1/chat/completions", "/v1/responses", "/v1/messages"] {
         assert_eq!(calling(&shared(), path, &Value::Null, false), json!({}), "{path}");
     }

@@ -23,7 +23,7 @@ fn chat() -> Value {
 }
 
 #[test]
-fn a_chat_continues_its_last_message() {
+fn extended_a_chat_continues_its_last_message() {
     let serving = shared();
     for generation_prompt in [Value::Null, false.into()] {
         let mut body = chat();
@@ -40,7 +40,7 @@ fn a_chat_continues_its_last_message() {
 }
 
 #[test]
-fn a_message_of_the_assistant_at_the_end_is_continued() {
+fn extended_a_message_of_the_assistant_at_the_end_is_continued() {
     let serving = shared();
     let post = |body: &Value| serving.post("/v1/messages", body).json();
     let mut whole = asked(json!({"role": "assistant", "content": ""}));

@@ -58,7 +58,7 @@ fn ended(serving: &mut Serving) -> Option<i32> {
 
 #[cfg(unix)]
 #[test]
-fn an_idle_server_ends_at_once() {
+fn extended_an_idle_server_ends_at_once() {
     for name in ["-INT", "-TERM"] {
         let mut serving = Serving::start(&[]);
         let idle = connect(&serving.address);
@@ -89,7 +89,7 @@ fn signals_that_were_ignored_stay_ignored() {
 /// whose turn never came.
 #[cfg(unix)]
 #[test]
-fn replies_end_first_and_are_cancelled_by_a_second_signal() {
+fn extended_replies_end_first_and_are_cancelled_by_a_second_signal() {
     let mut serving = Serving::start(&["--grace", "100", "-np", "1"]);
     let (mut stream, mut came) = begun(&serving, true);
     let mut body = serving.endless();

@@ -31,7 +31,7 @@ fn bodies() -> [(&'static str, Value, &'static str); 4] {
 }
 
 #[test]
-fn a_reply_goes_on_until_its_limit() {
+fn extended_a_reply_goes_on_until_its_limit() {
     let serving = shared();
     for (path, mut body, name) in bodies() {
         body["temperature"] = 0.into();
@@ -55,7 +55,7 @@ fn a_stop_string_ends_such_a_reply() {
 }
 
 #[test]
-fn a_reply_that_has_to_end_is_refused() {
+fn extended_a_reply_that_has_to_end_is_refused() {
     let (path, mut body, _) = bodies()[0].clone();
     (body["ignore_eos"], body["max_tokens"]) = (true.into(), 4.into());
     let mut formatted = body.clone();

@@ -55,7 +55,7 @@ fn forms_and_pictures_of_other_pages_are_refused() {
 
 /// A client that closes its side after its request, as `nc -N` does, gets its answer.
 #[test]
-fn a_half_closed_client_gets_its_answer() {
+fn extended_a_half_closed_client_gets_its_answer() {
     let serving = shared();
     let mut body = question();
     for streams in [false, true] {
@@ -105,7 +105,7 @@ fn extended_a_client_that_is_gone_ends_its_reply() {
 /// A client that sends far more than allowed, and reads nothing until it has sent everything, gets the reason of the
 /// refusal.
 #[test]
-fn a_client_that_sends_too_much_gets_the_reason() {
+fn extended_a_client_that_sends_too_much_gets_the_reason() {
     let serving = Serving::start(&["--max-body", "64"]);
     let body = vec![b' '; 20 << 20];
     let head = |rest: &str| format!("POST /tokenize HTTP/1.1\r\nhost: localhost\r\n{rest}\r\n\r\n").into_bytes();

@@ -87,7 +87,7 @@ fn extended_long_requests_are_refused() {
 
 /// The memory of all bodies is counted while they arrive, and is free again when they have been read.
 #[test]
-fn bodies_do_not_fill_memory() {
+fn extended_bodies_do_not_fill_memory() {
     let serving = Serving::start(&["--max-body", "16384"]);
     let head = b"POST /tokenize HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 16700000\r\n\r\n";
     let mut halves: Vec<_> = (0..4).map(|_| connect(&serving.address)).collect();

@@ -60,7 +60,7 @@ fn a_prompt_can_be_seen() {
 }
 
 #[test]
-fn metrics_count_the_work() {
+fn extended_metrics_count_the_work() {
     let serving = Serving::start(&["-np", "2", "--alias", "owl"]);
     let body = json!({"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 5, "temperature": 0});
     let reply = serving.post("/v1/chat/completions", &body).json();
@@ -171,7 +171,7 @@ fn what_a_completion_does_not_have_is_refused_by_name() {
 }
 
 #[test]
-fn a_completion_goes_on_past_its_end_if_asked() {
+fn extended_a_completion_goes_on_past_its_end_if_asked() {
     let serving = shared();
     let end = serving.post("/tokenize", &json!({"content": "<|user|>"})).json()["tokens"][0].clone();
     let ends = completion(&json!({"logit_bias": [[end, 1000]]}));
@@ -195,7 +195,7 @@ fn adapters_and_infills_are_refused() {
 }
 
 #[test]
-fn the_cache_of_a_slot_can_be_erased() {
+fn extended_the_cache_of_a_slot_can_be_erased() {
     let serving = Serving::start(&["-np", "1"]);
     let evaluated = || serving.post("/completion", &completion(&json!({}))).json()["timings"]["cache_n"].as_u64();
     assert_eq!(evaluated(), Some(0));

@@ -47,7 +47,7 @@ fn check_end(line: &Value, reason: &str) {
 }
 
 #[test]
-fn a_question_is_answered() {
+fn extended_a_question_is_answered() {
     for path in PATHS {
         let answer = shared().post(path, &body(path));
         assert_eq!(answer.header("content-type"), Some("application/json"));
@@ -79,7 +79,7 @@ fn a_stream_of_lines_is_the_default() {
 }
 
 #[test]
-fn the_model_thinks_unless_it_is_not_to() {
+fn extended_the_model_thinks_unless_it_is_not_to() {
     for path in PATHS {
         for (think, thinks) in [(json!(false), false), (json!("high"), true), (json!(null), true)] {
             let mut body = body(path);
@@ -100,7 +100,7 @@ fn the_model_thinks_unless_it_is_not_to() {
 }
 
 #[test]
-fn options_end_a_reply() {
+fn extended_options_end_a_reply() {
     let serving = shared();
     for path in PATHS {
         let cut = serving.post(path, &with_option(path, "num_predict", 3.into())).json();
@@ -132,7 +132,7 @@ fn without_a_prompt_the_model_is_loaded() {
 }
 
 #[test]
-fn an_answer_has_the_format() {
+fn extended_an_answer_has_the_format() {
     let schema = json!({"type": "object", "properties": {"legs": {"type": "integer", "minimum": 0, "maximum": 8}},
         "required": ["legs"], "additionalProperties": false});
     for path in PATHS {
@@ -150,7 +150,7 @@ fn an_answer_has_the_format() {
 }
 
 #[test]
-fn calls_and_their_results_are_accepted() {
+fn extended_calls_and_their_results_are_accepted() {
     let mut body = with_option("/api/chat", "num_predict", 4.into());
     body["tools"] = json!([{"type": "function", "function": {"name": "add", "description": "adds",
         "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}}]);
@@ -184,7 +184,7 @@ fn options_that_ollama_ignores_are_named() {
 
 /// Only a picture in the last message of the user is refused.
 #[test]
-fn earlier_pictures_are_mentioned() {
+fn extended_earlier_pictures_are_mentioned() {
     let mut body = with_option("/api/chat", "num_predict", 2.into());
     let seen = json!({"role": "user", "content": "What is it?", "images": ["aGVu"]});
     let asked = json!({"role": "user", "content": QUESTION});
@@ -214,7 +214,7 @@ fn a_long_conversation_is_truncated() {
 }
 
 #[test]
-fn a_raw_prompt_has_no_template() {
+fn extended_a_raw_prompt_has_no_template() {
     let serving = shared();
     let raw = |prompt: &str| json!({"prompt": prompt, "raw": true, "stream": false, "options": {"temperature": 0, "num_predict": 8}});
     let json = serving.post("/api/generate", &raw("Once upon a time")).json();
@@ -234,7 +234,7 @@ fn a_raw_prompt_has_no_template() {
 }
 
 #[test]
-fn a_system_prompt_comes_first() {
+fn extended_a_system_prompt_comes_first() {
     let mut body = body("/api/generate");
     let alone = shared().post("/api/generate", &body).json();
     body["system"] = "You are a fox.".into();
@@ -268,7 +268,7 @@ fn what_is_not_supported_is_refused() {
 }
 
 #[test]
-fn the_model_is_described() {
+fn extended_the_model_is_described() {
     let serving = Serving::start(&["--alias", "owl", "--temp", "0.5"]);
     let tags = serving.get("/api/tags").json();
     let [model] = &tags["models"].as_array().unwrap()[..] else { panic!("{tags}") };
@@ -304,7 +304,7 @@ fn the_model_is_described() {
 
 /// The first thing that programs for Ollama do.
 #[test]
-fn a_server_is_found_at_its_root() {
+fn extended_a_server_is_found_at_its_root() {
     let head = ask(&shared().address, "HEAD", "/", &[], b"");
     assert_eq!((head.status, head.body.len()), (200, 0));
     let without = Serving::start(&["--no-page"]);
@@ -312,7 +312,7 @@ fn a_server_is_found_at_its_root() {
 }
 
 #[test]
-fn errors_have_its_form() {
+fn extended_errors_have_its_form() {
     let serving = Serving::start(&["--api-key", "secret"]);
     let ask = |method: &str, path: &str, headers: &[(&str, &str)], body: &Value| -> Answer {
         let headers =
@@ -341,7 +341,7 @@ fn errors_have_its_form() {
 }
 
 #[test]
-fn the_progress_of_a_prompt_is_reported_on_request() {
+fn extended_the_progress_of_a_prompt_is_reported_on_request() {
     let mut body = with_option("/api/chat", "return_progress", true.into());
     body["stream"] = true.into();
     let lines = shared().post("/api/chat", &body).lines();

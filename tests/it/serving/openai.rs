@@ -55,7 +55,7 @@ fn a_stream_has_the_same_content() {
 }
 
 #[test]
-fn the_next_turn_finds_the_last_one_in_the_cache() {
+fn extended_the_next_turn_finds_the_last_one_in_the_cache() {
     let serving = Serving::start(&[]); // a server of its own, whose slots no other test needs
     let mut body = question();
     body["messages"][0]["content"] = "Tell me a story about a fox and a hen, who meet at a well.".into();
@@ -175,7 +175,7 @@ fn a_completion_continues_the_text() {
 }
 
 #[test]
-fn several_prompts_get_their_completions() {
+fn extended_several_prompts_get_their_completions() {
     let body = json!({"prompt": ["One", "Two"], "n": 2, "max_tokens": 4, "temperature": 0, "logprobs": 1});
     let json = shared().post("/v1/completions", &body).json();
     let choices = json["choices"].as_array().unwrap();

@@ -96,7 +96,7 @@ fn the_page_has_the_licence_of_its_library() {
 }
 
 #[test]
-fn the_page_is_the_only_path_of_its_kind() {
+fn extended_the_page_is_the_only_path_of_its_kind() {
     for path in ["/page.js", "/page.css", "/page/page.js", "/index.html", "/markdown-it.min.js"] {
         assert_eq!(shared().get(path).status, 404, "{path}");
     }

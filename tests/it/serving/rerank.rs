@@ -4,7 +4,7 @@ use super::shared;
 use serde_json::{Value, json};
 
 #[test]
-fn documents_are_ordered_by_their_scores() {
+fn extended_documents_are_ordered_by_their_scores() {
     let documents = json!(["An owl sat on a branch.", {"text": "Seven plus five is twelve."}, "The fox ran."]);
     let body = json!({"query": "What is seven plus five?", "documents": documents, "return_documents": true});
     let answer = shared().post("/v1/rerank", &body).json();
@@ -34,7 +34,7 @@ fn documents_are_ordered_by_their_scores() {
 
 /// The score is the part of *yes* in the probabilities that the model gives to *yes* and *no* after the prompt.
 #[test]
-fn a_score_is_the_probability_of_yes() {
+fn extended_a_score_is_the_probability_of_yes() {
     let serving = shared();
     let (query, document) = ("What is seven plus five?", "Seven plus five is twelve.");
     let task = "Judge whether the document answers the query. The answer can only be \"yes\" or \"no\".";

@@ -32,7 +32,7 @@ fn plain(stream: bool) -> Value {
 }
 
 #[test]
-fn a_response_has_thinking_and_a_message() {
+fn extended_a_response_has_thinking_and_a_message() {
     let json = shared().post("/v1/responses", &plain(false)).json();
     assert_eq!((&json["object"], &json["status"]), (&"response".into(), &"completed".into()));
     let [reasoning, message] = json["output"].as_array().unwrap().as_slice() else { panic!("{json}") };
@@ -44,7 +44,7 @@ fn a_response_has_thinking_and_a_message() {
 }
 
 #[test]
-fn thinking_can_be_left_out() {
+fn extended_thinking_can_be_left_out() {
     for (field, value) in
         [("chat_template_kwargs", json!({"enable_thinking": false})), ("reasoning", json!({"effort": "none"}))]
     {
@@ -57,7 +57,7 @@ fn thinking_can_be_left_out() {
 }
 
 #[test]
-fn a_stream_announces_items_and_repeats_them() {
+fn extended_a_stream_announces_items_and_repeats_them() {
     let events = shared().post("/v1/responses", &plain(true)).events();
     let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
     assert_eq!(
@@ -97,7 +97,7 @@ fn extended_what_codex_sends_is_understood() {
 }
 
 #[test]
-fn a_response_repeats_its_request() {
+fn extended_a_response_repeats_its_request() {
     let text = json!({"format": {"type": "json_object"}, "verbosity": "low"});
     let choice = json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "shell"}]});
     let mut body = body(false);
@@ -142,7 +142,7 @@ fn extended_a_response_repeats_a_schema_and_the_choice_of_a_function() {
 }
 
 #[test]
-fn metadata_has_openais_limits() {
+fn extended_metadata_has_openais_limits() {
     let many = |keys: usize| -> Value { (0..keys).map(|key| (key.to_string(), "x")).collect() };
     for (metadata, status) in [
         (many(16), 200),
@@ -160,7 +160,7 @@ fn metadata_has_openais_limits() {
 }
 
 #[test]
-fn thinking_without_content_is_its_summary() {
+fn extended_thinking_without_content_is_its_summary() {
     let call = json!({"type": "function_call", "name": "add", "arguments": "{}", "call_id": "c"});
     let output = json!({"type": "function_call_output", "call_id": "c", "output": "12"});
     let summary = json!([{"type": "summary_text", "text": "The sum of seven and five is asked for."}]);
@@ -207,7 +207,7 @@ fn stored_responses_are_refused() {
 }
 
 #[test]
-fn input_tokens_are_counted_without_a_reply() {
+fn extended_input_tokens_are_counted_without_a_reply() {
     let mut body = body(false);
     body["max_output_tokens"] = 1.into();
     let counted = shared().post("/v1/responses/input_tokens", &body).json();
@@ -235,7 +235,7 @@ fn in_namespace() -> Value {
 
 /// The model gets the functions of a namespace, and clients get their names back, also after they have sent a call.
 #[test]
-fn functions_in_a_namespace_are_called() {
+fn extended_functions_in_a_namespace_are_called() {
     let shell = json!({"type": "function", "name": "shell"});
     let one = json!({"type": "function", "namespace": "mcp__animals__", "name": "walk"});
     let whole = json!({"type": "namespace", "name": "mcp__animals__"});
@@ -279,7 +279,7 @@ fn functions_in_a_namespace_are_called() {
 
 /// Names and choices are repeated for each function of a namespace, so both are bounded.
 #[test]
-fn namespaces_are_bounded_and_other_tools_in_them_are_named() {
+fn extended_namespaces_are_bounded_and_other_tools_in_them_are_named() {
     let mut body = json!({"input": QUESTION, "tools": [in_namespace()], "max_output_tokens": 1});
     let chosen = vec![json!({"type": "namespace", "name": "mcp__animals__"}); 1025];
     body["tool_choice"] = json!({"type": "allowed_tools", "mode": "auto", "tools": chosen});

@@ -24,7 +24,7 @@ fn numbers(list: &Value) -> Vec<Option<f64>> {
 }
 
 #[test]
-fn tokens_of_a_prompt_have_the_log_probabilities_of_other_programs() {
+fn extended_tokens_of_a_prompt_have_the_log_probabilities_of_other_programs() {
     let (tokens, logits) = known();
     let vocab = logits.len() / tokens.len();
     let mut body = scored(tokens.clone());
@@ -63,7 +63,7 @@ fn tokens_of_a_prompt_have_the_log_probabilities_of_other_programs() {
 
 /// As lm-eval reads it: the last token is the generated one, whatever it is, and those before it are the prompt's.
 #[test]
-fn every_prompt_of_a_batch_is_followed_by_one_token() {
+fn extended_every_prompt_of_a_batch_is_followed_by_one_token() {
     let serving = shared();
     let ends = serving.post("/tokenize", &json!({"content": "<|user|>"})).json()["tokens"].clone();
     let encode = |text: &str| serving.post("/tokenize", &json!({"content": text})).json()["tokens"].clone();
@@ -93,7 +93,7 @@ fn every_prompt_of_a_batch_is_followed_by_one_token() {
 }
 
 #[test]
-fn a_stream_begins_with_the_prompt_and_its_log_probabilities() {
+fn extended_a_stream_begins_with_the_prompt_and_its_log_probabilities() {
     let serving = shared();
     let mut body =
         json!({"prompt": "Once upon a time", "max_tokens": 3, "temperature": 0, "echo": true, "logprobs": 2});

@@ -43,7 +43,7 @@ fn names(folder: &Path) -> Vec<String> {
 /// The cache of a key is found with this key only, wherever it stands in the list after a restart.
 #[cfg(unix)]
 #[test]
-fn a_prompt_is_cached_after_a_restart_for_its_key_only() {
+fn extended_a_prompt_is_cached_after_a_restart_for_its_key_only() {
     let folder = tempfile::tempdir().unwrap();
     let (body, other) = (about("An owl", "What did it see?"), about("An owl", "Where did it sit?"));
     let serving = start(folder.path(), &["--api-key", "anna"]);
@@ -67,7 +67,7 @@ fn a_prompt_is_cached_after_a_restart_for_its_key_only() {
 /// A kill at any moment leaves a folder from which the next server answers the same.
 #[cfg(unix)]
 #[test]
-fn a_killed_server_loses_little() {
+fn extended_a_killed_server_loses_little() {
     let folder = tempfile::tempdir().unwrap();
     let stories = ["An owl", "A hare"];
     let ask = |serving: &Serving| stories.map(|story| answered(serving, &about(story, "What did it see?"), ""));

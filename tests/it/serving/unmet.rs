@@ -22,7 +22,7 @@ fn with(body: &Value, fields: &Value) -> Value {
 }
 
 #[test]
-fn ignored_fields_are_named_in_answers_and_at_the_end_of_streams() {
+fn extended_ignored_fields_are_named_in_answers_and_at_the_end_of_streams() {
     let fields = json!({"verbosity": {"of": ["low"]}, "user": "me", "store": false, "logit_bias": null, "top_a": null});
     let named = json!(["verbosity: not supported; ignored"]);
     for (path, body) in requests() {
@@ -125,7 +125,7 @@ fn errors_name_the_field() {
 }
 
 #[test]
-fn thinking_can_be_turned_off_in_the_words_of_every_interface() {
+fn extended_thinking_can_be_turned_off_in_the_words_of_every_interface() {
     let thinks = |json: &Value| {
         let blocks = [&json["content"], &json["output"]].into_iter().filter_map(Value::as_array).flatten();
         json["choices"][0]["message"]["reasoning_content"].is_string()
@@ -154,7 +154,7 @@ fn thinking_can_be_turned_off_in_the_words_of_every_interface() {
 
 /// A document is the same prompt as its text between tags.
 #[test]
-fn documents_and_files_of_text_are_read() {
+fn extended_documents_and_files_of_text_are_read() {
     let text = "<document>\n<title>a.txt</title>\nAnts have six legs.\n</document>";
     let count = |part: Value| {
         let body = json!({"messages": [{"role": "user", "content": [part]}], "max_tokens": 1});

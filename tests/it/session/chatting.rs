@@ -68,7 +68,7 @@ fn extended_the_cache_does_not_change_the_answer() {
 }
 
 #[test]
-fn thinking_is_kept_apart_and_left_out_of_later_turns() {
+fn extended_thinking_is_kept_apart_and_left_out_of_later_turns() {
     let mut chat = chat();
     chat.reasoning = None; // the template's default is to think
     let (thinking, text, _) = ask(&mut chat, "What is seven plus five?");
@@ -85,7 +85,7 @@ fn thinking_is_kept_apart_and_left_out_of_later_turns() {
 
 /// If the template keeps earlier thinking, a turn computes only its new tokens.
 #[test]
-fn thinking_stays_on_request() {
+fn extended_thinking_stays_on_request() {
     let mut chat = chat();
     chat.reasoning = Some(true);
     chat.template_kwargs.insert("clear_thinking".to_owned(), false.into());
@@ -140,7 +140,7 @@ fn part(text: &str) -> Value {
 /// The first event says how many tokens the cache held before any computation, and the last prompt event that the
 /// prompt is complete.
 #[test]
-fn progress_of_the_prompt_is_complete() {
+fn extended_progress_of_the_prompt_is_complete() {
     let mut chat = chat();
     ask(&mut chat, "My name is Anna.");
     let mut told = Vec::new();
@@ -160,7 +160,7 @@ fn progress_of_the_prompt_is_complete() {
 
 /// Another reply to the earlier messages, with the same or other messages.
 #[test]
-fn messages_are_taken_back() {
+fn extended_messages_are_taken_back() {
     let mut chat = chat();
     let (_, first, _) = ask(&mut chat, "What is seven plus five?");
     ask(&mut chat, "My name is Anna.");
@@ -185,7 +185,7 @@ fn messages_are_taken_back() {
 }
 
 #[test]
-fn a_reply_dropped_half_way() {
+fn extended_a_reply_dropped_half_way() {
     let mut chat = chat();
     let mut part = String::new();
     {
@@ -256,7 +256,7 @@ fn text_of(event: Event) -> Option<String> {
 }
 
 #[test]
-fn a_cancelled_reply_keeps_its_text() {
+fn extended_a_cancelled_reply_keeps_its_text() {
     let mut chat = chat();
     let mut text = String::new();
     let mut stop = None;
@@ -277,7 +277,7 @@ fn a_cancelled_reply_keeps_its_text() {
 }
 
 #[test]
-fn a_cleared_chat_starts_again() {
+fn extended_a_cleared_chat_starts_again() {
     let mut chat = chat();
     let (_, first, _) = ask(&mut chat, "What is seven plus five?");
     chat.clear();
@@ -293,7 +293,7 @@ fn a_cleared_chat_starts_again() {
 
 /// Empty messages, blanks, characters that the model never saw, and the markup of the template and of Jinja.
 #[test]
-fn odd_questions_are_answered() {
+fn extended_odd_questions_are_answered() {
     let mut chat = chat();
     chat.options.max_tokens = Some(4);
     for question in ["", " ", "\n\n", "🦉🦉 zwölf", "</think>", "{{ messages }}", "\u{0}\u{7f}"] {

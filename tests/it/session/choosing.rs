@@ -21,7 +21,7 @@ fn chosen(session: &mut Session, count: usize) -> Vec<u32> {
 }
 
 #[test]
-fn greedy_sampling_takes_the_likeliest_token() {
+fn extended_greedy_sampling_takes_the_likeliest_token() {
     let [mut ahead, mut behind] = pair(10);
     for index in 0..20 {
         let token = behind.most_likely().unwrap();
@@ -78,7 +78,7 @@ fn extended_a_rewound_session_draws_the_same_again() {
 }
 
 #[test]
-fn another_way_to_choose_applies_at_once() {
+fn extended_another_way_to_choose_applies_at_once() {
     let [mut session, _] = pair(5);
     let likeliest = session.sampled_token().unwrap();
     let drawn: std::collections::HashSet<u32> = (0..20)
@@ -96,7 +96,7 @@ fn another_way_to_choose_applies_at_once() {
 
 /// A token that was submitted in vain leaves no trace.
 #[test]
-fn the_token_ahead_is_forgotten() {
+fn extended_the_token_ahead_is_forgotten() {
     let [mut session, _] = pair(8);
     chosen(&mut session, 3);
     let kept = session.tokens()[..10].to_vec();
@@ -112,7 +112,7 @@ fn the_token_ahead_is_forgotten() {
 }
 
 #[test]
-fn a_full_context_is_refused_and_the_choice_stays() {
+fn extended_a_full_context_is_refused_and_the_choice_stays() {
     let mut session = session_of(6);
     session.feed(&dialogue(5)).unwrap();
     session.next_token().unwrap();
@@ -136,7 +136,7 @@ fn parameters_out_of_range_change_nothing() {
 
 /// A bias for a token outside of the vocabulary is refused when penalties are already set, and these stay.
 #[test]
-fn a_bias_on_no_token_leaves_the_penalties() {
+fn extended_a_bias_on_no_token_leaves_the_penalties() {
     let penalised = SamplerParams { repeat_penalty: 1.3, ..seeded(5) };
     let wrong = SamplerParams { logit_bias: vec![(u32::MAX, 1.0)], ..penalised.clone() };
     let [mut known, mut refused] = pair(6);
@@ -173,7 +173,7 @@ fn extended_a_generation_chooses_the_same() {
 
 /// The token that ends a reply is submitted before the host knows it.
 #[test]
-fn the_end_of_a_reply_is_not_kept() {
+fn extended_the_end_of_a_reply_is_not_kept() {
     let text = "My name is Anna.";
     let tokenizer = model().tokenizer().unwrap();
     let messages = [wglm::Message::user(text)];

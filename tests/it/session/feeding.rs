@@ -17,7 +17,7 @@ fn extended_at_once_or_in_parts() {
 
 /// Reading logits in between changes nothing, and neither does reading them twice.
 #[test]
-fn reading_changes_nothing() {
+fn extended_reading_changes_nothing() {
     let tokens = dialogue(12);
     let mut session = session_of(64);
     for (index, token) in tokens.iter().enumerate() {
@@ -115,7 +115,7 @@ fn is_full(error: &Error, needed: usize, context: usize) -> bool {
 }
 
 #[test]
-fn a_full_context_is_refused_and_survived() {
+fn extended_a_full_context_is_refused_and_survived() {
     let tokens = dialogue(12);
     let mut session = session_of(8);
     let refused = |session: &mut Session, more: &[u32], needed| {

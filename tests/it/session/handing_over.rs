@@ -31,7 +31,7 @@ fn work<T>(model: &Model, act: impl FnOnce() -> T) -> Work {
 }
 
 #[test]
-fn a_token_is_one_pass_of_one_submission() {
+fn extended_a_token_is_one_pass_of_one_submission() {
     let model = alone();
     let mut session = Session::new(&model).unwrap();
     let steps = session.plan().steps.len() as u64;
@@ -53,7 +53,7 @@ fn a_token_is_one_pass_of_one_submission() {
 
 /// All shaders of a token are compiled while the model loads, on several threads, and none later.
 #[test]
-fn pipelines_are_compiled_at_load_and_at_once() {
+fn extended_pipelines_are_compiled_at_load_and_at_once() {
     let model = load_on(&fable_file("q4_0"), &open(true));
     let loaded = model.gpu().work();
     let mut session = Session::new(&model).unwrap();
@@ -132,7 +132,7 @@ fn work_that_was_dropped_leaves_no_token() {
 
 /// A token that is sampled again at the same position is distinguished from the one before.
 #[test]
-fn a_dropped_choice_is_not_taken_for_the_previous_one() {
+fn extended_a_dropped_choice_is_not_taken_for_the_previous_one() {
     let model = alone();
     let mut session = Session::new(&model).unwrap();
     session.feed(&dialogue(5)).unwrap();
@@ -188,7 +188,7 @@ fn extended_a_part_of_a_prompt_that_was_dropped_is_noticed() {
 
 /// So does a token whose result nobody read, by the next result or by a snapshot.
 #[test]
-fn a_token_that_was_dropped_unread_is_noticed() {
+fn extended_a_token_that_was_dropped_unread_is_noticed() {
     let model = alone();
     let reads: [fn(&mut Session) -> wglm::Result<()>; 2] = [
         |session| session.sampled_token().map(drop),
@@ -291,7 +291,7 @@ fn not_arrived(path: &Path, gpu: &Gpu, options: &LoadOptions) -> (String, usize,
 
 /// A dropped part of the upload is detected, although everything after it is done.
 #[test]
-fn weights_that_were_dropped_are_named() {
+fn extended_weights_that_were_dropped_are_named() {
     let (path, gpu) = (fable_file("q4_0"), open(true));
     let file = Gguf::open(&path).unwrap();
     for first in [1, 4, 9] {
@@ -308,7 +308,7 @@ fn weights_that_were_dropped_are_named() {
 
 /// Data that was not copied is detected as well.
 #[test]
-fn weights_in_place_are_verified() {
+fn extended_weights_in_place_are_verified() {
     let (path, gpu) = (fixture("models/f16-tied.gguf"), open(true));
     if gpu.shares_pages() {
         return println!("skipped: weights in place take no submission here");

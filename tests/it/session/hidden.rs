@@ -26,7 +26,7 @@ fn product(rows: &[f32], hidden: &[f32]) -> Vec<f32> {
 
 /// Tests prompts of one token, a few, many and several chunks, and a token of a reply.
 #[test]
-fn logits_are_products_of_the_hidden_state() {
+fn extended_logits_are_products_of_the_hidden_state() {
     let rows = output(&Gguf::open(fable_file("f16")).unwrap());
     for (length, prompt) in [
         (1, PromptOptions::default()),
@@ -82,7 +82,7 @@ fn extended_every_token_has_one() {
 }
 
 #[test]
-fn a_text_has_the_mean() {
+fn extended_a_text_has_the_mean() {
     let model = fable("f16");
     let mut session = session(model, PromptOptions::default());
     let text = "One morning the owl said nothing.";

@@ -49,7 +49,7 @@ fn a_model_of_floats_stays_in_the_file() {
 
 /// A file in memory has no pages to share; its bytes are copied, and the model computes the same.
 #[test]
-fn a_file_in_memory_loads_as_well() {
+fn extended_a_file_in_memory_loads_as_well() {
     let path = fable_file("q4_0");
     let file = Gguf::from_vec(std::fs::read(&path).unwrap()).unwrap();
     let model = Model::load(&file, gpu(), &LoadOptions { zero_copy: true, ..LoadOptions::default() }).unwrap();

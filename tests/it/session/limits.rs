@@ -17,7 +17,7 @@ fn file() -> Gguf {
 
 /// Every stage is reported in order, from its beginning to its end, and never goes back.
 #[test]
-fn progress_rises_to_the_total() {
+fn extended_progress_rises_to_the_total() {
     let mut told: Vec<LoadProgress> = Vec::new();
     let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
     let mut progress = |p| {
@@ -185,7 +185,7 @@ fn the_requested_context() {
 /// The memory of a model and a session is reported; staging memory is released after the load, and everything at the
 /// end.
 #[test]
-fn memory_is_counted_and_released() {
+fn extended_memory_is_counted_and_released() {
     let gpu = open(true);
     let model = Model::load(&file(), &gpu, &LoadOptions::default()).unwrap();
     let (weights, loaded) = (3_000_000..8_000_000, gpu.memory());

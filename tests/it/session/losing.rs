@@ -23,7 +23,7 @@ fn lost<T>(outcome: wglm::Result<T>) {
 
 /// One missing result is an error after which the session continues, and so are two in a row. Three are a loss.
 #[test]
-fn a_queue_that_returns_nothing_three_times_in_a_row_is_lost() {
+fn extended_a_queue_that_returns_nothing_three_times_in_a_row_is_lost() {
     let model = load_on(&fable_file("q4_0"), &open(true));
     let gpu = model.gpu();
     let mut session = Session::new(&model).unwrap();
@@ -85,7 +85,7 @@ fn extended_all_callers_get_the_error() {
 
 /// All replies side by side get the error, whichever thread does the work, and so does the next request.
 #[test]
-fn replies_side_by_side_get_the_error() {
+fn extended_replies_side_by_side_get_the_error() {
     let model = load_on(&fable_file("q4_0"), &open(true));
     let options = SchedulerOptions { sessions: 2, context: Some(256), ..SchedulerOptions::default() };
     let scheduler = Scheduler::new(&model, &options).unwrap();
@@ -105,7 +105,7 @@ fn replies_side_by_side_get_the_error() {
 
 /// A session continues on another device, but only with the same file.
 #[test]
-fn a_session_moves_to_a_new_device() {
+fn extended_a_session_moves_to_a_new_device() {
     let (first, file) = (load_on(&fable_file("q4_0"), &open(true)), fable_file("f16"));
     let cache = CacheShape { context: 64, ty: CacheType::F32 };
     let mut session = Session::with_cache(&first, cache).unwrap();
@@ -142,7 +142,7 @@ fn a_closed_device_can_be_opened_again() {
 
 /// Closing the device while a model is loaded is no fault of the kernel that is being checked.
 #[test]
-fn closed_in_mid_load() {
+fn extended_closed_in_mid_load() {
     let file = Gguf::open(fable_file("q4_0")).unwrap();
     for wait in [LoadStage::Weights, LoadStage::Kernels, LoadStage::Check] {
         let gpu = open(true);

@@ -85,7 +85,7 @@ fn extended_drafts_do_not_change_what_is_sampled() {
 
 /// A bias also applies after the last of several drafts, though the host does not know the token before them.
 #[test]
-fn a_bias_holds_after_the_last_draft() {
+fn extended_a_bias_holds_after_the_last_draft() {
     let prompt = dialogue(13);
     let plain = one_by_one(&mut fed(model(), &prompt), 4);
     let banned = SamplerParams { logit_bias: vec![(plain[3], f32::NEG_INFINITY)], ..SamplerParams::greedy() };

@@ -98,7 +98,7 @@ fn a_sync_to_no_tokens() {
 }
 
 #[test]
-fn a_cancelled_sync_can_be_repeated() {
+fn extended_a_cancelled_sync_can_be_repeated() {
     let tokens = dialogue(16);
     let mut session = session_of(64);
     session.feed(&tokens[..4]).unwrap();

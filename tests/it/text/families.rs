@@ -168,7 +168,7 @@ fn check(family: &str, reply: &str, want: &[(char, &str)]) {
 }
 
 #[test]
-fn objects_between_tags() {
+fn extended_objects_between_tags() {
     let rome = r#"["weather",{"city":"Rome"},null]"#;
     let call = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>";
     check("hermes", call, &[('c', rome)]);
@@ -495,7 +495,7 @@ fn a_reply_of_calls_that_fail_is_not_read_again_for_each() {
 }
 
 #[test]
-fn a_section_of_calls_with_ids() {
+fn extended_a_section_of_calls_with_ids() {
     let call = |n| {
         format!(
             "<|tool_call_begin|>functions.weather:{n}<|tool_call_argument_begin|>{{\"city\": \"Rome\"}}<|tool_call_end|>"

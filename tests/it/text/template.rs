@@ -111,7 +111,7 @@ fn a_refusal_is_not_a_broken_template() {
 
 /// An untrusted template must not hang the program, overflow the stack or print without end.
 #[test]
-fn runaway_templates_are_stopped() {
+fn extended_runaway_templates_are_stopped() {
     for source in [
         "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
         "{% for a in range(99999) %}{% for b in range(99999) %}12345678901234567890{% endfor %}{% endfor %}",
@@ -129,7 +129,7 @@ fn runaway_templates_are_stopped() {
 }
 
 #[test]
-fn a_very_long_conversation_is_not_a_runaway() {
+fn extended_a_very_long_conversation_is_not_a_runaway() {
     let turn = [Message::user("question"), Message::assistant("answer").with_reasoning("thought")];
     let messages: Vec<_> = turn.iter().cycle().take(20_000).cloned().collect();
     for path in ["models/training/chat_template.jinja", "tests/fixtures/jinja/glm_like.jinja"] {

@@ -97,7 +97,7 @@ fn a_type_without_values() {
 
 /// A number that is cut off is not a value: 12 of 1234.
 #[test]
-fn a_number_that_is_cut_off() {
+fn extended_a_number_that_is_cut_off() {
     let mut chat = chat();
     let digit = model().tokenizer().unwrap().encode("1", false).unwrap()[0];
     chat.options.sampling.logit_bias = vec![(digit, 100.0)];
@@ -342,7 +342,7 @@ fn types_without_a_value() {
 
 /// An unfinished `ask_value` continues with the schema, and is stopped by a `Cancel`.
 #[test]
-fn a_value_of_a_schema_in_pieces() {
+fn extended_a_value_of_a_schema_in_pieces() {
     let item = json!({"type": "integer", "minimum": 100, "maximum": 999});
     let schema = json!({"type": "array", "items": item, "minItems": 4, "maxItems": 4});
     let (mut chat, go_on, stopped) = (chat(), Cancel::default(), Cancel::default());
@@ -419,7 +419,7 @@ fn polled<T: serde::de::DeserializeOwned>(asking: &mut Asking<T>) -> Result<T, A
 /// A value that is cancelled, cut off or dropped is part of the conversation, and continues with its schema. Invalid
 /// schemas are errors at once; refusals of the conversation arrive in place of the value.
 #[test]
-fn a_value_that_is_not_awaited_to_its_end() {
+fn extended_a_value_that_is_not_awaited_to_its_end() {
     let shared = SharedChat::new(chat());
     shared.with(|chat| chat.options.max_tokens = Some(8)).unwrap();
     let cut = shared.begin_ask::<Fable>("Tell me a story about an owl.").unwrap().wait();

@@ -126,7 +126,7 @@ fn extended_functions() {
 
 /// An expression that needs more and more memory ends its reply with a reason, and not the process.
 #[test]
-fn memory_while_a_reply_is_written() {
+fn extended_memory_while_a_reply_is_written() {
     let mut chat = chat();
     chat.options.constraint = Some(Constraint::regex(r"(?:[\p{L}\p{N}]+[-. ,]?){1,20000}").unwrap());
     chat.options.max_tokens = Some(400);

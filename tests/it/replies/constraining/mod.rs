@@ -77,7 +77,7 @@ fn extended_answers_match_however_tokens_are_chosen() {
 
 /// Exactly one of several types that a property distinguishes, as Pydantic and OpenAPI write it.
 #[test]
-fn one_of_several() {
+fn extended_one_of_several() {
     let kind = |name: &str, more: Value| {
         json!({"type": "object", "properties": {"kind": {"const": name}, "is": more}, "required": ["kind", "is"],
             "additionalProperties": false})
@@ -104,7 +104,7 @@ fn one_of_several() {
 
 /// Typical requirements of programs: a form, one of several words, any letters.
 #[test]
-fn expressions_and_grammars() {
+fn extended_expressions_and_grammars() {
     let mut chat = chat_by(Constraint::regex(r"(?:[A-Z][a-z]{2,5} ){2}\d{4}-\d{2}").unwrap());
     let (events, stats) = told(chat.send("When?").unwrap());
     let answer = text(&events);
@@ -133,7 +133,7 @@ fn expressions_and_grammars() {
 /// An answer that is cut off by the limit or the context is the beginning of a matching one, and is reported as cut
 /// off.
 #[test]
-fn cut_answers() {
+fn extended_cut_answers() {
     let mut chat = chat_by(Constraint::json_schema(person()).unwrap());
     chat.options.max_tokens = Some(5);
     let (events, stats) = told(chat.send("Who is the owl?").unwrap());
@@ -160,7 +160,7 @@ fn cut_answers() {
 
 /// A beginning from the caller has to match too, and the rest continues it.
 #[test]
-fn resumed_replies() {
+fn extended_resumed_replies() {
     let mut chat = chat_by(Constraint::json_schema(person()).unwrap());
     chat.push(Message::user("Who is the owl?"));
     let (events, stats) = told(chat.prefill("{\"name\":\"Olga\",\"age\":").unwrap());
@@ -184,7 +184,7 @@ fn resumed_replies() {
 
 /// Thinking is the same as without a constraint, and the reply ends only after the answer.
 #[test]
-fn thinking_is_free() {
+fn extended_thinking_is_free() {
     let mut free = chat();
     free.reasoning = Some(true);
     let (before, _) = told(free.send("What is seven plus five?").unwrap());
@@ -227,7 +227,7 @@ fn thinking_is_free() {
 
 /// If the prompt leaves thinking to the model, it may think, and the answer follows.
 #[test]
-fn thinking_that_the_model_opens() {
+fn extended_thinking_that_the_model_opens() {
     let tokenizer = model().tokenizer().unwrap();
     let [think, think_end] = ["<think>", "</think>"].map(|tag| tokenizer.special(tag).unwrap());
     let prompt = tokenizer.encode("[gMASK]<sop><|user|>Is it?<|assistant|>", true).unwrap();
@@ -267,7 +267,7 @@ fn complete_beginnings() {
 
 /// Log-probabilities are those of the model, and a chooser sees which tokens are allowed.
 #[test]
-fn logprobs_and_choosers() {
+fn extended_logprobs_and_choosers() {
     let constraint = Constraint::regex("[0-9]{6}").unwrap();
     let mut plain = chat_by(constraint.clone());
     let (events, _) = told(plain.send("A number?").unwrap());

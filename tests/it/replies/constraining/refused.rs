@@ -86,7 +86,7 @@ fn bombs() {
 
 /// Chains of references that are too long are refused before anything follows them.
 #[test]
-fn chains() {
+fn extended_chains() {
     let name = |number: usize| format!("#/$defs/a{number}");
     let definitions = |links: usize, of: &dyn Fn(String) -> Value| -> Value {
         let linked = (0..links).map(|number| (format!("a{number}"), of(name(number + 1))));
