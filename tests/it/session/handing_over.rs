@@ -257,22 +257,22 @@ fn a_model_whose_work_is_dropped_does_not_load() {
     assert!(matches!(loaded, Err(Error::DeviceLost { .. })), "{loaded:?}");
 }
 
-/// More sessions than a batch has rows take several steps. Each step takes the result of the one before. If that was
-/// lost, the sessions of earlier steps get their tokens anyway.
+/// More sessions than a batch has rows take several steps of the same size. Each step takes the result of the one
+/// before. If that was lost, the sessions of earlier steps get their tokens anyway.
 #[test]
 fn extended_tokens_of_steps_before_a_failed_one_are_reported() {
-    const ROWS: usize = 32;
+    const ROWS: usize = 17;
     let model = alone();
     let cache = CacheShape { context: 16, ..model.cache() };
-    let pool = Pool::new(&model, ROWS + 2, cache, (ROWS + 2) * 256).unwrap();
-    let mut sessions: Vec<Session> = (0..ROWS + 2).map(|_| pool.session().unwrap()).collect();
+    let pool = Pool::new(&model, 2 * ROWS, cache, 2 * ROWS * 256).unwrap();
+    let mut sessions: Vec<Session> = (0..2 * ROWS).map(|_| pool.session().unwrap()).collect();
     sessions.iter_mut().for_each(|session| session.feed(&dialogue(1)).unwrap());
     let tokens =
         |sessions: &mut [Session]| pool.next_token_of_each(&mut sessions.iter_mut().collect::<Vec<_>>()).unwrap();
     assert!(tokens(&mut sessions).iter().all(Result::is_ok));
     drop_submissions(model.gpu(), 1..2);
     let told = tokens(&mut sessions);
-    assert!(matches!(told[ROWS..], [Err(Error::NoResult), Err(Error::NoResult)]), "{told:?}");
+    assert!(told[ROWS..].iter().all(|token| matches!(token, Err(Error::NoResult))), "{told:?}");
     let (first, second) = sessions.split_at(ROWS);
     for (session, token) in first.iter().zip(told) {
         assert_eq!((session.tokens().len(), session.tokens().last()), (3, Some(&token.unwrap())));
