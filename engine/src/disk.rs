@@ -163,15 +163,14 @@ fn add(count: &AtomicU64, more: usize) {
 struct Reads {
     /// When each began.
     began: Vec<Instant>,
-    /// When a page was last awaited for too long.
+    /// Those that began by then and have not returned hang, as far as is known.
     hung: Option<Instant>,
 }
 
 impl Reads {
-    /// Whether the disk does not respond: a read has not returned that was in progress when a page was last awaited for
-    /// too long.
+    /// Whether the disk does not respond.
     fn hang(&self) -> bool {
-        self.hung.is_some_and(|hung| self.began.iter().any(|began| *began + PATIENCE <= hung))
+        self.hung.is_some_and(|hung| self.began.iter().any(|began| *began <= hung))
     }
 
     /// Whether another page may be read.
@@ -335,7 +334,8 @@ impl DiskCache {
     /// Records that a page was awaited for this time and is not there yet.
     pub(crate) fn hangs(&self, waited: Duration) {
         let Shared { folder, failing, reads, .. } = &*self.owner.shared;
-        lock(reads).hung = Some(Instant::now());
+        // The read of that page began a little later than the wait for it, and short ones may have begun since.
+        lock(reads).hung = Instant::now().checked_sub(waited / 2);
         if !failing.is_now() {
             let reason = format!("a page was not read within {:.1} s", waited.as_secs_f64());
             failing.begin(folder.path(), &io::Error::new(io::ErrorKind::TimedOut, reason));

@@ -35,8 +35,8 @@ pub fn small() -> Gguf {
     Small::like_fable_with(4).open().unwrap()
 }
 
-/// The most tokens of a prompt that is computed whole in other chunks.
-const SOME: usize = 40;
+/// The length of the beginning that all but one combination of weights and cache compute.
+const BEGINNING: usize = 40;
 
 /// The logits of every token agree with those of other programs: each prompt in chunks of one of the sizes, and its
 /// beginning in chunks of another one, and in the other precision.
@@ -48,7 +48,7 @@ fn extended_goldens_are_met_in_chunks_of_any_size() {
             let want = golden.logits(precision);
             for (&chunk, ty) in chunks.by_ref().take(sizes).zip([CacheType::F32, CacheType::F16]) {
                 let bound = if ty == CacheType::F32 { EXACT } else { 1e-3 };
-                let most = if (precision, ty) == ("q4_0", CacheType::F32) { golden.tokens.len() } else { SOME };
+                let most = if (precision, ty) == ("q4_0", CacheType::F32) { golden.tokens.len() } else { BEGINNING };
                 let tokens = &golden.tokens[..most.min(golden.tokens.len())];
                 let known = golden.positions.iter().filter(|position| **position < tokens.len()).count();
                 let mut session = session(model, ty, tokens.len(), chunk);

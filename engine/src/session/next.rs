@@ -95,7 +95,8 @@ impl Pool {
     pub fn next_tokens_of_each(&self, sessions: &mut [&mut Session], most: &[usize]) -> Result<Vec<Result<Vec<u32>>>> {
         self.prepare(sessions)?;
         let count = sessions.len();
-        // Steps of about the same size: a session alone in the last one would compute, and guess, as no other does.
+        // Steps of about the same size. Of 33 sessions, one would otherwise be alone in its step, which makes guesses
+        // and rounds in another way than a step of several.
         let steps = count.div_ceil(most_sequences(self.model().config()));
         let together = count.div_ceil(steps.max(1)).max(1);
         let mut all = Vec::with_capacity(count);

@@ -23,12 +23,17 @@ fn asked(serving: &Serving, key: &str, body: &Value) -> Value {
     answer.json()
 }
 
-/// A request for a stream of this many tokens, each with all log-probabilities.
-fn long(serving: &Serving) -> Vec<u8> {
+/// A client with small buffers that has requested a stream of [`TOKENS`] tokens, each with all log-probabilities, and
+/// has read two bytes of it.
+fn slow_reader(serving: &Serving) -> TcpStream {
     let mut body = serving.endless();
     (body["max_tokens"], body["logprobs"], body["top_logprobs"]) = (TOKENS.into(), true.into(), 20.into());
     body["messages"] = json!([{"role": "user", "content": body["prompt"]}]);
-    request(&serving.address, "POST", "/v1/chat/completions", &[], body.to_string().as_bytes())
+    let bytes = request(&serving.address, "POST", "/v1/chat/completions", &[], body.to_string().as_bytes());
+    let mut slow = connect_with(serving, 1, Some(2048));
+    slow.write_all(&bytes).unwrap();
+    slow.read_exact(&mut [0; 2]).unwrap();
+    slow
 }
 
 /// A longer wait, for hundreds of tokens.
@@ -40,14 +45,11 @@ fn wait_long_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A client requests a long reply with all log-probabilities over a connection with small buffers, and reads two bytes.
-/// Its reply ends anyway, and the only slot is free although the reply is unread.
+/// The reply to a client that does not read it ends anyway, and then the only slot is free.
 #[test]
 fn extended_a_slow_reader_delays_no_one() {
     let serving = Serving::start(&["-np", "1", "--io-timeout", "600"]);
-    let mut slow = connect_with(&serving, 1, Some(2048));
-    slow.write_all(&long(&serving)).unwrap();
-    slow.read_exact(&mut [0; 2]).unwrap();
+    let mut slow = slow_reader(&serving);
     wait_long_for("the end of its reply", || serving.figure("replies") == 0);
     let started = serving.figure("replies_total");
     assert_eq!(serving.post("/v1/chat/completions", &question()).status, 200);
@@ -65,9 +67,7 @@ fn extended_a_slow_reader_delays_no_one() {
 #[test]
 fn extended_clients_that_read_nothing_are_disconnected() {
     let serving = Serving::start(&["--io-timeout", "1", "-np", "1"]);
-    let mut slow = connect_with(&serving, 1, Some(2048));
-    slow.write_all(&long(&serving)).unwrap();
-    slow.read_exact(&mut [0; 2]).unwrap();
+    let mut slow = slow_reader(&serving);
     wait_long_for("the client to be left", || serving.figure("clients_gone_total") == 1);
     wait_for("the end of its reply", || serving.figure("replies") == 0);
     let mut came = Vec::new();
