@@ -163,7 +163,7 @@ fn add(count: &AtomicU64, more: usize) {
 struct Reads {
     /// When each began.
     began: Vec<Instant>,
-    /// Those that began by then and have not returned hang, as far as is known.
+    /// Reads that began no later than this and are still in progress are taken to hang.
     hung: Option<Instant>,
 }
 
@@ -334,7 +334,8 @@ impl DiskCache {
     /// Records that a page was awaited for this time and is not there yet.
     pub(crate) fn hangs(&self, waited: Duration) {
         let Shared { folder, failing, reads, .. } = &*self.owner.shared;
-        // The read of that page began a little later than the wait for it, and short ones may have begun since.
+        // The read of that page began soon after the wait for it, and other reads may have begun since: the middle of
+        // the wait separates them.
         lock(reads).hung = Instant::now().checked_sub(waited / 2);
         if !failing.is_now() {
             let reason = format!("a page was not read within {:.1} s", waited.as_secs_f64());

@@ -261,7 +261,7 @@ fn a_model_whose_work_is_dropped_does_not_load() {
 /// before. If that was lost, the sessions of earlier steps get their tokens anyway.
 #[test]
 fn extended_tokens_of_steps_before_a_failed_one_are_reported() {
-    const ROWS: usize = 17;
+    const ROWS: usize = 17; // of each of two steps: together they exceed the 32 of a batch
     let model = alone();
     let cache = CacheShape { context: 16, ..model.cache() };
     let pool = Pool::new(&model, 2 * ROWS, cache, 2 * ROWS * 256).unwrap();
