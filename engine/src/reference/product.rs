@@ -235,7 +235,7 @@ impl Errors {
 
 impl Left {
     /// The samples of a rounded half group of the vector that begins at `place`, given its values by row.
-    fn samples(
+    pub(super) fn samples(
         &self,
         probe: &mut Probe<'_>,
         place: usize,
@@ -252,6 +252,9 @@ impl Left {
         let value = |(row, sum): &(usize, Sum)| sum.value * weight(*row);
         let most = sums.iter().map(error).fold(0.0, f64::max);
         let top = sums.iter().map(|sum| value(sum).abs()).fold(0.0, f64::max);
+        // A maximum drops NaN, as does a byte. The kernel passes NaN on in the scale, and so in all values of the half.
+        let lost = !sums.iter().all(|sum| (value(sum).abs() + error(sum)) <= f64::from(f32::MAX));
+        let top = if lost { f64::NAN } else { top };
         let at = self.rounded.place_of(vector, place, first);
         let scale = OutputPlace::F32(self.rounded.buffer, at.scale);
         let mut samples = vec![within(scale, top / 127.0, (most + 1e-5 * top) / 127.0, top / 127.0)];
@@ -259,7 +262,8 @@ impl Left {
             let output = OutputPlace::Scaled(self.rounded.buffer, at.byte + i, at.scale);
             let rounding = 0.5 * (top + most) / 127.0;
             let tolerance = 0.01 * (top + most) / 127.0 + 2.0 * most;
-            samples.push(Sample { output, want: value(sum), tolerance, rounding, size: top });
+            let want = if lost { f64::NAN } else { value(sum) };
+            samples.push(Sample { output, want, tolerance, rounding, size: top });
         }
         if self.norm.is_some() {
             let squares = sums.iter().map(|(_, sum)| sum.value * sum.value).sum::<f64>();
