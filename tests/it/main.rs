@@ -18,7 +18,8 @@
 //! - `house`: imports, unused shaders, and plans against their shaders, without a GPU.
 //!
 //! `./test` runs a covering set of kernels and formats (`common/covering`) and leaves out tests whose names begin with
-//! `extended_`. `./test --all` sets `WGLM_TESTS=all`, which runs everything.
+//! `extended_`. `./test --all` sets `WGLM_TESTS=all`, which runs all tests, and every kernel in every format;
+//! `./test --product` sets `WGLM_TESTS=product`, which runs every case of every kernel.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 

@@ -2,7 +2,7 @@
 //! with its reference.
 
 use crate::clang::{Build, Level, Workshop};
-use crate::common::covering::{Traits, covering, whole};
+use crate::common::covering::{Extent, Traits, covering};
 use crate::emit::Shader;
 use crate::execute::Executor;
 use crate::injected::Fault;
@@ -76,7 +76,7 @@ fn covering_sets(kernels: &[&'static Kernel]) -> Vec<BTreeSet<usize>> {
     let places = traits.iter().enumerate().flat_map(|(at, traits)| (0..traits.len()).map(move |index| (at, index)));
     let places: Vec<(usize, usize)> = places.collect();
     let mut sets = vec![BTreeSet::new(); kernels.len()];
-    for (at, index) in covering(&traits.concat()).into_iter().map(|chosen| places[chosen]) {
+    for (at, index) in covering(&traits.concat(), Extent::asked()).into_iter().map(|chosen| places[chosen]) {
         sets[at].insert(index);
     }
     sets
@@ -299,7 +299,7 @@ fn failures_of(kernel: &'static Kernel, chosen: Option<&BTreeSet<usize>>, shop: 
 fn every_kernel_as_metal_text_agrees_with_its_reference() {
     let Some(shop) = Workshop::open() else { return };
     let kernels = kernels();
-    let sets = (!whole()).then(|| covering_sets(&kernels));
+    let sets = (Extent::asked() != Extent::Product).then(|| covering_sets(&kernels));
     let chosen = |index: usize| sets.as_ref().map(|sets| &sets[index]);
     let failures = of_each(&kernels, |index, kernel| failures_of(kernel, chosen(index), &shop)).concat();
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
