@@ -35,6 +35,8 @@ pub fn small() -> Gguf {
     Small::like_fable_with(4).open().unwrap()
 }
 
+/// The last position whose logits are compared in a long prompt: a prompt of twice the length takes four times as long.
+const LONG: usize = 2048;
 /// The length of the beginning that all but one combination of weights and cache compute.
 const BEGINNING: usize = 40;
 
@@ -71,15 +73,16 @@ fn extended_goldens_are_met_in_chunks_of_any_size() {
     }
 }
 
-/// The logits after three thousand tokens agree with those of the reference program.
+/// The logits after two thousand tokens agree with those of the reference program.
 #[test]
 fn extended_a_long_prompt_meets_its_golden() {
     let Synthetic { file, tokens, positions, want, .. } = Synthetic::long();
-    assert!(tokens.len() >= 3000);
     let model = load(&file);
     let vocab = model.config().vocab;
     let mut session = session(&model, CacheType::F32, tokens.len(), 512);
-    for (row, &position) in want.chunks_exact(vocab).zip(&positions) {
+    let known = want.chunks_exact(vocab).zip(&positions).filter(|(_, position)| **position <= LONG);
+    assert_eq!(known.clone().map(|(_, position)| *position).max(), Some(LONG));
+    for (row, &position) in known {
         session.feed(&tokens[session.tokens().len()..=position]).unwrap();
         let error = relative_l2(&session.logits().unwrap(), row);
         println!("position {position}: relative L2 {error:.1e}");
@@ -90,8 +93,8 @@ fn extended_a_long_prompt_meets_its_golden() {
 #[test]
 fn extended_without_subgroups() {
     let model = load_on(&fable_file("q4_0"), gpu_without_subgroups());
-    let golden = &goldens()[1];
-    let error = relative_l2(&logits(&model, &golden.tokens, 16), &logits(&model, &golden.tokens, 1));
+    let tokens = &goldens()[1].tokens[..20];
+    let error = relative_l2(&logits(&model, tokens, 16), &logits(&model, tokens, 1));
     assert!(error < EXACT, "{error:.2e}");
 }
 
