@@ -174,7 +174,7 @@ impl Which {
     }
 }
 
-/// What a product writes in addition to its output: the output rounded to bytes, after multiplication with the weights
+/// What a step writes in addition to its output: the output rounded to bytes, after multiplication with the weights
 /// of the following norm if there is one.
 pub(crate) struct Left {
     pub rounded: Rounded,
@@ -369,6 +369,7 @@ pub(crate) struct Normed {
     pub x: Tensor,
     pub y: Tensor,
     pub norm: Norm,
+    pub left: Option<Left>,
 }
 
 /// y = the first values of x.

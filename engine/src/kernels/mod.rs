@@ -50,6 +50,7 @@ mod ops;
 mod places;
 mod query_up_kv_write;
 mod rms_norm;
+mod rms_norm_rounded;
 mod rope_query;
 pub(crate) mod rounded;
 mod route;
@@ -117,6 +118,7 @@ impl Kernel {
 pub static KERNELS: &[&Kernel] = &[
     &get_rows::KERNEL,
     &rms_norm::KERNEL,
+    &rms_norm_rounded::KERNEL,
     &mul_mm::KERNEL,
     &mul_mm_matrix::KERNEL,
     &sum_parts::KERNEL,

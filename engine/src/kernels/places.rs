@@ -43,10 +43,10 @@ impl<'a> Places<'a> {
     ) -> Option<Self> {
         let (target, usual) = (plan.target_for(kernel.name), product.tiling(plan));
         let input = product.rounded_input(plan)?;
-        let tiling = Tiling { rows: usual.rows.min(most_rows), ..usual };
+        let tiling = Tiling { rows: usual.rows.min(most_rows), columns: 1, ..usual };
         let tiling = tiling.in_blocks_of(product.epilogue.unit(), target);
         let Tiling { lanes, rows, .. } = tiling;
-        let alike = lanes == usual.lanes && lanes <= target.subgroup && usual.columns == 1;
+        let alike = lanes == usual.lanes && lanes <= target.subgroup;
         let fits = rows <= most_rows && rows * sums_per_row <= MOST_SUMS && rows.is_power_of_two();
         let places = most.min(lanes / rows);
         // All groups, or a multiple of the lanes, so that each lane takes the same groups in the same order.

@@ -139,6 +139,10 @@ impl Epilogue<'_> {
 
     /// Adds the files that write it.
     pub fn files(&self, variant: VariantBuilder) -> VariantBuilder {
+        let variant = match self.rounded {
+            Some(_) => variant.file(source!("lib/rounded_output.wgsl")),
+            None => variant,
+        };
         let half = source!("lib/epilogue_half.wgsl");
         match (self.rounded, self.norm) {
             (None, _) => variant.file(source!("lib/epilogue.wgsl")),

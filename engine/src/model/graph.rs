@@ -13,9 +13,10 @@
 //!   GPUs the step `route` selects the experts once instead. A dense layer has `gate_up` and `mul_mv`.
 //!
 //! In batches of 9 to 32 rows, `mul_mv_places` and `moe_gate_up_grouped` replace `mul_mv` and `moe_gate_up` where
-//! products are of bytes (`kernels/places.rs`).
+//! products are of bytes (`kernels/places.rs`), in the head too.
 //!
-//! The head is `mul_mv`, followed by the steps of `sampling_plan`. A norm is a factor in the product that follows it.
+//! The head is `mul_mv`, followed by the steps of `sampling_plan`. A norm is a factor in the product that follows it,
+//! except that `rms_norm_rounded` computes the one before the head where products are of bytes.
 
 use super::Config;
 use super::attention::{CacheShape, attention};
@@ -62,6 +63,9 @@ pub(super) fn layer(
 /// Appends the head: the logits {vocab, rows} of x {width, rows}, which the layers of this plan or of another have
 /// left.
 pub(super) fn logits(b: &mut Builder, w: &ModelWeights, x: &Tensor) -> Result<Tensor> {
-    let h = b.normed("output_norm", &Residual::from(*x), &w.output_norm)?;
+    let h = match b.rms_norm_rounded("output_norm", x, &w.output_norm, &w.output)? {
+        Some(rounded) => rounded,
+        None => b.normed("output_norm", &Residual::from(*x), &w.output_norm)?,
+    };
     b.linear("output", &w.output, &h)
 }

@@ -4,9 +4,10 @@ use super::product::{Sum, gated};
 use super::{VALUES, VECTORS, exact, sample, start};
 use crate::error::Result;
 use crate::kernels::computes::{
-    Copied, EmbeddingRows, Errors, LastToken, Normed, SumNormed, Summed, WeightedSum, WordSums,
+    Copied, EmbeddingRows, Errors, LastToken, Left, Normed, SumNormed, Summed, WeightedSum, WordSums,
 };
 use crate::kernels::errors::{NORMED, SUM, swiglu};
+use crate::kernels::matvec::HALF;
 use crate::kernels::weight_sum::{TILE, factors};
 use crate::kernels::{Norm, Summands};
 use crate::plan::{BufferRef, OutputPlace, Probe, Reference, RowHeader, Sample};
@@ -66,11 +67,36 @@ pub(super) fn normed(
     Ok(values.map(of).collect())
 }
 
+/// The samples of some rounded halves of groups of a vector, which is normalised and begins at `to` in the output.
+fn normed_left(
+    probe: &mut Probe<'_>,
+    (x, from): (BufferRef, usize),
+    norm: &Norm,
+    (left, vector, to): (&Left, usize, usize),
+) -> Result<Vec<Sample>> {
+    let (width, weights) = (norm.weight.shape[0], probe.row(&norm.weight, 0, 0)?);
+    let want = rms_normed(&probe.values(x, from, width)?, &weights, norm.epsilon);
+    let mut samples = Vec::new();
+    for half in probe.some(width / HALF, 1) {
+        let sum = |row: usize| {
+            let (value, size) = (want[row], want[row].abs());
+            (row, Sum { value, error: probe.slack() * NORMED * size, rounding: 0.0, size })
+        };
+        let sums: Vec<(usize, Sum)> = (half * HALF..(half + 1) * HALF).map(sum).collect();
+        samples.extend(left.samples(probe, to, vector, &sums)?);
+    }
+    Ok(samples)
+}
+
 impl Reference for Normed {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let (x, y, mut samples) = (&self.x, &self.y, Vec::new());
         for token in probe.some(probe.count, VECTORS) {
-            samples.extend(normed(probe, (x.buffer, token * x.stride), &self.norm, (y.buffer, token * y.stride))?);
+            let (from, to) = ((x.buffer, token * x.stride), (y.buffer, token * y.stride));
+            samples.extend(normed(probe, from, &self.norm, to)?);
+            if let Some(left) = &self.left {
+                samples.extend(normed_left(probe, from, &self.norm, (left, token, to.1))?);
+            }
         }
         Ok(samples)
     }

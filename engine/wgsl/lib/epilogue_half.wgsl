@@ -4,8 +4,6 @@
 const KEPT_ROWS = TEAMS * ROWS;
 const HALVES = KEPT_ROWS / 16u; // of a column
 
-var<storage, read_write> rounded_output: array<u32>;
-
 var<workgroup> kept: array<f32, COLUMNS * KEPT_ROWS>; // [column][row]
 
 fn kept_place(row: u32, column: u32, i: Invocation) -> u32 {
@@ -19,15 +17,6 @@ fn kept_four(at: u32) -> vec4<f32> {
 fn kept_half(h: u32) -> array<vec4<f32>, 4> {
     let at = 16u * h;
     return array<vec4<f32>, 4>(kept_four(at), kept_four(at + 4u), kept_four(at + 8u), kept_four(at + 12u));
-}
-
-// Half `side` of the group that starts at word `group`.
-fn write_half(group: u32, side: u32, half: Half) {
-    for (var k = 0u; k < 4u; k++) {
-        rounded_output[group + 4u * side + k] = half.words[k];
-    }
-    rounded_output[group + 8u + side] = bitcast<u32>(half.scale);
-    rounded_output[group + 10u + side] = bitcast<u32>(half.sum);
 }
 
 // Called by the whole workgroup, whose output is part of the `rows` values of each of `columns` vectors: the first

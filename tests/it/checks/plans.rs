@@ -53,6 +53,7 @@ fn affected(kernel: &str, arithmetic: Arithmetic) -> &'static [&'static str] {
         "expand_kv_matrix" => &["expand_kv"],
         // vectors that these write rounded, or read rounded
         _ if arithmetic == Arithmetic::Int => &[
+            "rms_norm_rounded",
             "mul_mv",
             "mul_mv_places",
             "mul_mv_pair",

@@ -32,7 +32,7 @@ fn extended_selftest_prints_its_table() {
 /// With bounds that allow no rounding the same kernels fail, and so does the command.
 #[test]
 fn selftest_fails_with_a_kernel() {
-    let done = wglm("selftest -k rms_norm --bounds 0");
+    let done = wglm("selftest -k sum_normed --bounds 0");
     assert_eq!(done.code, Some(1), "{done:?}");
     assert!(done.out.contains("FAIL") && done.out.contains("0 passed, 1 failed, 0 skipped ("), "{done:?}");
     assert!(done.out.contains("expected"), "the values are told: {done:?}");
@@ -59,7 +59,7 @@ fn selftest_prints_everything_as_json() {
 /// Without subgroups other kernels are tested.
 #[test]
 fn selftest_uses_the_requested_adapter() {
-    let text = succeed("selftest -k rms_norm --no-subgroups").out;
+    let text = succeed("selftest -k sum_normed --no-subgroups").out;
     assert!(text.contains("no subgroups") && text.contains("1 passed, 0 failed, 0 skipped ("), "{text}");
     for kernel in ["moe_gate_up_grouped", "mul_mv_places"] {
         let text = succeed(&format!("selftest -k {kernel} --no-subgroups")).out;

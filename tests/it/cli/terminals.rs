@@ -377,7 +377,7 @@ fn extended_measurements_show_their_progress() {
     for (line, doing, whole) in [
         ("bench -p 2 -n 0 -r 1", "pp2: warmup", "0/1"),
         ("profile -r 2", "timing every kind of step", "0/2"),
-        ("selftest -k rms_norm", "testing kernels", "0/1"),
+        ("selftest -k sum_normed", "testing kernels", "0/1"),
     ] {
         let (drawn, code) = ended(on_terminal(command(line.split_whitespace())));
         assert_eq!(code, 0, "{line}: {drawn}");

@@ -56,6 +56,7 @@ type Cases = fn(&Target) -> Result<Vec<Case>>;
 pub static CASES: &[(&str, Cases)] = &[
     ("get_rows", get_rows::cases),
     ("rms_norm", rms_norm::cases),
+    ("rms_norm_rounded", rms_norm::rounded),
     ("mul_mm", mul_mm::by_registers),
     ("mul_mm_matrix", mul_mm_matrix::cases),
     ("sum_parts", sum_parts::cases),
