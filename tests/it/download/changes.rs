@@ -1,6 +1,6 @@
 //! Servers that send something other than requested, and what happens to the received bytes.
 
-use super::faults::{BYTES, arrives, fails};
+use super::faults::{BYTES, arrives, fails, is_faulty};
 use super::{FILE, git_id, hub, noisy, part, pull};
 use crate::common::hub::{COMMIT, Files, Reply, Server, content_of, contents, folder, hash, noise};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn answers_about_another_file_delete_nothing() {
         fails(what, "the server sent a different file than it lists", true, move |reply, number| {
             if number > 2 { alter(reply) } else { reply }
         });
-        arrives(what, move |reply, number| if number % 3 == 1 { alter(reply) } else { reply });
+        arrives(what, move |reply, number| if is_faulty(number) { alter(reply) } else { reply });
     }
     arrives("a page that is as long as the file", move |reply, number| {
         let mut page = page(Reply::new(200));
