@@ -69,7 +69,7 @@ fn extended_logits_move_little() {
 /// The f16 file has no quantised weights, so its products do not change: a continuation is that of other programs, and
 /// its logits are exactly those in f32.
 #[test]
-fn extended_plain_formats_are_not_rounded() {
+fn long_plain_formats_are_not_rounded() {
     let rounded = in_bytes("f16");
     let (golden, float) = (&goldens()[1], load_as_on_nvidia(&fable_file("f16"), Arithmetic::Float));
     golden.check_greedy(&rounded, "f16");
@@ -77,7 +77,7 @@ fn extended_plain_formats_are_not_rounded() {
 }
 
 #[test]
-fn extended_continuations_are_the_same() {
+fn long_continuations_are_the_same() {
     goldens().iter().for_each(|golden| golden.check_greedy(q4_0()[1], "q4_0"));
 }
 
@@ -106,7 +106,7 @@ fn perplexity(model: &Model, dialogues: &[Vec<u32>]) -> (f64, usize) {
 /// The text is of the kind that models/training/train_demo.py generates. Its two longest dialogues are left out: a
 /// third one tells a story as well.
 #[test]
-fn extended_perplexity_is_the_same() {
+fn long_perplexity_is_the_same() {
     let text = std::fs::read_to_string(fixture("fable/text.txt")).unwrap();
     let models = q4_0();
     let encode = |line: &str| models[0].tokenizer().unwrap().encode(line, true).unwrap();

@@ -91,7 +91,7 @@ fn extended_a_long_prompt_meets_its_golden() {
 }
 
 #[test]
-fn extended_without_subgroups() {
+fn long_without_subgroups() {
     let model = load_on(&fable_file("q4_0"), gpu_without_subgroups());
     let tokens = &goldens()[1].tokens[..20];
     let error = relative_l2(&logits(&model, tokens, 16), &logits(&model, tokens, 1));

@@ -53,7 +53,7 @@ fn chat() {
 }
 
 #[test]
-fn extended_custom_sampler() {
+fn long_custom_sampler() {
     let out = run("custom_sampler", "");
     let (story, figures) = out.trim_end().rsplit_once("\n[").expect(&out);
     let bits: f64 = figures.split(", ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
@@ -62,7 +62,7 @@ fn extended_custom_sampler() {
 
 /// The demonstration model calls no functions; tests/replies tests that a call is answered.
 #[test]
-fn extended_tool_call() {
+fn long_tool_call() {
     let out = run("tool_call", "");
     assert!(out.trim().len() > 3 && !out.contains("add("), "{out}");
 }

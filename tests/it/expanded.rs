@@ -94,7 +94,7 @@ fn extended_goldens_are_met() {
 /// One and a half thousand tokens, into the second depth that plans are made for, agree with their golden over expanded
 /// keys and values, and a thousand over latents in f16. For latents in f32, see `chunks`.
 #[test]
-fn extended_a_long_prompt_meets_its_golden() {
+fn long_a_long_prompt_meets_its_golden() {
     let Synthetic { file, tokens, positions, want, .. } = Synthetic::long();
     let (expanding, usual) = (expanding(&file, gpu()), load(&file));
     let vocab = usual.config().vocab;

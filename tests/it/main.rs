@@ -18,8 +18,9 @@
 //! - `house`: imports, unused shaders, and plans against their shaders, without a GPU.
 //!
 //! `./test` runs a covering set of kernels and formats (`common/covering`) and leaves out tests whose names begin with
-//! `extended_`. `./test --all` sets `WGLM_TESTS=all`, which runs all tests, and every kernel in every format;
-//! `./test --product` sets `WGLM_TESTS=product`, which runs every case of every kernel.
+//! `extended_` or `long_`. `./test --all` sets `WGLM_TESTS=all`, which leaves out only the latter, and runs every
+//! kernel in every format. `./test --product` sets `WGLM_TESTS=product`, which runs all tests, and every case of every
+//! kernel. A test is called `long_…` if it takes many seconds and covers what shorter tests cover in part.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, missing_docs)]
 

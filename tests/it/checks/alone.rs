@@ -73,6 +73,6 @@ fn extended_each_kernel_can_be_replaced() {
 
 /// In the plan of a token, products of bytes write rounded vectors for each other.
 #[test]
-fn extended_each_kernel_of_products_of_bytes_can_be_replaced() {
+fn long_each_kernel_of_products_of_bytes_can_be_replaced() {
     each_alone(&options(Arithmetic::Int, 1), Speculation::OFF, 8);
 }

@@ -70,7 +70,7 @@ fn affected(kernel: &str, arithmetic: Arithmetic) -> &'static [&'static str] {
 }
 
 #[test]
-fn extended_only_one_kernel_is_replaced() {
+fn long_only_one_kernel_is_replaced() {
     let wanted = ["fable", "f32-odd"];
     let (mut seen, mut reflected) = (BTreeSet::new(), HashSet::new());
     for (name, file) in models().into_iter().filter(|(name, _)| wanted.contains(&name.as_str())) {

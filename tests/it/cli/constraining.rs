@@ -49,7 +49,7 @@ fn extended_by_a_schema_and_a_grammar() {
 /// An answer that ended too early is neither a value nor a match: the exit status and a line say so, even with quiet
 /// output.
 #[test]
-fn extended_an_answer_that_is_cut_off_fails() {
+fn long_an_answer_that_is_cut_off_fails() {
     for (rest, most, code) in [("", 3, 3), ("-q", 200, 0)] {
         let mut run =
             command(["run", QUESTION, "--reasoning", "off", "--temp", "0", "-j", SCHEMA, "-n", &most.to_string()]);
@@ -99,7 +99,7 @@ const CONSTANT: &str = "--reasoning off --temp 0 --grammar start:/It.is/";
 
 /// Schemas and grammars can be given as text, as for llama.cpp.
 #[test]
-fn extended_constraints_are_given_as_text_or_file() {
+fn long_constraints_are_given_as_text_or_file() {
     let dir = TempDir::new().unwrap();
     let schema = written(&dir, "sum.json", SCHEMA.as_bytes()).display().to_string();
     let grammar = written(&dir, "sum.lark", b"start: \"twelve\"").display().to_string();

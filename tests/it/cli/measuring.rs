@@ -130,7 +130,7 @@ fn extended_a_profile_of_drafts() {
 
 /// Pictures of new measurements, and of saved ones.
 #[test]
-fn extended_results_are_drawn() {
+fn long_results_are_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("saved.json");
     std::fs::write(&file, succeed("bench -p 3 -n 2 -d 0,8 -r 1 -o json").out).unwrap();
@@ -164,7 +164,7 @@ fn extended_bench_guesses() {
 }
 
 #[test]
-fn extended_a_profile_as_a_table_and_as_csv() {
+fn long_a_profile_as_a_table_and_as_csv() {
     let text = succeed("profile -r 1").out;
     for words in ["| step ", "| between steps ", "| all in one pass ", "the steps take ", "the host takes "] {
         assert!(text.contains(words), "expected {words:?}: {text}");

@@ -69,7 +69,7 @@ fn extended_it_follows_from_the_logits() {
 
 /// With a stride every token after the first window is scored once, with more tokens before it.
 #[test]
-fn extended_a_stride_scores_the_ends_of_windows() {
+fn long_a_stride_scores_the_ends_of_windows() {
     let (whole, strided) = (measured("-c 64"), measured("-c 64 --ppl-stride 24"));
     assert_eq!(strided["count"].as_u64(), strided["windows"].as_u64().map(|windows| 24 * windows));
     assert!(strided["windows"].as_u64() > whole["windows"].as_u64(), "{whole} {strided}");
@@ -78,7 +78,7 @@ fn extended_a_stride_scores_the_ends_of_windows() {
 
 /// The result does not depend on how many tokens are computed together.
 #[test]
-fn extended_chunks_do_not_change_it() {
+fn long_chunks_do_not_change_it() {
     let [alone, some, all] =
         ["1", "7", "512"].map(|chunk| number(&measured(&format!("-c 48 --chunks 1 -ub {chunk}")), "nll"));
     assert!((some / alone - 1.0).abs() < 1e-5 && (all / alone - 1.0).abs() < 1e-5, "{alone} {some} {all}");
@@ -86,7 +86,7 @@ fn extended_chunks_do_not_change_it() {
 
 /// With the same type of cache the divergence is zero; with a cache of bytes it is small.
 #[test]
-fn extended_types_of_cache_are_compared() {
+fn long_types_of_cache_are_compared() {
     let same = measured("-c 48 --chunks 1 --cache-type f32 --kl-divergence f32");
     assert_eq!((number(&same, "kl_max"), number(&same, "same_top")), (0.0, 1.0), "{same}");
     assert_eq!(number(&same, "base_ppl"), number(&same, "ppl"));

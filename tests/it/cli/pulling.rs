@@ -271,7 +271,7 @@ fn extended_a_token_and_a_proxy_are_used() {
 
 /// Models of other programs are listed and used by the names that these programs give them.
 #[test]
-fn extended_models_of_other_programs_are_found() {
+fn long_models_of_other_programs_are_found() {
     let desk = Desk::usual();
     let none = desk.succeed(&["models"]);
     assert!(none.out.is_empty() && none.err.contains("no models in"), "{none:?}");
@@ -416,7 +416,7 @@ fn extended_offline_local_models_are_used() {
 
 /// After the demonstration model's first answer, and only then, two lines say how to get a real one.
 #[test]
-fn extended_a_real_model_is_offered_once() {
+fn long_a_real_model_is_offered_once() {
     let desk = Desk::usual();
     let mut command = desk.command(&["chat", "--temp", "0"]);
     command.env("WGLM_COMMAND", "./run");

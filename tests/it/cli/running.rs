@@ -42,7 +42,7 @@ fn extended_without_reasoning_and_without_template() {
 }
 
 #[test]
-fn extended_the_same_seed_makes_the_same_text() {
+fn long_the_same_seed_makes_the_same_text() {
     let story = |rest: &str| run_prompt("Tell me a story about a fox.", &format!("--reasoning off -n 16 {rest}")).out;
     let stories = ["-s 1", "--seed 2", "-s 3"].map(story);
     assert_eq!(stories[0], story("--seed 1"));
@@ -51,7 +51,7 @@ fn extended_the_same_seed_makes_the_same_text() {
 }
 
 #[test]
-fn extended_penalties_and_bias_change_the_text() {
+fn long_penalties_and_bias_change_the_text() {
     let story =
         |rest: &str| run_prompt("Tell me a story about a fox.", &format!("--reasoning off -n 24 --temp 0 {rest}")).out;
     let penalties = ["--repeat-penalty 1.5", "--presence-penalty 5", "--frequency-penalty -3"];
@@ -99,7 +99,7 @@ fn figures_have_their_own_line() {
 }
 
 #[test]
-fn extended_any_language() {
+fn long_any_language() {
     for prompt in ["👋🏽 你好，世界\n\nGrüße, café\r\n\t", "  spaces  ", "--temp"] {
         let done = outcome(command(["run", "--reasoning", "off", "-n", "3", "-p", prompt]));
         assert_eq!(done.code, Some(0), "{prompt:?}: {done:?}");

@@ -129,7 +129,7 @@ fn extended_no_calls() {
 
 /// With a constraint and functions the reply is one or the other.
 #[test]
-fn extended_an_answer_or_calls() {
+fn long_an_answer_or_calls() {
     let (mut answers, mut called) = (0, 0);
     for seed in 0..2 {
         let mut chat = chat_with(Calls::Auto, seed);
