@@ -35,12 +35,13 @@ impl Usage {
         self.thinking += other.thinking;
     }
 
+    /// Here and in the other interfaces, tokens written to the cache are those that cost more for it: none.
     pub fn openai(&self) -> Value {
         json!({
             "prompt_tokens": self.prompt,
             "completion_tokens": self.generated,
             "total_tokens": self.prompt + self.generated,
-            "prompt_tokens_details": {"cached_tokens": self.cached},
+            "prompt_tokens_details": {"cached_tokens": self.cached, "cache_write_tokens": 0},
             "completion_tokens_details": {"reasoning_tokens": self.thinking},
         })
     }
@@ -48,7 +49,7 @@ impl Usage {
     pub fn responses(&self) -> Value {
         json!({
             "input_tokens": self.prompt,
-            "input_tokens_details": {"cached_tokens": self.cached},
+            "input_tokens_details": {"cached_tokens": self.cached, "cache_write_tokens": 0},
             "output_tokens": self.generated,
             "output_tokens_details": {"reasoning_tokens": self.thinking},
             "total_tokens": self.prompt + self.generated,

@@ -9,6 +9,7 @@ use super::pools::{Pool, Pools};
 use super::ready::Progress;
 use super::reload::{Absent, Reloading};
 use super::unread::Budget;
+use jiff::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -152,6 +153,11 @@ pub fn absent(absent: Absent) -> Failure {
 /// The time in seconds since 1970.
 pub fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The time as text in the form of RFC 3339.
+pub fn timestamp(time: SystemTime) -> String {
+    Timestamp::try_from(time).unwrap_or_default().to_string()
 }
 
 /// The time now, in seconds since 1970.

@@ -55,7 +55,8 @@ fn extended_tokens_of_a_prompt_have_the_log_probabilities_of_other_programs() {
             json["usage"],
             json!({
                 "prompt_tokens": tokens.len(), "completion_tokens": 0, "total_tokens": tokens.len(),
-                "prompt_tokens_details": {"cached_tokens": 0}, "completion_tokens_details": {"reasoning_tokens": 0},
+                "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+                "completion_tokens_details": {"reasoning_tokens": 0},
             })
         );
     }

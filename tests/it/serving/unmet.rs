@@ -45,7 +45,7 @@ fn extended_ignored_fields_are_named_in_answers_and_at_the_end_of_streams() {
 }
 
 #[test]
-fn tools_that_the_model_does_not_get_are_named() {
+fn what_the_model_does_not_get_is_named() {
     let searches = |name: &str, kind: &str| {
         let tools = json!([{"type": kind, "name": "search"}, {"type": kind, "name": "search"}]);
         let (_, body) = requests().into_iter().find(|(path, _)| *path == name).unwrap();
@@ -56,6 +56,10 @@ fn tools_that_the_model_does_not_get_are_named() {
     searches("/v1/chat/completions", "web_search");
     searches("/v1/responses", "web_search");
     searches("/v1/messages", "web_search_20250305");
+    let mut body = json!({"messages": [{"role": "user", "content": QUESTION}], "options": {"num_predict": 1}});
+    (body["stream"], body["tools"]) = (false.into(), json!([{"type": "web_search"}]));
+    let warned = &shared().post("/api/chat", &body).json()["warnings"];
+    assert_eq!(warned, &json!(["tool of type web_search: ignored; only function tools with a name are supported"]));
 }
 
 #[test]

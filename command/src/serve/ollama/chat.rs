@@ -7,6 +7,7 @@ use crate::serve::failure::Failure;
 use crate::serve::interface::Prompt;
 use crate::serve::openai::messages;
 use crate::serve::server::{LoadedModel, Server};
+use crate::serve::unmet::Warnings;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use wglm_engine::{Content, Message};
@@ -41,7 +42,7 @@ impl LinesBody for Body {
         &mut self.common
     }
 
-    fn prompt(self, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, usize), Failure> {
+    fn prompt(self, server: &Server, loaded: &LoadedModel, to: &mut Warnings) -> Result<(Prompt, usize), Failure> {
         let given = self.messages.unwrap_or_default();
         if given.is_empty() {
             return Ok(nothing());
@@ -49,6 +50,7 @@ impl LinesBody for Body {
         check_messages("messages", given.len(), server)?;
         let tools = self.tools.unwrap_or_default();
         check_tools(&tools)?;
+        to.tools("", &tools, messages::is_function);
         let messages = messages::messages(given.into_iter().map(renamed).collect())?;
         let conversation = self.common.conversation(messages, messages::functions(tools), server)?;
         let (chat, demand, held) = conversation.chat(server, loaded)?;

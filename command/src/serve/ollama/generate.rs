@@ -6,6 +6,7 @@ use crate::serve::failure::Failure;
 use crate::serve::interface::Prompt;
 use crate::serve::prompts::Prompts;
 use crate::serve::server::{LoadedModel, Server};
+use crate::serve::unmet::Warnings;
 use serde::Deserialize;
 use serde_json::Value;
 use wglm_engine::Message;
@@ -53,7 +54,7 @@ impl LinesBody for Body {
         self.raw == Some(true)
     }
 
-    fn prompt(self, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, usize), Failure> {
+    fn prompt(self, server: &Server, loaded: &LoadedModel, _: &mut Warnings) -> Result<(Prompt, usize), Failure> {
         self.check_supported()?;
         let is_raw = self.is_raw();
         let Some(prompt) = self.prompt.filter(|prompt| !prompt.is_empty()) else { return Ok(nothing()) };

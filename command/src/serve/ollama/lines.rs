@@ -10,6 +10,7 @@ use crate::serve::interface::{Interface, Prompt, Request};
 use crate::serve::reply::{Call, Delta, Finish, FinishReason, Progress, Reply};
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::stream::Events;
+use crate::serve::unmet::Warnings;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -26,8 +27,9 @@ pub trait LinesBody: DeserializeOwned + Send + 'static {
         false
     }
 
-    /// The prompt, and the bytes of memory that its tools and schemas take while replies are generated.
-    fn prompt(self, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, usize), Failure>;
+    /// The prompt, and the bytes of memory that its tools and schemas take while replies are generated. Adds warnings
+    /// about what the model does not get.
+    fn prompt(self, server: &Server, loaded: &LoadedModel, to: &mut Warnings) -> Result<(Prompt, usize), Failure>;
 
     /// Writes a part of a reply into a line.
     fn write(part: Part<'_>, to: &mut Value);
@@ -132,9 +134,10 @@ impl<B: LinesBody> Interface for Lines<B> {
     fn request(mut body: B, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         let stream = body.common().stream();
         let is_raw = body.is_raw();
-        let warnings = body.common().warnings(loaded.scheduler.context(), is_raw)?.texts();
+        let mut warnings = body.common().warnings(loaded.scheduler.context(), is_raw)?;
         let interface = Self::new(&server.name);
-        let (prompt, held) = body.prompt(server, loaded)?;
+        let (prompt, held) = body.prompt(server, loaded, &mut warnings)?;
+        let warnings = warnings.texts();
         Ok((prompt, Request { choices: 1, stream, one_call: false, held, warnings, interface }))
     }
 

@@ -6,10 +6,9 @@ use crate::serve::body::{JsonBody, refuse};
 use crate::serve::failure::Failure;
 use crate::serve::figures::decimal;
 use crate::serve::router::{counted_json, json};
-use crate::serve::server::{LoadedModel, Server};
+use crate::serve::server::{LoadedModel, Server, timestamp};
 use axum::extract::{Request, State};
 use axum::response::Response;
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use wglm_engine::{Gguf, MetadataValue};
@@ -69,16 +68,12 @@ fn template(file: &Gguf) -> &str {
     file.opt_string(TEMPLATE).ok().flatten().unwrap_or_default()
 }
 
-fn modified(server: &Server) -> String {
-    Timestamp::try_from(server.started).unwrap_or_default().to_string()
-}
-
 /// An entry of a list of models.
 fn entry(server: &Server, file: &Gguf) -> Value {
     json!({
         "name": server.name,
         "model": server.name,
-        "modified_at": modified(server),
+        "modified_at": timestamp(server.started),
         "size": file.file_bytes(),
         "digest": DIGEST,
         "details": details(file),
@@ -146,7 +141,7 @@ pub async fn show(State(server): State<Arc<Server>>, _: JsonBody) -> Result<Resp
     let memory = server.memory.requests.try_take(texts(file) * SHOW_COPIES)?; // the file may have long ones
     let template = template(file);
     let shown = json!({
-        "modified_at": modified(&server),
+        "modified_at": timestamp(server.started),
         "parameters": usual(&loaded),
         "template": template,
         "details": details(file),

@@ -3,7 +3,7 @@
 use crate::serve::failure::Failure;
 use crate::serve::parts::{Parts, check_parts};
 use serde_json::Value;
-use wglm_engine::text::{Content, Message};
+use wglm_engine::text::{Content, FunctionCall, Message, ToolCall};
 
 /// The messages as the model's template takes them.
 pub fn messages(messages: Vec<Message>) -> Result<Vec<Message>, Failure> {
@@ -18,6 +18,10 @@ fn one(index: usize, mut message: Message, parts: &mut Parts) -> Result<Message,
     if message.role == "function" {
         message.role = "tool".into();
     }
+    if message.tool_calls.is_empty() {
+        let call = older_call(index, &mut message)?;
+        message.tool_calls.extend(call);
+    }
     check_parts(index, "calls", message.tool_calls.len())?;
     if let Some(Content::Parts(given)) = &message.content {
         check_parts(index, "parts", given.len())?;
@@ -31,6 +35,14 @@ fn one(index: usize, mut message: Message, parts: &mut Parts) -> Result<Message,
     }
     message.extra.clear();
     Ok(message)
+}
+
+/// The call of a message in the form that had no `tool_calls`.
+fn older_call(index: usize, message: &mut Message) -> Result<Option<ToolCall>, Failure> {
+    let Some(call) = message.extra.remove("function_call").filter(|call| !call.is_null()) else { return Ok(None) };
+    let function: FunctionCall = serde_json::from_value(call)
+        .map_err(|error| Failure::invalid(format!("message {index}: function_call: cannot parse it: {error}")))?;
+    Ok(Some(ToolCall { id: None, kind: "function".into(), function }))
 }
 
 /// Whether a tool is a function. Tools of other types are done by a provider's servers; this server does not have them,
@@ -61,6 +73,21 @@ mod tests {
         assert_eq!((read[0].role.as_str(), read[0].text().as_ref()), ("system", "Be\nbrief."));
         assert_eq!(read[1].reasoning_content.as_deref(), Some("hm"));
         assert_eq!((read[1].extra.len(), &read[1].tool_calls[0].function.arguments), (0, &json!({"x": 1})));
+    }
+
+    #[test]
+    fn calls_may_have_their_older_form() {
+        let given = json!([
+            {"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{\"x\": 1}"}},
+            {"role": "function", "name": "f", "content": "2"},
+            {"role": "assistant", "content": "2", "function_call": null},
+        ]);
+        let read = messages(serde_json::from_value(given).unwrap()).unwrap();
+        let call = &read[0].tool_calls[0].function;
+        assert_eq!((call.name.as_str(), &call.arguments, read[1].role.as_str()), ("f", &json!({"x": 1}), "tool"));
+        assert!(read[2].tool_calls.is_empty());
+        let wrong = json!([{"role": "assistant", "function_call": "f"}]);
+        assert_eq!(messages(serde_json::from_value(wrong).unwrap()).unwrap_err().status, 400);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::serve::body::refuse;
 use crate::serve::failure::Failure;
 use crate::serve::router::json;
-use crate::serve::server::{Server, seconds};
+use crate::serve::server::{Server, seconds, timestamp};
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -19,6 +19,8 @@ fn model(server: &Server) -> Value {
         "owned_by": "wglm",
         "type": "model",
         "display_name": server.name,
+        "created_at": timestamp(server.started),
+        "lifecycle": "active",
     });
     if let Ok(loaded) = server.loaded.peek() {
         let config = loaded.model.config();
@@ -28,7 +30,9 @@ fn model(server: &Server) -> Value {
             "n_vocab": config.vocab,
             "size": loaded.model.file().file_bytes(),
         });
-        model["max_model_len"] = loaded.scheduler.context().into();
+        for most in ["max_model_len", "max_input_tokens", "max_tokens"] {
+            model[most] = loaded.scheduler.context().into();
+        }
     }
     model
 }
