@@ -38,7 +38,7 @@ if command -v node >/dev/null; then
 else
     echo "page_files needs Node, which is not installed"
 fi
-for client in openai_client anthropic_client ollama_client curl_client slow_client page proxy; do
+for client in openai_client anthropic_client strict_client ollama_client curl_client slow_client page proxy; do
     echo "--- $client"
     "$venv/bin/python" "tests/clients/$client.py" "$@" || status=1
 done

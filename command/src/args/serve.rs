@@ -85,6 +85,9 @@ pub struct ServeArgs {
     /// Maximum memory in MiB for requests, on top of the idle server; more is refused with status 413 or 503
     #[arg(long, value_name = "MIB", default_value_t = 512, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_memory: usize,
+    /// Memory in MiB for responses of /v1/responses, which later requests can continue; 0 to keep none
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = number, help_heading = LIMITS)]
+    pub keep_responses: usize,
     /// Maximum messages in a conversation
     #[arg(long, value_name = "N", default_value_t = 4096, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_messages: usize,

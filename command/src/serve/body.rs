@@ -41,8 +41,7 @@ pub struct JsonBody {
 impl JsonBody {
     /// The most memory that a conversation needs while it is read and its prompt is made.
     pub fn conversation(&self) -> usize {
-        let Count { values, signs, .. } = self.count;
-        self.bytes.len() * TEXT_COPIES + signs * SIGN + values * VALUE * VALUE_COPIES
+        self.count.conversation(self.bytes.len())
     }
 
     /// The same for prompts that are texts or tokens, without a template.
@@ -71,6 +70,13 @@ impl JsonBody {
     }
 }
 
+/// The most memory that a conversation in JSON needs while it is read and its prompt is made.
+pub fn conversation_memory(text: &str) -> usize {
+    let mut count = Count::default();
+    count.add(text.as_bytes());
+    count.conversation(text.len())
+}
+
 /// Whether a byte of text is, or begins, a character that may be marked (`text/marker.rs` of the library). 0xEF begins
 /// the marks themselves, which are escaped.
 pub fn is_sign(byte: u8) -> bool {
@@ -89,6 +95,11 @@ struct Count {
 }
 
 impl Count {
+    /// The most memory that a conversation of so many bytes needs.
+    fn conversation(&self, bytes: usize) -> usize {
+        bytes * TEXT_COPIES + self.signs * SIGN + self.values * VALUE * VALUE_COPIES
+    }
+
     fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
             if self.in_string {

@@ -1,6 +1,7 @@
 //! Counts the tokens of the prompts of conversations that get no reply.
 
 use super::body::JsonBody;
+use super::client::{Caller, Client};
 use super::conversation::{Conversation, template_input};
 use super::failure::Failure;
 use super::fields::read;
@@ -13,13 +14,13 @@ use std::sync::Arc;
 pub async fn count<B: DeserializeOwned + 'static>(
     server: Arc<Server>,
     body: JsonBody,
-    conversation: fn(B, &Server) -> Result<Conversation, Failure>,
+    conversation: fn(B, &Server, Client, &Share) -> Result<Conversation, Failure>,
 ) -> Result<usize, Failure> {
     body.check_text()?;
     let loaded = server.loaded()?;
-    let (of, needed) = (server.clone(), body.conversation());
-    let count = move |_: &Share| {
-        let chat = conversation(read(&body.bytes)?, &of)?.state(&of, &loaded)?;
+    let (of, needed, client) = (server.clone(), body.conversation(), Caller::current().client);
+    let count = move |memory: &Share| {
+        let chat = conversation(read(&body.bytes)?, &of, client, memory)?.state(&of, &loaded)?;
         let prompt = loaded.model.template()?.prompt(&template_input(&chat), loaded.model.tokenizer()?)?;
         Ok(prompt.tokens.len())
     };

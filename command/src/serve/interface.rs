@@ -2,6 +2,7 @@
 //! body of a request means and how replies are written; [`answer`] does everything else.
 
 use super::body::JsonBody;
+use super::client::{Caller, Client};
 use super::compiling::Demand;
 use super::conversation::message_size;
 use super::failure::Failure;
@@ -29,6 +30,11 @@ pub trait Interface: Sized + Send + 'static {
     /// The memory that it takes to read a body and to make its prompts.
     fn memory(body: &JsonBody) -> usize {
         body.conversation()
+    }
+
+    /// Adds to a body what it refers to, and the memory for that to the request's.
+    fn complete(_body: &mut Self::Body, _server: &Server, _client: Client, _memory: &Share) -> Result<(), Failure> {
+        Ok(())
     }
 
     /// Turns a body into a prompt and a request, or refuses it.
@@ -107,9 +113,11 @@ async fn prepare<I: Interface>(
     body: JsonBody,
 ) -> Result<(Vec<Start>, Request<I>, Share), Failure> {
     server.check_queue()?;
-    let (of, with, needed) = (server.clone(), loaded.clone(), I::memory(&body));
-    let read = move |_: &Share| {
-        let (prompt, request) = I::request(read(&body.bytes)?, &of, &with)?;
+    let (of, with, needed, client) = (server.clone(), loaded.clone(), I::memory(&body), Caller::current().client);
+    let read = move |memory: &Share| {
+        let mut read = read(&body.bytes)?;
+        I::complete(&mut read, &of, client, memory)?;
+        let (prompt, request) = I::request(read, &of, &with)?;
         if !request.warnings.is_empty() {
             tracing::debug!("a request has fields or tools that are ignored: {:?}", request.warnings);
         }
@@ -205,7 +213,7 @@ mod tests {
         assert_eq!([&end["delta"]["stop_reason"], &message["stop_reason"]], ["max_tokens", "max_tokens"]);
         assert_eq!(message["content"][1]["input"], json!({"dir": "/tmp"}));
 
-        let (events, response) = written(|| Responses::new("m", Default::default(), false, Default::default()));
+        let (events, response) = written(|| Responses::new("m", Default::default(), false, Default::default(), None));
         assert_eq!(
             (&events.last().unwrap()["type"], &response["status"]),
             (&json!("response.incomplete"), &json!("incomplete"))

@@ -45,6 +45,7 @@ pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
         .route("/v1/completions", post(answer::<Completions>))
         .route("/v1/responses", post(answer::<Responses>))
         .route("/responses", post(answer::<Responses>))
+        .route("/v1/responses/{id}", get(openai::kept::get).delete(openai::kept::delete))
         .route("/v1/responses/input_tokens", post(openai::input_tokens))
         .route("/responses/input_tokens", post(openai::input_tokens))
         .route("/v1/embeddings", post(openai::models::no_embeddings))
@@ -68,7 +69,8 @@ pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
         .route("/detokenize", post(llama::tokens::detokenize))
         .route("/tokenizer_info", get(llama::tokens::tokenizer_info))
         .route("/apply-template", post(llama::apply_template))
-        .route("/metrics", get(metrics::metrics));
+        .route("/metrics", get(metrics::metrics))
+        .route("/openapi.json", get(openapi));
     // Programs for Ollama ask for it to find out whether there is a server.
     let root: MethodRouter<Arc<Server>> = if with_page { get(page::page) } else { get("wglm is running") };
     let paths = paths.merge(of_ollama()).route("/", root);
@@ -91,6 +93,11 @@ fn of_ollama() -> Router<Arc<Server>> {
         .route("/api/delete", delete(ollama::models::fixed));
     let fixed = ["/api/pull", "/api/push", "/api/create", "/api/copy"];
     fixed.into_iter().fold(paths, |paths, path| paths.route(path, post(ollama::models::fixed)))
+}
+
+/// The description of all paths for programs.
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], include_str!("openapi.json")).into_response()
 }
 
 async fn unknown(request: Request) -> Failure {

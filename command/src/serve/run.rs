@@ -7,6 +7,7 @@ use super::connection::Serving;
 use super::keys::keys;
 use super::listen::{Door, accept, listen};
 use super::memory::{self, Budgets};
+use super::openai::KeptResponses;
 use super::places::ReplyPlaces;
 use super::pools::{self, Pools};
 use super::ready::Progress;
@@ -96,6 +97,7 @@ fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<
         pools: Pools::new(replies),
         memory,
         progress: Progress::default(),
+        responses: Arc::new(KeptResponses::new(args.keep_responses << 20)),
         unread: Budget::default(),
         under_way: UnderWay::default(),
         limits: Limits {

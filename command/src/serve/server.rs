@@ -4,6 +4,7 @@ use super::client::{Caller, UnderWay};
 use super::compiling::Compiling;
 use super::failure::Failure;
 use super::memory::{Budgets, Share};
+use super::openai::KeptResponses;
 use super::places::{ReplyPlace, ReplyPlaces};
 use super::pools::{Pool, Pools};
 use super::ready::Progress;
@@ -65,6 +66,7 @@ pub struct Server {
     pub pools: Pools,
     pub memory: Budgets,
     pub progress: Progress,
+    pub responses: Arc<KeptResponses>,
     /// The bytes of replies that clients have not read.
     pub unread: Budget,
     pub under_way: UnderWay,

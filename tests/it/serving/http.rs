@@ -3,7 +3,8 @@
 
 use super::client::{Answer, connect, exchange, request};
 use super::{Serving, question, shared, wait_for};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
@@ -148,5 +149,33 @@ fn keys_that_no_client_can_send_are_refused() {
         let ended = Serving::command(&args).stderr(std::process::Stdio::piped()).output().unwrap();
         let told = String::from_utf8_lossy(&ended.stderr).into_owned();
         assert!(!ended.status.success() && told.contains(&reason), "{args:?}: {told}");
+    }
+}
+
+/// The description of the paths has each of them, with the methods that it allows.
+#[test]
+fn every_path_is_described() {
+    let description = shared().get("/openapi.json").json();
+    let paths = description["paths"].as_object().unwrap();
+    let router = include_str!("../../../command/src/serve/router.rs");
+    let quoted = router.split('"').skip(1).step_by(2).filter(|text| text.starts_with('/'));
+    let routed: BTreeSet<String> = quoted.map(|path| path.replace("{*", "{")).collect();
+    assert_eq!(routed, paths.keys().cloned().collect());
+    for (path, item) in paths {
+        // A second name of a path refers to the first.
+        let item = item["$ref"].as_str().map_or(item, |first| &description.pointer(&first[1..]).unwrap());
+        for method in ["GET", "POST", "DELETE"] {
+            let answer = super::client::ask(&shared().address, method, &path.replace("{id}", "0"), &[], b"");
+            let is_described = !item[method.to_lowercase()].is_null();
+            assert_eq!(answer.status != 405, is_described, "{method} {path}: {}", answer.text());
+        }
+    }
+    let mut open: Vec<&Value> = vec![&description];
+    while let Some(value) = open.pop() {
+        if let Some(name) = value["$ref"].as_str() {
+            assert!(description.pointer(&name[1..]).is_some(), "{name}");
+        }
+        open.extend(value.as_object().into_iter().flat_map(|fields| fields.values()));
+        open.extend(value.as_array().into_iter().flatten());
     }
 }

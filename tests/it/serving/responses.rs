@@ -1,5 +1,6 @@
 //! Tests `/v1/responses`, with requests like those of Codex.
 
+use super::client::ask;
 use super::{ANSWER, QUESTION, THOUGHT, shared};
 use serde_json::{Value, json};
 
@@ -190,9 +191,8 @@ fn a_message_that_was_cut_off_is_incomplete() {
 }
 
 #[test]
-fn stored_responses_are_refused() {
+fn stored_conversations_are_refused() {
     for (field, value) in [
-        ("previous_response_id", json!("resp_1")),
         ("conversation", json!("conv_1")),
         ("conversation", json!({"id": "conv_1"})),
         ("prompt", json!({"id": "pmpt_1"})),
@@ -204,6 +204,46 @@ fn stored_responses_are_refused() {
         let answer = shared().post("/v1/responses", &body);
         assert!(answer.status == 400 && answer.text().contains("not kept"), "{field}: {}", answer.text());
     }
+}
+
+/// The conversation of a kept response is that of a request that sends all of it, in the same tokens.
+#[test]
+fn a_response_is_continued_by_its_id() {
+    let first =
+        json!({"input": QUESTION, "instructions": "Be brief.", "temperature": 0, "reasoning": {"effort": "none"}});
+    let response = shared().post("/v1/responses", &first).json();
+    let (id, text) = (&response["id"], &response["output"][0]["content"][0]["text"]);
+    assert_eq!((&response["store"], text.as_str().unwrap().trim()), (&json!(true), ANSWER));
+    let path = format!("/v1/responses/{}", id.as_str().unwrap());
+    assert_eq!(shared().get(&path).json(), response);
+
+    let next = json!({"input": "And eight?", "previous_response_id": id, "max_output_tokens": 1, "temperature": 0});
+    let messages = json!([{"role": "user", "content": QUESTION}, {"role": "assistant", "content": text},
+        {"role": "user", "content": "And eight?"}]);
+    let whole = json!({"input": messages, "max_output_tokens": 1, "temperature": 0, "store": false});
+    let [continued, sent] = [&next, &whole].map(|body| shared().post("/v1/responses", body).json());
+    assert_eq!((&continued["previous_response_id"], &sent["store"]), (id, &json!(false)));
+    let tokens = |json: &Value| json["usage"]["input_tokens"].as_u64().unwrap();
+    assert_eq!(tokens(&continued), tokens(&sent), "without the instructions of the first");
+    let counted = shared().post("/v1/responses/input_tokens", &next).json();
+    assert_eq!(counted["input_tokens"].as_u64(), Some(tokens(&sent)));
+    let unkept = format!("/v1/responses/{}", sent["id"].as_str().unwrap());
+    assert_eq!(shared().get(&unkept).status, 404);
+
+    // The response to the continuation is kept with all that came before, in a stream too.
+    let third =
+        json!({"input": "And nine?", "previous_response_id": continued["id"], "max_output_tokens": 1, "stream": true});
+    let events = shared().post("/v1/responses", &third).events();
+    let last = &events.last().unwrap()["response"];
+    assert!(tokens(last) > tokens(&continued), "{last}");
+    assert_eq!(&shared().get(&format!("/v1/responses/{}", last["id"].as_str().unwrap())).json(), last);
+
+    let deleted = ask(&shared().address, "DELETE", &path, &[], b"").json();
+    assert_eq!(deleted, json!({"id": id, "object": "response", "deleted": true}));
+    let missing = shared().post("/v1/responses", &next);
+    let error = &missing.json()["error"];
+    assert_eq!((missing.status, &error["code"]), (400, &json!("previous_response_not_found")));
+    assert_eq!((error["param"].as_str(), shared().get(&path).status), (Some("previous_response_id"), 404));
 }
 
 #[test]

@@ -60,6 +60,11 @@ fn what_the_model_does_not_get_is_named() {
     (body["stream"], body["tools"]) = (false.into(), json!([{"type": "web_search"}]));
     let warned = &shared().post("/api/chat", &body).json()["warnings"];
     assert_eq!(warned, &json!(["tool of type web_search: ignored; only function tools with a name are supported"]));
+    let why = "not supported; the thinking itself is the content of items of type reasoning";
+    let body = json!({"input": QUESTION, "max_output_tokens": 1, "reasoning": {"summary": "auto"}});
+    let json = shared().post("/v1/responses", &body).json();
+    assert_eq!(json["warnings"], json!([format!("reasoning.summary: {why}")]));
+    assert_eq!(json["reasoning"]["summary"], Value::Null);
 }
 
 #[test]

@@ -4,12 +4,14 @@ mod blocks;
 mod input;
 
 use super::body::JsonBody;
+use super::client::Client;
 use super::constraints::{Format, FormatField};
 use super::conversation::{Conversation, check_messages, check_tools};
 use super::counting::count;
 use super::failure::Failure;
 use super::fields::{Fields, max_tokens};
 use super::interface::{Prompt, Request};
+use super::memory::Share;
 use super::router::json;
 use super::server::{LoadedModel, Server};
 use super::unmet::OtherFields;
@@ -102,6 +104,7 @@ fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Pro
 
 /// `/v1/messages/count_tokens`.
 pub async fn count_tokens(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
-    let tokens = count(server, body, Body::conversation).await?;
+    let conversation = |body: Body, server: &Server, _: Client, _: &Share| body.conversation(server);
+    let tokens = count(server, body, conversation).await?;
     Ok(json(&json!({"input_tokens": tokens})))
 }

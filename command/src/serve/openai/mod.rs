@@ -9,4 +9,4 @@ mod responses;
 
 pub use chat::Chat;
 pub use completions::Completions;
-pub use responses::{Responses, input_tokens};
+pub use responses::{KeptResponses, Responses, input_tokens, kept};

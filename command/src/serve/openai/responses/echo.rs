@@ -120,16 +120,15 @@ fn tools(functions: &[Value], namespaces: &Namespaces) -> Vec<Value> {
 pub fn fields(body: Body, reasoning: &Value, constraints: Constraints, chat: &ChatState) -> Map<String, Value> {
     let (sampling, text, Constraints { format, choice, tools }) = (&chat.options.sampling, body.text, constraints);
     let verbosity = short(text.as_ref().and_then(|text| text.get("verbosity")?.as_str()));
-    let [effort, summary] = ["effort", "summary"].map(|name| short(reasoning[name].as_str()));
+    let effort = short(reasoning["effort"].as_str());
     let truncation = if chat.overflow == Overflow::Refuse { "disabled" } else { "auto" };
     let fields = [
         ("instructions", json!(body.instructions)),
         ("max_output_tokens", json!(body.max_output_tokens)),
         ("metadata", Value::Object(body.metadata.unwrap_or_default())),
         ("parallel_tool_calls", json!(body.parallel_tool_calls.unwrap_or(true))),
-        ("previous_response_id", Value::Null),
-        ("reasoning", json!({"effort": effort, "summary": summary})),
-        ("store", json!(false)),
+        ("previous_response_id", json!(body.previous_response_id)),
+        ("reasoning", json!({"effort": effort, "summary": null})),
         ("temperature", decimal(sampling.temperature)),
         ("top_p", decimal(sampling.top_p)),
         ("text", json!({"format": format, "verbosity": verbosity})),

@@ -3,6 +3,7 @@
 use super::namespaces::Namespaces;
 use crate::serve::failure::{Failure, shown};
 use crate::serve::parts::Parts;
+use crate::serve::unmet::Warnings;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -63,8 +64,8 @@ impl Messages {
         self.done.push(message);
     }
 
-    /// Adds an item. Those of types that the model does not know are left out.
-    fn add(&mut self, index: usize, item: Item, namespaces: &Namespaces) -> Result<(), Failure> {
+    /// Adds an item. Those of types that the model does not know are left out, with a warning.
+    fn add(&mut self, index: usize, item: Item, namespaces: &Namespaces, to: &mut Warnings) -> Result<(), Failure> {
         let id = item.call_id.clone().unwrap_or_default();
         match item.kind.as_deref().unwrap_or("message") {
             "message" => self.message(index, &item)?,
@@ -96,7 +97,7 @@ impl Messages {
                 let message = format!("input {index}: item_reference: items are not kept; send the whole conversation");
                 return Err(Failure::unsupported(message));
             }
-            _ => {}
+            other => to.ignored(&format!("input: an item of type {}", shown(other))),
         }
         Ok(())
     }
@@ -121,21 +122,25 @@ impl Messages {
     }
 }
 
-pub fn conversation(items: Vec<Item>, namespaces: &Namespaces) -> Result<Vec<Message>, Failure> {
+pub fn conversation(items: Vec<Item>, namespaces: &Namespaces, to: &mut Warnings) -> Result<Vec<Message>, Failure> {
     let last = items.iter().rposition(|item| item.role.as_deref() == Some("user"));
     let mut messages = Messages { parts: Parts::new(last), done: Vec::new(), reasoning: None };
-    items.into_iter().enumerate().try_for_each(|(index, item)| messages.add(index, item, namespaces))?;
+    items.into_iter().enumerate().try_for_each(|(index, item)| messages.add(index, item, namespaces, to))?;
     Ok(messages.done)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Item, Namespaces, conversation, encoded_thinking};
+    use super::{Failure, Message, Namespaces, Warnings, conversation, encoded_thinking};
     use serde_json::{Value, json};
 
-    fn read(items: Value) -> Vec<wglm_engine::Message> {
-        conversation(serde_json::from_value::<Vec<Item>>(items).unwrap(), &Namespaces::default()).unwrap()
+    fn read(items: Value) -> Vec<Message> {
+        read_with(items, &mut Warnings::default()).unwrap()
+    }
+
+    fn read_with(items: Value, to: &mut Warnings) -> Result<Vec<Message>, Failure> {
+        conversation(serde_json::from_value(items).unwrap(), &Namespaces::default(), to)
     }
 
     #[test]
@@ -149,7 +154,6 @@ mod tests {
             {"type": "function_call", "namespace": "sh", "name": "pwd", "arguments": "", "call_id": "c2"},
             {"type": "function_call_output", "call_id": "c1", "output": "a b"},
             {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "/"}]},
-            {"type": "web_search_call", "id": "ws"},
         ]));
         let roles: Vec<&str> = messages.iter().map(|message| message.role.as_str()).collect();
         assert_eq!(roles, ["system", "user", "assistant", "tool", "tool"]);
@@ -183,8 +187,15 @@ mod tests {
             json!({"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}),
             json!({"type": "item_reference", "id": "msg_1"}),
         ] {
-            let items: Vec<Item> = serde_json::from_value(json!([item])).unwrap();
-            assert_eq!(conversation(items, &Namespaces::default()).unwrap_err().status, 400, "{item}");
+            assert_eq!(read_with(json!([item]), &mut Warnings::default()).unwrap_err().status, 400, "{item}");
         }
+    }
+
+    #[test]
+    fn items_of_other_types_are_named() {
+        let mut warnings = Warnings::default();
+        let items = json!([{"role": "user", "content": "?"}, {"type": "web_search_call", "id": "ws"}]);
+        assert_eq!(read_with(items, &mut warnings).unwrap().len(), 1);
+        assert_eq!(warnings.texts(), ["input: an item of type web_search_call: not supported; ignored"]);
     }
 }

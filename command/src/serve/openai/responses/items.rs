@@ -1,14 +1,19 @@
 //! Writes replies as the items of a response. Each item is announced, comes in pieces and is repeated as a whole.
 
-use super::input::encoded_thinking;
+use super::input::{Item, conversation, encoded_thinking};
+use super::kept::Keeper;
 use super::namespaces::Namespaces;
 use super::{Body, echo};
+use crate::serve::client::Client;
 use crate::serve::failure::Failure;
 use crate::serve::figures::{Usage, add_figures, prompt_progress};
 use crate::serve::interface::{Interface, Prompt, Request};
+use crate::serve::memory::Share;
 use crate::serve::reply::{Delta, Finish, FinishReason, Progress, Reply};
 use crate::serve::server::{LoadedModel, Server, id, now};
 use crate::serve::stream::Events;
+use crate::serve::unmet::Warnings;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 /// The statuses of responses and of their items.
@@ -60,6 +65,8 @@ pub struct Responses {
     /// Whether the client gets the thinking in a form that it can send back.
     include_thinking: bool,
     namespaces: Namespaces,
+    /// Keeps the response at its end, if the client does not refuse that.
+    keeper: Option<Keeper>,
     sequence: u64,
     output: Vec<Value>,
     open: Option<Open>,
@@ -67,11 +74,30 @@ pub struct Responses {
 }
 
 impl Responses {
-    pub fn new(model: &str, echo: Map<String, Value>, include_thinking: bool, namespaces: Namespaces) -> Self {
+    pub fn new(
+        model: &str,
+        echo: Map<String, Value>,
+        include_thinking: bool,
+        namespaces: Namespaces,
+        keeper: Option<Keeper>,
+    ) -> Self {
         let (id, created, model, output) = (id("resp_"), now(), model.to_owned(), Vec::new());
         let short_echo = echo::shortened(&echo);
         let (sequence, open, finish) = (0, None, None);
-        Self { id, created, model, echo, short_echo, include_thinking, namespaces, sequence, output, open, finish }
+        Self {
+            id,
+            created,
+            model,
+            echo,
+            short_echo,
+            include_thinking,
+            namespaces,
+            keeper,
+            sequence,
+            output,
+            open,
+            finish,
+        }
     }
 
     /// The status of a reply that has ended.
@@ -80,9 +106,16 @@ impl Responses {
         if is_cut { INCOMPLETE } else { COMPLETED }
     }
 
-    /// The whole response at the end of the reply.
-    fn response(&self) -> Value {
-        self.response_with(self.status(), &self.output, &self.echo)
+    /// The whole response at the end of the reply, which is kept.
+    fn response(&mut self) -> Value {
+        let response = self.response_with(self.status(), &self.output, &self.echo);
+        if let Some(keeper) = self.keeper.take() {
+            let items = self.output.iter().map(Item::deserialize).collect::<Result<Vec<_>, _>>();
+            let reply =
+                items.ok().and_then(|items| conversation(items, &self.namespaces, &mut Warnings::default()).ok());
+            keeper.keep(&self.id, &reply.unwrap_or_default(), response.to_string());
+        }
+        response
     }
 
     fn response_with(&self, status: &str, output: &[Value], echo: &Map<String, Value>) -> Value {
@@ -229,6 +262,10 @@ impl Responses {
 impl Interface for Responses {
     type Body = Body;
 
+    fn complete(body: &mut Body, server: &Server, client: Client, memory: &Share) -> Result<(), Failure> {
+        super::complete(body, server, client, memory)
+    }
+
     fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         super::request(body, server, loaded)
     }
@@ -302,7 +339,7 @@ mod tests {
         let [piece, rest] = ["{\"path\":", "\".\"}"].map(|piece| Delta::Arguments(piece.into()));
         let ended = Delta::CallEnd { is_whole: true };
         let (mut response, mut events) =
-            (Responses::new("m", Default::default(), true, Default::default()), Events::default());
+            (Responses::new("m", Default::default(), true, Default::default(), None), Events::default());
         response.begin(7, &mut events);
         let text = Delta::Text { text: "answer".into(), tokens: Vec::new() };
         for delta in [Delta::Thinking("h".into()), Delta::Thinking("m".into()), text, call, piece, rest, ended] {
@@ -326,7 +363,7 @@ mod tests {
     #[test]
     fn the_arguments_of_a_call_that_failed_are_not_done() {
         let (mut response, mut events) =
-            (Responses::new("m", Default::default(), true, Default::default()), Events::default());
+            (Responses::new("m", Default::default(), true, Default::default(), None), Events::default());
         let call = Delta::Call { id: "c".into(), name: "ls".into() };
         for delta in [call, Delta::Arguments("{\"pa".into()), Delta::CallEnd { is_whole: false }] {
             response.delta(0, delta, &mut events);
@@ -343,7 +380,7 @@ mod tests {
     fn signs_of_life_are_short() {
         let long = json!({"instructions": "Be brief.", "tools": [{"name": "ls"}], "text": {"format": {"type": "json_schema"}}, "top_p": 1});
         let (mut response, mut events) =
-            (Responses::new("m", long.as_object().unwrap().clone(), true, Default::default()), Events::default());
+            (Responses::new("m", long.as_object().unwrap().clone(), true, Default::default(), None), Events::default());
         response.begin(7, &mut events);
         response.delta(0, Delta::Thinking("hm".into()), &mut events);
         response.delta(0, Delta::Text { text: "answer".into(), tokens: Vec::new() }, &mut events);

@@ -1,23 +1,27 @@
-//! `/v1/responses`, as Codex calls it. Nothing is kept between requests, so each has its whole conversation.
+//! `/v1/responses`, as Codex calls it. A request has its whole conversation, or continues a response that was kept.
 
 mod echo;
 mod input;
 mod items;
+pub mod kept;
 mod namespaces;
 
 use crate::serve::body::JsonBody;
+use crate::serve::client::Client;
 use crate::serve::constraints::{FormatField, choice};
 use crate::serve::conversation::{Conversation, check_messages, check_tools};
 use crate::serve::counting::count;
-use crate::serve::failure::Failure;
+use crate::serve::failure::{Failure, shown};
 use crate::serve::fields::{Fields, max_tokens};
 use crate::serve::interface::{Prompt, Request};
+use crate::serve::memory::Share;
 use crate::serve::router::json;
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::unmet::{OtherFields, Warnings};
 use axum::extract::State;
 use axum::response::Response;
 use input::{Item, conversation};
+use kept::Keeper;
 use namespaces::Namespaces;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -26,9 +30,14 @@ use wglm_engine::Overflow;
 use wglm_engine::text::Message;
 
 pub use items::Responses;
+pub use kept::KeptResponses;
 
 /// What a client puts into `include` to get the model's thinking in a form that it can send back.
 const INCLUDE_THINKING: &str = "reasoning.encrypted_content";
+
+/// Why there may be no response with an id, and the remedy.
+const NOT_KEPT: &str = "it may have been dropped for newer ones (--keep-responses), or the server was restarted: send \
+                        the whole conversation as input";
 
 #[derive(Debug, Deserialize)]
 pub struct Body {
@@ -42,6 +51,13 @@ pub struct Body {
     truncation: Option<String>,
     include: Option<Vec<String>>,
     previous_response_id: Option<String>,
+    /// What came before the input: the conversation of the previous response.
+    #[serde(skip)]
+    earlier: Vec<Message>,
+    /// Who asks, for whom the response is kept.
+    #[serde(skip)]
+    client: Option<Client>,
+    store: Option<bool>,
     conversation: Option<Value>,
     prompt: Option<Value>,
     background: Option<bool>,
@@ -61,17 +77,10 @@ enum Input {
 
 /// Refuses what would need something that is kept between requests.
 fn check_complete(body: &Body) -> Result<(), Failure> {
-    let whole = "send the whole conversation as input";
     for (field, is_missing, kept, remedy) in [
-        (
-            "previous_response_id",
-            body.previous_response_id.as_ref().is_some_and(|id| !id.is_empty()),
-            "responses",
-            whole,
-        ),
-        ("conversation", body.conversation.is_some(), "conversations", whole),
+        ("conversation", body.conversation.is_some(), "conversations", "send the whole conversation as input"),
         ("prompt", body.prompt.as_ref().is_some_and(Value::is_object), "prompts", "send its text"),
-        ("background", body.background == Some(true), "responses", "leave this field out"),
+        ("background", body.background == Some(true), "replies without a client", "leave this field out"),
     ] {
         if is_missing {
             let wrong = format!("{kept} are not kept; {remedy}");
@@ -81,16 +90,32 @@ fn check_complete(body: &Body) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Adds the conversation of the previous response.
+fn complete(body: &mut Body, server: &Server, client: Client, memory: &Share) -> Result<(), Failure> {
+    body.client = Some(client);
+    match body.previous_response_id.as_deref() {
+        None | Some("") => body.previous_response_id = None,
+        Some(id) => body.earlier = kept::earlier(id, server, client, memory)?,
+    }
+    Ok(())
+}
+
 /// The messages of the conversation, with the instructions as the first.
-fn messages(body: &mut Body, namespaces: &Namespaces, server: &Server) -> Result<Vec<Message>, Failure> {
-    let mut messages = match body.input.take() {
+fn messages(
+    body: &mut Body,
+    namespaces: &Namespaces,
+    server: &Server,
+    to: &mut Warnings,
+) -> Result<Vec<Message>, Failure> {
+    let mut messages = std::mem::take(&mut body.earlier);
+    match body.input.take() {
         None => return Err(Failure::invalid("there is no input").with_param("input")),
-        Some(Input::Text(text)) => vec![Message::user(text)],
+        Some(Input::Text(text)) => messages.push(Message::user(text)),
         Some(Input::Items(items)) => {
-            check_messages("input", items.len(), server)?;
-            conversation(items, namespaces)?
+            check_messages("input", messages.len() + items.len(), server)?;
+            messages.append(&mut conversation(items, namespaces, to)?);
         }
-    };
+    }
     body.instructions.take_if(|text| text.is_empty());
     if let Some(instructions) = &body.instructions {
         messages.insert(0, Message::system(instructions.as_str()));
@@ -111,7 +136,7 @@ impl Body {
         check_tools(given)?;
         let (mut tools, namespaces) = Namespaces::read(given, to)?;
         check_tools(&tools)?;
-        let messages = messages(self, &namespaces, server)?;
+        let messages = messages(self, &namespaces, server, to)?;
         let overflow = match self.truncation.as_deref() {
             None => server.overflow,
             Some("auto") => Overflow::DROP_OLDEST,
@@ -136,21 +161,32 @@ fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Pro
     let mut warnings = std::mem::take(&mut body.others).read()?;
     body.metadata.as_ref().map_or(Ok(()), echo::check_metadata)?;
     let (stream, reasoning) = (body.fields.stream(), body.fields.reasoning.clone().unwrap_or_default());
+    if !reasoning["summary"].is_null() {
+        warnings
+            .add("reasoning.summary", "not supported; the thinking itself is the content of items of type reasoning");
+    }
     let (conversation, namespaces) = body.conversation(server, &mut warnings)?;
     let constraints = echo::Constraints::of(&body, &conversation, &namespaces);
+    let from = usize::from(body.instructions.is_some());
+    let keeps = body.client.filter(|_| body.store != Some(false));
+    let keeper = keeps.and_then(|client| Keeper::new(&server.responses, client, &conversation.messages[from..]));
     let (chat, demand, held) = conversation.chat(server, loaded)?;
     let one_call = body.parallel_tool_calls == Some(false);
     let include_thinking = body.include.iter().flatten().any(|what| what == INCLUDE_THINKING);
-    let echo = echo::fields(body, &reasoning, constraints, &chat);
-    let held = held + echo::bytes(&echo) + namespaces.bytes();
-    let interface = Responses::new(&server.name, echo, include_thinking, namespaces);
+    let mut echo = echo::fields(body, &reasoning, constraints, &chat);
+    echo.insert("store".into(), keeper.is_some().into());
+    let held = held + echo::bytes(&echo) + namespaces.bytes() + keeper.as_ref().map_or(0, Keeper::bytes);
+    let interface = Responses::new(&server.name, echo, include_thinking, namespaces, keeper);
     let request = Request { choices: 1, stream, one_call, held, warnings: warnings.texts(), interface };
     Ok((Prompt::Chat(Box::new(chat), demand), request))
 }
 
 /// `/v1/responses/input_tokens`.
 pub async fn input_tokens(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
-    let conversation = |mut body: Body, server: &Server| Ok(body.conversation(server, &mut Warnings::default())?.0);
+    let conversation = |mut body: Body, server: &Server, client: Client, memory: &Share| {
+        complete(&mut body, server, client, memory)?;
+        Ok(body.conversation(server, &mut Warnings::default())?.0)
+    };
     let tokens = count(server, body, conversation).await?;
     Ok(json(&json!({"object": "response.input_tokens", "input_tokens": tokens})))
 }

@@ -1,0 +1,219 @@
+//! Responses that are kept in memory, so that later requests can continue them. When there is no room for another one,
+//! the oldest are dropped. A response is found only by clients that share a KV cache with the one that asked for it.
+
+use super::{Message, NOT_KEPT};
+use crate::serve::body::conversation_memory;
+use crate::serve::client::{Caller, Client};
+use crate::serve::failure::Failure;
+use crate::serve::lock;
+use crate::serve::memory::Share;
+use crate::serve::router::{counted_json, json};
+use crate::serve::server::Server;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::json;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+
+/// What a response takes besides its texts, in bytes.
+const EACH: usize = 512;
+
+/// A response, and the conversation that led to it.
+#[derive(Debug)]
+pub struct Kept {
+    /// Which KV cache the client uses.
+    cache: u64,
+    /// All messages up to the end of the reply, without the instructions, as JSON.
+    messages: String,
+    /// The response as it was sent, as JSON.
+    response: String,
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        EACH + self.messages.len() + self.response.len()
+    }
+}
+
+#[derive(Default)]
+struct Responses {
+    /// The responses by their ids, each with its number.
+    responses: HashMap<String, (u64, Arc<Kept>)>,
+    /// The ids by the numbers, the oldest first.
+    order: BTreeMap<u64, String>,
+    next: u64,
+    bytes: usize,
+}
+
+impl Responses {
+    fn remove(&mut self, id: &str) {
+        if let Some((number, kept)) = self.responses.remove(id) {
+            self.order.remove(&number);
+            self.bytes -= kept.bytes();
+        }
+    }
+}
+
+pub struct KeptResponses {
+    /// The most bytes of all of them; 0 to keep none.
+    most: usize,
+    state: Mutex<Responses>,
+}
+
+impl KeptResponses {
+    pub fn new(most: usize) -> Self {
+        Self { most, state: Mutex::default() }
+    }
+
+    fn add(&self, id: String, kept: Kept) {
+        let (mut state, bytes) = (lock(&self.state), kept.bytes());
+        if bytes > self.most {
+            return;
+        }
+        while state.bytes + bytes > self.most {
+            let Some((_, oldest)) = state.order.first_key_value() else { break };
+            let oldest = oldest.clone();
+            state.remove(&oldest);
+        }
+        let number = state.next;
+        state.next += 1;
+        state.bytes += bytes;
+        state.order.insert(number, id.clone());
+        state.responses.insert(id, (number, Arc::new(kept)));
+    }
+
+    fn get(&self, id: &str, client: Client) -> Option<Arc<Kept>> {
+        let state = lock(&self.state);
+        state.responses.get(id).map(|(_, kept)| kept.clone()).filter(|kept| kept.cache == client.cache)
+    }
+
+    fn remove(&self, id: &str, client: Client) -> bool {
+        let is_there = self.get(id, client).is_some();
+        if is_there {
+            lock(&self.state).remove(id);
+        }
+        is_there
+    }
+}
+
+/// The messages of the response that a request continues. Their memory is added to the request's share before they are
+/// parsed.
+pub fn earlier(id: &str, server: &Server, client: Client, memory: &Share) -> Result<Vec<Message>, Failure> {
+    let missing = || {
+        let wrong = format!("there is no response {}; {NOT_KEPT}", super::shown(id));
+        Failure::of_field("previous_response_id", wrong).with_code("previous_response_not_found")
+    };
+    let kept = server.responses.get(id, client).ok_or_else(missing)?;
+    memory.resize(memory.bytes() + conversation_memory(&kept.messages))?;
+    let broken =
+        |error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot read a kept response: {error}"));
+    serde_json::from_str(&kept.messages).map_err(broken)
+}
+
+/// Keeps the response to a request when its reply has ended.
+pub struct Keeper {
+    kept: Arc<KeptResponses>,
+    cache: u64,
+    /// The messages of the request, as a list in JSON.
+    messages: String,
+}
+
+impl Keeper {
+    /// A keeper for a conversation, unless no responses are kept.
+    pub fn new(kept: &Arc<KeptResponses>, client: Client, messages: &[Message]) -> Option<Self> {
+        let messages = (kept.most > 0).then(|| serde_json::to_string(messages).ok())??;
+        Some(Self { kept: kept.clone(), cache: client.cache, messages })
+    }
+
+    /// The bytes that it takes while the reply is generated, and when it ends.
+    pub fn bytes(&self) -> usize {
+        2 * self.messages.len()
+    }
+
+    pub fn keep(self, id: &str, reply: &[Message], response: String) {
+        let Self { kept, cache, mut messages } = self;
+        let separator = if messages == "[]" { "" } else { "," };
+        messages.truncate(messages.len() - 1);
+        for (index, message) in reply.iter().enumerate() {
+            let Ok(text) = serde_json::to_string(message) else { return };
+            messages.push_str(if index == 0 { separator } else { "," });
+            messages.push_str(&text);
+        }
+        messages.push(']');
+        messages.shrink_to_fit();
+        kept.add(id.to_owned(), Kept { cache, messages, response });
+    }
+}
+
+fn unknown(id: &str) -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, format!("there is no response {}; {NOT_KEPT}", super::shown(id)))
+}
+
+/// `GET /v1/responses/ID`.
+pub async fn get(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Result<Response, Failure> {
+    let kept = server.responses.get(&id, Caller::current().client).ok_or_else(|| unknown(&id))?;
+    let memory = server.memory.requests.take(kept.response.len()).await?;
+    Ok(counted_json(kept.response.clone(), memory))
+}
+
+/// `DELETE /v1/responses/ID`.
+pub async fn delete(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Result<Response, Failure> {
+    match server.responses.remove(&id, Caller::current().client) {
+        true => Ok(json(&json!({"id": id, "object": "response", "deleted": true}))),
+        false => Err(unknown(&id)),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{Client, EACH, Keeper, KeptResponses, Message};
+    use crate::serve::client::{Network, Who};
+    use std::sync::Arc;
+
+    fn client(cache: u64) -> Client {
+        Client { who: Who::Network(Network::V4(1)), cache }
+    }
+
+    /// Keeps a response of which the texts have 102 bytes.
+    fn keep(kept: &Arc<KeptResponses>, cache: u64, id: &str) {
+        let keeper = Keeper::new(kept, client(cache), &[]).unwrap();
+        keeper.keep(id, &[], "r".repeat(100));
+    }
+
+    #[test]
+    fn the_oldest_make_room() {
+        let kept = Arc::new(KeptResponses::new(2 * (EACH + 102)));
+        ["a", "b", "c"].iter().for_each(|id| keep(&kept, 0, id));
+        let is_there = |id: &str| kept.get(id, client(0)).is_some();
+        assert_eq!(["a", "b", "c"].map(is_there), [false, true, true]);
+        assert!(kept.remove("b", client(0)) && !kept.remove("b", client(0)));
+        keep(&kept, 0, "d");
+        assert_eq!(["c", "d"].map(is_there), [true, true]);
+        let too_long = Keeper::new(&kept, client(0), &[Message::user("x".repeat(2000))]).unwrap();
+        too_long.keep("e", &[], String::new());
+        assert_eq!(["c", "d", "e"].map(is_there), [true, true, false], "what is too long drops nothing");
+        assert!(Keeper::new(&Arc::new(KeptResponses::new(0)), client(0), &[]).is_none());
+    }
+
+    #[test]
+    fn a_response_is_found_by_its_own_client() {
+        let kept = Arc::new(KeptResponses::new(1 << 20));
+        keep(&kept, 3, "a");
+        assert!(kept.get("a", client(4)).is_none() && !kept.remove("a", client(4)));
+        assert!(kept.get("a", client(3)).is_some());
+    }
+
+    #[test]
+    fn the_reply_follows_the_messages() {
+        let kept = Arc::new(KeptResponses::new(1 << 20));
+        for messages in [vec![], vec![Message::user("?")]] {
+            let keeper = Keeper::new(&kept, client(0), &messages).unwrap();
+            let reply = [Message::new("assistant", "!"), Message::tool("c", "2")];
+            keeper.keep("a", &reply, String::new());
+            let all: Vec<Message> = serde_json::from_str(&kept.get("a", client(0)).unwrap().messages).unwrap();
+            assert_eq!(all, [&messages[..], &reply].concat());
+        }
+    }
+}
