@@ -16,7 +16,7 @@ fn with_limit(limit: u64) -> Gpu {
 
 /// Once every plan of a session has been used, the held memory equals the estimate, apart from small buffers.
 #[test]
-fn extended_the_estimate_is_the_memory_that_is_held() {
+fn long_the_estimate_is_the_memory_that_is_held() {
     for (speculation, (chunk, lengths)) in [DraftKind::Off, DraftKind::Auto].into_iter().flat_map(|kind| {
         [(1, &[3][..]), (64, &[5, 20, 100, 5]), (256, &[5, 20, 100, 256, 5])].map(|prompts| (kind, prompts))
     }) {

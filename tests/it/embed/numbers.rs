@@ -162,7 +162,7 @@ fn extended_of_sampling() {
 }
 
 #[test]
-fn extended_of_replies() {
+fn long_of_replies() {
     let mut session = small();
     for number in COUNTS {
         let options = GenerateOptions { logprobs: Some(number), ..GenerateOptions::default() };

@@ -47,7 +47,7 @@ fn dialogue() -> Vec<u32> {
 }
 
 #[test]
-fn extended_two_thousand_tokens_continue_bit_by_bit() {
+fn long_two_thousand_tokens_continue_bit_by_bit() {
     let model = Model::load(&Small::like_fable().open().unwrap(), gpu(), &LoadOptions::default()).unwrap();
     let session = |context, ty| Session::with_cache(&model, CacheShape { context, ty }).unwrap();
     let tokens: Vec<u32> = dialogue().into_iter().cycle().take(2000).collect();

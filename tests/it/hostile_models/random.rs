@@ -110,7 +110,7 @@ proptest! {
     /// One shape in each arithmetic. One of them computes its two tokens together, the other computes one after the
     /// other.
     #[test]
-    fn extended_shapes_that_fit_together_are_computed(float in numbers(), int in numbers(), swapped in any::<bool>()) {
+    fn long_shapes_that_fit_together_are_computed(float in numbers(), int in numbers(), swapped in any::<bool>()) {
         let chunks = if swapped { [1, 2] } else { [2, 1] };
         let shapes = [(float, Arithmetic::Float), (int, Arithmetic::Int)];
         for ((n, arithmetic), chunk) in shapes.into_iter().zip(chunks) {

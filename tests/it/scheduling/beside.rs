@@ -62,7 +62,7 @@ fn extended_replies_equal_those_of_each_alone() {
 
 /// Each has its own sampling parameters, stop strings, and log-probabilities if requested.
 #[test]
-fn extended_each_has_its_own_options() {
+fn long_each_has_its_own_options() {
     let drawn = |seed| SamplerParams { temperature: 1.0, top_p: 0.9, seed: Some(seed), ..SamplerParams::default() };
     let with = |options: GenerateOptions| ChatState { options, ..request(PROMPTS[0], 0) };
     let penalty = SamplerParams { repeat_penalty: 1.5, logit_bias: vec![(7, 2.0)], ..drawn(3) };
@@ -93,7 +93,7 @@ fn extended_each_has_its_own_options() {
 
 /// Each request has its own functions, system messages and variables of the template.
 #[test]
-fn extended_each_has_its_own_prompt() {
+fn long_each_has_its_own_prompt() {
     let tool = serde_json::json!({"type": "function", "function": {"name": "dice", "description": "Rolls the dice"}});
     let mut requests = [request("Roll the dice.", 30), request("Roll the dice.", 30), request("Roll the dice.", 30)];
     requests[1].tools = vec![tool];

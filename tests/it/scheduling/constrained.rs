@@ -47,7 +47,7 @@ fn extended_replies_equal_those_of_each_alone() {
 
 /// No token is computed twice or in a separate pass: six replies take hardly more dispatches than two.
 #[test]
-fn extended_replies_take_steps_together() {
+fn long_replies_take_steps_together() {
     let gpu = open(true);
     let options = SchedulerOptions { sessions: 6, ..SchedulerOptions::default() };
     let scheduler = Scheduler::new(&model_on(&gpu, 1), &options).unwrap();
@@ -68,7 +68,7 @@ fn extended_replies_take_steps_together() {
 
 /// A reply that guessed while it was alone stays the same when another one joins, at any token.
 #[test]
-fn extended_others_join_a_reply_that_guesses() {
+fn long_others_join_a_reply_that_guesses() {
     let repeating = || restricted("Who are you?", Constraint::regex("((owl|fox|hen|cat),? ){40}!").unwrap());
     let other = request("What is seven plus five?", 8);
     let (want, others) = (said(&alone(&repeating())), said(&alone(&other)));

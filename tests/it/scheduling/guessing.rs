@@ -75,7 +75,7 @@ fn extended_guesses_change_no_text() {
 
 /// Conversations that guess in different ways, or not, share steps.
 #[test]
-fn extended_different_guesses_share_steps() {
+fn long_different_guesses_share_steps() {
     let kinds = [DraftKind::Mtp, DraftKind::Lookup, DraftKind::Off, DraftKind::Auto];
     let mut requests = requests(4, false, Speculation::OFF);
     for (request, kind) in requests.iter_mut().zip(kinds) {
@@ -88,7 +88,7 @@ fn extended_different_guesses_share_steps() {
 /// Beside conversations that a grammar restricts, and those themselves before their answer.
 #[cfg(feature = "constrain")]
 #[test]
-fn extended_guesses_beside_a_grammar() {
+fn long_guesses_beside_a_grammar() {
     use wglm::Constraint;
     for kind in [DraftKind::Lookup, DraftKind::Mtp] {
         let mut requests = requests(4, false, Speculation { kind, most: Some(3) });
@@ -124,7 +124,7 @@ fn extended_accepted_guesses_save_steps() {
 
 /// With no rows for guesses, fewer are made: only while a conversation is alone.
 #[test]
-fn extended_guesses_can_be_left_to_who_is_alone() {
+fn long_guesses_can_be_left_to_who_is_alone() {
     let requests = requests(3, false, Speculation { kind: DraftKind::Mtp, most: Some(3) });
     let [few, many] = [0, ROWS].map(|rows| {
         let options = SchedulerOptions { sessions: 3, drafted_rows: Some(rows), ..SchedulerOptions::default() };

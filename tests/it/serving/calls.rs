@@ -126,7 +126,7 @@ fn extended_pieces_of_a_call_are_the_call() {
 /// of the function, after the name of its first argument, within that argument, and after it. Each interface also has
 /// streams for some of them.
 #[test]
-fn extended_a_call_that_is_cut_off_is_a_part_of_a_call() {
+fn long_a_call_that_is_cut_off_is_a_part_of_a_call() {
     let serving = shared();
     let (mut begun, mut notes) = (0, 0);
     for (path, streams) in PATHS.into_iter().zip([[2, 30], [8, 20], [20, 30]]) {

@@ -291,7 +291,7 @@ fn calling(serving: &Serving, path: &str, strict: &Value, has_arguments: bool) -
 }
 
 #[test]
-fn extended_strict_closes_the_objects_of_arguments() {
+fn long_strict_closes_the_objects_of_arguments() {
     let (serving, closing) = (shared(), closing());
     let is_closed = |call: &Value| call["at"].as_object().is_some_and(|at| at.len() == 1 && at["hour"].is_u64());
     for path in ["/v1/chat/completions", "/v1/responses", "/v1/messages"] {

@@ -109,7 +109,7 @@ fn extended_a_response_repeats_its_request() {
     assert_eq!((&json["text"], &json["tool_choice"], &json["truncation"]), (&text, &choice, &"auto".into()), "{json}");
     assert_eq!(
         (&json["temperature"], &json["top_p"], &json["reasoning"]),
-        (&json!(0.7), &json!(0.95), &body["reasoning"])
+        (&json!(0.7), &json!(0.95), &json!({"effort": "medium", "summary": null}))
     );
     let parameters = &body["tools"][0]["parameters"];
     let tool =

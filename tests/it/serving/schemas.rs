@@ -85,7 +85,7 @@ fn properties_without_end() {
 
 /// Another client is answered meanwhile.
 #[test]
-fn extended_patterns_that_apply_together() {
+fn long_patterns_that_apply_together() {
     let serving = shared();
     let answers: Vec<Answer> = scope(|scope| {
         let hostile = |seed| {
@@ -113,7 +113,7 @@ fn extended_patterns_that_apply_together() {
 
 /// The same schemas and functions are compiled once, whatever else a request contains.
 #[test]
-fn extended_compiled_schemas_are_cached() {
+fn long_compiled_schemas_are_cached() {
     let serving = Serving::start(&[]);
     let schema = json!({"type": "object", "properties": {"a": {"type": "integer", "maximum": 9}}, "required": ["a"]});
     for (path, body) in
