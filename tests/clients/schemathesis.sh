@@ -13,5 +13,5 @@ trap 'kill "$server"; rm -rf "$folder"' EXIT
 server=$!
 until grep -q "is ready" "$folder/log"; do kill -0 "$server"; sleep 0.2; done
 address=$(sed -n 's/^listening at //p' "$folder/address")
-"$venv/bin/st" run "$address/openapi.json" --max-examples 20 --phases examples,coverage,fuzzing \
+"$venv/bin/st" run "$address/openapi.json" --max-examples 20 --request-timeout 60 --phases examples,coverage,fuzzing \
     --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance "$@"

@@ -61,7 +61,7 @@ def chat():
 
 
 def completions():
-    for more in [{}, {"logprobs": 2, "echo": True}]:
+    for more in [{}, {"logprobs": 2}, {"echo": True}]:
         asked = {"model": "any", "prompt": "The owl", "max_tokens": 5} | more
         read(openai.types.Completion, ask("/v1/completions", asked))
         *chunks, last = ask("/v1/completions", asked | {"stream": True})

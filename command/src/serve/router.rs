@@ -14,7 +14,8 @@ use super::server::Server;
 use super::{anthropic, llama, metrics, ollama, openai, page, ready};
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -93,6 +94,19 @@ fn of_ollama() -> Router<Arc<Server>> {
         .route("/api/delete", delete(ollama::models::fixed));
     let fixed = ["/api/pull", "/api/push", "/api/create", "/api/copy"];
     fixed.into_iter().fold(paths, |paths, path| paths.route(path, post(ollama::models::fixed)))
+}
+
+/// The last part of a path.
+pub struct PathEnd(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for PathEnd {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let Path(end) =
+            Path::from_request_parts(parts, state).await.map_err(|wrong| Failure::invalid(wrong.body_text()))?;
+        Ok(Self(end))
+    }
 }
 
 /// The description of all paths for programs.

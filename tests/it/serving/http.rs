@@ -163,12 +163,16 @@ fn every_path_is_described() {
     assert_eq!(routed, paths.keys().cloned().collect());
     for (path, item) in paths {
         // A second name of a path refers to the first.
-        let item = item["$ref"].as_str().map_or(item, |first| &description.pointer(&first[1..]).unwrap());
+        let item = item["$ref"].as_str().map_or(item, |first| description.pointer(&first[1..]).unwrap());
         for method in ["GET", "POST", "DELETE"] {
             let answer = super::client::ask(&shared().address, method, &path.replace("{id}", "0"), &[], b"");
             let is_described = !item[method.to_lowercase()].is_null();
             assert_eq!(answer.status != 405, is_described, "{method} {path}: {}", answer.text());
         }
+    }
+    for path in ["/v1/models/%ff", "/v1/responses/%ff"] {
+        let answer = shared().get(path);
+        assert!(answer.status == 400 && answer.json()["error"]["message"].is_string(), "{path}: {}", answer.text());
     }
     let mut open: Vec<&Value> = vec![&description];
     while let Some(value) = open.pop() {

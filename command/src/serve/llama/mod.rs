@@ -8,14 +8,14 @@ pub use completion::Completion;
 use crate::serve::body::{JsonBody, refuse};
 use crate::serve::client::Caller;
 use crate::serve::conversation::{check_messages, check_tools, template_input, variables};
-use crate::serve::failure::Failure;
+use crate::serve::failure::{Failure, shown};
 use crate::serve::fields::{Fields, read};
 use crate::serve::figures::decimal;
 use crate::serve::memory::Share;
 use crate::serve::openai::messages::{functions, messages};
-use crate::serve::router::{counted_json, json};
+use crate::serve::router::{PathEnd, counted_json, json};
 use crate::serve::server::Server;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -114,16 +114,17 @@ pub async fn set_lora_adapters(body: JsonBody) -> Result<Response, Failure> {
 /// Drops the cache of a slot. Its client has to have left it there, unless all clients share one cache.
 pub async fn slot_action(
     State(server): State<Arc<Server>>,
-    Path(id): Path<usize>,
+    PathEnd(id): PathEnd,
     request: Request,
 ) -> Result<Response, Failure> {
     let query = request.uri().query().unwrap_or_default().to_owned();
     refuse(request).await; // a body says nothing that matters here
     let scheduler = server.loaded()?.scheduler.for_tenant(Caller::current().client.tenant());
     let slots = scheduler.state().slots.len();
-    if id >= slots {
-        return Err(Failure::invalid(format!("id: {id}: expected a number below {slots}, the number of slots")));
-    }
+    let Some(id) = id.parse().ok().filter(|id| *id < slots) else {
+        let expected = format!("expected a number below {slots}, the number of slots");
+        return Err(Failure::invalid(format!("id: {}: {expected}", shown(&id))));
+    };
     match query.split('&').find_map(|field| field.strip_prefix("action=")) {
         Some("erase") => {
             let busy = || Failure::unavailable("the cache cannot be erased while replies are generated", 1);

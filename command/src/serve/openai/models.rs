@@ -2,9 +2,9 @@
 
 use crate::serve::body::refuse;
 use crate::serve::failure::Failure;
-use crate::serve::router::json;
+use crate::serve::router::{PathEnd, json};
 use crate::serve::server::{Server, seconds, timestamp};
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ pub async fn list(State(server): State<Arc<Server>>) -> Response {
     json(&json!({"object": "list", "data": [model], "has_more": false, "first_id": id, "last_id": id}))
 }
 
-pub async fn one(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Result<Response, Failure> {
+pub async fn one(State(server): State<Arc<Server>>, PathEnd(id): PathEnd) -> Result<Response, Failure> {
     if id == server.name {
         return Ok(json(&model(&server)));
     }

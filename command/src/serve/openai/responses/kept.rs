@@ -7,9 +7,9 @@ use crate::serve::client::{Caller, Client};
 use crate::serve::failure::Failure;
 use crate::serve::lock;
 use crate::serve::memory::Share;
-use crate::serve::router::{counted_json, json};
+use crate::serve::router::{PathEnd, counted_json, json};
 use crate::serve::server::Server;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
@@ -151,14 +151,14 @@ fn unknown(id: &str) -> Failure {
 }
 
 /// `GET /v1/responses/ID`.
-pub async fn get(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Result<Response, Failure> {
+pub async fn get(State(server): State<Arc<Server>>, PathEnd(id): PathEnd) -> Result<Response, Failure> {
     let kept = server.responses.get(&id, Caller::current().client).ok_or_else(|| unknown(&id))?;
     let memory = server.memory.requests.take(kept.response.len()).await?;
     Ok(counted_json(kept.response.clone(), memory))
 }
 
 /// `DELETE /v1/responses/ID`.
-pub async fn delete(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Result<Response, Failure> {
+pub async fn delete(State(server): State<Arc<Server>>, PathEnd(id): PathEnd) -> Result<Response, Failure> {
     match server.responses.remove(&id, Caller::current().client) {
         true => Ok(json(&json!({"id": id, "object": "response", "deleted": true}))),
         false => Err(unknown(&id)),
