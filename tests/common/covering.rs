@@ -31,8 +31,8 @@ impl Extent {
         }
     }
 
-    /// The number of formats that a kernel with so many needs, or of kernels for a format.
-    pub fn of(self, count: usize) -> usize {
+    /// How many of a kernel's `count` formats have to be covered, or of a format's kernels.
+    pub fn needed(self, count: usize) -> usize {
         match self {
             Self::Times(times) => count.min(times),
             Self::Pairs | Self::Product => count,
@@ -86,7 +86,7 @@ struct Lacks<'a> {
 }
 
 impl<'a> Lacks<'a> {
-    /// Everything that exists, in this extent.
+    /// What a set without any case lacks.
     fn all(cases: &'a [Traits], extent: Extent) -> Self {
         let (mut of_kernels, mut of_formats) = (BTreeMap::<_, BTreeSet<_>>::new(), BTreeMap::<_, BTreeSet<_>>::new());
         for (kernel, format) in cases.iter().flat_map(pairs) {
@@ -95,8 +95,8 @@ impl<'a> Lacks<'a> {
         }
         Self {
             files: cases.iter().flat_map(files).collect(),
-            kernels: of_kernels.into_iter().map(|(name, formats)| (name, extent.of(formats.len()))).collect(),
-            formats: of_formats.into_iter().map(|(name, kernels)| (name, extent.of(kernels.len()))).collect(),
+            kernels: of_kernels.into_iter().map(|(name, formats)| (name, extent.needed(formats.len()))).collect(),
+            formats: of_formats.into_iter().map(|(name, kernels)| (name, extent.needed(kernels.len()))).collect(),
             met: HashSet::new(),
         }
     }

@@ -457,11 +457,11 @@ fn extended_covering_sets_cover_every_kernel_and_every_format() {
         let has = Met::of(&chosen);
         for (kernel, formats) in &had.kernels {
             let met = has.kernels.get(kernel).unwrap_or_else(|| panic!("no case of {kernel}"));
-            assert!(met.len() >= extent.of(formats.len()), "{kernel} in {met:?} of {formats:?}");
+            assert!(met.len() >= extent.needed(formats.len()), "{kernel} in {met:?} of {formats:?}");
         }
         for (format, kernels) in &had.formats {
             let met = has.formats.get(format).unwrap_or_else(|| panic!("no case in {format:?}"));
-            assert!(met.len() >= extent.of(kernels.len()), "{format:?} in {met:?} of {kernels:?}");
+            assert!(met.len() >= extent.needed(kernels.len()), "{format:?} in {met:?} of {kernels:?}");
         }
         let missing: Vec<_> = had.files.difference(&has.files).collect();
         assert!(missing.is_empty(), "kernels without a case with these files: {missing:?}");

@@ -95,7 +95,7 @@ struct Count {
 }
 
 impl Count {
-    /// The most memory that a conversation of so many bytes needs.
+    /// The most memory that a conversation needs whose JSON has `bytes` bytes.
     fn conversation(&self, bytes: usize) -> usize {
         bytes * TEXT_COPIES + self.signs * SIGN + self.values * VALUE * VALUE_COPIES
     }

@@ -35,7 +35,7 @@ impl Usage {
         self.thinking += other.thinking;
     }
 
-    /// Here and in the other interfaces, tokens written to the cache are those that cost more for it: none.
+    /// In every interface no tokens count as written to the cache: clients expect to be charged more for those.
     pub fn openai(&self) -> Value {
         json!({
             "prompt_tokens": self.prompt,

@@ -32,7 +32,7 @@ pub trait Interface: Sized + Send + 'static {
         body.conversation()
     }
 
-    /// Adds to a body what it refers to, and the memory for that to the request's.
+    /// Adds to a body the conversation that it refers to, if it does, and to the request's share the memory for that.
     fn complete(_body: &mut Self::Body, _server: &Server, _client: Client, _memory: &Share) -> Result<(), Failure> {
         Ok(())
     }

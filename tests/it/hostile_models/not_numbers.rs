@@ -31,7 +31,7 @@ const HARMLESS: &str = "blk.1.exp_probs_b.bias";
 const FORMS: [(Option<u32>, Arithmetic); 3] =
     [(None, Arithmetic::Float), (Some(F32), Arithmetic::Float), (None, Arithmetic::Int)];
 
-/// A session that was fed some tokens. The check at load finds no fault in kernels that pass on what is no number.
+/// A session that was fed some tokens. The check at load does not blame kernels for passing NaN on.
 fn session(tensor: &str, value: f32, (ty, arithmetic): (Option<u32>, Arithmetic)) -> Session {
     let mut small = Small { poison: Some((tensor.into(), value)), ..Small::default() };
     if let Some(ty) = ty {

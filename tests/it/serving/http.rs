@@ -156,6 +156,7 @@ fn keys_that_no_client_can_send_are_refused() {
 #[test]
 fn every_path_is_described() {
     let description = shared().get("/openapi.json").json();
+    assert_eq!(description["info"]["version"], env!("CARGO_PKG_VERSION"));
     let paths = description["paths"].as_object().unwrap();
     let router = include_str!("../../../command/src/serve/router.rs");
     let quoted = router.split('"').skip(1).step_by(2).filter(|text| text.starts_with('/'));

@@ -113,7 +113,10 @@ impl Responses {
             let items = self.output.iter().map(Item::deserialize).collect::<Result<Vec<_>, _>>();
             let reply =
                 items.ok().and_then(|items| conversation(items, &self.namespaces, &mut Warnings::default()).ok());
-            keeper.keep(&self.id, &reply.unwrap_or_default(), response.to_string());
+            // Without its reply, the conversation would be continued as if there had been none.
+            if let Some(reply) = reply {
+                keeper.keep(&self.id, &reply, response.to_string());
+            }
         }
         response
     }

@@ -37,7 +37,7 @@ impl Kept {
 }
 
 #[derive(Default)]
-struct Responses {
+struct Entries {
     /// The responses by their ids, each with its number.
     responses: HashMap<String, (u64, Arc<Kept>)>,
     /// The ids by the numbers, the oldest first.
@@ -46,7 +46,11 @@ struct Responses {
     bytes: usize,
 }
 
-impl Responses {
+impl Entries {
+    fn get(&self, id: &str, client: Client) -> Option<&Arc<Kept>> {
+        self.responses.get(id).map(|(_, kept)| kept).filter(|kept| kept.cache == client.cache)
+    }
+
     fn remove(&mut self, id: &str) {
         if let Some((number, kept)) = self.responses.remove(id) {
             self.order.remove(&number);
@@ -58,40 +62,40 @@ impl Responses {
 pub struct KeptResponses {
     /// The most bytes of all of them; 0 to keep none.
     most: usize,
-    state: Mutex<Responses>,
+    entries: Mutex<Entries>,
 }
 
 impl KeptResponses {
     pub fn new(most: usize) -> Self {
-        Self { most, state: Mutex::default() }
+        Self { most, entries: Mutex::default() }
     }
 
     fn add(&self, id: String, kept: Kept) {
-        let (mut state, bytes) = (lock(&self.state), kept.bytes());
+        let (mut entries, bytes) = (lock(&self.entries), kept.bytes());
         if bytes > self.most {
             return;
         }
-        while state.bytes + bytes > self.most {
-            let Some((_, oldest)) = state.order.first_key_value() else { break };
+        while entries.bytes + bytes > self.most {
+            let Some((_, oldest)) = entries.order.first_key_value() else { break };
             let oldest = oldest.clone();
-            state.remove(&oldest);
+            entries.remove(&oldest);
         }
-        let number = state.next;
-        state.next += 1;
-        state.bytes += bytes;
-        state.order.insert(number, id.clone());
-        state.responses.insert(id, (number, Arc::new(kept)));
+        let number = entries.next;
+        entries.next += 1;
+        entries.bytes += bytes;
+        entries.order.insert(number, id.clone());
+        entries.responses.insert(id, (number, Arc::new(kept)));
     }
 
     fn get(&self, id: &str, client: Client) -> Option<Arc<Kept>> {
-        let state = lock(&self.state);
-        state.responses.get(id).map(|(_, kept)| kept.clone()).filter(|kept| kept.cache == client.cache)
+        lock(&self.entries).get(id, client).cloned()
     }
 
     fn remove(&self, id: &str, client: Client) -> bool {
-        let is_there = self.get(id, client).is_some();
+        let mut entries = lock(&self.entries);
+        let is_there = entries.get(id, client).is_some();
         if is_there {
-            lock(&self.state).remove(id);
+            entries.remove(id);
         }
         is_there
     }

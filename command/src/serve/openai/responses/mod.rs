@@ -36,8 +36,8 @@ pub use kept::KeptResponses;
 const INCLUDE_THINKING: &str = "reasoning.encrypted_content";
 
 /// Why there may be no response with an id, and the remedy.
-const NOT_KEPT: &str = "it may have been dropped for newer ones (--keep-responses), or the server was restarted: send \
-                        the whole conversation as input";
+const NOT_KEPT: &str = "it may have been dropped to make room for newer ones (--keep-responses), or the server was \
+                        restarted: send the whole conversation as input";
 
 #[derive(Debug, Deserialize)]
 pub struct Body {
@@ -54,7 +54,7 @@ pub struct Body {
     /// What came before the input: the conversation of the previous response.
     #[serde(skip)]
     earlier: Vec<Message>,
-    /// Who asks, for whom the response is kept.
+    /// The client, for whom the response is kept.
     #[serde(skip)]
     client: Option<Client>,
     store: Option<bool>,
