@@ -1,0 +1,119 @@
+"""A reply that is being generated."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+
+from . import _core
+from ._core import Stats
+from .errors import translated
+from .events import Done, Event, Text, Thinking, event_of
+
+
+class Reply:
+    """A reply that is being generated: an iterator of events, also for ``async for``.
+
+    Generation begins when the first event is requested. Leaving a ``with`` block, ``close``, or a cancelled task ends
+    the reply; what was generated of it joins the conversation. A ``break`` alone does not.
+    """
+
+    def __init__(self, core: _core.Reply) -> None:
+        self._core: _core.Reply | None = core
+        self.text = ""
+        """The answer so far."""
+        self.thinking = ""
+        """The model's thinking so far."""
+        self.stats: Stats | None = None
+        """The statistics, once the reply has ended."""
+
+    def __iter__(self) -> Iterator[Event]:
+        return self
+
+    def __next__(self) -> Event:
+        if self._core is None:
+            raise StopIteration
+        with translated():
+            event = self._core.wait_next()
+        if event is None:
+            raise StopIteration
+        return self._taken(event)
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._core is None:
+            raise StopAsyncIteration
+        try:
+            with translated():
+                event = await self._core.next()
+        except asyncio.CancelledError:
+            self.stop()
+            raise
+        if event is None:
+            raise StopAsyncIteration
+        return self._taken(event)
+
+    def texts(self) -> Iterator[str]:
+        """The pieces of the answer."""
+        return (event.text for event in self if isinstance(event, Text))
+
+    async def texts_async(self) -> AsyncIterator[str]:
+        """The pieces of the answer, for ``async for``."""
+        async for event in self:
+            if isinstance(event, Text):
+                yield event.text
+
+    def result(self) -> str:
+        """Waits for the end of the reply, and returns the whole answer. An exception meanwhile ends the reply."""
+        try:
+            for _ in self:
+                pass
+        except BaseException:
+            self.close()
+            raise
+        return self.text
+
+    async def result_async(self) -> str:
+        """Like `result`, as a coroutine."""
+        async for _ in self:
+            pass
+        return self.text
+
+    def stop(self) -> None:
+        """Ends the reply before its next token, from any thread. The last event is then `Done`."""
+        core = self._core
+        if core is not None:
+            core.stop()
+
+    def close(self) -> None:
+        """Ends the reply and gives it back. What was generated of it joins the conversation; events are lost."""
+        core, self._core = self._core, None
+        if core is not None:
+            core.stop()
+            try:
+                while core.wait_next() is not None:
+                    pass
+            except _core.WglmError:
+                pass  # how a reply fails that nobody waits for does not matter
+
+    def __enter__(self) -> Reply:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _taken(self, core: _core.Event) -> Event:
+        event = event_of(core)
+        match event:
+            case Text(text):
+                self.text += text
+            case Thinking(text):
+                self.thinking += text
+            case Done(stats):
+                self.stats = stats
+        return event
