@@ -105,7 +105,7 @@ fn extended_without_subgroups() {
 
 /// A cache in blocks, with tokens one by one, a few at a time and in large chunks, with subgroups and without.
 #[test]
-fn extended_latents_in_blocks() {
+fn long_latents_in_blocks() {
     let without = load_on(&fable_file("q4_0"), gpu_without_subgroups());
     let models = [(fable("q4_0"), "q4_0"), (fable("f16"), "f16"), (&without, "q4_0")];
     for (index, (model, precision)) in models.into_iter().enumerate() {
@@ -151,7 +151,7 @@ fn extended_without_any_fusion() {
 
 /// The shortest dialogue suffices to detect a step that computes something else; the steps themselves are tested above.
 #[test]
-fn extended_without_each_fusion() {
+fn long_without_each_fusion() {
     let golden = shortest();
     for name in Fusions::NAMES {
         check_logits_with(&unfused("q4_0", name), CacheType::F32, "q4_0", &golden, &format!(" without `{name}`"));

@@ -54,7 +54,7 @@ fn waited_for(what: &str, owner: &Owner, gpu: &Gpu, mut work: impl FnMut()) -> u
 /// waits for a few of them. On a GPU it waits for the work under way: a token and the one after it, or two submissions
 /// of a prompt.
 #[test]
-fn extended_a_frame_waits_for_less_than_a_token() {
+fn long_a_frame_waits_for_less_than_a_token() {
     let owner = Owner::new();
     let gpu = owner.lend().unwrap();
     let mut session = Session::new(&load_on(&gpu).unwrap()).unwrap();

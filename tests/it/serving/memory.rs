@@ -138,7 +138,7 @@ fn warm_up(serving: &Serving) {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn extended_no_mix_of_requests_takes_more_than_the_bound() {
+fn long_no_mix_of_requests_takes_more_than_the_bound() {
     let (bound, sizes) = (BOUND.to_string(), [4_000_000, 250_000]);
     let serving = Serving::start(&["--max-memory", &bound, "--max-connections", "64", "--kv-tokens", "4096"]);
     let process = serving.process.id();
