@@ -117,7 +117,8 @@ fn main() -> anyhow::Result<()> {
         viewport: ViewportBuilder::default()
             .with_title("wglm chat")
             .with_inner_size([1100.0, 760.0])
-            .with_min_inner_size([400.0, 360.0]),
+            .with_min_inner_size([400.0, 360.0])
+            .with_icon(eframe::icon_data::from_png_bytes(include_bytes!("../package/icon-256.png"))?),
         renderer: eframe::Renderer::Wgpu,
         wgpu_options: device::setup(&surface),
         system_font_fallback: false, // `fonts` does that
