@@ -45,10 +45,10 @@ main() {
     tar -xzf "$work/archive" -C "$work" || die "the archive cannot be unpacked"
     mkdir -p "$to" || die "$to cannot be made"
     # Moved into place at once: a program that is running cannot be written to, but it can be replaced.
-    cp "$work/$name/wglm" "$to/.wglm.$$" && chmod 755 "$to/.wglm.$$" && mv -f "$to/.wglm.$$" "$to/wglm" || {
+    if ! { cp "$work/$name/wglm" "$to/.wglm.$$" && chmod 755 "$to/.wglm.$$" && mv -f "$to/.wglm.$$" "$to/wglm"; }; then
         rm -f "$to/.wglm.$$"
         die "$to cannot be written to"
-    }
+    fi
     "$to/wglm" --version >/dev/null || die "$to/wglm is installed, but does not start here"
     say "installed $("$to/wglm" --version) as $to/wglm"
     case :${PATH:-}: in
