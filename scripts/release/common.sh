@@ -80,7 +80,7 @@ documents() {
 notices() {
     local python=python3
     command -v python3 >/dev/null || python=python # on Windows
-    "$python" "$root/scripts/release/notices.py" "$1" "$2" >"$3"
+    PYTHONIOENCODING=utf-8 "$python" "$root/scripts/release/notices.py" "$1" "$2" >"$3"
 }
 
 # checksum FILE: writes FILE.sha256, in the form that `sha256sum --check` reads.

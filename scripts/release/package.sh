@@ -2,11 +2,11 @@
 # Makes what users of a system install with its own means, in dist/: scripts/release/package.sh [TARGET]
 #
 #   on Debian and Ubuntu   wglm_VERSION_ARCH.deb, the command, and wglm-chat_VERSION_ARCH.deb, the window
-#   on a Mac               the window as an app in a disk image, "wglm chat_VERSION_ARCH.dmg"
+#   on a Mac               wglm-chat-VERSION-TARGET.dmg, a disk image with the window as an app
 #
-# Needs cargo-deb (cargo install --locked cargo-deb) or cargo-packager (cargo install --locked cargo-packager). On a Mac,
-# docs/releasing.md lists the variables with which cargo-packager signs and notarises. Without them the app is signed for
-# no one, and others can open it only after they have allowed it in the system's settings.
+# Debian's need cargo-deb: cargo install --locked cargo-deb. The app is signed with the identity APPLE_SIGNING_IDENTITY
+# and notarised with APPLE_ID, APPLE_TEAM_ID and APPLE_PASSWORD, as docs/releasing.md explains. Without them it is signed
+# for no one, and others can open it only after they have allowed it in the system's settings.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -24,6 +24,43 @@ deb() {
         --deb-revision "" --output "$dist"
 }
 
+# app FOLDER: lays the window out as an app.
+app() {
+    local contents="$1/wglm chat.app/Contents" package=$root/examples/chat-gui/package
+    mkdir -p "$contents/MacOS" "$contents/Resources"
+    sed -e "s|@VERSION@|$version|g" -e "s|@IDENTIFIER@|$(identifier)|g" "$package/Info.plist" >"$contents/Info.plist"
+    cp "$built" "$contents/MacOS/wglm-chat"
+    cp "$package/icon.icns" "$root"/LICENSE-* "$work/chat-gui/LICENSES-crates.txt" "$contents/Resources/"
+}
+
+# The name by which a Mac knows the app has to be its owner's: it follows from the address of the repository.
+identifier() {
+    local path
+    path=$(repository)
+    path=${path#https://github.com/}
+    printf 'io.github.%s.wglm-chat\n' "$(tr '[:upper:]' '[:lower:]' <<<"${path%%/*}")"
+}
+
+# image: signs the app and packs it together with a link to where it belongs.
+image() {
+    local stage=$work/image file=$dist/wglm-chat-$version-$target.dmg identity=${APPLE_SIGNING_IDENTITY:--} options=()
+    # Of an app that is signed for no one, the hardened runtime and the time would say nothing.
+    [[ $identity == - ]] || options=(--options runtime --timestamp)
+    app "$stage"
+    strip -x "$stage/wglm chat.app/Contents/MacOS/wglm-chat"
+    codesign --force ${options[@]+"${options[@]}"} --sign "$identity" \
+        --entitlements "$root/examples/chat-gui/package/entitlements.plist" "$stage/wglm chat.app"
+    ln -s /Applications "$stage/Applications"
+    hdiutil create -volname "wglm chat" -srcfolder "$stage" -fs HFS+ -format UDZO -ov "$file"
+    if [[ $identity != - ]]; then
+        codesign --timestamp --sign "$identity" "$file"
+        xcrun notarytool submit "$file" --wait \
+            --apple-id "$APPLE_ID" --team-id "$APPLE_TEAM_ID" --password "$APPLE_PASSWORD"
+        xcrun stapler staple "$file"
+    fi
+    checksum "$file"
+}
+
 case $target in
     *-linux-*)
         command -v cargo-deb >/dev/null || die "cargo-deb is missing: cargo install --locked cargo-deb"
@@ -34,11 +71,8 @@ case $target in
         for package in wglm chat-gui; do checksum "$(deb "$package")"; done
         ;;
     *-apple-*)
-        command -v cargo-packager >/dev/null || die "cargo-packager is missing: cargo install --locked cargo-packager"
         build chat-gui chat-gui "$target"
-        cargo packager --manifest-path "$root/Cargo.toml" -p chat-gui --profile dist ${cross[@]+"${cross[@]}"} \
-            --formats app,dmg --out-dir "$dist"
-        for file in "$dist"/*.dmg; do checksum "$file"; done
+        image
         ;;
     *) die "there is no package for $target" ;;
 esac

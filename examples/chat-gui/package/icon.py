@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the icon of the window, an owl's face in a speech bubble, as PNG files in several sizes beside this script.
+"""Draws the icon of the window, an owl's face in a speech bubble, as PNG files in several sizes beside this script, and
+as one file for a Mac.
 
 Each shape is a signed distance, negative inside, in units of a square from 0 to 1; a pixel's coverage follows from it,
 so that edges are smooth in every size."""
@@ -10,6 +11,7 @@ import struct
 import zlib
 
 SIZES = (32, 64, 128, 256, 512)
+ICNS = {b"ic11": 32, b"ic12": 64, b"ic07": 128, b"ic08": 256, b"ic09": 512}  # the first two are 16 and 32 for fine screens
 TOP, BOTTOM = (44, 96, 122), (22, 36, 74)  # the ground, from top to bottom
 BUBBLE, EYE, BEAK = (250, 247, 238), (28, 44, 84), (240, 150, 50)
 
@@ -74,5 +76,10 @@ def png(size):
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*each) for each in chunks)
 
 
-for size in SIZES:
-    pathlib.Path(__file__).with_name(f"icon-{size}.png").write_bytes(png(size))
+pictures = {size: png(size) for size in SIZES}
+folder = pathlib.Path(__file__).parent
+for size, data in pictures.items():
+    (folder / f"icon-{size}.png").write_bytes(data)
+entries = [(kind, pictures[size]) for kind, size in ICNS.items()]
+icns = b"".join(kind + struct.pack(">I", 8 + len(data)) + data for kind, data in entries)
+(folder / "icon.icns").write_bytes(b"icns" + struct.pack(">I", 8 + len(icns)) + icns)
