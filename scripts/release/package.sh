@@ -24,6 +24,14 @@ deb() {
         --deb-revision "" --output "$dist"
 }
 
+# What is built on a new system does not start on an old one, whatever the package says that it depends on.
+check_glibc() {
+    local needed
+    needed=$(objdump -T "$built" | sed -n 's/.*GLIBC_\([0-9.]*\).*/\1/p' | sort -Vu | tail -n 1)
+    [[ $needed == "$(printf '%s\n' "$needed" 2.28 | sort -V | head -n 1)" ]] ||
+        say "only for this machine and newer systems: the programs need glibc $needed, and the packages promise 2.28"
+}
+
 # app FOLDER: lays the window out as an app.
 app() {
     local contents="$1/wglm chat.app/Contents" package=$root/examples/chat-gui/package
@@ -68,6 +76,7 @@ case $target in
         notices wglm "$target" "$work/wglm/LICENSES-crates.txt"
         documents "$built" "$work/wglm"
         build chat-gui chat-gui "$target"
+        check_glibc
         for package in wglm chat-gui; do checksum "$(deb "$package")"; done
         ;;
     *-apple-*)
