@@ -69,8 +69,8 @@ check() {
     export RUSTC=$tools/rustc RUSTC_WORKSPACE_WRAPPER=$tools/clippy-driver RUSTC_BOOTSTRAP=1
     export CARGO_TARGET_DIR=$cache/target CARGO_INCREMENTAL=0
     # Nothing of it is run but macros and build scripts, so nothing is worth optimising.
-    local quick=(--config 'profile.dev.package."*".opt-level=0' --config profile.dev.opt-level=0 --config profile.dev.debug=0)
-    local features
+    local features quick=(--config profile.dev.opt-level=0 --config profile.dev.debug=0)
+    quick+=(--config 'profile.dev.package."*".opt-level=0')
     cd "$root"
     # All features but one, for which the system's headers would be needed: it builds C.
     features=$(sed -n '/^\[features\]/,/^\[\[/s/^\([a-z][a-z-]*\) = \[.*/\1/p' Cargo.toml | grep -vx tls-ring | tr '\n' ,)

@@ -66,7 +66,8 @@ documents() {
     local program=$1 folder=$2 name
     mkdir -p "$folder/man" "$folder/completions"
     "$program" man >"$folder/man/wglm.1"
-    for name in $("$program" help | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on && /^  [a-z]/ { print $1 }'); do
+    for name in $("$program" help |
+        awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on && /^  [a-z]/ { print $1 }'); do
         [[ $name == help ]] || "$program" man "$name" >"$folder/man/wglm-$name.1"
     done
     "$program" completions bash >"$folder/completions/wglm.bash"

@@ -55,8 +55,9 @@ main() {
         *":$to:"*) ;;
         *) say "$to is not in PATH: add it, or call $to/wglm" ;;
     esac
-    if [ "$(uname -s)" = Linux ] && ! PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1 '; then
-        say "wglm needs Vulkan: on Debian and Ubuntu, apt install libvulkan1, and mesa-vulkan-drivers or your GPU's driver"
+    if [ "$(uname -s)" = Linux ] &&
+        ! PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep -q 'libvulkan\.so\.1 '; then
+        say "wglm needs Vulkan; on Debian and Ubuntu: apt install libvulkan1, and mesa-vulkan-drivers or your GPU's"
     fi
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Prints the licences of the crates that are built into a package: notices.py PACKAGE TARGET
 
-Most licences demand that their text accompanies a program. Crates with the same text share one copy of it. A crate whose
-archive has no such file is listed with the licence that it declares."""
+Most licences demand that their text accompanies a program. Crates with the same text share one copy of it. A crate
+whose archive has no such file is listed with the licence that it declares."""
 
 import json
 import pathlib

@@ -11,7 +11,7 @@ import struct
 import zlib
 
 SIZES = (32, 64, 128, 256, 512)
-ICNS = {b"ic11": 32, b"ic12": 64, b"ic07": 128, b"ic08": 256, b"ic09": 512}  # the first two are 16 and 32 for fine screens
+ICNS = {b"ic11": 32, b"ic12": 64, b"ic07": 128, b"ic08": 256, b"ic09": 512}  # the first two: 16 and 32, fine
 TOP, BOTTOM = (44, 96, 122), (22, 36, 74)  # the ground, from top to bottom
 BUBBLE, EYE, BEAK = (250, 247, 238), (28, 44, 84), (240, 150, 50)
 
