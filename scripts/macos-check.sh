@@ -4,4 +4,4 @@
 set -euo pipefail
 target=aarch64-apple-darwin
 source "$(dirname "${BASH_SOURCE[0]}")/other-system.sh"
-check "$@"
+check --all-targets "$@"

@@ -1,5 +1,5 @@
-# Sourced by macos-check.sh and windows-check.sh, which set `target`: lints and type-checks everything as for another
-# system, on Debian: library, command, examples, benches and tests. Nothing is linked and nothing is installed.
+# Sourced by macos-check.sh and windows-check.sh, which set `target`: lints and type-checks library and command as for
+# another system, on Debian, and what else they name. Nothing is linked and nothing is installed.
 #
 # No stable toolchain can do this without the standard library of that system, which rustup has and Debian has not; but
 # Debian brings a compiler together with the source of its library (rustc-web, made for its browsers), from which cargo
@@ -75,5 +75,5 @@ check() {
     # All features but one, for which the system's headers would be needed: it builds C.
     features=$(sed -n '/^\[features\]/,/^\[\[/s/^\([a-z][a-z-]*\) = \[.*/\1/p' Cargo.toml | grep -vx tls-ring | tr '\n' ,)
     say "checking for $target with $("$RUSTC" --version): $features"
-    cargo check "${quick[@]}" --locked -Zbuild-std --target "$target" --all-targets --features "$features" "$@"
+    cargo check "${quick[@]}" --locked -Zbuild-std --target "$target" --features "$features" "$@"
 }
