@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Writes the generated sides of the bindings again, after a change in bindings/src: bindings/python/wglm/_core.py and
-# bindings/swift/Sources/WglmCore. With --check nothing is written, and the status is 1 if they are not current.
+# bindings/swift/Sources/Wglm{Core,FFI}. With --check nothing is written, and the status is 1 if they are not current.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root"
 
 target=${CARGO_TARGET_DIR:-$root/target}
 python=bindings/python/wglm/_core.py swift=bindings/swift/Sources/WglmCore/WglmCore.swift
-header=bindings/swift/Sources/WglmFFI/include/WglmFFI.h
+c=bindings/swift/Sources/WglmFFI
 
 cargo build --locked --workspace --all-features --lib
 cargo build --locked --manifest-path bindings/generate/Cargo.toml --target-dir "$target/bindgen"
@@ -33,5 +33,6 @@ place() {
 }
 place "$new/wglm_bindings.py" "$python"
 place "$new/WglmCore.swift" "$swift"
-place "$new/WglmFFI.h" "$header"
+place "$new/WglmFFI.h" "$c/WglmFFI.h"
+place "$new/WglmFFI.modulemap" "$c/module.modulemap" # SwiftPM wants this name
 exit "$status"
