@@ -44,6 +44,15 @@ def test_a_reply_in_events_texts_and_as_a_whole(model: wglm.Model) -> None:
     assert chat.send(SUM).result() == text
 
 
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [("What is 9 + 4?", "9 + 4 = 13."), ("What is the opposite of loud?", "The opposite of loud is quiet.")],
+)
+def test_the_answers_are_those_of_the_command(model: wglm.Model, question: str, answer: str) -> None:
+    """models/README.md lists them."""
+    assert wglm.Chat(model, thinking=False, temperature=0).send(question).result().strip() == answer
+
+
 def test_matching_events(chat: wglm.Chat) -> None:
     pieces = []
     for event in chat.send(STORY):
