@@ -38,8 +38,11 @@ fetch() {
 
 # Sets `built` to the folder of the Rust library.
 build() {
-    built=${WGLM_LIBRARY_DIR:-${CARGO_TARGET_DIR:-$root/target}/debug}
-    [[ -f $built/libwglm_bindings.a ]] || (cd "$root" && cargo build --locked --workspace --all-features --lib)
+    local debug=${CARGO_TARGET_DIR:-$root/target}/debug
+    for built in "${WGLM_LIBRARY_DIR:-$debug}" "$debug/deps" "$debug"; do
+        [[ -f $built/libwglm_bindings.a ]] && return
+    done
+    (cd "$root" && cargo build --locked --workspace --all-features --lib)
 }
 
 # Checks the types of the example and runs the tests. Arguments: the package, a folder for what is built, options.
