@@ -11,9 +11,7 @@ c=bindings/swift/Sources/WglmFFI
 
 cargo build --locked --workspace --all-features --lib
 cargo build --locked --manifest-path bindings/generate/Cargo.toml --target-dir "$target/bindgen"
-for library in "$target"/debug/libwglm_bindings.{so,dylib} "$target"/debug/wglm_bindings.dll; do
-    [[ -f $library ]] && break
-done
+library=$(bindings_library "$target/debug/deps")
 
 new=$(mktemp -d)
 trap 'rm -rf "$new"' EXIT

@@ -10,13 +10,10 @@ package=$target/python venv=$target/python-venv
 export PYTHONDONTWRITEBYTECODE=1
 [[ -n ${XDG_RUNTIME_DIR:-} ]] || export XDG_RUNTIME_DIR=/tmp # without it Mesa complains
 
-find_library() {
-    for library in "$target"/debug/{,deps/}libwglm_bindings.{so,dylib} "$target"/debug/{,deps/}wglm_bindings.dll; do
-        [[ -f $library ]] && return
-    done
-    return 1
-}
-find_library || { cargo build --locked --workspace --all-features --lib && find_library; }
+if ! library=$(bindings_library "$target/debug/deps"); then
+    cargo build --locked --workspace --all-features --lib
+    library=$(bindings_library "$target/debug/deps")
+fi
 
 if ! "$venv/bin/python" -c 'import mypy, pydantic, pytest' 2>/dev/null; then
     python3 -c 'import venv, ensurepip' 2>/dev/null || install_packages python3-venv || exit 77

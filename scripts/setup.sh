@@ -43,6 +43,17 @@ has_vulkan_loader() {
     PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | grep 'libvulkan\.so\.1 ' >/dev/null
 }
 
+# bindings_library FOLDER: prints the shared library of the bindings in a folder of cargo's.
+bindings_library() {
+    local file
+    for file in "$1"/libwglm_bindings.{so,dylib} "$1"/wglm_bindings.dll; do
+        [[ -f $file ]] || continue
+        printf '%s\n' "$file"
+        return
+    done
+    return 1
+}
+
 # Runs apt-get as root or through sudo. What it says goes to stderr.
 apt_as_root() {
     local as_root=() # what runs a command as root

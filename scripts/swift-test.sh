@@ -36,15 +36,6 @@ fetch() {
     mv -T "$system.new" "$system"
 }
 
-# Sets `built` to the folder of the Rust library.
-build() {
-    local debug=${CARGO_TARGET_DIR:-$root/target}/debug
-    for built in "${WGLM_LIBRARY_DIR:-$debug}" "$debug/deps" "$debug"; do
-        [[ -f $built/libwglm_bindings.a ]] && return
-    done
-    (cd "$root" && cargo build --locked --workspace --all-features --lib)
-}
-
 # Checks the types of the example and runs the tests. Arguments: the package, a folder for what is built, options.
 check='
 set -euo pipefail
@@ -75,7 +66,7 @@ check_in_debian() {
     cp -a "$swift" "$place/bindings/swift" # with the times, so that only what has changed is built
     cp -a "$root/Package.swift" "$place/"
     cp -a "$root/docs/swift.md" "$place/docs/"
-    cp -Lu --preserve=timestamps "$library/libwglm_bindings.a" "$place/library/"
+    cp -u --preserve=timestamps "$library" "$place/library/"
     unshare --mount --propagation private bash -c '
         set -euo pipefail
         mount -t proc proc "$1/proc"
@@ -91,16 +82,14 @@ if ! command -v swift >/dev/null; then
     unshare --mount true 2>/dev/null || skip "there is no swift, and nothing can be mounted here"
     fetch
 fi
-build
-new=$(mktemp -d)
-trap 'rm -rf "$new"' EXIT
-# The linker would prefer a shared library that is next to the static one.
-library=$new/library
-mkdir "$library"
-ln -s "$(cd "$built" && pwd)/libwglm_bindings.a" "$library/"
+library=${WGLM_LIBRARY_DIR:-${CARGO_TARGET_DIR:-$root/target}/debug/deps}/libwglm_bindings.a
+[[ -f $library ]] || (cd "$root" && cargo build --locked --workspace --all-features --lib)
 if command -v swift >/dev/null; then
-    WGLM_LIBRARY_DIR=$library bash -c "$check" check "$root" "$cache/build" ${1+"$@"}
+    # The linker would prefer the shared library that is next to the static one.
+    alone=$(mktemp -d)
+    trap 'rm -rf "$alone"' EXIT
+    cp "$library" "$alone/"
+    WGLM_LIBRARY_DIR=$alone bash -c "$check" check "$root" "$cache/build" ${1+"$@"}
 else
-    library=$built
     check_in_debian ${1+"$@"}
 fi

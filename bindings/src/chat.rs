@@ -74,9 +74,8 @@ impl Chat {
     /// `InvalidInput` for a schema that is not supported or has no value. All others arrive with the value.
     pub fn ask(&self, text: String, schema: String) -> Result<Arc<Asking>, WglmError> {
         let schema = serde_json::from_str(&schema).map_err(|error| WglmError::not_json("the schema", &error))?;
-        let mut options = SchemaOptions::default();
-        options.closed = true;
-        Ok(Asking::new(self.chat.begin_ask_value(&text, &options.put_into(schema))?))
+        let schema = SchemaOptions::default().with_closed(true).put_into(schema);
+        Ok(Asking::new(self.chat.begin_ask_value(&text, &schema)?))
     }
 
     /// The messages so far. While a reply is being generated, they do not contain it.

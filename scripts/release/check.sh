@@ -65,7 +65,7 @@ must test -x "$work/home/.local/bin/wglm"
 must install --to "$work/home/a folder"
 must test -x "$work/home/a folder/wglm"
 refuses "could not be downloaded" --version 999.0.0
-refuses "what is" --unknown
+refuses "unknown option" --unknown
 refuses "needs a folder" --to
 printf 'x' >>"$served/$name.tar.gz"
 refuses "not what was released"

@@ -23,7 +23,7 @@ main() {
             --to) [ $# -ge 2 ] || die "--to needs a folder"; to=$2; shift 2 ;;
             --version) [ $# -ge 2 ] || die "--version needs a version"; version=${2#v}; shift 2 ;;
             --help | -h) say "usage: install.sh [--to DIR] [--version VERSION]"; exit ;;
-            *) die "what is \"$1\"? Usage: install.sh [--to DIR] [--version VERSION]" ;;
+            *) die "unknown option \"$1\"; usage: install.sh [--to DIR] [--version VERSION]" ;;
         esac
     done
     [ "$to" != /.local/bin ] || die "there is no HOME: name a folder with --to"

@@ -5,8 +5,8 @@
 #   on a Mac               wglm-chat-VERSION-TARGET.dmg, a disk image with the window as an app
 #
 # Debian's need cargo-deb: cargo install --locked cargo-deb. The app is signed with the identity APPLE_SIGNING_IDENTITY
-# and notarised with APPLE_ID, APPLE_TEAM_ID and APPLE_PASSWORD, as docs/releasing.md explains. Without them it is
-# signed for no one, and others can open it only after they have allowed it in the system's settings.
+# and notarised with APPLE_ID, APPLE_TEAM_ID and APPLE_PASSWORD, as docs/releasing.md explains. Without them it
+# gets an ad-hoc signature, and others can open it only after they have allowed it in the system's settings.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -52,7 +52,7 @@ identifier() {
 # image: signs the app and packs it together with a link to where it belongs.
 image() {
     local stage=$work/image file=$dist/wglm-chat-$version-$target.dmg identity=${APPLE_SIGNING_IDENTITY:--} options=()
-    # Of an app that is signed for no one, the hardened runtime and the time would say nothing.
+    # An ad-hoc signature has neither the hardened runtime nor a timestamp.
     [[ $identity == - ]] || options=(--options runtime --timestamp)
     app "$stage"
     strip -x "$stage/wglm chat.app/Contents/MacOS/wglm-chat"

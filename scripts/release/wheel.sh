@@ -16,9 +16,7 @@ fi
 [[ -x $venv/Scripts/maturin.exe ]] && maturin=$venv/Scripts/maturin.exe || maturin=$venv/bin/maturin
 
 cargo build --locked --profile "$profile" -p wglm-bindings
-for library in "$target/$profile"/libwglm_bindings.{so,dylib} "$target/$profile"/wglm_bindings.dll; do
-    [[ -f $library ]] && break
-done
+library=$(bindings_library "$target/$profile")
 
 # maturin takes what lies beside pyproject.toml, whose paths are for a folder two levels below the root.
 rm -rf "$package"

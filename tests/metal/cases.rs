@@ -67,7 +67,7 @@ fn of_each<T: Send>(kernels: &[&'static Kernel], make: impl Fn(usize, &'static K
     made.into_iter().map(|(_, made)| made).collect()
 }
 
-/// For each kernel, the indices of its cases in the covering set of `./test`. CI has no other, because clang takes six
+/// For each kernel, the indices of its cases in the covering set of `./test`. CI has no other, because clang takes
 /// minutes longer for one of all pairs; `./test --product` runs all cases.
 fn covering_sets(kernels: &[&'static Kernel]) -> Vec<BTreeSet<usize>> {
     let traits = |_, kernel: &'static Kernel| -> Vec<Traits> {

@@ -370,7 +370,13 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_tuning(model: wglm.Model) -> None:
-    shares: list[float] = []
-    tuning = model.tune(2, lambda progress: shares.append(progress.share))
-    assert shares and all(0 <= share <= 1 for share in shares)
-    assert wglm.Model.demo(tuning=tuning).context > 0
+    shown: list[wglm.TuneProgress] = []
+
+    def show(progress: wglm.TuneProgress) -> None:
+        shown.append(progress)
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        model.tune(60, show)
+    assert len(shown) == 1 and 0 <= shown[0].share <= 1 and shown[0].doing
+    assert wglm.Model.demo(tuning=model.tune(0.1)).context > 0

@@ -35,9 +35,10 @@ class Function:
         """Runs the function, and returns its result as text for the model."""
         if self.run is None:
             raise TypeError(f"the function {self.name} has nothing to run: Chat.run needs `run`")
-        result = self.run(self.parameters.model_validate(arguments)) if is_pydantic(self.parameters) else self.run(
-            **arguments
-        )
+        if is_pydantic(self.parameters):
+            result = self.run(self.parameters.model_validate(arguments))
+        else:
+            result = self.run(**arguments)
         return result if isinstance(result, str) else json.dumps(result, default=str)
 
 

@@ -45,7 +45,7 @@ def _pull(
     name: str, progress: Callable[[PullProgress], None] | None, options: dict[str, Any]
 ) -> tuple[Callable[[], str], Callable[[], None]]:
     cancel = _core.Cancel()
-    listener = PullListener.of(progress, cancel)
+    listener = PullListener(progress, cancel)
     settings = load_options(options)
 
     def call() -> str:

@@ -42,22 +42,10 @@ class _Listener(Generic[P]):
 class LoadListener(_Listener[_core.LoadProgress], _core.LoadListener):
     """Receives the progress of a load."""
 
-    @classmethod
-    def of(cls, receive: Callable[[_core.LoadProgress], None] | None, cancel: _core.Cancel) -> LoadListener:
-        return cls(receive, cancel)
-
 
 class PullListener(_Listener[_core.PullProgress], _core.PullListener):
     """Receives the progress of a download."""
 
-    @classmethod
-    def of(cls, receive: Callable[[_core.PullProgress], None] | None, cancel: _core.Cancel) -> PullListener:
-        return cls(receive, cancel)
-
 
 class TuneListener(_Listener[_core.TuneProgress], _core.TuneListener):
     """Receives the progress of a tuning."""
-
-    @classmethod
-    def of(cls, receive: Callable[[_core.TuneProgress], None] | None, cancel: _core.Cancel) -> TuneListener:
-        return cls(receive, cancel)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
-
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._core import LoadProgress, TuneProgress
@@ -98,7 +96,7 @@ class Model:
         Save the result, and pass it to later loads as ``tuning``.
         """
         cancel = _core.Cancel()
-        listener = TuneListener.of(progress, cancel)
+        listener = TuneListener(progress, cancel)
 
         def call() -> str:
             with listener:
@@ -142,7 +140,7 @@ def _loading(
     load: Callable[..., _core.Model], arguments: tuple[Any, ...], progress: Progress | None
 ) -> tuple[Callable[[], _core.Model], Callable[[], None]]:
     cancel = _core.Cancel()
-    listener = LoadListener.of(progress, cancel)
+    listener = LoadListener(progress, cancel)
 
     def call() -> _core.Model:
         with listener:

@@ -8,7 +8,7 @@ import WglmCore
 /// model can be used at the same time.
 public final class Chat: Sendable {
     let core: WglmCore.Chat
-    let lane = Lane()
+    let lock = ChatLock()
     private let state: Locked<State>
 
     /// What applies to the replies of a conversation.
@@ -81,14 +81,14 @@ public final class Chat: Sendable {
 
     /// Whether a reply is being generated that somebody iterates over.
     public var isReplying: Bool {
-        lane.hasReply
+        lock.hasReply
     }
 
     // MARK: Typed answers
 
     /// Appends a user message, and returns the answer as a value. No functions are called.
     ///
-    /// Describe in the message what you want: the model does not see the schema, but it cannot leave it either.
+    /// Describe in the message what you want: the model does not see the schema. Its answer is only forced to match.
     ///
     /// - Throws: ``WglmError/unfinished(reason:text:stop:)`` if the reply ended before the value was complete;
     ///   `CancellationError` if the task was cancelled.
@@ -110,8 +110,8 @@ public final class Chat: Sendable {
     public func askJSON(_ text: String, schema: GenerationSchema) async throws -> String {
         try Task.checkCancellation()
         let (core, settings) = (core, settings)
-        try await lane.take(for: .reply)
-        defer { lane.leave() }
+        try await lock.acquire(for: .reply)
+        defer { lock.release() }
         let asking = try await blocking {
             try self.apply(settings)
             return try core.ask(text: text, schema: schema.json)
@@ -308,8 +308,8 @@ extension Chat {
         applying isApplying: Bool = false,
         _ call: @escaping @Sendable (WglmCore.Chat) throws -> Result
     ) async throws -> Result {
-        try await lane.take(for: .brief)
-        defer { lane.leave() }
+        try await lock.acquire(for: .brief)
+        defer { lock.release() }
         let (core, settings) = (core, settings)
         return try await blocking(cancel) {
             if isApplying { try self.apply(settings) }
@@ -317,7 +317,7 @@ extension Chat {
         }
     }
 
-    /// Tells the core what has changed. Only who has taken the conversation calls this.
+    /// Tells the core what has changed. Only the holder of the lock calls this.
     func apply(_ settings: Settings) throws {
         var applied = state.withLock { $0.applied }
         if settings == applied { return }

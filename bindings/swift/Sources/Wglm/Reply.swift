@@ -184,7 +184,7 @@ final class ReplyRun: Sendable {
     }
 
     private func begin() async throws -> WglmCore.Reply {
-        try await chat.lane.take(for: .reply)
+        try await chat.lock.acquire(for: .reply)
         chat.begin(self)
         do {
             let (chat, settings, start) = (chat, settings, start)
@@ -227,7 +227,7 @@ final class ReplyRun: Sendable {
 
     private func end() {
         state.withLock { $0.phase = .ended }
-        chat.lane.leave()
+        chat.lock.release()
     }
 
     /// Called when an iterator is dropped.
@@ -237,6 +237,6 @@ final class ReplyRun: Sendable {
             state.phase = .ended
             return reply
         }
-        if let running { chat.lane.abandon(running) }
+        if let running { chat.lock.abandon(running) }
     }
 }

@@ -5,7 +5,7 @@ import WglmCore
 /// The core refuses calls on a conversation while a reply to it is being generated. A loop that a `break` ends leaves
 /// such a reply behind, for the time until its next token. Nobody who calls next should see an error for that, so they
 /// wait here. If a reply is still wanted, they get an error at once.
-final class Lane: Sendable {
+final class ChatLock: Sendable {
     private struct State {
         var use: Use?
         var waiting: [CheckedContinuation<Void, Never>] = []
@@ -25,7 +25,7 @@ final class Lane: Sendable {
     }
 
     /// Takes the conversation, when its brief use by others has ended.
-    func take(for use: Use) async throws {
+    func acquire(for use: Use) async throws {
         while true {
             let taken = try state.withLock { state in
                 if state.use == .reply {
@@ -47,7 +47,7 @@ final class Lane: Sendable {
         }
     }
 
-    func leave() {
+    func release() {
         let waiting = state.withLock { state in
             state.use = nil
             defer { state.waiting = [] }
@@ -56,14 +56,14 @@ final class Lane: Sendable {
         waiting.forEach { $0.resume() }
     }
 
-    /// Ends a reply that nobody wants any more, and leaves when it has ended. No thread waits for that.
+    /// Ends a reply that nobody wants any more, and releases the conversation when it has ended. No thread waits for that.
     func abandon(_ reply: WglmCore.Reply) {
         reply.stop()
         state.withLock { $0.use = .brief }
         Task.detached {
             // What was generated is in the conversation before the last event arrives.
             while (try? await reply.next()) != nil {}
-            self.leave()
+            self.release()
         }
     }
 }
