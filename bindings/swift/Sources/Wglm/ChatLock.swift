@@ -56,7 +56,8 @@ final class ChatLock: Sendable {
         waiting.forEach { $0.resume() }
     }
 
-    /// Ends a reply that nobody wants any more, and releases the conversation when it has ended. No thread waits for that.
+    /// Ends a reply that nobody wants any more, and releases the conversation when it has ended. No thread waits
+    /// for that.
     func abandon(_ reply: WglmCore.Reply) {
         reply.stop()
         state.withLock { $0.use = .brief }
