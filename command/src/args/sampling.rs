@@ -29,7 +29,7 @@ impl FromStr for Bias {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Sampling (recommendations in the model file take precedence over these defaults)")]
 pub struct SamplingArgs {
     /// Temperature; 0 always picks the most likely token [default: 1]

@@ -43,6 +43,13 @@ pub struct ServeArgs {
     /// Name of the model in replies [default: the name of its file]
     #[arg(short, long, value_name = "NAME", help_heading = "Model")]
     pub alias: Option<String>,
+    /// Maximum models that are loaded at a time. Requests can name other models on this machine, as `wglm models` lists
+    /// them; 1: all requests get the model of -m, whatever they name
+    #[arg(long, value_name = "N", default_value_t = 4, allow_negative_numbers = true, value_parser = count, help_heading = "Model")]
+    pub models_max: usize,
+    /// Seconds after which a model without requests is unloaded; that of -m stays
+    #[arg(long, value_name = "S", default_value_t = 300, allow_negative_numbers = true, value_parser = seconds, help_heading = "Model")]
+    pub keep_alive: u64,
     /// Maximum conversations that are answered at the same time (also -np)
     #[arg(long, value_name = "N", default_value_t = 4, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub parallel: usize,

@@ -17,7 +17,7 @@ pub async fn count<B: DeserializeOwned + 'static>(
     conversation: fn(B, &Server, Client, &Share) -> Result<Conversation, Failure>,
 ) -> Result<usize, Failure> {
     body.check_text()?;
-    let loaded = server.loaded()?;
+    let loaded = server.named(&body).await?;
     let (of, needed, client) = (server.clone(), body.conversation(), Caller::current().client);
     let count = move |memory: &Share| {
         let chat = conversation(read(&body.bytes)?, &of, client, memory)?.state(&of, &loaded)?;

@@ -91,7 +91,7 @@ pub enum Prompt {
 }
 
 pub async fn answer<I: Interface>(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
-    let loaded = server.loaded()?;
+    let loaded = server.named(&body).await?;
     let (prompts, request, share) = prepare::<I>(&server, &loaded, body).await?;
     let memory = memory(&prompts, &loaded, request.choices, request.held).reserve(share)?;
     let starts = with_seeds(&prompts, request.choices);

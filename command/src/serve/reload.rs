@@ -46,6 +46,11 @@ impl<T: Send + Sync + 'static> Reloading<T> {
         Self { state: Arc::new(Mutex::new(State::Loading)), load: Arc::new(load) }
     }
 
+    /// Loads the first value in the background.
+    pub fn begin_first(&self) {
+        self.begin(None);
+    }
+
     pub fn set(&self, loaded: T) {
         *lock(&self.state) = State::Ready(Arc::new(loaded));
     }

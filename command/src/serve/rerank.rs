@@ -109,7 +109,7 @@ fn prompt(query: &str, document: &str, loaded: &LoadedModel) -> Result<Vec<u32>,
 impl Interface for Rerank {
     type Body = Body;
 
-    fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
+    fn request(body: Body, _: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         let warnings = body.others.read()?;
         let query = body.query.ok_or_else(|| Failure::invalid("there is no query"))?;
         let documents: Vec<String> = body.documents.into_iter().map(Document::into_text).collect();
@@ -127,7 +127,7 @@ impl Interface for Rerank {
         let top = body.top_n.and_then(|top| usize::try_from(top).ok()).unwrap_or(usize::MAX);
         let documents = if body.return_documents == Some(true) { documents } else { Vec::new() };
         let held = documents.iter().map(String::len).sum::<usize>() * 2; // with the answer
-        let interface = Self { model: server.name.clone(), yes, top, documents };
+        let interface = Self { model: loaded.name.clone(), yes, top, documents };
         let stream = Stream { is_on: false, progress: false };
         let request = Request { choices: 1, stream, one_call: false, held, warnings: warnings.texts(), interface };
         Ok((Prompt::Tokens(prompts, Box::new(options)), request))

@@ -6,8 +6,10 @@ use super::compiling::Compiling;
 use super::connection::Serving;
 use super::keys::keys;
 use super::listen::{Door, accept, listen};
+use super::loader::Loader;
 use super::memory::{self, Budgets};
 use super::openai::KeptResponses;
+use super::others::Others;
 use super::places::ReplyPlaces;
 use super::pools::{self, Pools};
 use super::ready::Progress;
@@ -15,9 +17,9 @@ use super::reload::Reloading;
 use super::router::router;
 use super::server::{Counts, Limits, LoadedModel, Server};
 use super::unread::Budget;
-use crate::args::{ModelArgs, ServeArgs, Switch};
+use crate::args::{ServeArgs, Switch};
 use crate::interrupts::{self, INTERRUPTED, OnInterrupt};
-use crate::{failure, fits, model, output, terminal, tunings};
+use crate::{failure, fits, model, output, terminal};
 use anyhow::Context;
 use std::ffi::OsStr;
 use std::net::IpAddr;
@@ -27,7 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
-use wglm_engine::{DiskCache, DraftKind, GenerateOptions, Gguf, Model, Scheduler, SchedulerOptions};
+use wglm_engine::{DiskCache, Gguf, Model};
 
 /// How long cancelled replies may take to end.
 const END: Duration = Duration::from_secs(3);
@@ -43,11 +45,11 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     // Ctrl-C during the load ends it: `model::load` asks `interrupts::asked`.
     let cancel = interrupts::begin(OnInterrupt::CancelWork);
     let file = model::open(args.model.file.model.as_deref())?;
-    let defaults = crate::run::options(&file, &args.sampling, true)?;
     let keys = keys(&args.api_key, args.api_key_file.as_deref())?;
     let mut access = Access { keys, origins: args.cors.clone(), names: None, share_cache: args.share_cache };
     let disk = args.cache_dir.as_ref().map(|folder| DiskCache::open(folder, args.cache_disk)).transpose()?;
-    let loader = Arc::new(Loader::new(&args, defaults, disk));
+    let loader = Arc::new(Loader::new(&args, disk));
+    loader.defaults(&file)?; // an error in them is reported before anybody can connect
     let server = Arc::new(server(&args, &file, loader.clone())?);
     let runtime = runtime(server.limits.replies)?;
     let listener = runtime.block_on(async { listen(&args.host, args.port) })?;
@@ -64,7 +66,10 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     runtime.spawn(accept(listener, door, serving, closing, open));
     let (presses, pressed) = mpsc::channel(4);
     runtime.spawn(signals(presses, cancel));
-    let served = loader.load(&file).map(|loaded| {
+    if server.others.are_allowed() {
+        runtime.spawn(expiry(server.clone()));
+    }
+    let served = loader.load(&file, &server.name).map(|loaded| {
         begin(&args, &file, &server, loaded);
         runtime.block_on(end(&server, pressed, close, opened, Duration::from_secs(args.grace.into())))
     });
@@ -76,16 +81,20 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
 fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<Server> {
     let (body, replies, again) = (args.max_body << 10, args.parallel.saturating_add(args.queue), file.clone());
     let memory = Budgets::new(args.max_memory, args.max_connections, body).map_err(anyhow::Error::msg)?;
-    let disk = loader.scheduler.disk.clone();
+    let name = args.alias.clone().unwrap_or_else(|| named(file, Path::file_stem, "fable-10m"));
+    let keep = Duration::from_secs(args.keep_alive);
+    let others = Others::new(args.models_max - 1, keep, loader.clone(), file.path().map(Path::to_owned));
+    let (disk, own) = (loader.disk(), name.clone());
     let loaded = Reloading::new(move |lost: Option<Arc<LoadedModel>>| {
         // Replies that have not ended hold the lost model, and closing its GPU frees the memory.
         lost.into_iter().for_each(|lost| lost.model.gpu().close());
-        loader.load(&again).map_err(|error| format!("{error:#}"))
+        loader.load(&again, &own).map_err(|error| format!("{error:#}"))
     });
     Ok(Server {
         loaded,
+        others,
         disk,
-        name: args.alias.clone().unwrap_or_else(|| named(file, Path::file_stem, "fable-10m")),
+        name,
         file_name: named(file, Path::file_name, "fable-10m-q4_0.gguf"),
         overflow: args.overflow,
         reasoning: args.reasoning == Switch::On,
@@ -136,31 +145,6 @@ fn needs(args: &ServeArgs, file: &Gguf, model: &Model) -> Option<String> {
     Some(format!("GPU memory: the model and one conversation need {needed}{others}"))
 }
 
-/// What is needed to load the model, the first time and again.
-struct Loader {
-    model: ModelArgs,
-    guesses: DraftKind,
-    scheduler: SchedulerOptions,
-    defaults: GenerateOptions,
-}
-
-impl Loader {
-    fn new(args: &ServeArgs, defaults: GenerateOptions, disk: Option<DiskCache>) -> Self {
-        let (sessions, tokens) = (args.parallel, args.kv_tokens);
-        let queue = args.parallel.saturating_add(args.queue); // the server has a queue of its own
-        let drafted_rows = args.draft_rows;
-        let scheduler = SchedulerOptions { sessions, queue, tokens, drafted_rows, disk, ..SchedulerOptions::default() };
-        Self { model: args.model.clone(), guesses: args.sampling.speculate, scheduler, defaults }
-    }
-
-    fn load(&self, file: &Gguf) -> anyhow::Result<LoadedModel> {
-        let model = model::load(file, &self.model, self.guesses)?;
-        tunings::hint(&model, &self.model);
-        let scheduler = Scheduler::new(&model, &self.scheduler)?;
-        Ok(LoadedModel { model, scheduler, defaults: self.defaults.clone() })
-    }
-}
-
 /// A part of the name of a file, without its folder, which clients need not know; `demonstration` for the model without
 /// a file.
 fn named(file: &Gguf, part: fn(&Path) -> Option<&OsStr>, demonstration: &str) -> String {
@@ -209,6 +193,15 @@ impl Listened {
             Some(signal) => drop(signal.recv().await),
             None => std::future::pending().await,
         }
+    }
+}
+
+/// Unloads the models that had no requests for as long as they stay.
+async fn expiry(server: Arc<Server>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let of = server.clone();
+        let _ = server.blocking(move || of.others.expire()).await; // a panic there ends nothing here
     }
 }
 
@@ -273,6 +266,7 @@ async fn end(
             return INTERRUPTED.into(); // they hold what would be stored
         }
     }
-    server.loaded.peek().iter().for_each(|loaded| loaded.scheduler.store());
+    let models = server.loaded.peek().into_iter().chain(server.others.loaded());
+    models.for_each(|loaded| loaded.scheduler.store());
     if ended { ExitCode::SUCCESS } else { INTERRUPTED.into() }
 }

@@ -1,15 +1,18 @@
 //! What all requests share: the model and its name, the limits, and what is running.
 
+use super::body::JsonBody;
 use super::client::{Caller, UnderWay};
 use super::compiling::Compiling;
 use super::failure::Failure;
 use super::memory::{Budgets, Share};
 use super::openai::KeptResponses;
+use super::others::Others;
 use super::places::{ReplyPlace, ReplyPlaces};
 use super::pools::{Pool, Pools};
 use super::ready::Progress;
 use super::reload::{Absent, Reloading};
 use super::unread::Budget;
+use axum::http::StatusCode;
 use jiff::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +20,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wglm_engine::{DiskCache, GenerateOptions, Model, Overflow, Scheduler, SchemaOptions};
 
 pub struct LoadedModel {
+    /// Its name in replies.
+    pub name: String,
     pub model: Model,
     pub scheduler: Scheduler,
     /// The options of a request without any.
@@ -46,10 +51,12 @@ pub struct Limits {
 }
 
 pub struct Server {
+    /// The model that the server was started with.
     pub loaded: Reloading<LoadedModel>,
+    pub others: Others,
     /// Where conversations are stored.
     pub disk: Option<DiskCache>,
-    /// The name of the model in replies.
+    /// The name of the model that the server was started with.
     pub name: String,
     /// The name of its file, without folders.
     pub file_name: String,
@@ -118,14 +125,34 @@ impl Server {
         self.places.has_one_for(Caller::current().client.who)
     }
 
-    /// The model, or a failure with status 503 while it is not loaded.
+    /// The model that the server was started with, or a failure with status 503 while it is not loaded.
     pub fn loaded(&self) -> Result<Arc<LoadedModel>, Failure> {
         self.loaded.get().map_err(absent)
     }
 
+    /// The model for a request: the one that its body names, which is loaded if it is on this machine, or else the one
+    /// that the server was started with.
+    pub async fn named(self: &Arc<Self>, body: &JsonBody) -> Result<Arc<LoadedModel>, Failure> {
+        if !self.others.are_allowed() {
+            return self.loaded();
+        }
+        let (server, bytes) = (self.clone(), body.bytes.clone());
+        let asked = move || server.others.asked(&bytes, server.loaded.peek().ok().as_deref());
+        match self.blocking(asked).await?? {
+            Some(other) => other.wait(self.limits.reply).await,
+            None => self.loaded(),
+        }
+    }
+
+    /// Runs short work that reads files.
+    pub async fn blocking<T: Send + 'static>(&self, run: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+        let failed = |_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the server failed");
+        tokio::task::spawn_blocking(run).await.map_err(failed)
+    }
+
     /// Reports that a model has lost its GPU, so that it is loaded again.
     pub fn lost(&self, loaded: &Arc<LoadedModel>) {
-        if self.loaded.lost(loaded) {
+        if self.loaded.lost(loaded) || self.others.lost(loaded) {
             self.counts.reloads.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -13,7 +13,7 @@ fn long() -> String {
 }
 
 /// Sends a request and reads its answer until a text appears.
-fn wait_in(serving: &Serving, path: &str, body: &Value, text: &str) -> TcpStream {
+pub(super) fn wait_in(serving: &Serving, path: &str, body: &Value, text: &str) -> TcpStream {
     let mut stream = connect(&serving.address);
     let headers = [("content-type", "application/json")];
     stream.write_all(&request(&serving.address, "POST", path, &headers, body.to_string().as_bytes())).unwrap();

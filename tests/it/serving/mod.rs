@@ -17,6 +17,7 @@ mod limits;
 mod llama;
 mod losing;
 mod memory;
+mod models;
 mod ollama;
 mod openai;
 mod page;

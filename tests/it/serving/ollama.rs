@@ -329,8 +329,8 @@ fn extended_errors_have_its_form() {
         (ask("POST", "/api/nothing", &[], &json!({})), 404, "no such path"),
         (ask("POST", "/api/embed", &[], &json!({"input": "x"})), 400, "embeddings are not supported"),
         (ask("POST", "/api/embeddings", &[], &json!({"prompt": "x"})), 400, "embeddings are not supported"),
-        (ask("POST", "/api/pull", &[], &json!({"model": "owl"})), 400, "one model"),
-        (ask("DELETE", "/api/delete", &[], &json!({"model": "owl"})), 400, "one model"),
+        (ask("POST", "/api/pull", &[], &json!({"model": "owl"})), 400, "wglm's commands"),
+        (ask("DELETE", "/api/delete", &[], &json!({"model": "owl"})), 400, "wglm's commands"),
     ] {
         let json = answer.json();
         let message = json["error"].as_str().unwrap_or_else(|| panic!("{json}"));

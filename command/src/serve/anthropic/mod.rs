@@ -97,7 +97,7 @@ fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Pro
     let continues = begins_reply(&mut conversation.messages)?;
     let (mut chat, demand, held) = conversation.chat(server, loaded)?;
     chat.continues = continues;
-    let interface = Messages::new(&server.name, chat.options.stop.clone());
+    let interface = Messages::new(&loaded.name, chat.options.stop.clone());
     let request = Request { choices: 1, stream, one_call, held, warnings: warnings.texts(), interface };
     Ok((Prompt::Chat(Box::new(chat), demand), request))
 }

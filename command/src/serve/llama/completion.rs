@@ -149,7 +149,7 @@ impl Interface for Completion {
         options.max_tokens = most.or(options.max_tokens);
         let (probabilities, tokens) = (alternatives > 0, alternatives > 0 || body.return_tokens == Some(true));
         options.logprobs = tokens.then_some(alternatives);
-        let (model, stops) = (server.name.clone(), options.stop.clone());
+        let (model, stops) = (loaded.name.clone(), options.stop.clone());
         let interface = Self { model, stops, probabilities, tokens, several };
         let request = Request { choices: 1, stream, one_call: false, held: 0, warnings: warnings.texts(), interface };
         Ok((Prompt::Tokens(prompts, Box::new(options)), request))

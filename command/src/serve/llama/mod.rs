@@ -148,7 +148,7 @@ struct TemplateBody {
 /// The prompt for a conversation, as text.
 pub async fn apply_template(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     body.check_text()?;
-    let loaded = server.loaded()?;
+    let loaded = server.named(&body).await?;
     let (of, needed) = (server.clone(), body.conversation());
     let work = move |_: &Share| {
         let TemplateBody { messages: given, tools, mut fields } = read(&body.bytes)?;

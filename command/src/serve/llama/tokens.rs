@@ -114,7 +114,7 @@ const ESCAPED: usize = 2 * 6;
 
 pub async fn tokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     body.check_text()?;
-    let loaded = server.loaded()?;
+    let loaded = server.named(&body).await?;
     let needed = body.text();
     let work = move |memory: &Share| {
         let mut given: TokenizeBody = read(&body.bytes)?;
@@ -158,7 +158,7 @@ struct Detokenized<'a> {
 }
 
 pub async fn detokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
-    let loaded = server.loaded()?;
+    let loaded = server.named(&body).await?;
     let needed = body.tokens();
     let work = move |memory: &Share| {
         let DetokenizeBody { tokens } = read(&body.bytes)?;

@@ -7,8 +7,10 @@ use crate::serve::fields::{Fields, max_tokens};
 use crate::serve::interface::Stream;
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::unmet::{OtherFields, Warnings};
+use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::Value;
+use std::time::Duration;
 use wglm_engine::{Calls, GenerateOptions, Message, Overflow, SchemaOptions};
 
 #[derive(Debug, Deserialize)]
@@ -18,6 +20,7 @@ pub struct Common {
     think: Option<Value>,
     truncate: Option<bool>,
     options: Option<Options>,
+    keep_alive: Option<Value>,
     #[serde(flatten)]
     others: OtherFields,
 }
@@ -41,6 +44,24 @@ impl Options {
 }
 
 impl Common {
+    /// How long the model stays without requests, if the request says so: a number of seconds, or a text such as `10m`;
+    /// for ever if it is negative.
+    pub fn keep_alive(&self) -> Result<Option<Option<Duration>>, Failure> {
+        let read = |given: &Value| match given {
+            Value::Number(seconds) => {
+                seconds.as_f64().and_then(|seconds| SignedDuration::try_from_secs_f64(seconds).ok())
+            }
+            Value::String(text) => text.parse::<SignedDuration>().ok(),
+            _ => None,
+        };
+        let Some(given) = self.keep_alive.as_ref().filter(|given| !given.is_null()) else { return Ok(None) };
+        let wrong = || {
+            let shown = shown(&given.to_string()).into_owned();
+            Failure::of_field("keep_alive", format_args!("{shown}: expected seconds, or a duration such as \"10m\""))
+        };
+        Ok(Some(Duration::try_from(read(given).ok_or_else(wrong)?).ok())) // a negative one is none
+    }
+
     /// A request without `stream` asks for a stream.
     pub fn stream(&self) -> Stream {
         let stream =

@@ -135,7 +135,10 @@ impl<B: LinesBody> Interface for Lines<B> {
         let stream = body.common().stream();
         let is_raw = body.is_raw();
         let mut warnings = body.common().warnings(loaded.scheduler.context(), is_raw)?;
-        let interface = Self::new(&server.name);
+        if let Some(keep) = body.common().keep_alive()? {
+            server.others.keep(loaded, keep);
+        }
+        let interface = Self::new(&loaded.name);
         let (prompt, held) = body.prompt(server, loaded, &mut warnings)?;
         let warnings = warnings.texts();
         Ok((prompt, Request { choices: 1, stream, one_call: false, held, warnings, interface }))

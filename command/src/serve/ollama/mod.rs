@@ -8,6 +8,7 @@ mod lines;
 pub mod models;
 
 use lines::Lines;
+pub use models::{Described, describe};
 
 pub type Chat = Lines<chat::Body>;
 pub type Generate = Lines<generate::Body>;

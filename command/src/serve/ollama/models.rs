@@ -1,17 +1,21 @@
-//! What the server says about itself and its model: `/api/tags`, `/api/show`, `/api/ps` and `/api/version`. Other
-//! models can neither be fetched nor made.
+//! What the server says about itself and its models: `/api/tags`, `/api/show`, `/api/ps` and `/api/version`. Models can
+//! neither be fetched nor made.
 
 use crate::inspect::{scalar, tensors_by_type};
 use crate::serve::body::{JsonBody, refuse};
 use crate::serve::failure::Failure;
+use crate::serve::fields::read;
 use crate::serve::figures::decimal;
+use crate::serve::others::Listed;
 use crate::serve::router::{counted_json, json};
 use crate::serve::server::{LoadedModel, Server, timestamp};
 use axum::extract::{Request, State};
 use axum::response::Response;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use wglm_engine::{Gguf, MetadataValue};
+use std::time::SystemTime;
+use wglm_engine::{Config, GenerateOptions, Gguf, MetadataValue};
 
 /// The version of Ollama whose API this is. Programs refuse servers whose version is too old for them.
 const VERSION: &str = "0.33.0";
@@ -68,44 +72,69 @@ fn template(file: &Gguf) -> &str {
     file.opt_string(TEMPLATE).ok().flatten().unwrap_or_default()
 }
 
+/// What clients are told about a file.
+#[derive(Debug, Clone)]
+pub struct Described {
+    /// The context that the model was made for, and the size of its vocabulary, in tokens.
+    pub context: usize,
+    pub vocab: usize,
+    details: Value,
+    capabilities: Value,
+}
+
+pub fn describe(file: &Gguf) -> Described {
+    let (context, vocab) = Config::read(file).map_or((0, 0), |config| (config.context, config.vocab));
+    Described { context, vocab, details: details(file), capabilities: capabilities(template(file)) }
+}
+
 /// An entry of a list of models.
-fn entry(server: &Server, file: &Gguf) -> Value {
+fn entry(name: &str, bytes: u64, modified: SystemTime, described: &Described) -> Value {
     json!({
-        "name": server.name,
-        "model": server.name,
-        "modified_at": timestamp(server.started),
-        "size": file.file_bytes(),
+        "name": name,
+        "model": name,
+        "modified_at": timestamp(modified),
+        "size": bytes,
         "digest": DIGEST,
-        "details": details(file),
-        "capabilities": capabilities(template(file)),
+        "details": described.details,
+        "capabilities": described.capabilities,
     })
 }
 
+/// The server's own model, and those that requests can name.
 pub async fn tags(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
     let loaded = server.loaded()?;
-    Ok(json(&json!({"models": [entry(&server, loaded.model.file())]})))
+    let of = server.clone();
+    let others = server.blocking(move || of.others.listed()).await?;
+    let own = entry(&server.name, loaded.model.file().file_bytes(), server.started, &describe(loaded.model.file()));
+    let others = others.iter().map(|Listed { model, described }| {
+        let modified = model.path.metadata().and_then(|file| file.modified()).unwrap_or(server.started);
+        entry(&model.name, model.bytes, modified, described)
+    });
+    let models: Vec<Value> = [own].into_iter().chain(others).collect();
+    Ok(json(&json!({"models": models})))
 }
 
-/// The model, if it is loaded. All of it is on the GPU.
+/// The models that are loaded. All of them are on the GPU.
 pub async fn ps(State(server): State<Arc<Server>>) -> Response {
-    let running = |loaded: Arc<LoadedModel>| {
+    let running = |(loaded, until): (Arc<LoadedModel>, Option<SystemTime>)| {
         let held = loaded.model.gpu().memory().held;
-        let mut entry = entry(&server, loaded.model.file());
-        (entry["size"], entry["size_vram"]) = (held.into(), held.into());
-        entry["expires_at"] = NEVER.into();
+        let mut entry = entry(&loaded.name, held, server.started, &describe(loaded.model.file()));
+        entry["size_vram"] = held.into();
+        entry["expires_at"] = until.map_or_else(|| NEVER.into(), timestamp).into();
         entry["context_length"] = loaded.scheduler.context().into();
         entry
     };
-    let models: Vec<Value> = server.loaded.peek().into_iter().map(running).collect();
+    let own = server.loaded.peek().into_iter().map(|loaded| (loaded, None));
+    let models: Vec<Value> = own.chain(server.others.staying()).map(running).collect();
     json(&json!({"models": models}))
 }
 
 /// The options of a request without any, in Ollama's form.
-fn usual(loaded: &LoadedModel) -> String {
-    let sampling = &loaded.defaults.sampling;
-    let stops = loaded.defaults.stop.iter().map(|stop| ("stop", json!(stop)));
+fn usual(defaults: &GenerateOptions, context: usize) -> String {
+    let sampling = &defaults.sampling;
+    let stops = defaults.stop.iter().map(|stop| ("stop", json!(stop)));
     let options = [
-        ("num_ctx", loaded.scheduler.context().into()),
+        ("num_ctx", context.into()),
         ("temperature", decimal(sampling.temperature)),
         ("top_k", sampling.top_k.into()),
         ("top_p", decimal(sampling.top_p)),
@@ -114,7 +143,7 @@ fn usual(loaded: &LoadedModel) -> String {
         ("presence_penalty", decimal(sampling.presence_penalty)),
         ("frequency_penalty", decimal(sampling.frequency_penalty)),
     ];
-    let most = loaded.defaults.max_tokens.map(|most| ("num_predict", most.into()));
+    let most = defaults.max_tokens.map(|most| ("num_predict", most.into()));
     let lines = options.into_iter().chain(most).chain(stops).map(|(name, value)| format!("{name:COLUMNS$} {value}"));
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -134,15 +163,29 @@ fn texts(file: &Gguf) -> usize {
     file.metadata().map(length).sum()
 }
 
-/// Describes the model. As in requests for replies, the name of a model in the body is ignored.
-pub async fn show(State(server): State<Arc<Server>>, _: JsonBody) -> Result<Response, Failure> {
+#[derive(Deserialize)]
+struct ShowBody {
+    /// The second name is an older one.
+    model: Option<String>,
+    name: Option<String>,
+}
+
+/// Describes the model that the body names, without loading it.
+pub async fn show(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
+    body.check_text()?;
     let loaded = server.loaded()?;
-    let file = loaded.model.file();
+    let ShowBody { model, name } = read(&body.bytes)?;
+    let (of, name) = (server.clone(), model.or(name).unwrap_or_default());
+    let other = server.blocking(move || of.others.file(&name)).await??;
+    let (file, defaults, context) = match &other {
+        Some((file, defaults)) => (file, defaults, describe(file).context),
+        None => (loaded.model.file(), &loaded.defaults, loaded.scheduler.context()),
+    };
     let memory = server.memory.requests.try_take(texts(file) * SHOW_COPIES)?; // the file may have long ones
     let template = template(file);
     let shown = json!({
         "modified_at": timestamp(server.started),
-        "parameters": usual(&loaded),
+        "parameters": usual(defaults, context),
         "template": template,
         "details": details(file),
         "model_info": model_info(file),
@@ -158,5 +201,5 @@ pub async fn version() -> Response {
 /// Refuses requests that would change which models there are.
 pub async fn fixed(request: Request) -> Failure {
     refuse(request).await;
-    Failure::unsupported("the server has the one model that it was started with; models are managed by wglm's commands")
+    Failure::unsupported("the server cannot change which models there are; wglm's commands manage them")
 }

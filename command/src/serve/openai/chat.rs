@@ -164,7 +164,7 @@ impl Interface for Chat {
         let top = || top_logprobs("top_logprobs", body.top_logprobs.unwrap_or(0));
         chat.options.logprobs = logprobs.then(top).transpose()?;
         let usage = StreamOptions::usage(body.stream_options);
-        let frame = Frame::new("chatcmpl-", &server.name, logprobs, usage, choices);
+        let frame = Frame::new("chatcmpl-", &loaded.name, logprobs, usage, choices);
         let one_call = body.parallel_tool_calls == Some(false);
         let (warnings, interface) = (warnings.texts(), Self::new(frame, choices));
         let request = Request { choices, stream, one_call, held, warnings, interface };

@@ -148,7 +148,7 @@ impl Interface for Completions {
         let held = ECHO_COPIES * echo.iter().flatten().map(|echo| echo.text.len()).sum::<usize>();
         echo.resize(count, None);
         let usage = StreamOptions::usage(body.stream_options);
-        let frame = Frame::new("cmpl-", &server.name, logprobs.is_some(), usage, choices);
+        let frame = Frame::new("cmpl-", &loaded.name, logprobs.is_some(), usage, choices);
         let interface = Self { frame, echo, lengths: vec![0; count] };
         let request = Request { choices, stream, one_call: false, held, warnings: warnings.texts(), interface };
         Ok((Prompt::Tokens(prompts, Box::new(options)), request))

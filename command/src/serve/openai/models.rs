@@ -2,6 +2,7 @@
 
 use crate::serve::body::refuse;
 use crate::serve::failure::Failure;
+use crate::serve::others::Listed;
 use crate::serve::router::{PathEnd, json};
 use crate::serve::server::{Server, seconds, timestamp};
 use axum::extract::{Request, State};
@@ -10,43 +11,66 @@ use axum::response::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-fn model(server: &Server) -> Value {
-    let created = seconds(server.started);
+/// A model with this name and file. `context` is that of conversations, if the model is loaded.
+fn model(server: &Server, name: &str, meta: Option<Value>, context: Option<usize>) -> Value {
     let mut model = json!({
-        "id": server.name,
+        "id": name,
         "object": "model",
-        "created": created,
+        "created": seconds(server.started),
         "owned_by": "wglm",
         "type": "model",
-        "display_name": server.name,
+        "display_name": name,
         "created_at": timestamp(server.started),
         "lifecycle": "active",
     });
-    if let Ok(loaded) = server.loaded.peek() {
-        let config = loaded.model.config();
-        model["meta"] = json!({
-            "n_ctx": loaded.scheduler.context(),
-            "n_ctx_train": config.context,
-            "n_vocab": config.vocab,
-            "size": loaded.model.file().file_bytes(),
-        });
-        for most in ["max_model_len", "max_input_tokens", "max_tokens"] {
-            model[most] = loaded.scheduler.context().into();
-        }
+    if let Some(meta) = meta {
+        model["meta"] = meta;
+    }
+    for most in ["max_model_len", "max_input_tokens", "max_tokens"].iter().filter(|_| context.is_some()) {
+        model[most] = context.into();
     }
     model
 }
 
-pub async fn list(State(server): State<Arc<Server>>) -> Response {
-    let (model, id) = (model(&server), &server.name);
-    json(&json!({"object": "list", "data": [model], "has_more": false, "first_id": id, "last_id": id}))
+/// The model that the server was started with.
+fn own(server: &Server) -> Value {
+    let Ok(loaded) = server.loaded.peek() else { return model(server, &server.name, None, None) };
+    let (config, context) = (loaded.model.config(), loaded.scheduler.context());
+    let meta = json!({
+        "n_ctx": context,
+        "n_ctx_train": config.context,
+        "n_vocab": config.vocab,
+        "size": loaded.model.file().file_bytes(),
+    });
+    model(server, &server.name, Some(meta), Some(context))
+}
+
+/// A model that requests can name.
+fn other(server: &Server, Listed { model: local, described }: &Listed) -> Value {
+    let meta = json!({"n_ctx_train": described.context, "n_vocab": described.vocab, "size": local.bytes});
+    model(server, &local.name, Some(meta), None)
+}
+
+async fn models(server: &Arc<Server>) -> Result<Vec<Value>, Failure> {
+    let of = server.clone();
+    let others = server.blocking(move || of.others.listed()).await?;
+    Ok([own(server)].into_iter().chain(others.iter().map(|listed| other(server, listed))).collect())
+}
+
+pub async fn list(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
+    let models = models(&server).await?;
+    let [first, last] = [models.first(), models.last()].map(|model| model.map(|model| model["id"].clone()));
+    Ok(json(&json!({"object": "list", "data": models, "has_more": false, "first_id": first, "last_id": last})))
 }
 
 pub async fn one(State(server): State<Arc<Server>>, PathEnd(id): PathEnd) -> Result<Response, Failure> {
-    if id == server.name {
-        return Ok(json(&model(&server)));
+    let models = models(&server).await?;
+    let is_it = |model: &&Value| model["id"].as_str().is_some_and(|name| name.eq_ignore_ascii_case(&id));
+    if let Some(model) = models.iter().find(is_it) {
+        return Ok(json(model));
     }
-    let message = format!("no such model; this server has {}", server.name);
+    let names: Vec<&str> = models.iter().filter_map(|model| model["id"].as_str()).collect();
+    let message = format!("no such model; this server has {}", names.join(", "));
     Err(Failure::new(StatusCode::NOT_FOUND, message).with_code("model_not_found"))
 }
 

@@ -176,7 +176,7 @@ fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Pro
     let mut echo = echo::fields(body, &reasoning, constraints, &chat);
     echo.insert("store".into(), keeper.is_some().into());
     let held = held + echo::bytes(&echo) + namespaces.bytes() + keeper.as_ref().map_or(0, Keeper::bytes);
-    let interface = Responses::new(&server.name, echo, include_thinking, namespaces, keeper);
+    let interface = Responses::new(&loaded.name, echo, include_thinking, namespaces, keeper);
     let request = Request { choices: 1, stream, one_call, held, warnings: warnings.texts(), interface };
     Ok((Prompt::Chat(Box::new(chat), demand), request))
 }

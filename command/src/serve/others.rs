@@ -1,0 +1,307 @@
+//! Models besides the one that the server was started with. A request that names a model as `wglm models` lists it has
+//! that model loaded, and waits for it. Any other name means the server's own model, because many programs send the
+//! name of a model that only they know. When the memory of the GPU or the number of models is short, the one that was
+//! unused for longest is unloaded, and each is unloaded after a while without requests. The server's own model stays.
+
+use super::failure::Failure;
+use super::loader::Loader;
+use super::lock;
+use super::ollama::{Described, describe};
+use super::reload::{Absent, Reloading};
+use super::server::LoadedModel;
+use crate::output;
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+use wglm_engine::catalog::{LocalModel, Places, find_model, local_models};
+use wglm_engine::{Error, GenerateOptions, Gguf};
+
+/// The most bytes of a name that is looked for.
+const LONGEST: usize = 1000;
+
+/// How often a request looks whether its model is loaded.
+const LOOK: Duration = Duration::from_millis(50);
+
+pub struct Others {
+    /// How many models are loaded at a time, besides the server's own.
+    most: usize,
+    /// How long a model stays without requests.
+    keep: Duration,
+    loader: Arc<Loader>,
+    /// The file of the server's own model.
+    own: Option<PathBuf>,
+    /// The models that are loaded or being loaded. The last one was requested last.
+    entries: Mutex<Vec<Arc<Other>>>,
+    /// What files on this machine are; `None` for those that cannot be loaded. Reading a header takes a while.
+    described: Mutex<HashMap<PathBuf, Option<Arc<Described>>>>,
+}
+
+/// A model that is loaded or being loaded.
+pub struct Other {
+    name: String,
+    path: PathBuf,
+    /// The bytes of GPU memory that it needs, if that is known.
+    needs: Option<u64>,
+    loaded: Reloading<LoadedModel>,
+    stay: Mutex<Stay>,
+}
+
+/// How long a model stays.
+struct Stay {
+    /// When it was last used.
+    since: Instant,
+    /// For how long it stays without requests; `None` for ever.
+    keep: Option<Duration>,
+}
+
+/// A model on this machine that requests can name.
+pub struct Listed {
+    pub model: LocalModel,
+    pub described: Arc<Described>,
+}
+
+/// What a body says about its model.
+#[derive(Deserialize)]
+struct Named {
+    model: Option<String>,
+}
+
+impl Others {
+    /// `most` is the number of models that may be loaded besides the server's own, which has the file `own`.
+    pub fn new(most: usize, keep: Duration, loader: Arc<Loader>, own: Option<PathBuf>) -> Self {
+        let (entries, described) = (Mutex::default(), Mutex::default());
+        Self { most, keep, loader, own, entries, described }
+    }
+
+    /// Whether requests can have other models.
+    pub fn are_allowed(&self) -> bool {
+        self.most > 0
+    }
+
+    /// The model that a body names, unless that is the server's own. `loaded` is the latter, if it is loaded. This
+    /// reads files.
+    pub fn asked(&self, body: &[u8], loaded: Option<&LoadedModel>) -> Result<Option<Arc<Other>>, Failure> {
+        match serde_json::from_slice::<Named>(body) {
+            Ok(Named { model: Some(name) }) => match self.find(&name)? {
+                Some(model) => self.get(model, loaded).map(Some),
+                None => Ok(None),
+            },
+            _ => Ok(None), // whatever is wrong with it is reported when it is read
+        }
+    }
+
+    /// The model with this name, unless that is the server's own.
+    pub fn find(&self, name: &str) -> Result<Option<LocalModel>, Failure> {
+        if !self.are_allowed() || name.len() > LONGEST {
+            return Ok(None);
+        }
+        match find_model(name, &Places::default()) {
+            Ok(model) => Ok(Some(model).filter(|model| self.own.as_ref() != Some(&model.path))),
+            Err(error @ Error::SeveralModels { .. }) => Err(Failure::of_field("model", error)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The models that requests can name. This reads files.
+    pub fn listed(&self) -> Vec<Listed> {
+        if !self.are_allowed() {
+            return Vec::new();
+        }
+        let models = local_models(&Places::default()).into_iter();
+        let others = models.filter(|model| model.whole && self.own.as_ref() != Some(&model.path));
+        others.filter_map(|model| Some(Listed { described: self.describe(&model.path)?, model })).collect()
+    }
+
+    fn describe(&self, path: &Path) -> Option<Arc<Described>> {
+        if let Some(known) = lock(&self.described).get(path) {
+            return known.clone();
+        }
+        let described = self.loader.open(path).ok().map(|(file, _)| Arc::new(describe(&file)));
+        lock(&self.described).insert(path.into(), described.clone());
+        described
+    }
+
+    /// The models that are loaded.
+    pub fn loaded(&self) -> Vec<Arc<LoadedModel>> {
+        lock(&self.entries).iter().filter_map(|other| other.loaded.peek().ok()).collect()
+    }
+
+    /// The models that are loaded, and until when they stay if no more requests come; `None` for ever.
+    pub fn staying(&self) -> Vec<(Arc<LoadedModel>, Option<SystemTime>)> {
+        let entries = lock(&self.entries);
+        let staying = entries.iter().filter_map(|other| {
+            let (loaded, stay) = (other.loaded.peek().ok()?, lock(&other.stay));
+            let left = |keep: Duration| keep.saturating_sub(stay.since.elapsed());
+            Some((loaded, stay.keep.and_then(|keep| SystemTime::now().checked_add(left(keep)))))
+        });
+        staying.collect()
+    }
+
+    /// The file of the model with this name and the options of a request for it, unless it is the server's own.
+    pub fn file(&self, name: &str) -> Result<Option<(Gguf, GenerateOptions)>, Failure> {
+        let Some(model) = self.find(name)? else { return Ok(None) };
+        self.loader.open(&model.path).map(Some).map_err(|error| unfit(name, &error))
+    }
+
+    /// Sets how long a model stays without requests; `None` for ever. It has no effect on the server's own.
+    pub fn keep(&self, loaded: &LoadedModel, keep: Option<Duration>) {
+        let entries = lock(&self.entries);
+        let is_it = |other: &&Arc<Other>| other.loaded.peek().is_ok_and(|there| std::ptr::eq(&*there, loaded));
+        if let Some(other) = entries.iter().find(is_it) {
+            lock(&other.stay).keep = keep;
+        }
+    }
+
+    /// Reports that a model has lost its GPU, so that it is loaded again. Returns whether it is one of these.
+    pub fn lost(&self, loaded: &Arc<LoadedModel>) -> bool {
+        lock(&self.entries).iter().any(|other| other.loaded.lost(loaded))
+    }
+
+    /// Unloads the models that had no requests for as long as they stay. This is called every second or so.
+    pub fn expire(&self) {
+        let over: Vec<Arc<Other>> = lock(&self.entries).extract_if(.., |other| other.is_over()).collect();
+        over.iter().for_each(|other| other.unload());
+    }
+
+    /// A model, whose load begins if it is not loaded.
+    fn get(&self, model: LocalModel, own: Option<&LoadedModel>) -> Result<Arc<Other>, Failure> {
+        let LocalModel { name, path, .. } = model;
+        let mut entries = lock(&self.entries);
+        if let Some(index) = entries.iter().position(|other| other.path == path) {
+            let other = entries.remove(index);
+            lock(&other.stay).since = Instant::now();
+            entries.push(other.clone());
+            return Ok(other);
+        }
+        let loader = self.loader.of(&path);
+        let (file, _) = loader.open(&path).map_err(|error| unfit(&name, &error))?;
+        let needs = own.and_then(|own| loader.needs(&file, own.model.gpu()));
+        let mut over = Vec::new();
+        let room = self.make_room(&mut entries, &mut over, &name, needs, own);
+        let other = room.map(|()| {
+            let stay = Mutex::new(Stay { since: Instant::now(), keep: Some(self.keep) });
+            let loaded = Reloading::new(load(loader, file, name.clone()));
+            let other = Arc::new(Other { name, path, needs, loaded, stay });
+            entries.push(other.clone());
+            other
+        });
+        drop(entries); // storing conversations takes a while, and requests for other models go on
+        over.iter().for_each(|other| other.unload());
+        drop(over); // its memory is free before the load begins
+        other.inspect(|other| other.loaded.begin_first())
+    }
+
+    /// Moves the models that were unused for longest to `over`, until there is room for another one, which needs so
+    /// many bytes.
+    fn make_room(
+        &self,
+        entries: &mut Vec<Arc<Other>>,
+        over: &mut Vec<Arc<Other>>,
+        name: &str,
+        needs: Option<u64>,
+        own: Option<&LoadedModel>,
+    ) -> Result<(), Failure> {
+        let memory = own.and_then(|own| own.model.gpu().report().memory);
+        let held_by_own = own.map_or(0, |own| own.model.gpu().memory().held);
+        loop {
+            let held: u64 = entries.iter().map(|other| other.held()).sum();
+            let free = memory.map(|memory| memory.saturating_sub(held.saturating_add(held_by_own)));
+            let short = needs.zip(free).filter(|(needs, free)| needs > free);
+            if entries.len() < self.most && short.is_none() {
+                return Ok(());
+            }
+            match entries.iter().position(|other| other.is_idle()) {
+                Some(index) => over.push(entries.remove(index)),
+                None => return Err(no_room(name, short, entries.is_empty())),
+            }
+        }
+    }
+}
+
+/// What loads another model, the first time and again.
+fn load(
+    loader: Loader,
+    file: Gguf,
+    name: String,
+) -> impl Fn(Option<Arc<LoadedModel>>) -> Result<LoadedModel, String> + Send + Sync + 'static {
+    move |lost| {
+        lost.into_iter().for_each(|lost| lost.model.gpu().close());
+        let loaded = loader.load(&file, &name).map_err(|error| format!("{error:#}"))?;
+        output::note(format_args!("{name} is loaded"));
+        Ok(loaded)
+    }
+}
+
+/// The failure of a request whose model cannot be loaded. Clients need not know the path of the file.
+fn unfit(name: &str, error: &anyhow::Error) -> Failure {
+    let reason = error.downcast_ref().map_or_else(|| format!("{error:#}"), |error: &Error| error.cause().to_string());
+    Failure::of_field("model", format_args!("{name}: {reason}"))
+}
+
+/// The failure of a request whose model has no room. If nothing can be unloaded, another attempt is in vain.
+fn no_room(name: &str, short: Option<(u64, u64)>, is_alone: bool) -> Failure {
+    let why = match short {
+        Some((needs, free)) => {
+            let [needs, free] = [needs, free].map(output::bytes);
+            format!("{name} needs {needs} of GPU memory, and {free} are free beside the models in use")
+        }
+        None => format!("{name} is not loaded, and all models that are loaded are in use (--models-max)"),
+    };
+    if is_alone { Failure::of_field("model", why) } else { Failure::unavailable(why, 5) }
+}
+
+impl Other {
+    /// The model, once it is loaded.
+    pub async fn wait(&self, most: Duration) -> Result<Arc<LoadedModel>, Failure> {
+        let since = Instant::now();
+        loop {
+            match self.loaded.get() {
+                Ok(loaded) => return Ok(loaded),
+                Err(Absent::Failed(reason)) => {
+                    return Err(Failure::unavailable(format!("cannot load {}: {reason}", self.name), 10));
+                }
+                Err(Absent::Loading) if since.elapsed() >= most => {
+                    return Err(Failure::unavailable(format!("{} is still being loaded", self.name), 10));
+                }
+                Err(Absent::Loading) => tokio::time::sleep(LOOK).await,
+            }
+        }
+    }
+
+    /// The bytes of GPU memory that it holds, or will hold when it is loaded.
+    fn held(&self) -> u64 {
+        match self.loaded.peek() {
+            Ok(loaded) => loaded.model.gpu().memory().held,
+            Err(Absent::Loading) => self.needs.unwrap_or(0),
+            Err(Absent::Failed(_)) => 0,
+        }
+    }
+
+    /// Whether nobody uses it.
+    fn is_idle(&self) -> bool {
+        match self.loaded.peek() {
+            Ok(loaded) => Arc::strong_count(&loaded) == 2, // here, and in `self`
+            Err(Absent::Loading) => false,
+            Err(Absent::Failed(_)) => true,
+        }
+    }
+
+    /// Whether it has stayed long enough without requests.
+    fn is_over(&self) -> bool {
+        let mut stay = lock(&self.stay);
+        if !self.is_idle() {
+            stay.since = Instant::now();
+        }
+        stay.keep.is_some_and(|keep| stay.since.elapsed() >= keep)
+    }
+
+    /// Stores what conversations leave, before the model is dropped.
+    fn unload(&self) {
+        if let Ok(loaded) = self.loaded.peek() {
+            loaded.scheduler.store();
+            output::note(format_args!("{} is unloaded", self.name));
+        }
+    }
+}
