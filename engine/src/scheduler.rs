@@ -26,6 +26,7 @@ mod state;
 mod steps;
 mod storing;
 mod turns;
+mod visits;
 
 pub use state::{SchedulerCounts, SchedulerState, SlotState};
 
@@ -42,6 +43,7 @@ use crate::text::{Message, ReplyParser};
 use background::Owner;
 use engine::{Engine, Request};
 use shared::Shared;
+use std::path::Path;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -464,12 +466,41 @@ impl Scheduler {
         self.shared.store(false);
     }
 
-    /// Drops the KV cache that this tenant has left in a slot, given by its place in
-    /// [`SchedulerState::slots`], and returns the number of its tokens: 0 if the slot is
-    /// empty or holds those of another tenant. `None` while replies are generated or the conversation is being stored
-    /// on disk; it can be called again then.
+    /// Drops the KV cache that this tenant has left in a slot, given by its place in [`SchedulerState::slots`], and
+    /// returns the number of its tokens: 0 if the slot is empty or holds those of another tenant. `None` while a reply
+    /// is generated in it or the conversation is being stored on disk, and in a waker or a chooser; it can be called
+    /// again then.
     pub fn forget(&self, slot: usize) -> Option<usize> {
-        self.shared.forget(slot, self.tenant.cache)
+        self.shared.visit(|engine| engine.forget(slot, self.tenant.cache)).flatten()
+    }
+
+    /// Writes the KV cache that this tenant has left in a slot to a file, as
+    /// [`Session::save_snapshot`](crate::Session::save_snapshot) does, and returns the number of its tokens. Only the
+    /// user can read the file. Nothing is written, and 0 returned, if the slot is empty or holds those of another
+    /// tenant. `None` while a reply is generated in it, and in a waker or a chooser. Other replies wait meanwhile.
+    ///
+    /// # Errors
+    /// The errors of [`Session::save_snapshot`](crate::Session::save_snapshot).
+    pub fn save_slot(&self, slot: usize, path: impl AsRef<Path>) -> Result<Option<usize>> {
+        let saved = self.shared.visit(|engine| engine.save(slot, self.tenant.cache, path.as_ref()));
+        saved.transpose().map(Option::flatten)
+    }
+
+    /// Replaces what a slot holds by the KV cache in a file that [`save_slot`](Self::save_slot) or
+    /// [`Session::save_snapshot`](crate::Session::save_snapshot) has written, and returns the number of its tokens. The
+    /// next request of this tenant that begins with them continues from there. `None` while a reply is generated in the
+    /// slot or its conversation is being stored on disk, and in a waker or a chooser. Other replies wait meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a slot that does not exist; [`Error::PoolFull`] if replies use the memory; the errors of
+    /// [`Session::load_snapshot`](crate::Session::load_snapshot). The slot may then be empty.
+    pub fn load_slot(&self, slot: usize, path: impl AsRef<Path>) -> Result<Option<usize>> {
+        let slots = self.state().slots.len();
+        if slot >= slots {
+            return Err(Error::argument("slot", format!("a number below {slots}"), slot.to_string()));
+        }
+        let loaded = self.shared.visit(|engine| engine.load(slot, self.tenant.cache, path.as_ref()));
+        loaded.transpose().map(Option::flatten)
     }
 
     /// Its current state.

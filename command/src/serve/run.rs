@@ -48,6 +48,10 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let keys = keys(&args.api_key, args.api_key_file.as_deref())?;
     let mut access = Access { keys, origins: args.cors.clone(), names: None, share_cache: args.share_cache };
     let disk = args.cache_dir.as_ref().map(|folder| DiskCache::open(folder, args.cache_disk)).transpose()?;
+    if let Some(folder) = &args.slot_save_path {
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot create {} (--slot-save-path)", folder.display()))?;
+    }
     let loader = Arc::new(Loader::new(&args, disk));
     loader.defaults(&file)?; // an error in them is reported before anybody can connect
     let server = Arc::new(server(&args, &file, loader.clone())?);
@@ -94,6 +98,7 @@ fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<
         loaded,
         others,
         disk,
+        slot_files: args.slot_save_path.clone(),
         name,
         file_name: named(file, Path::file_name, "fable-10m-q4_0.gguf"),
         overflow: args.overflow,

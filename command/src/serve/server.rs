@@ -14,6 +14,7 @@ use super::reload::{Absent, Reloading};
 use super::unread::Budget;
 use axum::http::StatusCode;
 use jiff::Timestamp;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -56,6 +57,8 @@ pub struct Server {
     pub others: Others,
     /// Where conversations are stored.
     pub disk: Option<DiskCache>,
+    /// The folder of the KV caches that clients save.
+    pub slot_files: Option<PathBuf>,
     /// The name of the model that the server was started with.
     pub name: String,
     /// The name of its file, without folders.

@@ -124,7 +124,7 @@ impl Work {
 }
 
 impl Slot {
-    fn new(session: Session) -> Self {
+    pub fn new(session: Session) -> Self {
         Self { session, work: None, used: 0, prompt: 0, storing: None, is_stored: false }
     }
 
@@ -286,12 +286,17 @@ impl Engine {
         let Request { id, tenant, task, ids, .. } = request;
         self.slots[index].session.set_tenant(tenant.cache);
         let reading = self.reading(index, task.cacheable(task.prompt()));
+        let slot = self.hold(index, task.prompt().len());
+        slot.storing = slot.storing.take().and_then(Storing::of_continued);
+        slot.work = Some(Work { id, task, ids, paused: false, given_up: None, waits: false, reading });
+    }
+
+    /// A slot receives a conversation with a prompt of so many tokens.
+    pub(super) fn hold(&mut self, index: usize, prompt: usize) -> &mut Slot {
         let slot = &mut self.slots[index];
         self.placed += 1;
-        (slot.used, slot.prompt) = (self.placed, task.prompt().len());
-        slot.storing = slot.storing.take().and_then(Storing::of_continued);
-        slot.is_stored = false;
-        slot.work = Some(Work { id, task, ids, paused: false, given_up: None, waits: false, reading });
+        (slot.used, slot.prompt, slot.is_stored) = (self.placed, prompt, false);
+        slot
     }
 
     /// Ends a request that has no slot, with its last events and an error, if any.

@@ -5,13 +5,12 @@
 //! oldest reply always continues.
 
 use super::engine::{Engine, Slot, Work};
-use super::storing::ROUND;
 use crate::error::Result;
 use crate::plan::PAGE;
 use std::time::Instant;
 
 /// Whether the cache of a conversation without a reply was dropped.
-enum Forgotten {
+pub(super) enum Forgotten {
     One,
     /// It will be in a later round, once it was stored.
     Later,
@@ -56,7 +55,7 @@ impl Engine {
     }
 
     /// Drops the cache of the conversation without a reply that has been unused for longest, once it was stored.
-    fn forget_idle(&mut self) -> Forgotten {
+    pub(super) fn forget_idle(&mut self) -> Forgotten {
         let held = |slot: &Slot| slot.work.is_none() && !slot.session.tokens().is_empty();
         let idle = self.slots.iter().enumerate().filter(|(_, slot)| held(slot));
         let Some((oldest, _)) = idle.min_by_key(|(_, slot)| slot.used) else { return Forgotten::None };
@@ -67,18 +66,6 @@ impl Engine {
         }
         self.slots[oldest].session.rewind(0);
         Forgotten::One
-    }
-
-    /// Drops what a slot holds of a tenant, and returns the number of tokens. `None` if it is in use.
-    pub fn forget(&mut self, index: usize, tenant: u64) -> Option<usize> {
-        let Some(slot) = self.slots.get(index).filter(|slot| slot.session.tenant() == tenant) else { return Some(0) };
-        let (tokens, is_free) = (slot.session.tokens().len(), slot.work.is_none());
-        self.stores_for = ROUND;
-        if !is_free || !self.leaves(index, Instant::now()) {
-            return None;
-        }
-        self.slots[index].session.rewind(0);
-        Some(tokens)
     }
 
     /// Drops the cache of a reply until there is memory again.

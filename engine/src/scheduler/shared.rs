@@ -40,6 +40,8 @@ pub struct Shared {
     /// Where conversations are stored.
     disk: Option<DiskCache>,
     board: Mutex<Board>,
+    /// What wakes the threads that wait to visit the engine.
+    visits: Condvar,
     /// The calls to wakers of polled replies.
     pub wakers: WakerCalls,
 }
@@ -50,6 +52,8 @@ struct Board {
     engine: Option<Box<Engine>>,
     /// The thread that drives it, or did.
     driver: Option<ThreadId>,
+    /// How many threads wait to visit the engine. They come before those that drive it.
+    visitors: usize,
     /// Requests that are in no slot, oldest first.
     waiting: VecDeque<Request>,
     /// The requests that the engine has, and which tenant is next.
@@ -111,6 +115,7 @@ impl Shared {
             slots: engine.slots(),
             engine: Some(Box::new(engine)),
             driver: None,
+            visitors: 0,
             waiting: VecDeque::new(),
             turns: Turns::default(),
             mailboxes: BTreeMap::new(),
@@ -122,7 +127,8 @@ impl Shared {
             unstored: false,
             stores: Stores::default(),
         };
-        Self { context, sessions, queue, disk, board: Mutex::new(board), wakers: WakerCalls::default() }
+        let (board, visits) = (Mutex::new(board), Condvar::new());
+        Self { context, sessions, queue, disk, board, visits, wakers: WakerCalls::default() }
     }
 
     /// The scheduler's current state.
@@ -184,7 +190,7 @@ impl Shared {
                 return None;
             }
             let worked;
-            (board, worked) = match board.engine.take() {
+            (board, worked) = match board.engine_to_drive() {
                 Some(engine) => self.drive(board, engine, &|board| board.has_news(id)),
                 None => (board, false),
             };
@@ -230,7 +236,7 @@ impl Shared {
         let mut board = lock(&self.board);
         while board.has_work() {
             let worked;
-            (board, worked) = match board.engine.take() {
+            (board, worked) = match board.engine_to_drive() {
                 Some(engine) => self.drive(board, engine, &|board| !board.has_work()),
                 None => (board, false),
             };
@@ -267,7 +273,7 @@ impl Shared {
         let number = board.stores.asked;
         while board.stores.done < number {
             let worked;
-            (board, worked) = match board.engine.take() {
+            (board, worked) = match board.engine_to_drive() {
                 Some(engine) => self.drive(board, engine, &|board| board.stores.done >= number),
                 None => (board, false),
             };
@@ -281,15 +287,32 @@ impl Shared {
         true
     }
 
-    /// Drops what a slot holds of a tenant, and returns the number of tokens. `None` if the slot is in use, or if a
-    /// thread drives the engine.
-    pub fn forget(&self, slot: usize, tenant: u64) -> Option<usize> {
+    /// Calls `work` with the engine between two rounds, without the lock. `None` if this thread drives it, and is in
+    /// the app's code.
+    pub fn visit<T>(&self, work: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         let mut board = lock(&self.board);
-        let engine = board.engine.as_mut()?;
-        let forgotten = engine.forget(slot, tenant);
-        let slots = engine.slots();
-        board.slots = slots;
-        forgotten
+        if board.engine.is_none() && board.driver == Some(current().id()) {
+            return None;
+        }
+        board.visitors += 1;
+        let engine = loop {
+            match board.engine.take() {
+                Some(engine) => break engine,
+                None => board = unpoisoned(self.visits.wait_timeout(board, LOOK_SELDOM)).0,
+            }
+        };
+        board.visitors -= 1;
+        board.driver = Some(current().id());
+        let mut driving = Driving { shared: self, engine: Some(engine) };
+        drop(board);
+        let done = driving.engine.as_mut().map(|engine| work(engine));
+        let mut board = lock(&self.board);
+        board.engine = driving.engine.take();
+        board.end_cancelled(); // which also records the state of the slots
+        board.wake_one();
+        self.visits.notify_one();
+        drop(self.woken(board));
+        done
     }
 
     /// Releases the lock to call the collected wakers and to drop what may run the app's code, and takes it again.
@@ -329,7 +352,7 @@ impl Shared {
             }
             let news = news(&board);
             worked |= news || !idle;
-            if news || idle {
+            if news || idle || board.visitors > 0 {
                 board.engine = driving.engine.take();
                 board.end_cancelled(); // replies that were dropped during the round
             }
@@ -337,6 +360,7 @@ impl Shared {
         if worked {
             board.wake_one();
         }
+        self.visits.notify_one();
         (self.woken(board), worked)
     }
 
@@ -391,6 +415,11 @@ impl Board {
         engine.end_cancelled();
         let (outcome, slots) = (engine.take_outcome(), engine.slots());
         self.deliver(outcome, slots);
+    }
+
+    /// Takes the engine to drive it, unless somebody else has it or waits to visit it.
+    fn engine_to_drive(&mut self) -> Option<Box<Engine>> {
+        if self.visitors == 0 { self.engine.take() } else { None }
     }
 
     /// How long a waiting thread waits before it checks again.

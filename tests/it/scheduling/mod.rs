@@ -17,6 +17,7 @@ mod storing;
 mod taking_turns;
 mod tenants;
 mod threads;
+mod visiting;
 
 use crate::common::gpu::gpu;
 use crate::common::models::fable_file;

@@ -209,13 +209,69 @@ fn extended_the_cache_of_a_slot_can_be_erased() {
     assert!(erased["id_slot"] == 0 && erased["n_erased"].as_u64() > Some(0), "{erased}");
     assert_eq!((evaluated(), serving.get("/slots").json()[0]["id"].as_u64()), (Some(0), Some(0)));
     for (path, word) in [
-        ("/slots/0?action=save", "--cache-dir"),
-        ("/slots/0?action=restore", "--cache-dir"),
+        ("/slots/0?action=save", "--slot-save-path"),
+        ("/slots/0?action=restore", "--slot-save-path"),
         ("/slots/0", "erase"),
         ("/slots/1?action=erase", "below 1"),
     ] {
         let answer = serving.post(path, &json!({"filename": "a"}));
         assert!(answer.status == 400 && answer.text().contains(word), "{path}: {}", answer.text());
+    }
+}
+
+/// The cache of a slot goes to a file, and comes back from there in another server.
+#[test]
+fn the_cache_of_a_slot_is_saved_and_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = folder.path().join("slots");
+    let start =
+        |keys: &[&str]| Serving::start(&[&["-np", "2", "--slot-save-path", files.to_str().unwrap()], keys].concat());
+    let cached = |answer: Value| answer["timings"]["cache_n"].as_u64().unwrap();
+    let file = json!({"filename": "a story.bin"});
+
+    let first = start(&[]);
+    assert_eq!(cached(first.post("/completion", &completion(&json!({}))).json()), 0);
+    let mut saved = Value::Null;
+    wait_for("the end of the reply", || {
+        let answer = first.post("/slots/0?action=save", &file);
+        saved = answer.json();
+        answer.status == 200
+    });
+    let path = files.join("a story.bin");
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    let tokens = saved["n_saved"].as_u64().unwrap();
+    assert_eq!((saved["n_written"].as_u64(), &saved["filename"]), (Some(bytes), &file["filename"]), "{saved}");
+    assert!(tokens > 4 && saved["timings"]["save_ms"].as_f64() > Some(0.0), "{saved}");
+    #[cfg(unix)]
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions()) & 0o777, 0o600);
+    drop(first);
+
+    let second = start(&["--api-key", "anna", "--api-key", "ben", "--share-cache"]);
+    let ask = |server: &Serving, key: &str, path: &str, body: &Value| {
+        let headers = [("content-type", "application/json"), ("x-api-key", key)];
+        super::ask(&server.address, "POST", path, &headers, body.to_string().as_bytes())
+    };
+    let restored = ask(&second, "anna", "/slots/1?action=restore", &file).json();
+    assert_eq!(
+        (restored["id_slot"].as_u64(), restored["n_restored"].as_u64(), restored["n_read"].as_u64()),
+        (Some(1), Some(tokens), Some(bytes)),
+        "{restored}"
+    );
+    assert!(cached(ask(&second, "ben", "/completion", &completion(&json!({}))).json()) > 0);
+    drop(second);
+
+    // Clients that share no cache share no files either.
+    let third = start(&["--api-key", "anna", "--api-key", "ben"]);
+    let none = ask(&third, "anna", "/slots/0?action=restore", &file);
+    assert_eq!((none.status, &none.json()["error"]["param"]), (400, &"filename".into()), "{}", none.text());
+    assert_eq!(ask(&third, "anna", "/slots/0?action=save", &file).json()["n_saved"], 0);
+    std::fs::write(&path, "something else").unwrap();
+    drop(third);
+    let fourth = start(&[]);
+    for (name, word) in [("a story.bin", "snapshot"), ("../slots/a story.bin", "a name"), ("", "a name")] {
+        let answer = fourth.post("/slots/0?action=restore", &json!({"filename": name}));
+        assert!(answer.status == 400 && answer.text().contains(word), "{name}: {}", answer.text());
+        assert!(!answer.text().contains(folder.path().to_str().unwrap()), "{}", answer.text());
     }
 }
 

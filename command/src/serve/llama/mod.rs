@@ -1,19 +1,19 @@
 //! The endpoints of llama.cpp's server that OpenAI's API does not have, for programs that use them.
 
 mod completion;
+pub mod slots;
 pub mod tokens;
 
 pub use completion::Completion;
 
 use crate::serve::body::{JsonBody, refuse};
-use crate::serve::client::Caller;
 use crate::serve::conversation::{check_messages, check_tools, template_input, variables};
-use crate::serve::failure::{Failure, shown};
+use crate::serve::failure::Failure;
 use crate::serve::fields::{Fields, read};
 use crate::serve::figures::decimal;
 use crate::serve::memory::Share;
 use crate::serve::openai::messages::{functions, messages};
-use crate::serve::router::{PathEnd, counted_json, json};
+use crate::serve::router::{counted_json, json};
 use crate::serve::server::Server;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -73,24 +73,6 @@ pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failur
     Ok(counted_json(props.to_string(), memory))
 }
 
-/// What each slot is doing, without its text.
-pub async fn slots(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
-    let loaded = server.loaded()?;
-    let state = loaded.scheduler.state();
-    let slot = |(id, slot): (usize, &wglm_engine::SlotState)| {
-        json!({
-            "id": id,
-            "n_ctx": slot.context,
-            "is_processing": slot.busy,
-            "n_tokens": slot.tokens,
-            "n_prompt_tokens": slot.prompt_total,
-            "n_prompt_tokens_processed": slot.prompt_done,
-            "n_decoded": slot.generated,
-        })
-    };
-    Ok(json(&state.slots.iter().enumerate().map(slot).collect()))
-}
-
 /// Refuses to fill gaps. The status is not 501 because clients retry after any status from 500 on.
 pub async fn no_infill(request: Request) -> Failure {
     refuse(request).await;
@@ -108,32 +90,6 @@ pub async fn set_lora_adapters(body: JsonBody) -> Result<Response, Failure> {
     match adapters.is_empty() {
         true => Ok(json(&json!({"success": true}))),
         false => Err(Failure::unsupported("lora-adapters: this server loads none, so the list can only be empty")),
-    }
-}
-
-/// Drops the cache of a slot. Its client has to have left it there, unless all clients share one cache.
-pub async fn slot_action(
-    State(server): State<Arc<Server>>,
-    PathEnd(id): PathEnd,
-    request: Request,
-) -> Result<Response, Failure> {
-    let query = request.uri().query().unwrap_or_default().to_owned();
-    refuse(request).await; // a body says nothing that matters here
-    let scheduler = server.loaded()?.scheduler.for_tenant(Caller::current().client.tenant());
-    let slots = scheduler.state().slots.len();
-    let Some(id) = id.parse().ok().filter(|id| *id < slots) else {
-        let expected = format!("expected a number below {slots}, the number of slots");
-        return Err(Failure::invalid(format!("id: {}: {expected}", shown(&id))));
-    };
-    match query.split('&').find_map(|field| field.strip_prefix("action=")) {
-        Some("erase") => {
-            let busy = || Failure::unavailable("the cache cannot be erased while replies are generated", 1);
-            Ok(json(&json!({"id_slot": id, "n_erased": scheduler.forget(id).ok_or_else(busy)?})))
-        }
-        Some(action @ ("save" | "restore")) => Err(Failure::unsupported(format!(
-            "action: {action}: not supported; with --cache-dir the server stores conversations by itself, and finds them"
-        ))),
-        _ => Err(Failure::invalid("action: expected erase")),
     }
 }
 

@@ -24,8 +24,12 @@ impl Session {
     /// # Errors
     /// The errors of [`Session::save_snapshot`], and [`Error::Cancelled`].
     pub fn save_snapshot_with(&mut self, path: impl AsRef<Path>, cancel: &Cancel) -> Result<()> {
-        let path = path.as_ref();
-        let mut file = Replacement::begin(path, Readers::Usual).map_err(Error::io("create", path))?;
+        self.save_snapshot_for(path.as_ref(), Readers::Usual, cancel)
+    }
+
+    /// Like [`Session::save_snapshot_with`], in a file that `readers` can read.
+    pub(crate) fn save_snapshot_for(&mut self, path: &Path, readers: Readers, cancel: &Cancel) -> Result<()> {
+        let mut file = Replacement::begin(path, readers).map_err(Error::io("create", path))?;
         self.write_snapshot(&mut file, path, cancel)?;
         file.commit().map_err(Error::io("write", path))
     }

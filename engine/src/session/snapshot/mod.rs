@@ -127,7 +127,8 @@ impl Session {
         let filled = fill_caches(state, sequence, reader)?;
         let logits: Vec<u32> = reader.words(reader.header.logits)?;
         reader.finish()?;
-        (sequence.confirmed, sequence.tokens) = (tokens.len(), tokens);
+        sequence.tokens = tokens;
+        state.confirm(sequence);
         let has_block = filled > state.model.config().layers;
         let filled = if has_block { sequence.tokens.len() } else { 0 };
         sequence.block.has_from(filled, filled);

@@ -1,0 +1,183 @@
+//! The slots of the server's model: what they are doing, and what is done with their KV caches.
+
+use crate::serve::body::{JsonBody, refuse};
+use crate::serve::client::Caller;
+use crate::serve::failure::{Failure, shown};
+use crate::serve::fields::read;
+use crate::serve::router::{PathEnd, json};
+use crate::serve::server::Server;
+use axum::extract::{FromRequest, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::json;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+use wglm_engine::{Error, Scheduler};
+
+/// The most bytes of a name of a file.
+const NAME: usize = 200;
+
+/// What each slot is doing, without its text.
+pub async fn slots(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
+    let loaded = server.loaded()?;
+    let state = loaded.scheduler.state();
+    let slot = |(id, slot): (usize, &wglm_engine::SlotState)| {
+        json!({
+            "id": id,
+            "n_ctx": slot.context,
+            "is_processing": slot.busy,
+            "n_tokens": slot.tokens,
+            "n_prompt_tokens": slot.prompt_total,
+            "n_prompt_tokens_processed": slot.prompt_done,
+            "n_decoded": slot.generated,
+        })
+    };
+    Ok(json(&state.slots.iter().enumerate().map(slot).collect()))
+}
+
+/// Drops the cache of a slot, or writes it to a file, or reads it from one. A client has its own files, and only the
+/// caches that it has left in a slot, unless all clients share one cache.
+pub async fn slot_action(
+    State(server): State<Arc<Server>>,
+    PathEnd(id): PathEnd,
+    request: Request,
+) -> Result<Response, Failure> {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let action = query.split('&').find_map(|field| field.strip_prefix("action="));
+    let file = match action {
+        Some("save" | "restore") => Some(File::of(&server, JsonBody::from_request(request, &server).await?)?),
+        _ => {
+            refuse(request).await; // a body says nothing that matters here
+            None
+        }
+    };
+    let scheduler = server.loaded()?.scheduler.for_tenant(Caller::current().client.tenant());
+    let slots = scheduler.state().slots.len();
+    let Some(id) = id.parse().ok().filter(|id| *id < slots) else {
+        let expected = format!("expected a number below {slots}, the number of slots");
+        return Err(Failure::invalid(format!("id: {}: {expected}", shown(&id))));
+    };
+    let done = match (action, file) {
+        (Some("erase"), _) => server.blocking(move || erase(&scheduler, id)).await?,
+        (Some("save"), Some(file)) => server.blocking(move || file.save(&scheduler, id)).await?,
+        (Some("restore"), Some(file)) => server.blocking(move || file.restore(&scheduler, id)).await?,
+        _ => Err(Failure::invalid("action: expected erase, save or restore")),
+    };
+    done.map(|done| json(&done))
+}
+
+fn erase(scheduler: &Scheduler, id: usize) -> Result<serde_json::Value, Failure> {
+    let erased = scheduler.forget(id).ok_or_else(busy)?;
+    Ok(json!({"id_slot": id, "n_erased": erased}))
+}
+
+/// The failure of a request for a slot in which a reply is generated, or whose conversation is being stored.
+fn busy() -> Failure {
+    Failure::unavailable("the slot is in use", 1)
+}
+
+/// A file with the cache of a slot.
+struct File {
+    /// Its name, as the client sends it.
+    name: String,
+    path: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct FileBody {
+    filename: Option<String>,
+}
+
+impl File {
+    /// The file that a body names.
+    fn of(server: &Server, body: JsonBody) -> Result<Self, Failure> {
+        let Some(folder) = &server.slot_files else {
+            return Err(Failure::unsupported(
+                "action: the server was started without a folder for such files (--slot-save-path); with --cache-dir it \
+                 stores conversations by itself, and finds them",
+            ));
+        };
+        body.check_text()?;
+        let name = read::<FileBody>(&body.bytes)?.filename.unwrap_or_default();
+        if !is_file_name(&name) {
+            let expected = format!("expected a name of at most {NAME} letters, digits, spaces and any of ._-+=@");
+            return Err(Failure::of_field("filename", format_args!("{}: {expected}", shown(&name))));
+        }
+        // Clients without a number share one cache, and so the folder itself.
+        let path = match Caller::current().client.cache {
+            0 => folder.join(&name),
+            client => folder.join(format!("{client:016x}")).join(&name),
+        };
+        Ok(Self { name, path })
+    }
+
+    fn save(&self, scheduler: &Scheduler, id: usize) -> Result<serde_json::Value, Failure> {
+        let since = Instant::now();
+        if let Some(folder) = self.path.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| self.failed("create", &error))?;
+        }
+        let saved = scheduler.save_slot(id, &self.path).map_err(|error| self.failure(&error))?.ok_or_else(busy)?;
+        let written = if saved == 0 { 0 } else { self.bytes() };
+        let timings = json!({"save_ms": since.elapsed().as_secs_f64() * 1e3});
+        Ok(json!({
+            "id_slot": id, "filename": self.name, "n_saved": saved, "n_written": written, "timings": timings,
+        }))
+    }
+
+    fn restore(&self, scheduler: &Scheduler, id: usize) -> Result<serde_json::Value, Failure> {
+        let since = Instant::now();
+        let restored = scheduler.load_slot(id, &self.path).map_err(|error| self.failure(&error))?.ok_or_else(busy)?;
+        let timings = json!({"restore_ms": since.elapsed().as_secs_f64() * 1e3});
+        Ok(json!({
+            "id_slot": id, "filename": self.name, "n_restored": restored, "n_read": self.bytes(), "timings": timings,
+        }))
+    }
+
+    fn bytes(&self) -> u64 {
+        std::fs::metadata(&self.path).map_or(0, |about| about.len())
+    }
+
+    /// What the engine reports, without the path, which clients need not know.
+    fn failure(&self, error: &Error) -> Failure {
+        match error {
+            Error::Io { action, reason, .. } => self.failed(action, reason),
+            Error::Snapshot { .. } => Failure::of_field("filename", format_args!("{}: {}", self.name, error.cause())),
+            error => Failure::from(error.clone()),
+        }
+    }
+
+    fn failed(&self, action: &str, reason: &io::Error) -> Failure {
+        let message = format!("cannot {action} {}: {reason}", self.name);
+        match reason.kind() {
+            io::ErrorKind::NotFound => Failure::of_field("filename", message),
+            _ => Failure::new(StatusCode::INTERNAL_SERVER_ERROR, message),
+        }
+    }
+}
+
+/// Whether a file can have this name on any system, and cannot be elsewhere, or hidden.
+fn is_file_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_alphanumeric() || " ._-+=@".contains(c);
+    let ends = [name.chars().next(), name.chars().last()];
+    (1..=NAME).contains(&name.len())
+        && name.chars().all(allowed)
+        && ends.iter().flatten().all(|end| !matches!(end, '.' | ' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NAME, is_file_name};
+
+    #[test]
+    fn names_stay_in_the_folder() {
+        for name in ["a", "chat 1.bin", "größe-2@host=x+y", &"n".repeat(NAME)] {
+            assert!(is_file_name(name), "{name}");
+        }
+        for name in ["", ".", "..", "a/b", "a\\b", ".hidden", "c:", "a.", " a", "a\n", "\0", &"n".repeat(NAME + 1)] {
+            assert!(!is_file_name(name), "{name:?}");
+        }
+    }
+}
