@@ -471,7 +471,9 @@ impl Scheduler {
     /// is generated in it or the conversation is being stored on disk, and in a waker or a chooser; it can be called
     /// again then.
     pub fn forget(&self, slot: usize) -> Option<usize> {
-        self.shared.visit(|engine| engine.forget(slot, self.tenant.cache)).flatten()
+        let forgotten = self.shared.visit(|engine| engine.forget(slot, self.tenant.cache));
+        self.shared.store_later(); // what takes longer to store than a visit
+        forgotten.flatten()
     }
 
     /// Writes the KV cache that this tenant has left in a slot to a file, as
@@ -486,20 +488,22 @@ impl Scheduler {
         saved.transpose().map(Option::flatten)
     }
 
-    /// Replaces what a slot holds by the KV cache in a file that [`save_slot`](Self::save_slot) or
+    /// Replaces what a slot holds, of whichever tenant, by the KV cache in a file that [`save_slot`](Self::save_slot) or
     /// [`Session::save_snapshot`](crate::Session::save_snapshot) has written, and returns the number of its tokens. The
     /// next request of this tenant that begins with them continues from there. `None` while a reply is generated in the
     /// slot or its conversation is being stored on disk, and in a waker or a chooser. Other replies wait meanwhile.
     ///
     /// # Errors
     /// [`Error::Argument`] for a slot that does not exist; [`Error::PoolFull`] if replies use the memory; the errors of
-    /// [`Session::load_snapshot`](crate::Session::load_snapshot). The slot may then be empty.
+    /// [`Session::load_snapshot`](crate::Session::load_snapshot). If the file cannot be used, the slot keeps what it
+    /// holds.
     pub fn load_slot(&self, slot: usize, path: impl AsRef<Path>) -> Result<Option<usize>> {
         let slots = self.state().slots.len();
         if slot >= slots {
             return Err(Error::argument("slot", format!("a number below {slots}"), slot.to_string()));
         }
         let loaded = self.shared.visit(|engine| engine.load(slot, self.tenant.cache, path.as_ref()));
+        self.shared.store_later(); // what takes longer to store than a visit
         loaded.transpose().map(Option::flatten)
     }
 

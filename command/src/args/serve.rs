@@ -71,8 +71,8 @@ pub struct ServeArgs {
     /// Most bytes of all files in it, such as 500M or 20G; those that were unused for longest are removed first
     #[arg(long, value_name = "SIZE", default_value = "20G", requires = "cache_dir", value_parser = size, help_heading = LIMITS)]
     pub cache_disk: u64,
-    /// Folder in which clients can save the KV caches of slots under names of theirs, and from which they restore
-    /// them (/slots/N?action=save and restore)
+    /// Folder in which clients can save the KV caches of slots under names of their choice, and from which they
+    /// restore them (/slots/N?action=save and restore)
     #[arg(long, value_name = "DIR", help_heading = LIMITS)]
     pub slot_save_path: Option<PathBuf>,
     /// What to do with a conversation that outgrows the context

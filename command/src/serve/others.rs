@@ -12,6 +12,7 @@ use super::server::LoadedModel;
 use crate::output;
 use serde::Deserialize;
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -30,13 +31,18 @@ pub struct Others {
     /// How long a model stays without requests.
     keep: Duration,
     loader: Arc<Loader>,
-    /// The file of the server's own model.
+    /// The name of the server's own model.
+    own_name: String,
+    /// Its file, without symbolic links.
     own: Option<PathBuf>,
     /// The models that are loaded or being loaded. The last one was requested last.
     entries: Mutex<Vec<Arc<Other>>>,
-    /// What files on this machine are; `None` for those that cannot be loaded. Reading a header takes a while.
-    described: Mutex<HashMap<PathBuf, Option<Arc<Described>>>>,
+    /// What files on this machine are, with their lengths and times. Reading a header takes a while.
+    described: Mutex<HashMap<PathBuf, (Version, Arc<Described>)>>,
 }
+
+/// The length of a file, and when it was changed.
+type Version = (u64, Option<SystemTime>);
 
 /// A model that is loaded or being loaded.
 pub struct Other {
@@ -69,10 +75,11 @@ struct Named {
 }
 
 impl Others {
-    /// `most` is the number of models that may be loaded besides the server's own, which has the file `own`.
-    pub fn new(most: usize, keep: Duration, loader: Arc<Loader>, own: Option<PathBuf>) -> Self {
+    /// `most` is the number of models that may be loaded besides the server's own, which has a name and perhaps a file.
+    pub fn new(most: usize, keep: Duration, loader: Arc<Loader>, (own_name, own): (String, Option<&Path>)) -> Self {
         let (entries, described) = (Mutex::default(), Mutex::default());
-        Self { most, keep, loader, own, entries, described }
+        let own = own.map(|own| own.canonicalize().unwrap_or_else(|_| own.into()));
+        Self { most, keep, loader, own_name, own, entries, described }
     }
 
     /// Whether requests can have other models.
@@ -80,12 +87,11 @@ impl Others {
         self.most > 0
     }
 
-    /// The model that a body names, unless that is the server's own. `loaded` is the latter, if it is loaded. This
-    /// reads files.
-    pub fn asked(&self, body: &[u8], loaded: Option<&LoadedModel>) -> Result<Option<Arc<Other>>, Failure> {
+    /// The model that a body names, unless that is the server's `own`. This reads files.
+    pub fn asked(&self, body: &[u8], own: Result<Arc<LoadedModel>, Failure>) -> Result<Option<Arc<Other>>, Failure> {
         match serde_json::from_slice::<Named>(body) {
             Ok(Named { model: Some(name) }) => match self.find(&name)? {
-                Some(model) => self.get(model, loaded).map(Some),
+                Some(model) => self.get(model, own).map(Some),
                 None => Ok(None),
             },
             _ => Ok(None), // whatever is wrong with it is reported when it is read
@@ -94,11 +100,11 @@ impl Others {
 
     /// The model with this name, unless that is the server's own.
     pub fn find(&self, name: &str) -> Result<Option<LocalModel>, Failure> {
-        if !self.are_allowed() || name.len() > LONGEST {
+        if !self.are_allowed() || name.len() > LONGEST || name.eq_ignore_ascii_case(&self.own_name) {
             return Ok(None);
         }
         match find_model(name, &Places::default()) {
-            Ok(model) => Ok(Some(model).filter(|model| self.own.as_ref() != Some(&model.path))),
+            Ok(model) => Ok(Some(model).filter(|model| !self.is_own(&model.path))),
             Err(error @ Error::SeveralModels { .. }) => Err(Failure::of_field("model", error)),
             Err(_) => Ok(None),
         }
@@ -110,17 +116,24 @@ impl Others {
             return Vec::new();
         }
         let models = local_models(&Places::default()).into_iter();
-        let others = models.filter(|model| model.whole && self.own.as_ref() != Some(&model.path));
+        let others = models.filter(|model| model.whole && !self.is_own(&model.path));
         others.filter_map(|model| Some(Listed { described: self.describe(&model.path)?, model })).collect()
     }
 
+    /// Whether a file is that of the server's own model.
+    fn is_own(&self, path: &Path) -> bool {
+        self.own.as_ref().is_some_and(|own| own == path || path.canonicalize().is_ok_and(|path| *own == path))
+    }
+
     fn describe(&self, path: &Path) -> Option<Arc<Described>> {
-        if let Some(known) = lock(&self.described).get(path) {
-            return known.clone();
-        }
-        let described = self.loader.open(path).ok().map(|(file, _)| Arc::new(describe(&file)));
-        lock(&self.described).insert(path.into(), described.clone());
-        described
+        let about = path.metadata().ok()?;
+        let version = (about.len(), about.modified().ok());
+        let known = lock(&self.described).get(path).filter(|known| known.0 == version).map(|known| known.1.clone());
+        known.or_else(|| {
+            let described = Arc::new(describe(&self.loader.open(path).ok()?.0));
+            lock(&self.described).insert(path.into(), (version, described.clone()));
+            Some(described)
+        })
     }
 
     /// The models that are loaded.
@@ -165,59 +178,67 @@ impl Others {
         over.iter().for_each(|other| other.unload());
     }
 
-    /// A model, whose load begins if it is not loaded.
-    fn get(&self, model: LocalModel, own: Option<&LoadedModel>) -> Result<Arc<Other>, Failure> {
+    /// A model, whose load begins if it is not loaded. The server's `own` has to be loaded first.
+    fn get(&self, model: LocalModel, own: Result<Arc<LoadedModel>, Failure>) -> Result<Arc<Other>, Failure> {
         let LocalModel { name, path, .. } = model;
-        let mut entries = lock(&self.entries);
-        if let Some(index) = entries.iter().position(|other| other.path == path) {
-            let other = entries.remove(index);
-            lock(&other.stay).since = Instant::now();
-            entries.push(other.clone());
+        if let Some(other) = again(&mut lock(&self.entries), &path) {
             return Ok(other);
         }
-        let loader = self.loader.of(&path);
+        let (own, loader) = (own?, self.loader.of(&path));
         let (file, _) = loader.open(&path).map_err(|error| unfit(&name, &error))?;
-        let needs = own.and_then(|own| loader.needs(&file, own.model.gpu()));
-        let mut over = Vec::new();
-        let room = self.make_room(&mut entries, &mut over, &name, needs, own);
-        let other = room.map(|()| {
-            let stay = Mutex::new(Stay { since: Instant::now(), keep: Some(self.keep) });
-            let loaded = Reloading::new(load(loader, file, name.clone()));
-            let other = Arc::new(Other { name, path, needs, loaded, stay });
-            entries.push(other.clone());
-            other
-        });
+        let needs = loader.needs(&file, own.model.gpu());
+        let mut entries = lock(&self.entries);
+        if let Some(other) = again(&mut entries, &path) {
+            return Ok(other); // another request was quicker
+        }
+        let over = self.make_room(&mut entries, &name, needs, &own)?;
+        let stay = Mutex::new(Stay { since: Instant::now(), keep: Some(self.keep) });
+        let loaded = Reloading::new(load(loader, file, name.clone()));
+        let other = Arc::new(Other { name, path, needs, loaded, stay });
+        entries.push(other.clone());
         drop(entries); // storing conversations takes a while, and requests for other models go on
-        over.iter().for_each(|other| other.unload());
-        drop(over); // its memory is free before the load begins
-        other.inspect(|other| other.loaded.begin_first())
+        // The memory of these is free before the load begins, which it does in any case.
+        let _ = catch_unwind(AssertUnwindSafe(|| over.into_iter().for_each(|other| other.unload())));
+        other.loaded.begin_first();
+        Ok(other)
     }
 
-    /// Moves the models that were unused for longest to `over`, until there is room for another one, which needs so
-    /// many bytes.
+    /// Takes out as many of the models that were unused for longest as have to be unloaded for another one, which needs
+    /// so many bytes. If unloading them all is not enough, they stay.
     fn make_room(
         &self,
         entries: &mut Vec<Arc<Other>>,
-        over: &mut Vec<Arc<Other>>,
         name: &str,
         needs: Option<u64>,
-        own: Option<&LoadedModel>,
-    ) -> Result<(), Failure> {
-        let memory = own.and_then(|own| own.model.gpu().report().memory);
-        let held_by_own = own.map_or(0, |own| own.model.gpu().memory().held);
+        own: &LoadedModel,
+    ) -> Result<Vec<Arc<Other>>, Failure> {
+        let memory = own.model.gpu().report().memory;
+        let idle: Vec<bool> = entries.iter().map(|other| other.is_idle()).collect();
+        let mut idle = entries.iter().zip(idle).filter_map(|(other, is_idle)| is_idle.then_some(other));
+        let mut held = entries.iter().map(|other| other.held()).sum::<u64>() + own.model.gpu().memory().held;
+        let mut over: Vec<Arc<Other>> = Vec::new();
         loop {
-            let held: u64 = entries.iter().map(|other| other.held()).sum();
-            let free = memory.map(|memory| memory.saturating_sub(held.saturating_add(held_by_own)));
+            let free = memory.map(|memory| memory.saturating_sub(held));
             let short = needs.zip(free).filter(|(needs, free)| needs > free);
-            if entries.len() < self.most && short.is_none() {
-                return Ok(());
+            if entries.len() - over.len() < self.most && short.is_none() {
+                break;
             }
-            match entries.iter().position(|other| other.is_idle()) {
-                Some(index) => over.push(entries.remove(index)),
-                None => return Err(no_room(name, short, entries.is_empty())),
-            }
+            let Some(other) = idle.next() else { return Err(no_room(name, short, entries.len() == over.len())) };
+            held = held.saturating_sub(other.held());
+            over.push(other.clone());
         }
+        entries.retain(|other| !over.iter().any(|gone| Arc::ptr_eq(gone, other)));
+        Ok(over)
     }
+}
+
+/// The model with this file, if it is loaded or being loaded. It is then the one that was requested last.
+fn again(entries: &mut Vec<Arc<Other>>, path: &Path) -> Option<Arc<Other>> {
+    let index = entries.iter().position(|other| other.path == path)?;
+    let other = entries.remove(index);
+    lock(&other.stay).since = Instant::now();
+    entries.push(other.clone());
+    Some(other)
 }
 
 /// What loads another model, the first time and again.
@@ -279,9 +300,10 @@ impl Other {
         }
     }
 
-    /// Whether nobody uses it.
-    fn is_idle(&self) -> bool {
+    /// Whether nobody uses it, or waits for it.
+    fn is_idle(self: &Arc<Self>) -> bool {
         match self.loaded.peek() {
+            _ if Arc::strong_count(self) > 1 => false,
             Ok(loaded) => Arc::strong_count(&loaded) == 2, // here, and in `self`
             Err(Absent::Loading) => false,
             Err(Absent::Failed(_)) => true,
@@ -289,7 +311,7 @@ impl Other {
     }
 
     /// Whether it has stayed long enough without requests.
-    fn is_over(&self) -> bool {
+    fn is_over(self: &Arc<Self>) -> bool {
         let mut stay = lock(&self.stay);
         if !self.is_idle() {
             stay.since = Instant::now();

@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use wglm_engine::{DiskCache, Gguf, Model};
 
 /// How long cancelled replies may take to end.
@@ -87,7 +87,7 @@ fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<
     let memory = Budgets::new(args.max_memory, args.max_connections, body).map_err(anyhow::Error::msg)?;
     let name = args.alias.clone().unwrap_or_else(|| named(file, Path::file_stem, "fable-10m"));
     let keep = Duration::from_secs(args.keep_alive);
-    let others = Others::new(args.models_max - 1, keep, loader.clone(), file.path().map(Path::to_owned));
+    let others = Others::new(args.models_max - 1, keep, loader.clone(), (name.clone(), file.path()));
     let (disk, own) = (loader.disk(), name.clone());
     let loaded = Reloading::new(move |lost: Option<Arc<LoadedModel>>| {
         // Replies that have not ended hold the lost model, and closing its GPU frees the memory.
@@ -99,6 +99,7 @@ fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<
         others,
         disk,
         slot_files: args.slot_save_path.clone(),
+        slot_actions: Semaphore::new(1),
         name,
         file_name: named(file, Path::file_name, "fable-10m-q4_0.gguf"),
         overflow: args.overflow,

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::Semaphore;
 use wglm_engine::{DiskCache, GenerateOptions, Model, Overflow, Scheduler, SchemaOptions};
 
 pub struct LoadedModel {
@@ -59,6 +60,8 @@ pub struct Server {
     pub disk: Option<DiskCache>,
     /// The folder of the KV caches that clients save.
     pub slot_files: Option<PathBuf>,
+    /// Allows one action on a slot at a time.
+    pub slot_actions: Semaphore,
     /// The name of the model that the server was started with.
     pub name: String,
     /// The name of its file, without folders.
@@ -140,7 +143,7 @@ impl Server {
             return self.loaded();
         }
         let (server, bytes) = (self.clone(), body.bytes.clone());
-        let asked = move || server.others.asked(&bytes, server.loaded.peek().ok().as_deref());
+        let asked = move || server.others.asked(&bytes, server.loaded());
         match self.blocking(asked).await?? {
             Some(other) => other.wait(self.limits.reply).await,
             None => self.loaded(),

@@ -36,7 +36,7 @@ impl Engine {
     }
 
     /// Replaces what a slot holds by what a file has, for a tenant, and returns the number of tokens. `None` if the
-    /// slot is in use. After an error it may be empty.
+    /// slot is in use. If the file cannot be used, the slot keeps what it holds.
     pub fn load(&mut self, index: usize, tenant: u64, path: &Path) -> Result<Option<usize>> {
         while self.slots.len() <= index.min(self.pool.sessions() - 1) {
             self.slots.push(Slot::new(self.pool.session()?));
@@ -47,8 +47,7 @@ impl Engine {
         }
         loop {
             let session = &mut self.slots[index].session;
-            session.set_tenant(tenant);
-            let loaded = caught(|| session.load_snapshot(path)).unwrap_or_else(|| {
+            let loaded = caught(|| session.load_snapshot_for(tenant, path, &Cancel::default())).unwrap_or_else(|| {
                 empty(session);
                 Err(died())
             });
@@ -56,7 +55,10 @@ impl Engine {
                 Ok(()) => break,
                 Err(full @ Error::PoolFull { .. }) => match self.forget_idle() {
                     Forgotten::One => {}
-                    Forgotten::Later => return Ok(None),
+                    Forgotten::Later => {
+                        self.memory_awaited[1] = None; // nobody waits
+                        return Ok(None);
+                    }
                     Forgotten::None => return Err(full),
                 },
                 Err(error) => return Err(error),

@@ -104,6 +104,9 @@ fn extended_there_are_at_most_so_many_models() {
     let one = start(&home, &["--models-max", "1"]);
     assert_eq!(asked(&one, FIRST).0, OWN);
     assert_eq!(names(&one.get("/v1/models").json()["data"], "id"), [OWN]);
+
+    let alias = start(&home, &["--alias", FIRST]);
+    assert_eq!((asked(&alias, FIRST).0, loaded(&alias)), (FIRST.to_owned(), vec![FIRST.to_owned()]));
 }
 
 #[test]

@@ -38,8 +38,8 @@ pub async fn slots(State(server): State<Arc<Server>>) -> Result<Response, Failur
     Ok(json(&state.slots.iter().enumerate().map(slot).collect()))
 }
 
-/// Drops the cache of a slot, or writes it to a file, or reads it from one. A client has its own files, and only the
-/// caches that it has left in a slot, unless all clients share one cache.
+/// Drops the cache of a slot, or writes it to a file, or replaces it by that of a file. A client drops and writes only
+/// what it has left in the slot, and has its own files, unless all clients share one cache.
 pub async fn slot_action(
     State(server): State<Arc<Server>>,
     PathEnd(id): PathEnd,
@@ -60,6 +60,9 @@ pub async fn slot_action(
         let expected = format!("expected a number below {slots}, the number of slots");
         return Err(Failure::invalid(format!("id: {}: {expected}", shown(&id))));
     };
+    // Such an action occupies a thread until the slot is written or read, and no reply continues meanwhile.
+    let another = || Failure::unavailable("another slot is being saved, restored or erased", 1);
+    let _turn = server.slot_actions.try_acquire().map_err(|_| another())?;
     let done = match (action, file) {
         (Some("erase"), _) => server.blocking(move || erase(&scheduler, id)).await?,
         (Some("save"), Some(file)) => server.blocking(move || file.save(&scheduler, id)).await?,
@@ -76,7 +79,7 @@ fn erase(scheduler: &Scheduler, id: usize) -> Result<serde_json::Value, Failure>
 
 /// The failure of a request for a slot in which a reply is generated, or whose conversation is being stored.
 fn busy() -> Failure {
-    Failure::unavailable("the slot is in use", 1)
+    Failure::unavailable("the slot is in use, or what it holds is being stored", 1)
 }
 
 /// A file with the cache of a slot.
@@ -158,8 +161,15 @@ impl File {
     }
 }
 
-/// Whether a file can have this name on any system, and cannot be elsewhere, or hidden.
+/// The names of devices on Windows, whatever their extension.
+const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "com", "lpt"];
+
+/// Whether this is the name of a file on every system, inside the folder and not hidden.
 fn is_file_name(name: &str) -> bool {
+    let stem = name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    if DEVICES.contains(&stem.trim_end_matches(|c: char| c.is_ascii_digit())) {
+        return false;
+    }
     let allowed = |c: char| c.is_alphanumeric() || " ._-+=@".contains(c);
     let ends = [name.chars().next(), name.chars().last()];
     (1..=NAME).contains(&name.len())
@@ -176,7 +186,22 @@ mod tests {
         for name in ["a", "chat 1.bin", "größe-2@host=x+y", &"n".repeat(NAME)] {
             assert!(is_file_name(name), "{name}");
         }
-        for name in ["", ".", "..", "a/b", "a\\b", ".hidden", "c:", "a.", " a", "a\n", "\0", &"n".repeat(NAME + 1)] {
+        for name in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "a\\b",
+            ".hidden",
+            "c:",
+            "a.",
+            "Con",
+            "com1.bin",
+            " a",
+            "a\n",
+            "\0",
+            &"n".repeat(NAME + 1),
+        ] {
             assert!(!is_file_name(name), "{name:?}");
         }
     }

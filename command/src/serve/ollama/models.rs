@@ -11,6 +11,7 @@ use crate::serve::router::{counted_json, json};
 use crate::serve::server::{LoadedModel, Server, timestamp};
 use axum::extract::{Request, State};
 use axum::response::Response;
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -120,7 +121,8 @@ pub async fn ps(State(server): State<Arc<Server>>) -> Response {
         let held = loaded.model.gpu().memory().held;
         let mut entry = entry(&loaded.name, held, server.started, &describe(loaded.model.file()));
         entry["size_vram"] = held.into();
-        entry["expires_at"] = until.map_or_else(|| NEVER.into(), timestamp).into();
+        let until = until.and_then(|until| Timestamp::try_from(until).ok());
+        entry["expires_at"] = until.map_or_else(|| NEVER.into(), |until| until.to_string()).into();
         entry["context_length"] = loaded.scheduler.context().into();
         entry
     };

@@ -49,8 +49,12 @@ impl Session {
     /// The errors of [`Session::load_snapshot`], and [`Error::Cancelled`], after which the session is unchanged or, if
     /// the cache was being filled, empty.
     pub fn load_snapshot_with(&mut self, path: impl AsRef<Path>, cancel: &Cancel) -> Result<()> {
-        let path = path.as_ref();
+        self.load_snapshot_for(self.tenant(), path.as_ref(), cancel)
+    }
+
+    /// Like [`Session::load_snapshot_with`], for a tenant, to whom the tokens then belong.
+    pub(crate) fn load_snapshot_for(&mut self, tenant: u64, path: &Path, cancel: &Cancel) -> Result<()> {
         let file = File::open(path).map_err(Error::io("open", path))?;
-        self.read_snapshot(BufReader::new(file), path, cancel)
+        self.read_snapshot(BufReader::new(file), path, tenant, cancel)
     }
 }

@@ -64,7 +64,7 @@ impl Session {
     /// The errors of [`Session::restore`], and [`Error::Cancelled`], after which the session is unchanged or, if the
     /// cache was being filled, empty.
     pub fn restore_with(&mut self, snapshot: &[u8], cancel: &Cancel) -> Result<()> {
-        self.read_snapshot(Cursor::new(snapshot), in_memory(), cancel)
+        self.read_snapshot(Cursor::new(snapshot), in_memory(), self.tenant(), cancel)
     }
 
     /// The header of a snapshot of `tokens` tokens with `logits` logits.
@@ -107,7 +107,8 @@ impl Session {
         writer.finish()
     }
 
-    fn read_snapshot(&mut self, from: impl Read + Seek, path: &Path, cancel: &Cancel) -> Result<()> {
+    /// Restores a snapshot, whose tokens then belong to a tenant.
+    fn read_snapshot(&mut self, from: impl Read + Seek, path: &Path, tenant: u64, cancel: &Cancel) -> Result<()> {
         self.model().gpu().check_process()?; // before any token is dropped
         let mut reader = Reader::open(from, path, cancel)?;
         let header = reader.header;
@@ -115,6 +116,7 @@ impl Session {
         let tokens = reader.words(header.tokens)?;
         self.check(0, &tokens)?;
         self.rewind(0);
+        self.sequence.tenant = tenant;
         let restored = heeding(cancel, || self.read_rest(&mut reader, tokens));
         restored.inspect_err(|_| self.pool.state().cut(&mut self.sequence, 0)) // releases the reserved pages too
     }
