@@ -488,10 +488,10 @@ impl Scheduler {
         saved.transpose().map(Option::flatten)
     }
 
-    /// Replaces what a slot holds, of whichever tenant, by the KV cache in a file that [`save_slot`](Self::save_slot) or
-    /// [`Session::save_snapshot`](crate::Session::save_snapshot) has written, and returns the number of its tokens. The
-    /// next request of this tenant that begins with them continues from there. `None` while a reply is generated in the
-    /// slot or its conversation is being stored on disk, and in a waker or a chooser. Other replies wait meanwhile.
+    /// Replaces what a slot holds, of whichever tenant, by the KV cache in a file that [`save_slot`](Self::save_slot)
+    /// or [`Session::save_snapshot`](crate::Session::save_snapshot) has written, and returns the number of its tokens.
+    /// The next request of this tenant that begins with them continues from there. `None` while a reply is generated in
+    /// the slot or its conversation is being stored on disk, and in a waker or a chooser. Other replies wait meanwhile.
     ///
     /// # Errors
     /// [`Error::Argument`] for a slot that does not exist; [`Error::PoolFull`] if replies use the memory; the errors of
