@@ -472,7 +472,7 @@ impl Scheduler {
     /// again then.
     pub fn forget(&self, slot: usize) -> Option<usize> {
         let forgotten = self.shared.visit(|engine| engine.forget(slot, self.tenant.cache));
-        self.shared.store_later(); // what takes longer to store than a visit
+        self.shared.store_later(); // if the conversation in the slot takes longer to store than one visit
         forgotten.flatten()
     }
 
@@ -488,22 +488,22 @@ impl Scheduler {
         saved.transpose().map(Option::flatten)
     }
 
-    /// Replaces what a slot holds, of whichever tenant, by the KV cache in a file that [`save_slot`](Self::save_slot)
+    /// Replaces the contents of a slot, of any tenant, by the KV cache in a file that [`save_slot`](Self::save_slot)
     /// or [`Session::save_snapshot`](crate::Session::save_snapshot) has written, and returns the number of its tokens.
     /// The next request of this tenant that begins with them continues from there. `None` while a reply is generated in
     /// the slot or its conversation is being stored on disk, and in a waker or a chooser. Other replies wait meanwhile.
     ///
     /// # Errors
     /// [`Error::Argument`] for a slot that does not exist; [`Error::PoolFull`] if replies use the memory; the errors of
-    /// [`Session::load_snapshot`](crate::Session::load_snapshot). If the file cannot be used, the slot keeps what it
-    /// holds.
+    /// [`Session::load_snapshot`](crate::Session::load_snapshot). If the file cannot be used, the slot keeps its
+    /// contents.
     pub fn load_slot(&self, slot: usize, path: impl AsRef<Path>) -> Result<Option<usize>> {
         let slots = self.state().slots.len();
         if slot >= slots {
             return Err(Error::argument("slot", format!("a number below {slots}"), slot.to_string()));
         }
         let loaded = self.shared.visit(|engine| engine.load(slot, self.tenant.cache, path.as_ref()));
-        self.shared.store_later(); // what takes longer to store than a visit
+        self.shared.store_later(); // if the conversation in the slot takes longer to store than one visit
         loaded.transpose().map(Option::flatten)
     }
 

@@ -1,9 +1,9 @@
-"""Coding agents, each through a whole round: its prompt, a call of one of its tools, the tool's result, the reply.
+"""Coding agents, each through a round trip: its prompt, a call of one of its tools, the tool's result, the reply.
 
 The agents are installed from npm (see `agents.sh`) and run with their own prompts and tools, uncut. The model is a
 scripted one, which cannot decide to call a tool. So a relay between the agent and the server asks for a call of one
-harmless tool (`tool_choice`) wherever a request has no result of it yet, and changes nothing else. It also keeps all
-requests and answers, to see what came back.
+harmless tool (`tool_choice`) wherever a request has no result of it yet, and changes nothing else. It also keeps the
+requests, which show whether the result was sent back.
 """
 
 import atexit
@@ -35,7 +35,7 @@ class Relay(http.server.ThreadingHTTPServer):
 
     def __init__(self, tool):
         super().__init__(("127.0.0.1", 0), Passing)
-        self.tool, self.requests, self.answers, self.failures = tool, [], [], []
+        self.tool, self.requests, self.failures = tool, [], []
         self.url = "http://127.0.0.1:%d" % self.server_port
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -65,7 +65,6 @@ class Passing(http.server.BaseHTTPRequestHandler):
             whole += piece
             self.wfile.write(piece)
             self.wfile.flush()
-        self.server.answers.append(whole.decode())
         if answer.status >= 400:
             self.server.failures.append(f"{self.command} {self.path}: {answer.status} {whole.decode()[:500]}")
         self.close_connection = True

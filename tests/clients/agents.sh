@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Has coding agents from npm talk to `wglm serve`, each through a whole round with a tool: see README.md. By hand; it
+# Has coding agents from npm talk to `wglm serve`, each through a round trip with a tool: see README.md. By hand; it
 # needs Node, and a build first. With an argument it runs only the agents whose names contain it. Status 77: npm cannot
 # install them.
 set -euo pipefail

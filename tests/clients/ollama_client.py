@@ -127,7 +127,7 @@ def errors():
     for change in [lambda: client.pull("owl"), lambda: client.pull("owl", stream=True), lambda: client.push("owl"),
                    lambda: client.create("owl", from_="any"), lambda: client.copy("owl", "hen"),
                    lambda: client.delete("owl")]:
-        assert "one model" in refused(change, 400)
+        assert "wglm's commands" in refused(change, 400)
 
 
 def stopping():

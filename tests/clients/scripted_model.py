@@ -8,7 +8,7 @@ next token depends on the last one alone:
   may.
 
 Attention is computed as in any other model, so that prompts and caches are real, but it is narrow, so that a prompt of
-thirty thousand tokens takes minutes on a processor, and not hours.
+thirty thousand tokens takes only minutes on a processor.
 """
 
 import struct

@@ -4,6 +4,7 @@ use super::server::LoadedModel;
 use crate::args::{ModelArgs, SamplingArgs, ServeArgs};
 use crate::{fits, model, tunings};
 use std::path::Path;
+use std::sync::Arc;
 use wglm_engine::{DiskCache, GenerateOptions, Gguf, Gpu, Scheduler, SchedulerOptions};
 
 #[derive(Debug, Clone)]
@@ -50,6 +51,19 @@ impl Loader {
     /// The bytes of GPU memory that a model and one conversation need, if that is known.
     pub fn needs(&self, file: &Gguf, gpu: &Gpu) -> Option<u64> {
         fits::judged(file, &self.model.file, self.sampling.speculate, gpu).needs
+    }
+
+    /// A function that loads the model of a file, the first time or after the model was lost, under a name for clients.
+    pub fn of_file(
+        self: Arc<Self>,
+        file: Gguf,
+        name: String,
+    ) -> impl Fn(Option<Arc<LoadedModel>>) -> Result<LoadedModel, String> + Send + Sync + 'static {
+        move |lost| {
+            // Replies that have not ended hold the lost model, and closing its GPU frees the memory.
+            lost.into_iter().for_each(|lost| lost.model.gpu().close());
+            self.load(&file, &name).map_err(|error| format!("{error:#}"))
+        }
     }
 
     /// Loads the model of a file, under a name for clients.

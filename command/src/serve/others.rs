@@ -1,7 +1,7 @@
 //! Models besides the one that the server was started with. A request that names a model as `wglm models` lists it has
 //! that model loaded, and waits for it. Any other name means the server's own model, because many programs send the
 //! name of a model that only they know. When the memory of the GPU or the number of models is short, the one that was
-//! unused for longest is unloaded, and each is unloaded after a while without requests. The server's own model stays.
+//! unused for longest is unloaded. Each is also unloaded after a while without requests. The server's own model stays.
 
 use super::failure::Failure;
 use super::loader::Loader;
@@ -22,7 +22,7 @@ use wglm_engine::{Error, GenerateOptions, Gguf};
 /// The most bytes of a name that is looked for.
 const LONGEST: usize = 1000;
 
-/// How often a request looks whether its model is loaded.
+/// How often a request checks whether its model is loaded.
 const LOOK: Duration = Duration::from_millis(50);
 
 pub struct Others {
@@ -37,7 +37,7 @@ pub struct Others {
     own: Option<PathBuf>,
     /// The models that are loaded or being loaded. The last one was requested last.
     entries: Mutex<Vec<Arc<Other>>>,
-    /// What files on this machine are, with their lengths and times. Reading a header takes a while.
+    /// The descriptions of files on this machine, by path. Reading a header takes a while.
     described: Mutex<HashMap<PathBuf, (Version, Arc<Described>)>>,
 }
 
@@ -68,7 +68,7 @@ pub struct Listed {
     pub described: Arc<Described>,
 }
 
-/// What a body says about its model.
+/// The field of a body that names its model.
 #[derive(Deserialize)]
 struct Named {
     model: Option<String>,
@@ -174,37 +174,39 @@ impl Others {
 
     /// Unloads the models that had no requests for as long as they stay. This is called every second or so.
     pub fn expire(&self) {
-        let over: Vec<Arc<Other>> = lock(&self.entries).extract_if(.., |other| other.is_over()).collect();
-        over.iter().for_each(|other| other.unload());
+        let leaving: Vec<Arc<Other>> = lock(&self.entries).extract_if(.., |other| other.is_over()).collect();
+        leaving.iter().for_each(|other| other.unload());
     }
 
     /// A model, whose load begins if it is not loaded. The server's `own` has to be loaded first.
     fn get(&self, model: LocalModel, own: Result<Arc<LoadedModel>, Failure>) -> Result<Arc<Other>, Failure> {
         let LocalModel { name, path, .. } = model;
-        if let Some(other) = again(&mut lock(&self.entries), &path) {
+        if let Some(other) = requested(&mut lock(&self.entries), &path) {
             return Ok(other);
         }
-        let (own, loader) = (own?, self.loader.of(&path));
+        let (own, loader) = (own?, Arc::new(self.loader.of(&path)));
         let (file, _) = loader.open(&path).map_err(|error| unfit(&name, &error))?;
         let needs = loader.needs(&file, own.model.gpu());
         let mut entries = lock(&self.entries);
-        if let Some(other) = again(&mut entries, &path) {
+        if let Some(other) = requested(&mut entries, &path) {
             return Ok(other); // another request was quicker
         }
-        let over = self.make_room(&mut entries, &name, needs, &own)?;
+        let leaving = self.make_room(&mut entries, &name, needs, &own)?;
         let stay = Mutex::new(Stay { since: Instant::now(), keep: Some(self.keep) });
-        let loaded = Reloading::new(load(loader, file, name.clone()));
+        let (load, loading) = (loader.of_file(file, name.clone()), name.clone());
+        let note = move |_: &LoadedModel| output::note(format_args!("{loading} is loaded"));
+        let loaded = Reloading::new(move |lost| load(lost).inspect(&note));
         let other = Arc::new(Other { name, path, needs, loaded, stay });
         entries.push(other.clone());
         drop(entries); // storing conversations takes a while, and requests for other models go on
-        // The memory of these is free before the load begins, which it does in any case.
-        let _ = catch_unwind(AssertUnwindSafe(|| over.into_iter().for_each(|other| other.unload())));
+        // Their memory is free before the load begins. A panic must not prevent the load: requests would wait for it.
+        let _ = catch_unwind(AssertUnwindSafe(|| leaving.into_iter().for_each(|other| other.unload())));
         other.loaded.begin_first();
         Ok(other)
     }
 
-    /// Takes out as many of the models that were unused for longest as have to be unloaded for another one, which needs
-    /// so many bytes. If unloading them all is not enough, they stay.
+    /// Takes models out of `entries` to make room for another one, which needs `needs` bytes: as few as possible, those
+    /// first that were unused for longest. If unloading all idle models would not make enough room, none is taken out.
     fn make_room(
         &self,
         entries: &mut Vec<Arc<Other>>,
@@ -213,46 +215,31 @@ impl Others {
         own: &LoadedModel,
     ) -> Result<Vec<Arc<Other>>, Failure> {
         let memory = own.model.gpu().report().memory;
-        let idle: Vec<bool> = entries.iter().map(|other| other.is_idle()).collect();
-        let mut idle = entries.iter().zip(idle).filter_map(|(other, is_idle)| is_idle.then_some(other));
         let mut held = entries.iter().map(|other| other.held()).sum::<u64>() + own.model.gpu().memory().held;
-        let mut over: Vec<Arc<Other>> = Vec::new();
+        let mut idle = entries.iter().filter(|other| other.is_idle());
+        let mut leaving: Vec<Arc<Other>> = Vec::new();
         loop {
             let free = memory.map(|memory| memory.saturating_sub(held));
             let short = needs.zip(free).filter(|(needs, free)| needs > free);
-            if entries.len() - over.len() < self.most && short.is_none() {
+            if entries.len() - leaving.len() < self.most && short.is_none() {
                 break;
             }
-            let Some(other) = idle.next() else { return Err(no_room(name, short, entries.len() == over.len())) };
+            let Some(other) = idle.next() else { return Err(no_room(name, short, entries.len() == leaving.len())) };
             held = held.saturating_sub(other.held());
-            over.push(other.clone());
+            leaving.push(other.clone());
         }
-        entries.retain(|other| !over.iter().any(|gone| Arc::ptr_eq(gone, other)));
-        Ok(over)
+        entries.retain(|other| !leaving.iter().any(|gone| Arc::ptr_eq(gone, other)));
+        Ok(leaving)
     }
 }
 
-/// The model with this file, if it is loaded or being loaded. It is then the one that was requested last.
-fn again(entries: &mut Vec<Arc<Other>>, path: &Path) -> Option<Arc<Other>> {
+/// The model with this file, if it is loaded or being loaded. It moves to the end, as the one that was requested last.
+fn requested(entries: &mut Vec<Arc<Other>>, path: &Path) -> Option<Arc<Other>> {
     let index = entries.iter().position(|other| other.path == path)?;
     let other = entries.remove(index);
     lock(&other.stay).since = Instant::now();
     entries.push(other.clone());
     Some(other)
-}
-
-/// What loads another model, the first time and again.
-fn load(
-    loader: Loader,
-    file: Gguf,
-    name: String,
-) -> impl Fn(Option<Arc<LoadedModel>>) -> Result<LoadedModel, String> + Send + Sync + 'static {
-    move |lost| {
-        lost.into_iter().for_each(|lost| lost.model.gpu().close());
-        let loaded = loader.load(&file, &name).map_err(|error| format!("{error:#}"))?;
-        output::note(format_args!("{name} is loaded"));
-        Ok(loaded)
-    }
 }
 
 /// The failure of a request whose model cannot be loaded. Clients need not know the path of the file.
@@ -261,8 +248,9 @@ fn unfit(name: &str, error: &anyhow::Error) -> Failure {
     Failure::of_field("model", format_args!("{name}: {reason}"))
 }
 
-/// The failure of a request whose model has no room. If nothing can be unloaded, another attempt is in vain.
-fn no_room(name: &str, short: Option<(u64, u64)>, is_alone: bool) -> Failure {
+/// The failure of a request whose model has no room: `short` has the bytes of memory that it needs and those that are
+/// free. It is final if no model is in use, so that another attempt would fail as well.
+fn no_room(name: &str, short: Option<(u64, u64)>, is_final: bool) -> Failure {
     let why = match short {
         Some((needs, free)) => {
             let [needs, free] = [needs, free].map(output::bytes);
@@ -270,7 +258,7 @@ fn no_room(name: &str, short: Option<(u64, u64)>, is_alone: bool) -> Failure {
         }
         None => format!("{name} is not loaded, and all models that are loaded are in use (--models-max)"),
     };
-    if is_alone { Failure::of_field("model", why) } else { Failure::unavailable(why, 5) }
+    if is_final { Failure::of_field("model", why) } else { Failure::unavailable(why, 5) }
 }
 
 impl Other {
@@ -302,12 +290,12 @@ impl Other {
 
     /// Whether nobody uses it, or waits for it.
     fn is_idle(self: &Arc<Self>) -> bool {
-        match self.loaded.peek() {
-            _ if Arc::strong_count(self) > 1 => false,
+        let is_unused = match self.loaded.peek() {
             Ok(loaded) => Arc::strong_count(&loaded) == 2, // here, and in `self`
             Err(Absent::Loading) => false,
             Err(Absent::Failed(_)) => true,
-        }
+        };
+        is_unused && Arc::strong_count(self) == 1 // in the list
     }
 
     /// Whether it has stayed long enough without requests.

@@ -83,17 +83,13 @@ pub fn serve(args: ServeArgs) -> anyhow::Result<ExitCode> {
 
 /// The server, whose model is still to be loaded.
 fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<Server> {
-    let (body, replies, again) = (args.max_body << 10, args.parallel.saturating_add(args.queue), file.clone());
+    let (body, replies) = (args.max_body << 10, args.parallel.saturating_add(args.queue));
     let memory = Budgets::new(args.max_memory, args.max_connections, body).map_err(anyhow::Error::msg)?;
     let name = args.alias.clone().unwrap_or_else(|| named(file, Path::file_stem, "fable-10m"));
     let keep = Duration::from_secs(args.keep_alive);
     let others = Others::new(args.models_max - 1, keep, loader.clone(), (name.clone(), file.path()));
-    let (disk, own) = (loader.disk(), name.clone());
-    let loaded = Reloading::new(move |lost: Option<Arc<LoadedModel>>| {
-        // Replies that have not ended hold the lost model, and closing its GPU frees the memory.
-        lost.into_iter().for_each(|lost| lost.model.gpu().close());
-        loader.load(&again, &own).map_err(|error| format!("{error:#}"))
-    });
+    let disk = loader.disk();
+    let loaded = Reloading::new(loader.of_file(file.clone(), name.clone()));
     Ok(Server {
         loaded,
         others,
@@ -207,7 +203,7 @@ async fn expiry(server: Arc<Server>) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let of = server.clone();
-        let _ = server.blocking(move || of.others.expire()).await; // a panic there ends nothing here
+        let _ = server.blocking(move || of.others.expire()).await; // a panic there must not end this task
     }
 }
 

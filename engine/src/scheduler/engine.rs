@@ -286,13 +286,13 @@ impl Engine {
         let Request { id, tenant, task, ids, .. } = request;
         self.slots[index].session.set_tenant(tenant.cache);
         let reading = self.reading(index, task.cacheable(task.prompt()));
-        let slot = self.hold(index, task.prompt().len());
+        let slot = self.occupy(index, task.prompt().len());
         slot.storing = slot.storing.take().and_then(Storing::of_continued);
         slot.work = Some(Work { id, task, ids, paused: false, given_up: None, waits: false, reading });
     }
 
-    /// A slot receives a conversation with a prompt of so many tokens.
-    pub(super) fn hold(&mut self, index: usize, prompt: usize) -> &mut Slot {
+    /// Records that a slot was given a conversation whose prompt has `prompt` tokens.
+    pub(super) fn occupy(&mut self, index: usize, prompt: usize) -> &mut Slot {
         let slot = &mut self.slots[index];
         self.placed += 1;
         (slot.used, slot.prompt, slot.is_stored) = (self.placed, prompt, false);

@@ -1,5 +1,5 @@
-//! What an app does with the conversation in a slot between two rounds: drop it, write it to a file, or read one from a
-//! file.
+//! Calls of the app that act on the conversation in a slot between two rounds: they drop it, write it to a file, or
+//! read one from a file.
 
 use super::engine::{Engine, Slot, caught, died, empty};
 use super::memory::Forgotten;
@@ -24,21 +24,24 @@ impl Engine {
     }
 
     /// Writes what a slot holds of a tenant to a file, which only the user can read, and returns the number of tokens.
-    /// `None` if it is in use.
+    /// If there are none, no file is written. `None` if the slot is in use.
     pub fn save(&mut self, index: usize, tenant: u64, path: &Path) -> Result<Option<usize>> {
         let Some(Slot { session, work, .. }) = self.slot_of(index, tenant) else { return Ok(Some(0)) };
         if work.is_some() {
             return Ok(None);
+        }
+        if session.tokens().is_empty() {
+            return Ok(Some(0));
         }
         let saved = caught(|| session.save_snapshot_for(path, Readers::Owner, &Cancel::default()));
         saved.unwrap_or_else(|| Err(died()))?;
         Ok(Some(session.tokens().len()))
     }
 
-    /// Replaces what a slot holds by what a file has, for a tenant, and returns the number of tokens. `None` if the
-    /// slot is in use. If the file cannot be used, the slot keeps what it holds.
+    /// Replaces the contents of a slot, which has to exist, by those of a file, for a tenant, and returns the number of
+    /// tokens. `None` if the slot is in use. If the file cannot be used, the slot keeps its contents.
     pub fn load(&mut self, index: usize, tenant: u64, path: &Path) -> Result<Option<usize>> {
-        while self.slots.len() <= index.min(self.pool.sessions() - 1) {
+        while self.slots.len() <= index {
             self.slots.push(Slot::new(self.pool.session()?));
         }
         self.stores_for = ROUND;
@@ -65,11 +68,11 @@ impl Engine {
             }
         }
         let tokens = self.slots[index].session.tokens().len();
-        self.hold(index, tokens / 4); // how many of them were a prompt is not known
+        self.occupy(index, tokens / 4); // a file does not say how many of its tokens were the prompt
         Ok(Some(tokens))
     }
 
-    /// A slot that holds something of a tenant.
+    /// A slot, if the tenant used it last.
     fn slot_of(&mut self, index: usize, tenant: u64) -> Option<&mut Slot> {
         self.slots.get_mut(index).filter(|slot| slot.session.tenant() == tenant)
     }

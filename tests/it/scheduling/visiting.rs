@@ -39,6 +39,8 @@ fn a_saved_conversation_continues_in_another_scheduler() {
     assert_eq!(tokens(&second), [0, held], "a file that does not exist changes nothing");
     assert_eq!(second.forget(1), Some(held));
     assert_eq!(tokens(&second), [0, 0]);
+    let none = folder.path().join("none");
+    assert_eq!((second.save_slot(1, &none).unwrap(), none.exists()), (Some(0), false), "the slot is empty");
 }
 
 /// Another thread drives the engine meanwhile, for replies that it waits for or that are polled.

@@ -1,4 +1,4 @@
-//! The slots of the server's model: what they are doing, and what is done with their KV caches.
+//! The slots of the server's model: their state, and actions on their KV caches.
 
 use crate::serve::body::{JsonBody, refuse};
 use crate::serve::client::Caller;
@@ -10,21 +10,21 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
-use wglm_engine::{Error, Scheduler};
+use wglm_engine::{Error, Scheduler, SlotState};
 
-/// The most bytes of a name of a file.
+/// The most bytes of a file name.
 const NAME: usize = 200;
 
 /// What each slot is doing, without its text.
-pub async fn slots(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
+pub async fn list(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
     let loaded = server.loaded()?;
     let state = loaded.scheduler.state();
-    let slot = |(id, slot): (usize, &wglm_engine::SlotState)| {
+    let slot = |(id, slot): (usize, &SlotState)| {
         json!({
             "id": id,
             "n_ctx": slot.context,
@@ -40,7 +40,7 @@ pub async fn slots(State(server): State<Arc<Server>>) -> Result<Response, Failur
 
 /// Drops the cache of a slot, or writes it to a file, or replaces it by that of a file. A client drops and writes only
 /// what it has left in the slot, and has its own files, unless all clients share one cache.
-pub async fn slot_action(
+pub async fn act(
     State(server): State<Arc<Server>>,
     PathEnd(id): PathEnd,
     request: Request,
@@ -50,7 +50,7 @@ pub async fn slot_action(
     let file = match action {
         Some("save" | "restore") => Some(File::of(&server, JsonBody::from_request(request, &server).await?)?),
         _ => {
-            refuse(request).await; // a body says nothing that matters here
+            refuse(request).await; // the body is not needed
             None
         }
     };
@@ -60,7 +60,7 @@ pub async fn slot_action(
         let expected = format!("expected a number below {slots}, the number of slots");
         return Err(Failure::invalid(format!("id: {}: {expected}", shown(&id))));
     };
-    // Such an action occupies a thread until the slot is written or read, and no reply continues meanwhile.
+    // An action occupies a thread until the slot is written or read, and no reply continues meanwhile.
     let another = || Failure::unavailable("another slot is being saved, restored or erased", 1);
     let _turn = server.slot_actions.try_acquire().map_err(|_| another())?;
     let done = match (action, file) {
@@ -72,7 +72,7 @@ pub async fn slot_action(
     done.map(|done| json(&done))
 }
 
-fn erase(scheduler: &Scheduler, id: usize) -> Result<serde_json::Value, Failure> {
+fn erase(scheduler: &Scheduler, id: usize) -> Result<Value, Failure> {
     let erased = scheduler.forget(id).ok_or_else(busy)?;
     Ok(json!({"id_slot": id, "n_erased": erased}))
 }
@@ -117,7 +117,7 @@ impl File {
         Ok(Self { name, path })
     }
 
-    fn save(&self, scheduler: &Scheduler, id: usize) -> Result<serde_json::Value, Failure> {
+    fn save(&self, scheduler: &Scheduler, id: usize) -> Result<Value, Failure> {
         let since = Instant::now();
         if let Some(folder) = self.path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| self.failed("create", &error))?;
@@ -130,7 +130,7 @@ impl File {
         }))
     }
 
-    fn restore(&self, scheduler: &Scheduler, id: usize) -> Result<serde_json::Value, Failure> {
+    fn restore(&self, scheduler: &Scheduler, id: usize) -> Result<Value, Failure> {
         let since = Instant::now();
         let restored = scheduler.load_slot(id, &self.path).map_err(|error| self.failure(&error))?.ok_or_else(busy)?;
         let timings = json!({"restore_ms": since.elapsed().as_secs_f64() * 1e3});
@@ -148,7 +148,7 @@ impl File {
         match error {
             Error::Io { action, reason, .. } => self.failed(action, reason),
             Error::Snapshot { .. } => Failure::of_field("filename", format_args!("{}: {}", self.name, error.cause())),
-            error => Failure::from(error.clone()),
+            error => Failure::from(error),
         }
     }
 

@@ -73,7 +73,7 @@ fn template(file: &Gguf) -> &str {
     file.opt_string(TEMPLATE).ok().flatten().unwrap_or_default()
 }
 
-/// What clients are told about a file.
+/// The description of a model file that clients receive.
 #[derive(Debug, Clone)]
 pub struct Described {
     /// The context that the model was made for, and the size of its vocabulary, in tokens.

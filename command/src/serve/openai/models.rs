@@ -11,7 +11,7 @@ use axum::response::Response;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A model with this name and file. `context` is that of conversations, if the model is loaded.
+/// A model in the list. `context` is the context of its conversations, if it is loaded.
 fn model(server: &Server, name: &str, meta: Option<Value>, context: Option<usize>) -> Value {
     let mut model = json!({
         "id": name,
@@ -26,8 +26,10 @@ fn model(server: &Server, name: &str, meta: Option<Value>, context: Option<usize
     if let Some(meta) = meta {
         model["meta"] = meta;
     }
-    for most in ["max_model_len", "max_input_tokens", "max_tokens"].iter().filter(|_| context.is_some()) {
-        model[most] = context.into();
+    if let Some(context) = context {
+        for most in ["max_model_len", "max_input_tokens", "max_tokens"] {
+            model[most] = context.into();
+        }
     }
     model
 }
