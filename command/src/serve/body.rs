@@ -16,20 +16,21 @@ use tokio::time::timeout;
 const DISCARDED: usize = 1 << 20;
 const DISCARDING: Duration = Duration::from_secs(2);
 
-/// The least memory for a body, unless it is known to be shorter.
+/// The minimum memory for a body, unless it is known to be shorter.
 const FIRST: usize = 16 << 10;
 
-/// The most bytes of a body to which there is no reply, so that the context does not limit it.
+/// The maximum bytes in the body of a request without a reply, which the context does not limit.
 const TEXT: usize = 4 << 20;
 
-/// The most copies of a conversation while its prompt is made: what was read; what the template gets, in its own form
-/// and in that of the engine; what the template writes, whose buffer doubles; and the tokens, of four bytes each.
+/// The maximum number of copies of a conversation while its prompt is made: what was read; what the template gets, in
+/// its own form and in that of the engine; what the template writes, whose buffer doubles; and the tokens, of four
+/// bytes each.
 const TEXT_COPIES: usize = 12;
 
 /// The additional bytes in all of these copies for a character that is marked as not being part of a tag.
 const SIGN: usize = 24;
 
-/// The most trees of each JSON value, of [`VALUE`] bytes: measured, with a third to spare.
+/// The maximum number of trees that contain a JSON value, at [`VALUE`] bytes each: measured, with a third to spare.
 const VALUE_COPIES: usize = 2;
 
 /// The body of a request, which has an acceptable length and arrived in time.
@@ -39,7 +40,7 @@ pub struct JsonBody {
 }
 
 impl JsonBody {
-    /// The most memory that a conversation needs while it is read and its prompt is made.
+    /// The maximum memory that a conversation needs while it is read and its prompt is made.
     pub fn conversation(&self) -> usize {
         self.count.conversation(self.bytes.len())
     }
@@ -70,7 +71,7 @@ impl JsonBody {
     }
 }
 
-/// The most memory that a conversation in JSON needs while it is read and its prompt is made.
+/// The maximum memory that a conversation in JSON needs while it is read and its prompt is made.
 pub fn conversation_memory(text: &str) -> usize {
     let mut count = Count::default();
     count.add(text.as_bytes());
@@ -83,7 +84,7 @@ pub fn is_sign(byte: u8) -> bool {
     matches!(byte, b'<' | b'>' | b'[' | b']' | 0xEF)
 }
 
-/// Counts what it will take to read a body, while it arrives.
+/// Counts, while a body arrives, what it will take to read it.
 #[derive(Debug, Default)]
 struct Count {
     /// The number of JSON values and keys, at least as many as a parser would make.
@@ -95,7 +96,7 @@ struct Count {
 }
 
 impl Count {
-    /// The most memory that a conversation needs whose JSON has `bytes` bytes.
+    /// The maximum memory for a conversation whose JSON has `bytes` bytes.
     fn conversation(&self, bytes: usize) -> usize {
         bytes * TEXT_COPIES + self.signs * SIGN + self.values * VALUE * VALUE_COPIES
     }
@@ -148,7 +149,7 @@ fn long(most: usize) -> Failure {
 }
 
 /// Receives a body of at most `most` bytes. Memory is counted when bytes arrive, so a client that announces a long body
-/// and sends nothing has none.
+/// and sends nothing takes none.
 async fn received(body: Body, server: &Server, most: usize) -> Result<JsonBody, Failure> {
     let (mut bytes, mut count, memory) = (Vec::new(), Count::default(), server.memory.bodies.empty());
     let mut body = body.into_data_stream();

@@ -1,4 +1,4 @@
-//! The process that compiles the schemas of a request first: the same executable, with limits of its own.
+//! The process that first compiles the schemas of a request: the same executable, with limits of its own.
 //!
 //! A schema that exceeds the limits ends this process and nothing else, and the server compiles only what was compiled
 //! here. On Unix the system limits memory and processor time. macOS does not enforce the limit of memory, and Windows
@@ -17,7 +17,7 @@ pub const ARGUMENT: &str = "--compile-schemas";
 pub const MEMORY: u64 = 256 << 20;
 pub const SECONDS: u64 = 2;
 
-/// The most characters of a message: a path can be as long as the schema.
+/// The maximum number of characters in a message: a path can be as long as the schema.
 const LONGEST: usize = 1000;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -25,13 +25,13 @@ use wglm_engine::{Calls, ChatState, Constraint};
 const PROCESSES: usize = 2;
 const WAITING: usize = 16;
 
-/// The most bytes of a request's schemas and functions, as JSON.
+/// The maximum bytes of a request's schemas and functions, as JSON.
 const LONGEST: usize = 8 << 20;
 
-/// The time limit of a process. Where the system limits its processor time, this is for a very busy machine.
+/// The time limit of a process. If the system limits processor time, this is reached only on a very busy machine.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(unix) { 30 } else { 2 * SECONDS });
 
-/// The most verdicts in the cache, and the most bytes of their schemas as JSON.
+/// The maximum number of verdicts in the cache, and the maximum bytes of their schemas as JSON.
 const CACHED: usize = 256;
 const CACHED_BYTES: usize = 4 << 20;
 
@@ -48,7 +48,8 @@ pub struct Compiling {
 
 #[derive(Debug, Default)]
 pub struct CompileCounts {
-    /// Processes that were started, those of them that reached a limit, and questions whose answer was in the cache.
+    /// The numbers of processes that were started, of those that reached a limit, and of questions answered by the
+    /// cache.
     pub started: AtomicU64,
     pub ended: AtomicU64,
     pub known: AtomicU64,
@@ -98,7 +99,7 @@ fn program() -> Option<PathBuf> {
 }
 
 impl Compiling {
-    /// Adds the constraints of a request to its chat, as far as they need not be compiled.
+    /// Adds the constraints of a request to its chat, except those that still have to be compiled.
     pub fn demand(&self, chat: &mut ChatState, format: Format, calls: Calls) -> Result<Demand, Failure> {
         chat.options.constraint = (format == Format::Object).then(Constraint::json_object);
         let schema = if let Format::Schema(schema) = format { Some(schema) } else { None };
@@ -278,7 +279,7 @@ mod tests {
         assert!(verdicts.get(with(1003)).is_some());
         verdicts.insert(with(1), Ok(Some(Constraint::json_object())), 1);
         assert!(verdicts.get(with(1003)).is_some() && verdicts.get(with(1004)).is_none());
-        // A verdict that is larger than the cache is not kept.
+        // A verdict that is larger than the cache is not cached.
         verdicts.insert(with(2), Ok(Some(Constraint::json_object())), CACHED_BYTES + 1);
         assert!(verdicts.known.is_empty() && verdicts.bytes == 0);
     }

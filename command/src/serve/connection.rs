@@ -1,5 +1,5 @@
 //! One connection. Its requests are answered one after the other, until its client disconnects or is too slow, or the
-//! connection is closed to make place for another one.
+//! connection is closed in favour of another one.
 //!
 //! A client that closes its sending side may be gone, or may wait for its answer (`nc -N`). TCP does not say which:
 //! only a write to a client that is gone fails. Until the answer begins, the server therefore sends `100 Continue`, an
@@ -25,7 +25,7 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// The most bytes of the head of a request.
+/// The maximum bytes of a request's head.
 const HEAD: usize = 64 << 10;
 
 /// The time for the head of a request, from its first byte to its last. Most heads are one packet.

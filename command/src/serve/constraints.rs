@@ -17,10 +17,10 @@ pub enum Format {
     Schema(Value),
 }
 
-/// Keys of a body whose values can contain a schema: its numbers keep all of their digits.
+/// Keys of a body whose values can contain a schema. The numbers in these values keep all of their digits.
 pub const SCHEMAS: [&str; 5] = ["format", "json_schema", "output_config", "response_format", "text"];
 
-/// Reads `tool_choice` of OpenAI's APIs: a word, the name of a function in one of two forms, or a list of the functions
+/// Reads `tool_choice` of OpenAI's APIs: a mode, the name of a function in one of two forms, or a list of the functions
 /// that may be called. The other functions are then removed from `functions`.
 pub fn choice(choice: Option<&Value>, functions: &mut Vec<Value>) -> Result<Calls, Failure> {
     let choice = match choice {
@@ -43,8 +43,8 @@ pub fn choice(choice: Option<&Value>, functions: &mut Vec<Value>) -> Result<Call
     }
 }
 
-/// A function in the form of chat completions, from the fields of a tool with these names, and `strict`. Those that are
-/// null are left out.
+/// A function in the form of chat completions, from the fields of a tool with these names, and `strict`. Fields that
+/// are null are left out.
 pub fn function(tool: &Value, [name, description, parameters]: [&str; 3]) -> Value {
     let field = |(to, from): (&str, &str)| Some((to.to_owned(), tool.get(from).filter(|it| !it.is_null())?.clone()));
     let fields = [("name", name), ("description", description), ("parameters", parameters), ("strict", "strict")];
@@ -107,8 +107,9 @@ impl FormatField {
         Self { kind: Some("json_schema".into()), schema: Some(schema), ..Self::default() }
     }
 
-    /// Reads it from a field of this name. Unsupported keywords of a schema are ignored if `strict` is false, and
-    /// refused if it is true or absent. Objects are closed if it is true, or by the options.
+    /// Reads the format from this field, whose name is for errors. Unsupported keywords of a schema are ignored if
+    /// `strict` is false, and refused if it is true or absent. Objects are closed if it is true or if the options say
+    /// so.
     pub fn read(self, name: &str, options: SchemaOptions) -> Result<Format, Failure> {
         let (inner, strict) = self.json_schema.map_or((None, None), |field| (field.schema, field.strict));
         let (schema, strict) = (inner.or(self.schema), strict.or(self.strict));

@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 use wglm_engine::text::ChatInput;
 use wglm_engine::{Calls, ChatState, Message, Overflow};
 
-/// The most variables of a template. Those that templates have are words, numbers and flags.
+/// The maximum size of the template's variables. Templates use strings, numbers and flags as variables.
 const VARIABLES: Size = Size { values: 4096, text: 64 << 10 };
 
-/// The most tools, and how large all of them together may be.
+/// The maximum number of tools, and the maximum size of all of them together.
 pub const TOOLS: usize = 1024;
 const TOOL_SIZE: Size = Size { values: 1 << 16, text: 2 << 20 };
 
@@ -37,7 +37,8 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// The state of the chat. A number of tokens that the request does not limit has the limit of the server's options.
+    /// The state of the chat. If the request does not limit the number of tokens, the limit in the server's options
+    /// applies.
     pub fn state(&mut self, server: &Server, loaded: &LoadedModel) -> Result<ChatState, Failure> {
         if server.json_closed {
             close(&mut self.tools);
@@ -58,8 +59,8 @@ impl Conversation {
         })
     }
 
-    /// The chat with its constraints, as far as they are compiled, and the bytes of memory that its tools and schemas
-    /// take while replies are generated.
+    /// The chat with those of its constraints that are compiled, what is still to be compiled, and the bytes of memory
+    /// that its tools and schemas take while replies are generated.
     pub fn chat(mut self, server: &Server, loaded: &LoadedModel) -> Result<(ChatState, Demand, usize), Failure> {
         let mut chat = self.state(server, loaded)?;
         let schema = if let Format::Schema(schema) = &self.format { Size::of(schema).bytes() } else { 0 };
@@ -69,8 +70,8 @@ impl Conversation {
     }
 }
 
-/// Whether the model thinks, which it does as `usual` if no field says so, and the other variables of the template.
-/// More of them than any template needs are refused: each is copied several times while a prompt is made.
+/// Whether the model thinks (`usual` if no field says), and the other variables of the template. More variables than
+/// any template needs are refused, because each is copied several times while a prompt is made.
 pub fn variables(fields: &mut Fields, usual: bool) -> Result<(bool, Map<String, Value>), Failure> {
     let mut variables = match fields.chat_template_kwargs.take() {
         None => Map::new(),
@@ -86,7 +87,7 @@ pub fn variables(fields: &mut Fields, usual: bool) -> Result<(bool, Map<String, 
     Ok((thinks.or(fields.thinking()?).unwrap_or(usual), variables))
 }
 
-/// What the template gets of a chat.
+/// The part of a chat that the template gets.
 pub fn template_input(chat: &ChatState) -> ChatInput<'_> {
     let mut input = ChatInput::new(&chat.messages);
     input.tools = Some(chat.tools.as_slice()).filter(|tools| !tools.is_empty());
@@ -95,7 +96,7 @@ pub fn template_input(chat: &ChatState) -> ChatInput<'_> {
     input
 }
 
-/// Refuses a conversation without messages or with too many in a field.
+/// Refuses a conversation if this field has no messages or too many.
 pub fn check_messages(field: &str, count: usize, server: &Server) -> Result<(), Failure> {
     if count == 0 {
         return Err(Failure::invalid("there are no messages").with_param(field));

@@ -1,5 +1,5 @@
-//! The time limit of a request: when it is reached, its replies are cancelled. If they do not end then, or their client
-//! does not take what is left of them, the connection ends.
+//! The time limit of a request: when it is reached, its replies are cancelled. If they do not end then, or if their
+//! client does not read the rest, the connection ends.
 
 use super::link::Link;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 use wglm_engine::Cancel;
 
-/// The time that cancelled replies have to end, and their client to take what is left of them.
+/// The time that cancelled replies have to end, and their client has to read the rest.
 const END: Duration = Duration::from_secs(10);
 
-/// The time that a client has to take the failure of replies that do not end.
+/// The time that a client has to read the failure of replies that do not end.
 const FAILURE: Duration = Duration::from_secs(1);
 
 /// The time limit of a request. Dropping it lifts the limit.
@@ -49,7 +49,7 @@ impl Deadline {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Waits until the replies were cancelled and had their time to end.
+    /// Waits until the replies have been cancelled and have had their time to end.
     pub async fn given_up(&self) {
         self.given_up.notified().await;
     }

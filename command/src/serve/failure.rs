@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use wglm_engine::Error;
 
-/// The most characters of a message, which may repeat what was sent, and of a single value in it.
+/// The maximum number of characters in a message, which may repeat what was sent, and in a single value within it.
 const MESSAGE: usize = 1000;
 const VALUE: usize = 80;
 
@@ -41,7 +41,7 @@ impl Dialect {
 pub struct Failure {
     pub status: StatusCode,
     pub message: String,
-    /// A code by which programs distinguish failures with the same status, one of OpenAI's where there is one.
+    /// A code by which programs distinguish failures with the same status, OpenAI's code if there is one.
     pub code: Option<&'static str>,
     /// The field of the request that is wrong, if it is one.
     pub param: Option<String>,
@@ -58,7 +58,7 @@ impl Failure {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// A request with a wrong value of a field.
+    /// A request with a wrong value in a field.
     pub fn of_field(field: &str, wrong: impl Display) -> Self {
         Self::invalid(format!("{}: {wrong}", shown(field))).with_param(field)
     }
@@ -74,13 +74,13 @@ impl Failure {
         Self { retry_after: Some(retry_after), code: Some("unavailable"), ..Self::new(status, message) }
     }
 
-    /// A request beyond a limit that will soon be free again.
+    /// A request that exceeds a limit for the moment.
     pub fn rate_limited(message: impl Into<String>) -> Self {
         let (status, code) = (StatusCode::TOO_MANY_REQUESTS, Some("rate_limit_exceeded"));
         Self { code, retry_after: Some(1), ..Self::new(status, message) }
     }
 
-    /// A request for which the queue has no place.
+    /// A request that finds the queue full.
     pub fn queue_full(waiting: usize) -> Self {
         Self::rate_limited(format!("the queue is full ({waiting} waiting); try again later"))
     }
@@ -90,7 +90,7 @@ impl Failure {
         Self::rate_limited("the queue is full, and this client had the most requests in it; try again later")
     }
 
-    /// A request that came when the server was ending.
+    /// A request that arrived while the server was shutting down.
     pub fn shutting_down() -> Self {
         Self::unavailable("the server is shutting down", 5)
     }
@@ -161,7 +161,7 @@ impl From<&Error> for Failure {
         let message = error.to_string();
         match error.cause() {
             Error::Busy { waiting, .. } => Self::queue_full(*waiting),
-            // Programs for Anthropic's API look for the words "prompt is too long".
+            // Programs for Anthropic's API look for the text "prompt is too long".
             Error::ContextFull { needed, context } => {
                 Self::invalid(format!("prompt is too long: {needed} tokens > {context} maximum"))
                     .with_code("context_length_exceeded")

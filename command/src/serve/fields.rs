@@ -12,16 +12,16 @@ use wglm_engine::{Constraint, GenerateOptions, Overflow};
 
 const STOPS: usize = 64;
 
-/// The most bytes of all stop strings together.
+/// The maximum bytes of all stop strings together.
 const STOP_BYTES: usize = 16 << 10;
 
-/// The most tokens with a bias.
+/// The maximum number of tokens with a bias.
 const BIASES: usize = 4096;
 
-/// The most alternatives that can be requested for each token, as in OpenAI's API.
+/// The maximum number of alternatives that can be requested for each token, as in OpenAI's API.
 pub const TOP_LOGPROBS: usize = 20;
 
-/// A bias that OpenAI's API takes for a ban.
+/// A bias that OpenAI's API treats as a ban.
 const BAN: f32 = -100.0;
 
 /// Parses a body. Numbers in schemas keep all of their digits.
@@ -37,7 +37,7 @@ pub fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
 #[serde(default)]
 pub struct Fields {
     stream: Option<bool>,
-    /// llama.cpp's name for reports of how much of the prompt is computed.
+    /// llama.cpp's name for reports of how much of the prompt has been computed.
     return_progress: Option<bool>,
     temperature: Option<f32>,
     top_p: Option<f32>,
@@ -48,12 +48,12 @@ pub struct Fields {
     presence_penalty: Option<f32>,
     frequency_penalty: Option<f32>,
     repeat_penalty: Option<f32>,
-    /// Another name of `repeat_penalty`. An alias would refuse a request that has both.
+    /// Another name for `repeat_penalty`. An alias would refuse a request that has both.
     repetition_penalty: Option<f32>,
     repeat_last_n: Option<i64>,
     logit_bias: Option<Biases>,
     stop: Option<OneOrMore>,
-    /// Anthropic's name of `stop`.
+    /// Anthropic's name for `stop`.
     stop_sequences: Option<OneOrMore>,
     stop_loops: Option<bool>,
     ignore_eos: Option<bool>,
@@ -68,7 +68,7 @@ pub struct Fields {
     reasoning_effort: Option<Value>,
 }
 
-/// What a stream reports besides the replies.
+/// What a stream reports in addition to the replies.
 #[derive(Debug, Deserialize)]
 pub struct StreamOptions {
     include_usage: Option<bool>,
@@ -238,7 +238,7 @@ pub fn at_most(field: &str, found: usize, most: usize, things: &str) -> Result<(
     at_most_in(field, found, most, things).map_err(|failure| failure.with_param(field))
 }
 
-/// The same for a place that is not a field, such as a message.
+/// The same for something that is not a field, such as a message.
 pub fn at_most_in(place: &str, found: usize, most: usize, things: &str) -> Result<(), Failure> {
     if found <= most {
         return Ok(());
@@ -272,7 +272,7 @@ fn kind(given: Option<&Value>) -> Result<Option<bool>, Failure> {
     }
 }
 
-/// A field with an effort. Any but the least makes the model think.
+/// A field with a level of effort. Any level but the lowest ones makes the model think.
 fn effort(field: &str, given: Option<&Value>) -> Result<Option<bool>, Failure> {
     match given.unwrap_or(&Value::Null) {
         Value::Null => Ok(None),
@@ -284,7 +284,7 @@ fn effort(field: &str, given: Option<&Value>) -> Result<Option<bool>, Failure> {
     }
 }
 
-/// A limit of tokens, in the first of several fields that is given: a number of at least 0, or -1 for none.
+/// A limit on the number of tokens, from the first of several fields that is given: at least 0, or -1 for no limit.
 pub fn max_tokens<const N: usize>(given: [(&str, Option<i64>); N]) -> Result<Option<usize>, Failure> {
     let given = given.into_iter().find_map(|(field, tokens)| Some((field, tokens?)));
     let Some((field, tokens)) = given.filter(|(_, tokens)| *tokens != -1) else { return Ok(None) };

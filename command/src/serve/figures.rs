@@ -9,7 +9,7 @@ use wglm_engine::Stats;
 /// The logarithm of a probability of 0, since JSON has no infinity.
 const NEVER: f32 = -9999.0;
 
-/// Tokens of a request's replies together.
+/// The tokens of all replies to a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Usage {
     pub prompt: usize,
@@ -35,7 +35,7 @@ impl Usage {
         self.thinking += other.thinking;
     }
 
-    /// In every interface no tokens count as written to the cache: clients expect to be charged more for those.
+    /// No interface reports tokens as written to the cache, because clients expect to be charged more for those.
     pub fn openai(&self) -> Value {
         json!({
             "prompt_tokens": self.prompt,
@@ -75,7 +75,7 @@ pub fn add_figures(finish: &Finish, to: &mut Value) {
     }
 }
 
-/// How much of a prompt is computed, in the form of llama.cpp's server.
+/// How much of a prompt has been computed, in the form of llama.cpp's server.
 pub fn prompt_progress(progress: Progress) -> Value {
     let Progress { cached, done, total, time, .. } = progress;
     json!({"total": total, "cache": cached, "processed": done, "time_ms": time.as_millis() as u64})
@@ -190,8 +190,8 @@ impl Serialize for CompletionLogprobs<'_> {
     }
 }
 
-/// The most likely tokens by their texts. If several have the same, which only incomplete characters have, the most
-/// likely one of them.
+/// The most likely tokens by their texts. Of several with the same text, which is always an incomplete character, only
+/// the most likely one.
 fn top(token: &TokenProbability) -> Map<String, Value> {
     let mut all = Map::new();
     for Likelihood { bytes, logprob, .. } in &token.top {
@@ -200,7 +200,7 @@ fn top(token: &TokenProbability) -> Map<String, Value> {
     all
 }
 
-/// A list of what an iterator returns.
+/// A list of the items of an iterator.
 struct Each<I>(I);
 
 impl<T: Serialize, I: Iterator<Item = T> + Clone> Serialize for Each<I> {

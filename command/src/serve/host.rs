@@ -1,4 +1,4 @@
-//! The host of a request by RFC 9112: a name or an address with an optional port. Anything else is refused, because
+//! The host of a request, as in RFC 9112: a name or an address with an optional port. Anything else is refused, because
 //! other programs may interpret it in another way.
 
 use std::net::{IpAddr, Ipv6Addr};

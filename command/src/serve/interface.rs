@@ -43,7 +43,7 @@ pub trait Interface: Sized + Send + 'static {
     /// Writes what comes before all replies. `prompt` is the number of tokens of all prompts.
     fn begin(&mut self, _prompt: usize, _to: &mut Events) {}
 
-    /// Writes what is new of one of the replies.
+    /// Writes a delta of one of the replies.
     fn delta(&mut self, reply: usize, delta: Delta, to: &mut Events);
 
     /// Writes what comes after all replies.
@@ -52,15 +52,15 @@ pub trait Interface: Sized + Send + 'static {
     /// Writes a failure, which ends the stream.
     fn failed(&mut self, failure: &Failure, to: &mut Events);
 
-    /// Writes a sign of life: something that clients ignore but count, so that they do not give up, with the progress
-    /// of a reply's prompt if the client asked for it.
+    /// Writes a heartbeat, which clients ignore except that it keeps them from giving up, with the progress of a
+    /// reply's prompt if the client asked for it.
     fn alive(&mut self, reply: usize, progress: Option<Progress>, to: &mut Events);
 
     /// The answer to a request without a stream, as JSON.
     fn whole(self, replies: Vec<Reply>) -> String;
 }
 
-/// What a body asks for besides its prompt.
+/// What a body asks for in addition to its prompt.
 pub struct Request<I> {
     /// Replies to each prompt.
     pub choices: usize,
@@ -69,17 +69,17 @@ pub struct Request<I> {
     pub one_call: bool,
     /// The bytes of memory that the request holds until its replies end, in addition to what these take.
     pub held: usize,
-    /// What the body asks for and does not get, for people to read.
+    /// Sentences about what the body asks for and does not get.
     pub warnings: Vec<String>,
     /// Writes the answer.
     pub interface: I,
 }
 
-/// Whether the answer is a stream, and what it reports beside the replies.
+/// Whether the answer is a stream, and what it reports in addition to the replies.
 #[derive(Debug, Clone, Copy)]
 pub struct Stream {
     pub is_on: bool,
-    /// Whether it reports how much of the prompts is computed.
+    /// Whether it reports how much of the prompts has been computed.
     pub progress: bool,
 }
 
@@ -203,7 +203,7 @@ mod tests {
         (events.values(), serde_json::from_str(&interface().whole(vec![reply])).unwrap())
     }
 
-    /// No client may take a malformed call for one to run, so the reply ends as if it was cut off.
+    /// No client may mistake a malformed call for one to run, so the reply ends as if it had been cut off.
     #[test]
     fn a_reply_with_a_malformed_call_is_incomplete() {
         let (events, message) = written(|| Messages::new("m", Vec::new()));

@@ -1,4 +1,4 @@
-//! Accepts connections, and limits how many there are in all and from one address. `connection.rs` serves them.
+//! Accepts connections, and limits their number in total and from one address. `connection.rs` serves them.
 //!
 //! A connection beyond a limit replaces one that is idle. If none is, it is answered with 429 or 503 at once instead of
 //! waiting in the system's backlog.
@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
-/// How long to wait after accepting a connection failed, for example because the process has no more file handles.
+/// How long to wait after a failure to accept a connection, for example because the process has no more file handles.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How many connections can wait in the system until they are accepted.
@@ -45,8 +45,8 @@ pub fn listen(host: &str, port: u16) -> anyhow::Result<TcpListener> {
 fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     #[cfg(unix)]
-    socket.set_reuseaddr(true)?; // elsewhere it would let another process listen at the same address
-    // Connections inherit it. Without it they work as well, but slow readers are noticed later.
+    socket.set_reuseaddr(true)?; // on other systems it would let another process listen at the same address
+    // Connections inherit the size. They work without it too, but then slow readers are noticed later.
     let _ = socket.set_send_buffer_size(SEND_BUFFER);
     socket.bind(address)?;
     socket.listen(BACKLOG)
@@ -114,7 +114,7 @@ fn refuse(stream: TcpStream, failure: &Failure, refused: &Arc<Semaphore>) {
 #[derive(Debug)]
 pub struct Door {
     most: usize,
-    /// The most connections of a network; 0 for no limit.
+    /// The maximum number of connections from one network; 0 for no limit.
     most_each: usize,
     links: Mutex<Links>,
 }
@@ -122,11 +122,11 @@ pub struct Door {
 #[derive(Debug, Default)]
 struct Links {
     open: HashMap<u64, Arc<Link>>,
-    /// How many connections there were so far.
+    /// The number of connections so far.
     count: u64,
 }
 
-/// A connection among all of them, until it is dropped.
+/// A connection, which counts as open until this is dropped.
 pub struct Entry {
     door: Arc<Door>,
     number: u64,
@@ -138,7 +138,7 @@ impl Door {
         Arc::new(Self { most, most_each, links: Mutex::default() })
     }
 
-    /// Admits a connection, perhaps instead of one that is idle.
+    /// Admits a connection. If a limit is reached, an idle connection is ended in its favour.
     fn admit(self: &Arc<Self>, network: Network) -> Result<Entry, Failure> {
         let mut links = lock(&self.links);
         let own = |link: &Link| link.network == network;
@@ -160,13 +160,13 @@ impl Door {
 }
 
 impl Links {
-    /// The number of connections with a property, without those that are ending and idle.
+    /// The number of connections with a property, not counting idle ones that are already ending.
     fn count(&self, is_of: impl Fn(&Link) -> bool) -> usize {
         let ends = |link: &Link| link.is_ending() && link.idle_since().is_some();
         self.open.values().filter(|link| !ends(link) && is_of(link)).count()
     }
 
-    /// Ends the connection with a property that has been idle for the longest time. Returns false if none is idle.
+    /// Among the connections with a property, ends the one that has been idle longest. Returns false if none is idle.
     fn end_idle(&self, is_of: impl Fn(&Link) -> bool) -> bool {
         let idle = self.open.values().filter(|link| !link.is_ending() && is_of(link));
         let oldest = idle.filter_map(|link| Some((link.idle_since()?, link))).min_by_key(|(since, _)| *since);

@@ -23,7 +23,7 @@ impl Loader {
         Self { model: args.model.clone(), sampling: args.sampling.clone(), scheduler }
     }
 
-    /// How another model is loaded: with the same options, but for those that name files that belong to the first one.
+    /// The loader of another model. It has the same options, except those that name files of the first model.
     pub fn of(&self, path: &Path) -> Self {
         let mut other = self.clone();
         let file = &mut other.model.file;
@@ -31,17 +31,17 @@ impl Loader {
         other
     }
 
-    /// Where conversations are stored.
+    /// The cache on disk, where conversations are stored.
     pub fn disk(&self) -> Option<DiskCache> {
         self.scheduler.disk.clone()
     }
 
-    /// The options of a request without any.
+    /// The options of a request that gives none.
     pub fn defaults(&self, file: &Gguf) -> anyhow::Result<GenerateOptions> {
         crate::run::options(file, &self.sampling, true)
     }
 
-    /// Opens a file that can be loaded. Also returns the options of a request without any.
+    /// Opens a file that can be loaded. Also returns the options of a request that gives none.
     pub fn open(&self, path: &Path) -> anyhow::Result<(Gguf, GenerateOptions)> {
         let file = Gguf::open(path)?;
         let defaults = self.defaults(&file)?;

@@ -1,6 +1,6 @@
 //! The memory for requests, beyond what the server needs at rest.
 //!
-//! What a request needs is counted before it is allocated: a body while it arrives, what is parsed and rendered of it
+//! What a request needs is counted before it is allocated: a body while it arrives, what is parsed and rendered from it
 //! by the number of its bytes and values, prompts and replies by their tokens. It is counted in a budget, of which each
 //! request has a [`Share`] until the memory is freed. So whatever clients send, the process needs at most
 //! `--max-memory` more than at rest. A request for which there is not enough is refused: with 413 if there never is,
@@ -26,13 +26,13 @@ use tokio::time::sleep;
 /// A mebibyte in KiB, the unit of budgets.
 const MIB: usize = 1 << 10;
 
-/// The most memory of a connection, in KiB: its buffer, for a head of 64 KiB, and answers that are not counted.
+/// The maximum memory of a connection, in KiB: its buffer, for a head of 64 KiB, and answers that are not counted.
 const CONNECTION: usize = 128;
 
 /// What is not counted for each request, in MiB: the stacks of threads, and unused parts of pages.
 const REST: usize = 32;
 
-/// The least memory for requests, in MiB.
+/// The minimum memory for requests, in MiB.
 const LEAST: usize = 32;
 
 /// The part of the budget for bodies: an eighth.
@@ -54,7 +54,7 @@ const RETRY: Duration = Duration::from_millis(50);
 pub struct Budgets {
     /// For bodies, until they are parsed.
     pub bodies: Arc<Memory>,
-    /// For everything that is made of them.
+    /// For everything that is made from them.
     pub requests: Arc<Memory>,
 }
 
@@ -301,9 +301,9 @@ fn trim() {}
 /// What the replies to a request take until they have ended.
 pub struct ReplyMemory {
     pub replies: usize,
-    /// Tokens of the longest prompt.
+    /// The number of tokens in the longest prompt.
     pub prompt: usize,
-    /// The most tokens of each reply.
+    /// The maximum number of tokens in each reply.
     pub generated: usize,
     /// How many alternatives are reported for each token, if any are.
     pub alternatives: Option<usize>,
@@ -317,7 +317,7 @@ pub struct ReplyMemory {
 const REPLY: usize = 64 << 10;
 
 /// What a token of a reply takes: its text in several forms, on the way to the client. Longer texts are counted as they
-/// come.
+/// are generated.
 const TOKEN: usize = 128;
 
 /// What one alternative takes.
@@ -344,12 +344,12 @@ pub struct Reserve(Mutex<Reserved>);
 
 struct Reserved {
     share: Share,
-    /// Bytes that texts take so far, and those that are in the share for them.
+    /// The bytes that texts take so far, and the bytes that the share has for them.
     used: usize,
     text: usize,
 }
 
-/// The most copies of the text of a reply.
+/// The maximum number of copies of a reply's text.
 const REPLY_COPIES: usize = 6;
 
 /// By how much a reserve grows.
@@ -394,7 +394,7 @@ impl Size {
         map.iter().map(entry).fold(Self::default(), |all, one| all + one)
     }
 
-    /// Bytes of memory for it.
+    /// The bytes of memory that it takes.
     pub fn bytes(self) -> usize {
         self.values * VALUE + self.text
     }
@@ -408,8 +408,8 @@ impl std::ops::Add for Size {
     }
 }
 
-/// The most bytes of a JSON value or key in a tree: an object with one entry takes 560 bytes for three, a list with one
-/// item 430 for two.
+/// The maximum bytes of a JSON value or key in a tree: an object with one entry takes 560 bytes for three, a list with
+/// one item 430 for two.
 pub const VALUE: usize = 256;
 
 #[cfg(test)]

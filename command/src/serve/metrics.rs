@@ -1,4 +1,4 @@
-//! Metrics for Prometheus, in its text format. They have numbers only, and nothing that clients sent.
+//! Metrics for Prometheus, in its text format. They contain only numbers, and nothing that clients sent.
 
 use super::memory::Budgets;
 use super::server::{Server, seconds};

@@ -2,13 +2,14 @@
 //! a page.
 //!
 //! This is the only module that uses axum and tokio. Each reply is generated on a blocking thread; all of them share
-//! the library's [`Scheduler`]. Asynchronous tasks write the replies in the form of an interface. What clients send is
+//! the library's [`Scheduler`]. Asynchronous tasks write the replies in the form of the interface. What clients send is
 //! not logged.
 //!
 //! A request for a reply passes through these files:
 //!
-//! 1. `listen` accepts the connection and limits how many there are. `connection` hands it to hyper, and notices when
-//!    the client is gone; `transport` disconnects clients that read too slowly; `link` is the state that they share.
+//! 1. `listen` accepts the connection and limits the number of connections. `connection` hands it to hyper, and notices
+//!    when the client is gone; `transport` disconnects clients that read too slowly; `link` is the state that they
+//!    share.
 //! 2. `router` finds the handler of the path. Before that, `access` checks the host, the origin and the key (`host`,
 //!    `client`).
 //! 3. `body` receives the body, limits its length and its time, and counts its memory (`memory`). It also receives a
@@ -26,7 +27,7 @@
 //!
 //! An answer begins when all of its replies are accepted and the first token exists, or after a second: failures before
 //! that have a status of their own. A stream that cannot be finished ends its connection, so that no client mistakes a
-//! part for the whole.
+//! part for the whole reply.
 
 mod access;
 mod anthropic;

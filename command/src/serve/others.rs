@@ -1,7 +1,8 @@
-//! Models besides the one that the server was started with. A request that names a model as `wglm models` lists it has
-//! that model loaded, and waits for it. Any other name means the server's own model, because many programs send the
-//! name of a model that only they know. When the memory of the GPU or the number of models is short, the one that was
-//! unused for longest is unloaded. Each is also unloaded after a while without requests. The server's own model stays.
+//! Models besides the one that the server was started with. A request can name a model as `wglm models` lists it, and
+//! then waits until that model is loaded. Any other name means the server's own model, because many programs send the
+//! name of a model that only they know. When the GPU has too little memory for another one, or too many are loaded, the
+//! least recently used one is unloaded. Each is also unloaded after a while without requests. The server's own model
+//! stays.
 
 use super::failure::Failure;
 use super::loader::Loader;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 use wglm_engine::catalog::{LocalModel, Places, find_model, local_models};
 use wglm_engine::{Error, GenerateOptions, Gguf};
 
-/// The most bytes of a name that is looked for.
+/// The maximum length of a name that is looked up, in bytes.
 const LONGEST: usize = 1000;
 
 /// How often a request checks whether its model is loaded.
@@ -28,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct Others {
     /// How many models are loaded at a time, besides the server's own.
     most: usize,
-    /// How long a model stays without requests.
+    /// How long a model stays loaded without requests.
     keep: Duration,
     loader: Arc<Loader>,
     /// The name of the server's own model.
@@ -54,11 +55,11 @@ pub struct Other {
     stay: Mutex<Stay>,
 }
 
-/// How long a model stays.
+/// How long a model stays loaded.
 struct Stay {
     /// When it was last used.
     since: Instant,
-    /// For how long it stays without requests; `None` for ever.
+    /// How long it stays loaded without requests; `None` for ever.
     keep: Option<Duration>,
 }
 
@@ -94,7 +95,7 @@ impl Others {
                 Some(model) => self.get(model, own).map(Some),
                 None => Ok(None),
             },
-            _ => Ok(None), // whatever is wrong with it is reported when it is read
+            _ => Ok(None), // an error in it is reported when the body is read
         }
     }
 
@@ -141,7 +142,7 @@ impl Others {
         lock(&self.entries).iter().filter_map(|other| other.loaded.peek().ok()).collect()
     }
 
-    /// The models that are loaded, and until when they stay if no more requests come; `None` for ever.
+    /// The models that are loaded, and when they will be unloaded if no more requests come; `None` for never.
     pub fn staying(&self) -> Vec<(Arc<LoadedModel>, Option<SystemTime>)> {
         let entries = lock(&self.entries);
         let staying = entries.iter().filter_map(|other| {
@@ -158,7 +159,8 @@ impl Others {
         self.loader.open(&model.path).map(Some).map_err(|error| unfit(name, &error))
     }
 
-    /// Sets how long a model stays without requests; `None` for ever. It has no effect on the server's own.
+    /// Sets how long a model stays loaded without requests; `None` for ever. This has no effect on the server's own
+    /// model.
     pub fn keep(&self, loaded: &LoadedModel, keep: Option<Duration>) {
         let entries = lock(&self.entries);
         let is_it = |other: &&Arc<Other>| other.loaded.peek().is_ok_and(|there| std::ptr::eq(&*there, loaded));
@@ -167,18 +169,18 @@ impl Others {
         }
     }
 
-    /// Reports that a model has lost its GPU, so that it is loaded again. Returns whether it is one of these.
+    /// Reports that a model has lost its GPU, so that it is loaded again. Returns whether the model is one of these.
     pub fn lost(&self, loaded: &Arc<LoadedModel>) -> bool {
         lock(&self.entries).iter().any(|other| other.loaded.lost(loaded))
     }
 
-    /// Unloads the models that had no requests for as long as they stay. This is called every second or so.
+    /// Unloads the models that have had no requests for too long. This is called every second or so.
     pub fn expire(&self) {
         let leaving: Vec<Arc<Other>> = lock(&self.entries).extract_if(.., |other| other.is_over()).collect();
         leaving.iter().for_each(|other| other.unload());
     }
 
-    /// A model, whose load begins if it is not loaded. The server's `own` has to be loaded first.
+    /// Returns a model, and begins to load it if it is not loaded. The server's `own` has to be loaded first.
     fn get(&self, model: LocalModel, own: Result<Arc<LoadedModel>, Failure>) -> Result<Arc<Other>, Failure> {
         let LocalModel { name, path, .. } = model;
         if let Some(other) = requested(&mut lock(&self.entries), &path) {
@@ -189,7 +191,7 @@ impl Others {
         let needs = loader.needs(&file, own.model.gpu());
         let mut entries = lock(&self.entries);
         if let Some(other) = requested(&mut entries, &path) {
-            return Ok(other); // another request was quicker
+            return Ok(other); // another request was faster
         }
         let leaving = self.make_room(&mut entries, &name, needs, &own)?;
         let stay = Mutex::new(Stay { since: Instant::now(), keep: Some(self.keep) });
@@ -205,8 +207,8 @@ impl Others {
         Ok(other)
     }
 
-    /// Takes models out of `entries` to make room for another one, which needs `needs` bytes: as few as possible, those
-    /// first that were unused for longest. If unloading all idle models would not make enough room, none is taken out.
+    /// Removes idle models from `entries` until another one, which needs `needs` bytes, can be loaded: as few as
+    /// possible, the least recently used first. If removing all idle models would not be enough, none is removed.
     fn make_room(
         &self,
         entries: &mut Vec<Arc<Other>>,
@@ -248,8 +250,9 @@ fn unfit(name: &str, error: &anyhow::Error) -> Failure {
     Failure::of_field("model", format_args!("{name}: {reason}"))
 }
 
-/// The failure of a request whose model has no room: `short` has the bytes of memory that it needs and those that are
-/// free. It is final if no model is in use, so that another attempt would fail as well.
+/// The failure of a request whose model cannot be loaded now: `short` has the bytes of memory that it needs and those
+/// that are free, if memory is the reason. The failure is final if no model is in use, since another attempt would fail
+/// as well.
 fn no_room(name: &str, short: Option<(u64, u64)>, is_final: bool) -> Failure {
     let why = match short {
         Some((needs, free)) => {
@@ -279,7 +282,7 @@ impl Other {
         }
     }
 
-    /// The bytes of GPU memory that it holds, or will hold when it is loaded.
+    /// The bytes of GPU memory that it holds, or will hold once it is loaded.
     fn held(&self) -> u64 {
         match self.loaded.peek() {
             Ok(loaded) => loaded.model.gpu().memory().held,
@@ -307,7 +310,7 @@ impl Other {
         stay.keep.is_some_and(|keep| stay.since.elapsed() >= keep)
     }
 
-    /// Stores what conversations leave, before the model is dropped.
+    /// Stores what conversations leave in the KV cache, before the model is dropped.
     fn unload(&self) {
         if let Ok(loaded) = self.loaded.peek() {
             loaded.scheduler.store();

@@ -9,7 +9,7 @@ use futures_util::stream;
 use std::convert::Infallible;
 use std::sync::LazyLock;
 
-/// The files of which the page is made, by the names in `page.html`.
+/// The files that make up the page, with their names in `page.html`.
 const FILES: [(&str, &str); 9] = [
     ("FILE:LICENSE-markdown-it", include_str!("../../LICENSE-markdown-it")),
     ("FILE:page.css", include_str!("page/page.css")),
@@ -25,7 +25,7 @@ const FILES: [(&str, &str); 9] = [
 /// The placeholder for the nonce.
 const NONCE: &str = "NONCE";
 
-/// What is before, between and after the nonces. Answers share it, so that a client takes little memory with each.
+/// The text before, between and after the nonces. All answers share it, so each one takes little memory.
 static PARTS: LazyLock<Vec<Bytes>> = LazyLock::new(|| {
     let with_files = |part: &str| FILES.iter().fold(part.to_owned(), |part, (name, file)| part.replace(name, file));
     include_str!("page/page.html").split(NONCE).map(|part| with_files(part).into()).collect()

@@ -1,5 +1,5 @@
-//! The parts of messages as text, for all interfaces: texts, documents and files of text, and what is said in place of
-//! a picture.
+//! The parts of messages as text, for all interfaces: texts, documents and text files, and the sentence that replaces a
+//! picture.
 
 use super::body::is_sign;
 use super::failure::{Failure, shown};
@@ -8,17 +8,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-/// The most parts of a message, and the most calls.
+/// The maximum number of parts in a message, and of calls.
 const PARTS: usize = 1024;
 
-/// The most characters of all files of a request that are marked as not being part of a tag. While they are encoded in
-/// base64, the memory for their marks cannot be counted with the body.
+/// The maximum number of characters in all files of a request that are marked as not being part of a tag. While the
+/// files are still encoded in base64, the memory for these marks cannot be counted with the body.
 const SIGNS: usize = 64 << 10;
 
 /// What the model reads in place of a picture.
 const PICTURE: &str = "[An image was here; this model cannot see it.]";
 
-/// Refuses a message of too many parts or calls.
+/// Refuses a message with too many parts or calls.
 pub fn check_parts(message: usize, what: &str, count: usize) -> Result<(), Failure> {
     at_most_in(&format!("message {message}"), count, PARTS, what)
 }
@@ -30,14 +30,14 @@ pub fn not_text(message: usize, kind: &str) -> Failure {
 /// Reads the parts of a request's messages.
 pub struct Parts {
     /// The last message of the user. Its pictures are what the model is asked about, so they are refused; those of
-    /// other messages, and those that functions return, are only part of what has happened.
+    /// other messages, and those that functions return, are only part of the history.
     last: Option<usize>,
-    /// The characters of files that were marked so far.
+    /// The number of characters in files that were marked so far.
     signs: usize,
 }
 
 impl Parts {
-    /// A reader for messages of which the last of the user has an index.
+    /// A reader for messages, given the index of the user's last message.
     pub fn new(last: Option<usize>) -> Self {
         Self { last, signs: 0 }
     }

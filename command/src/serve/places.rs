@@ -45,9 +45,9 @@ pub struct ReplyPlaces {
 struct State {
     /// The replies by number: newer ones have higher numbers.
     entries: BTreeMap<u64, Entry>,
-    /// How many there were so far.
+    /// The number of replies so far.
     count: u64,
-    /// Whether no more are accepted.
+    /// Whether no more replies are accepted.
     closed: bool,
 }
 
@@ -135,7 +135,7 @@ mod tests {
         Client { who: Who::Key(key), cache: 0 }
     }
 
-    /// How many of some places each of three clients has.
+    /// How many of these places each of three clients has.
     fn held(places: &[ReplyPlace]) -> [usize; 3] {
         let is_of = |place: &ReplyPlace, key| place.entry.client == client(key) && !place.entry.marks.is_displaced();
         [0, 1, 2].map(|key| places.iter().filter(|place| is_of(place, key)).count())

@@ -1,6 +1,6 @@
-//! Pools of threads for work of the host, so that one kind of work cannot take the threads and processors of another.
-//! Each has a few threads and a limited number of requests that wait for one; more are refused with 503 and
-//! `Retry-After`. Replies have threads of their own (`replies.rs`), and `/health` needs none.
+//! Thread pools for work on the host, so that one kind of work cannot take the threads and processors of another. Each
+//! has a few threads and a limited number of requests that wait for one; more are refused with 503 and `Retry-After`.
+//! Replies have threads of their own (`replies.rs`), and `/health` needs none.
 
 use super::failure::Failure;
 use super::memory::Share;
@@ -27,7 +27,7 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// `replies` is the most replies that run or wait at a time.
+    /// `replies` is the maximum number of replies that run or wait at a time.
     pub fn new(replies: usize) -> Self {
         Self { prompts: Pool::new("prompts", PROMPTS, replies), tools: Pool::new("tools", TOOLS.0, TOOLS.1) }
     }
@@ -49,8 +49,8 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Runs something on the thread, which may resize its memory. Nothing can end it there: it continues if the client
-    /// disconnects, so it keeps the thread and its memory until it ends.
+    /// Runs something on the thread, which may resize its memory. Nothing can interrupt it there: it continues even if
+    /// the client disconnects, so it keeps the thread and its memory until it ends.
     pub async fn run<T: Send + 'static>(
         self,
         memory: Share,
@@ -86,7 +86,7 @@ impl Pool {
         }
     }
 
-    /// Whether another one would be refused.
+    /// Whether another request would be refused.
     pub fn is_full(&self) -> bool {
         self.places.available_permits() == 0
     }

@@ -1,4 +1,4 @@
-//! Prompts that are no conversation: texts, tokens, or both mixed.
+//! Prompts that are not conversations: texts, tokens, or both mixed.
 
 use super::failure::Failure;
 use super::server::LoadedModel;
@@ -42,8 +42,8 @@ impl Prompts {
         }
     }
 
-    /// The tokens of each prompt. More than the context holds are refused; a text that cannot have fewer is refused
-    /// before it is encoded.
+    /// The tokens of each prompt. A prompt that is longer than the context is refused, and a text that is certain to be
+    /// too long is refused before it is encoded.
     pub fn tokens(self, loaded: &LoadedModel) -> Result<Vec<Vec<u32>>, Failure> {
         let encoder = Encoder { tokenizer: loaded.model.tokenizer()?, context: loaded.scheduler.context() };
         let all = match self {
@@ -84,7 +84,8 @@ impl Encoder<'_> {
         Ok(tokens)
     }
 
-    /// The tokens of all pieces. Those that precede every text of the model come only before a text at the beginning.
+    /// The tokens of all pieces. The tokens that precede every text of the model are added only if the first piece is a
+    /// text.
     fn mixed(&self, pieces: Vec<Piece>) -> Result<Vec<u32>, Failure> {
         let start = self.tokenizer.encode("", false)?.len();
         let mut tokens = Vec::new();

@@ -1,5 +1,5 @@
-//! Something that takes a while to load and can be lost: the model on its GPU. Everybody shares it. When it is lost, it
-//! is loaded again in the background, once, and meanwhile requests are refused instead of waiting.
+//! A shared value that takes a while to load and can be lost: the model on its GPU. When it is lost, it is loaded again
+//! in the background, once, and meanwhile requests are refused instead of waiting.
 
 use super::lock;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use wglm_engine::{Error, Event, GenerateOptions, PreparedChat, ScheduledReply, Scheduler, Stats, Stop};
 
-/// How long an answer waits for the first token before it begins: what fails until then has a status of its own.
+/// How long an answer waits for the first token before it begins. A failure until then has a status of its own.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a reply is generated from, besides its seed.
@@ -143,7 +143,7 @@ impl Replies {
         Ok(())
     }
 
-    /// Adds warnings about the request, once: to its first reply.
+    /// Adds warnings about the request to its first reply only, so that they appear once.
     pub fn warn(&mut self, warnings: Vec<String>) {
         if let Some(first) = self.folds.first_mut() {
             warnings.into_iter().for_each(|warning| first.warn(warning));
@@ -154,8 +154,8 @@ impl Replies {
         self.prompt_tokens
     }
 
-    /// What is new of any of the replies, with the number of the reply; nothing when all have ended. What was not
-    /// returned when the future is dropped comes with the next call.
+    /// The next delta of any reply, with the number of the reply; nothing when all have ended. If the future is
+    /// dropped, no delta is lost: the next call returns it.
     pub async fn next(&mut self) -> Result<Option<(usize, Delta)>, Failure> {
         loop {
             let (index, event) = match self.early.pop_front() {
@@ -174,7 +174,7 @@ impl Replies {
             }
             let delta = fold.delta(event, self.loaded.model.tokenizer().ok());
             if fold.has_enough() {
-                self.entries[index].cancel.cancel(); // its end still comes
+                self.entries[index].cancel.cancel(); // its last event still follows
             }
             if let Some(delta) = delta {
                 return Ok(Some((index, delta)));
@@ -205,7 +205,7 @@ impl Replies {
         let checked = match next {
             Some((index, message)) => self.checked(index, message).map(|event| Some((index, event))),
             None if self.open == 0 => Ok(None),
-            // A thread that ended without a word: the client must not take what it has for the whole.
+            // The thread ended without a last event: the client must not mistake what it has for the whole reply.
             None => Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the thread that generates the reply failed")),
         };
         if checked.is_err() {
@@ -255,7 +255,7 @@ impl Replies {
         }
     }
 
-    /// The failure for an error. One that takes the model away has it loaded again.
+    /// The failure for an error. If the model was lost, this has it loaded again.
     fn failure(&self, error: &Error) -> Failure {
         if matches!(error.cause(), Error::DeviceLost { .. }) {
             self.server.lost(&self.loaded);
@@ -273,7 +273,7 @@ impl Drop for Replies {
     }
 }
 
-/// The bytes of an event that may have many.
+/// The bytes of an event's text, which may be long.
 fn length(event: &Event) -> usize {
     match event {
         Event::Text(text) | Event::Thinking(text) | Event::ToolCallPiece(text) => text.len(),
@@ -303,7 +303,7 @@ fn generate(loaded: &LoadedModel, start: (Start, Option<u64>), place: &ReplyPlac
     }
 }
 
-/// An event without the arguments of a complete call, whose pieces have come already.
+/// An event without the arguments of a complete call, whose pieces have already been sent.
 fn without_arguments(mut event: Event) -> Event {
     if let Event::ToolCall(call) = &mut event {
         call.function.arguments = Value::Null;

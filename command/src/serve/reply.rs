@@ -2,15 +2,15 @@
 //!
 //! The arguments of a call are the pieces of JSON that the library reports, with and without a stream, so both say the
 //! same. A call that is cut off or malformed has the beginning of its arguments, which is never a whole object. It
-//! comes with a warning, and the reply ends as if a limit had cut it off, whatever else it has: a client that checks
-//! why a reply ended can tell that a call is incomplete.
+//! comes with a warning, and the reply ends as if a limit had cut it off, whatever else it contains: a client that
+//! checks why a reply ended can tell that a call is incomplete.
 
 use super::server::id;
 use std::time::{Duration, Instant};
 use wglm_engine::text::TokenType;
 use wglm_engine::{Event, Logprob, Stats, Stop, TokenLogprobs, Tokenizer};
 
-/// What is new of a reply.
+/// A piece of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delta {
     /// The model reads the prompt.
@@ -36,7 +36,7 @@ pub enum Delta {
     End(Box<Finish>),
 }
 
-/// How much of a prompt is computed.
+/// How much of a prompt has been computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// The tokens that the cache held.
@@ -50,7 +50,7 @@ pub struct Progress {
     pub is_first: bool,
 }
 
-/// The probability of a token of the reply or the prompt, and those of the most likely tokens in its place.
+/// The probability of a token of the reply or the prompt, and those of the most likely tokens at its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenProbability {
     pub chosen: Likelihood,
@@ -97,7 +97,7 @@ pub struct Finish {
     pub warnings: Vec<String>,
     /// About how many of the generated tokens are thinking.
     pub thinking_tokens: usize,
-    /// The last tokens, if they are no text: such as the one that ends a completion.
+    /// The last tokens, if they are not text, such as the one that ends a completion.
     pub rest: Vec<TokenProbability>,
 }
 
@@ -117,7 +117,7 @@ pub struct Fold {
     thinking: String,
     /// Whether the reply ends after its first call.
     one_call: bool,
-    /// Whether tokens that are no text are reported as well.
+    /// Whether tokens that are not text are reported as well.
     all_tokens: bool,
 }
 
@@ -127,7 +127,7 @@ impl Fold {
         Self { tokens, warnings, calls, has_failed, in_call, prompt, thinking, one_call, all_tokens: false }
     }
 
-    /// The same, with all tokens of a reply that is no message, so that each has its log-probability.
+    /// The same for a reply that is not a message: all tokens are reported, so that each has its log-probability.
     pub fn with_all_tokens(self, all_tokens: bool) -> Self {
         Self { all_tokens, ..self }
     }
@@ -219,7 +219,7 @@ impl Fold {
     }
 }
 
-/// A call of a function, with the JSON of its arguments, of which only a whole call has the end.
+/// A call of a function, with the JSON of its arguments, which is incomplete if the call is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Call {
     pub id: String,
@@ -239,7 +239,7 @@ pub struct Reply {
     pub finish: Finish,
 }
 
-/// A reply of which nothing has come yet.
+/// A reply of which nothing has arrived yet.
 impl Default for Reply {
     fn default() -> Self {
         let (thinking, text, calls, tokens, prompt) = Default::default();

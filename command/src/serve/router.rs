@@ -31,7 +31,7 @@ pub fn json(value: &Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::from(value.to_string())).into_response()
 }
 
-/// An answer that is JSON already. Its memory stays counted until the client has received it.
+/// An answer that is already JSON. Its memory stays counted until the client has received it.
 pub fn counted_json(text: String, memory: impl Send + 'static) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], Body::from(counted(text, memory))).into_response()
 }
@@ -72,11 +72,11 @@ pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
         .route("/apply-template", post(llama::apply_template))
         .route("/metrics", get(metrics::metrics))
         .route("/openapi.json", get(openapi));
-    // Programs for Ollama ask for it to find out whether there is a server.
+    // Programs for Ollama request this path to find out whether there is a server.
     let root: MethodRouter<Arc<Server>> = if with_page { get(page::page) } else { get("wglm is running") };
     let paths = paths.merge(of_ollama()).route("/", root);
     let paths = paths.fallback(any(unknown)).method_not_allowed_fallback(wrong_method).with_state(server.clone());
-    // Around the router and not in it, so that the methods that a path allows are known there.
+    // This layer is around the router and not in it, so that it knows the methods that a path allows.
     Router::new().fallback_service(paths).layer(from_fn_with_state((server, Arc::new(access)), around))
 }
 
@@ -143,7 +143,7 @@ fn admitted(
     Ok((Caller { client, link }, under_way))
 }
 
-/// The body of an answer. Its request is under way until all of it was sent.
+/// The body of an answer. Its request counts as under way until all of it has been sent.
 struct CountedBody {
     body: Body,
     _under_way: Option<super::client::Request>,
@@ -195,7 +195,7 @@ async fn around(State((server, access)): State<(Arc<Server>, Arc<Access>)>, requ
     }
     access.share(origin.as_ref(), &mut response);
     response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // Without method and path: clients choose both, and what they send is not logged.
+    // The method and the path are left out: clients choose both, and what they send is not logged.
     tracing::debug!("a request was answered with status {}", response.status().as_u16());
     response
 }

@@ -147,15 +147,15 @@ fn needs(args: &ServeArgs, file: &Gguf, model: &Model) -> Option<String> {
     Some(format!("GPU memory: the model and one conversation need {needed}{others}"))
 }
 
-/// A part of the name of a file, without its folder, which clients need not know; `demonstration` for the model without
-/// a file.
+/// A part of the name of a file, without the folder, which clients need not know; `demonstration` for the built-in
+/// model, which has no file.
 fn named(file: &Gguf, part: fn(&Path) -> Option<&OsStr>, demonstration: &str) -> String {
     let name = file.path().and_then(part);
     name.map_or_else(|| demonstration.into(), |name| name.to_string_lossy().into_owned())
 }
 
-/// The most connections of one address, and the most requests of one key at a time; 0 for no limit. The default leaves
-/// half of the connections to others, and a single user needs fewer than 256.
+/// The maximum number of connections from one address, and of simultaneous requests with one key; 0 for no limit. The
+/// default leaves half of the connections to others, and a single user needs fewer than 256.
 fn share(args: &ServeArgs) -> usize {
     args.max_per_client.unwrap_or(args.max_connections.div_ceil(2))
 }
@@ -198,7 +198,7 @@ impl Listened {
     }
 }
 
-/// Unloads the models that had no requests for as long as they stay.
+/// Unloads the models that have had no requests for too long.
 async fn expiry(server: Arc<Server>) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -233,8 +233,8 @@ async fn signals(presses: mpsc::Sender<()>, load: wglm_engine::Cancel) {
     }
 }
 
-/// Serves until the first signal. Running replies then have `grace` to end, or until the second signal. What their
-/// conversations leave in the KV cache is stored.
+/// Serves until the first signal. Running replies then have until `grace` is over or the second signal arrives. What
+/// their conversations leave in the KV cache is stored.
 async fn end(
     server: &Server,
     mut pressed: mpsc::Receiver<()>,
@@ -261,11 +261,11 @@ async fn end(
     };
     if !ended {
         server.places.cancel_all();
-        // Their clients get the reason.
+        // The clients get the reason.
         let left = tokio::time::timeout(END, opened.recv()).await;
         if let Err(elapsed) = left {
             failure::tell(&anyhow::anyhow!("some replies did not end: {elapsed}"));
-            return INTERRUPTED.into(); // they hold what would be stored
+            return INTERRUPTED.into(); // the replies hold the caches that would be stored
         }
     }
     let models = server.loaded.peek().into_iter().chain(server.others.loaded());

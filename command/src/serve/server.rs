@@ -26,7 +26,7 @@ pub struct LoadedModel {
     pub name: String,
     pub model: Model,
     pub scheduler: Scheduler,
-    /// The options of a request without any.
+    /// The options of a request that gives none.
     pub defaults: GenerateOptions,
 }
 
@@ -56,7 +56,7 @@ pub struct Server {
     /// The model that the server was started with.
     pub loaded: Reloading<LoadedModel>,
     pub others: Others,
-    /// Where conversations are stored.
+    /// The cache on disk, where conversations are stored.
     pub disk: Option<DiskCache>,
     /// The folder of the KV caches that clients save.
     pub slot_files: Option<PathBuf>,
@@ -121,7 +121,7 @@ impl Server {
         SchemaOptions::default().with_whitespace(whitespace == Some(true)).with_closed(self.json_closed)
     }
 
-    /// Refuses a request early whose replies would be refused because the queue is full.
+    /// Refuses a request early if its replies would be refused because the queue is full.
     pub fn check_queue(&self) -> Result<(), Failure> {
         if self.has_place() { Ok(()) } else { Err(self.refused()) }
     }

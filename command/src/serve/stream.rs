@@ -1,5 +1,5 @@
 //! Answers as streams of server-sent events or of lines of JSON. hyper asks for the next bytes when the connection has
-//! taken those before, so what the client has not read waits in the queue of its replies (`unread.rs`) and nowhere
+//! taken the previous ones, so what the client has not read waits in the queue of its replies (`unread.rs`) and nowhere
 //! else. When the connection ends, the stream is dropped, and its replies with it.
 
 use super::client::Caller;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// How often a stream that has nothing to send checks whether its client has closed its side. If so, a sign of life is
+/// How often a stream that has nothing to send checks whether its client has closed its side. If so, a heartbeat is
 /// sent each time, because only a failed write shows that the client is gone.
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -119,12 +119,13 @@ pub fn response<I: Interface>(replies: Replies, mut interface: I, progress: bool
 }
 
 impl<I: Interface, S: Source> Stream<I, S> {
-    /// The next bytes, and the rest of the stream unless they are its end.
+    /// The next bytes and the rest of the stream, if there is more.
     async fn next(mut self) -> (Bytes, Option<Self>) {
         let mut has_ended = false;
         while self.events.text.is_empty() && !has_ended {
             let due = self.sent + self.silence;
-            // What is ready comes first, even if a sign is due: a timeout polls what it waits for before the clock.
+            // What is ready comes first, even if a heartbeat is due: a timeout polls what it waits for before the
+            // clock.
             let next = timeout_at(due.min(Instant::now() + SECOND), self.replies.next()).await;
             let (interface, events) = (&mut self.interface, &mut self.events);
             match next {
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(events.text, wanted);
     }
 
-    /// Writes texts and signs with the number of their reply.
+    /// Writes texts and heartbeats with the number of their reply.
     struct Numbered;
 
     impl Interface for Numbered {
@@ -267,7 +268,7 @@ mod tests {
         (seconds, text.to_owned())
     }
 
-    /// Deltas of which nothing is written do not count.
+    /// Deltas for which nothing is written do not count.
     #[test]
     fn a_stream_is_silent_for_ten_seconds_at_most() {
         let nothing = (1..8).map(|step| (3 * step, 0, Delta::Arguments("{".into())));
@@ -276,7 +277,8 @@ mod tests {
         assert_eq!(written(script, 0), wanted);
     }
 
-    /// A client that reads so slowly that a sign is always due gets what is ready, and a sign only if nothing is.
+    /// A client that reads so slowly that a heartbeat is always due gets what is ready, and a heartbeat only if nothing
+    /// is.
     #[test]
     fn what_is_ready_comes_before_a_sign() {
         let script = vec![(0, 0, text("a")), (0, 0, text("b")), (0, 0, text("c")), (50, 0, text("d"))];

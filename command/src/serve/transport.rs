@@ -11,9 +11,9 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The fewest bytes that a client has to read in a second while there are more, on average over its time limit. A reply
-/// of 20 tokens a second is about 5 KiB a second as events. The system accepts more only when a third of its buffer is
-/// free ([`SEND_BUFFER`]), so a client may need three times this rate.
+/// The minimum number of bytes per second that a client has to read while more are waiting, on average over its time
+/// limit. A reply of 20 tokens a second is about 5 KiB a second as events. The system accepts more only when a third of
+/// its buffer is free ([`SEND_BUFFER`]), so a client may need three times this rate.
 const LEAST_RATE: u64 = 512;
 
 /// The system's buffer for what a client has not read, in bytes. Linux doubles it for its own records. By default it
@@ -27,7 +27,7 @@ pub struct Transport {
     rate: ReadRate,
 }
 
-/// How much a client reads of what is there for it.
+/// How much a client reads of what is waiting for it.
 struct ReadRate {
     /// The time over which the rate is measured.
     limit: Duration,

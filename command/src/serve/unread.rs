@@ -1,10 +1,10 @@
 //! The queue between the thread that generates a reply and the task that writes it. A reply never waits for its client:
 //! what the client has not read stays in the queue, so the slot is free when the reply ends, however slowly it is read.
 //!
-//! The queue is bounded. A reply has at most as many tokens as the context. The first [`SEPARATE`] events that wait are
-//! kept as they are, and text after them is joined, so a token takes the bytes of its text and nothing else. Only if
-//! log-probabilities are requested, each token keeps its own event ([`bytes`]). All replies together may have [`MOST`]
-//! bytes waiting: beyond that, a reply of which more than [`OWN`] bytes wait is lost.
+//! The queue is bounded. A reply has at most as many tokens as the context. The first [`SEPARATE`] events that wait
+//! stay as they are, and text after them is joined, so a token takes the bytes of its text and nothing else. Only if
+//! log-probabilities are requested does each token have its own event ([`bytes`]). All replies together may have
+//! [`MOST`] bytes waiting: beyond that, a request with more than [`OWN`] bytes waiting loses its replies.
 
 use super::lock;
 use std::collections::VecDeque;
@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use wglm_engine::{Error, Event, Logprob};
 
-/// How many events wait as they are before text is joined.
+/// How many events can wait before text is joined.
 const SEPARATE: usize = 64;
 
-/// The most bytes of all replies that may wait: the text of three million tokens.
+/// The maximum bytes that may wait, of all replies together: the text of three million tokens.
 const MOST: usize = 16 << 20;
 
-/// The bytes of a reply that may wait in any case, so that no client loses a reply because of what others have not
-/// read. With the default of 512 connections these are at most 32 MiB more.
+/// The bytes of a request's replies that may wait in any case, so that no client loses a reply because of what others
+/// have not read. With the default of 512 connections these are at most 32 MiB more.
 const OWN: usize = 64 << 10;
 
 /// A message from the thread of a reply.
@@ -162,7 +162,7 @@ impl Receiver {
                     return None;
                 }
             }
-            self.0.changed.notified().await; // also of what was sent since the lock was released
+            self.0.changed.notified().await; // this includes what was sent since the lock was released
         }
     }
 }
@@ -226,7 +226,7 @@ mod tests {
         assert!(!sender.send((0, text("abcd"))), "no one receives it");
     }
 
-    /// The reply of which most is unread is lost, and no other.
+    /// A reply with more than its own share unread is lost, and no other.
     #[test]
     fn too_much_ends_the_reply_that_is_not_read() {
         let budget = Budget::default();

@@ -102,7 +102,7 @@ impl Messages {
         self.ended += 1;
     }
 
-    /// Writes a piece of a block of this kind, of which `empty` is the beginning.
+    /// Writes a piece of a block of this kind; `empty` is how such a block begins.
     fn text(&mut self, kind: Kind, empty: Value, delta: Value, to: &mut Events) {
         if self.open != Some(kind) {
             self.begin_block(kind, empty, to);
@@ -177,8 +177,8 @@ impl Interface for Messages {
         to.named(&failure.body(Dialect::Anthropic));
     }
 
-    /// A stream begins with the beginning of its message, even before it is known what the cache has of the prompt. The
-    /// usage at its end is right in any case.
+    /// A stream begins with the beginning of its message, even before it is known how much of the prompt the cache has.
+    /// The usage at its end is right in any case.
     fn alive(&mut self, _: usize, progress: Option<Progress>, to: &mut Events) {
         if !self.begun {
             return self.begin_message(0, to);
@@ -252,7 +252,7 @@ mod tests {
         assert_eq!((&content[2], &content[3], &message["stop_reason"]), (&used, &used, &"max_tokens".into()));
     }
 
-    /// A stream begins with its message, also if it is silent for long at first.
+    /// A stream begins with its message, even if it is silent for a long time at first.
     #[test]
     fn a_sign_of_life_does_not_come_first() {
         let (mut message, mut events) = (Messages::new("m", Vec::new()), Events::default());

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use wglm_engine::text::{FunctionCall, Message, ToolCall};
 
 /// The beginning of a line that Claude Code puts before the system prompt and changes with every request. The cache
-/// would be of no use after it.
+/// could not be used beyond it.
 const BILLING: &str = "x-anthropic-billing-header:";
 
 /// The system message: text, or blocks of it.
@@ -49,7 +49,7 @@ impl GivenMessage {
     }
 }
 
-/// A field of a block that is text.
+/// A text field of a block.
 fn field<'a>(block: &'a Value, name: &str) -> Option<&'a str> {
     block.get(name)?.as_str()
 }
@@ -138,7 +138,7 @@ fn assistant(index: usize, blocks: Vec<Value>) -> Result<Message, Failure> {
     Ok(message)
 }
 
-/// The messages for one to the model: results of functions first, since they answer its calls.
+/// Adds the messages for one message of the user: results of functions first, since they answer the model's calls.
 fn user(
     index: usize,
     role: &str,
@@ -163,7 +163,8 @@ fn user(
     Ok(())
 }
 
-/// Whether the last message is the beginning of the reply: if it is the assistant's. An empty one is removed.
+/// Whether the last message is the beginning of the reply, which it is if it is the assistant's. An empty one is
+/// removed.
 pub fn begins_reply(messages: &mut Vec<Message>) -> Result<bool, Failure> {
     let by_assistant = |message: &Message| message.role == "assistant";
     messages.pop_if(|last| {
@@ -176,7 +177,7 @@ pub fn begins_reply(messages: &mut Vec<Message>) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Whether a tool is a function. Tools of other types are done by Anthropic's servers.
+/// Whether a tool is a function. Anthropic's servers run tools of other types.
 pub fn is_function(tool: &Value) -> bool {
     let is_named = tool.get("name").is_some_and(Value::is_string);
     is_named && tool.get("type").is_none_or(|kind| kind.is_null() || kind.as_str() == Some("custom"))

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wglm_engine::Stop;
 
-/// The fields besides the common ones. `cache_prompt` and `id_slot` are not among them: the cache is always used, and
-/// the slot is chosen by what it holds.
+/// The fields in addition to the common ones. `cache_prompt` and `id_slot` are not among them: the cache is always
+/// used, and the slot is chosen by what it holds.
 #[derive(Debug, Deserialize)]
 pub struct Body {
     prompt: Option<Prompts>,
@@ -31,7 +31,7 @@ pub struct Body {
     others: OtherFields,
 }
 
-/// Refuses what a client would otherwise take for done.
+/// Refuses fields that a client would otherwise assume to have taken effect.
 fn check_supported(body: &Body) -> Result<(), Failure> {
     for (is_asked_for, field, wrong) in [
         (body.json_schema.is_some(), "json_schema", "not supported here; use /v1/chat/completions"),
@@ -54,7 +54,7 @@ pub struct Completion {
     /// Whether probabilities are reported, and whether the ids of tokens are.
     probabilities: bool,
     tokens: bool,
-    /// Whether there is a list of answers.
+    /// Whether the answer is a list.
     several: bool,
 }
 
@@ -72,7 +72,7 @@ struct Chunk<'a> {
     prompt_progress: Option<Value>,
 }
 
-/// The end of a reply in a stream, or a whole one.
+/// The end of a reply in a stream, or a whole reply.
 #[derive(Serialize)]
 struct End<'a> {
     #[serde(flatten)]

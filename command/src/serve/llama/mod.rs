@@ -73,7 +73,7 @@ pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failur
     Ok(counted_json(props.to_string(), memory))
 }
 
-/// Refuses to fill gaps. The status is not 501 because clients retry after any status from 500 on.
+/// Refuses infilling. The status is not 501 because clients retry after any status from 500 on.
 pub async fn no_infill(request: Request) -> Failure {
     refuse(request).await;
     Failure::unsupported("infill: the vocabulary of this model has no tokens for it; use /completion")

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use wglm_engine::{Error, Scheduler, SlotState};
 
-/// The most bytes of a file name.
+/// The maximum length of a file name, in bytes.
 const NAME: usize = 200;
 
 /// What each slot is doing, without its text.
@@ -38,8 +38,8 @@ pub async fn list(State(server): State<Arc<Server>>) -> Result<Response, Failure
     Ok(json(&state.slots.iter().enumerate().map(slot).collect()))
 }
 
-/// Drops the cache of a slot, or writes it to a file, or replaces it by that of a file. A client drops and writes only
-/// what it has left in the slot, and has its own files, unless all clients share one cache.
+/// Drops the cache of a slot, writes it to a file, or replaces it with one from a file. Unless all clients share one
+/// cache, a client can drop and write only what it has left in the slot itself, and has files of its own.
 pub async fn act(
     State(server): State<Arc<Server>>,
     PathEnd(id): PathEnd,
@@ -109,7 +109,7 @@ impl File {
             let expected = format!("expected a name of at most {NAME} letters, digits, spaces and any of ._-+=@");
             return Err(Failure::of_field("filename", format_args!("{}: {expected}", shown(&name))));
         }
-        // Clients without a number share one cache, and so the folder itself.
+        // Clients with the number 0 share one cache, so their files are in the folder itself.
         let path = match Caller::current().client.cache {
             0 => folder.join(&name),
             client => folder.join(format!("{client:016x}")).join(&name),
@@ -143,7 +143,7 @@ impl File {
         std::fs::metadata(&self.path).map_or(0, |about| about.len())
     }
 
-    /// What the engine reports, without the path, which clients need not know.
+    /// The engine's error without the path, which clients need not know.
     fn failure(&self, error: &Error) -> Failure {
         match error {
             Error::Io { action, reason, .. } => self.failed(action, reason),

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use wglm_engine::Tokenizer;
 
-/// The most tokens of a request to `/detokenize`.
+/// The maximum number of tokens in a request to `/detokenize`.
 const TOKENS: usize = 1 << 20;
 
 /// How many copies of the template there are while `/tokenizer_info` is answered.
@@ -104,12 +104,12 @@ impl Serialize for Tokens<'_> {
     }
 }
 
-/// The most bytes of a token in the answer, twice because the buffer doubles: `{"id":123456,"piece":""},` and
+/// The maximum bytes of a token in the answer, times two because the buffer doubles: `{"id":123456,"piece":""},` and
 /// `123456,`. The text of a piece is counted separately.
 const PIECE: usize = 2 * 32;
 const ID: usize = 2 * 8;
 
-/// The most bytes in the answer for a byte of text: an escape of six, twice for the same reason.
+/// The maximum bytes in the answer for a byte of text: an escape of six bytes, times two for the same reason.
 const ESCAPED: usize = 2 * 6;
 
 pub async fn tokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
@@ -139,7 +139,8 @@ pub fn written(answer: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(answer).map_err(failed)
 }
 
-/// The answer with a text that was made on a thread. Nothing else is left in its memory.
+/// The answer with a text that was made on a thread. Reduces the share to that text, since nothing else is left in
+/// memory.
 pub fn answer((text, memory): (String, Share)) -> Result<Response, Failure> {
     memory.resize(text.capacity())?;
     Ok(counted_json(text, memory))

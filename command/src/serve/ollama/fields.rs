@@ -25,7 +25,7 @@ pub struct Common {
     others: OtherFields,
 }
 
-/// How tokens are sampled, by the names that all interfaces have for it, and where a reply ends.
+/// How tokens are sampled, with the field names that all interfaces share, and where a reply ends.
 #[derive(Debug, Default, Deserialize)]
 struct Options {
     num_predict: Option<i64>,
@@ -37,15 +37,15 @@ struct Options {
 }
 
 impl Options {
-    /// The limit of tokens. All negative numbers are for no limit.
+    /// The maximum number of tokens. Any negative number means no limit.
     fn max_tokens(&self) -> Result<Option<usize>, Failure> {
         max_tokens([("options.num_predict", self.num_predict.map(|most| most.max(-1)))])
     }
 }
 
 impl Common {
-    /// How long the model stays without requests, if the request says so: a number of seconds, or a text such as `10m`;
-    /// for ever if it is negative.
+    /// How long the model stays loaded without requests, if the request says so: a number of seconds, or a string such
+    /// as `10m`; for ever if it is negative.
     pub fn keep_alive(&self) -> Result<Option<Option<Duration>>, Failure> {
         let read = |given: &Value| match given {
             Value::Number(seconds) => {
@@ -59,7 +59,7 @@ impl Common {
             let shown = shown(&given.to_string()).into_owned();
             Failure::of_field("keep_alive", format_args!("{shown}: expected seconds, or a duration such as \"10m\""))
         };
-        Ok(Some(Duration::try_from(read(given).ok_or_else(wrong)?).ok())) // a negative one is none
+        Ok(Some(Duration::try_from(read(given).ok_or_else(wrong)?).ok())) // a negative time means no limit
     }
 
     /// A request without `stream` asks for a stream.
@@ -70,8 +70,8 @@ impl Common {
     }
 
     /// Warnings about fields and options that have no effect, or a failure for one that would change the reply. With
-    /// `raw` fields for the template and for thinking have none. A smaller context than the server's needs no warning:
-    /// all that the client sends fits.
+    /// `raw`, fields for the template and for thinking have no effect. A smaller context than the server's needs no
+    /// warning: all that the client sends fits.
     pub fn warnings(&mut self, context: usize, is_raw: bool) -> Result<Warnings, Failure> {
         let options = self.options.get_or_insert_default();
         let mut warnings = std::mem::take(&mut self.others).read()?;
@@ -111,7 +111,7 @@ impl Common {
         })
     }
 
-    /// The options of generation for a prompt without a template, where nothing can have a format.
+    /// The options of generation for a prompt without a template, which cannot have a format.
     pub fn raw(self, loaded: &LoadedModel) -> Result<GenerateOptions, Failure> {
         if format(self.format, SchemaOptions::default())? != Format::Text {
             let wrong = "not supported together with raw; leave out raw or use /api/chat";
@@ -140,7 +140,7 @@ fn format(given: Option<Value>, options: SchemaOptions) -> Result<Format, Failur
     field.read("format", options)
 }
 
-/// Reads `think`: whether the model thinks, if it says so. The model has one effort.
+/// Reads `think`: whether the model thinks, if the field says so. The model has only one level of effort.
 fn thinks(given: Option<Value>) -> Result<Option<bool>, Failure> {
     match given {
         None | Some(Value::Null) => Ok(None),
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!([json!(null), json!(1024), json!(1025)].map(count), [0, 0, 1]);
     }
 
-    /// Without a template nothing can think or be left out.
+    /// Without a template there is no thinking, and no message can be dropped.
     #[test]
     fn fields_for_templates_are_ignored_with_raw() {
         let body = json!({"think": false, "truncate": true, "top_a": 1,

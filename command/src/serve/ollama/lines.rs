@@ -1,7 +1,8 @@
-//! Writes replies as lines of JSON, or as one of them. A line has a part of the reply, and the last one its figures.
+//! Writes replies as lines of JSON, or as a single line. Each line has a part of the reply, and the last one has its
+//! figures.
 //!
-//! Programs run the calls of a reply without asking how it ended, so only complete calls are written. A reply with
-//! another one ends with `length` and a warning.
+//! Programs run the calls of a reply without checking how it ended, so only complete calls are written. A reply with an
+//! incomplete call ends with `length` and a warning.
 
 use super::fields::Common;
 use crate::serve::failure::{Dialect, Failure};
@@ -43,7 +44,8 @@ pub struct Part<'a> {
     pub calls: Vec<Value>,
 }
 
-/// What a request asks for that has no prompt: that the model is loaded. It is, or the request would be refused.
+/// A request without a prompt only asks for the model to be loaded. The model is loaded, or the request would have been
+/// refused.
 pub fn nothing() -> (Prompt, usize) {
     (Prompt::Tokens(Vec::new(), Box::default()), 0)
 }
@@ -52,7 +54,7 @@ pub struct Lines<B> {
     model: String,
     /// When the request was read.
     start: Instant,
-    /// Has the call that has begun in a stream, and nothing else.
+    /// In a stream, contains only the call that has begun.
     calls: Reply,
     /// How many complete calls were written.
     written: usize,
@@ -113,7 +115,7 @@ impl<B: LinesBody> Lines<B> {
         line
     }
 
-    /// Adds to the calls of a stream, and writes the one that has become complete.
+    /// Adds to the calls of a stream, and writes a call once it is complete.
     fn call(&mut self, delta: Delta, to: &mut Events) {
         let has_ended = matches!(delta, Delta::CallEnd { .. });
         self.calls.add(delta);

@@ -1,5 +1,5 @@
-//! Ollama's API, as programs with a window call it. Streams are lines of JSON, and a stream is what a request gets that
-//! does not say otherwise. The calls of a reply come whole.
+//! Ollama's API, as desktop programs call it. Streams are lines of JSON, and a request gets a stream unless it says
+//! otherwise. The calls of a reply are sent whole.
 
 mod chat;
 mod fields;

@@ -21,17 +21,17 @@ use wglm_engine::{Config, GenerateOptions, Gguf, MetadataValue};
 /// The version of Ollama whose API this is. Programs refuse servers whose version is too old for them.
 const VERSION: &str = "0.33.0";
 
-/// What programs show as the identity of a file, of which they expect 64 digits. The file is not hashed, because that
-/// takes minutes.
+/// What programs show as the identity of a file; they expect 64 digits. The file is not hashed, because that takes
+/// minutes.
 const DIGEST: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
-/// When the model is unloaded: never, for which the API has no word.
+/// When the model is unloaded: never, which the API cannot express.
 const NEVER: &str = "2999-01-01T00:00:00Z";
 
 /// How many copies of the file's texts there are while `/api/show` is answered.
 const SHOW_COPIES: usize = 4;
 
-/// The columns of the names in a list of parameters, as Ollama writes it.
+/// The width of the names in a list of parameters, as Ollama writes it.
 const COLUMNS: usize = 30;
 
 /// The key of the chat template in a file.
@@ -62,7 +62,7 @@ fn details(file: &Gguf) -> Value {
     })
 }
 
-/// What the model can do, by its template.
+/// What the model can do, according to its template.
 fn capabilities(template: &str) -> Value {
     let optional = [("tools", template.contains("tools")), ("thinking", template.contains("<think>"))];
     let known = optional.into_iter().filter(|(_, has)| *has).map(|(name, _)| name);
@@ -131,7 +131,7 @@ pub async fn ps(State(server): State<Arc<Server>>) -> Response {
     json(&json!({"models": models}))
 }
 
-/// The options of a request without any, in Ollama's form.
+/// The options of a request that gives none, in Ollama's form.
 fn usual(defaults: &GenerateOptions, context: usize) -> String {
     let sampling = &defaults.sampling;
     let stops = defaults.stop.iter().map(|stop| ("stop", json!(stop)));
@@ -167,7 +167,7 @@ fn texts(file: &Gguf) -> usize {
 
 #[derive(Deserialize)]
 struct ShowBody {
-    /// The second name is an older one.
+    /// The second name is older.
     model: Option<String>,
     name: Option<String>,
 }

@@ -20,17 +20,17 @@ use wglm_engine::{PromptLogprobs, SchemaOptions, Tokenizer};
 /// The value of `object` in answers and chunks.
 const OBJECT: &str = "text_completion";
 
-/// How many copies there are of a prompt that an answer repeats.
+/// The number of copies of a prompt that an answer repeats.
 const ECHO_COPIES: usize = 4;
 
-/// The most prompts of a request for their log-probabilities, if at most one token follows each: programs that evaluate
-/// models send several together.
+/// The maximum number of prompts in a request for their log-probabilities, if at most one token follows each: programs
+/// that evaluate models send several together.
 const SCORED_PROMPTS: usize = 64;
 
-/// The most tokens where a request has no limit, as in OpenAI's API.
+/// The maximum number of tokens if a request sets no limit, as in OpenAI's API.
 const MAX_TOKENS: usize = 16;
 
-/// What to do with a format.
+/// The remedy for a request with a format.
 const CHAT: &str = "not supported here; use /v1/chat/completions";
 
 #[derive(Debug, Deserialize)]
@@ -54,7 +54,7 @@ pub struct Body {
 
 pub struct Completions {
     frame: Frame,
-    /// The prompt before each reply, if it is repeated and was not written yet.
+    /// The prompt before each reply, if it is repeated and has not been written yet.
     echo: Vec<Option<Echo>>,
     /// How many characters each reply has so far.
     lengths: Vec<usize>,
@@ -91,7 +91,7 @@ fn finish_reason(reason: FinishReason) -> Option<&'static str> {
     Some(if reason == FinishReason::Length { "length" } else { "stop" })
 }
 
-/// Refuses what completions do not have. A client would take unconstrained text for what it requested.
+/// Refuses what completions do not support. A client would mistake unconstrained text for what it requested.
 fn check_supported(body: &mut Body, choices: usize) -> Result<(), Failure> {
     let format = body.response_format.take().unwrap_or_default().read("response_format", SchemaOptions::default())?;
     for (is_asked_for, field, wrong) in [
@@ -107,7 +107,7 @@ fn check_supported(body: &mut Body, choices: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses too many replies, of which there may be more if they are little more than the log-probabilities of prompts.
+/// Refuses too many replies. More are allowed if they are little more than the log-probabilities of prompts.
 fn check_count(count: usize, only_scored: bool, server: &Server) -> Result<(), Failure> {
     let most = if only_scored { server.limits.choices.max(SCORED_PROMPTS) } else { server.limits.choices };
     if (1..=most).contains(&count) {
@@ -157,7 +157,7 @@ impl Interface for Completions {
     fn begin(&mut self, _: usize, to: &mut Events) {
         if !self.frame.logprobs {
             (0..self.echo.len()).for_each(|index| self.write_echo(index, to));
-        } // otherwise once the log-probabilities are there
+        } // otherwise the prompt is written once its log-probabilities are known
     }
 
     fn delta(&mut self, index: usize, delta: Delta, to: &mut Events) {
@@ -227,7 +227,7 @@ impl Completions {
         self.frame.logprobs.then(all)
     }
 
-    /// Writes the prompt of a reply, if it is repeated and was not written yet.
+    /// Writes the prompt of a reply, if it is repeated and has not been written yet.
     fn write_echo(&mut self, index: usize, to: &mut Events) {
         let Some(Echo { text, first, tokens }) = self.echo[index].take() else { return };
         self.lengths[index] += text.chars().count();

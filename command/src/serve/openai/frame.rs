@@ -8,7 +8,7 @@ use crate::serve::stream::Events;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What made an answer.
+/// What an answer says that it was made by.
 const FINGERPRINT: &str = concat!("wglm-", env!("CARGO_PKG_VERSION"));
 
 /// The data of the last event of a stream.

@@ -1,5 +1,5 @@
-//! The fields of a response that repeat its request, as they were understood. They are what the prompt or the
-//! constraint of the reply has as well, and what is short.
+//! The fields of a response that repeat those of its request, as they were understood: only those that are also part of
+//! the prompt or of the reply's constraint, and short ones.
 
 use super::Body;
 use super::namespaces::Namespaces;
@@ -12,15 +12,15 @@ use crate::serve::memory::Size;
 use serde_json::{Map, Value, json};
 use wglm_engine::{Calls, ChatState, Constraint, Overflow};
 
-/// The most keys of metadata and the most characters of each, as in OpenAI's API.
+/// The maximum number of metadata keys, and of characters in each, as in OpenAI's API.
 const METADATA_KEYS: usize = 16;
 const METADATA_KEY: usize = 64;
 
-/// The most characters of a text that is in the answer and not in the prompt. For values of metadata it is the limit of
-/// OpenAI's API.
+/// The maximum number of characters in a text that is in the answer and not in the prompt. For values of metadata it is
+/// the limit of OpenAI's API.
 const SHORT: usize = 512;
 
-/// How many copies there are of the fields at most: each event with the whole response makes them as values and then as
+/// The maximum number of copies of the fields: each event with the whole response makes them as values and then as
 /// text.
 const COPIES: usize = 4;
 
@@ -93,7 +93,8 @@ fn choice(given: Option<&Value>, calls: &Calls, functions: &[Value], namespaces:
     json!({"type": "allowed_tools", "mode": mode, "tools": tools})
 }
 
-/// The functions that the model knows, in the form in which they came: those of a namespace in a list of their own.
+/// The functions that the model knows, in the form in which the client sent them: those of a namespace in a list of
+/// their own.
 fn tools(functions: &[Value], namespaces: &Namespaces) -> Vec<Value> {
     let mut tools: Vec<Value> = Vec::new();
     for function in functions {
@@ -116,7 +117,7 @@ fn tools(functions: &[Value], namespaces: &Namespaces) -> Vec<Value> {
     tools
 }
 
-/// All the fields, for a chat that was made of the body.
+/// All the fields, for a chat that was made from the body.
 pub fn fields(body: Body, reasoning: &Value, constraints: Constraints, chat: &ChatState) -> Map<String, Value> {
     let (sampling, text, Constraints { format, choice, tools }) = (&chat.options.sampling, body.text, constraints);
     let verbosity = short(text.as_ref().and_then(|text| text.get("verbosity")?.as_str()));
@@ -139,7 +140,7 @@ pub fn fields(body: Body, reasoning: &Value, constraints: Constraints, chat: &Ch
     fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
 }
 
-/// The fields without what may be long.
+/// The fields, without those that may be long.
 pub fn shortened(fields: &Map<String, Value>) -> Map<String, Value> {
     let short = |(name, value): (&String, &Value)| {
         let value = match name.as_str() {
@@ -179,7 +180,7 @@ mod tests {
         assert!(number.as_f64().is_some_and(|number| (number - 1.2345678901234568e20).abs() < 1e6), "{repeated}");
     }
 
-    /// Below the keys of schemas, too, and without a panic.
+    /// They are refused below the keys of schemas, too, and never cause a panic.
     #[test]
     fn numbers_that_are_not_json() {
         for wrong in [r#"{"text": {"x": 1-2}}"#, r#"{"text": {"x": -}}"#, r#"{"x": 1e9999}"#] {

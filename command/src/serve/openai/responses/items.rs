@@ -59,13 +59,13 @@ pub struct Responses {
     id: String,
     created: u64,
     model: String,
-    /// Fields that repeat the request, and the same without what may be long.
+    /// The fields that repeat those of the request, and the same without those that may be long.
     echo: Map<String, Value>,
     short_echo: Map<String, Value>,
     /// Whether the client gets the thinking in a form that it can send back.
     include_thinking: bool,
     namespaces: Namespaces,
-    /// Keeps the response at its end, if the client does not refuse that.
+    /// Stores the response at its end, unless the client refuses that.
     keeper: Option<Keeper>,
     sequence: u64,
     output: Vec<Value>,
@@ -106,14 +106,14 @@ impl Responses {
         if is_cut { INCOMPLETE } else { COMPLETED }
     }
 
-    /// The whole response at the end of the reply, which is kept.
+    /// The whole response at the end of the reply. This is what is stored.
     fn response(&mut self) -> Value {
         let response = self.response_with(self.status(), &self.output, &self.echo);
         if let Some(keeper) = self.keeper.take() {
             let items = self.output.iter().map(Item::deserialize).collect::<Result<Vec<_>, _>>();
             let reply =
                 items.ok().and_then(|items| conversation(items, &self.namespaces, &mut Warnings::default()).ok());
-            // Without its reply, the conversation would be continued as if there had been none.
+            // Without the reply, the conversation would continue as if there had been none.
             if let Some(reply) = reply {
                 keeper.keep(&self.id, &reply, response.to_string());
             }
@@ -250,7 +250,7 @@ impl Responses {
         if open.kind == Kind::Message {
             done["logprobs"] = json!([]);
         }
-        // The arguments of a call that has failed are not done.
+        // The arguments of a call that has failed are not complete.
         if open.kind != Kind::Call || status == COMPLETED {
             self.write(&format!("response.{}.done", open.kind.names().1), done, to);
         }
@@ -299,7 +299,7 @@ impl Interface for Responses {
         }
     }
 
-    /// A sign has the fields of a response, but nothing that may be long: there may be many of them.
+    /// A heartbeat has the fields of a response without those that may be long, because there may be many heartbeats.
     fn alive(&mut self, _: usize, progress: Option<Progress>, to: &mut Events) {
         let mut fields = json!({"response": self.response_with(IN_PROGRESS, &[], &self.short_echo)});
         if let Some(progress) = progress {
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!((kinds, &written[2]["item"]["status"]), (item.to_vec(), &json!("incomplete")));
     }
 
-    /// A sign of life has the fields of the response, and not the long ones of the request or what was written.
+    /// A heartbeat has the fields of the response, but not the long ones of the request or the text written so far.
     #[test]
     fn signs_of_life_are_short() {
         let long = json!({"instructions": "Be brief.", "tools": [{"name": "ls"}], "text": {"format": {"type": "json_schema"}}, "top_p": 1});

@@ -1,5 +1,5 @@
-//! Responses that are kept in memory, so that later requests can continue them. When there is no room for another one,
-//! the oldest are dropped. A response is found only by clients that share a KV cache with the one that asked for it.
+//! Responses that are stored in memory, so that later requests can continue them. When their memory is full, the oldest
+//! are dropped. A response is found only by clients that share a KV cache with the one that asked for it.
 
 use super::{Message, NOT_KEPT};
 use crate::serve::body::conversation_memory;
@@ -16,7 +16,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
-/// What a response takes besides its texts, in bytes.
+/// What a response takes in addition to its texts, in bytes.
 const EACH: usize = 512;
 
 /// A response, and the conversation that led to it.
@@ -38,9 +38,9 @@ impl Kept {
 
 #[derive(Default)]
 struct Entries {
-    /// The responses by their ids, each with its number.
+    /// The responses by id, each with its number.
     responses: HashMap<String, (u64, Arc<Kept>)>,
-    /// The ids by the numbers, the oldest first.
+    /// The ids by number, the oldest first.
     order: BTreeMap<u64, String>,
     next: u64,
     bytes: usize,
@@ -60,7 +60,7 @@ impl Entries {
 }
 
 pub struct KeptResponses {
-    /// The most bytes of all of them; 0 to keep none.
+    /// The maximum bytes of all of them together; 0 to store none.
     most: usize,
     entries: Mutex<Entries>,
 }
@@ -115,7 +115,7 @@ pub fn earlier(id: &str, server: &Server, client: Client, memory: &Share) -> Res
     serde_json::from_str(&kept.messages).map_err(broken)
 }
 
-/// Keeps the response to a request when its reply has ended.
+/// Stores the response to a request when its reply has ended.
 pub struct Keeper {
     kept: Arc<KeptResponses>,
     cache: u64,
@@ -124,13 +124,13 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// A keeper for a conversation, unless no responses are kept.
+    /// A keeper for a conversation, unless no responses are stored.
     pub fn new(kept: &Arc<KeptResponses>, client: Client, messages: &[Message]) -> Option<Self> {
         let messages = (kept.most > 0).then(|| serde_json::to_string(messages).ok())??;
         Some(Self { kept: kept.clone(), cache: client.cache, messages })
     }
 
-    /// The bytes that it takes while the reply is generated, and when it ends.
+    /// The bytes that it takes while the reply is generated and when the reply ends.
     pub fn bytes(&self) -> usize {
         2 * self.messages.len()
     }
@@ -180,7 +180,7 @@ mod tests {
         Client { who: Who::Network(Network::V4(1)), cache }
     }
 
-    /// Keeps a response of which the texts have 102 bytes.
+    /// Stores a response whose texts have 102 bytes.
     fn keep(kept: &Arc<KeptResponses>, cache: u64, id: &str) {
         let keeper = Keeper::new(kept, client(cache), &[]).unwrap();
         keeper.keep(id, &[], "r".repeat(100));

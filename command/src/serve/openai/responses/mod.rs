@@ -1,4 +1,4 @@
-//! `/v1/responses`, as Codex calls it. A request has its whole conversation, or continues a response that was kept.
+//! `/v1/responses`, as Codex calls it. A request contains its whole conversation, or continues a stored response.
 
 mod echo;
 mod input;
@@ -54,7 +54,7 @@ pub struct Body {
     /// What came before the input: the conversation of the previous response.
     #[serde(skip)]
     earlier: Vec<Message>,
-    /// The client, for whom the response is kept.
+    /// The client for whom the response is stored.
     #[serde(skip)]
     client: Option<Client>,
     store: Option<bool>,
@@ -75,7 +75,7 @@ enum Input {
     Items(Vec<Item>),
 }
 
-/// Refuses what would need something that is kept between requests.
+/// Refuses fields that need something that is not stored between requests.
 fn check_complete(body: &Body) -> Result<(), Failure> {
     for (field, is_missing, kept, remedy) in [
         ("conversation", body.conversation.is_some(), "conversations", "send the whole conversation as input"),
@@ -124,7 +124,7 @@ fn messages(
 }
 
 impl Body {
-    /// The format of the answer, as it was given.
+    /// The format of the answer, as the client sent it.
     fn format(&self) -> &Value {
         self.text.as_ref().and_then(|text| text.get("format")).unwrap_or(&Value::Null)
     }

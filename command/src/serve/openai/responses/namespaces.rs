@@ -1,5 +1,5 @@
 //! Namespaces of functions, in which Codex sends the functions of each MCP server. The model has no namespaces: it gets
-//! their functions under names that consist of both. Clients see only the names that they have sent.
+//! each function under the names of its namespace and its own joined. Clients see only the names that they have sent.
 
 use crate::serve::constraints::function;
 use crate::serve::conversation::TOOLS;
@@ -10,10 +10,10 @@ use crate::serve::unmet::Warnings;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 
-/// The most characters of a name, as in OpenAI's API.
+/// The maximum number of characters in a name, as in OpenAI's API.
 const LONGEST: usize = 64;
 
-/// The most bytes of the name of a namespace, and of a function in one. They are repeated for each function.
+/// The maximum bytes in the name of a namespace, and of a function in one. They are repeated for each function.
 const LONGEST_GIVEN: usize = 256;
 
 /// The fields of a function, which in this interface are next to `type`.
@@ -44,13 +44,13 @@ fn joined(namespace: &str, name: &str) -> String {
     namespace.chars().chain(separator.chars()).chain(name.chars()).map(plain).take(LONGEST).collect()
 }
 
-/// Refuses a long name of a namespace, or of a function in one.
+/// Refuses a long name for a namespace, or for a function in one.
 fn check_name(name: &str) -> Result<(), Failure> {
     let place = format!("tools: the name {}", shown(name));
     at_most_in(&place, name.len(), LONGEST_GIVEN, "bytes").map_err(|failure| failure.with_param("tools"))
 }
 
-/// The names that functions have.
+/// The names that functions already have.
 #[derive(Default)]
 struct Taken {
     names: HashSet<String>,
@@ -59,7 +59,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// Takes a name, with a number at its end if it is taken already.
+    /// Takes a name, with a number at its end if it is already taken.
     fn take(&mut self, name: String) -> String {
         if self.names.insert(name.clone()) {
             return name;
