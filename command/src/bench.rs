@@ -19,8 +19,8 @@ use std::time::Instant;
 use wglm_engine::instruments::{Cost, PAGE};
 use wglm_engine::{CacheShape, DraftKind, Gpu, Model, Pool, SamplerParams, Session};
 
-/// One row of the table: the numbers of tokens in the prompt, to generate, and in the cache before, and of sessions
-/// side by side.
+/// One row of the table: the numbers of tokens in the prompt, to generate, and already in the cache, and the number of
+/// sessions side by side.
 #[derive(Clone, Copy, Serialize)]
 struct BenchTest {
     n_prompt: usize,
@@ -94,7 +94,7 @@ pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
     measured(args, &mut |_| Ok(ControlFlow::Continue(())))
 }
 
-/// The same, until `tell`, which receives each row, refuses.
+/// Does the same, and passes each row to `tell`, until `tell` refuses one.
 pub fn measured(
     args: BenchArgs,
     tell: &mut dyn FnMut(&BenchRow) -> anyhow::Result<ControlFlow<()>>,
@@ -286,9 +286,9 @@ fn read(session: &mut Session, test: BenchTest) -> anyhow::Result<f64> {
 }
 
 /// Generates tokens of one session or several, in the same steps, and returns the nanoseconds. With assumed acceptance,
-/// drafts are accepted at random with these probabilities, as many of each session, so that the steps are those of a
-/// model with that acceptance; the multi-token-prediction block makes them, unless they are from the text. The sessions
-/// are restored afterwards.
+/// drafts are accepted at random with these probabilities, the same number for each session, so that the steps are
+/// those of a model with that acceptance. The multi-token-prediction block makes the drafts, unless they are from the
+/// text. The sessions are restored afterwards.
 fn generate(
     pool: &Pool,
     sessions: &mut [Session],
@@ -302,7 +302,7 @@ fn generate(
         session.feed(&[token(test.n_depth + number, vocab)])?;
     }
     loop {
-        // Without assumed acceptance some may be ahead of others.
+        // Without assumed acceptance, some sessions may be ahead of others.
         let mut behind: Vec<&mut Session> =
             sessions.iter_mut().filter(|session| session.tokens().len() < end).collect();
         let left: Vec<usize> = behind.iter().map(|session| end - session.tokens().len()).collect();

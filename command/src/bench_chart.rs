@@ -1,12 +1,13 @@
 //! Draws the results of `bench`: tokens a second over the depth of the cache, and over the length of prompts. The
-//! heading has what all results share, such as model and GPU; the names of lines have their differences.
+//! heading shows what all results share, such as model and GPU; the names of lines show how they differ.
 
 use super::chart::{Line, Panel, Scale, panels};
 use anyhow::Context;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// The drawn fields of a test. Fields have the names of `bench -o json`; those missing in older results are empty.
+/// The fields of a test that are drawn. Fields have the names of `bench -o json`; those missing in older results are
+/// empty.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct Measured {
     pub test: String,
@@ -74,7 +75,7 @@ fn parsed(path: &Path, text: &str) -> anyhow::Result<Vec<Measured>> {
     reader.records().map(row).collect()
 }
 
-/// The index of the model among the facts of a row, and of the number of generated tokens.
+/// The indices of the model and of the number of generated tokens among the facts of a row.
 const MODEL: usize = 1;
 const TOKENS: usize = 5;
 
@@ -144,8 +145,8 @@ fn heading(rows: &[&Row<'_>]) -> String {
     facts.join(", ").replacen(", on ", " on ", 1)
 }
 
-/// The lines of a panel's rows, named by the facts in which rows of the picture differ and by `always`. `over` is the
-/// quantity.
+/// The lines of a panel's rows, named by the facts in which rows of the picture differ and by `always`. `over` gives
+/// the horizontal position.
 fn lines(
     rows: &[&Row<'_>],
     all: &[&Row<'_>],
@@ -180,7 +181,7 @@ fn how(test: &str) -> String {
     rest.collect::<Vec<_>>().join(" ")
 }
 
-/// Adds a point to the line of a name. The last of several results of the same test wins.
+/// Adds a point to the line with this name. Of several results of the same test, the last one wins.
 fn add(lines: &mut Vec<Line>, name: String, point: (usize, f64, f64)) {
     match lines.iter_mut().find(|line| line.name == name) {
         Some(line) => {
@@ -231,7 +232,7 @@ mod tests {
         assert!(svg.contains("some model on some GPU (vulkan), arithmetic int"), "{svg}");
     }
 
-    /// Shared facts are not repeated in each name, and differing ones are in all names.
+    /// Shared facts are not repeated in each name, and facts that differ are in all names.
     #[test]
     fn lines_are_named_by_what_differs() {
         let rows = vec![
@@ -249,7 +250,7 @@ mod tests {
         assert!(!svg.contains("file") && !svg.contains(">\n1.0\n<"), "{svg}");
     }
 
-    /// The results in this repository are of that form too.
+    /// The results in this repository have that form too.
     #[test]
     fn recorded_results_are_read() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../benches/results/h100-vulkan-linux.csv");

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use wglm_engine::catalog::ModelName;
 use wglm_engine::{Error, KernelFault};
 
-/// A mistake in the arguments that is found only in what they name, with the exit status of wrong usage.
+/// A mistake in the arguments that is found only when what they name is read. It has the exit status of wrong usage.
 #[derive(Debug)]
 pub struct Usage(pub String);
 

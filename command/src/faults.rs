@@ -1,6 +1,6 @@
 //! Faults for tests, only in debug builds: `WGLM_DROP_WORK=N` makes the first device of the process drop all
-//! submissions from the Nth after the load on, and `WGLM_DROP_WORK=load` all from the beginning of the load on. Metal
-//! does that after an error, and reports nothing. The next device works.
+//! submissions from the Nth after the load on, and with `WGLM_DROP_WORK=load` it drops all from the beginning of the
+//! load on. Metal does that after an error, and reports nothing. The next device works.
 //!
 //! With `WGLM_COMPILE_FAULT`, the process that compiles a schema uses up `memory`, `time` or `stack`, or waits, as the
 //! schema's `$comment` says.

@@ -7,7 +7,7 @@ use super::output;
 use wglm_engine::offers::Judged;
 use wglm_engine::{DraftKind, Gguf, Gpu, LoadOptions};
 
-/// Opens the GPU to judge by, if there is one.
+/// Opens the GPU for which models are judged, if there is one.
 pub fn device(args: &GpuArgs) -> Option<Gpu> {
     let opened = args.options().and_then(|options| Gpu::open(&options));
     opened.inspect_err(|error| output::note(format_args!("note: {error}"))).ok()
@@ -24,7 +24,7 @@ pub fn needed(judged: &Judged) -> String {
     judged.needs.map(output::bytes).unwrap_or_default()
 }
 
-/// Whether a model fits, in a word for a table, and an explanation if one is needed.
+/// Whether a model fits, as one word for a table, and an explanation if one is needed.
 pub fn verdict(judged: &Judged) -> (String, Option<String>) {
     let word = match judged.fits {
         Some(true) => "yes",

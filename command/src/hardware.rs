@@ -16,9 +16,9 @@
 //! the additional units of the M5 are left out.
 //!
 //! The cost of a dispatch that only waits for the previous one was measured by others as 2.4 us on an M3 Ultra
-//! (github.com/ml-explore/mlx issue 4521), which is used for every Mac. The 2.1 us of the H100 are our own measurement
-//! (docs/performance.md), its bandwidth is that of NVIDIA's data sheet for the SXM5 board with 80 GB, and its
-//! arithmetic that of f16 matrices there.
+//! (github.com/ml-explore/mlx issue 4521), and this is used for every Mac. The 2.1 us of the H100 are our own
+//! measurement (docs/performance.md), its bandwidth is from NVIDIA's data sheet for the SXM5 board with 80 GB, and its
+//! arithmetic is the rate of f16 matrices there.
 
 use wglm_engine::instruments::{Target, Tilings};
 use wglm_engine::{Arithmetic, Matrices};

@@ -104,7 +104,7 @@ struct MemoryNeeds {
     /// Whether that type is the default.
     #[serde(skip)]
     is_default: bool,
-    /// The sizes of other types of cache, as fractions of that.
+    /// The sizes of other types of cache, as fractions of this one.
     #[serde(skip)]
     other_types: Vec<(&'static str, f64)>,
     context: usize,

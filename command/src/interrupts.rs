@@ -59,7 +59,7 @@ enum LastWords {
 
 static LAST_WORDS: Mutex<LastWords> = Mutex::new(LastWords::Nothing);
 
-/// How long last words may delay the end of the process: their reader may not read.
+/// How long last words may delay the end of the process, since their reader may not read them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 fn last_words() -> MutexGuard<'static, LastWords> {
@@ -87,7 +87,7 @@ pub fn instead_of_last_words<T>(say: impl FnOnce() -> T) -> T {
     said
 }
 
-/// Ends the process, after its last words. Another thread prints them, because their reader may not read.
+/// Ends the process, after its last words. Another thread prints them, because their reader may not read them.
 fn leave() -> ! {
     let start = Instant::now();
     let words = loop {
@@ -204,7 +204,7 @@ pub fn is_ignored(signal: std::ffi::c_int) -> bool {
     }
 }
 
-/// Starts to listen for Ctrl-C, at the first call. On other systems than Unix the system restores the console.
+/// Starts to listen for Ctrl-C, at the first call. On systems other than Unix, the system restores the console.
 #[cfg(not(unix))]
 pub fn listen(_: bool) -> anyhow::Result<()> {
     if LISTENING.swap(true, Ordering::Relaxed) {

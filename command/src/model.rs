@@ -18,7 +18,8 @@ pub fn open(path: Option<&Path>) -> anyhow::Result<Gguf> {
     }
 }
 
-/// The file that a path or name means. If it neither exists nor is or looks like the name of a model, it is a file.
+/// The file that a path or name means. A name that neither exists as a file nor is or looks like that of a model is
+/// taken as a path, so that the error is about a file.
 fn located(path: &Path) -> wglm_engine::Result<PathBuf> {
     let Some(name) = path.to_str().filter(|_| !path.exists()) else { return Ok(path.into()) };
     // The label after the colon may be the name of a file.

@@ -11,18 +11,18 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use wglm_engine::instruments::{is_obeyed, visible};
 
-/// The most columns of help, as for the help of the arguments.
+/// The maximum width of help in columns, as in the help of the arguments.
 const HELP_WIDTH: usize = 100;
 
 const UNWRITABLE: &str = "cannot write to stdout";
 
-/// The columns of a terminal whose width is unknown.
+/// The columns that a terminal of unknown width is assumed to have.
 const USUAL_COLUMNS: usize = 80;
 
 /// Whether only errors are written to stderr.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Whether anything was written to stdout, or tried to be.
+/// Whether anything was written to stdout, successfully or not.
 static SPOKEN: AtomicBool = AtomicBool::new(false);
 
 pub fn has_spoken() -> bool {
@@ -94,7 +94,7 @@ pub fn last_line(line: impl fmt::Display) {
     }
     let line = line.to_string();
     let _ = writeln!(out, "{}", shown(&line, &out)).and_then(|()| out.flush());
-    // A result that the main thread begins now waits for the lock until the process ends.
+    // If the main thread now begins to write a result, it waits for the lock until the process ends.
     std::mem::forget(out);
 }
 
@@ -157,7 +157,8 @@ pub fn usage(error: &clap::Error) -> ! {
     if !std::env::args_os().any(is_obeyed) {
         error.exit();
     }
-    // The message repeats the arguments, so it gets no colours of its own, with which `clap` takes theirs out too.
+    // The message repeats the arguments. It is rendered without colours, so that `clap` removes those in the arguments
+    // too.
     complain(format_args!("{}", error.render().to_string().trim_end()));
     std::process::exit(error.exit_code())
 }
@@ -214,7 +215,7 @@ impl Aside {
     }
 }
 
-/// A text, cut after `most` characters.
+/// A text, cut off after `most` characters.
 pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),

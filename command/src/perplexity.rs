@@ -35,7 +35,7 @@ struct Perplexity {
     ppl: f64,
     /// The standard error of `ppl`.
     error: f64,
-    /// The difference to the predictions with another type of cache.
+    /// The difference from the predictions with another type of cache.
     #[serde(flatten)]
     divergence: Option<Divergence>,
     seconds: f64,

@@ -18,7 +18,7 @@ use std::time::Instant;
 use wglm_engine::instruments::{Plan, TokenProfile};
 use wglm_engine::{CacheShape, DraftKind, Model, Session, Speculation};
 
-/// The steps of one name, in all layers together.
+/// All steps with one name, in all layers together.
 #[derive(Serialize)]
 pub struct KindProfile {
     pub step: String,
@@ -43,8 +43,8 @@ pub struct Times {
     pub steps: f64,
     /// The part of the pass that the steps do not account for; 0 if the sum of the steps is longer than the pass.
     pub unaccounted: f64,
-    /// On the host, both from the start: until the token is submitted, and until its result is read. A step with drafts
-    /// has several submissions, one of them ahead, so it has only the second time.
+    /// On the host, both measured from the start: until the token is submitted, and until its result is read. A step
+    /// with drafts has several submissions, one of them made ahead of time, so it has only the second time.
     pub submit: Option<f64>,
     pub whole: f64,
 }
@@ -63,7 +63,7 @@ pub struct Profile {
     pub setup: Setup,
     /// The number of prompt tokens that are computed together; 0 for one generated token.
     pub n_prompt: usize,
-    /// The number of drafts that are verified and made; 0 for none.
+    /// The number of drafts that are verified, and then made; 0 for none.
     pub n_drafts: usize,
     pub n_depth: usize,
     pub repetitions: usize,

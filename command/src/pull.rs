@@ -44,8 +44,8 @@ pub fn pull(args: &PullArgs) -> anyhow::Result<ExitCode> {
     }
     let model = match label {
         Some(label) => {
-            // A model that the repository lacks cannot be downloaded, so the hints for models on this machine do not
-            // help.
+            // If the repository lacks the model, it cannot be downloaded, so the hints for models on this machine do
+            // not help.
             let model = repository.model(label).map_err(|error| anyhow::anyhow!("{error}"))?;
             warn(&hub, &repository, model, args)?;
             model

@@ -44,7 +44,7 @@ fn meant(name: &str, places: &Places, found: &[LocalModel]) -> anyhow::Result<Lo
     let in_cache = || named().filter(|model| model.source == Source::HuggingFace);
     // Two names may differ only in case.
     let exact = in_cache().find(|model| model.name == name).or_else(|| in_cache().next()).or_else(|| named().next());
-    // The library would suggest downloading a missing model, which is no help for deleting it.
+    // The library would suggest downloading a missing model, which does not help to delete it.
     let missing = || anyhow::anyhow!("no model `{name}` is on this machine; `{} models` lists them", output::command());
     exact.cloned().map_or_else(
         || {

@@ -58,7 +58,7 @@ fn answer(args: &RunArgs, cancel: &Cancel, into: &mut CollectedReply) -> anyhow:
     Ok(())
 }
 
-/// Loads the model to talk with. Also returns the options of its replies, and what loads it again.
+/// Loads the model to talk with. Also returns the options of its replies, and the `Reloader` that loads it again.
 pub fn load(talk: &TalkArgs, chat: bool) -> anyhow::Result<(Model, GenerateOptions, Reloader)> {
     let TalkArgs { model: args, sampling, constraint, .. } = talk;
     let constraint = constraint.read()?;

@@ -114,7 +114,7 @@ impl Tests<'_> {
             };
             let workers: Vec<_> = (0..threads).map_while(start).collect();
             if workers.is_empty() {
-                self.work(taken(&first), &sender); // the system refuses threads
+                self.work(taken(&first), &sender); // the system refuses to create threads
             }
             drop(sender);
             let mut done: Vec<Option<Vec<SelftestRow>>> = self.kernels.iter().map(|_| None).collect();
@@ -128,7 +128,7 @@ impl Tests<'_> {
                     printed += 1;
                 }
             }
-            let died = workers.into_iter().any(|worker| worker.join().is_err()); // joined here, for it to be an error
+            let died = workers.into_iter().any(|worker| worker.join().is_err()); // joined here: a panic is an error
             anyhow::ensure!(!died && printed == done.len(), "a thread died while testing kernels; please report it");
             Ok(())
         })

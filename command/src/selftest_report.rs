@@ -16,7 +16,7 @@ pub const COLUMNS: [Column; 7] = [
     Column { title: "result", width: 6, right: false },
 ];
 
-/// The most remarks on a row that are printed below the table. CSV and JSON have all of them.
+/// The maximum number of remarks on a row that are printed below the table. CSV and JSON have all of them.
 const MOST_REMARKS: usize = 3;
 
 pub type SelftestReport<'a> = RowReport<'a, SelftestConditions, SelftestRow>;

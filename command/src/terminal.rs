@@ -17,17 +17,17 @@ pub fn redraws() -> bool {
     io::stderr().is_terminal() && !is_dumb()
 }
 
-/// Whether a line can be edited during typing: on stdout, or on the terminal itself if stdout is redirected.
+/// Whether a line can be edited while it is typed: on stdout, or on the terminal itself if stdout is redirected.
 pub fn edits() -> bool {
     is_typed() && !is_dumb() && (io::stdout().is_terminal() || itself().is_ok())
 }
 
-/// The present columns of the terminal on stdout.
+/// The current columns of the terminal on stdout.
 pub fn columns_for_answers() -> Option<usize> {
     columns(terminal_size::terminal_size_of(io::stdout()))
 }
 
-/// The present columns of the terminal on stderr.
+/// The current columns of the terminal on stderr.
 pub fn columns_for_asides() -> Option<usize> {
     columns(terminal_size::terminal_size_of(io::stderr()))
 }

@@ -50,7 +50,7 @@ fn people(tuning: &Tuning) -> anyhow::Result<()> {
     output::lines([format!("{all} tried, {others} of them measured once only (-o json and -o csv list them)")])
 }
 
-/// The rows of a trial, one for each work, the first with what they share.
+/// The rows of a trial, one for each workload. Only the first has what all of them share.
 fn rows(trial: &Trial) -> Vec<String> {
     let gain = if trial.turns > 0 { parts(trial.gain, trial.spread) } else { String::new() };
     let shared = [trial.question.clone(), trial.candidate.clone(), gain, trial.outcome.to_string()];

@@ -72,8 +72,8 @@ pub fn keep(tuning: &Tuning, path: &Path) -> anyhow::Result<()> {
 }
 
 /// Tunes a model that was loaded for a conversation, once and for a few seconds, on an unmeasured GPU
-/// ([`first_tuning`]). The result is saved for later loads. Options that change the computation, a tuning that is named
-/// or turned off, and quiet output, which could not explain the wait, prevent it.
+/// ([`first_tuning`]). The result is saved for later loads. This does not happen if options change the computation, if
+/// a tuning is named or turned off, or if output is quiet, since then nothing would explain the wait.
 pub fn at_first_start(model: &Model, args: &ModelArgs) {
     let options = match args.first_tuning {
         None => first_tuning(model),

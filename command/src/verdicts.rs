@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use wglm_engine::Verdict;
 use wglm_engine::instruments::{Readers, replace};
 
-/// The most saved verdicts: the newest, one for each model on each adapter.
+/// The maximum number of saved verdicts. The newest stay, one for each model on each adapter.
 const KEPT: usize = 64;
 
 /// The saved verdicts; none if there is no file or it cannot be read.

@@ -9,10 +9,10 @@ use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm, wrap};
 use unicode_linebreak::linebreaks;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The distance of tab stops on a terminal.
+/// The distance between tab stops on a terminal.
 const TAB: usize = 8;
 
-/// The length of the beginning of a line that shows whether it begins or ends a code block.
+/// How much of the beginning of a line is kept to tell whether the line begins or ends a code block.
 const FENCE: usize = 64;
 
 /// Text on its way to a terminal.
@@ -21,7 +21,7 @@ pub struct Wrapper {
     column: usize,
     /// The beginning of a segment that may continue.
     pending: String,
-    /// Whether the beginning of a segment longer than a line was written.
+    /// Whether the beginning of a segment that is longer than a line was written.
     begun: bool,
     /// The beginning of the current line of the text without leading spaces.
     line: String,

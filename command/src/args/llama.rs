@@ -1,7 +1,7 @@
 //! Accepts options as llama.cpp spells them: long names with one dash, and options that have no effect here.
 //!
-//! clap would parse `-ngl 99` as `-n gl`, and `-fa` as a file named `a`. So such words are replaced or removed before
-//! clap reads the arguments, but never after `--`, and never if they are the value of an option.
+//! clap would parse `-ngl 99` as `-n gl`, and `-fa` as a file named `a`. So such arguments are replaced or removed
+//! before clap reads them, but never after `--`, and never if they are the value of an option.
 
 use super::Arguments;
 use clap::error::ErrorKind;

@@ -25,7 +25,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << (10 * power)).ok_or_else(|| "too large".to_owned())
 }
 
-/// Parses a number of connections, which is limited to spare the hub.
+/// Parses a number of connections, which is limited so as not to burden the hub.
 #[cfg(feature = "download")]
 pub fn connections(text: &str) -> Result<u32, String> {
     let number: u32 = positive(text)?;

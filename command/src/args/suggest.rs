@@ -8,10 +8,10 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 use strsim::damerau_levenshtein;
 
-/// The most wrong, missing, extra or swapped letters in a name that is still recognised.
+/// The maximum number of wrong, missing, extra or swapped letters in a name that is still recognised.
 const WRONG: usize = 2;
 
-/// The most characters of a prompt that a suggestion repeats.
+/// The maximum number of characters of a prompt that a suggestion repeats.
 const PROMPT: usize = 40;
 
 /// Adds a suggestion to the error about an unknown command.
@@ -43,7 +43,7 @@ fn alike(word: &str) -> Option<String> {
     let root = Arguments::command();
     let names = root.get_subcommands().map(clap::Command::get_name);
     let nearest = names.map(|name| (damerau_levenshtein(&lower, name), name)).min()?;
-    // In short words, fewer changes make another word.
+    // A short word needs fewer changes to become another word.
     (nearest.0 <= WRONG.min(word.chars().count() / 3)).then(|| nearest.1.to_owned())
 }
 

@@ -45,7 +45,7 @@ const MARGIN: i32 = 14;
 /// The plot inside a panel: its left edge, and its height.
 const LEFT: i32 = 78;
 const PLOT_HEIGHT: i32 = 240;
-/// The heights of a panel's title, and of its axis with marks and words.
+/// The heights of a panel's title, and of its axis with marks and labels.
 const TITLE: i32 = 42;
 const AXIS: i32 = 52;
 /// A line of text, and a bar.

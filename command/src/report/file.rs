@@ -33,7 +33,7 @@ impl ReportFile {
     /// Appends a line, without what is private.
     pub fn line(&mut self, line: &str) -> anyhow::Result<()> {
         let written = self.file.write_all(format!("{}\n", self.private.hidden(line)).as_bytes());
-        let written = written.and_then(|()| self.file.commit()); // for the first line; the others are appended
+        let written = written.and_then(|()| self.file.commit()); // this is for the first line; the others are appended
         written.with_context(|| format!("cannot write {}", self.path.display()))?;
         if self.synced.elapsed() > THROUGH {
             self.sync();

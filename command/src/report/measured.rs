@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use wglm_engine::instruments::KERNELS;
 use wglm_engine::{Check, Gguf, Gpu};
 
-/// The most failed rows that the summary names.
+/// The maximum number of failed rows that the summary names.
 const NAMED: usize = 8;
 
 /// Tests the kernels one by one, to name one that crashes. Failures are in the summary at once, since the stage may not

@@ -14,7 +14,7 @@ struct Pair {
     /// The names of the two ways, and their choices.
     ways: [(&'static str, Choices); 2],
     works: &'static [Compared],
-    /// The reason why it is skipped, if it is.
+    /// Why it is skipped, if it is.
     without: Option<&'static str>,
 }
 

@@ -12,7 +12,7 @@ use wglm_engine::instruments::{
 };
 use wglm_engine::{CacheType, Config, DraftKind, Gguf, Gpu, LoadOptions};
 
-/// The most refused pipelines that the summary names.
+/// The maximum number of refused pipelines that the summary names.
 const NAMED: usize = 8;
 
 #[derive(Default)]

@@ -15,7 +15,7 @@ pub struct Private {
 }
 
 impl Private {
-    /// The home folder and the user's name by the environment, and the folder of a model.
+    /// The home folder and the user's name from the environment, and the folder of a model.
     pub fn of_environment(model: Option<&Path>) -> Self {
         let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let home = variable("HOME").or_else(|| variable("USERPROFILE"));

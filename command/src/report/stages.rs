@@ -27,8 +27,8 @@ const fn stage(
     Stage { id, title, limits, run }
 }
 
-/// The stages, each with the seconds in total and without output. A stage checks the clock itself and skips what there
-/// is no time for; it is killed only if it does not.
+/// The stages, each with its limits in seconds, in total and without output. A stage checks the clock itself and skips
+/// what there is no time for; it is killed only if it does not.
 static STAGES: &[Stage] = &[
     stage(StageName::System, "the machine, its GPUs, features and limits", [30, 30], system::run),
     stage(StageName::Bandwidth, "how fast a kernel copies memory", [30, 30], device::bandwidth),
@@ -57,7 +57,7 @@ impl Stage {
         self.id.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Its limits, with those of the arguments.
+    /// Its limits, or those of the arguments if they are shorter.
     pub fn limits(&self, args: &ReportArgs) -> Limits {
         let shorter = |usual: Duration, asked: Option<f32>| {
             asked.and_then(|seconds| Duration::try_from_secs_f32(seconds).ok()).map_or(usual, |asked| asked.min(usual))
