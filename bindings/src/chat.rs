@@ -26,7 +26,7 @@ pub enum Overflow {
 }
 
 /// A conversation. While a reply to it is being generated, calls that change or read more than its messages fail with
-/// `InvalidInput`: stop the reply and take its last event first.
+/// `Busy`: stop the reply and take its last event first.
 #[derive(Debug, uniffi::Object)]
 pub struct Chat {
     chat: SharedChat,
@@ -86,7 +86,7 @@ impl Chat {
     /// Appends a message without asking for a reply: the system prompt, or the result of a function.
     ///
     /// # Errors
-    /// `InvalidInput` while a reply is being generated.
+    /// `Busy` while a reply is being generated.
     pub fn push(&self, message: Message) -> Result<(), WglmError> {
         self.with(|chat| chat.push(message.into()))
     }
@@ -94,7 +94,7 @@ impl Chat {
     /// Replaces all messages. What the new conversation has in common with the old one is not computed again.
     ///
     /// # Errors
-    /// `InvalidInput` while a reply is being generated.
+    /// `Busy` while a reply is being generated.
     pub fn set_messages(&self, messages: Vec<Message>) -> Result<(), WglmError> {
         self.with(|chat| chat.set_messages(messages.into_iter().map(wglm::Message::from).collect()))
     }
@@ -102,7 +102,7 @@ impl Chat {
     /// Removes all messages after the first `length`.
     ///
     /// # Errors
-    /// `InvalidInput` while a reply is being generated.
+    /// `Busy` while a reply is being generated.
     pub fn truncate(&self, length: u32) -> Result<(), WglmError> {
         self.with(|chat| chat.truncate(length as usize))
     }
@@ -110,7 +110,7 @@ impl Chat {
     /// Removes `length` messages from `start` on, and returns them. What is beyond the last message is ignored.
     ///
     /// # Errors
-    /// `InvalidInput` while a reply is being generated.
+    /// `Busy` while a reply is being generated.
     pub fn remove(&self, start: u32, length: u32) -> Result<Vec<Message>, WglmError> {
         let range = start as usize..start.saturating_add(length) as usize;
         self.with(|chat| chat.remove(range).iter().map(Message::from).collect())
@@ -119,7 +119,7 @@ impl Chat {
     /// The messages at the end that have no answer, because a reply ended before its first token.
     ///
     /// # Errors
-    /// `InvalidInput` while a reply is being generated.
+    /// `Busy` while a reply is being generated.
     pub fn unanswered(&self) -> Result<Vec<Message>, WglmError> {
         self.with(|chat| chat.unanswered().iter().map(Message::from).collect())
     }
@@ -127,7 +127,7 @@ impl Chat {
     /// Sets how the next replies are generated.
     ///
     /// # Errors
-    /// `InvalidInput` for a constraint that is not supported, and while a reply is being generated.
+    /// `InvalidInput` for a constraint that is not supported; `Busy` while a reply is being generated.
     pub fn set_options(&self, options: Options) -> Result<(), WglmError> {
         self.with(|chat| {
             let sampling = chat.session().model().sampling()?;
@@ -139,8 +139,8 @@ impl Chat {
     /// Sets the functions that the model may call.
     ///
     /// # Errors
-    /// `InvalidInput` for parameters that are not JSON, and while a reply is being generated. Other mistakes are errors
-    /// of the next reply.
+    /// `InvalidInput` for parameters that are not JSON; `Busy` while a reply is being generated. Other mistakes are
+    /// errors of the next reply.
     pub fn set_functions(&self, functions: Vec<Function>) -> Result<(), WglmError> {
         let tools = functions.iter().map(Function::describe).collect::<Result<Vec<_>, _>>()?;
         self.with(|chat| chat.tools = tools)
@@ -149,7 +149,7 @@ impl Chat {
     /// Sets whether the model thinks before it answers; none leaves this to the model's template.
     ///
     /// # Errors
-    /// `InvalidInput` while a reply is being generated.
+    /// `Busy` while a reply is being generated.
     pub fn set_thinking(&self, thinking: Option<bool>) -> Result<(), WglmError> {
         self.with(|chat| chat.reasoning = thinking)
     }
@@ -157,7 +157,7 @@ impl Chat {
     /// Sets what happens when the conversation outgrows its context.
     ///
     /// # Errors
-    /// `InvalidInput` while a reply is being generated.
+    /// `Busy` while a reply is being generated.
     pub fn set_overflow(&self, overflow: Overflow) -> Result<(), WglmError> {
         let overflow = match overflow {
             Overflow::Refuse => wglm::Overflow::Refuse,
@@ -171,7 +171,7 @@ impl Chat {
     /// Sets further variables for the chat template, such as `clear_thinking`: a JSON object.
     ///
     /// # Errors
-    /// `InvalidInput` for anything else, and while a reply is being generated.
+    /// `InvalidInput` for anything else; `Busy` while a reply is being generated.
     pub fn set_template_variables(&self, json: String) -> Result<(), WglmError> {
         let variables =
             serde_json::from_str(&json).map_err(|error| WglmError::not_json("the template's variables", &error))?;
@@ -181,7 +181,7 @@ impl Chat {
     /// Drops the oldest turns until `reserve` tokens of the context are free, and returns the dropped messages.
     ///
     /// # Errors
-    /// `ContextFull` if the newest turn alone is too long; `InvalidInput` while a reply is being generated.
+    /// `ContextFull` if the newest turn alone is too long; `Busy` while a reply is being generated.
     pub fn fit(&self, reserve: u32) -> Result<Vec<Message>, WglmError> {
         self.with(|chat| Ok(chat.fit(reserve as usize)?.iter().map(Message::from).collect()))?
     }
@@ -189,7 +189,7 @@ impl Chat {
     /// The tokens of the context that the next prompt would take.
     ///
     /// # Errors
-    /// `InvalidInput` if a message or function cannot become part of a prompt, and while a reply is being generated.
+    /// `InvalidInput` if a message or function cannot become part of a prompt; `Busy` while a reply is being generated.
     pub fn prompt_tokens(&self) -> Result<u32, WglmError> {
         self.with(|chat| Ok(count(chat.prompt()?.len())))?
     }
@@ -197,7 +197,7 @@ impl Chat {
     /// The context in tokens.
     ///
     /// # Errors
-    /// `InvalidInput` while a reply is being generated.
+    /// `Busy` while a reply is being generated.
     pub fn context(&self) -> Result<u32, WglmError> {
         self.with(|chat| count(chat.session().context()))
     }
@@ -205,7 +205,7 @@ impl Chat {
     /// The conversation as JSON: messages, functions, template variables and options.
     ///
     /// # Errors
-    /// `InvalidInput` while a reply is being generated.
+    /// `Busy` while a reply is being generated.
     pub fn save(&self) -> Result<String, WglmError> {
         let state = self.with(|chat| chat.save())?;
         serde_json::to_string(&state).map_err(|error| WglmError::not_json("the conversation", &error))
@@ -214,7 +214,7 @@ impl Chat {
     /// Replaces the conversation by one that `save` returned.
     ///
     /// # Errors
-    /// `InvalidInput` for anything else, and while a reply is being generated.
+    /// `InvalidInput` for anything else; `Busy` while a reply is being generated.
     pub fn restore(&self, json: String) -> Result<(), WglmError> {
         let state: ChatState =
             serde_json::from_str(&json).map_err(|error| WglmError::not_json("the conversation", &error))?;
@@ -225,7 +225,7 @@ impl Chat {
     /// Blocks.
     ///
     /// # Errors
-    /// `Io`, `DeviceLost`, `Cancelled`; `InvalidInput` while a reply is being generated.
+    /// `Io`, `DeviceLost`, `Cancelled`; `Busy` while a reply is being generated.
     #[uniffi::method(default(cancel = None))]
     pub fn save_snapshot(&self, path: String, cancel: Option<Arc<Cancel>>) -> Result<(), WglmError> {
         Ok(self.with(|chat| chat.session_mut().save_snapshot_with(path, &inner(cancel)))??)
@@ -236,7 +236,7 @@ impl Chat {
     ///
     /// # Errors
     /// `InvalidSnapshot` if it is damaged or belongs to another model, `ContextFull` if the context is too small;
-    /// `NotFound`, `Io`, `DeviceLost`, `Cancelled`; `InvalidInput` while a reply is being generated.
+    /// `NotFound`, `Io`, `DeviceLost`, `Cancelled`; `Busy` while a reply is being generated.
     #[uniffi::method(default(cancel = None))]
     pub fn load_snapshot(&self, path: String, cancel: Option<Arc<Cancel>>) -> Result<(), WglmError> {
         Ok(self.with(|chat| chat.session_mut().load_snapshot_with(path, &inner(cancel)))??)
@@ -246,7 +246,7 @@ impl Chat {
     /// with the next reply.
     ///
     /// # Errors
-    /// `InvalidInput` if it is another model, and while a reply is being generated; `OutOfMemory`.
+    /// `InvalidInput` if it is another model; `OutOfMemory`; `Busy` while a reply is being generated.
     pub fn move_to(&self, model: &Model) -> Result<(), WglmError> {
         Ok(self.with(|chat| chat.session_mut().move_to(&model.inner))??)
     }

@@ -32,7 +32,7 @@ impl Reply {
     ///
     /// # Errors
     /// Those of the reply, after which there are no more events: `ContextFull`, `InvalidInput`, `OutOfMemory`,
-    /// `DeviceLost` and others. `Busy` if another call waits for the next event.
+    /// `DeviceLost` and others. `Busy` if another call waits for the next event, or another reply is being generated.
     pub async fn next(&self) -> Result<Option<Event>, WglmError> {
         if self.waiting.swap(true, Ordering::Acquire) {
             return Err(WglmError::Busy { reason: "another call waits for the next event of this reply".to_owned() });

@@ -348,6 +348,14 @@ pub enum Error {
         most: usize,
     },
 
+    /// A [`SharedChat`](crate::SharedChat) is in use: one of its replies is being generated, or another call has the
+    /// conversation.
+    #[error(
+        "the conversation is in use by a reply or another call; take the last event of the reply or drop it, then try \
+         again"
+    )]
+    ChatInUse,
+
     /// A snapshot is damaged, or belongs to another model or another type of cache.
     #[error("cannot restore the snapshot: {what}: expected {expected}, found {found}")]
     Snapshot {

@@ -170,8 +170,8 @@ impl OwnedReply {
     /// conversation; events that were not taken are lost. A [`SharedChat`] that held the conversation is then empty.
     ///
     /// # Errors
-    /// [`Error::Argument`] if another reply uses the conversation, or has taken it out, or if the waker of
-    /// [`poll_next`](Self::poll_next) does not return because it waits for the caller.
+    /// [`Error::ChatInUse`] if another reply uses the conversation, or if the waker of [`poll_next`](Self::poll_next)
+    /// does not return because it waits for the caller; [`Error::Argument`] if another reply has taken it out.
     pub fn into_chat(mut self) -> Result<Chat> {
         self.stop();
         self.slot.take()

@@ -117,7 +117,7 @@ def test_leaving_a_block_ends_the_reply(model: wglm.Model) -> None:
         for event in reply:
             if isinstance(event, wglm.Text):
                 break
-        with pytest.raises(wglm.InvalidInput):
+        with pytest.raises(wglm.Busy):
             chat.push("user", "not while a reply is being generated")
     assert chat.messages[-1].role == "assistant"
     assert list(reply) == []

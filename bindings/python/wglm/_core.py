@@ -5857,7 +5857,7 @@ class ReplyProtocol(typing.Protocol):
 
         # Errors
         Those of the reply, after which there are no more events: `ContextFull`, `InvalidInput`, `OutOfMemory`,
-        `DeviceLost` and others. `Busy` if another call waits for the next event.
+        `DeviceLost` and others. `Busy` if another call waits for the next event, or another reply is being generated.
 """
         raise NotImplementedError
     def stop(self, ) -> None:
@@ -5930,7 +5930,7 @@ class Reply(ReplyProtocol):
 
         # Errors
         Those of the reply, after which there are no more events: `ContextFull`, `InvalidInput`, `OutOfMemory`,
-        `DeviceLost` and others. `Busy` if another call waits for the next event.
+        `DeviceLost` and others. `Busy` if another call waits for the next event, or another reply is being generated.
 """
         _uniffi_lowered_args = (
             self._uniffi_clone_handle(),
@@ -6035,7 +6035,7 @@ class _UniffiFfiConverterSequenceTypeFunction(_UniffiConverterRustBuffer):
 class ChatProtocol(typing.Protocol):
     """
     A conversation. While a reply to it is being generated, calls that change or read more than its messages fail with
-    `InvalidInput`: stop the reply and take its last event first.
+    `Busy`: stop the reply and take its last event first.
 """
     
     def ask(self, text: str,schema: str) -> Asking:
@@ -6052,7 +6052,7 @@ class ChatProtocol(typing.Protocol):
         The context in tokens.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def fit(self, reserve: int) -> typing.List[Message]:
@@ -6060,7 +6060,7 @@ class ChatProtocol(typing.Protocol):
         Drops the oldest turns until `reserve` tokens of the context are free, and returns the dropped messages.
 
         # Errors
-        `ContextFull` if the newest turn alone is too long; `InvalidInput` while a reply is being generated.
+        `ContextFull` if the newest turn alone is too long; `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def load_snapshot(self, path: str,cancel: typing.Union[object, typing.Optional[Cancel]] = _DEFAULT) -> None:
@@ -6070,7 +6070,7 @@ class ChatProtocol(typing.Protocol):
 
         # Errors
         `InvalidSnapshot` if it is damaged or belongs to another model, `ContextFull` if the context is too small;
-        `NotFound`, `Io`, `DeviceLost`, `Cancelled`; `InvalidInput` while a reply is being generated.
+        `NotFound`, `Io`, `DeviceLost`, `Cancelled`; `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def messages(self, ) -> typing.List[Message]:
@@ -6084,7 +6084,7 @@ class ChatProtocol(typing.Protocol):
         with the next reply.
 
         # Errors
-        `InvalidInput` if it is another model, and while a reply is being generated; `OutOfMemory`.
+        `InvalidInput` if it is another model; `OutOfMemory`; `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def prefill(self, text: str) -> Reply:
@@ -6097,7 +6097,7 @@ class ChatProtocol(typing.Protocol):
         The tokens of the context that the next prompt would take.
 
         # Errors
-        `InvalidInput` if a message or function cannot become part of a prompt, and while a reply is being generated.
+        `InvalidInput` if a message or function cannot become part of a prompt; `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def push(self, message: Message) -> None:
@@ -6105,7 +6105,7 @@ class ChatProtocol(typing.Protocol):
         Appends a message without asking for a reply: the system prompt, or the result of a function.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def remove(self, start: int,length: int) -> typing.List[Message]:
@@ -6113,7 +6113,7 @@ class ChatProtocol(typing.Protocol):
         Removes `length` messages from `start` on, and returns them. What is beyond the last message is ignored.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def reply(self, ) -> Reply:
@@ -6126,7 +6126,7 @@ class ChatProtocol(typing.Protocol):
         Replaces the conversation by one that `save` returned.
 
         # Errors
-        `InvalidInput` for anything else, and while a reply is being generated.
+        `InvalidInput` for anything else; `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def resume(self, ) -> Reply:
@@ -6139,7 +6139,7 @@ class ChatProtocol(typing.Protocol):
         The conversation as JSON: messages, functions, template variables and options.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def save_snapshot(self, path: str,cancel: typing.Union[object, typing.Optional[Cancel]] = _DEFAULT) -> None:
@@ -6148,7 +6148,7 @@ class ChatProtocol(typing.Protocol):
         Blocks.
 
         # Errors
-        `Io`, `DeviceLost`, `Cancelled`; `InvalidInput` while a reply is being generated.
+        `Io`, `DeviceLost`, `Cancelled`; `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def send(self, text: str) -> Reply:
@@ -6162,8 +6162,8 @@ class ChatProtocol(typing.Protocol):
         Sets the functions that the model may call.
 
         # Errors
-        `InvalidInput` for parameters that are not JSON, and while a reply is being generated. Other mistakes are errors
-        of the next reply.
+        `InvalidInput` for parameters that are not JSON; `Busy` while a reply is being generated. Other mistakes are
+        errors of the next reply.
 """
         raise NotImplementedError
     def set_messages(self, messages: typing.List[Message]) -> None:
@@ -6171,7 +6171,7 @@ class ChatProtocol(typing.Protocol):
         Replaces all messages. What the new conversation has in common with the old one is not computed again.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def set_options(self, options: Options) -> None:
@@ -6179,7 +6179,7 @@ class ChatProtocol(typing.Protocol):
         Sets how the next replies are generated.
 
         # Errors
-        `InvalidInput` for a constraint that is not supported, and while a reply is being generated.
+        `InvalidInput` for a constraint that is not supported; `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def set_overflow(self, overflow: Overflow) -> None:
@@ -6187,7 +6187,7 @@ class ChatProtocol(typing.Protocol):
         Sets what happens when the conversation outgrows its context.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def set_template_variables(self, json: str) -> None:
@@ -6195,7 +6195,7 @@ class ChatProtocol(typing.Protocol):
         Sets further variables for the chat template, such as `clear_thinking`: a JSON object.
 
         # Errors
-        `InvalidInput` for anything else, and while a reply is being generated.
+        `InvalidInput` for anything else; `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def set_thinking(self, thinking: typing.Optional[bool]) -> None:
@@ -6203,7 +6203,7 @@ class ChatProtocol(typing.Protocol):
         Sets whether the model thinks before it answers; none leaves this to the model's template.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def truncate(self, length: int) -> None:
@@ -6211,7 +6211,7 @@ class ChatProtocol(typing.Protocol):
         Removes all messages after the first `length`.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         raise NotImplementedError
     def unanswered(self, ) -> typing.List[Message]:
@@ -6219,14 +6219,14 @@ class ChatProtocol(typing.Protocol):
         The messages at the end that have no answer, because a reply ended before its first token.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         raise NotImplementedError
 
 class Chat(ChatProtocol):
     """
     A conversation. While a reply to it is being generated, calls that change or read more than its messages fail with
-    `InvalidInput`: stop the reply and take its last event first.
+    `Busy`: stop the reply and take its last event first.
 """
     
     _handle: ctypes.c_uint64
@@ -6303,7 +6303,7 @@ class Chat(ChatProtocol):
         The context in tokens.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         _uniffi_lowered_args = (
             self._uniffi_clone_handle(),
@@ -6321,7 +6321,7 @@ class Chat(ChatProtocol):
         Drops the oldest turns until `reserve` tokens of the context are free, and returns the dropped messages.
 
         # Errors
-        `ContextFull` if the newest turn alone is too long; `InvalidInput` while a reply is being generated.
+        `ContextFull` if the newest turn alone is too long; `Busy` while a reply is being generated.
 """
         
         _UniffiFfiConverterUInt32.check_lower(reserve)
@@ -6344,7 +6344,7 @@ class Chat(ChatProtocol):
 
         # Errors
         `InvalidSnapshot` if it is damaged or belongs to another model, `ContextFull` if the context is too small;
-        `NotFound`, `Io`, `DeviceLost`, `Cancelled`; `InvalidInput` while a reply is being generated.
+        `NotFound`, `Io`, `DeviceLost`, `Cancelled`; `Busy` while a reply is being generated.
 """
         
         _UniffiFfiConverterString.check_lower(path)
@@ -6386,7 +6386,7 @@ class Chat(ChatProtocol):
         with the next reply.
 
         # Errors
-        `InvalidInput` if it is another model, and while a reply is being generated; `OutOfMemory`.
+        `InvalidInput` if it is another model; `OutOfMemory`; `Busy` while a reply is being generated.
 """
         
         _UniffiFfiConverterTypeModel.check_lower(model)
@@ -6425,7 +6425,7 @@ class Chat(ChatProtocol):
         The tokens of the context that the next prompt would take.
 
         # Errors
-        `InvalidInput` if a message or function cannot become part of a prompt, and while a reply is being generated.
+        `InvalidInput` if a message or function cannot become part of a prompt; `Busy` while a reply is being generated.
 """
         _uniffi_lowered_args = (
             self._uniffi_clone_handle(),
@@ -6443,7 +6443,7 @@ class Chat(ChatProtocol):
         Appends a message without asking for a reply: the system prompt, or the result of a function.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         
         _UniffiFfiConverterTypeMessage.check_lower(message)
@@ -6464,7 +6464,7 @@ class Chat(ChatProtocol):
         Removes `length` messages from `start` on, and returns them. What is beyond the last message is ignored.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         
         _UniffiFfiConverterUInt32.check_lower(start)
@@ -6503,7 +6503,7 @@ class Chat(ChatProtocol):
         Replaces the conversation by one that `save` returned.
 
         # Errors
-        `InvalidInput` for anything else, and while a reply is being generated.
+        `InvalidInput` for anything else; `Busy` while a reply is being generated.
 """
         
         _UniffiFfiConverterString.check_lower(json)
@@ -6539,7 +6539,7 @@ class Chat(ChatProtocol):
         The conversation as JSON: messages, functions, template variables and options.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         _uniffi_lowered_args = (
             self._uniffi_clone_handle(),
@@ -6558,7 +6558,7 @@ class Chat(ChatProtocol):
         Blocks.
 
         # Errors
-        `Io`, `DeviceLost`, `Cancelled`; `InvalidInput` while a reply is being generated.
+        `Io`, `DeviceLost`, `Cancelled`; `Busy` while a reply is being generated.
 """
         
         _UniffiFfiConverterString.check_lower(path)
@@ -6603,8 +6603,8 @@ class Chat(ChatProtocol):
         Sets the functions that the model may call.
 
         # Errors
-        `InvalidInput` for parameters that are not JSON, and while a reply is being generated. Other mistakes are errors
-        of the next reply.
+        `InvalidInput` for parameters that are not JSON; `Busy` while a reply is being generated. Other mistakes are
+        errors of the next reply.
 """
         
         _UniffiFfiConverterSequenceTypeFunction.check_lower(functions)
@@ -6625,7 +6625,7 @@ class Chat(ChatProtocol):
         Replaces all messages. What the new conversation has in common with the old one is not computed again.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         
         _UniffiFfiConverterSequenceTypeMessage.check_lower(messages)
@@ -6646,7 +6646,7 @@ class Chat(ChatProtocol):
         Sets how the next replies are generated.
 
         # Errors
-        `InvalidInput` for a constraint that is not supported, and while a reply is being generated.
+        `InvalidInput` for a constraint that is not supported; `Busy` while a reply is being generated.
 """
         
         _UniffiFfiConverterTypeOptions.check_lower(options)
@@ -6667,7 +6667,7 @@ class Chat(ChatProtocol):
         Sets what happens when the conversation outgrows its context.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         
         _UniffiFfiConverterTypeOverflow.check_lower(overflow)
@@ -6688,7 +6688,7 @@ class Chat(ChatProtocol):
         Sets further variables for the chat template, such as `clear_thinking`: a JSON object.
 
         # Errors
-        `InvalidInput` for anything else, and while a reply is being generated.
+        `InvalidInput` for anything else; `Busy` while a reply is being generated.
 """
         
         _UniffiFfiConverterString.check_lower(json)
@@ -6709,7 +6709,7 @@ class Chat(ChatProtocol):
         Sets whether the model thinks before it answers; none leaves this to the model's template.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         
         _UniffiFfiConverterOptionalBoolean.check_lower(thinking)
@@ -6730,7 +6730,7 @@ class Chat(ChatProtocol):
         Removes all messages after the first `length`.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         
         _UniffiFfiConverterUInt32.check_lower(length)
@@ -6751,7 +6751,7 @@ class Chat(ChatProtocol):
         The messages at the end that have no answer, because a reply ended before its first token.
 
         # Errors
-        `InvalidInput` while a reply is being generated.
+        `Busy` while a reply is being generated.
 """
         _uniffi_lowered_args = (
             self._uniffi_clone_handle(),

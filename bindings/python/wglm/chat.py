@@ -34,8 +34,8 @@ class Chat:
         chat = wglm.Chat(model, system="Answer in one sentence.", temperature=0)
         print(chat.send("What is seven plus five?").result())
 
-    While a reply is being generated, everything except `messages` raises `InvalidInput`: take the reply's last event,
-    or close it first.
+    While a reply is being generated, everything except `messages` raises `Busy`: take the reply's last event, or close
+    it first.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ impl Error {
             Self::SeveralModels { .. } => ErrorKind::InvalidInput,
             Self::Snapshot { .. } => ErrorKind::InvalidSnapshot,
             Self::ContextFull { .. } => ErrorKind::ContextFull,
-            Self::PoolFull { .. } | Self::Busy { .. } => ErrorKind::Busy,
+            Self::PoolFull { .. } | Self::Busy { .. } | Self::ChatInUse => ErrorKind::Busy,
             Self::Download { kind, .. } => *kind,
             Self::NoModel { .. } => ErrorKind::NotFound,
             Self::Cancelled => ErrorKind::Cancelled,

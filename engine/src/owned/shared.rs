@@ -46,8 +46,8 @@ impl SharedChat {
         Self { slot: Arc::new(ChatSlot { process, chat: Mutex::new(Some(chat)), messages: Mutex::new(messages) }) }
     }
 
-    /// Like [`Chat::send`]. All errors arrive as events; the error is [`Error::Argument`] if another reply
-    /// is being generated.
+    /// Like [`Chat::send`]. All errors arrive as events; the error is [`Error::ChatInUse`] if another reply is being
+    /// generated.
     pub fn send(&self, text: &str) -> OwnedReply {
         OwnedReply::new(self.slot.clone(), ReplyRequest::Text(text.to_owned()))
     }
@@ -92,8 +92,8 @@ impl SharedChat {
     /// afterwards.
     ///
     /// # Errors
-    /// [`Error::Argument`] while a reply is being generated, that is until its last event was sent, and after the
-    /// conversation was taken out.
+    /// [`Error::ChatInUse`] while a reply is being generated, that is until its last event was sent, and while another
+    /// thread is inside this function; [`Error::Argument`] after the conversation was taken out.
     pub fn with<T>(&self, act: impl FnOnce(&mut Chat) -> T) -> Result<T> {
         self.slot.with(act)
     }
@@ -136,7 +136,7 @@ impl ChatSlot {
         match self.chat.try_lock() {
             Ok(chat) => Ok(chat),
             Err(TryLockError::Poisoned(chat)) => Ok(chat.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(busy()),
+            Err(TryLockError::WouldBlock) => Err(Error::ChatInUse),
         }
     }
 
@@ -193,10 +193,6 @@ impl ChatSlot {
             Err(error) => send(Err(error)),
         }
     }
-}
-
-fn busy() -> Error {
-    Error::argument("chat", "a conversation with no reply in progress", "one whose reply is still running")
 }
 
 fn gone() -> Error {

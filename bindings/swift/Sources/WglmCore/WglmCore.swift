@@ -981,7 +981,7 @@ public func FfiConverterTypeCancel_lower(_ value: Cancel) -> UInt64 {
 
 /**
  * A conversation. While a reply to it is being generated, calls that change or read more than its messages fail with
- * `InvalidInput`: stop the reply and take its last event first.
+ * `Busy`: stop the reply and take its last event first.
  */
 public protocol ChatProtocol: AnyObject, Sendable {
     
@@ -998,7 +998,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * The context in tokens.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
     func context() throws  -> UInt32
     
@@ -1006,7 +1006,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * Drops the oldest turns until `reserve` tokens of the context are free, and returns the dropped messages.
      *
      * # Errors
-     * `ContextFull` if the newest turn alone is too long; `InvalidInput` while a reply is being generated.
+     * `ContextFull` if the newest turn alone is too long; `Busy` while a reply is being generated.
      */
     func fit(reserve: UInt32) throws  -> [Message]
     
@@ -1016,7 +1016,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      *
      * # Errors
      * `InvalidSnapshot` if it is damaged or belongs to another model, `ContextFull` if the context is too small;
-     * `NotFound`, `Io`, `DeviceLost`, `Cancelled`; `InvalidInput` while a reply is being generated.
+     * `NotFound`, `Io`, `DeviceLost`, `Cancelled`; `Busy` while a reply is being generated.
      */
     func loadSnapshot(path: String, cancel: Cancel?) throws 
     
@@ -1030,7 +1030,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * with the next reply.
      *
      * # Errors
-     * `InvalidInput` if it is another model, and while a reply is being generated; `OutOfMemory`.
+     * `InvalidInput` if it is another model; `OutOfMemory`; `Busy` while a reply is being generated.
      */
     func moveTo(model: Model) throws 
     
@@ -1043,7 +1043,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * The tokens of the context that the next prompt would take.
      *
      * # Errors
-     * `InvalidInput` if a message or function cannot become part of a prompt, and while a reply is being generated.
+     * `InvalidInput` if a message or function cannot become part of a prompt; `Busy` while a reply is being generated.
      */
     func promptTokens() throws  -> UInt32
     
@@ -1051,7 +1051,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * Appends a message without asking for a reply: the system prompt, or the result of a function.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
     func push(message: Message) throws 
     
@@ -1059,7 +1059,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * Removes `length` messages from `start` on, and returns them. What is beyond the last message is ignored.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
     func remove(start: UInt32, length: UInt32) throws  -> [Message]
     
@@ -1072,7 +1072,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * Replaces the conversation by one that `save` returned.
      *
      * # Errors
-     * `InvalidInput` for anything else, and while a reply is being generated.
+     * `InvalidInput` for anything else; `Busy` while a reply is being generated.
      */
     func restore(json: String) throws 
     
@@ -1085,7 +1085,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * The conversation as JSON: messages, functions, template variables and options.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
     func save() throws  -> String
     
@@ -1094,7 +1094,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * Blocks.
      *
      * # Errors
-     * `Io`, `DeviceLost`, `Cancelled`; `InvalidInput` while a reply is being generated.
+     * `Io`, `DeviceLost`, `Cancelled`; `Busy` while a reply is being generated.
      */
     func saveSnapshot(path: String, cancel: Cancel?) throws 
     
@@ -1108,8 +1108,8 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * Sets the functions that the model may call.
      *
      * # Errors
-     * `InvalidInput` for parameters that are not JSON, and while a reply is being generated. Other mistakes are errors
-     * of the next reply.
+     * `InvalidInput` for parameters that are not JSON; `Busy` while a reply is being generated. Other mistakes are
+     * errors of the next reply.
      */
     func setFunctions(functions: [Function]) throws 
     
@@ -1117,7 +1117,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * Replaces all messages. What the new conversation has in common with the old one is not computed again.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
     func setMessages(messages: [Message]) throws 
     
@@ -1125,7 +1125,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * Sets how the next replies are generated.
      *
      * # Errors
-     * `InvalidInput` for a constraint that is not supported, and while a reply is being generated.
+     * `InvalidInput` for a constraint that is not supported; `Busy` while a reply is being generated.
      */
     func setOptions(options: Options) throws 
     
@@ -1133,7 +1133,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * Sets what happens when the conversation outgrows its context.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
     func setOverflow(overflow: Overflow) throws 
     
@@ -1141,7 +1141,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * Sets further variables for the chat template, such as `clear_thinking`: a JSON object.
      *
      * # Errors
-     * `InvalidInput` for anything else, and while a reply is being generated.
+     * `InvalidInput` for anything else; `Busy` while a reply is being generated.
      */
     func setTemplateVariables(json: String) throws 
     
@@ -1149,7 +1149,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * Sets whether the model thinks before it answers; none leaves this to the model's template.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
     func setThinking(thinking: Bool?) throws 
     
@@ -1157,7 +1157,7 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * Removes all messages after the first `length`.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
     func truncate(length: UInt32) throws 
     
@@ -1165,14 +1165,14 @@ public protocol ChatProtocol: AnyObject, Sendable {
      * The messages at the end that have no answer, because a reply ended before its first token.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
     func unanswered() throws  -> [Message]
     
 }
 /**
  * A conversation. While a reply to it is being generated, calls that change or read more than its messages fail with
- * `InvalidInput`: stop the reply and take its last event first.
+ * `Busy`: stop the reply and take its last event first.
  */
 open class Chat: ChatProtocol, @unchecked Sendable {
     fileprivate let handle: UInt64
@@ -1265,7 +1265,7 @@ open func ask(text: String, schema: String)throws  -> Asking  {
      * The context in tokens.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
 open func context()throws  -> UInt32  {
     return try  FfiConverterUInt32.lift(try rustCallWithError(FfiConverterTypeWglmError_lift) {
@@ -1280,7 +1280,7 @@ open func context()throws  -> UInt32  {
      * Drops the oldest turns until `reserve` tokens of the context are free, and returns the dropped messages.
      *
      * # Errors
-     * `ContextFull` if the newest turn alone is too long; `InvalidInput` while a reply is being generated.
+     * `ContextFull` if the newest turn alone is too long; `Busy` while a reply is being generated.
      */
 open func fit(reserve: UInt32)throws  -> [Message]  {
     return try  FfiConverterSequenceTypeMessage.lift(try rustCallWithError(FfiConverterTypeWglmError_lift) {
@@ -1298,7 +1298,7 @@ open func fit(reserve: UInt32)throws  -> [Message]  {
      *
      * # Errors
      * `InvalidSnapshot` if it is damaged or belongs to another model, `ContextFull` if the context is too small;
-     * `NotFound`, `Io`, `DeviceLost`, `Cancelled`; `InvalidInput` while a reply is being generated.
+     * `NotFound`, `Io`, `DeviceLost`, `Cancelled`; `Busy` while a reply is being generated.
      */
 open func loadSnapshot(path: String, cancel: Cancel? = nil)throws   {try rustCallWithError(FfiConverterTypeWglmError_lift) {
         uniffiCallStatus in
@@ -1327,7 +1327,7 @@ open func messages() -> [Message]  {
      * with the next reply.
      *
      * # Errors
-     * `InvalidInput` if it is another model, and while a reply is being generated; `OutOfMemory`.
+     * `InvalidInput` if it is another model; `OutOfMemory`; `Busy` while a reply is being generated.
      */
 open func moveTo(model: Model)throws   {try rustCallWithError(FfiConverterTypeWglmError_lift) {
         uniffiCallStatus in
@@ -1355,7 +1355,7 @@ open func prefill(text: String) -> Reply  {
      * The tokens of the context that the next prompt would take.
      *
      * # Errors
-     * `InvalidInput` if a message or function cannot become part of a prompt, and while a reply is being generated.
+     * `InvalidInput` if a message or function cannot become part of a prompt; `Busy` while a reply is being generated.
      */
 open func promptTokens()throws  -> UInt32  {
     return try  FfiConverterUInt32.lift(try rustCallWithError(FfiConverterTypeWglmError_lift) {
@@ -1370,7 +1370,7 @@ open func promptTokens()throws  -> UInt32  {
      * Appends a message without asking for a reply: the system prompt, or the result of a function.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
 open func push(message: Message)throws   {try rustCallWithError(FfiConverterTypeWglmError_lift) {
         uniffiCallStatus in
@@ -1385,7 +1385,7 @@ open func push(message: Message)throws   {try rustCallWithError(FfiConverterType
      * Removes `length` messages from `start` on, and returns them. What is beyond the last message is ignored.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
 open func remove(start: UInt32, length: UInt32)throws  -> [Message]  {
     return try  FfiConverterSequenceTypeMessage.lift(try rustCallWithError(FfiConverterTypeWglmError_lift) {
@@ -1414,7 +1414,7 @@ open func reply() -> Reply  {
      * Replaces the conversation by one that `save` returned.
      *
      * # Errors
-     * `InvalidInput` for anything else, and while a reply is being generated.
+     * `InvalidInput` for anything else; `Busy` while a reply is being generated.
      */
 open func restore(json: String)throws   {try rustCallWithError(FfiConverterTypeWglmError_lift) {
         uniffiCallStatus in
@@ -1441,7 +1441,7 @@ open func resume() -> Reply  {
      * The conversation as JSON: messages, functions, template variables and options.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
 open func save()throws  -> String  {
     return try  FfiConverterString.lift(try rustCallWithError(FfiConverterTypeWglmError_lift) {
@@ -1457,7 +1457,7 @@ open func save()throws  -> String  {
      * Blocks.
      *
      * # Errors
-     * `Io`, `DeviceLost`, `Cancelled`; `InvalidInput` while a reply is being generated.
+     * `Io`, `DeviceLost`, `Cancelled`; `Busy` while a reply is being generated.
      */
 open func saveSnapshot(path: String, cancel: Cancel? = nil)throws   {try rustCallWithError(FfiConverterTypeWglmError_lift) {
         uniffiCallStatus in
@@ -1487,8 +1487,8 @@ open func send(text: String) -> Reply  {
      * Sets the functions that the model may call.
      *
      * # Errors
-     * `InvalidInput` for parameters that are not JSON, and while a reply is being generated. Other mistakes are errors
-     * of the next reply.
+     * `InvalidInput` for parameters that are not JSON; `Busy` while a reply is being generated. Other mistakes are
+     * errors of the next reply.
      */
 open func setFunctions(functions: [Function])throws   {try rustCallWithError(FfiConverterTypeWglmError_lift) {
         uniffiCallStatus in
@@ -1503,7 +1503,7 @@ open func setFunctions(functions: [Function])throws   {try rustCallWithError(Ffi
      * Replaces all messages. What the new conversation has in common with the old one is not computed again.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
 open func setMessages(messages: [Message])throws   {try rustCallWithError(FfiConverterTypeWglmError_lift) {
         uniffiCallStatus in
@@ -1518,7 +1518,7 @@ open func setMessages(messages: [Message])throws   {try rustCallWithError(FfiCon
      * Sets how the next replies are generated.
      *
      * # Errors
-     * `InvalidInput` for a constraint that is not supported, and while a reply is being generated.
+     * `InvalidInput` for a constraint that is not supported; `Busy` while a reply is being generated.
      */
 open func setOptions(options: Options)throws   {try rustCallWithError(FfiConverterTypeWglmError_lift) {
         uniffiCallStatus in
@@ -1533,7 +1533,7 @@ open func setOptions(options: Options)throws   {try rustCallWithError(FfiConvert
      * Sets what happens when the conversation outgrows its context.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
 open func setOverflow(overflow: Overflow)throws   {try rustCallWithError(FfiConverterTypeWglmError_lift) {
         uniffiCallStatus in
@@ -1548,7 +1548,7 @@ open func setOverflow(overflow: Overflow)throws   {try rustCallWithError(FfiConv
      * Sets further variables for the chat template, such as `clear_thinking`: a JSON object.
      *
      * # Errors
-     * `InvalidInput` for anything else, and while a reply is being generated.
+     * `InvalidInput` for anything else; `Busy` while a reply is being generated.
      */
 open func setTemplateVariables(json: String)throws   {try rustCallWithError(FfiConverterTypeWglmError_lift) {
         uniffiCallStatus in
@@ -1563,7 +1563,7 @@ open func setTemplateVariables(json: String)throws   {try rustCallWithError(FfiC
      * Sets whether the model thinks before it answers; none leaves this to the model's template.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
 open func setThinking(thinking: Bool?)throws   {try rustCallWithError(FfiConverterTypeWglmError_lift) {
         uniffiCallStatus in
@@ -1578,7 +1578,7 @@ open func setThinking(thinking: Bool?)throws   {try rustCallWithError(FfiConvert
      * Removes all messages after the first `length`.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
 open func truncate(length: UInt32)throws   {try rustCallWithError(FfiConverterTypeWglmError_lift) {
         uniffiCallStatus in
@@ -1593,7 +1593,7 @@ open func truncate(length: UInt32)throws   {try rustCallWithError(FfiConverterTy
      * The messages at the end that have no answer, because a reply ended before its first token.
      *
      * # Errors
-     * `InvalidInput` while a reply is being generated.
+     * `Busy` while a reply is being generated.
      */
 open func unanswered()throws  -> [Message]  {
     return try  FfiConverterSequenceTypeMessage.lift(try rustCallWithError(FfiConverterTypeWglmError_lift) {
@@ -2606,7 +2606,7 @@ public protocol ReplyProtocol: AnyObject, Sendable {
      *
      * # Errors
      * Those of the reply, after which there are no more events: `ContextFull`, `InvalidInput`, `OutOfMemory`,
-     * `DeviceLost` and others. `Busy` if another call waits for the next event.
+     * `DeviceLost` and others. `Busy` if another call waits for the next event, or another reply is being generated.
      */
     func next() async throws  -> Event?
     
@@ -2703,7 +2703,7 @@ open func deliver(listener: EventListener)throws  -> Stats?  {
      *
      * # Errors
      * Those of the reply, after which there are no more events: `ContextFull`, `InvalidInput`, `OutOfMemory`,
-     * `DeviceLost` and others. `Busy` if another call waits for the next event.
+     * `DeviceLost` and others. `Busy` if another call waits for the next event, or another reply is being generated.
      */
 open func next()async throws  -> Event?  {
     return

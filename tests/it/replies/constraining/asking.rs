@@ -373,7 +373,7 @@ fn a_shared_conversation_is_asked() {
     let mut reply = shared.send("Tell me a story about an owl.");
     assert!(reply.next().is_some());
     let busy = shared.ask::<Sum>("And?", &go_on);
-    assert!(matches!(&busy, Err(AskError::Failed(Error::Argument { argument: "chat", .. }))), "{busy:?}");
+    assert!(matches!(&busy, Err(AskError::Failed(Error::ChatInUse))), "{busy:?}");
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
