@@ -194,6 +194,15 @@ impl Warnings {
         self.add(field, "not supported; ignored");
     }
 
+    /// The fields of an object that nothing reads have no effect. `place` says where the object is.
+    pub fn ignored_in<'a>(&mut self, place: &str, fields: impl IntoIterator<Item = (&'a String, &'a Value)>) {
+        for (name, value) in fields {
+            if !HARMLESS.contains(&name.as_str()) && !is_nothing(name, value) {
+                self.ignored(&format!("{place}.{name}"));
+            }
+        }
+    }
+
     /// Tools that the model does not get. `place` says where they are, if they are not in `tools` itself.
     pub fn tools(&mut self, place: &str, tools: &[Value], is_function: impl Fn(&Value) -> bool) {
         for tool in tools.iter().filter(|tool| !is_function(tool)) {
@@ -384,6 +393,23 @@ mod tests {
         many("b").read_options(&mut warnings).unwrap();
         assert_eq!(warnings.texts().len(), WARNINGS + 1, "one limit for both");
         assert!(others(json!({"mirostat": 1, "grammar": "x"})).read_options(&mut Warnings::default()).is_err());
+    }
+
+    #[test]
+    fn fields_of_objects_are_named_once() {
+        let fields = |value: Value| value.as_object().unwrap().clone();
+        let mut warnings = Warnings::default();
+        let message = fields(json!({"refusal": null, "annotations": [], "cache_control": {"type": "ephemeral"},
+            "audio": {"id": "a"}, "mood": "glad"}));
+        (0..3).for_each(|_| warnings.ignored_in("messages", &message));
+        let names = ["messages.audio", "messages.mood"];
+        assert_eq!(warnings.texts(), names.map(|name| format!("{name}: not supported; ignored")));
+        let mut warnings = Warnings::default();
+        let many: Value = (0..5000).map(|index| (format!("{index}{}", "x".repeat(500)), json!(1))).collect();
+        warnings.ignored_in("messages", &fields(many));
+        let texts = warnings.texts();
+        assert_eq!((texts.len(), texts[WARNINGS].as_str()), (WARNINGS + 1, "4984 more warnings not listed"));
+        assert!(texts.iter().all(|text| text.len() < 200), "{texts:?}");
     }
 
     #[test]

@@ -45,6 +45,33 @@ fn extended_ignored_fields_are_named_in_answers_and_at_the_end_of_streams() {
 }
 
 #[test]
+fn unknown_fields_of_messages_are_named_once() {
+    let warned = |path: &str, messages: Value| {
+        let mut body = json!({"messages": messages, "max_tokens": 1, "stream": false});
+        if path == "/api/chat" {
+            body["options"] = json!({"num_predict": body.as_object_mut().unwrap().remove("max_tokens")});
+        }
+        let answer = shared().post(path, &body);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        answer.json()["warnings"].clone()
+    };
+    let said = json!({"role": "assistant", "content": "Ask me.", "refusal": null, "annotations": [], "audio": null,
+        "function_call": null, "tool_calls": null, "reasoning": "Hm."});
+    let asked = json!({"role": "user", "name": "ann", "content": [
+        {"type": "text", "text": QUESTION, "cache_control": {"type": "ephemeral"}}]});
+    let odd = |message: &Value| with(message, &json!({"mood": "glad", "audio": {"id": "a"}}));
+    let weighed = json!({"role": "user", "content": [{"type": "text", "text": QUESTION, "weight": 2}]});
+    for path in ["/v1/chat/completions", "/api/chat"] {
+        assert_eq!(warned(path, json!([asked, said, asked])), Value::Null, "{path}");
+        let names = ["mood", "audio", "content.weight"].map(|name| format!("messages.{name}: not supported; ignored"));
+        assert_eq!(warned(path, json!([odd(&asked), odd(&said), weighed])), json!(names), "{path}");
+        let many: Value = (0..2000).map(|index| (format!("f{index}"), json!(1))).collect();
+        let warnings = warned(path, json!([with(&asked, &many)]));
+        assert_eq!((warnings.as_array().unwrap().len(), &warnings[16]), (17, &"1984 more warnings not listed".into()));
+    }
+}
+
+#[test]
 fn what_the_model_does_not_get_is_named() {
     let searches = |name: &str, kind: &str| {
         let tools = json!([{"type": kind, "name": "search"}, {"type": kind, "name": "search"}]);

@@ -15,6 +15,7 @@ use crate::serve::memory::Share;
 use crate::serve::openai::messages::{functions, messages};
 use crate::serve::router::{counted_json, json};
 use crate::serve::server::Server;
+use crate::serve::unmet::Warnings;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use serde::Deserialize;
@@ -112,7 +113,8 @@ pub async fn apply_template(State(server): State<Arc<Server>>, body: JsonBody) -
         let tools = tools.unwrap_or_default();
         check_tools(&tools)?;
         let (thinks, template_kwargs) = variables(&mut fields, of.reasoning)?;
-        let (messages, tools, reasoning) = (messages(given)?, functions(tools), Some(thinks));
+        let messages = messages(given, &mut Warnings::default())?; // unknown fields are ignored here
+        let (tools, reasoning) = (functions(tools), Some(thinks));
         let chat = ChatState { messages, tools, reasoning, template_kwargs, ..ChatState::default() };
         written(&BTreeMap::from([("prompt", loaded.model.template()?.render(&template_input(&chat))?)]))
     };

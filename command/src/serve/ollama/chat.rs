@@ -23,6 +23,7 @@ pub struct Body {
 /// A message whose fields have the names of chat completions, and whose pictures are a part of its content.
 fn renamed(mut message: Message) -> Message {
     if message.extra.get("images").and_then(Value::as_array).is_some_and(|images| !images.is_empty()) {
+        message.extra.shift_remove("images");
         let mut parts = match message.content.take() {
             Some(Content::Parts(parts)) => parts,
             Some(Content::Text(text)) => vec![text.into()],
@@ -31,8 +32,9 @@ fn renamed(mut message: Message) -> Message {
         parts.push(json!({"type": "image"}));
         message.content = Some(Content::Parts(parts));
     }
-    if message.name.is_none() {
-        message.name = message.extra.get("tool_name").and_then(Value::as_str).map(str::to_owned);
+    if let (None, Some(Value::String(name))) = (&message.name, message.extra.get("tool_name")) {
+        message.name = Some(name.clone());
+        message.extra.shift_remove("tool_name");
     }
     message
 }
@@ -51,7 +53,7 @@ impl LinesBody for Body {
         let tools = self.tools.unwrap_or_default();
         check_tools(&tools)?;
         to.tools("", &tools, messages::is_function);
-        let messages = messages::messages(given.into_iter().map(renamed).collect())?;
+        let messages = messages::messages(given.into_iter().map(renamed).collect(), to)?;
         let conversation = self.common.conversation(messages, messages::functions(tools), server)?;
         let (chat, demand, held) = conversation.chat(server, loaded)?;
         Ok((Prompt::Chat(Box::new(chat), demand), held))

@@ -146,7 +146,7 @@ impl Interface for Chat {
         let calls = constraints::choice(body.tool_choice.as_ref(), &mut tools)?;
         let (stream, choices) = (body.fields.stream(), choices(body.n, server)?);
         let conversation = Conversation {
-            messages: messages(body.messages)?,
+            messages: messages(body.messages, &mut warnings)?,
             tools,
             calls,
             format: format.read(name, server.schema_options(body.fields.json_whitespace))?,

@@ -2,16 +2,33 @@
 
 use crate::serve::failure::Failure;
 use crate::serve::parts::{Parts, check_parts};
+use crate::serve::unmet::Warnings;
 use serde_json::Value;
 use wglm_engine::text::{Content, FunctionCall, Message, ToolCall};
 
-/// The messages as the model's template takes them.
-pub fn messages(messages: Vec<Message>) -> Result<Vec<Message>, Failure> {
+/// The fields of parts of any type that are read, or that come with a picture.
+const PART_FIELDS: &[&str] = &[
+    "content",
+    "context",
+    "file",
+    "file_data",
+    "filename",
+    "image",
+    "image_url",
+    "refusal",
+    "source",
+    "text",
+    "title",
+    "type",
+];
+
+/// The messages as the model's template takes them. Adds warnings about fields that nothing reads.
+pub fn messages(messages: Vec<Message>, to: &mut Warnings) -> Result<Vec<Message>, Failure> {
     let mut parts = Parts::new(messages.iter().rposition(|message| message.role == "user"));
-    messages.into_iter().enumerate().map(|(index, message)| one(index, message, &mut parts)).collect()
+    messages.into_iter().enumerate().map(|(index, message)| one(index, message, &mut parts, to)).collect()
 }
 
-fn one(index: usize, mut message: Message, parts: &mut Parts) -> Result<Message, Failure> {
+fn one(index: usize, mut message: Message, parts: &mut Parts, to: &mut Warnings) -> Result<Message, Failure> {
     if message.role == "developer" {
         message.role = "system".into();
     }
@@ -26,15 +43,25 @@ fn one(index: usize, mut message: Message, parts: &mut Parts) -> Result<Message,
     if let Some(Content::Parts(given)) = &message.content {
         check_parts(index, "parts", given.len())?;
         let texts = given.iter().map(|part| parts.part(index, part)).collect::<Result<Vec<_>, _>>()?;
+        given.iter().for_each(|part| warn_of_part(part, to));
         message.content = Some(Content::Text(texts.join("\n")));
     }
-    if message.reasoning_content.is_none() {
-        // The names that other servers have for it, the second of them Ollama.
-        let other = ["reasoning", "thinking"].iter().find_map(|name| message.extra.get(*name)?.as_str());
-        message.reasoning_content = other.map(str::to_owned);
+    // The names that other servers have for thinking, the second of them Ollama.
+    for name in ["reasoning", "thinking"] {
+        let Some(other) = message.extra.get(name).and_then(Value::as_str) else { continue };
+        if message.reasoning_content.get_or_insert_with(|| other.to_owned()).as_str() == other {
+            message.extra.shift_remove(name);
+        }
     }
+    to.ignored_in("messages", &message.extra);
     message.extra.clear();
     Ok(message)
+}
+
+/// Warns about the fields of a part that nothing reads. The model gets some parts as they are.
+fn warn_of_part(part: &Value, to: &mut Warnings) {
+    let Some(fields) = part.as_object().filter(|_| part["type"] != "tool_reference") else { return };
+    to.ignored_in("messages.content", fields.iter().filter(|(name, _)| !PART_FIELDS.contains(&name.as_str())));
 }
 
 /// The call of a message in the form that had no `tool_calls`.
@@ -59,8 +86,12 @@ pub fn functions(tools: Vec<Value>) -> Vec<Value> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{functions, messages};
-    use serde_json::json;
+    use super::{Failure, Message, Warnings, functions};
+    use serde_json::{Value, json};
+
+    fn messages(given: Value) -> Result<Vec<Message>, Failure> {
+        super::messages(serde_json::from_value(given).unwrap(), &mut Warnings::default())
+    }
 
     #[test]
     fn text_in_parts_is_text() {
@@ -69,7 +100,7 @@ mod tests {
             {"role": "assistant", "content": null, "reasoning": "hm", "refusal": null, "tool_calls": [
                 {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{\"x\": 1}"}}]},
         ]);
-        let read = messages(serde_json::from_value(given).unwrap()).unwrap();
+        let read = messages(given).unwrap();
         assert_eq!((read[0].role.as_str(), read[0].text().as_ref()), ("system", "Be\nbrief."));
         assert_eq!(read[1].reasoning_content.as_deref(), Some("hm"));
         assert_eq!((read[1].extra.len(), &read[1].tool_calls[0].function.arguments), (0, &json!({"x": 1})));
@@ -82,19 +113,45 @@ mod tests {
             {"role": "function", "name": "f", "content": "2"},
             {"role": "assistant", "content": "2", "function_call": null},
         ]);
-        let read = messages(serde_json::from_value(given).unwrap()).unwrap();
+        let read = messages(given).unwrap();
         let call = &read[0].tool_calls[0].function;
         assert_eq!((call.name.as_str(), &call.arguments, read[1].role.as_str()), ("f", &json!({"x": 1}), "tool"));
         assert!(read[2].tool_calls.is_empty());
         let wrong = json!([{"role": "assistant", "function_call": "f"}]);
-        assert_eq!(messages(serde_json::from_value(wrong).unwrap()).unwrap_err().status, 400);
+        assert_eq!(messages(wrong).unwrap_err().status, 400);
     }
 
     #[test]
     fn pictures_are_refused() {
         let given = json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}]);
-        let failure = messages(serde_json::from_value(given).unwrap()).unwrap_err();
+        let failure = messages(given).unwrap_err();
         assert!(failure.status == 400 && failure.message.contains("text only"), "{failure:?}");
+    }
+
+    #[test]
+    fn fields_that_nothing_reads_are_named() {
+        let warned = |given: Value| {
+            let mut warnings = Warnings::default();
+            super::messages(serde_json::from_value(given).unwrap(), &mut warnings).unwrap();
+            warnings.texts()
+        };
+        let read = json!([
+            {"role": "user", "name": "Ann", "content": [
+                {"type": "text", "text": "?", "cache_control": {"type": "ephemeral"}},
+                {"type": "tool_reference", "tool_name": "f"}]},
+            {"role": "assistant", "content": "!", "reasoning": "hm", "reasoning_content": "hm", "thinking": "hm",
+             "refusal": null, "annotations": [], "audio": null, "function_call": null, "tool_calls": null},
+            {"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{}"}},
+            {"role": "function", "name": "f", "content": "2"},
+        ]);
+        assert!(warned(read.clone()).is_empty(), "{:?}", warned(read));
+        let unread = json!([
+            {"role": "user", "mood": "glad", "content": [{"type": "text", "text": "?", "weight": 2}]},
+            {"role": "assistant", "content": "!", "reasoning_content": "hm", "reasoning": "so", "mood": "sad"},
+            {"role": "assistant", "content": "!", "thinking": {"type": "enabled"}, "audio": {"id": "a"}},
+        ]);
+        let names = ["content.weight", "mood", "reasoning", "thinking", "audio"];
+        assert_eq!(warned(unread), names.map(|name| format!("messages.{name}: not supported; ignored")));
     }
 
     #[test]
