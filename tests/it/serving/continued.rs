@@ -39,6 +39,35 @@ fn extended_a_chat_continues_its_last_message() {
     assert_eq!(format!("{BEGUN}{}", pieces.collect::<String>()), ANSWER);
 }
 
+/// A chat whose messages have a `prefix`.
+fn prefixed(question: Value, begun: Value) -> Value {
+    let mut body = chat();
+    body.as_object_mut().unwrap().remove("continue_final_message");
+    (body["messages"][0]["prefix"], body["messages"][1]["prefix"]) = (question, begun);
+    body
+}
+
+#[test]
+fn extended_a_message_with_a_prefix_is_continued() {
+    let serving = shared();
+    let post = |body: &Value| serving.post("/v1/chat/completions", body).json();
+    let (on, off) = (Value::from(true), Value::from(false));
+    let mut body = prefixed(off.clone(), on);
+    for generation_prompt in [Value::Null, off.clone()] {
+        body["add_generation_prompt"] = generation_prompt;
+        let answer = post(&body);
+        assert_eq!(format!("{BEGUN}{}", text(&answer)), ANSWER);
+        assert!(answer["warnings"].is_null(), "{answer}");
+    }
+    // Without it the last message is one like the others.
+    let mut said = asked(json!({"role": "assistant", "content": BEGUN, "reasoning_content": THOUGHT}));
+    let mut unprefixed = prefixed(Value::Null, off);
+    (said["max_tokens"], unprefixed["max_tokens"]) = (1.into(), 1.into());
+    let (said, answer) = (post(&said), post(&unprefixed));
+    assert_eq!(answer["usage"]["prompt_tokens"], said["usage"]["prompt_tokens"], "{answer}");
+    assert!(answer["usage"].is_object() && answer["warnings"].is_null(), "{answer}");
+}
+
 #[test]
 fn extended_a_message_of_the_assistant_at_the_end_is_continued() {
     let serving = shared();
@@ -78,6 +107,14 @@ fn what_cannot_be_continued_is_refused() {
     let mut unsaid = chat();
     unsaid["messages"].as_array_mut().unwrap().pop();
     refused(path, &unsaid, "last message by the assistant");
+    let (on, last) = (Value::from(true), "message 0: prefix: true is allowed only in the last message");
+    refused(path, &prefixed(on.clone(), Value::Null), last);
+    let mut asks = prefixed(Value::Null, on.clone());
+    asks["add_generation_prompt"] = on.clone();
+    refused(path, &asks, "expected false with prefix: true");
+    asks["messages"][1] = json!({"role": "user", "content": "And?", "prefix": true});
+    refused(path, &asks, "message 1: prefix: true is allowed only in a message by the assistant");
+    refused(path, &prefixed(Value::Null, "yes".into()), "expected true or false");
     let path = "/v1/messages";
     refused(path, &asked(json!({"role": "assistant", "content": "Seven "})), "cannot end with trailing whitespace");
     let call = json!([{"type": "tool_use", "id": "a", "name": "dice", "input": {}}]);

@@ -1,7 +1,7 @@
 //! `/v1/chat/completions`.
 
 use super::frame::Frame;
-use super::messages::{functions, is_function, messages};
+use super::messages::{functions, is_function, messages, take_prefix};
 use crate::serve::constraints::{self, FormatField};
 use crate::serve::conversation::{Conversation, check_messages, check_tools};
 use crate::serve::failure::Failure;
@@ -92,18 +92,20 @@ fn message(reply: &Reply) -> AssistantMessage<'_> {
     }
 }
 
-/// Whether the reply continues the last message.
-fn continues(body: &Body) -> Result<bool, Failure> {
-    match (body.continue_final_message == Some(true), body.add_generation_prompt) {
-        (true, Some(true)) => Err(Failure::of_field(
-            "add_generation_prompt",
-            "expected false with continue_final_message: true, because the last message is the beginning of the reply",
-        )),
-        (false, Some(false)) => {
-            let wrong = "false is supported only together with continue_final_message: true";
+/// Whether the reply continues the last message: the body says so, or the message itself does.
+fn continues(body: &mut Body) -> Result<bool, Failure> {
+    let prefixed = take_prefix(&mut body.messages)?.then_some("prefix: true");
+    let asked = body.continue_final_message.filter(|asked| *asked).map(|_| "continue_final_message: true");
+    match (asked.or(prefixed), body.add_generation_prompt) {
+        (Some(asked), Some(true)) => {
+            let wrong = format!("expected false with {asked}, because the last message is the beginning of the reply");
+            Err(Failure::of_field("add_generation_prompt", wrong))
+        }
+        (None, Some(false)) => {
+            let wrong = "false is supported only together with continue_final_message: true or prefix: true";
             Err(Failure::of_field("add_generation_prompt", wrong).with_code("unsupported"))
         }
-        (continues, _) => Ok(continues),
+        (asked, _) => Ok(asked.is_some()),
     }
 }
 
@@ -131,8 +133,8 @@ impl Chat {
 impl Interface for Chat {
     type Body = Body;
 
-    fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
-        let continues = continues(&body)?;
+    fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
+        let continues = continues(&mut body)?;
         let mut warnings = body.others.read()?;
         check_messages("messages", body.messages.len(), server)?;
         let tools = body.tools.unwrap_or_default();

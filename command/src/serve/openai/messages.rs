@@ -1,6 +1,6 @@
 //! Messages and functions of chat completions, checked and in the form of the library.
 
-use crate::serve::failure::Failure;
+use crate::serve::failure::{Failure, shown};
 use crate::serve::parts::{Parts, check_parts};
 use crate::serve::unmet::Warnings;
 use serde_json::Value;
@@ -62,6 +62,32 @@ fn one(index: usize, mut message: Message, parts: &mut Parts, to: &mut Warnings)
 fn warn_of_part(part: &Value, to: &mut Warnings) {
     let Some(fields) = part.as_object().filter(|_| part["type"] != "tool_reference") else { return };
     to.ignored_in("messages.content", fields.iter().filter(|(name, _)| !PART_FIELDS.contains(&name.as_str())));
+}
+
+/// Whether the last message says that the reply continues it: DeepSeek's and Mistral's form. The field is taken out of
+/// all messages, and may be true only in a last message by the assistant.
+pub fn take_prefix(messages: &mut [Message]) -> Result<bool, Failure> {
+    let (mut continues, last) = (false, messages.len().saturating_sub(1));
+    for (index, message) in messages.iter_mut().enumerate() {
+        let refused = |wrong: &str| {
+            let message = format!("message {index}: prefix: {wrong}");
+            Err(Failure::invalid(message).with_param("messages.prefix"))
+        };
+        match message.extra.shift_remove("prefix") {
+            None | Some(Value::Null | Value::Bool(false)) => {}
+            Some(Value::Bool(true)) if index < last => {
+                let expected = "true is allowed only in the last message, which the reply continues";
+                return refused(&format!("{expected}; the last one is message {last}"));
+            }
+            Some(Value::Bool(true)) if message.role != "assistant" => {
+                let expected = "true is allowed only in a message by the assistant, which the reply continues";
+                return refused(&format!("{expected}; found role {}", shown(&message.role)));
+            }
+            Some(Value::Bool(true)) => continues = true,
+            Some(other) => return refused(&format!("{}: expected true or false", shown(&other.to_string()))),
+        }
+    }
+    Ok(continues)
 }
 
 /// The call of a message in the form that had no `tool_calls`.
@@ -126,6 +152,32 @@ mod tests {
         let given = json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]}]);
         let failure = messages(given).unwrap_err();
         assert!(failure.status == 400 && failure.message.contains("text only"), "{failure:?}");
+    }
+
+    #[test]
+    fn a_prefix_is_the_last_message_and_the_assistants() {
+        let read = |given: Value| {
+            let mut messages: Vec<Message> = serde_json::from_value(given).unwrap();
+            let continues = super::take_prefix(&mut messages);
+            continues.map(|continues| (continues, messages.iter().all(|message| message.extra.is_empty())))
+        };
+        let said = |role: &str, prefix: Value| json!({"role": role, "content": "x", "prefix": prefix});
+        let (on, off) = (json!(true), json!(false));
+        assert_eq!(read(json!([said("user", off.clone()), said("assistant", on.clone())])).unwrap(), (true, true));
+        assert_eq!(read(json!([said("user", json!(null)), said("assistant", off.clone())])).unwrap(), (false, true));
+        assert_eq!(read(json!([])).unwrap(), (false, true));
+        for (messages, wrong) in [
+            (
+                json!([said("assistant", on.clone()), said("user", off)]),
+                "message 0: prefix: true is allowed only in the last",
+            ),
+            (json!([said("user", on)]), "message 0: prefix: true is allowed only in a message by the assistant"),
+            (json!([said("assistant", json!("on"))]), "message 0: prefix: \"on\": expected true or false"),
+        ] {
+            let failure = read(messages).unwrap_err();
+            assert!(failure.message.starts_with(wrong), "{failure:?}");
+            assert_eq!((failure.status.as_u16(), failure.param.as_deref()), (400, Some("messages.prefix")));
+        }
     }
 
     #[test]
