@@ -226,6 +226,9 @@ pub enum Event {
     /// A generated token, reported before the text that it completes, if [`GenerateOptions::logprobs`] asks for it. The
     /// token with which the model ends its reply is reported as well, although it is not counted as generated.
     Token(TokenLogprobs),
+    /// The mean {width} of the hidden states of a text's tokens, instead of a reply: see
+    /// [`Scheduler::embed_tokens`](crate::Scheduler::embed_tokens).
+    Embedding(Vec<f32>),
     /// The end of the reply. This is always the last event.
     Done(Stats),
 }

@@ -18,6 +18,7 @@
 #[cfg(feature = "schema")]
 mod ask;
 mod background;
+mod embed;
 mod engine;
 mod memory;
 mod reading;

@@ -13,7 +13,7 @@ use crate::cancel::{Cancel, Cancels};
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::sample::logprobs;
-use crate::session::{Reuse, Session};
+use crate::session::{HiddenMean, Reuse, Session};
 use crate::speculate::DraftStats;
 use crate::text::{ReplyParser, ReplyPlace};
 use crate::threads::stoppable;
@@ -33,6 +33,8 @@ pub(crate) struct GenerationTask<'a> {
     loops: Option<LoopFinder>,
     /// The tokens of the prompt that get log-probabilities.
     scoring: Option<Scoring>,
+    /// The mean of the hidden states of the prompt's tokens so far, if that is wanted instead of a reply.
+    mean: Option<HiddenMean>,
     /// Tokens in the session that were not reported yet: those after the first of a step.
     pending: VecDeque<u32>,
     /// Tokens that the session has to compute again first, because its cache was dropped or lost.
@@ -123,7 +125,31 @@ impl<'a> GenerationTask<'a> {
         let scoring = options.prompt_logprobs.map(Scoring::new);
         let (cancels, state) = (Cancels::default(), TaskState::Start);
         let (pending, again, drafts_before) = (VecDeque::new(), Vec::new(), DraftStats::default());
-        Ok(Self { prompt, options, cancels, policy, events, loops, scoring, pending, again, drafts_before, state })
+        let mean = None;
+        Ok(Self {
+            prompt,
+            options,
+            cancels,
+            policy,
+            events,
+            loops,
+            scoring,
+            mean,
+            pending,
+            again,
+            drafts_before,
+            state,
+        })
+    }
+
+    /// A task that reports the mean of the hidden states of the prompt's tokens, generates nothing, and leaves the
+    /// session empty: nothing is likely to continue the text.
+    ///
+    /// # Errors
+    /// The errors of [`Generation::new`](super::Generation::new).
+    pub fn mean_of(model: &Model, prompt: Vec<u32>) -> Result<Self> {
+        let options = GenerateOptions { max_tokens: Some(0), ..GenerateOptions::default() };
+        Ok(Self { mean: Some(HiddenMean::default()), ..Self::new(model, prompt, None, options)? })
     }
 
     /// A generation that brings the session to `prompt`, which ends with the beginning of a reply, and continues that
@@ -171,11 +197,13 @@ impl<'a> GenerationTask<'a> {
         &self.prompt
     }
 
-    /// The beginning of `tokens` that may come from the cache: all of them, unless log-probabilities of the prompt
-    /// require the others to be computed.
+    /// The beginning of `tokens` that may come from the cache: all of them, unless log-probabilities or hidden states
+    /// of the prompt require the others to be computed.
     pub fn cacheable<'t>(&self, tokens: &'t [u32]) -> &'t [u32] {
         let open = self.scoring.filter(|scoring| scoring.is_open(&self.prompt));
-        &tokens[..open.map_or(tokens.len(), |scoring| scoring.without_logits().min(tokens.len()))]
+        let scored = open.map(|scoring| scoring.without_logits());
+        let most = self.mean.as_ref().map(HiddenMean::count).or(scored).unwrap_or(usize::MAX);
+        &tokens[..most.min(tokens.len())]
     }
 
     /// How many tokens were generated.
@@ -319,6 +347,10 @@ impl<'a> GenerationTask<'a> {
                 self.events.push(Event::Prompt { done: session.tokens().len(), total: self.prompt.len() });
                 if complete {
                     self.state = TaskState::Tokens(progress);
+                    if let Some(mean) = &self.mean {
+                        self.events.push(Event::Embedding(mean.value()));
+                        self.finish(session, Stop::Length);
+                    }
                 }
             }
             Err(Error::Cancelled) => {
@@ -330,18 +362,26 @@ impl<'a> GenerationTask<'a> {
         Ok(())
     }
 
-    /// Computes a part of the prompt, and reports its tokens if their log-probabilities are wanted. Returns whether the
-    /// prompt is complete.
+    /// Computes a part of the prompt. Reports its tokens if their log-probabilities are wanted, and adds their hidden
+    /// states to the mean if that is. Returns whether the prompt is complete.
     fn read_next(&mut self, session: &mut Session) -> Result<bool> {
         let cancels = &self.cancels;
         let cancelled = || cancels.is_cancelled();
+        let go_on = &mut || if cancelled() { Err(Error::Cancelled) } else { Ok(()) };
+        if let Some(mean) = &mut self.mean {
+            let done = mean.count();
+            if session.tokens().len() < done {
+                return read_part(session, &self.prompt[..done], &cancelled).map(|_| false);
+            }
+            session.feed_first_into(mean, &self.prompt[done..], go_on)?;
+            return Ok(mean.count() == self.prompt.len());
+        }
         let Some(scoring) = self.scoring.as_mut().filter(|scoring| scoring.is_open(&self.prompt)) else {
             return read_part(session, &self.prompt, &cancelled);
         };
         if session.tokens().len() < scoring.without_logits() {
             return read_part(session, &self.prompt[..scoring.without_logits()], &cancelled).map(|_| false);
         }
-        let go_on = &mut || if cancelled() { Err(Error::Cancelled) } else { Ok(()) };
         let scored = scoring.read(session, &self.prompt, go_on)?;
         scored.into_iter().for_each(|token| self.events.push(Event::PromptToken(token)));
         Ok(false)
@@ -524,6 +564,9 @@ impl<'a> GenerationTask<'a> {
         self.drop_pending(session);
         session.set_masked(false);
         let drafts = session.draft_stats().since(&self.drafts_before);
+        if self.mean.is_some() {
+            session.rewind(0);
+        }
         self.done(stop, drafts);
     }
 

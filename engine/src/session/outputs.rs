@@ -20,6 +20,32 @@ const LOGITS_BYTES: usize = 64 << 20;
 /// everything else that a server does.
 const SCORED_BYTES: usize = 32 << 20;
 
+/// The mean of the hidden states of some tokens.
+#[derive(Debug, Default)]
+pub(crate) struct HiddenMean {
+    /// {width}; empty before the first token.
+    sums: Vec<f64>,
+    count: usize,
+}
+
+impl HiddenMean {
+    fn add(&mut self, row: &[f32]) {
+        self.sums.resize(row.len(), 0.0);
+        self.sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value));
+        self.count += 1;
+    }
+
+    /// The number of tokens.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The mean {width} of those that were added.
+    pub fn value(&self) -> Vec<f32> {
+        self.sums.iter().map(|sum| (sum / self.count as f64) as f32).collect()
+    }
+}
+
 impl Session {
     /// The logits {vocab} of the last token, without bias and penalties.
     ///
@@ -122,12 +148,33 @@ impl Session {
         }
         self.check(0, &tokens)?;
         self.rewind(0);
-        let mut sums = vec![0f64; self.model().config().width];
+        let mut mean = HiddenMean::default();
         self.feed_hidden_with(&tokens, cancel, &mut |_, row| {
-            sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value));
+            mean.add(row);
             Ok(())
         })?;
-        Ok(sums.into_iter().map(|sum| (sum / tokens.len() as f64) as f32).collect())
+        Ok(mean.value())
+    }
+
+    /// Feeds the first of some tokens, as many as are computed together, and adds their hidden states to a mean. What
+    /// follows the last of them cannot be sampled before another token was fed.
+    ///
+    /// # Errors
+    /// The errors of [`Session::feed`], and the error of `go_on`, which is called before each submission.
+    pub(crate) fn feed_first_into(
+        &mut self,
+        mean: &mut HiddenMean,
+        tokens: &[u32],
+        go_on: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let (norm, epsilon) = (self.output_norm()?, self.model().config().epsilon);
+        self.begin_prompt(tokens)?;
+        let rows = self.next_rows(tokens, (Outputs::Last, LOGITS_BYTES), go_on)?;
+        if rows.len() == tokens.len() {
+            self.parts.end();
+        }
+        rows.iter().for_each(|row| mean.add(&normalised(row, &norm, epsilon)));
+        Ok(())
     }
 
     /// Feeds tokens and calls `visit` with the index of each and with its logits if those of all tokens are wanted, and

@@ -7,6 +7,7 @@ mod compiling;
 mod constrained;
 mod continuing;
 mod crowded;
+mod embedding;
 mod ending;
 mod guessing;
 mod overflowing;
