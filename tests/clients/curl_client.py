@@ -38,6 +38,11 @@ def llama():
     assert json.loads(curl("/detokenize", {"tokens": tokens}))["content"] == QUESTION
 
 
+def embeddings():
+    answer = json.loads(curl("/v1/embeddings", {"input": QUESTION}))
+    assert len(answer["data"]) == 1 and len(answer["data"][0]["embedding"]) > 16, answer
+
+
 def expect_continue():
     reply = curl("/tokenize", {"content": "owl " * 50_000}, "-H", "expect: 100-continue")
     assert len(json.loads(reply)["tokens"]) > 1000
@@ -49,4 +54,4 @@ def head():
 
 
 with server:
-    serving.run([chat, stream, llama, expect_continue, head])
+    serving.run([chat, stream, llama, embeddings, expect_continue, head])

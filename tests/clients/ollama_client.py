@@ -103,6 +103,18 @@ def generate():
     assert client.generate(model="any").done_reason == "load"
 
 
+def embed():
+    texts = ["An owl sat on a branch.", "Seven plus five is twelve."]
+    reply = client.embed(model="any", input=texts)
+    owl, other = reply.embeddings
+    assert abs(sum(value * value for value in owl) - 1) < 1e-5 and len(owl) == len(other), reply
+    assert reply.prompt_eval_count > 10 and reply.total_duration > 0, reply
+    older = client.embeddings(model="any", prompt=texts[0]).embedding
+    length = sum(value * value for value in older) ** 0.5
+    assert max(abs(a / length - b) for a, b in zip(older, owl, strict=True)) < 1e-5, older
+    assert client.embed(model="any", input="owl " * 2000).prompt_eval_count == 1024
+
+
 def models():
     (model,) = client.list().models
     assert model.size > 0 and model.digest and model.modified_at and model.details.format == "gguf", model
@@ -122,8 +134,8 @@ def errors():
     picture = {"role": "user", "content": "What is it?", "images": [b"picture"]}
     assert "text only" in refused(lambda: client.chat(model="any", messages=[picture]), 400)
     assert "gaps" in refused(lambda: client.generate(model="any", prompt="a", suffix="b"), 400)
-    assert "embeddings" in refused(lambda: client.embed(model="any", input="x"), 400)
-    assert "embeddings" in refused(lambda: client.embeddings(model="any", prompt="x"), 400)
+    assert "text 1" in refused(lambda: client.embed(model="any", input=["x", ""]), 400)
+    assert "too long" in refused(lambda: client.embed(model="any", input="owl " * 2000, truncate=False), 400)
     for change in [lambda: client.pull("owl"), lambda: client.pull("owl", stream=True), lambda: client.push("owl"),
                    lambda: client.create("owl", from_="any"), lambda: client.copy("owl", "hen"),
                    lambda: client.delete("owl")]:
@@ -138,5 +150,5 @@ def stopping():
 
 
 with server:
-    serving.run([chat, chat_stream, chat_think, chat_options, chat_load, chat_tools, chat_format, generate, models,
+    serving.run([chat, chat_stream, chat_think, chat_options, chat_load, chat_tools, chat_format, generate, embed, models,
                  errors, stopping])

@@ -72,6 +72,14 @@ def completions():
             read(openai.types.Completion, chunk | {"choices": [choice | {"finish_reason": last["choices"][0]["finish_reason"]}]})
 
 
+def embeddings():
+    for form in ["float", "base64"]:
+        answer = ask("/v1/embeddings", {"model": "any", "input": ["a", "b"], "encoding_format": form})
+        if form == "float":  # the type has no name for base64, which the package decodes
+            read(openai.types.CreateEmbeddingResponse, answer)
+        assert [one["index"] for one in answer["data"]] == [0, 1], answer
+
+
 def responses():
     tool = {"type": "function", "name": "add", "parameters": FUNCTION, "strict": True}
     for more in [{}, {"tools": [tool], "tool_choice": "required"}, {"reasoning": {"effort": "none"}}]:
@@ -101,4 +109,4 @@ def messages():
 
 
 with server:
-    serving.run([models, chat, completions, responses, messages])
+    serving.run([models, chat, completions, embeddings, responses, messages])

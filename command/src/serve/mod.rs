@@ -40,6 +40,7 @@ mod constraints;
 mod conversation;
 mod counting;
 mod deadline;
+mod embeddings;
 mod failure;
 mod fields;
 mod figures;

@@ -45,7 +45,8 @@ impl Prompts {
     /// The tokens of each prompt. A prompt that is longer than the context is refused, and a text that is certain to be
     /// too long is refused before it is encoded.
     pub fn tokens(self, loaded: &LoadedModel) -> Result<Vec<Vec<u32>>, Failure> {
-        let encoder = Encoder { tokenizer: loaded.model.tokenizer()?, context: loaded.scheduler.context() };
+        let (tokenizer, context) = (loaded.model.tokenizer()?, loaded.scheduler.context());
+        let encoder = Encoder { tokenizer, context, parses_special: true };
         let all = match self {
             Self::Text(text) => vec![One::Text(text)],
             Self::Tokens(tokens) => vec![One::Tokens(tokens)],
@@ -56,12 +57,20 @@ impl Prompts {
     }
 }
 
-struct Encoder<'a> {
+/// Turns prompts into tokens.
+pub struct Encoder<'a> {
     tokenizer: &'a Tokenizer,
     context: usize,
+    /// Whether the names of control tokens in a text are these tokens.
+    parses_special: bool,
 }
 
-impl Encoder<'_> {
+impl<'a> Encoder<'a> {
+    /// For texts of at most `context` tokens in which the names of control tokens are text.
+    pub fn of_text(loaded: &'a LoadedModel, context: usize) -> Result<Self, Failure> {
+        Ok(Self { tokenizer: loaded.model.tokenizer()?, context, parses_special: false })
+    }
+
     fn fits(&self, needed: usize) -> Result<(), Failure> {
         let context = self.context;
         if needed > context { Err(Error::ContextFull { needed, context }.into()) } else { Ok(()) }
@@ -71,10 +80,11 @@ impl Encoder<'_> {
         if text.len() > Tokenizer::SHORT {
             self.fits(text.len().div_ceil(self.tokenizer.longest_token()))?;
         }
-        Ok(self.tokenizer.encode(text, true)?)
+        Ok(self.tokenizer.encode(text, self.parses_special)?)
     }
 
-    fn tokens(&self, prompt: One) -> Result<Vec<u32>, Failure> {
+    /// The tokens of a prompt. More than the context holds are refused.
+    pub fn tokens(&self, prompt: One) -> Result<Vec<u32>, Failure> {
         let tokens = match prompt {
             One::Text(text) => self.encode(&text)?,
             One::Tokens(tokens) => tokens,

@@ -11,7 +11,7 @@ use super::memory::counted;
 use super::openai::{Chat, Completions, Responses};
 use super::rerank::Rerank;
 use super::server::Server;
-use super::{anthropic, llama, metrics, ollama, openai, page, ready};
+use super::{anthropic, embeddings, llama, metrics, ollama, openai, page, ready};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path, Request, State};
@@ -49,8 +49,9 @@ pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
         .route("/v1/responses/{id}", get(openai::kept::get).delete(openai::kept::delete))
         .route("/v1/responses/input_tokens", post(openai::input_tokens))
         .route("/responses/input_tokens", post(openai::input_tokens))
-        .route("/v1/embeddings", post(openai::models::no_embeddings))
-        .route("/embeddings", post(openai::models::no_embeddings))
+        .route("/v1/embeddings", post(embeddings::answer::<embeddings::OpenAi>))
+        .route("/embeddings", post(embeddings::answer::<embeddings::OpenAi>))
+        .route("/embedding", post(embeddings::answer::<embeddings::Llama>))
         .route("/v1/rerank", post(answer::<Rerank>))
         .route("/rerank", post(answer::<Rerank>))
         .route("/reranking", post(answer::<Rerank>))
@@ -89,8 +90,8 @@ fn of_ollama() -> Router<Arc<Server>> {
         .route("/api/show", post(ollama::models::show))
         .route("/api/ps", get(ollama::models::ps))
         .route("/api/version", get(ollama::models::version))
-        .route("/api/embed", post(openai::models::no_embeddings))
-        .route("/api/embeddings", post(openai::models::no_embeddings))
+        .route("/api/embed", post(embeddings::answer::<embeddings::OllamaEmbed>))
+        .route("/api/embeddings", post(embeddings::answer::<embeddings::OllamaEmbeddings>))
         .route("/api/delete", delete(ollama::models::fixed));
     let fixed = ["/api/pull", "/api/push", "/api/create", "/api/copy"];
     fixed.into_iter().fold(paths, |paths, path| paths.route(path, post(ollama::models::fixed)))

@@ -10,6 +10,7 @@ mod calls;
 mod client;
 mod constrained;
 mod continued;
+mod embeddings;
 mod ending;
 mod endless;
 mod http;

@@ -327,8 +327,8 @@ fn extended_errors_have_its_form() {
         (ask("POST", "/api/chat", &[], &json!({"messages": 3})), 400, "cannot parse the body"),
         (ask("GET", "/api/chat", &[], &json!({})), 405, "use POST"),
         (ask("POST", "/api/nothing", &[], &json!({})), 404, "no such path"),
-        (ask("POST", "/api/embed", &[], &json!({"input": "x"})), 400, "embeddings are not supported"),
-        (ask("POST", "/api/embeddings", &[], &json!({"prompt": "x"})), 400, "embeddings are not supported"),
+        (ask("POST", "/api/embed", &[], &json!({"input": ["x", ""]})), 400, "text 1: it is empty"),
+        (ask("POST", "/api/embed", &[], &json!({"input": "x", "dimensions": 1})), 400, "dimensions"),
         (ask("POST", "/api/pull", &[], &json!({"model": "owl"})), 400, "wglm's commands"),
         (ask("DELETE", "/api/delete", &[], &json!({"model": "owl"})), 400, "wglm's commands"),
     ] {

@@ -1,4 +1,4 @@
-//! The fields that the bodies of `/api/chat` and `/api/generate` share.
+//! The fields that the bodies of Ollama's API share.
 
 use crate::serve::constraints::{Format, FormatField};
 use crate::serve::conversation::Conversation;
@@ -62,6 +62,11 @@ impl Common {
         Ok(Some(Duration::try_from(read(given).ok_or_else(wrong)?).ok())) // a negative time means no limit
     }
 
+    /// Whether a text that is longer than the context loses its end, which is the default.
+    pub fn truncates(&self) -> bool {
+        self.truncate != Some(false)
+    }
+
     /// A request without `stream` asks for a stream.
     pub fn stream(&self) -> Stream {
         let stream =
@@ -96,9 +101,9 @@ impl Common {
         tools: Vec<Value>,
         server: &Server,
     ) -> Result<Conversation, Failure> {
+        let truncates = self.truncates();
         let mut options = self.options.unwrap_or_default();
         options.fields.also_thinks(thinks(self.think)?);
-        let refuses = self.truncate == Some(false);
         Ok(Conversation {
             messages,
             tools,
@@ -106,7 +111,7 @@ impl Common {
             format: format(self.format, server.schema_options(options.fields.json_whitespace))?,
             max_tokens: options.max_tokens()?,
             thinking: server.reasoning,
-            overflow: if refuses { Overflow::Refuse } else { Overflow::DROP_OLDEST },
+            overflow: if truncates { Overflow::DROP_OLDEST } else { Overflow::Refuse },
             fields: options.fields,
         })
     }

@@ -70,7 +70,8 @@ fn done_reason(reason: FinishReason) -> &'static str {
     }
 }
 
-fn nanoseconds(time: Duration) -> Value {
+/// A time as Ollama writes it.
+pub fn nanoseconds(time: Duration) -> Value {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).into()
 }
 

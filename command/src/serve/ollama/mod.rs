@@ -7,7 +7,9 @@ mod generate;
 mod lines;
 pub mod models;
 
+pub use fields::Common;
 use lines::Lines;
+pub use lines::nanoseconds;
 pub use models::{Described, describe};
 
 pub type Chat = Lines<chat::Body>;

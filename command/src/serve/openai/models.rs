@@ -1,11 +1,10 @@
-//! `/v1/models`, with the fields of OpenAI, Anthropic and llama.cpp together, and the refusal of `/v1/embeddings`.
+//! `/v1/models`, with the fields of OpenAI, Anthropic and llama.cpp together.
 
-use crate::serve::body::refuse;
 use crate::serve::failure::Failure;
 use crate::serve::others::Listed;
 use crate::serve::router::{PathEnd, json};
 use crate::serve::server::{Server, seconds, timestamp};
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -74,10 +73,4 @@ pub async fn one(State(server): State<Arc<Server>>, PathEnd(id): PathEnd) -> Res
     let names: Vec<&str> = models.iter().filter_map(|model| model["id"].as_str()).collect();
     let message = format!("no such model; this server has {}", names.join(", "));
     Err(Failure::new(StatusCode::NOT_FOUND, message).with_code("model_not_found"))
-}
-
-/// Refuses embeddings. The status is not 501 because clients retry after any status from 500 on.
-pub async fn no_embeddings(request: Request) -> Failure {
-    refuse(request).await;
-    Failure::invalid("embeddings are not supported: the model of this server generates text").with_code("not_supported")
 }

@@ -1,0 +1,205 @@
+//! Embeddings of texts, in the forms of several APIs. The loaded model was not made for that: a vector is the mean of
+//! its last hidden states over the tokens of a text, as [`Session::embed`](wglm_engine::Session::embed) computes it.
+//!
+//! The texts of a request are computed one after another, on a thread of their own. Each takes its turn as a reply does
+//! and is computed in parts, so replies go on meanwhile. All of them together have one place in the queue.
+
+mod forms;
+mod input;
+
+pub use forms::{Llama, OllamaEmbed, OllamaEmbeddings, OpenAi};
+
+use super::body::JsonBody;
+use super::client::Caller;
+use super::deadline::Deadline;
+use super::failure::Failure;
+use super::fields::read;
+use super::memory::Share;
+use super::places::{Entry, ReplyPlace};
+use super::router::counted_json;
+use super::server::{LoadedModel, Server};
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use forms::{AnswerForm, Form, Whole};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use wglm_engine::{Cancel, Error, Event};
+
+/// The most texts of a request, as in OpenAI's API.
+const TEXTS: usize = 2048;
+
+/// The most bytes of the list of texts while it is read, without the texts themselves.
+const LIST: usize = TEXTS * 128;
+
+/// The most bytes of an answer for a value of a vector: `-1.23456789e-30,`.
+const VALUE: usize = 16;
+
+/// The most bytes of an answer for a text besides its vector, and for the rest of the answer, with its warnings.
+const TEXT: usize = 64;
+const REST: usize = 8 << 10;
+
+/// What is computed for a request, and how the answer is written.
+pub struct Work {
+    start: Instant,
+    loaded: Arc<LoadedModel>,
+    /// The tokens of each text.
+    texts: Vec<Vec<u32>>,
+    /// Whether vectors have the length 1.
+    normalised: bool,
+    form: AnswerForm,
+    warnings: Vec<String>,
+}
+
+/// A request whose texts are being computed. If the client disconnects, it is dropped, which stops them.
+struct Open<'a> {
+    server: &'a Server,
+    cancel: Cancel,
+    has_ended: bool,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+        if !self.has_ended {
+            self.server.counts.cancelled.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+pub async fn answer<F: Form>(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
+    let start = Instant::now();
+    let loaded = server.named(&body).await?;
+    server.check_queue()?;
+    let (of, needed) = (server.clone(), body.text() + LIST);
+    let read = move |memory: &Share| {
+        let form: F = read(&body.bytes)?;
+        drop(body);
+        let work = form.request(&of, &loaded)?.work(start, loaded)?;
+        if !work.warnings.is_empty() {
+            tracing::debug!("a request has fields that are ignored: {:?}", work.warnings);
+        }
+        memory.resize(work.bytes())?;
+        Ok(work)
+    };
+    let (work, memory) = server.work(&server.pools.prompts, needed, read).await?;
+    let (text, memory) = computed(&server, work, memory).await?;
+    memory.resize(text.capacity())?;
+    Ok(counted_json(text, memory))
+}
+
+/// Computes what a request asks for on a thread, which keeps its memory until it ends, and returns the answer.
+async fn computed(server: &Server, work: Work, memory: Share) -> Result<(String, Share), Failure> {
+    let place = server.place()?;
+    let (entry, loaded) = (place.entry.clone(), work.loaded.clone());
+    let deadline = Deadline::new(server.limits.reply, vec![entry.cancel.clone()], Caller::current().link);
+    let mut open = Open { server, cancel: entry.cancel.clone(), has_ended: false };
+    let thread = tokio::task::spawn_blocking(move || (work.run(&place), memory));
+    let ended = tokio::select! {
+        biased;
+        ended = thread => ended,
+        () = deadline.given_up() => {
+            return Err(Failure::unavailable("the texts were cancelled but their computation has not stopped yet", 5));
+        }
+    };
+    open.has_ended = true;
+    let failed = |_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the thread that computes the texts failed");
+    let (result, memory) = ended.map_err(failed)?;
+    let text = result.map_err(|error| failure(server, &loaded, &entry, deadline.is_over(), &error))?;
+    Ok((text?, memory))
+}
+
+/// The failure for an error. One that takes the model away has it loaded again.
+fn failure(server: &Server, loaded: &Arc<LoadedModel>, entry: &Entry, is_late: bool, error: &Error) -> Failure {
+    match error.cause() {
+        Error::Cancelled if entry.marks.is_displaced() => {
+            server.counts.refused.fetch_add(1, Ordering::Relaxed);
+            return Failure::displaced();
+        }
+        Error::Cancelled if is_late => {
+            let message = "the texts were not computed within the time limit of a request (--timeout); send fewer or \
+                           shorter ones";
+            return Failure::unavailable(message, 5);
+        }
+        Error::DeviceLost { .. } => server.lost(loaded),
+        _ => {}
+    }
+    Failure::from(error)
+}
+
+impl Work {
+    /// The number of values of a vector.
+    fn width(&self) -> usize {
+        self.loaded.model.config().width
+    }
+
+    fn tokens(&self) -> usize {
+        self.texts.iter().map(Vec::len).sum()
+    }
+
+    /// The most bytes of the answer.
+    fn answer_bytes(&self) -> usize {
+        self.texts.len() * (self.width() * VALUE + TEXT) + REST
+    }
+
+    /// The bytes of memory from here to the answer: tokens, in vectors that may have doubled; the sums of one text and
+    /// all its hidden states that are read at a time belong to the engine.
+    fn bytes(&self) -> usize {
+        let vectors = self.texts.len() * (self.width() * size_of::<f32>() + 2 * size_of::<Vec<f32>>());
+        2 * self.tokens() * size_of::<u32>() + vectors + self.answer_bytes()
+    }
+
+    /// Computes the vectors, and writes the answer.
+    fn run(mut self, place: &ReplyPlace) -> wglm_engine::Result<Result<String, Failure>> {
+        let scheduler = self.loaded.scheduler.for_tenant(place.entry.client.tenant());
+        let (tokens, mut vectors) = (self.tokens(), Vec::with_capacity(self.texts.len()));
+        let capacity = self.answer_bytes();
+        for text in std::mem::take(&mut self.texts) {
+            let mut mean = Err(Error::Cancelled);
+            for event in scheduler.embed_tokens(text)?.with_cancel(&place.entry.cancel) {
+                match event? {
+                    Event::Prompt { .. } => place.entry.marks.begin(),
+                    Event::Embedding(value) => mean = Ok(value),
+                    _ => {}
+                }
+            }
+            let mut vector = mean?;
+            if let Err(failure) = normalise(&mut vector, self.normalised) {
+                return Ok(Err(failure));
+            }
+            vectors.push(vector);
+        }
+        let Self { start, loaded, form, warnings, .. } = self;
+        let whole =
+            Whole { model: &loaded.name, vectors: &vectors, tokens, time: start.elapsed(), warnings: &warnings };
+        Ok(form.write(&whole, capacity))
+    }
+}
+
+/// Checks the values of a vector, and gives it the length 1 if that is wanted.
+fn normalise(vector: &mut [f32], wanted: bool) -> Result<(), Failure> {
+    let length = vector.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>().sqrt();
+    if !length.is_finite() {
+        let message = "the hidden states of the model are NaN or infinite; its file may be damaged";
+        return Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, message));
+    }
+    if wanted && length > 0.0 {
+        vector.iter_mut().for_each(|value| *value = (f64::from(*value) / length) as f32);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::normalise;
+
+    #[test]
+    fn vectors_have_the_length_one_if_that_is_wanted() {
+        let (mut vector, mut zero) = ([3.0, -4.0], [0.0; 2]);
+        assert!(normalise(&mut vector, false).is_ok() && vector == [3.0, -4.0]);
+        assert!(normalise(&mut vector, true).is_ok() && vector == [0.6, -0.8]);
+        assert!(normalise(&mut zero, true).is_ok() && zero == [0.0; 2]);
+        assert!(normalise(&mut [1.0, f32::NAN], false).is_err());
+    }
+}
