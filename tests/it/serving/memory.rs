@@ -85,12 +85,15 @@ fn attacks() -> Vec<Attack> {
         ask("/apply-template", said("@"), text);
         ask("/v1/messages/count_tokens", said("@"), text);
         ask("/v1/completions", r#""prompt":@,"echo":true,"n":4"#.into(), text);
+        ask("/v1/embeddings", r#""input":@"#.into(), text);
+        ask("/api/embed", r#""input":[@,@]"#.into(), text);
         ask("/v1/messages", format!(r#"{hi},"system":@"#), text);
         ask("/v1/responses", r#""input":"Hi","max_output_tokens":2,"instructions":@"#.into(), text);
     }
     for list in ["[]", "[1]", "1"].map(Long::List) {
         ask("/v1/completions", r#""prompt":@"#.into(), list);
         ask("/detokenize", r#""tokens":@"#.into(), list);
+        ask("/v1/embeddings", r#""input":@"#.into(), list);
         ask("/v1/responses", r#""input":@,"metadata":{"a":@}"#.into(), list);
         ask("/v1/messages", format!(r#"{},"max_tokens":2,"system":@"#, said("@")), list);
     }

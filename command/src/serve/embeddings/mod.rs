@@ -33,6 +33,9 @@ const TEXTS: usize = 2048;
 /// The most bytes of the list of texts while it is read, without the texts themselves.
 const LIST: usize = TEXTS * 128;
 
+/// How many copies of the hidden states of a part of a text there are while they are read from the GPU.
+const STATES_COPIES: usize = 3;
+
 /// The most bytes of an answer for a value of a vector: `-1.23456789e-30,`.
 const VALUE: usize = 16;
 
@@ -143,11 +146,14 @@ impl Work {
         self.texts.len() * (self.width() * VALUE + TEXT) + REST
     }
 
-    /// The bytes of memory from here to the answer: tokens, in vectors that may have doubled; the sums of one text and
-    /// all its hidden states that are read at a time belong to the engine.
+    /// The bytes of memory from here to the answer: for the tokens, in lists that may have doubled, the vectors, the
+    /// hidden states of the part of a text that is being computed, and the answer.
     fn bytes(&self) -> usize {
         let vectors = self.texts.len() * (self.width() * size_of::<f32>() + 2 * size_of::<Vec<f32>>());
-        2 * self.tokens() * size_of::<u32>() + vectors + self.answer_bytes()
+        let longest = self.texts.iter().map(Vec::len).max().unwrap_or_default();
+        let part = longest.min(self.loaded.model.prompt_options().together());
+        let states = STATES_COPIES * part * self.width() * size_of::<f32>();
+        2 * self.tokens() * size_of::<u32>() + vectors + states + self.answer_bytes()
     }
 
     /// Computes the vectors, and writes the answer.
