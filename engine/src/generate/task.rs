@@ -142,8 +142,7 @@ impl<'a> GenerationTask<'a> {
         })
     }
 
-    /// A task that reports the mean of the hidden states of the prompt's tokens, generates nothing, and leaves the
-    /// session empty: nothing is likely to continue the text.
+    /// A task that reports the mean of the hidden states of the prompt's tokens, and generates nothing.
     ///
     /// # Errors
     /// The errors of [`Generation::new`](super::Generation::new).
@@ -222,6 +221,11 @@ impl<'a> GenerationTask<'a> {
     /// Whether it computes known tokens next.
     pub fn reads(&self) -> bool {
         self.phase() == Phase::Prompt || !self.again.is_empty()
+    }
+
+    /// Whether what it leaves in its session is worth keeping. Nothing is likely to continue a text that was embedded.
+    pub fn is_kept(&self) -> bool {
+        self.mean.is_none()
     }
 
     /// Whether it has begun.
@@ -564,9 +568,6 @@ impl<'a> GenerationTask<'a> {
         self.drop_pending(session);
         session.set_masked(false);
         let drafts = session.draft_stats().since(&self.drafts_before);
-        if self.mean.is_some() {
-            session.rewind(0);
-        }
         self.done(stop, drafts);
     }
 

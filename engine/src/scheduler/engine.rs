@@ -287,7 +287,7 @@ impl Engine {
         self.slots[index].session.set_tenant(tenant.cache);
         let reading = self.reading(index, task.cacheable(task.prompt()));
         let slot = self.occupy(index, task.prompt().len());
-        slot.storing = slot.storing.take().and_then(Storing::of_continued);
+        slot.storing = slot.storing.take().and_then(Storing::of_continued).filter(|_| task.is_kept());
         slot.work = Some(Work { id, task, ids, paused: false, given_up: None, waits: false, reading });
     }
 
@@ -399,12 +399,13 @@ impl Engine {
             outcome.events.push((work.id, Ok(event)));
         }
         if work.task.phase() == Phase::Over {
-            if caught(|| work.task.drop_pending(&mut slot.session)).is_none() {
+            let is_kept = work.task.is_kept();
+            if !is_kept || caught(|| work.task.drop_pending(&mut slot.session)).is_none() {
                 empty(&mut slot.session);
             }
             outcome.over.push(work.id);
             outcome.worked = true;
-            if disk.is_some() && slot.storing.is_none() {
+            if is_kept && disk.is_some() && slot.storing.is_none() {
                 slot.storing = Some(Storing::first(work.task.prompt().len()));
             }
             outcome.ended.extend(slot.work.take().map(|work| work.task));

@@ -81,9 +81,12 @@ impl Engine {
         self.store_slot(index)
     }
 
-    /// Begins to store what all slots hold.
+    /// Begins to store what all slots hold, except texts that are being embedded.
     pub fn begin_store(&mut self) {
-        for Slot { storing, .. } in &mut self.slots {
+        for Slot { storing, work, .. } in &mut self.slots {
+            if work.as_ref().is_some_and(|work| !work.task.is_kept()) {
+                continue;
+            }
             match storing {
                 Some(storing) if storing.what == What::Leaving => storing.is_asked = true,
                 _ => *storing = Some(Storing { is_asked: true, ..Storing::new(What::All) }),
