@@ -5,8 +5,12 @@ use crate::cancel::Cancel;
 use crate::chat::CallIds;
 use crate::error::{Error, Result};
 use crate::generate::{Event, GenerationTask};
+use crate::session::MEAN_BYTES;
 
 impl Scheduler {
+    /// The most bytes of memory of the host that the hidden states of a text take while it is [embedded](Self::embed).
+    pub const EMBEDDING_BYTES: usize = MEAN_BYTES;
+
     /// The mean {width} of the [hidden states](crate::Session::hidden) of a text's tokens, as
     /// [`Session::embed`](crate::Session::embed) computes it. The text takes its turn like a request for a reply. It is
     /// computed in parts, between the steps of replies, and its slot is empty afterwards. `cancel` stops it.
@@ -30,13 +34,7 @@ impl Scheduler {
     /// [`Error::Cancelled`]; [`Error::Busy`] if too many requests wait; any error from the device.
     pub fn embed(&self, text: &str, cancel: &Cancel) -> Result<Vec<f32>> {
         let tokens = self.model.tokenizer()?.encode(text, false)?;
-        let mut mean = Err(Error::Cancelled);
-        for event in self.embed_tokens(tokens)?.with_cancel(cancel) {
-            if let Event::Embedding(value) = event? {
-                mean = Ok(value);
-            }
-        }
-        mean
+        self.embed_tokens(tokens)?.with_cancel(cancel).embedding(&mut |_| {})
     }
 
     /// Requests the mean of the hidden states of tokens, as [`embed`](Self::embed) returns it. The events are those of
@@ -55,5 +53,23 @@ impl Scheduler {
         self.check_prompt(&tokens)?;
         let task = GenerationTask::mean_of(&self.model, tokens)?;
         self.submit(task, CallIds::default(), count, false)
+    }
+}
+
+impl ScheduledReply {
+    /// Waits for the vector of a request by [`Scheduler::embed_tokens`], and calls `visit` with each event.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] if it was cancelled; any error among the events.
+    pub fn embedding(self, visit: &mut dyn FnMut(&Event)) -> Result<Vec<f32>> {
+        let mut mean = Err(Error::Cancelled);
+        for event in self {
+            let event = event?;
+            visit(&event);
+            if let Event::Embedding(value) = event {
+                mean = Ok(value);
+            }
+        }
+        mean
     }
 }

@@ -20,9 +20,18 @@ const LOGITS_BYTES: usize = 64 << 20;
 /// everything else that a server does.
 const SCORED_BYTES: usize = 32 << 20;
 
+/// The most bytes of hidden states that are read from the device at a time for their mean.
+const SLICE_BYTES: usize = 1 << 20;
+
+/// The most bytes of memory on the host that reading the hidden states for a mean takes: four copies of a slice, one of
+/// them in memory that the device can write.
+pub(crate) const MEAN_BYTES: usize = 4 * SLICE_BYTES;
+
 /// The mean of the hidden states of some tokens.
 #[derive(Debug, Default)]
 pub(crate) struct HiddenMean {
+    /// The weights {width} of the norm before the head; empty before they were read.
+    norm: Vec<f32>,
     /// {width}; empty before the first token.
     sums: Vec<f64>,
     count: usize,
@@ -167,13 +176,23 @@ impl Session {
         tokens: &[u32],
         go_on: &mut dyn FnMut() -> Result<()>,
     ) -> Result<()> {
-        let (norm, epsilon) = (self.output_norm()?, self.model().config().epsilon);
+        let (width, epsilon) = (self.model().config().width, self.model().config().epsilon);
+        if mean.norm.is_empty() {
+            mean.norm = self.output_norm()?;
+        }
         self.begin_prompt(tokens)?;
-        let rows = self.next_rows(tokens, (Outputs::Last, LOGITS_BYTES), go_on)?;
-        if rows.len() == tokens.len() {
+        let Some((plan, count)) = self.feed_next(tokens, (Outputs::Last, LOGITS_BYTES), go_on)? else { return Ok(()) };
+        let (slice, mut fetch) = ((SLICE_BYTES / (4 * width)).max(1), None);
+        let (mut state, sequence) = self.enter()?;
+        for first in (0..count).step_by(slice) {
+            let rows = first..count.min(first + slice);
+            let rows = state.read_rows(sequence, plan, rows, |planned| Ok(planned.hidden), &mut fetch)?;
+            rows.iter().for_each(|row| mean.add(&normalised(row, &mean.norm, epsilon)));
+        }
+        drop(state);
+        if count == tokens.len() {
             self.parts.end();
         }
-        rows.iter().for_each(|row| mean.add(&normalised(row, &norm, epsilon)));
         Ok(())
     }
 
@@ -220,6 +239,23 @@ impl Session {
         (outputs, most): (Outputs, usize),
         go_on: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<Vec<f32>>> {
+        let Some((plan, count)) = self.feed_next(rest, (outputs, most), go_on)? else { return Ok(Vec::new()) };
+        let (mut state, sequence) = self.enter()?;
+        let wanted = |planned: &BatchPlan| match outputs {
+            Outputs::Last => Ok(planned.hidden),
+            _ => Ok(planned.head()?.logits),
+        };
+        state.read_rows(sequence, plan, 0..count, wanted, &mut None)
+    }
+
+    /// Computes the first tokens of the rest of a prompt, and returns the plan that has the results, and their number.
+    /// Returns `None` if the part was abandoned, so that the next one is smaller.
+    fn feed_next(
+        &mut self,
+        rest: &[u32],
+        (outputs, most): (Outputs, usize),
+        go_on: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Option<(PlanKey, usize)>> {
         go_on()?;
         let most = most / (4 * self.model().config().vocab.max(1));
         let together = self.options.capacities().take_while(|rows| *rows <= most).last().unwrap_or(1);
@@ -229,14 +265,9 @@ impl Session {
         };
         let wanted = self.sequence.sampling.want();
         if !self.feed_part(&rest[..count], (shape, wanted), (true, None), &mut |_| go_on())? {
-            return Ok(Vec::new());
+            return Ok(None);
         }
-        let plan = if count == 1 { PlanKey::Alone } else { PlanKey::Shape(shape) };
-        let (mut state, sequence) = self.enter()?;
-        state.read_rows(sequence, plan, 0..count, |planned| match outputs {
-            Outputs::Last => Ok(planned.hidden),
-            _ => Ok(planned.head()?.logits),
-        })
+        Ok(Some((if count == 1 { PlanKey::Alone } else { PlanKey::Shape(shape) }, count)))
     }
 
     /// The weights {width} of the norm before the head.
@@ -279,16 +310,18 @@ impl PoolState {
             Values::Row { shape, row } => (PlanKey::Shape(shape), row),
             _ => (PlanKey::Alone, 0),
         };
-        Ok(self.read_rows(sequence, plan, row..row + 1, tensor)?.pop().unwrap_or_default())
+        Ok(self.read_rows(sequence, plan, row..row + 1, tensor, &mut None)?.pop().unwrap_or_default())
     }
 
-    /// A value of some rows that a plan has computed.
+    /// A value of some rows that a plan has computed. Several are read with `fetch`, which is created for the first
+    /// ones and reads no more at a time.
     fn read_rows(
         &mut self,
         sequence: &mut Sequence,
         plan: PlanKey,
         rows: Range<usize>,
         tensor: impl Fn(&BatchPlan) -> Result<Tensor>,
+        fetch: &mut Option<Fetch>,
     ) -> Result<Vec<Vec<f32>>> {
         let ready = self.plans.get(&self.model, plan, &mut || Ok(()))?;
         let Tensor { buffer, pitch, shape, .. } = tensor(&ready.planned)?;
@@ -296,7 +329,10 @@ impl PoolState {
         let (offset, bytes) = (4 * (rows.start * pitch) as u64, 4 * ((rows.len() - 1) * pitch + values) as u64);
         let read = match rows.len() {
             1 => self.fetch.read(from, offset, bytes),
-            _ => Fetch::new(self.model.gpu(), bytes)?.read(from, offset, bytes),
+            _ => match fetch {
+                Some(fetch) => fetch.read(from, offset, bytes),
+                none => none.insert(Fetch::new(self.model.gpu(), bytes)?).read(from, offset, bytes),
+            },
         };
         self.newest(sequence)?; // checks that no work that they depend on was lost
         let all: Vec<f32> = bytemuck::pod_collect_to_vec(&read?);
