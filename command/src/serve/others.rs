@@ -304,10 +304,11 @@ impl Other {
     /// Whether it has stayed long enough without requests.
     fn is_over(self: &Arc<Self>) -> bool {
         let mut stay = lock(&self.stay);
-        if !self.is_idle() {
+        let is_idle = self.is_idle();
+        if !is_idle {
             stay.since = Instant::now();
         }
-        stay.keep.is_some_and(|keep| stay.since.elapsed() >= keep)
+        is_idle && stay.keep.is_some_and(|keep| stay.since.elapsed() >= keep) // `keep` may be 0
     }
 
     /// Stores what conversations leave in the KV cache, before the model is dropped.
@@ -316,5 +317,33 @@ impl Other {
             loaded.scheduler.store();
             output::note(format_args!("{} is unloaded", self.name));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Absent, Other, Reloading, Stay};
+    use std::sync::{Arc, Mutex};
+    use std::time::{Duration, Instant};
+
+    /// A model that stays loaded for `keep`, which is being loaded.
+    fn loading(keep: Duration) -> Arc<Other> {
+        let stay = Mutex::new(Stay { since: Instant::now(), keep: Some(keep) });
+        let loaded = Reloading::new(|_| Err("no GPU".into()));
+        Arc::new(Other { name: "m".into(), path: "m".into(), needs: None, loaded, stay })
+    }
+
+    #[test]
+    fn a_model_in_use_stays_even_if_it_is_to_be_kept_for_no_time() {
+        let other = loading(Duration::ZERO);
+        assert!(!other.is_over(), "it is being loaded");
+        other.loaded.begin_first();
+        while matches!(other.loaded.peek(), Err(Absent::Loading)) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let user = other.clone();
+        assert!(!other.is_over(), "a request has it");
+        drop(user);
+        assert!(other.is_over());
     }
 }
