@@ -66,21 +66,30 @@ pub struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    /// For texts of at most `context` tokens in which the names of control tokens are text.
-    pub fn of_text(loaded: &'a LoadedModel, context: usize) -> Result<Self, Failure> {
-        Ok(Self { tokenizer: loaded.model.tokenizer()?, context, parses_special: false })
+    /// For texts in which the names of control tokens are text.
+    pub fn of_text(loaded: &'a LoadedModel) -> Result<Self, Failure> {
+        let (tokenizer, context) = (loaded.model.tokenizer()?, loaded.scheduler.context());
+        Ok(Self { tokenizer, context, parses_special: false })
     }
 
-    fn fits(&self, needed: usize) -> Result<(), Failure> {
+    /// Refuses more tokens than the context holds.
+    pub fn fits(&self, needed: usize) -> Result<(), Failure> {
         let context = self.context;
         if needed > context { Err(Error::ContextFull { needed, context }.into()) } else { Ok(()) }
     }
 
-    fn encode(&self, text: &str) -> Result<Vec<u32>, Failure> {
+    /// The tokens of a text. One that is certain to be too long is refused before it is encoded.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, Failure> {
         if text.len() > Tokenizer::SHORT {
             self.fits(text.len().div_ceil(self.tokenizer.longest_token()))?;
         }
         Ok(self.tokenizer.encode(text, self.parses_special)?)
+    }
+
+    /// The tokens of a text, or those of a beginning that is certain to have more tokens than the context.
+    pub fn encode_beginning(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        let enough = self.context.saturating_add(1).saturating_mul(self.tokenizer.longest_token());
+        Ok(self.tokenizer.encode(beginning(text, enough), self.parses_special)?)
     }
 
     /// The tokens of a prompt. More than the context holds are refused.
@@ -109,5 +118,23 @@ impl<'a> Encoder<'a> {
             self.fits(tokens.len())?;
         }
         Ok(tokens)
+    }
+}
+
+/// The beginning of a text with at least `least` bytes, or the whole text if it has fewer. It ends after a character.
+fn beginning(text: &str, least: usize) -> &str {
+    let end = (least..text.len()).find(|end| text.is_char_boundary(*end));
+    end.map_or(text, |end| &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::beginning;
+
+    #[test]
+    fn a_beginning_ends_after_a_character() {
+        let text = "a\u{20ac}b";
+        let beginnings = [0, 1, 2, 3, 4, 5, usize::MAX].map(|least| beginning(text, least));
+        assert_eq!(beginnings, ["", "a", "a\u{20ac}", "a\u{20ac}", "a\u{20ac}", text, text]);
     }
 }

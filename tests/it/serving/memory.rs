@@ -94,6 +94,8 @@ fn attacks() -> Vec<Attack> {
         ask("/v1/completions", r#""prompt":@"#.into(), list);
         ask("/detokenize", r#""tokens":@"#.into(), list);
         ask("/v1/embeddings", r#""input":@"#.into(), list);
+        ask("/api/embed", r#""input":@"#.into(), list);
+        ask("/api/embed", r#""input":[@,@]"#.into(), list);
         ask("/v1/responses", r#""input":@,"metadata":{"a":@}"#.into(), list);
         ask("/v1/messages", format!(r#"{},"max_tokens":2,"system":@"#, said("@")), list);
     }

@@ -3,7 +3,7 @@
 use super::TEXTS;
 use crate::serve::failure::Failure;
 use crate::serve::fields::at_most;
-use crate::serve::prompts::{Encoder, One};
+use crate::serve::prompts::Encoder;
 use crate::serve::server::LoadedModel;
 use serde::de::{Error as _, IgnoredAny, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -15,15 +15,31 @@ const EXPECTED: &str = "a text, a list of texts, a list of token ids, or a list 
 /// Texts, of which at most [`TEXTS`] are kept.
 #[derive(Debug, Default)]
 pub struct Input {
-    texts: Vec<One>,
+    texts: Vec<Text>,
     /// How many the body has.
     count: usize,
+}
+
+/// A text, or its tokens.
+#[derive(Debug)]
+enum Text {
+    Words(String),
+    Tokens(Vec<u32>),
+}
+
+impl Text {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Words(text) => text.is_empty(),
+            Self::Tokens(tokens) => tokens.is_empty(),
+        }
+    }
 }
 
 impl Input {
     /// Whether there is no text, or a single empty one.
     pub fn is_nothing(&self) -> bool {
-        self.count == 0 || self.count == 1 && self.texts.iter().all(is_empty)
+        self.count == 0 || self.count == 1 && self.texts.iter().all(Text::is_empty)
     }
 
     /// The tokens of each text, which the field `field` has, and how many of the texts were cut. A text that is longer
@@ -31,22 +47,31 @@ impl Input {
     pub fn tokens(self, field: &str, loaded: &LoadedModel, truncates: bool) -> Result<(Vec<Vec<u32>>, usize), Failure> {
         at_most(field, self.count, TEXTS, "texts")?;
         let (context, vocab) = (loaded.scheduler.context(), loaded.model.config().vocab);
-        let encoder = Encoder::of_text(loaded, if truncates { usize::MAX } else { context })?;
+        let encoder = Encoder::of_text(loaded)?;
         let (mut all, mut cut) = (Vec::with_capacity(self.texts.len()), 0);
         for (index, text) in self.texts.into_iter().enumerate() {
             let wrong = |failure: Failure| Failure {
                 message: format!("{field}: text {index}: {}", failure.message),
                 ..failure.with_param(field)
             };
-            if is_empty(&text) {
+            let mut tokens = match text {
+                Text::Words(text) if text.is_empty() => Vec::new(),
+                Text::Words(text) if truncates => encoder.encode_beginning(&text).map_err(wrong)?,
+                Text::Words(text) => encoder.encode(&text).map_err(wrong)?,
+                Text::Tokens(tokens) => tokens,
+            };
+            if tokens.is_empty() {
                 return Err(wrong(Failure::invalid("it is empty; expected at least one token")));
             }
-            let mut tokens = encoder.tokens(text).map_err(wrong)?;
+            match truncates {
+                true => cut += usize::from(tokens.len() > context),
+                false => encoder.fits(tokens.len()).map_err(wrong)?,
+            }
             if let Some(&token) = tokens.iter().find(|token| **token as usize >= vocab) {
                 return Err(wrong(Error::TokenOutOfRange { token, vocab }.into()));
             }
-            cut += usize::from(tokens.len() > context);
             tokens.truncate(context);
+            tokens.shrink_to_fit(); // its memory is counted by the number of tokens
             all.push(tokens);
         }
         Ok((all, cut))
@@ -54,20 +79,12 @@ impl Input {
 
     /// A single text.
     pub fn of(text: String) -> Self {
-        Self { texts: vec![One::Text(text)], count: 1 }
+        Self { texts: vec![Text::Words(text)], count: 1 }
     }
 
     /// The failure of a request without a text.
     pub fn missing(field: &str) -> Failure {
         Failure::of_field(field, format_args!("there is no text; expected {EXPECTED}"))
-    }
-}
-
-fn is_empty(text: &One) -> bool {
-    match text {
-        One::Text(text) => text.is_empty(),
-        One::Tokens(tokens) => tokens.is_empty(),
-        One::Mixed(pieces) => pieces.is_empty(),
     }
 }
 
@@ -109,7 +126,7 @@ impl<'de> Visitor<'de> for Texts {
             input.count += 1;
         }
         if !tokens.is_empty() {
-            input = Input { texts: vec![One::Tokens(tokens)], count: 1 };
+            input = Input { texts: vec![Text::Tokens(tokens)], count: 1 };
         }
         Ok(input)
     }
@@ -118,7 +135,7 @@ impl<'de> Visitor<'de> for Texts {
 /// An item of a list. Bodies read it without a copy of the list, which may have a million tokens.
 enum Item {
     Token(u32),
-    Text(One),
+    Text(Text),
 }
 
 impl<'de> Deserialize<'de> for Item {
@@ -137,7 +154,7 @@ impl<'de> Visitor<'de> for AnItem {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Item, E> {
-        Ok(Item::Text(One::Text(text.to_owned())))
+        Ok(Item::Text(Text::Words(text.to_owned())))
     }
 
     fn visit_u64<E: serde::de::Error>(self, token: u64) -> Result<Item, E> {
@@ -149,26 +166,23 @@ impl<'de> Visitor<'de> for AnItem {
         while let Some(token) = items.next_element()? {
             tokens.push(token);
         }
-        Ok(Item::Text(One::Tokens(tokens)))
+        Ok(Item::Text(Text::Tokens(tokens)))
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Input, One, TEXTS};
+    use super::{Input, TEXTS, Text};
     use serde_json::{Value, json};
 
     /// The texts, where tokens are written as `[1, 2]`.
     fn texts(given: &Value) -> Vec<String> {
         let input: Input = serde_json::from_str(&given.to_string()).unwrap();
         assert_eq!(input.count, input.texts.len());
-        let shown = |text: One| match text {
-            One::Text(text) => text,
-            other => {
-                let One::Tokens(tokens) = other else { return String::new() };
-                format!("{tokens:?}")
-            }
+        let shown = |text: Text| match text {
+            Text::Words(text) => text,
+            Text::Tokens(tokens) => format!("{tokens:?}"),
         };
         input.texts.into_iter().map(shown).collect()
     }
