@@ -30,6 +30,11 @@ impl Marks {
         self.begun.store(true, Ordering::Relaxed);
     }
 
+    /// It waits for another turn, so it can be displaced again.
+    pub fn wait(&self) {
+        self.begun.store(false, Ordering::Relaxed);
+    }
+
     /// Whether it lost its place to another client.
     pub fn is_displaced(&self) -> bool {
         self.displaced.load(Ordering::Relaxed)
@@ -159,5 +164,16 @@ mod tests {
         assert!(first.iter().all(|place| place.entry.cancel.is_cancelled() == place.entry.marks.is_displaced()));
         taken.drain(..8);
         assert_eq!((held(&taken), places.taken()), ([0, 3, 2], 5));
+    }
+
+    #[test]
+    fn what_waits_for_another_turn_can_be_displaced() {
+        let places = ReplyPlaces::new(2);
+        let taken: Vec<ReplyPlace> = (0..2).map(|_| places.take(client(0)).unwrap()).collect();
+        taken.iter().for_each(|place| place.entry.marks.begin());
+        assert!(places.take(client(1)).is_none(), "both have their turns");
+        taken[0].entry.marks.wait();
+        assert!(places.take(client(1)).is_some());
+        assert!(taken[0].entry.marks.is_displaced() && !taken[1].entry.marks.is_displaced());
     }
 }

@@ -24,8 +24,8 @@ use axum::response::Response;
 use forms::{AnswerForm, Form, Whole};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
-use wglm_engine::{Cancel, Error, Event};
+use std::time::{Duration, Instant};
+use wglm_engine::{Cancel, Error, Event, ScheduledReply, Scheduler};
 
 /// The most texts of a request, as in OpenAI's API.
 const TEXTS: usize = 2048;
@@ -33,8 +33,11 @@ const TEXTS: usize = 2048;
 /// The most bytes of the list of texts while it is read, without the texts themselves.
 const LIST: usize = TEXTS * 128;
 
-/// How many copies of the hidden states of a part of a text there are while they are read from the GPU.
-const STATES_COPIES: usize = 3;
+/// How many copies of the tokens of a text there are: here, in the scheduler, and while they are submitted again.
+const TOKENS_COPIES: usize = 3;
+
+/// How long a request waits before it submits a text again that the scheduler had no room for.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// The most bytes of an answer for a value of a vector: `-1.23456789e-30,`.
 const VALUE: usize = 16;
@@ -53,6 +56,25 @@ pub struct Work {
     normalised: bool,
     form: AnswerForm,
     warnings: Vec<String>,
+}
+
+/// Why there are no vectors.
+enum Failed {
+    /// A text could not be computed.
+    Text(Error),
+    Other(Failure),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Text(error)
+    }
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Self::Other(failure)
+    }
 }
 
 /// A request whose texts are being computed. If the client disconnects, it is dropped, which stops them.
@@ -87,7 +109,10 @@ pub async fn answer<F: Form>(State(server): State<Arc<Server>>, body: JsonBody) 
         Ok(work)
     };
     let (work, memory) = server.work(&server.pools.prompts, needed, read).await?;
-    let (text, memory) = computed(&server, work, memory).await?;
+    let (text, memory) = match work.texts.is_empty() {
+        true => (work.write(&[], 0, work.answer_bytes())?, memory),
+        false => computed(&server, work, memory).await?,
+    };
     memory.resize(text.capacity())?;
     Ok(counted_json(text, memory))
 }
@@ -109,8 +134,11 @@ async fn computed(server: &Server, work: Work, memory: Share) -> Result<(String,
     open.has_ended = true;
     let failed = |_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the thread that computes the texts failed");
     let (result, memory) = ended.map_err(failed)?;
-    let text = result.map_err(|error| failure(server, &loaded, &entry, deadline.is_over(), &error))?;
-    Ok((text?, memory))
+    match result {
+        Ok(text) => Ok((text, memory)),
+        Err(Failed::Text(error)) => Err(failure(server, &loaded, &entry, deadline.is_over(), &error)),
+        Err(Failed::Other(failure)) => Err(failure),
+    }
 }
 
 /// The failure for an error. One that takes the model away has it loaded again.
@@ -146,41 +174,54 @@ impl Work {
         self.texts.len() * (self.width() * VALUE + TEXT) + REST
     }
 
-    /// The bytes of memory from here to the answer: for the tokens, in lists that may have doubled, the vectors, the
-    /// hidden states of the part of a text that is being computed, and the answer.
+    /// The bytes of memory from here to the answer: for the tokens, the vectors, the hidden states that are being read
+    /// from the GPU, and the answer.
     fn bytes(&self) -> usize {
         let vectors = self.texts.len() * (self.width() * size_of::<f32>() + 2 * size_of::<Vec<f32>>());
-        let longest = self.texts.iter().map(Vec::len).max().unwrap_or_default();
-        let part = longest.min(self.loaded.model.prompt_options().together());
-        let states = STATES_COPIES * part * self.width() * size_of::<f32>();
-        2 * self.tokens() * size_of::<u32>() + vectors + states + self.answer_bytes()
+        let states = if self.texts.is_empty() { 0 } else { Scheduler::EMBEDDING_BYTES };
+        TOKENS_COPIES * self.tokens() * size_of::<u32>() + vectors + states + self.answer_bytes()
     }
 
-    /// Computes the vectors, and writes the answer.
-    fn run(mut self, place: &ReplyPlace) -> wglm_engine::Result<Result<String, Failure>> {
+    /// Computes the vectors, and writes the answer. Between two texts the request waits like one that has not begun, so
+    /// that it can lose its place to another client.
+    fn run(mut self, place: &ReplyPlace) -> Result<String, Failed> {
         let scheduler = self.loaded.scheduler.for_tenant(place.entry.client.tenant());
-        let (tokens, mut vectors) = (self.tokens(), Vec::with_capacity(self.texts.len()));
-        let capacity = self.answer_bytes();
+        let (tokens, capacity, marks) = (self.tokens(), self.answer_bytes(), &place.entry.marks);
+        let mut vectors = Vec::with_capacity(self.texts.len());
         for text in std::mem::take(&mut self.texts) {
-            let mut mean = Err(Error::Cancelled);
-            for event in scheduler.embed_tokens(text)?.with_cancel(&place.entry.cancel) {
-                match event? {
-                    Event::Prompt { .. } => place.entry.marks.begin(),
-                    Event::Embedding(value) => mean = Ok(value),
-                    _ => {}
+            marks.wait();
+            let reply = match vectors.is_empty() {
+                true => scheduler.embed_tokens(text)?,
+                false => submitted(&scheduler, &text, &place.entry.cancel)?,
+            };
+            let mut vector = reply.with_cancel(&place.entry.cancel).embedding(&mut |event| {
+                if matches!(event, Event::Prompt { .. }) {
+                    marks.begin();
                 }
-            }
-            let mut vector = mean?;
-            if let Err(failure) = normalise(&mut vector, self.normalised) {
-                return Ok(Err(failure));
-            }
+            })?;
+            normalise(&mut vector, self.normalised)?;
             vectors.push(vector);
         }
-        let Self { start, loaded, form, warnings, .. } = self;
-        let whole =
-            Whole { model: &loaded.name, vectors: &vectors, tokens, time: start.elapsed(), warnings: &warnings };
-        Ok(form.write(&whole, capacity))
+        Ok(self.write(&vectors, tokens, capacity)?)
     }
+
+    /// The answer, of at most `capacity` bytes, with the vectors of texts that have `tokens` tokens together.
+    fn write(&self, vectors: &[Vec<f32>], tokens: usize, capacity: usize) -> Result<String, Failure> {
+        let Self { start, loaded, form, warnings, .. } = self;
+        form.write(&Whole { model: &loaded.name, vectors, tokens, time: start.elapsed(), warnings }, capacity)
+    }
+}
+
+/// Submits a text that is not the first one of its request. If the scheduler has no room for it, the request waits
+/// until there is some: what it has computed so far would be lost otherwise.
+fn submitted(scheduler: &Scheduler, text: &[u32], cancel: &Cancel) -> Result<ScheduledReply, Error> {
+    while !cancel.is_cancelled() {
+        match scheduler.embed_tokens(text.to_vec()) {
+            Err(error) if matches!(error.cause(), Error::Busy { .. }) => std::thread::sleep(AGAIN),
+            result => return result,
+        }
+    }
+    Err(Error::Cancelled)
 }
 
 /// Checks the values of a vector, and gives it the length 1 if that is wanted.
