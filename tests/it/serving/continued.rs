@@ -112,6 +112,9 @@ fn what_cannot_be_continued_is_refused() {
     let mut asks = prefixed(Value::Null, on.clone());
     asks["add_generation_prompt"] = on.clone();
     refused(path, &asks, "expected false with prefix: true");
+    let mut contradicts = prefixed(Value::Null, on.clone());
+    contradicts["continue_final_message"] = false.into();
+    refused(path, &contradicts, "continue_final_message: expected true or nothing with prefix: true");
     asks["messages"][1] = json!({"role": "user", "content": "And?", "prefix": true});
     refused(path, &asks, "message 1: prefix: true is allowed only in a message by the assistant");
     refused(path, &prefixed(Value::Null, "yes".into()), "expected true or false");

@@ -95,6 +95,11 @@ fn message(reply: &Reply) -> AssistantMessage<'_> {
 /// Whether the reply continues the last message: the body says so, or the message itself does.
 fn continues(body: &mut Body) -> Result<bool, Failure> {
     let prefixed = take_prefix(&mut body.messages)?.then_some("prefix: true");
+    if prefixed.is_some() && body.continue_final_message == Some(false) {
+        let wrong =
+            "expected true or nothing with prefix: true, because the last message is the beginning of the reply";
+        return Err(Failure::of_field("continue_final_message", wrong));
+    }
     let asked = body.continue_final_message.filter(|asked| *asked).map(|_| "continue_final_message: true");
     match (asked.or(prefixed), body.add_generation_prompt) {
         (Some(asked), Some(true)) => {

@@ -64,8 +64,9 @@ fn warn_of_part(part: &Value, to: &mut Warnings) {
     to.ignored_in("messages.content", fields.iter().filter(|(name, _)| !PART_FIELDS.contains(&name.as_str())));
 }
 
-/// Whether the last message says that the reply continues it: DeepSeek's and Mistral's form. The field is taken out of
-/// all messages, and may be true only in a last message by the assistant.
+/// Whether the last message says that the reply continues it, as in DeepSeek's API. Mistral's API has the same field,
+/// but its answer begins with the text of that message; here it is only what follows. The field is taken out of all
+/// messages, and may be true only in a last message by the assistant.
 pub fn take_prefix(messages: &mut [Message]) -> Result<bool, Failure> {
     let (mut continues, last) = (false, messages.len().saturating_sub(1));
     for (index, message) in messages.iter_mut().enumerate() {
