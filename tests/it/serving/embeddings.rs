@@ -1,10 +1,15 @@
 //! Tests embeddings in the forms of OpenAI's, Ollama's and llama.cpp's APIs.
 
-use super::client::ask;
-use super::{Serving, shared};
+use super::client::{Answer, ask};
+use super::{Serving, figure_in, shared};
 use serde_json::{Value, json};
+use std::io::Write;
+use std::net::TcpStream;
 
 const TEXTS: [&str; 3] = ["An owl sat on a branch.", "An owl sat in a tree.", "Seven plus five is twelve."];
+
+/// How many texts a request has that takes long.
+const MANY: usize = 2000;
 
 fn vector(value: &Value) -> Vec<f32> {
     value.as_array().unwrap().iter().map(|value| value.as_f64().unwrap() as f32).collect()
@@ -152,51 +157,68 @@ fn llama_cpps_path_has_its_form() {
     }
     let raw = serving.post("/embedding", &json!({"content": TEXTS[0], "embd_normalize": -1})).json();
     assert!(!is_unit(&vector(&raw[0]["embedding"][0])));
+    let other = serving.post("/embedding", &json!({"input": TEXTS, "content": "x"})).json();
+    assert_eq!(other, answer, "`input` comes before `content`");
     for wrong in [json!({"content": "a", "embd_normalize": 0}), json!({"content": ""}), json!({})] {
         assert_eq!(serving.post("/embedding", &wrong).status, 400, "{wrong}");
     }
 }
 
-/// A client that disconnects stops its texts, and their slot is free for others.
+/// Sends a request for [`MANY`] times this text, by a client with a key, which takes much longer than any other here.
+fn begin_many(serving: &Serving, text: &str, key: &str) -> TcpStream {
+    let body = json!({"input": vec![text; MANY]}).to_string();
+    let head = format!("POST /v1/embeddings HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {key}\r\n", serving.address);
+    let head = format!("{head}content-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    let mut stream = TcpStream::connect(&serving.address).unwrap();
+    stream.write_all((head + &body).as_bytes()).unwrap();
+    super::wait_for("the first text", || get(serving, "/slots", key).json()[0]["is_processing"] == true);
+    stream
+}
+
+fn get(serving: &Serving, path: &str, key: &str) -> Answer {
+    ask(&serving.address, "GET", path, &[("authorization", &format!("Bearer {key}"))], b"")
+}
+
+/// A figure of the server, for a client with a key.
+fn figure(serving: &Serving, name: &str, key: &str) -> u64 {
+    figure_in(&get(serving, "/metrics", key).text(), name)
+}
+
+/// Embeds a text for a client with a key, and returns the number of its tokens.
+fn embed(serving: &Serving, text: &str, key: &str) -> u64 {
+    let key = format!("Bearer {key}");
+    let headers = [("content-type", "application/json"), ("authorization", key.as_str())];
+    let body = json!({"input": text}).to_string();
+    let answer = ask(&serving.address, "POST", "/v1/embeddings", &headers, body.as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()["usage"]["prompt_tokens"].as_u64().unwrap()
+}
+
+/// A client that disconnects stops its texts, and what they took is free for others.
 #[test]
 fn extended_a_disconnected_client_stops_its_texts() {
     let serving = Serving::start(&["-np", "1"]);
-    let body = json!({"input": vec!["An owl sat on a branch. ".repeat(30); 2000]}).to_string();
-    let address = serving.address.clone();
-    let mut stream = std::net::TcpStream::connect(&address).unwrap();
-    let head = format!("POST /v1/embeddings HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n");
-    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-    std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
-    super::wait_for("the first text", || serving.get("/slots").json()[0]["is_processing"] == true);
+    let stream = begin_many(&serving, &"An owl sat on a branch. ".repeat(30), "none");
     drop(stream);
-    super::wait_for("its end", || serving.figure("clients_gone_total") == 1);
-    let answer = ask(&address, "POST", "/v1/embeddings", &[("content-type", "application/json")], br#"{"input": "x"}"#);
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    super::wait_for("its end", || serving.figure("clients_gone_total") == 1 && serving.figure("replies") == 0);
+    super::wait_for("an idle slot", || serving.get("/slots").json()[0]["is_processing"] == false);
+    super::wait_for("its memory", || serving.figure("memory_free_bytes") == serving.figure("memory_bytes"));
+    let before = serving.figure("prompt_tokens_total");
+    let tokens = embed(&serving, "x", "none");
+    assert_eq!(serving.figure("prompt_tokens_total"), before + tokens, "only the last text was computed since");
 }
 
 /// The texts of a request come one after another, so another client's text gets its turn between them.
 #[test]
 fn extended_other_requests_get_their_turn_between_texts() {
     let serving = Serving::start(&["-np", "1", "--api-key", "first", "--api-key", "second"]);
-    let post = |key: &str, body: &Value| {
-        let key = format!("Bearer {key}");
-        let headers = [("content-type", "application/json"), ("authorization", key.as_str())];
-        ask(&serving.address, "POST", "/v1/embeddings", &headers, body.to_string().as_bytes())
-    };
-    std::thread::scope(|scope| {
-        let many = json!({"input": vec!["An owl sat on a branch. ".repeat(20); 40]});
-        let many = scope.spawn(move || {
-            let answer = post("first", &many);
-            (answer.status, std::time::Instant::now())
-        });
-        let busy = || {
-            let headers = [("authorization", "Bearer first")];
-            ask(&serving.address, "GET", "/slots", &headers, b"").json()[0]["is_processing"] == true
-        };
-        super::wait_for("the first text", busy);
-        assert_eq!(post("second", &json!({"input": "The fox ran."})).status, 200);
-        let now = std::time::Instant::now();
-        let (status, ended) = many.join().unwrap();
-        assert!(status == 200 && now < ended, "the short request had its turn before the long one ended");
-    });
+    let text = "An owl sat on a branch. ".repeat(20);
+    let tokens = embed(&serving, &text, "first");
+    let before = figure(&serving, "prompt_tokens_total", "first");
+    let stream = begin_many(&serving, &text, "first");
+    let other = embed(&serving, "The fox ran.", "second");
+    let computed = figure(&serving, "prompt_tokens_total", "first") - before;
+    assert!(computed >= other && computed < MANY as u64 * tokens, "{computed} of {MANY} times {tokens} tokens");
+    drop(stream);
+    super::wait_for("the end of the others", || figure(&serving, "replies", "first") == 0);
 }

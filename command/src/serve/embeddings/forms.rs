@@ -139,9 +139,10 @@ fn of_ollama(
     Ok(Request { field, input, truncates: common.truncates(), normalised, warnings, form })
 }
 
-/// The body of llama.cpp's `/embedding`.
+/// The body of llama.cpp's `/embedding`, whose texts are in either field; `input` comes first.
 #[derive(Debug, Deserialize)]
 pub struct Llama {
+    input: Option<Input>,
     content: Option<Input>,
     embd_normalize: Option<i64>,
     #[serde(flatten)]
@@ -159,8 +160,9 @@ impl Form for Llama {
                 return Err(Failure::of_field("embd_normalize", wrong).with_code("unsupported"));
             }
         };
-        let input = self.content.filter(|input| !input.is_nothing()).ok_or_else(|| Input::missing("content"))?;
-        Ok(Request { field: "content", input, truncates: false, normalised, warnings, form: AnswerForm::Llama })
+        let (field, input) = if self.input.is_some() { ("input", self.input) } else { ("content", self.content) };
+        let input = input.filter(|input| !input.is_nothing()).ok_or_else(|| Input::missing(field))?;
+        Ok(Request { field, input, truncates: false, normalised, warnings, form: AnswerForm::Llama })
     }
 }
 
