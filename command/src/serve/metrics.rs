@@ -102,7 +102,7 @@ fn of_model(server: &Server, to: &mut Text) {
     to.gauge("requests_processing", "Replies that are being generated.", busy);
     to.gauge("requests_deferred", "Replies that wait for their turn.", state.waiting);
     to.gauge("kv_cache_tokens", "Tokens in the KV caches of all slots.", slots.iter().map(|slot| slot.tokens).sum());
-    to.counter("replies_total", "Replies that were started.", counts.requests);
+    to.counter("replies_total", "Replies, and texts of embeddings, that were started.", counts.requests);
     to.counter("prompt_tokens_total", "Tokens of prompts that were computed.", counts.prompt_tokens);
     to.counter("cached_tokens_total", "Tokens of prompts that were in the cache.", counts.cached_tokens);
     to.counter("tokens_predicted_total", "Tokens that were generated.", counts.generated_tokens);
