@@ -150,5 +150,5 @@ def stopping():
 
 
 with server:
-    serving.run([chat, chat_stream, chat_think, chat_options, chat_load, chat_tools, chat_format, generate, embed, models,
-                 errors, stopping])
+    serving.run([chat, chat_stream, chat_think, chat_options, chat_load, chat_tools, chat_format, generate, embed,
+                 models, errors, stopping])
