@@ -29,7 +29,7 @@ mod synthetic;
 
 #[cfg(feature = "constrain")]
 pub(crate) use guesses::{GuessedRows, GuessedStep};
-pub(crate) use outputs::{HiddenMean, MEAN_BYTES};
+pub(crate) use outputs::HiddenMean;
 pub use pool::Pool;
 pub use profile::TokenProfile;
 pub(crate) use synthetic::fill_with_noise;

@@ -5,12 +5,9 @@ use crate::cancel::Cancel;
 use crate::chat::CallIds;
 use crate::error::{Error, Result};
 use crate::generate::{Event, GenerationTask};
-use crate::session::MEAN_BYTES;
+use crate::session::HiddenMean;
 
 impl Scheduler {
-    /// The most bytes of memory of the host that the hidden states of a text take while it is [embedded](Self::embed).
-    pub const EMBEDDING_BYTES: usize = MEAN_BYTES;
-
     /// The mean {width} of the [hidden states](crate::Session::hidden) of a text's tokens, as
     /// [`Session::embed`](crate::Session::embed) computes it. The text takes its turn like a request for a reply. It is
     /// computed in parts, between the steps of replies, and its slot is empty afterwards. `cancel` stops it.
@@ -35,6 +32,12 @@ impl Scheduler {
     pub fn embed(&self, text: &str, cancel: &Cancel) -> Result<Vec<f32>> {
         let tokens = self.model.tokenizer()?.encode(text, false)?;
         self.embed_tokens(tokens)?.with_cancel(cancel).embedding(&mut |_| {})
+    }
+
+    /// The most bytes of memory of the host that the hidden states of a text of so many tokens take while it is
+    /// [embedded](Self::embed).
+    pub fn embedding_memory(&self, tokens: usize) -> usize {
+        HiddenMean::memory(tokens, self.model.config().width)
     }
 
     /// Requests the mean of the hidden states of tokens, as [`embed`](Self::embed) returns it. The events are those of

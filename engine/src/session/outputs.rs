@@ -23,9 +23,8 @@ const SCORED_BYTES: usize = 32 << 20;
 /// The most bytes of hidden states that are read from the device at a time for their mean.
 const SLICE_BYTES: usize = 1 << 20;
 
-/// The most bytes of memory on the host that reading the hidden states for a mean takes: four copies of a slice, one of
-/// them in memory that the device can write.
-pub(crate) const MEAN_BYTES: usize = 4 * SLICE_BYTES;
+/// How many copies of a slice the host has while it is read, one of them in memory that the device can write.
+const SLICE_COPIES: usize = 4;
 
 /// The mean of the hidden states of some tokens.
 #[derive(Debug, Default)]
@@ -38,6 +37,11 @@ pub(crate) struct HiddenMean {
 }
 
 impl HiddenMean {
+    /// The most bytes of memory on the host that reading the hidden states {width} of so many tokens takes.
+    pub fn memory(tokens: usize, width: usize) -> usize {
+        SLICE_COPIES * SLICE_BYTES.min(tokens.saturating_mul(4 * width))
+    }
+
     fn add(&mut self, row: &[f32]) {
         self.sums.resize(row.len(), 0.0);
         self.sums.iter_mut().zip(row).for_each(|(sum, value)| *sum += f64::from(*value));

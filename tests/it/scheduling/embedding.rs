@@ -126,6 +126,7 @@ fn a_text_can_be_cancelled() {
     let events = rest(&mut text);
     assert!(!events.iter().any(|event| matches!(event, Event::Embedding(_))), "{events:?}");
     assert_eq!(stats(&events).stop, Stop::Cancelled);
+    assert_eq!(scheduler.state().slots[0].tokens, 0, "nothing of it is kept");
     assert_eq!(scheduler.embed("The fox ran.", &Cancel::default()).unwrap(), wanted("The fox ran."));
 }
 

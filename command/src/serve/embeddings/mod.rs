@@ -178,7 +178,8 @@ impl Work {
     /// from the GPU, and the answer.
     fn bytes(&self) -> usize {
         let vectors = self.texts.len() * (self.width() * size_of::<f32>() + 2 * size_of::<Vec<f32>>());
-        let states = if self.texts.is_empty() { 0 } else { Scheduler::EMBEDDING_BYTES };
+        let longest = self.texts.iter().map(Vec::len).max().unwrap_or_default();
+        let states = self.loaded.scheduler.embedding_memory(longest);
         TOKENS_COPIES * self.tokens() * size_of::<u32>() + vectors + states + self.answer_bytes()
     }
 
