@@ -113,12 +113,17 @@ impl Small {
     /// The same with this many heads. With four, the kernels for few rows can compute it, among them those for rows of
     /// several conversations.
     pub fn like_fable_with(heads: u64) -> Self {
+        Self::like_fable_of(&Numbers { heads, ..Numbers::default() })
+    }
+
+    /// The same with these numbers, except that of the tokens.
+    pub fn like_fable_of(n: &Numbers) -> Self {
         let fable = Gguf::open(fable_file("q4_0")).unwrap();
         let vocab = fable.get("tokenizer.ggml.tokens").and_then(|tokens| match tokens {
             MetadataValue::Array(tokens) => Some(tokens.len() as u64),
             _ => None,
         });
-        let mut small = Self::with_block(&Numbers { vocab: vocab.unwrap(), heads, ..Numbers::default() });
+        let mut small = Self::with_block(&Numbers { vocab: vocab.unwrap(), ..*n });
         small.set(&key("context_length"), 4096u32);
         for (name, value) in fable.metadata().filter(|(name, _)| name.starts_with("tokenizer.")) {
             small.set(name, meta(value));

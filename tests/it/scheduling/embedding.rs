@@ -4,6 +4,7 @@
 use super::{CONTEXT, load, rest, said, session_of, small_file, stats, words_of};
 use crate::common::gpu::gpu;
 use crate::common::models::relative_l2;
+use crate::hostile_models::small::{Numbers, Small};
 use std::sync::OnceLock;
 use wglm::{Cancel, ChatState, Error, Event, Model, Scheduler, SchedulerOptions, Stop};
 
@@ -48,6 +49,20 @@ fn a_text_has_the_mean_of_a_session() {
     }
     let slots = scheduler.state().slots;
     assert!(slots.iter().all(|slot| !slot.busy && slot.tokens == 0), "{slots:?}");
+}
+
+/// The hidden states of a part take 2 MiB here, so they are read in slices.
+#[test]
+fn extended_wide_hidden_states_are_read_in_slices() {
+    let file = Small::like_fable_of(&Numbers { width: 2048, ..Numbers::default() }).open().unwrap();
+    let model = load(&file, gpu(), 256);
+    let scheduler = Scheduler::new(&model, &SchedulerOptions { sessions: 1, ..SchedulerOptions::default() }).unwrap();
+    let (text, cancel) = (story(25), Cancel::default());
+    assert!(model.tokenizer().unwrap().encode(&text, false).unwrap().len() > 256);
+    let mean = scheduler.embed(&text, &cancel).unwrap();
+    assert_eq!(mean.len(), 2048);
+    assert_eq!(mean, session_of(&model).embed(&text).unwrap());
+    assert!(mean.iter().any(|value| *value != 0.0));
 }
 
 #[test]
