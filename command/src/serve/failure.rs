@@ -47,11 +47,13 @@ pub struct Failure {
     pub param: Option<String>,
     /// The number of seconds after which the client can try again.
     pub retry_after: Option<u64>,
+    /// How many tokens a prompt has, and how many the context has, if the prompt is too long.
+    pub length: Option<(usize, usize)>,
 }
 
 impl Failure {
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), code: None, param: None, retry_after: None }
+        Self { status, message: message.into(), code: None, param: None, retry_after: None, length: None }
     }
 
     pub fn invalid(message: impl Into<String>) -> Self {
@@ -123,7 +125,12 @@ impl Failure {
         let (message, (openai, anthropic)) = (shortened(&self.message, MESSAGE), self.kinds());
         match dialect {
             Dialect::OpenAi => {
-                json!({"error": {"message": message, "type": openai, "param": self.param, "code": self.code}})
+                let mut error = json!({"message": message, "type": openai, "param": self.param, "code": self.code});
+                if let Some((prompt, context)) = self.length {
+                    // The names of llama.cpp's server.
+                    (error["n_prompt_tokens"], error["n_ctx"]) = (prompt.into(), context.into());
+                }
+                json!({"error": error})
             }
             Dialect::Anthropic => json!({"type": "error", "error": {"type": anthropic, "message": message}}),
             Dialect::Ollama => json!({"error": message}),
@@ -163,8 +170,9 @@ impl From<&Error> for Failure {
             Error::Busy { waiting, .. } => Self::queue_full(*waiting),
             // Programs for Anthropic's API look for the text "prompt is too long".
             Error::ContextFull { needed, context } => {
-                Self::invalid(format!("prompt is too long: {needed} tokens > {context} maximum"))
-                    .with_code("context_length_exceeded")
+                let message = format!("prompt is too long: {needed} tokens > {context} maximum");
+                let failure = Self::invalid(message).with_code("context_length_exceeded");
+                Self { length: Some((*needed, *context)), ..failure }
             }
             // The template renders other conversations, so its failure is the fault of this one.
             Error::Message { .. }

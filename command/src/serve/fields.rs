@@ -18,6 +18,9 @@ const STOP_BYTES: usize = 16 << 10;
 /// The maximum number of tokens with a bias.
 const BIASES: usize = 4096;
 
+/// The maximum number of bytes of a text whose tokens get a bias.
+const BIAS_TEXT: usize = 256;
+
 /// The maximum number of alternatives that can be requested for each token, as in OpenAI's API.
 pub const TOP_LOGPROBS: usize = 20;
 
@@ -193,7 +196,7 @@ impl Fields {
             sampling.seed = (seed != -1).then_some(seed as u64);
         }
         if let Some(biases) = self.logit_bias {
-            sampling.logit_bias = biases.read(loaded.model.config().vocab)?;
+            sampling.logit_bias = biases.read(loaded)?;
         }
         let stops = [self.stop, self.stop_sequences];
         if stops.iter().any(Option::is_some) {
@@ -208,28 +211,44 @@ impl Fields {
 }
 
 impl Biases {
-    fn read(self, vocab: usize) -> Result<Vec<(u32, f32)>, Failure> {
+    /// The tokens and their biases. A text stands for each of its tokens, as in llama.cpp's server.
+    fn read(self, loaded: &LoadedModel) -> Result<Vec<(u32, f32)>, Failure> {
+        let (vocab, tokenizer) = (loaded.model.config().vocab, loaded.model.tokenizer()?);
+        let start = tokenizer.encode("", false)?.len();
         let pairs = match self {
             Self::Object(object) => object.into_iter().map(|(token, bias)| (Value::String(token), bias)).collect(),
             Self::Pairs(pairs) => pairs,
         };
         at_most("logit_bias", pairs.len(), BIASES, "tokens")?;
-        let read = |(token, bias): (Value, Value)| {
+        let mut biases = Vec::with_capacity(pairs.len());
+        for (token, bias) in pairs {
             let id = token.as_u64().or_else(|| token.as_str()?.parse().ok());
-            let id = id.and_then(|id| u32::try_from(id).ok()).filter(|id| (*id as usize) < vocab);
+            let is_id = |id| u32::try_from(id).ok().filter(|id| (*id as usize) < vocab);
+            let ids = match (id, token.as_str()) {
+                (Some(id), _) => is_id(id).map(|id| vec![id]),
+                (None, Some(text)) if (1..=BIAS_TEXT).contains(&text.len()) => {
+                    Some(tokenizer.encode(text, false)?.split_off(start))
+                }
+                (None, _) => None,
+            };
             let amount = match &bias {
                 Value::Bool(false) => Some(f32::NEG_INFINITY),
                 other => other.as_f64().map(|amount| amount as f32).filter(|amount| amount.is_finite()),
             };
             let wrong = || {
                 let given = format!("{token}: {bias}");
-                let wrong = format!("{}: expected the id of a token and a number", shown(&given));
+                let wrong = format!(
+                    "{}: expected a number for the id of a token, or for a text of at most {BIAS_TEXT} bytes",
+                    shown(&given)
+                );
                 Failure::of_field("logit_bias", wrong)
             };
-            let (id, amount) = id.zip(amount).ok_or_else(wrong)?;
-            Ok((id, if amount <= BAN { f32::NEG_INFINITY } else { amount }))
-        };
-        pairs.into_iter().map(read).collect()
+            let (ids, amount) = ids.zip(amount).ok_or_else(wrong)?;
+            let amount = if amount <= BAN { f32::NEG_INFINITY } else { amount };
+            biases.extend(ids.into_iter().map(|id| (id, amount)));
+            at_most("logit_bias", biases.len(), BIASES, "tokens")?;
+        }
+        Ok(biases)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::failure::Failure;
 use super::server::LoadedModel;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use wglm_engine::Error;
 use wglm_engine::text::Tokenizer;
 
@@ -15,6 +16,7 @@ pub enum Prompts {
     Tokens(Vec<u32>),
     Several(Vec<One>),
     Mixed(Vec<Piece>),
+    Object(Object),
 }
 
 /// One of several prompts.
@@ -24,6 +26,32 @@ pub enum One {
     Text(String),
     Tokens(Vec<u32>),
     Mixed(Vec<Piece>),
+    Object(Object),
+}
+
+/// A text in an object, which llama.cpp's server reads with the data of pictures and sounds.
+#[derive(Debug, Deserialize)]
+pub struct Object {
+    prompt_string: String,
+    multimodal_data: Option<OneOrMany>,
+}
+
+/// Data of pictures and sounds. How much it is matters, and nothing else.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    Many(Vec<IgnoredAny>),
+    One(IgnoredAny),
+}
+
+impl Object {
+    fn text(self) -> Result<String, Failure> {
+        match self.multimodal_data {
+            None => Ok(self.prompt_string),
+            Some(OneOrMany::Many(data)) if data.is_empty() => Ok(self.prompt_string),
+            Some(_) => Err(Failure::of_field("prompt.multimodal_data", "this model reads text only")),
+        }
+    }
 }
 
 /// A part of a prompt.
@@ -37,7 +65,7 @@ pub enum Piece {
 impl Prompts {
     pub fn count(&self) -> usize {
         match self {
-            Self::Text(_) | Self::Tokens(_) | Self::Mixed(_) => 1,
+            Self::Text(_) | Self::Tokens(_) | Self::Mixed(_) | Self::Object(_) => 1,
             Self::Several(all) => all.len(),
         }
     }
@@ -51,6 +79,7 @@ impl Prompts {
             Self::Text(text) => vec![One::Text(text)],
             Self::Tokens(tokens) => vec![One::Tokens(tokens)],
             Self::Mixed(pieces) => vec![One::Mixed(pieces)],
+            Self::Object(object) => vec![One::Object(object)],
             Self::Several(all) => all,
         };
         all.into_iter().map(|one| encoder.tokens(one)).collect()
@@ -98,6 +127,7 @@ impl<'a> Encoder<'a> {
             One::Text(text) => self.encode(&text)?,
             One::Tokens(tokens) => tokens,
             One::Mixed(pieces) => self.mixed(pieces)?,
+            One::Object(object) => self.encode(&object.text()?)?,
         };
         self.fits(tokens.len())?;
         Ok(tokens)

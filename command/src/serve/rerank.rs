@@ -30,8 +30,11 @@ pub struct Body {
     query: Option<String>,
     #[serde(default)]
     documents: Vec<Document>,
+    /// The documents in the form of TEI (Text Embeddings Inference), which has an answer of its own.
+    texts: Option<Vec<Document>>,
     top_n: Option<u64>,
     return_documents: Option<bool>,
+    return_text: Option<bool>,
     #[serde(flatten)]
     others: OtherFields,
 }
@@ -59,6 +62,8 @@ pub struct Rerank {
     top: usize,
     /// The documents, if the answer repeats them.
     documents: Vec<String>,
+    /// Whether the answer has TEI's form.
+    tei: bool,
 }
 
 #[derive(Serialize)]
@@ -89,6 +94,15 @@ struct Text<'a> {
     text: &'a str,
 }
 
+/// A document in TEI's form, whose answer is a list of these, with no place for warnings.
+#[derive(Serialize)]
+struct Scored<'a> {
+    index: usize,
+    score: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+}
+
 /// The tokens with which one of some words can begin.
 fn first_tokens(words: &[&str], tokenizer: &Tokenizer) -> Result<Vec<u32>, Failure> {
     let start = tokenizer.encode("", false)?.len();
@@ -112,7 +126,9 @@ impl Interface for Rerank {
     fn request(body: Body, _: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         let warnings = body.others.read()?;
         let query = body.query.ok_or_else(|| Failure::invalid("there is no query"))?;
-        let documents: Vec<String> = body.documents.into_iter().map(Document::into_text).collect();
+        let tei = body.texts.is_some();
+        let documents: Vec<String> =
+            body.texts.unwrap_or(body.documents).into_iter().map(Document::into_text).collect();
         if documents.is_empty() {
             return Err(Failure::invalid("there are no documents"));
         }
@@ -125,9 +141,10 @@ impl Interface for Rerank {
         (options.max_tokens, options.logprobs, options.stop) = (Some(1), Some(0), Vec::new());
         options.logprob_tokens = [yes.as_slice(), &no].concat();
         let top = body.top_n.and_then(|top| usize::try_from(top).ok()).unwrap_or(usize::MAX);
-        let documents = if body.return_documents == Some(true) { documents } else { Vec::new() };
+        let repeats = if tei { body.return_text } else { body.return_documents } == Some(true);
+        let documents = if repeats { documents } else { Vec::new() };
         let held = documents.iter().map(String::len).sum::<usize>() * 2; // with the answer
-        let interface = Self { model: loaded.name.clone(), yes, top, documents };
+        let interface = Self { model: loaded.name.clone(), yes, top, documents, tei };
         let stream = Stream { is_on: false, progress: false };
         let request = Request { choices: 1, stream, one_call: false, held, warnings: warnings.texts(), interface };
         Ok((Prompt::Tokens(prompts, Box::new(options)), request))
@@ -145,6 +162,15 @@ impl Interface for Rerank {
         let mut results: Vec<Ranked<'_>> = replies.iter().enumerate().map(ranked).collect();
         results.sort_by(|a, b| b.relevance_score.total_cmp(&a.relevance_score));
         results.truncate(self.top);
+        if self.tei {
+            let scored = |Ranked { index, relevance_score: score, document }| Scored {
+                index,
+                score,
+                text: document.map(|document: Text| document.text),
+            };
+            let list: Vec<Scored> = results.into_iter().map(scored).collect();
+            return serde_json::to_string(&list).unwrap_or_default(); // nothing in it can fail to be serialised
+        }
         let tokens =
             replies.iter().map(|reply| reply.finish.stats.prompt).map(|prompt| prompt.cached + prompt.new).sum();
         let usage = Usage { prompt_tokens: tokens, total_tokens: tokens };

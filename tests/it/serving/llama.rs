@@ -13,6 +13,7 @@ fn a_server_describes_itself() {
         (&props["chat_template_caps"]["supports_tools"], &props["model_path"]),
         (&true.into(), &"fable-10m-q4_0.gguf".into())
     );
+    assert!(props["default_generation_settings"]["params"]["seed"].is_u64(), "{props}");
     let slots = serving.get("/slots").json();
     assert_eq!((slots.as_array().unwrap().len(), &slots[0]["n_ctx"]), (4, &1024.into()));
 }
@@ -57,6 +58,14 @@ fn a_prompt_can_be_seen() {
         body.as_object_mut().unwrap().extend(off.as_object().unwrap().clone());
         assert_eq!(prompt(&body), without, "{off}");
     }
+    let mut alone = body.clone();
+    alone["add_generation_prompt"] = false.into();
+    assert_eq!(prompt(&alone), "[gMASK]<sop><|user|>Hi.");
+    let encoded = shared().post("/tokenize", &json!({"content": without})).json()["tokens"].clone();
+    for path in ["/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"] {
+        let counted = shared().post(path, &body).json();
+        assert_eq!(counted, json!({"input_tokens": encoded.as_array().unwrap().len()}));
+    }
 }
 
 #[test]
@@ -99,6 +108,9 @@ fn a_completion_in_llama_cpps_form() {
     let streamed: String = pieces.iter().filter_map(|event| event["content"].as_str()).collect();
     assert!(streamed == text && pieces.iter().all(|event| event["stop"] == false), "{events:?}");
     assert_eq!((&end["stop"], &end["content"], &end["tokens_predicted"]), (&true.into(), &"".into(), &6.into()));
+    for answer in [&whole, end] {
+        assert_eq!(answer["has_new_line"], text.contains('\n'), "{answer}");
+    }
     let word = text.split_whitespace().nth(1).unwrap();
     let stopped = serving.post("/completion", &completion(&json!({"stop": [word]}))).json();
     assert_eq!((&stopped["stop_type"], &stopped["stopping_word"]), (&"word".into(), &word.into()));
@@ -133,15 +145,40 @@ fn prompts_are_texts_tokens_and_both() {
     let want = serving.post("/completion", &completion(&json!({}))).json()["content"].clone();
     let mut mixed = tokens("Once upon").as_array().unwrap().clone();
     mixed.push(" a time".into());
-    for prompt in [tokens("Once upon a time"), mixed.into()] {
+    let object = json!({"prompt_string": "Once upon a time", "multimodal_data": []});
+    for prompt in [tokens("Once upon a time"), mixed.into(), object.clone()] {
         assert_eq!(serving.post("/completion", &completion(&json!({"prompt": prompt}))).json()["content"], want);
     }
+    let mut picture = object;
+    picture["multimodal_data"] = json!(["iVBORw0K"]);
+    let refused = serving.post("/completion", &completion(&json!({"prompt": picture})));
+    assert!(refused.status == 400 && refused.text().contains("multimodal_data"), "{}", refused.text());
     let several = json!({"prompt": ["Once upon a time", tokens("One morning")]});
     let several = serving.post("/completion", &completion(&several)).json();
     assert_eq!(
         (several.as_array().unwrap().len(), &several[0]["content"], &several[1]["index"]),
         (2, &want, &1.into())
     );
+}
+
+#[test]
+fn texts_with_a_bias_stand_for_their_tokens() {
+    let serving = shared();
+    let text = serving.post("/completion", &completion(&json!({}))).json()["content"].as_str().unwrap().to_owned();
+    let is_end = |(_, letter): &(usize, char)| !letter.is_alphanumeric();
+    let end = text.char_indices().skip(1).find(is_end).map_or(text.len(), |(at, _)| at);
+    let word = &text[..end];
+    for bias in [json!({word: -100}), json!([[word, false]])] {
+        let other = serving.post("/completion", &completion(&json!({"logit_bias": bias}))).json();
+        assert!(!other["content"].as_str().unwrap().starts_with(word), "{other}");
+    }
+}
+
+#[test]
+fn a_prompt_that_is_too_long_comes_with_its_length() {
+    let error = shared().post("/completion", &completion(&json!({"prompt": vec![5; 2000]}))).json()["error"].clone();
+    assert_eq!((&error["n_prompt_tokens"], &error["n_ctx"]), (&2000.into(), &1024.into()), "{error}");
+    assert_eq!(error["code"], "context_length_exceeded");
 }
 
 #[test]

@@ -22,7 +22,11 @@ fn extended_documents_are_ordered_by_their_scores() {
     let warnings = shared().post("/v1/rerank", &with_other).json()["warnings"].clone();
     assert_eq!((warnings.as_array().unwrap().len(), &warnings[1]), (2, &json!("top_a: not supported; ignored")));
     assert!(answer["usage"]["prompt_tokens"].as_u64().unwrap() > 30, "{answer}");
-    for path in ["/rerank", "/reranking"] {
+    let tei = json!({"query": body["query"], "texts": ["An owl sat on a branch."], "return_text": true});
+    let list = shared().post("/rerank", &tei).json();
+    assert_eq!((list.as_array().unwrap().len(), &list[0]["index"], &list[0]["text"]), (1, &0.into(), &tei["texts"][0]));
+    assert!(list[0]["score"].is_f64(), "{list}");
+    for path in ["/rerank", "/reranking", "/v1/reranking"] {
         let mut first = body.clone();
         (first["top_n"], first["return_documents"]) = (1.into(), Value::Null);
         let answer = shared().post(path, &first).json();

@@ -56,6 +56,8 @@ pub struct Completion {
     tokens: bool,
     /// Whether the answer is a list.
     several: bool,
+    /// Whether each reply has a line end so far.
+    new_lines: Vec<bool>,
 }
 
 /// A piece of a reply in a stream.
@@ -82,6 +84,7 @@ struct End<'a> {
     tokens_evaluated: usize,
     tokens_cached: usize,
     truncated: bool,
+    has_new_line: bool,
     stop_type: &'static str,
     stopping_word: &'a str,
     timings: Value,
@@ -96,7 +99,7 @@ impl Completion {
         Chunk { index, content, tokens, id_slot: -1, stop: false, completion_probabilities, prompt_progress: None }
     }
 
-    fn end_of<'a>(&'a self, chunk: Chunk<'a>, finish: &'a Finish) -> End<'a> {
+    fn end_of<'a>(&'a self, chunk: Chunk<'a>, has_new_line: bool, finish: &'a Finish) -> End<'a> {
         let stats = &finish.stats;
         let evaluated = stats.prompt.cached + stats.prompt.new;
         let stop_type = match finish.reason {
@@ -114,6 +117,7 @@ impl Completion {
             tokens_evaluated: evaluated,
             tokens_cached: evaluated + stats.generated,
             truncated: false,
+            has_new_line,
             stop_type,
             stopping_word: stopping_word.map_or("", String::as_str),
             timings: timings(stats),
@@ -150,17 +154,20 @@ impl Interface for Completion {
         let (probabilities, tokens) = (alternatives > 0, alternatives > 0 || body.return_tokens == Some(true));
         options.logprobs = tokens.then_some(alternatives);
         let (model, stops) = (loaded.name.clone(), options.stop.clone());
-        let interface = Self { model, stops, probabilities, tokens, several };
+        let interface = Self { model, stops, probabilities, tokens, several, new_lines: vec![false; count] };
         let request = Request { choices: 1, stream, one_call: false, held: 0, warnings: warnings.texts(), interface };
         Ok((Prompt::Tokens(prompts, Box::new(options)), request))
     }
 
     fn delta(&mut self, index: usize, delta: Delta, to: &mut Events) {
         match delta {
-            Delta::Text { text, tokens } => to.line(&json(&self.chunk(index, &text, tokens.iter().collect()))),
+            Delta::Text { text, tokens } => {
+                self.new_lines[index] |= text.contains('\n');
+                to.line(&json(&self.chunk(index, &text, tokens.iter().collect())));
+            }
             Delta::End(finish) => {
                 let chunk = self.chunk(index, "", finish.rest.iter().collect());
-                to.line(&json(&self.end_of(chunk, &finish)));
+                to.line(&json(&self.end_of(chunk, self.new_lines[index], &finish)));
             }
             // Without a template there is neither thinking nor a function to call.
             Delta::Prompt(_) | Delta::PromptToken(_) | Delta::Thinking(_) => {}
@@ -187,7 +194,7 @@ impl Interface for Completion {
     fn whole(self, replies: Vec<Reply>) -> String {
         let answer = |(index, reply): (usize, &Reply)| {
             let chunk = self.chunk(index, &reply.text, reply.tokens.iter().chain(&reply.finish.rest).collect());
-            json(&self.end_of(chunk, &reply.finish))
+            json(&self.end_of(chunk, reply.text.contains('\n'), &reply.finish))
         };
         let answers: Vec<String> = replies.iter().enumerate().map(answer).collect();
         if self.several { format!("[{}]", answers.join(",")) } else { answers.concat() }

@@ -58,6 +58,7 @@ pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failur
         "repeat_penalty": decimal(sampling.repeat_penalty),
         "presence_penalty": decimal(sampling.presence_penalty),
         "frequency_penalty": decimal(sampling.frequency_penalty),
+        "seed": sampling.seed.unwrap_or(u32::MAX.into()), // llama.cpp's number for a new one each time
         "n_predict": loaded.defaults.max_tokens.map_or(-1, |tokens| i64::try_from(tokens).unwrap_or(i64::MAX)),
         "stop": loaded.defaults.stop,
     });
@@ -98,6 +99,7 @@ pub async fn set_lora_adapters(body: JsonBody) -> Result<Response, Failure> {
 struct TemplateBody {
     messages: Vec<Message>,
     tools: Option<Vec<Value>>,
+    add_generation_prompt: Option<bool>,
     #[serde(flatten)]
     fields: Fields,
 }
@@ -108,7 +110,7 @@ pub async fn apply_template(State(server): State<Arc<Server>>, body: JsonBody) -
     let loaded = server.named(&body).await?;
     let (of, needed) = (server.clone(), body.conversation());
     let work = move |_: &Share| {
-        let TemplateBody { messages: given, tools, mut fields } = read(&body.bytes)?;
+        let TemplateBody { messages: given, tools, add_generation_prompt, mut fields } = read(&body.bytes)?;
         check_messages("messages", given.len(), &of)?;
         let tools = tools.unwrap_or_default();
         check_tools(&tools)?;
@@ -116,7 +118,9 @@ pub async fn apply_template(State(server): State<Arc<Server>>, body: JsonBody) -
         let messages = messages(given, &mut Warnings::default())?; // unknown fields are ignored here
         let (tools, reasoning) = (functions(tools), Some(thinks));
         let chat = ChatState { messages, tools, reasoning, template_kwargs, ..ChatState::default() };
-        written(&BTreeMap::from([("prompt", loaded.model.template()?.render(&template_input(&chat))?)]))
+        let mut input = template_input(&chat);
+        input.add_generation_prompt = add_generation_prompt.unwrap_or(true);
+        written(&BTreeMap::from([("prompt", loaded.model.template()?.render(&input)?)]))
     };
     answer(server.work(&server.pools.tools, needed, work).await?)
 }

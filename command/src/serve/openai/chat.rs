@@ -2,18 +2,26 @@
 
 use super::frame::Frame;
 use super::messages::{functions, is_function, messages, take_prefix};
+use crate::serve::body::JsonBody;
+use crate::serve::client::Client;
 use crate::serve::constraints::{self, FormatField};
 use crate::serve::conversation::{Conversation, check_messages, check_tools};
+use crate::serve::counting::count;
 use crate::serve::failure::Failure;
 use crate::serve::fields::{Fields, StreamOptions, choices, max_tokens, top_logprobs};
 use crate::serve::figures::ChatLogprobs;
 use crate::serve::interface::{Interface, Prompt, Request};
+use crate::serve::memory::Share;
 use crate::serve::reply::{Call, Delta, FinishReason, Progress, Reply};
+use crate::serve::router::json;
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::stream::Events;
-use crate::serve::unmet::OtherFields;
+use crate::serve::unmet::{OtherFields, Warnings};
+use axum::extract::State;
+use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use wglm_engine::text::Message;
 
 /// The values of `object` in answers and chunks.
@@ -119,6 +127,44 @@ fn choice(index: usize, delta: Value, logprobs: Option<ChatLogprobs>, reason: Op
     json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason})
 }
 
+impl Body {
+    /// The conversation. Its fields are taken out of the body.
+    fn conversation(&mut self, server: &Server, warnings: &mut Warnings) -> Result<Conversation, Failure> {
+        check_messages("messages", self.messages.len(), server)?;
+        let tools = self.tools.take().unwrap_or_default();
+        check_tools(&tools)?;
+        warnings.tools("", &tools, is_function);
+        let (name, format) = match self.json_schema.take() {
+            Some(schema) => ("json_schema", FormatField::schema(schema)),
+            None => ("response_format", self.response_format.take().unwrap_or_default()),
+        };
+        let mut tools = functions(tools);
+        let calls = constraints::choice(self.tool_choice.as_ref(), &mut tools)?;
+        let fields = std::mem::take(&mut self.fields);
+        Ok(Conversation {
+            messages: messages(std::mem::take(&mut self.messages), warnings)?,
+            tools,
+            calls,
+            format: format.read(name, server.schema_options(fields.json_whitespace))?,
+            max_tokens: max_tokens([
+                ("max_completion_tokens", self.max_completion_tokens),
+                ("max_tokens", self.max_tokens),
+            ])?,
+            thinking: server.reasoning,
+            overflow: server.overflow,
+            fields,
+        })
+    }
+}
+
+/// `/v1/chat/completions/input_tokens`, which llama.cpp's server has.
+pub async fn input_tokens(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
+    let conversation =
+        |mut body: Body, server: &Server, _: Client, _: &Share| body.conversation(server, &mut Warnings::default());
+    let tokens = count(server, body, conversation).await?;
+    Ok(json(&json!({"input_tokens": tokens})))
+}
+
 impl Chat {
     fn new(frame: Frame, choices: usize) -> Self {
         Self { frame, calls: vec![0; choices] }
@@ -140,32 +186,9 @@ impl Interface for Chat {
 
     fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         let continues = continues(&mut body)?;
-        let mut warnings = body.others.read()?;
-        check_messages("messages", body.messages.len(), server)?;
-        let tools = body.tools.unwrap_or_default();
-        check_tools(&tools)?;
-        warnings.tools("", &tools, is_function);
-        let (name, format) = match body.json_schema {
-            Some(schema) => ("json_schema", FormatField::schema(schema)),
-            None => ("response_format", body.response_format.unwrap_or_default()),
-        };
-        let mut tools = functions(tools);
-        let calls = constraints::choice(body.tool_choice.as_ref(), &mut tools)?;
+        let mut warnings = std::mem::take(&mut body.others).read()?;
         let (stream, choices) = (body.fields.stream(), choices(body.n, server)?);
-        let conversation = Conversation {
-            messages: messages(body.messages, &mut warnings)?,
-            tools,
-            calls,
-            format: format.read(name, server.schema_options(body.fields.json_whitespace))?,
-            max_tokens: max_tokens([
-                ("max_completion_tokens", body.max_completion_tokens),
-                ("max_tokens", body.max_tokens),
-            ])?,
-            thinking: server.reasoning,
-            overflow: server.overflow,
-            fields: body.fields,
-        };
-        let (mut chat, demand, held) = conversation.chat(server, loaded)?;
+        let (mut chat, demand, held) = body.conversation(server, &mut warnings)?.chat(server, loaded)?;
         chat.continues = continues;
         let logprobs = body.logprobs == Some(true);
         let top = || top_logprobs("top_logprobs", body.top_logprobs.unwrap_or(0));

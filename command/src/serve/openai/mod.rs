@@ -1,6 +1,6 @@
 //! OpenAI's APIs.
 
-mod chat;
+pub mod chat;
 mod completions;
 mod frame;
 pub mod messages;
