@@ -218,6 +218,11 @@ fn extended_a_completion_goes_on_past_its_end_if_asked() {
         "[gMASK]<sop><|user|>What is seven plus five?<|assistant|></think>Seven plus five is twelve.".into();
     let answer = serving.post("/completion", &goes_on).json();
     assert_eq!((&answer["tokens_predicted"], &answer["stop_type"]), (&60.into(), &"limit".into()));
+    assert_eq!(answer["truncated"], false);
+    let small = Serving::start(&["-c", "64"]);
+    (goes_on["n_predict"], goes_on["prompt"]) = (Value::Null, vec![5; 60].into());
+    let answer = small.post("/completion", &goes_on).json();
+    assert_eq!((&answer["truncated"], &answer["stop_type"]), (&true.into(), &"limit".into()), "{answer}");
 }
 
 #[test]

@@ -116,7 +116,7 @@ impl Completion {
             tokens_predicted: stats.generated,
             tokens_evaluated: evaluated,
             tokens_cached: evaluated + stats.generated,
-            truncated: false,
+            truncated: stats.stop == Stop::Context,
             has_new_line,
             stop_type,
             stopping_word: stopping_word.map_or("", String::as_str),

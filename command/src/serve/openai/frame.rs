@@ -57,13 +57,16 @@ pub struct Frame {
     /// Replies to each prompt.
     choices: usize,
     usage: Usage,
+    /// The times of the reply that ended last, if the end of a stream repeats them beside its usage, where clients of
+    /// llama.cpp's server look for them.
+    timings: Option<Value>,
 }
 
 impl Frame {
     /// A frame for an answer whose id begins with `prefix`.
     pub fn new(prefix: &str, model: &str, logprobs: bool, stream_usage: bool, choices: usize) -> Self {
         let (id, created, model) = (id(prefix), now(), model.to_owned());
-        Self { id, created, model, logprobs, stream_usage, choices, usage: Usage::default() }
+        Self { id, created, model, logprobs, stream_usage, choices, usage: Usage::default(), timings: None }
     }
 
     /// An answer or a chunk with nothing but its choices.
@@ -91,13 +94,15 @@ impl Frame {
     /// Writes the chunk that ends a reply.
     pub fn end_reply(&mut self, object: &str, reply: usize, choice: impl Serialize, finish: &Finish, to: &mut Events) {
         self.count(reply, finish);
+        self.timings = self.stream_usage.then(|| timings(&finish.stats));
         to.line(&self.answer(object, &[choice]).with_ends(&[finish]).json());
     }
 
     /// Writes the end of the stream.
     pub fn end(&self, object: &str, to: &mut Events) {
         if self.stream_usage {
-            to.line(&Answer { usage: Some(self.usage.openai()), ..self.answer(object, &[(); 0]) }.json());
+            let (usage, timings) = (Some(self.usage.openai()), self.timings.clone());
+            to.line(&Answer { usage, timings, ..self.answer(object, &[(); 0]) }.json());
         }
         to.line(END);
     }
