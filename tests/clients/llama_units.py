@@ -113,7 +113,6 @@ KNOWN_FAILURES = [
     ("test_metrics.py::test_metrics_prometheus_format", METRICS),
     ("test_metrics.py::test_metrics_prompt_processed_and_cached", METRICS),
     ("test_metrics.py::test_metrics_predicted_total*", METRICS),
-    ("test_metrics.py::test_metrics_generation_rate*", "the speed counts the first token of a reply"),
     ("test_metrics.py::test_metrics_timings_on_prompt_progress", TIMINGS),
     ("test_slot_save.py::test_slot_save_restore", "id_slot has no effect, so the slot that is saved is empty"),
 ]

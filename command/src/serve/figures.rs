@@ -85,7 +85,8 @@ pub fn prompt_progress(progress: Progress) -> Value {
 pub fn timings(stats: &Stats) -> Value {
     let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
     let (prompt, reply) = (ms(stats.prompt_time), ms(stats.generate_time));
-    let each = |ms: f64, count: usize| ms / count.max(1) as f64;
+    let each = |ms: f64, count: usize| if count == 0 { 0.0 } else { ms / count as f64 };
+    let steps = stats.generated.saturating_sub(1); // the time of the first token belongs to the prompt
     json!({
         "cache_n": stats.prompt.cached,
         "prompt_n": stats.prompt.new,
@@ -94,7 +95,7 @@ pub fn timings(stats: &Stats) -> Value {
         "prompt_per_second": stats.prompt_speed(),
         "predicted_n": stats.generated,
         "predicted_ms": reply,
-        "predicted_per_token_ms": each(reply, stats.generated),
+        "predicted_per_token_ms": each(reply, steps),
         "predicted_per_second": stats.speed(),
         "draft_n": stats.drafts.drafted,
         "draft_n_accepted": stats.drafts.accepted,

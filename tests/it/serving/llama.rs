@@ -108,6 +108,8 @@ fn a_completion_in_llama_cpps_form() {
     let streamed: String = pieces.iter().filter_map(|event| event["content"].as_str()).collect();
     assert!(streamed == text && pieces.iter().all(|event| event["stop"] == false), "{events:?}");
     assert_eq!((&end["stop"], &end["content"], &end["tokens_predicted"]), (&true.into(), &"".into(), &6.into()));
+    let one = serving.post("/completion", &completion(&json!({"n_predict": 1}))).json()["timings"].clone();
+    assert_eq!((&one["predicted_per_token_ms"], &one["predicted_per_second"]), (&json!(0.0), &json!(0.0)), "{one}");
     for answer in [&whole, end] {
         assert_eq!(answer["has_new_line"], text.contains('\n'), "{answer}");
     }
