@@ -215,11 +215,11 @@ impl Small {
         self.tensors.iter().fold(writer, write).finish()
     }
 
-    /// The bytes of a tensor of this shape, at most a mebibyte.
+    /// The bytes of a tensor of this shape, at most eight mebibytes.
     fn bytes(&self, tensor: &Tensor) -> Vec<u8> {
         let (values, block) = TensorType::from_id(tensor.ty).map_or((1, 4), |ty| (ty.values as u64, ty.bytes as u64));
         let count = tensor.dims.iter().fold(1u64, |product, dim| product.saturating_mul(*dim)) / values;
-        let bytes = count.saturating_mul(block).min(1 << 20) as usize;
+        let bytes = count.saturating_mul(block).min(8 << 20) as usize;
         let poison = self.poison.as_ref().filter(|(name, _)| *name == tensor.name).map(|(_, value)| *value);
         match (tensor.ty, poison) {
             (F32, Some(value)) => value.to_le_bytes().repeat(bytes / 4),
