@@ -94,6 +94,10 @@ fn attacks() -> Vec<Attack> {
         ask("/v1/completions", r#""prompt":@"#.into(), list);
         ask("/detokenize", r#""tokens":@"#.into(), list);
         ask("/v1/embeddings", r#""input":@"#.into(), list);
+        ask("/v1/embeddings", r#""input":"x","more":@"#.into(), list);
+        ask("/embedding", r#""content":"x","more":@"#.into(), list);
+        ask("/api/embed", r#""input":"x","more":@,"options":{"a":@}"#.into(), list);
+        ask("/api/embeddings", r#""prompt":"x","options":@"#.into(), list);
         ask("/api/embed", r#""input":@"#.into(), list);
         ask("/api/embed", r#""input":[@,@]"#.into(), list);
         ask("/v1/responses", r#""input":@,"metadata":{"a":@}"#.into(), list);

@@ -97,7 +97,7 @@ pub async fn answer<F: Form>(State(server): State<Arc<Server>>, body: JsonBody) 
     let start = Instant::now();
     let loaded = server.named(&body).await?;
     server.check_queue()?;
-    let (of, needed) = (server.clone(), body.text() + LIST);
+    let (of, needed) = (server.clone(), body.completion() + LIST);
     let read = move |memory: &Share| {
         let form: F = read(&body.bytes)?;
         drop(body);
@@ -128,6 +128,7 @@ async fn computed(server: &Server, work: Work, memory: Share) -> Result<(String,
         biased;
         ended = thread => ended,
         () = deadline.given_up() => {
+            open.has_ended = true; // the client is still there
             return Err(Failure::unavailable("the texts were cancelled but their computation has not stopped yet", 5));
         }
     };
