@@ -559,6 +559,10 @@ impl<'a> GenerationTask<'a> {
                 self.finish(session, Stop::Cancelled);
             }
             (TaskState::Over, _) => {}
+            (TaskState::Start, _) => {
+                self.mean = None; // the slot still holds what it held before
+                self.done(Stop::Cancelled, DraftStats::default());
+            }
             _ => self.done(Stop::Cancelled, DraftStats::default()),
         }
     }
