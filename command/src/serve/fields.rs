@@ -211,20 +211,20 @@ impl Fields {
 }
 
 impl Biases {
-    /// The tokens and their biases. A text stands for each of its tokens, as in llama.cpp's server.
+    /// The tokens and their biases. A text stands for each of its tokens, as in llama.cpp's server. The keys of an
+    /// object are texts too, but those of digits only are ids, as in OpenAI's API.
     fn read(self, loaded: &LoadedModel) -> Result<Vec<(u32, f32)>, Failure> {
         let (vocab, tokenizer) = (loaded.model.config().vocab, loaded.model.tokenizer()?);
         let start = tokenizer.encode("", false)?.len();
         let pairs = match self {
-            Self::Object(object) => object.into_iter().map(|(token, bias)| (Value::String(token), bias)).collect(),
+            Self::Object(object) => object.into_iter().map(|(key, bias)| (id_or_text(key), bias)).collect(),
             Self::Pairs(pairs) => pairs,
         };
         at_most("logit_bias", pairs.len(), BIASES, "tokens")?;
         let mut biases = Vec::with_capacity(pairs.len());
         for (token, bias) in pairs {
-            let id = token.as_u64().or_else(|| token.as_str()?.parse().ok());
             let is_id = |id| u32::try_from(id).ok().filter(|id| (*id as usize) < vocab);
-            let ids = match (id, token.as_str()) {
+            let ids = match (token.as_u64(), token.as_str()) {
                 (Some(id), _) => is_id(id).map(|id| vec![id]),
                 (None, Some(text)) if (1..=BIAS_TEXT).contains(&text.len()) => {
                     Some(tokenizer.encode(text, false)?.split_off(start))
@@ -250,6 +250,12 @@ impl Biases {
         }
         Ok(biases)
     }
+}
+
+/// A key of an object of biases.
+fn id_or_text(key: String) -> Value {
+    let is_id = key.bytes().all(|byte| byte.is_ascii_digit());
+    key.parse().ok().filter(|_| is_id).map_or(Value::String(key), |id: u64| id.into())
 }
 
 /// Refuses more than `most` things in a field.

@@ -2,8 +2,10 @@
 
 use super::failure::Failure;
 use super::server::LoadedModel;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
 use wglm_engine::Error;
 use wglm_engine::text::Tokenizer;
 
@@ -31,9 +33,30 @@ pub enum One {
 
 /// A text in an object, which llama.cpp's server reads with the data of pictures and sounds.
 #[derive(Debug, Deserialize)]
+#[serde(remote = "Self")] // so that the function below can read only an object, and not a list of two
 pub struct Object {
     prompt_string: String,
     multimodal_data: Option<OneOrMany>,
+}
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct AsMap;
+
+        impl<'de> Visitor<'de> for AsMap {
+            type Value = Object;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with a prompt_string")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object, A::Error> {
+                Object::deserialize(MapAccessDeserializer::new(map))
+            }
+        }
+
+        from.deserialize_map(AsMap)
+    }
 }
 
 /// Data of pictures and sounds. How much it is matters, and nothing else.

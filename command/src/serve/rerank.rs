@@ -127,12 +127,15 @@ impl Interface for Rerank {
         let warnings = body.others.read()?;
         let query = body.query.ok_or_else(|| Failure::invalid("there is no query"))?;
         let tei = body.texts.is_some();
+        if tei && !body.documents.is_empty() {
+            return Err(Failure::of_field("texts", "expected either texts or documents, found both"));
+        }
         let documents: Vec<String> =
             body.texts.unwrap_or(body.documents).into_iter().map(Document::into_text).collect();
         if documents.is_empty() {
             return Err(Failure::invalid("there are no documents"));
         }
-        at_most("documents", documents.len(), DOCUMENTS, "documents")?;
+        at_most(if tei { "texts" } else { "documents" }, documents.len(), DOCUMENTS, "documents")?;
         let prompts = documents.iter().map(|document| prompt(&query, document, loaded));
         let prompts = prompts.collect::<Result<Vec<_>, _>>()?;
         let tokenizer = loaded.model.tokenizer()?;

@@ -155,6 +155,9 @@ fn prompts_are_texts_tokens_and_both() {
     picture["multimodal_data"] = json!(["iVBORw0K"]);
     let refused = serving.post("/completion", &completion(&json!({"prompt": picture})));
     assert!(refused.status == 400 && refused.text().contains("multimodal_data"), "{}", refused.text());
+    for wrong in [json!(["a", null]), json!([["a", []]]), json!(["a", {}])] {
+        assert_eq!(serving.post("/completion", &completion(&json!({"prompt": wrong}))).status, 400, "{wrong}");
+    }
     let several = json!({"prompt": ["Once upon a time", tokens("One morning")]});
     let several = serving.post("/completion", &completion(&several)).json();
     assert_eq!(
@@ -174,6 +177,13 @@ fn texts_with_a_bias_stand_for_their_tokens() {
         let other = serving.post("/completion", &completion(&json!({"logit_bias": bias}))).json();
         assert!(!other["content"].as_str().unwrap().starts_with(word), "{other}");
     }
+    // Digits are the id of a token as a key, and a text in a pair.
+    let tokens = serving.post("/completion", &completion(&json!({"return_tokens": true}))).json()["tokens"].clone();
+    let id = tokens[0].to_string();
+    let biased = |bias: Value| serving.post("/completion", &completion(&json!({"logit_bias": bias}))).json();
+    assert_ne!(biased(json!({&id: -100}))["content"], text.as_str());
+    assert_ne!(biased(json!([[tokens[0], -100]]))["content"], text.as_str());
+    assert_eq!(biased(json!([[&id, -100]]))["content"], text.as_str());
 }
 
 #[test]

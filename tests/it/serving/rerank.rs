@@ -26,6 +26,9 @@ fn extended_documents_are_ordered_by_their_scores() {
     let list = shared().post("/rerank", &tei).json();
     assert_eq!((list.as_array().unwrap().len(), &list[0]["index"], &list[0]["text"]), (1, &0.into(), &tei["texts"][0]));
     assert!(list[0]["score"].is_f64(), "{list}");
+    let both = json!({"query": body["query"], "texts": ["a"], "documents": ["b"]});
+    let refused = shared().post("/rerank", &both);
+    assert!(refused.status == 400 && refused.text().contains("both"), "{}", refused.text());
     for path in ["/rerank", "/reranking", "/v1/reranking"] {
         let mut first = body.clone();
         (first["top_n"], first["return_documents"]) = (1.into(), Value::Null);
