@@ -29,8 +29,9 @@ pub enum Delta {
     },
     /// More of the arguments of the call that has begun, as JSON.
     Arguments(String),
-    /// The call that has begun ends. Otherwise it is incomplete.
+    /// The call that has begun ends.
     CallEnd {
+        /// Whether it is complete: a call that a limit cuts off, or that is malformed, is not.
         is_whole: bool,
     },
     End(Box<Finish>),

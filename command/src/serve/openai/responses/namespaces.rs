@@ -1,5 +1,6 @@
 //! Namespaces of functions, in which Codex sends the functions of each MCP server. The model has no namespaces: it gets
-//! each function under the names of its namespace and its own joined. Clients see only the names that they have sent.
+//! each function under a name that joins those of its namespace and of the function. Clients see only the names that
+//! they have sent.
 
 use crate::serve::constraints::function;
 use crate::serve::conversation::TOOLS;
