@@ -367,7 +367,7 @@ impl<'a> GenerationTask<'a> {
     }
 
     /// Computes a part of the prompt. Reports its tokens if their log-probabilities are wanted, and adds their hidden
-    /// states to the mean if that is. Returns whether the prompt is complete.
+    /// states to the mean if a mean is wanted. Returns whether the prompt is complete.
     fn read_next(&mut self, session: &mut Session) -> Result<bool> {
         let cancels = &self.cancels;
         let cancelled = || cancels.is_cancelled();

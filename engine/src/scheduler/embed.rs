@@ -34,7 +34,7 @@ impl Scheduler {
         self.embed_tokens(tokens)?.with_cancel(cancel).embedding(&mut |_| {})
     }
 
-    /// The most bytes of memory of the host that the hidden states of a text of so many tokens take while it is
+    /// The maximum host memory in bytes that the hidden states of a text of `tokens` tokens take while the text is
     /// [embedded](Self::embed).
     pub fn embedding_memory(&self, tokens: usize) -> usize {
         HiddenMean::memory(tokens, self.model.config().width)

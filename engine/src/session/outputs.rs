@@ -26,7 +26,7 @@ const SLICE_BYTES: usize = 1 << 20;
 /// How many copies of a slice the host has while it is read, one of them in memory that the device can write.
 const SLICE_COPIES: usize = 4;
 
-/// The mean of the hidden states of some tokens.
+/// The mean of the hidden states of tokens that are fed part by part.
 #[derive(Debug, Default)]
 pub(crate) struct HiddenMean {
     /// The weights {width} of the norm before the head; empty before they were read.
@@ -37,7 +37,7 @@ pub(crate) struct HiddenMean {
 }
 
 impl HiddenMean {
-    /// The most bytes of memory on the host that reading the hidden states {width} of so many tokens takes.
+    /// The maximum host memory in bytes that is needed to read the hidden states {width} of `tokens` tokens.
     pub fn memory(tokens: usize, width: usize) -> usize {
         SLICE_COPIES * SLICE_BYTES.min(tokens.saturating_mul(4 * width))
     }
@@ -53,7 +53,7 @@ impl HiddenMean {
         self.count
     }
 
-    /// The mean {width} of those that were added.
+    /// The mean {width} over the tokens so far.
     pub fn value(&self) -> Vec<f32> {
         self.sums.iter().map(|sum| (sum / self.count as f64) as f32).collect()
     }
@@ -169,8 +169,8 @@ impl Session {
         Ok(mean.value())
     }
 
-    /// Feeds the first of some tokens, as many as are computed together, and adds their hidden states to a mean. What
-    /// follows the last of them cannot be sampled before another token was fed.
+    /// Feeds the next part of `tokens`, and adds the hidden states of its tokens to `mean`. Nothing can be sampled after
+    /// the last of them until another token is fed.
     ///
     /// # Errors
     /// The errors of [`Session::feed`], and the error of `go_on`, which is called before each submission.

@@ -23,14 +23,14 @@ pub struct Input {
 /// A text, or its tokens.
 #[derive(Debug)]
 enum Text {
-    Words(String),
+    Plain(String),
     Tokens(Vec<u32>),
 }
 
 impl Text {
     fn is_empty(&self) -> bool {
         match self {
-            Self::Words(text) => text.is_empty(),
+            Self::Plain(text) => text.is_empty(),
             Self::Tokens(tokens) => tokens.is_empty(),
         }
     }
@@ -55,9 +55,9 @@ impl Input {
                 ..failure.with_param(field)
             };
             let mut tokens = match text {
-                Text::Words(text) if text.is_empty() => Vec::new(),
-                Text::Words(text) if truncates => encoder.encode_beginning(&text).map_err(wrong)?,
-                Text::Words(text) => encoder.encode(&text).map_err(wrong)?,
+                Text::Plain(text) if text.is_empty() => Vec::new(),
+                Text::Plain(text) if truncates => encoder.encode_beginning(&text).map_err(wrong)?,
+                Text::Plain(text) => encoder.encode(&text).map_err(wrong)?,
                 Text::Tokens(tokens) => tokens,
             };
             if tokens.is_empty() {
@@ -79,7 +79,7 @@ impl Input {
 
     /// A single text.
     pub fn of(text: String) -> Self {
-        Self { texts: vec![Text::Words(text)], count: 1 }
+        Self { texts: vec![Text::Plain(text)], count: 1 }
     }
 
     /// The failure of a request without a text.
@@ -90,13 +90,13 @@ impl Input {
 
 impl<'de> Deserialize<'de> for Input {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Texts)
+        from.deserialize_any(InputVisitor)
     }
 }
 
-struct Texts;
+struct InputVisitor;
 
-impl<'de> Visitor<'de> for Texts {
+impl<'de> Visitor<'de> for InputVisitor {
     type Value = Input;
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,13 +140,13 @@ enum Item {
 
 impl<'de> Deserialize<'de> for Item {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(AnItem)
+        from.deserialize_any(ItemVisitor)
     }
 }
 
-struct AnItem;
+struct ItemVisitor;
 
-impl<'de> Visitor<'de> for AnItem {
+impl<'de> Visitor<'de> for ItemVisitor {
     type Value = Item;
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -154,7 +154,7 @@ impl<'de> Visitor<'de> for AnItem {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Item, E> {
-        Ok(Item::Text(Text::Words(text.to_owned())))
+        Ok(Item::Text(Text::Plain(text.to_owned())))
     }
 
     fn visit_u64<E: serde::de::Error>(self, token: u64) -> Result<Item, E> {
@@ -181,14 +181,14 @@ mod tests {
         let input: Input = serde_json::from_str(&given.to_string()).unwrap();
         assert_eq!(input.count, input.texts.len());
         let shown = |text: Text| match text {
-            Text::Words(text) => text,
+            Text::Plain(text) => text,
             Text::Tokens(tokens) => format!("{tokens:?}"),
         };
         input.texts.into_iter().map(shown).collect()
     }
 
     #[test]
-    fn texts_and_tokens_are_told_apart() {
+    fn texts_and_tokens_are_distinguished() {
         assert_eq!(texts(&json!("a")), ["a"]);
         assert_eq!(texts(&json!(["a", "", "b"])), ["a", "", "b"]);
         assert_eq!(texts(&json!([1, 2])), ["[1, 2]"]);

@@ -24,20 +24,14 @@ use axum::response::Response;
 use forms::{AnswerForm, Form, Whole};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-use wglm_engine::{Cancel, Error, Event, ScheduledReply, Scheduler};
+use std::time::Instant;
+use wglm_engine::{Cancel, Error, Event};
 
 /// The most texts of a request, as in OpenAI's API.
 const TEXTS: usize = 2048;
 
-/// The most bytes of the list of texts while it is read, without the texts themselves.
-const LIST: usize = TEXTS * 128;
-
-/// How many copies of the tokens of a text there are: here, in the scheduler, and while they are submitted again.
-const TOKENS_COPIES: usize = 3;
-
-/// How long a request waits before it submits a text again that the scheduler had no room for.
-const AGAIN: Duration = Duration::from_millis(50);
+/// How many copies of the tokens of a text there are: here and in the scheduler.
+const TOKENS_COPIES: usize = 2;
 
 /// The most bytes of an answer for a value of a vector: `-1.23456789e-30,`.
 const VALUE: usize = 16;
@@ -97,7 +91,7 @@ pub async fn answer<F: Form>(State(server): State<Arc<Server>>, body: JsonBody) 
     let start = Instant::now();
     let loaded = server.named(&body).await?;
     server.check_queue()?;
-    let (of, needed) = (server.clone(), body.completion() + LIST);
+    let (of, needed) = (server.clone(), body.completion());
     let read = move |memory: &Share| {
         let form: F = read(&body.bytes)?;
         drop(body);
@@ -192,11 +186,8 @@ impl Work {
         let mut vectors = Vec::with_capacity(self.texts.len());
         for text in std::mem::take(&mut self.texts) {
             marks.wait();
-            let reply = match vectors.is_empty() {
-                true => scheduler.embed_tokens(text)?,
-                false => submitted(&scheduler, &text, &place.entry.cancel)?,
-            };
-            let mut vector = reply.with_cancel(&place.entry.cancel).embedding(&mut |event| {
+            let reply = scheduler.embed_tokens(text)?.with_cancel(&place.entry.cancel);
+            let mut vector = reply.embedding(&mut |event| {
                 if matches!(event, Event::Prompt { .. }) {
                     marks.begin();
                 }
@@ -212,18 +203,6 @@ impl Work {
         let Self { start, loaded, form, warnings, .. } = self;
         form.write(&Whole { model: &loaded.name, vectors, tokens, time: start.elapsed(), warnings }, capacity)
     }
-}
-
-/// Submits a text that is not the first one of its request. If the scheduler has no room for it, the request waits
-/// until there is some: what it has computed so far would be lost otherwise.
-fn submitted(scheduler: &Scheduler, text: &[u32], cancel: &Cancel) -> Result<ScheduledReply, Error> {
-    while !cancel.is_cancelled() {
-        match scheduler.embed_tokens(text.to_vec()) {
-            Err(error) if matches!(error.cause(), Error::Busy { .. }) => std::thread::sleep(AGAIN),
-            result => return result,
-        }
-    }
-    Err(Error::Cancelled)
 }
 
 /// Checks the values of a vector, and gives it the length 1 if that is wanted.
