@@ -169,8 +169,8 @@ impl Session {
         Ok(mean.value())
     }
 
-    /// Feeds the next part of `tokens`, and adds the hidden states of its tokens to `mean`. Nothing can be sampled after
-    /// the last of them until another token is fed.
+    /// Feeds the next part of `tokens`, and adds the hidden states of its tokens to `mean`. Nothing can be sampled
+    /// after the last of them until another token is fed.
     ///
     /// # Errors
     /// The errors of [`Session::feed`], and the error of `go_on`, which is called before each submission.
