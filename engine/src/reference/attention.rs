@@ -1,6 +1,6 @@
 //! The references of attention over the KV cache and of the merge of its splits.
 
-use super::{VALUES, VECTORS, sample, start};
+use super::{MEANS, VALUES, VECTORS, sample, start};
 use crate::error::Result;
 use crate::kernels::computes::{Attended, Attention, Merge, Merged};
 use crate::kernels::errors::ATTENDED;
@@ -79,7 +79,7 @@ impl Reference for Attention {
                 Attended::Whole(y) => {
                     let weights = Weights::of(&q, seen, self.scale);
                     let means = weights.means(seen, rank);
-                    for c in probe.some(rank, VALUES) {
+                    for c in probe.some(rank, MEANS) {
                         let output = OutputPlace::F32(y.buffer, start(y, token, head) + c);
                         samples.push(weights.sample(probe, output, means[c], (1.0, self.bound)));
                     }
@@ -117,7 +117,7 @@ impl Attention {
         };
         let (mut samples, means) =
             (vec![sample(probe, sum, log, size, self.bound)], weights.means(kv_rows, parts.rank));
-        for c in probe.some(parts.rank, VALUES) {
+        for c in probe.some(parts.rank, MEANS) {
             let output = OutputPlace::Mean([parts.sums, parts.stats], [slot * parts.rank + c, 2 * slot + 1]);
             samples.push(weights.sample(probe, output, means[c], (1.0, self.bound)));
         }

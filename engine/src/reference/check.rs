@@ -170,3 +170,29 @@ impl CaseVerdict {
         share(self.worst, self.bound)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::KERNELS;
+    use crate::plan::{Probe, Sample};
+
+    /// The check at load compares few outputs, and f16 has wide bounds. It finds them wrong if they are off by a fifth.
+    /// The tests of kernels test all steps, but only on a GPU, of which few have matrices.
+    #[test]
+    fn wrong_products_of_matrices_are_found() -> Result<()> {
+        let is_found = |sample: &Sample| !sample.agrees(if sample.tolerance == 0.0 { -1.0 } else { 1.2 * sample.want });
+        for kernel in KERNELS {
+            for &matrices in kernel.matrices {
+                for case in kernel.cases(&Target { matrices, ..Target::default() })? {
+                    let (step, mut inputs) = (&case.plan.steps[0], Inputs::new(&case, &case.locals));
+                    let mut probe = Probe::new(&case.plan, &mut inputs, case.tokens(&case.locals), 7);
+                    let Some(reference) = &step.reference else { continue };
+                    let samples = reference.samples(&mut probe)?;
+                    assert!(samples.is_empty() || samples.iter().any(is_found), "{} {}", kernel.name, case.name);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,7 +1,7 @@
 //! The references of expanded keys and values, and of attention over them. Both start from the latents.
 
 use super::attention::{Weights, kv_rows};
-use super::{VALUES, VECTORS, any, exact, half_step, start};
+use super::{MEANS, VALUES, VECTORS, any, exact, half_step, start};
 use crate::error::Result;
 use crate::kernels::Cache;
 use crate::kernels::computes::{Errors, ExpandedAttention, ExpandedKv};
@@ -86,7 +86,7 @@ impl Reference for ExpandedAttention {
             let seen = &kv_rows[..probe.position + token + 1];
             let weights = Weights::of(&query, seen, self.scale);
             let latent = weights.means(seen, rank);
-            for n in probe.some(self.v_b.shape[1], VALUES) {
+            for n in probe.some(self.v_b.shape[1], MEANS) {
                 let values = probe.row(&self.v_b, head, n)?;
                 let terms =
                     || values.iter().zip(&latent).map(|(v, (mean, size))| (f64::from(*v) * mean, f64::from(*v) * size));
