@@ -45,19 +45,30 @@ pub fn gpu_without_subgroups() -> &'static Gpu {
     GPU.get_or_init(|| open(false))
 }
 
-/// Opens a device, with or without subgroup operations. Its shaders check no indices, like those that users run: a
-/// driver takes twice as long to compile shaders that do.
+/// The options of the tests' devices. Their shaders check no indices, like those that users run: a driver takes twice
+/// as long to compile shaders that do. They use no cooperative matrices, which multiply f16: most bounds here are those
+/// of sums in f32.
+pub fn options() -> GpuOptions {
+    GpuOptions { checks: false, matrices: false, ..GpuOptions::from_env().unwrap() }
+}
+
+/// Opens a device, with or without subgroup operations.
 pub fn open(subgroups: bool) -> Gpu {
-    open_with(GpuOptions { checks: false, subgroups, ..GpuOptions::from_env().unwrap() })
+    open_with(&GpuOptions { subgroups, ..options() })
 }
 
-/// Opens a device whose shaders check every index, as in debug builds.
+/// Opens a device with everything that the adapter has, and with shaders that check every index, as in debug builds.
 pub fn open_checked() -> Gpu {
-    open_with(GpuOptions { checks: true, ..GpuOptions::from_env().unwrap() })
+    open_with(&GpuOptions { checks: true, matrices: true, ..options() })
 }
 
-fn open_with(options: GpuOptions) -> Gpu {
-    Gpu::open(&options).expect("a GPU driver; `./test` installs a software one")
+/// Opens a device with everything that the adapter has.
+pub fn open_with_matrices() -> Gpu {
+    open_with(&GpuOptions { matrices: true, ..options() })
+}
+
+fn open_with(options: &GpuOptions) -> Gpu {
+    Gpu::open(options).expect("a GPU driver; `./test` installs a software one")
 }
 
 /// Drops submissions of a device by their numbers, which count from now, beginning with 1.

@@ -1,13 +1,13 @@
 //! Compares prompts that are computed in chunks with prompts that are computed token by token.
 
 use crate::common::goldens::goldens;
-use crate::common::gpu::{gpu, gpu_without_subgroups};
+use crate::common::gpu::{gpu, gpu_without_subgroups, open_with_matrices};
 use crate::common::models::{Synthetic, fable, fable_file, load, load_on, relative_l2};
 use crate::hostile_models::small::Small;
 use std::time::Duration;
 use wglm::{
-    Arithmetic, CacheShape, CacheType, Cancel, Error, Event, GenerateOptions, Generation, Gguf, LoadOptions, Model,
-    PromptOptions, Session, Stop,
+    Arithmetic, CacheShape, CacheType, Cancel, Error, Event, GenerateOptions, Generation, Gguf, LoadOptions, Matrices,
+    Model, PromptOptions, Session, Stop,
 };
 
 /// The bound on the relative L2 distance of logits: f32 sums in another order.
@@ -96,6 +96,24 @@ fn long_without_subgroups() {
     let tokens = &goldens()[1].tokens[..20];
     let error = relative_l2(&logits(&model, tokens, 16), &logits(&model, tokens, 1));
     assert!(error < EXACT, "{error:.2e}");
+}
+
+/// Cooperative matrices multiply values that are rounded to f16.
+#[test]
+fn extended_cooperative_matrices_are_near() {
+    let gpu = open_with_matrices();
+    if gpu.capabilities().matrices == Matrices::None {
+        println!("skipped: `{}` has no cooperative matrices", gpu.report().name);
+        return;
+    }
+    for precision in ["q4_0", "f16"] {
+        let model = load_on(&fable_file(precision), &gpu);
+        let golden = goldens().into_iter().max_by_key(|golden| golden.tokens.len()).unwrap();
+        let exact = logits(fable(precision), &golden.tokens, 64);
+        let error = relative_l2(&logits(&model, &golden.tokens, 64), &exact);
+        println!("{precision}: relative L2 {error:.1e}");
+        assert!(error > EXACT && error < 1e-2, "{precision}: {error:.2e}");
+    }
 }
 
 fn bits(session: &mut Session) -> Vec<u32> {

@@ -100,12 +100,13 @@ fn extended_bench_names_the_arithmetic() {
 /// The times of all kinds of steps and the unaccounted time add up to the time of the token.
 #[test]
 fn extended_a_profile_adds_up() {
-    let profile = json(&succeed("profile -r 2 -d 20 -o json").out);
+    let profile = json(&succeed("profile --arithmetic float -r 2 -d 20 -o json").out);
     let kinds = profile["kinds"].as_array().unwrap();
     let sum = |name: &str| kinds.iter().map(|kind| kind[name].as_f64().unwrap()).sum::<f64>();
     let times = |name: &str| profile["microseconds"][name].as_f64().unwrap();
-    let planned =
-        |table: &str| json(&succeed(&format!("plan --json --tiling-table {table}")).out)["dispatches"].as_f64();
+    let planned = |table: &str| {
+        json(&succeed(&format!("plan --json --arithmetic float --tiling-table {table}")).out)["dispatches"].as_f64()
+    };
     assert!(["nvidia", "apple"].map(planned).contains(&Some(sum("count"))), "{profile:#}");
     assert!(times("pass") > 0.0 && times("steps") > 0.0 && times("whole") >= times("submit"), "{profile:#}");
     assert!((sum("microseconds") - times("steps")).abs() < 1e-6 * times("steps"), "{profile:#}");
@@ -189,7 +190,7 @@ fn extended_a_context_that_is_too_small_is_refused() {
     refuses("bench -c 0 -p 5000 -n 0", "pp5000 needs a context of 5000 tokens, but -c gives 4096");
     refuses("bench -p 18446744073709551615", "at most 4294967295 are possible");
     refuses("profile -c 64 -d 100", "needs a context of 101 tokens, but -c gives 64");
-    refuses("profile -p 600", "expected at most the prompt batch size of 512 tokens (-ub), found 600");
+    refuses("profile -ub 512 -p 600", "expected at most the prompt batch size of 512 tokens (-ub), found 600");
     assert_eq!(rows(&succeed("bench -c 64 -p 4 -n 0 -r 1 --json").out).len(), 1);
 }
 

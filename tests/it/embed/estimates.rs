@@ -2,7 +2,7 @@
 
 use super::file;
 use super::owner::Owner;
-use crate::common::gpu::open;
+use crate::common::gpu::{open, options};
 use crate::common::models::fixture;
 use wglm::offers::Fit;
 use wglm::{
@@ -11,7 +11,7 @@ use wglm::{
 };
 
 fn with_limit(limit: u64) -> Gpu {
-    Gpu::open(&GpuOptions { memory_limit: Some(limit), checks: false, ..GpuOptions::from_env().unwrap() }).unwrap()
+    Gpu::open(&GpuOptions { memory_limit: Some(limit), ..options() }).unwrap()
 }
 
 /// Once every plan of a session has been used, the held memory equals the estimate, apart from small buffers.

@@ -75,7 +75,8 @@ fn long_a_frame_waits_for_less_than_a_token() {
         }
     });
     let most = reading.max(writing);
-    assert!(token > 10 && most < token, "one frame in twenty waits for {most} submissions or more, a token is {token}");
+    let allowed = if gpu.report().is_software() { token - 1 } else { 2 };
+    assert!(most <= allowed, "one frame in twenty waits for {most} submissions or more, a token is {token}");
 }
 
 /// The app's callback is called before each submission, and nothing continues until it returns.

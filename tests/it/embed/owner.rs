@@ -1,5 +1,6 @@
 //! An app with its own device.
 
+use crate::common::gpu::options;
 use std::sync::mpsc::{Receiver, channel};
 use wglm::{Gpu, GpuOptions, wgpu};
 
@@ -13,9 +14,9 @@ impl Owner {
     /// Opens a device with wglm's descriptor, modified by `change`.
     pub fn open(change: impl FnOnce(&mut wgpu::DeviceDescriptor<'static>)) -> Self {
         let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
-        let options = wgpu::RequestAdapterOptions::default();
-        let adapter = pollster::block_on(instance.request_adapter(&options)).expect("a GPU driver");
-        let mut descriptor = Gpu::descriptor(&adapter, &options_here());
+        let usual = wgpu::RequestAdapterOptions::default();
+        let adapter = pollster::block_on(instance.request_adapter(&usual)).expect("a GPU driver");
+        let mut descriptor = Gpu::descriptor(&adapter, &options());
         change(&mut descriptor);
         let (device, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
         Self { adapter, device, queue }
@@ -26,7 +27,7 @@ impl Owner {
     }
 
     pub fn lend(&self) -> wglm::Result<Gpu> {
-        self.lend_with(&options_here())
+        self.lend_with(&options())
     }
 
     pub fn lend_with(&self, options: &GpuOptions) -> wglm::Result<Gpu> {
@@ -56,8 +57,4 @@ impl Owner {
         }));
         receiver
     }
-}
-
-fn options_here() -> GpuOptions {
-    GpuOptions { checks: false, ..GpuOptions::from_env().unwrap() }
 }

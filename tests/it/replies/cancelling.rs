@@ -4,7 +4,7 @@ use super::{OWL, text, told};
 use crate::common::gpu::open;
 use crate::common::models::fable_file;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wglm::{Cancel, Chat, Event, Gguf, Gpu, LoadOptions, Model, PromptOptions, SamplerParams, Stop};
 
 /// A conversation on its own device, whose submissions are counted.
@@ -46,22 +46,37 @@ fn cancelled(chat: &mut Chat, gpu: &Gpu, question: &str, count: usize, pause: Du
     })
 }
 
+/// The reply of at most so many tokens to a question that begins a conversation, and the time that it takes.
+fn timed(chat: &mut Chat, question: &str, most: Option<usize>) -> (String, Duration) {
+    chat.clear();
+    let usual = chat.options.max_tokens;
+    chat.options.max_tokens = most.or(usual);
+    let begun = Instant::now();
+    let whole = text(&told(chat.send(question).unwrap()).0);
+    chat.options.max_tokens = usual;
+    (whole, begun.elapsed())
+}
+
 #[test]
 fn extended_a_cancelled_reply_ends_soon_and_leaves_a_usable_chat() {
     let gpu = open(true);
     let mut chat = chat(&gpu);
-    let whole = text(&told(chat.send(OWL).unwrap()).0);
     let long = OWL.repeat(40);
-    let most = chat.options.max_tokens.replace(2);
-    told(chat.send(&long).unwrap()); // creates everything that is created at first use
-    chat.options.max_tokens = most;
-    for (question, count, pause) in
-        [(OWL, 1, 0), (OWL, 3, 5), (OWL, 5, 17), (&long, 0, 1), (&long, 0, 9), (&long, 0, 30)]
-    {
+    // Twice, because the first time creates everything that is created at first use.
+    let [_, (whole, for_reply)] = [(); 2].map(|()| timed(&mut chat, OWL, None));
+    let [_, (_, for_prompt)] = [(); 2].map(|()| timed(&mut chat, &long, Some(1)));
+    for (question, count, pause) in [
+        (OWL, 1, Duration::ZERO),
+        (OWL, 3, for_reply / 20),
+        (OWL, 5, for_reply / 8),
+        (&long, 0, for_prompt / 50),
+        (&long, 0, for_prompt / 6),
+        (&long, 0, for_prompt / 2),
+    ] {
         chat.clear();
-        let (told, stop, after) = cancelled(&mut chat, &gpu, question, count, Duration::from_millis(pause));
-        println!("{count} events and {pause} ms: {after} more submissions, {told:?}");
-        assert_eq!(stop, Stop::Cancelled, "{count} events and {pause} ms");
+        let (told, stop, after) = cancelled(&mut chat, &gpu, question, count, pause);
+        println!("{count} events and {pause:?}: {after} more submissions, {told:?}");
+        assert_eq!(stop, Stop::Cancelled, "{count} events and {pause:?}");
         assert!(after <= 1, "{after} submissions after the request");
         assert!(told.len() < whole.len() && (question != OWL || whole.starts_with(&told)), "{told}");
         assert_eq!(chat.messages().len(), if told.is_empty() { 1 } else { 2 });

@@ -61,6 +61,11 @@ fn answer(events: &[Event]) -> (String, String) {
     (thinking, text)
 }
 
+/// The number of events that are not the progress of a prompt, which depends on how fast it is computed.
+fn after_prompt(events: &[Event]) -> usize {
+    events.iter().filter(|event| !matches!(event, Event::Prompt { .. })).count()
+}
+
 /// Whenever the loss happens, in the prompt, before the first token or in the middle, the reply is that of an
 /// undisturbed device, event by event, and so is the next reply of the conversation.
 #[test]
@@ -73,7 +78,7 @@ fn extended_a_reply_continues_on_a_new_device() {
     for first in [1, 17] {
         let ((again, after), mut chat) = moved(fresh(), greedy, first);
         assert_eq!(answer(&again), answer(&events), "from submission {first} on");
-        assert_eq!(again.len(), events.len(), "events of submission {first}");
+        assert_eq!(after_prompt(&again), after_prompt(&events), "events of submission {first}");
         assert_eq!((after.generated, after.stop), (stats.generated, stats.stop));
         assert_eq!(chat.messages().len(), 2);
         assert_eq!(chat.messages()[1].text(), answer(&events).1);

@@ -18,18 +18,19 @@ mod streaming;
 use crate::common::models::fable_file;
 use crate::common::{chats, gpu::gpu};
 use std::sync::OnceLock;
-use wglm::{Chat, Event, Gguf, LoadOptions, Message, Model, Result, Stats, Stop};
+use wglm::{Arithmetic, Chat, Event, Gguf, LoadOptions, Message, Model, Result, Stats, Stop};
 
 /// A context that suffices for every conversation here.
 const CONTEXT: usize = 768;
 /// A question whose answer is long.
 const OWL: &str = "Tell me a story about an owl.";
 
-/// The demonstration model, loaded once.
+/// The demonstration model with f32 arithmetic, loaded once.
 fn model() -> &'static Model {
     static MODEL: OnceLock<Model> = OnceLock::new();
     MODEL.get_or_init(|| {
-        let options = LoadOptions { context: Some(CONTEXT), ..LoadOptions::default() };
+        let arithmetic = Some(Arithmetic::Float);
+        let options = LoadOptions { context: Some(CONTEXT), arithmetic, ..LoadOptions::default() };
         Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), gpu(), &options).unwrap()
     })
 }

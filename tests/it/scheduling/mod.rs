@@ -26,8 +26,8 @@ use crate::hostile_models::small::Small;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use wglm::{
-    CacheShape, Chat, ChatState, Event, GenerateOptions, Gguf, Gpu, LoadOptions, Message, Model, PromptOptions, Result,
-    SamplerParams, ScheduledReply, Scheduler, SchedulerOptions, Session, Speculation, Stats,
+    Arithmetic, CacheShape, Chat, ChatState, Event, GenerateOptions, Gguf, Gpu, LoadOptions, Message, Model,
+    PromptOptions, Result, SamplerParams, ScheduledReply, Scheduler, SchedulerOptions, Session, Speculation, Stats,
 };
 
 /// A context that suffices for every conversation here.
@@ -47,9 +47,11 @@ fn model_on(gpu: &Gpu, chunk: usize) -> Model {
     load(&Gguf::open(fable_file("q4_0")).unwrap(), gpu, chunk)
 }
 
+/// Loads a file with f32 arithmetic: rounded to bytes, results would depend on how many tokens are computed together.
 fn load(file: &Gguf, gpu: &Gpu, chunk: usize) -> Model {
     let prompt = PromptOptions { chunk: Some(chunk), ..PromptOptions::default() };
-    let options = LoadOptions { context: Some(CONTEXT), prompt, ..LoadOptions::default() };
+    let arithmetic = Some(Arithmetic::Float);
+    let options = LoadOptions { context: Some(CONTEXT), prompt, arithmetic, ..LoadOptions::default() };
     Model::load(file, gpu, &options).unwrap()
 }
 

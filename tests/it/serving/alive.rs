@@ -29,7 +29,7 @@ pub(super) fn wait_in(serving: &Serving, path: &str, body: &Value, text: &str) -
 /// A request that waits for its turn gets signs of life, in the form of each interface.
 #[test]
 fn a_request_that_waits_is_not_silent() {
-    let serving = Serving::start(&["--silence", "1", "--parallel", "1"]);
+    let serving = Serving::start_long(&["--silence", "1", "--parallel", "1"]);
     let messages = json!([{"role": "user", "content": "Hi."}]);
     let body = json!({"messages": messages, "input": messages, "prompt": "Hi.", "stream": true, "max_tokens": 8});
     for (path, sign) in [

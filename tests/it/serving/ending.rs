@@ -26,7 +26,7 @@ fn begun(serving: &Serving, streams: bool) -> (TcpStream, Vec<u8>) {
 
 #[test]
 fn extended_a_disconnected_client_ends_its_reply() {
-    let serving = Serving::start(&["-np", "1"]);
+    let serving = Serving::start_long(&["-np", "1"]);
     for streams in [true, false] {
         let (stream, _) = begun(&serving, streams);
         wait_for("the reply's turn", || serving.figure("requests_processing") == 1);
@@ -90,7 +90,7 @@ fn signals_that_were_ignored_stay_ignored() {
 #[cfg(unix)]
 #[test]
 fn extended_replies_end_first_and_are_cancelled_by_a_second_signal() {
-    let mut serving = Serving::start(&["--grace", "100", "-np", "1"]);
+    let mut serving = Serving::start_long(&["--grace", "100", "-np", "1"]);
     let (mut stream, mut came) = begun(&serving, true);
     let mut body = serving.endless();
     body["stream"] = false.into();

@@ -85,7 +85,7 @@ fn extended_a_half_closed_client_gets_its_answer() {
 /// A client that is gone differs from one that has closed its side: its reply ends, even one that waits for its turn.
 #[test]
 fn extended_a_client_that_is_gone_ends_its_reply() {
-    let serving = Serving::start(&["-np", "1"]);
+    let serving = Serving::start_long(&["-np", "1"]);
     let mut held = connect(&serving.address);
     let endless = serving.endless();
     held.write_all(&request(&serving.address, "POST", "/v1/completions", &[], endless.to_string().as_bytes())).unwrap();

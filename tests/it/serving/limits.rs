@@ -120,7 +120,7 @@ fn the_oldest_turns_are_dropped_on_request() {
 
 #[test]
 fn extended_requests_beyond_the_queue_are_refused() {
-    let serving = Serving::start(&["-np", "1", "--queue", "1"]);
+    let serving = Serving::start_long(&["-np", "1", "--queue", "1"]);
     let endless = serving.endless().to_string();
     let bytes = request(&serving.address, "POST", "/v1/completions", &[], endless.as_bytes());
     let mut running: Vec<_> = (0..2).map(|_| connect(&serving.address)).collect();
@@ -139,7 +139,7 @@ fn extended_requests_beyond_the_queue_are_refused() {
 
 #[test]
 fn extended_a_reply_ends_when_its_time_is_over() {
-    let serving = Serving::start(&["--timeout", "2"]);
+    let serving = Serving::start_long(&["--timeout", "2"]);
     let mut body = serving.endless();
     body["stream"] = false.into();
     let start = Instant::now();

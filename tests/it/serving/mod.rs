@@ -67,12 +67,20 @@ impl Serving {
         serving
     }
 
+    /// Starts a server whose context a fast GPU, too, takes many seconds to fill: for [endless](Self::endless) replies.
+    fn start_long(args: &[&str]) -> Self {
+        Self::start(&[&["-c", "65536"], args].concat())
+    }
+
     /// The command that starts a server with more arguments. A software driver computes prompts fastest in parts of 32
     /// tokens.
     fn command(args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_wglm"));
-        let parts = if args.contains(&"-ub") { &[][..] } else { &["-ub", "32"] };
-        command.args(["serve", "--port", "0", "-c", "1024"]).args(parts).args(args);
+        command.args(["serve", "--port", "0"]);
+        for usual in [["-ub", "32"], ["-c", "1024"]] {
+            command.args(usual.iter().filter(|_| !args.contains(&usual[0])));
+        }
+        command.args(args);
         command.env_remove("RUST_LOG").env_remove("WGLM_API_KEY").env("NO_COLOR", "1");
         let cache = std::env::temp_dir().join("wglm-tests");
         crate::cli::with_cache(&mut command, &cache);

@@ -187,7 +187,7 @@ fn extended_one_address_takes_its_share_of_connections() {
 #[cfg(target_os = "linux")]
 #[test]
 fn extended_one_client_does_not_fill_the_queue() {
-    let serving = Serving::start(&["-np", "1", "--queue", "3", "--max-choices", "8"]);
+    let serving = Serving::start_long(&["-np", "1", "--queue", "3", "--max-choices", "8"]);
     let mut body = serving.endless();
     body["stream"] = false.into();
     let send = |last: u8, body: &Value| {

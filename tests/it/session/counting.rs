@@ -6,8 +6,8 @@ use crate::common::gpu::open;
 use crate::common::models::fable_file;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 use wglm::{
-    CacheShape, CacheType, ChatState, DraftKind, GenerateOptions, Gguf, Gpu, LoadOptions, Message, Model, Pool,
-    SamplerParams, Scheduler, SchedulerOptions, Session, Speculation,
+    Arithmetic, CacheShape, CacheType, ChatState, DraftKind, GenerateOptions, Gguf, Gpu, LoadOptions, Message, Model,
+    Pool, SamplerParams, Scheduler, SchedulerOptions, Session, Speculation,
 };
 use wglm_engine::model::LoadOverrides;
 use wglm_engine::plan::{Choices, Tilings};
@@ -43,14 +43,15 @@ impl Counted {
     }
 }
 
-/// The demonstration model on a device that only one test at a time uses, with the steps that NVIDIA's GPUs take.
+/// The demonstration model on a device that only one test at a time uses, with the tilings for NVIDIA's GPUs.
 /// Prompts are computed token by token, because how many submissions a part of a prompt takes depends on how fast the
 /// GPU is.
 fn model() -> (MutexGuard<'static, Model>, Counted) {
     static MODEL: LazyLock<Mutex<Model>> = LazyLock::new(|| {
         let choices = Choices { table: Some(Tilings::Nvidia), ..Choices::default() };
         let overrides = LoadOverrides { choices, ..LoadOverrides::default() };
-        let options = LoadOptions { prompt: alone(), overrides, ..LoadOptions::default() };
+        let arithmetic = Some(Arithmetic::Float);
+        let options = LoadOptions { prompt: alone(), arithmetic, overrides, ..LoadOptions::default() };
         Mutex::new(Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), &open(true), &options).unwrap())
     });
     let model = exclusive(&MODEL);

@@ -153,7 +153,7 @@ fn extended_calls_that_return_something_for_every_token_can_be_cancelled() {
             });
             assert!(matches!(fed, Err(Error::Cancelled)), "{after}: {fed:?}");
             let held = stopped.tokens().len();
-            assert!(held < 24 && tokens.starts_with(stopped.tokens()), "it held {held} tokens after {after}");
+            assert!(held < 32 && tokens.starts_with(stopped.tokens()), "it held {held} tokens after {after}");
             stopped.feed(&tokens[held..]).unwrap();
             assert!(relative_l2(&stopped.logits().unwrap(), &expected) < 2e-5, "after {after}");
         }

@@ -23,14 +23,17 @@ mod threads;
 use crate::common::gpu::gpu;
 use crate::common::models::{fable_file, fixture, read_u32};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use wglm::{CacheShape, CacheType, Error, Gguf, LoadOptions, Model, PromptOptions, Result, Session};
+use wglm::{Arithmetic, CacheShape, CacheType, Error, Gguf, LoadOptions, Model, PromptOptions, Result, Session};
 
 /// A context that suffices for every conversation here.
 const CONTEXT: usize = 384;
 
+/// Loads the demonstration model with these options. Its arithmetic is f32 unless they name another: rounded to bytes,
+/// results would depend on how many tokens are computed together.
 fn load(options: &LoadOptions) -> Result<Model> {
     let file = Gguf::open(fable_file("q4_0")).unwrap();
-    Model::load(&file, gpu(), options)
+    let arithmetic = options.arithmetic.or(Some(Arithmetic::Float));
+    Model::load(&file, gpu(), &LoadOptions { arithmetic, ..options.clone() })
 }
 
 /// Options that compute prompts token by token.
