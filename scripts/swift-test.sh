@@ -5,6 +5,8 @@
 # The system's Swift is used, if there is one. Otherwise, on Linux and as root, Debian's Swift is installed in a folder
 # of its own, from nothing in some minutes: $WGLM_SWIFT_ROOT, or one below the user's cache folder.
 #
+# With --if-installed as the first argument nothing is installed: the tests are skipped without Swift.
+#
 # If WGLM_LIBRARY_DIR is set, cargo is not used: that folder has libwglm_bindings.a.
 #
 # Exit status 77, after a line that says why: skipped, as Swift cannot be had.
@@ -15,6 +17,12 @@ swift=$root/bindings/swift
 cache=${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/wglm/swift
 system=${WGLM_SWIFT_ROOT:-$cache/debian}
 packages=(swiftlang ca-certificates gcc git libc6-dev libstdc++-14-dev libvulkan1 mesa-vulkan-drivers)
+
+installs=yes
+if [[ ${1:-} == --if-installed ]]; then
+    installs=no
+    shift
+fi
 
 skip() {
     say "SKIPPED, the Swift package was not tested: $*"
@@ -80,6 +88,7 @@ if ! command -v swift >/dev/null; then
     [[ $(uname -s) == Linux ]] || skip "there is no swift"
     [[ $UID -eq 0 ]] || skip "there is no swift, and only root can install it in a folder"
     unshare --mount true 2>/dev/null || skip "there is no swift, and nothing can be mounted here"
+    [[ $installs == yes || -x $system/usr/libexec/swift/bin/swift ]] || skip "there is no swift"
     fetch
 fi
 library=${WGLM_LIBRARY_DIR:-${CARGO_TARGET_DIR:-$root/target}/debug/deps}/libwglm_bindings.a

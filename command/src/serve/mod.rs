@@ -45,6 +45,7 @@ mod failure;
 mod fields;
 mod figures;
 mod host;
+mod infill;
 mod interface;
 mod keys;
 mod link;

@@ -4,6 +4,7 @@
 use super::body::is_sign;
 use super::failure::{Failure, shown};
 use super::fields::at_most_in;
+use super::unmet::Warnings;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -15,6 +16,35 @@ const PARTS: usize = 1024;
 /// files are still encoded in base64, the memory for these marks cannot be counted with the body.
 const SIGNS: usize = 64 << 10;
 
+/// The fields of parts of any type that are read, that come with a picture or a file, or that replies have.
+const FIELDS: &[&str] = &[
+    "annotations",
+    "caller",
+    "content",
+    "context",
+    "data",
+    "detail",
+    "file",
+    "file_data",
+    "file_id",
+    "filename",
+    "id",
+    "image",
+    "image_url",
+    "input",
+    "is_error",
+    "logprobs",
+    "name",
+    "refusal",
+    "signature",
+    "source",
+    "text",
+    "thinking",
+    "title",
+    "tool_use_id",
+    "type",
+];
+
 /// What the model reads in place of a picture.
 const PICTURE: &str = "[An image was here; this model cannot see it.]";
 
@@ -25,6 +55,12 @@ pub fn check_parts(message: usize, what: &str, count: usize) -> Result<(), Failu
 
 pub fn not_text(message: usize, kind: &str) -> Failure {
     Failure::unsupported(format!("message {message}: a part of type {}: this model reads text only", shown(kind)))
+}
+
+/// Warns about the fields of a part that nothing reads. `place` says where it is. The model gets some parts unchanged.
+pub fn warn_of_part(place: &str, part: &Value, to: &mut Warnings) {
+    let Some(fields) = part.as_object().filter(|_| part["type"] != "tool_reference") else { return };
+    to.ignored_in(place, fields.iter().filter(|(name, _)| !FIELDS.contains(&name.as_str())));
 }
 
 /// Reads the parts of a request's messages.

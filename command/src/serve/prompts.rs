@@ -140,8 +140,28 @@ impl<'a> Encoder<'a> {
 
     /// The tokens of a text, or those of a beginning that is certain to have more tokens than the context.
     pub fn encode_beginning(&self, text: &str) -> Result<Vec<u32>, Failure> {
-        let enough = self.context.saturating_add(1).saturating_mul(self.tokenizer.longest_token());
-        Ok(self.tokenizer.encode(beginning(text, enough), self.parses_special)?)
+        Ok(self.tokenizer.encode(beginning(text, self.enough()), self.parses_special)?)
+    }
+
+    /// The tokens of a text, or those of an end that is certain to have more tokens than the context. Without the
+    /// tokens that precede every text of the model.
+    pub fn encode_end(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        self.encode_alone(end(text, self.enough()))
+    }
+
+    /// The same for a text or its beginning.
+    pub fn encode_beginning_alone(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        self.encode_alone(beginning(text, self.enough()))
+    }
+
+    fn encode_alone(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        let start = self.tokenizer.encode("", false)?.len();
+        Ok(self.tokenizer.encode(text, self.parses_special)?.split_off(start))
+    }
+
+    /// The bytes of a text that is certain to have more tokens than the context.
+    fn enough(&self) -> usize {
+        self.context.saturating_add(1).saturating_mul(self.tokenizer.longest_token())
     }
 
     /// The tokens of a prompt. More than the context holds are refused.
@@ -180,9 +200,22 @@ fn beginning(text: &str, least: usize) -> &str {
     end.map_or(text, |end| &text[..end])
 }
 
+/// The end of a text with at least `least` bytes, or the whole text if it has fewer. It begins with a character.
+fn end(text: &str, least: usize) -> &str {
+    let mut starts = (0..=text.len().saturating_sub(least)).rev();
+    starts.find(|start| text.is_char_boundary(*start)).map_or(text, |start| &text[start..])
+}
+
 #[cfg(test)]
 mod tests {
-    use super::beginning;
+    use super::{beginning, end};
+
+    #[test]
+    fn an_end_begins_with_a_character() {
+        let text = "a\u{20ac}b";
+        let ends = [0, 1, 2, 3, 4, 5, usize::MAX].map(|least| end(text, least));
+        assert_eq!(ends, ["", "b", "\u{20ac}b", "\u{20ac}b", "\u{20ac}b", text, text]);
+    }
 
     #[test]
     fn a_beginning_ends_after_a_character() {

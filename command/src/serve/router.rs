@@ -66,7 +66,7 @@ pub fn router(server: Arc<Server>, access: Access, with_page: bool) -> Router {
         .route("/props", get(llama::props))
         .route("/slots", get(llama::slots::list))
         .route("/slots/{id}", post(llama::slots::act))
-        .route("/infill", post(llama::no_infill))
+        .route("/infill", post(answer::<llama::Infill>))
         .route("/lora-adapters", get(llama::lora_adapters).post(llama::set_lora_adapters))
         .route("/completion", post(answer::<llama::Completion>))
         .route("/completions", post(answer::<llama::Completion>))

@@ -26,6 +26,8 @@ impl Vocab {
         let bos = file.opt_u32("tokenizer.ggml.bos_token_id")?;
         let usual = bos.is_some() && pretokenizer::family(pre).is_ok_and(|family| family.add_bos);
         let ends = ["eos", "eot", "eom"].map(|name| file.opt_u32(&format!("tokenizer.ggml.{name}_token_id")));
+        let infill = ["fim_pre", "fim_suf", "fim_mid"].map(|name| format!("tokenizer.ggml.{name}_token_id"));
+        let [prefix, suffix, middle] = infill.map(|name| file.opt_u32(&name));
         Ok(Some(Self {
             tokens: owned(file.strings("tokenizer.ggml.tokens")?),
             types: types.into_iter().map(TokenType::from_gguf).collect(),
@@ -35,6 +37,7 @@ impl Vocab {
             add_bos: file.opt_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(usual),
             eos: file.opt_u32("tokenizer.ggml.eos_token_id")?,
             end: ends.into_iter().filter_map(Result::transpose).collect::<Result<_>>()?,
+            infill: [prefix?, suffix?, middle?],
         }))
     }
 }

@@ -14,6 +14,7 @@ mod detokenizer;
 mod ends;
 mod family;
 mod from_file;
+mod infill;
 mod jinja;
 mod json;
 mod marker;
@@ -32,6 +33,7 @@ mod vocab;
 
 pub use detokenizer::Detokenizer;
 pub use family::Family;
+pub use infill::InfillTokens;
 pub use message::{Content, FunctionCall, Message, ToolCall};
 pub(crate) use reply::ReplyPlace;
 pub use reply::{ReplyParser, ReplyPiece};

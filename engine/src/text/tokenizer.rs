@@ -8,7 +8,7 @@ use super::marker::{Marker, unmark};
 use super::pretokenizer::{self, Words};
 use super::special::{SpecialFilter, SpecialTokens};
 use super::vocab::failed;
-use super::{TokenType, Vocab, bpe, byte_level, ends};
+use super::{InfillTokens, TokenType, Vocab, bpe, byte_level, ends};
 use crate::error::{Error, Result};
 use std::fmt;
 use tokenizers::Model;
@@ -38,6 +38,7 @@ pub struct Tokenizer {
     longest: usize,
     bos: Option<u32>,
     end: Vec<u32>,
+    infill: Option<InfillTokens>,
 }
 
 impl Tokenizer {
@@ -61,9 +62,10 @@ impl Tokenizer {
         let marker = Marker::new(reserved.map(|(text, ..)| text));
         let end = ends::of_reply(&vocab, family);
         let bos = vocab.bos.filter(|_| vocab.add_bos);
+        let infill = InfillTokens::of(vocab.infill, &specials);
         let bpe = bpe::build(&mut vocab, family)?;
         let (words, types) = (family.compile()?, vocab.types);
-        Ok(Self { bpe, words, specials, marker, types, bytes, ends, longest, bos, end })
+        Ok(Self { bpe, words, specials, marker, types, bytes, ends, longest, bos, end, infill })
     }
 
     /// Encodes `text`, preceded by the beginning-of-text token if the file wants one.
@@ -188,6 +190,11 @@ impl Tokenizer {
     /// The tokens that end a reply, lowest first.
     pub fn end_tokens(&self) -> &[u32] {
         &self.end
+    }
+
+    /// The tokens for a text with a gap, if the vocabulary has them.
+    pub fn infill_tokens(&self) -> Option<InfillTokens> {
+        self.infill
     }
 
     /// The id of the control or user-defined token called `name`, such as `<|user|>`.

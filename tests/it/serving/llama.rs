@@ -1,6 +1,7 @@
 //! Tests the endpoints of llama.cpp's server.
 
 use super::{QUESTION, Serving, shared, wait_for};
+use crate::hostile_models::small::Small;
 use serde_json::{Value, json};
 
 #[test]
@@ -244,8 +245,71 @@ fn adapters_and_infills_are_refused() {
     assert_eq!(serving.post("/lora-adapters", &json!([])).json(), json!({"success": true}));
     let some = serving.post("/lora-adapters", &json!([{"id": 0, "scale": 0.5}]));
     assert!(some.status == 400 && some.text().contains("lora-adapters"), "{}", some.text());
-    let infill = serving.post("/infill", &json!({"input_prefix": "a", "input_suffix": "b"}));
-    assert!(infill.status == 400 && infill.text().contains("infill"), "{}", infill.text());
+    let gap = json!({"input_prefix": "a", "input_suffix": "b"});
+    let infill = serving.post("/infill", &gap);
+    assert!(infill.status == 400 && infill.text().contains("no tokens for texts with gaps"), "{}", infill.text());
+    let answer = serving.post("/completion", &completion(&gap)).json();
+    let ignored = ["input_prefix", "input_suffix"].map(|name| format!("{name}: not supported; ignored"));
+    assert_eq!(answer["warnings"], json!(ignored));
+}
+
+/// A model whose vocabulary has tokens for texts with a gap gets the text around it in their order.
+#[test]
+fn extended_a_gap_is_filled() {
+    let tokens = |text: &str| shared().post("/tokenize", &json!({"content": text})).json()["tokens"].clone();
+    let marks = tokens("<|system|><|user|><|observation|>");
+    let mut small = Small::like_fable();
+    for (name, id) in ["fim_pre", "fim_suf", "fim_mid"].iter().zip(marks.as_array().unwrap()) {
+        small.set(&format!("tokenizer.ggml.{name}_token_id"), id.as_u64().unwrap() as u32);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("small.gguf");
+    std::fs::write(&file, small.file()).unwrap();
+    let serving = Serving::start(&["-m", file.to_str().unwrap(), "-c", "64"]);
+    let same = |gap: Value, prompt: &[&Value]| {
+        let common = json!({"n_predict": 8, "temperature": 0, "return_tokens": true});
+        let with = |more: Value| {
+            let mut body = common.clone();
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            body
+        };
+        let prompt: Vec<&Value> = prompt.iter().flat_map(|part| part.as_array().unwrap()).collect();
+        let filled = serving.post("/infill", &with(gap)).json();
+        let wanted = serving.post("/completion", &with(json!({"prompt": prompt}))).json();
+        assert_eq!(filled["tokens_evaluated"], prompt.len(), "{filled}");
+        assert_eq!((&filled["tokens"], &filled["content"]), (&wanted["tokens"], &wanted["content"]));
+        assert_eq!(filled["tokens"].as_array().unwrap().len(), 8, "{filled}");
+    };
+    let [prefix, suffix, middle] = [0, 1, 2].map(|mark| json!([marks[mark]]));
+    let (before, after) = (tokens("An owl"), tokens(" a hill."));
+    let gap = json!({"input_prefix": "An owl", "input_suffix": " a hill."});
+    same(gap.clone(), &[&prefix, &before, &suffix, &after, &middle]);
+    let with_suffix = json!({"model": "any", "prompt": "An owl", "suffix": " a hill.", "stream": false, "max_tokens": 8,
+        "temperature": 0, "options": {"num_predict": 8, "temperature": 0}});
+    let mut filled = gap;
+    (filled["n_predict"], filled["temperature"]) = (8.into(), 0.into());
+    let filled = serving.post("/infill", &filled).json()["content"].clone();
+    for (path, text) in [("/v1/completions", "/choices/0/text"), ("/api/generate", "/response")] {
+        let answer = serving.post(path, &with_suffix).json();
+        assert_eq!(answer.pointer(text), Some(&filled), "{path}: {answer}");
+    }
+    let more = json!({"input_prefix": "An", "prompt": " owl", "input_suffix": " a hill.",
+        "input_extra": [{"filename": "a.txt", "text": "A fox."}, {"text": "A hen."}]});
+    let extra = tokens("--- snippet ---\n\na.txt\nA fox.\n\n--- snippet ---\n\nA hen.\n\n");
+    same(more, &[&extra, &prefix, &before, &suffix, &after, &middle]);
+    let long = serving.post(
+        "/infill",
+        &json!({"input_prefix": "owl ".repeat(999), "input_suffix": "<|user|>".repeat(99),
+        "n_predict": 8, "temperature": 0}),
+    );
+    assert_eq!(long.json()["tokens_evaluated"], 64 - 8, "{}", long.text());
+    for (body, wrong) in [
+        (json!({"input_prefix": "a"}), "expected input_prefix and input_suffix"),
+        (json!({"input_prefix": "a", "input_suffix": "b", "prompt": [1, 2]}), "prompt: expected a text"),
+    ] {
+        let refused = serving.post("/infill", &body);
+        assert!(refused.status == 400 && refused.text().contains(wrong), "{}", refused.text());
+    }
 }
 
 #[test]

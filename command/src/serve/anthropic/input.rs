@@ -2,7 +2,8 @@
 
 use crate::serve::constraints::function;
 use crate::serve::failure::{Failure, shown};
-use crate::serve::parts::{Parts, check_parts, not_text};
+use crate::serve::parts::{Parts, check_parts, not_text, warn_of_part};
+use crate::serve::unmet::Warnings;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use wglm_engine::text::{FunctionCall, Message, ToolCall};
@@ -22,13 +23,20 @@ pub enum System {
 #[derive(Debug, Deserialize)]
 pub struct TextBlock {
     text: String,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 #[derive(Debug, Deserialize)]
 pub struct GivenMessage {
     role: String,
     content: Blocks,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
+
+/// The fields of a reply that a client sends back with the reply's message.
+const OF_REPLIES: &[&str] = &["container", "id", "stop_reason", "stop_sequence", "type", "usage"];
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
@@ -58,12 +66,22 @@ fn kind(block: &Value) -> &str {
     field(block, "type").unwrap_or("unknown")
 }
 
-pub fn conversation(system: Option<System>, given: Vec<GivenMessage>) -> Result<Vec<Message>, Failure> {
+/// The system prompt and the messages as the model's template takes them. Adds warnings about fields that nothing
+/// reads.
+pub fn conversation(
+    system: Option<System>,
+    given: Vec<GivenMessage>,
+    to: &mut Warnings,
+) -> Result<Vec<Message>, Failure> {
     let mut messages = Vec::new();
     let mut texts: Vec<String> = match system {
         None => Vec::new(),
         Some(System::Text(text)) => vec![text],
-        Some(System::Blocks(blocks)) => blocks.into_iter().map(|block| block.text).collect(),
+        Some(System::Blocks(blocks)) => {
+            let others = blocks.iter().flat_map(|block| &block.others);
+            to.ignored_in("system", others.filter(|(name, _)| name.as_str() != "type"));
+            blocks.into_iter().map(|block| block.text).collect()
+        }
     };
     // The line is only looked for where it is sent, so a later text may quote it.
     if let Some(first) = texts.first_mut() {
@@ -74,7 +92,8 @@ pub fn conversation(system: Option<System>, given: Vec<GivenMessage>) -> Result<
         messages.push(Message::system(texts.join("\n\n")));
     }
     let mut parts = Parts::new(given.iter().rposition(GivenMessage::is_of_user));
-    for (index, GivenMessage { role, content }) in given.into_iter().enumerate() {
+    for (index, GivenMessage { role, content, others }) in given.into_iter().enumerate() {
+        to.ignored_in("messages", others.iter().filter(|(name, _)| !OF_REPLIES.contains(&name.as_str())));
         let blocks = match content {
             Blocks::Text(text) => {
                 messages.push(plain(index, &role, text)?);
@@ -83,8 +102,9 @@ pub fn conversation(system: Option<System>, given: Vec<GivenMessage>) -> Result<
             Blocks::Blocks(blocks) => blocks,
         };
         check_parts(index, "blocks", blocks.len())?;
+        blocks.iter().for_each(|block| warn_of_part("messages.content", block, to));
         match role.as_str() {
-            "assistant" => messages.push(assistant(index, blocks)?),
+            "assistant" => messages.push(assistant(index, blocks, to)?),
             "user" | "system" => user(index, &role, &blocks, &mut parts, &mut messages)?,
             _ => return Err(wrong_role(index, &role)),
         }
@@ -114,7 +134,7 @@ fn wrong_role(index: usize, role: &str) -> Failure {
     Failure::invalid(format!("messages.{index}: role {}: expected user or assistant", shown(role)))
 }
 
-fn assistant(index: usize, blocks: Vec<Value>) -> Result<Message, Failure> {
+fn assistant(index: usize, blocks: Vec<Value>, to: &mut Warnings) -> Result<Message, Failure> {
     let (mut texts, mut thinking, mut calls) = (Vec::new(), Vec::new(), Vec::new());
     for mut block in blocks {
         let text = |name| field(&block, name).map(str::to_owned);
@@ -127,8 +147,10 @@ fn assistant(index: usize, blocks: Vec<Value>) -> Result<Message, Failure> {
                 let arguments = input.unwrap_or_else(|| Value::Object(Map::new()));
                 calls.push(ToolCall { id, kind: "function".into(), function: FunctionCall { name, arguments } });
             }
-            // Encrypted thinking of other models, and what the servers of providers did.
-            "redacted_thinking" | "server_tool_use" | "web_search_tool_result" => {}
+            "redacted_thinking" => {} // encrypted, by the servers of another model
+            kind @ ("server_tool_use" | "web_search_tool_result") => {
+                to.ignored(&format!("messages.content: a block of type {kind}"));
+            }
             other => return Err(not_text(index, other)),
         }
     }
@@ -192,13 +214,44 @@ pub fn functions(tools: &[Value]) -> Vec<Value> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{GivenMessage, System, conversation, functions};
+    use super::{GivenMessage, System, Warnings, conversation, functions};
     use serde_json::{Value, json};
 
     fn read(system: Value, messages: Value) -> Vec<wglm_engine::Message> {
+        read_with(system, messages, &mut Warnings::default())
+    }
+
+    fn read_with(system: Value, messages: Value, to: &mut Warnings) -> Vec<wglm_engine::Message> {
         let system: Option<System> = serde_json::from_value(system).unwrap();
         let messages: Vec<GivenMessage> = serde_json::from_value(messages).unwrap();
-        conversation(system, messages).unwrap()
+        conversation(system, messages, to).unwrap()
+    }
+
+    #[test]
+    fn what_nothing_reads_is_named() {
+        let (mut warnings, ephemeral) = (Warnings::default(), json!({"type": "ephemeral"}));
+        let system = json!([{"type": "text", "text": "Be brief.", "cache_control": ephemeral, "weight": 2}]);
+        let reply = json!({
+            "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "tool_use",
+            "stop_sequence": null, "usage": {"output_tokens": 3}, "mood": "glad",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "s"},
+                {"type": "text", "text": "Let me.", "citations": null},
+                {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
+                {"type": "tool_use", "id": "t1", "name": "ls", "input": {}, "caller": {"type": "direct"}}]
+        });
+        let results = json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t1", "content": "a", "is_error": false, "cache_control": ephemeral},
+            {"type": "document", "title": "t", "context": "c", "citations": {"enabled": true},
+             "source": {"type": "text", "media_type": "text/plain", "data": "x"}}]});
+        assert_eq!(read_with(system, json!([reply, results]), &mut warnings).len(), 4);
+        let names = [
+            "system.weight",
+            "messages.mood",
+            "messages.content: a block of type server_tool_use",
+            "messages.content.citations",
+        ];
+        assert_eq!(warnings.texts(), names.map(|name| format!("{name}: not supported; ignored")));
     }
 
     #[test]

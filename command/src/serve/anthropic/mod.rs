@@ -14,7 +14,7 @@ use super::interface::{Prompt, Request};
 use super::memory::Share;
 use super::router::json;
 use super::server::{LoadedModel, Server};
-use super::unmet::OtherFields;
+use super::unmet::{OtherFields, Warnings};
 use axum::extract::State;
 use axum::response::Response;
 use input::{GivenMessage, System, begins_reply, conversation, functions, is_function};
@@ -65,7 +65,8 @@ impl ToolChoice {
 }
 
 impl Body {
-    fn conversation(self, server: &Server) -> Result<Conversation, Failure> {
+    /// The conversation. Adds warnings about what nothing reads.
+    fn conversation(self, server: &Server, to: &mut Warnings) -> Result<Conversation, Failure> {
         check_messages("messages", self.messages.len(), server)?;
         let tools = self.tools.unwrap_or_default();
         check_tools(&tools)?;
@@ -73,7 +74,7 @@ impl Body {
         // Anthropic's API requires closed objects, and schemas may leave that out.
         let written = server.schema_options(self.fields.json_whitespace).with_closed(true);
         Ok(Conversation {
-            messages: conversation(self.system, self.messages)?,
+            messages: conversation(self.system, self.messages, to)?,
             tools: functions(&tools),
             calls: self.tool_choice.map_or(Ok(Calls::Auto), ToolChoice::read)?,
             format: format.map_or(Ok(Format::Text), |format| format.read("output_config.format", written))?,
@@ -93,7 +94,7 @@ fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Pro
     warnings.tools("", body.tools.as_deref().unwrap_or_default(), is_function);
     let stream = body.fields.stream();
     let one_call = body.tool_choice.as_ref().is_some_and(|choice| choice.disable_parallel_tool_use == Some(true));
-    let mut conversation = body.conversation(server)?;
+    let mut conversation = body.conversation(server, &mut warnings)?;
     let continues = begins_reply(&mut conversation.messages)?;
     let (mut chat, demand, held) = conversation.chat(server, loaded)?;
     chat.continues = continues;
@@ -104,7 +105,8 @@ fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Pro
 
 /// `/v1/messages/count_tokens`.
 pub async fn count_tokens(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
-    let conversation = |body: Body, server: &Server, _: Client, _: &Share| body.conversation(server);
+    let conversation =
+        |body: Body, server: &Server, _: Client, _: &Share| body.conversation(server, &mut Warnings::default());
     let tokens = count(server, body, conversation).await?;
     Ok(json(&json!({"input_tokens": tokens})))
 }

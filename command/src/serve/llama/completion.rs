@@ -1,9 +1,11 @@
-//! llama.cpp's `/completion`: text that continues a prompt, without the chat template.
+//! llama.cpp's `/completion`: text that continues a prompt, without the chat template. `/infill`, whose prompt has a
+//! gap, has the same answer.
 
 use crate::serve::body::JsonBody;
 use crate::serve::failure::{Dialect, Failure};
 use crate::serve::fields::{Fields, TOP_LOGPROBS, at_most, max_tokens};
 use crate::serve::figures::{LlamaLogprobs, prompt_progress, timings};
+use crate::serve::infill::Gap;
 use crate::serve::interface::{Interface, Prompt, Request};
 use crate::serve::prompts::Prompts;
 use crate::serve::reply::{Delta, Finish, FinishReason, Progress, Reply, TokenProbability};
@@ -25,6 +27,8 @@ pub struct Body {
     return_tokens: Option<bool>,
     post_sampling_probs: Option<bool>,
     json_schema: Option<Value>,
+    #[serde(flatten)]
+    gap: Gap,
     #[serde(flatten)]
     fields: Fields,
     #[serde(flatten)]
@@ -48,7 +52,8 @@ fn check_supported(body: &Body) -> Result<(), Failure> {
     Ok(())
 }
 
-pub struct Completion {
+/// The interface. `INFILLS` if the prompt has a gap.
+pub struct Completion<const INFILLS: bool> {
     model: String,
     stops: Vec<String>,
     /// Whether probabilities are reported, and whether the ids of tokens are.
@@ -92,7 +97,7 @@ struct End<'a> {
     warnings: &'a [String],
 }
 
-impl Completion {
+impl<const INFILLS: bool> Completion<INFILLS> {
     fn chunk<'a>(&self, index: usize, content: &'a str, all: Vec<&'a TokenProbability>) -> Chunk<'a> {
         let tokens = all.iter().filter(|_| self.tokens).map(|token| token.chosen.id).collect();
         let completion_probabilities = self.probabilities.then_some(LlamaLogprobs(all));
@@ -131,7 +136,7 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default() // nothing in it can fail to be serialised
 }
 
-impl Interface for Completion {
+impl<const INFILLS: bool> Interface for Completion<INFILLS> {
     type Body = Body;
 
     fn memory(body: &JsonBody) -> usize {
@@ -142,19 +147,25 @@ impl Interface for Completion {
         check_supported(&body)?;
         let mut warnings = body.others.read()?;
         body.fields.of_conversations().for_each(|field| warnings.ignored(field));
-        let given = body.prompt.ok_or_else(|| Failure::invalid("there is no prompt"))?;
-        let (several, count) = (matches!(given, Prompts::Several(_)), given.count());
-        at_most("prompt", count, server.limits.choices, "prompts")?;
+        let most = max_tokens([("n_predict", body.n_predict), ("max_tokens", body.max_tokens)])?;
+        let most = most.or(loaded.defaults.max_tokens);
+        let (several, prompts) = match (INFILLS, body.prompt) {
+            (true, prompt) => (false, vec![body.gap.with_prompt(prompt)?.tokens("input_suffix", most, loaded)?]),
+            (false, None) => return Err(Failure::invalid("there is no prompt")),
+            (false, Some(given)) => {
+                body.gap.warn(&mut warnings);
+                at_most("prompt", given.count(), server.limits.choices, "prompts")?;
+                (matches!(given, Prompts::Several(_)), given.tokens(loaded)?)
+            }
+        };
         let alternatives = usize::try_from(body.n_probs.unwrap_or(0)).unwrap_or(usize::MAX);
         at_most("n_probs", alternatives, TOP_LOGPROBS, "tokens")?;
-        let (stream, prompts, mut options) =
-            (body.fields.stream(), given.tokens(loaded)?, body.fields.options(loaded)?);
-        let most = max_tokens([("n_predict", body.n_predict), ("max_tokens", body.max_tokens)])?;
-        options.max_tokens = most.or(options.max_tokens);
+        let (stream, mut options) = (body.fields.stream(), body.fields.options(loaded)?);
+        options.max_tokens = most;
         let (probabilities, tokens) = (alternatives > 0, alternatives > 0 || body.return_tokens == Some(true));
         options.logprobs = tokens.then_some(alternatives);
         let (model, stops) = (loaded.name.clone(), options.stop.clone());
-        let interface = Self { model, stops, probabilities, tokens, several, new_lines: vec![false; count] };
+        let interface = Self { model, stops, probabilities, tokens, several, new_lines: vec![false; prompts.len()] };
         let request = Request { choices: 1, stream, one_call: false, held: 0, warnings: warnings.texts(), interface };
         Ok((Prompt::Tokens(prompts, Box::new(options)), request))
     }

@@ -4,9 +4,10 @@ mod completion;
 pub mod slots;
 pub mod tokens;
 
-pub use completion::Completion;
+pub type Completion = completion::Completion<false>;
+pub type Infill = completion::Completion<true>;
 
-use crate::serve::body::{JsonBody, refuse};
+use crate::serve::body::JsonBody;
 use crate::serve::conversation::{check_messages, check_tools, template_input, variables};
 use crate::serve::failure::Failure;
 use crate::serve::fields::{Fields, read};
@@ -16,7 +17,7 @@ use crate::serve::openai::messages::{functions, messages};
 use crate::serve::router::{counted_json, json};
 use crate::serve::server::Server;
 use crate::serve::unmet::Warnings;
-use axum::extract::{Request, State};
+use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -73,12 +74,6 @@ pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failur
         "build_info": concat!("wglm ", env!("CARGO_PKG_VERSION")),
     });
     Ok(counted_json(props.to_string(), memory))
-}
-
-/// Refuses infilling. The status is not 501 because clients retry after any status from 500 on.
-pub async fn no_infill(request: Request) -> Failure {
-    refuse(request).await;
-    Failure::unsupported("infill: the vocabulary of this model has no tokens for it; use /completion")
 }
 
 /// The adapters: this server loads none.

@@ -3,6 +3,7 @@
 use super::fields::Common;
 use super::lines::{LinesBody, Part, nothing};
 use crate::serve::failure::Failure;
+use crate::serve::infill::Gap;
 use crate::serve::interface::Prompt;
 use crate::serve::prompts::Prompts;
 use crate::serve::server::{LoadedModel, Server};
@@ -24,18 +25,20 @@ pub struct Body {
     common: Common,
 }
 
+fn has_text(field: &Option<String>) -> bool {
+    field.as_ref().is_some_and(|text| !text.is_empty())
+}
+
 impl Body {
     /// Refuses what would change the prompt and is not supported.
     fn check_supported(&self) -> Result<(), Failure> {
-        let has_text = |field: &Option<String>| field.as_ref().is_some_and(|text| !text.is_empty());
         let has_items = |field: &Option<Vec<Value>>| field.as_ref().is_some_and(|items| !items.is_empty());
         let is_raw_system = self.is_raw() && has_text(&self.system);
         for (is_asked_for, field, wrong) in [
-            (has_text(&self.suffix), "suffix", "this model does not fill gaps"),
             (has_text(&self.template), "template", "not supported; the model's own is used, or none with raw"),
             (has_items(&self.images), "images", "this model reads text only"),
             (has_items(&self.context), "context", "not supported; send earlier messages to /api/chat"),
-            (is_raw_system, "system", "not supported together with raw; write it in the prompt"),
+            (is_raw_system, "system", "not supported together with raw or suffix; write it in the prompt"),
         ] {
             if is_asked_for {
                 return Err(Failure::of_field(field, wrong).with_code("unsupported"));
@@ -51,7 +54,7 @@ impl LinesBody for Body {
     }
 
     fn is_raw(&self) -> bool {
-        self.raw == Some(true)
+        self.raw == Some(true) || has_text(&self.suffix)
     }
 
     fn prompt(self, server: &Server, loaded: &LoadedModel, _: &mut Warnings) -> Result<(Prompt, usize), Failure> {
@@ -60,7 +63,11 @@ impl LinesBody for Body {
         let Some(prompt) = self.prompt.filter(|prompt| !prompt.is_empty()) else { return Ok(nothing()) };
         if is_raw {
             let options = self.common.raw(loaded)?;
-            return Ok((Prompt::Tokens(Prompts::Text(prompt).tokens(loaded)?, Box::new(options)), 0));
+            let tokens = match self.suffix.filter(|suffix| !suffix.is_empty()) {
+                None => Prompts::Text(prompt).tokens(loaded)?,
+                Some(suffix) => vec![Gap::between(prompt, suffix).tokens("suffix", options.max_tokens, loaded)?],
+            };
+            return Ok((Prompt::Tokens(tokens, Box::new(options)), 0));
         }
         let system = self.system.filter(|system| !system.is_empty()).map(Message::system);
         let messages = system.into_iter().chain([Message::user(prompt)]).collect();

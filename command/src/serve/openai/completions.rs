@@ -6,6 +6,7 @@ use crate::serve::constraints::{Format, FormatField};
 use crate::serve::failure::Failure;
 use crate::serve::fields::{Fields, StreamOptions, choices, max_tokens, top_logprobs};
 use crate::serve::figures::CompletionLogprobs;
+use crate::serve::infill::Gap;
 use crate::serve::interface::{Interface, Prompt, Request};
 use crate::serve::prompts::Prompts;
 use crate::serve::reply::{Delta, FinishReason, Progress, Reply, TokenProbability};
@@ -95,7 +96,6 @@ fn finish_reason(reason: FinishReason) -> Option<&'static str> {
 fn check_supported(body: &mut Body, choices: usize) -> Result<(), Failure> {
     let format = body.response_format.take().unwrap_or_default().read("response_format", SchemaOptions::default())?;
     for (is_asked_for, field, wrong) in [
-        (body.suffix.as_ref().is_some_and(|suffix| !suffix.is_empty()), "suffix", "this model does not fill gaps"),
         (format != Format::Text, "response_format", CHAT),
         (body.json_schema.is_some(), "json_schema", CHAT),
         (body.best_of.is_some_and(|best| best != choices as u64), "best_of", "only supported if it equals n"),
@@ -136,9 +136,15 @@ impl Interface for Completions {
         let count = given.count().saturating_mul(choices);
         check_count(count, scored.is_some() && limit.is_some_and(|limit| limit <= 1), server)?;
         body.fields.of_conversations().for_each(|field| warnings.ignored(field));
-        let (stream, prompts, mut options) =
-            (body.fields.stream(), given.tokens(loaded)?, body.fields.options(loaded)?);
+        let (stream, mut options) = (body.fields.stream(), body.fields.options(loaded)?);
         options.max_tokens = limit.or(options.max_tokens).or((!is_given).then_some(MAX_TOKENS));
+        let prompts = match (given, body.suffix.filter(|suffix| !suffix.is_empty())) {
+            (given, None) => given.tokens(loaded)?,
+            (Prompts::Text(prompt), Some(suffix)) => {
+                vec![Gap::between(prompt, suffix).tokens("suffix", options.max_tokens, loaded)?]
+            }
+            (_, Some(_)) => return Err(Failure::of_field("prompt", "expected a text, because there is a suffix")),
+        };
         options.logprobs = logprobs;
         options.prompt_logprobs = scored.map(|top| PromptLogprobs { from: 0, top });
         let mut echo = Vec::new();

@@ -2,12 +2,12 @@
 
 use super::namespaces::Namespaces;
 use crate::serve::failure::{Failure, shown};
-use crate::serve::parts::Parts;
+use crate::serve::parts::{Parts, warn_of_part};
 use crate::serve::unmet::Warnings;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use wglm_engine::text::{FunctionCall, Message, ToolCall};
 
 /// The prefix of thinking that a client sends back with the next request. It is not encrypted: the server has no key
@@ -28,7 +28,12 @@ pub struct Item {
     output: Option<Value>,
     summary: Option<Value>,
     encrypted_content: Option<String>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
+
+/// The fields of an item of a response that a client sends back with it.
+const OF_REPLIES: &[&str] = &["id", "phase", "status"];
 
 /// Thinking in the form in which clients send it back.
 pub fn encoded_thinking(thinking: &str) -> String {
@@ -65,7 +70,11 @@ impl Messages {
     }
 
     /// Adds an item. Those of types that the model does not know are left out, with a warning.
-    fn add(&mut self, index: usize, item: Item, namespaces: &Namespaces, to: &mut Warnings) -> Result<(), Failure> {
+    fn add(&mut self, index: usize, mut item: Item, namespaces: &Namespaces, to: &mut Warnings) -> Result<(), Failure> {
+        let others = std::mem::take(&mut item.others);
+        for parts in [&item.content, &item.output].into_iter().flatten().filter_map(Value::as_array) {
+            parts.iter().for_each(|part| warn_of_part("input.content", part, to));
+        }
         let id = item.call_id.clone().unwrap_or_default();
         match item.kind.as_deref().unwrap_or("message") {
             "message" => self.message(index, &item)?,
@@ -97,8 +106,12 @@ impl Messages {
                 let message = format!("input {index}: item_reference: items are not kept; send the whole conversation");
                 return Err(Failure::unsupported(message));
             }
-            other => to.ignored(&format!("input: an item of type {}", shown(other))),
+            other => {
+                to.ignored(&format!("input: an item of type {}", shown(other)));
+                return Ok(());
+            }
         }
+        to.ignored_in("input", others.iter().filter(|(name, _)| !OF_REPLIES.contains(&name.as_str())));
         Ok(())
     }
 
@@ -189,6 +202,20 @@ mod tests {
         ] {
             assert_eq!(read_with(json!([item]), &mut Warnings::default()).unwrap_err().status, 400, "{item}");
         }
+    }
+
+    #[test]
+    fn fields_that_nothing_reads_are_named() {
+        let mut warnings = Warnings::default();
+        let items = json!([
+            {"role": "user", "content": [{"type": "input_text", "text": "?", "weight": 2}], "mood": "glad"},
+            {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "phase": "final_answer",
+             "content": [{"type": "output_text", "text": "!", "annotations": [{"index": 0}], "logprobs": []}]},
+            {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "/", "x": 1}]},
+        ]);
+        read_with(items, &mut warnings).unwrap();
+        let names = ["input.content.weight", "input.mood", "input.content.x"];
+        assert_eq!(warnings.texts(), names.map(|name| format!("{name}: not supported; ignored")));
     }
 
     #[test]
