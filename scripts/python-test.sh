@@ -26,6 +26,7 @@ mkdir -p "$package"
 cp -R bindings/python/. "$package"
 mkdir -p "$package/docs"
 cp docs/python.md "$package/docs"
+cp bindings/swift/Sources/WglmCore/WglmCore.swift "$package/tests"
 cp "$library" "$package/wglm"
 cd "$package"
 "$venv/bin/mypy" wglm tests

@@ -553,51 +553,51 @@ def _uniffi_check_api_checksums(lib):
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     if lib.uniffi_wglm_bindings_checksum_method_chat_ask() != 33869:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_context() != 14586:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_context() != 42389:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_fit() != 7010:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_fit() != 61148:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_load_snapshot() != 12050:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_load_snapshot() != 46353:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     if lib.uniffi_wglm_bindings_checksum_method_chat_messages() != 27060:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_move_to() != 27691:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_move_to() != 55230:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     if lib.uniffi_wglm_bindings_checksum_method_chat_prefill() != 53066:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_prompt_tokens() != 45994:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_prompt_tokens() != 62431:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_push() != 49673:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_push() != 17393:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_remove() != 2933:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_remove() != 41540:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     if lib.uniffi_wglm_bindings_checksum_method_chat_reply() != 49281:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_restore() != 11350:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_restore() != 18118:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     if lib.uniffi_wglm_bindings_checksum_method_chat_resume() != 1636:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_save() != 29225:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_save() != 26942:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_save_snapshot() != 8287:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_save_snapshot() != 29722:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     if lib.uniffi_wglm_bindings_checksum_method_chat_send() != 10820:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_set_functions() != 42525:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_set_functions() != 29858:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_set_messages() != 15646:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_set_messages() != 46716:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_set_options() != 11798:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_set_options() != 51583:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_set_overflow() != 55553:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_set_overflow() != 31690:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_set_template_variables() != 39942:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_set_template_variables() != 48721:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_set_thinking() != 5582:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_set_thinking() != 59424:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_truncate() != 47679:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_truncate() != 17403:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_chat_unanswered() != 20598:
+    if lib.uniffi_wglm_bindings_checksum_method_chat_unanswered() != 39410:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     if lib.uniffi_wglm_bindings_checksum_constructor_chat_new() != 40449:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
@@ -627,7 +627,7 @@ def _uniffi_check_api_checksums(lib):
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     if lib.uniffi_wglm_bindings_checksum_method_reply_deliver() != 64319:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_method_reply_next() != 54598:
+    if lib.uniffi_wglm_bindings_checksum_method_reply_next() != 2039:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     if lib.uniffi_wglm_bindings_checksum_method_reply_stop() != 16598:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")

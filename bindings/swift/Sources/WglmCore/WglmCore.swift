@@ -6439,73 +6439,73 @@ private let initializationResult: InitializationResult = {
     if (uniffi_wglm_bindings_checksum_method_chat_ask() != 33869) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_context() != 14586) {
+    if (uniffi_wglm_bindings_checksum_method_chat_context() != 42389) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_fit() != 7010) {
+    if (uniffi_wglm_bindings_checksum_method_chat_fit() != 61148) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_load_snapshot() != 12050) {
+    if (uniffi_wglm_bindings_checksum_method_chat_load_snapshot() != 46353) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_wglm_bindings_checksum_method_chat_messages() != 27060) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_move_to() != 27691) {
+    if (uniffi_wglm_bindings_checksum_method_chat_move_to() != 55230) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_wglm_bindings_checksum_method_chat_prefill() != 53066) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_prompt_tokens() != 45994) {
+    if (uniffi_wglm_bindings_checksum_method_chat_prompt_tokens() != 62431) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_push() != 49673) {
+    if (uniffi_wglm_bindings_checksum_method_chat_push() != 17393) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_remove() != 2933) {
+    if (uniffi_wglm_bindings_checksum_method_chat_remove() != 41540) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_wglm_bindings_checksum_method_chat_reply() != 49281) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_restore() != 11350) {
+    if (uniffi_wglm_bindings_checksum_method_chat_restore() != 18118) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_wglm_bindings_checksum_method_chat_resume() != 1636) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_save() != 29225) {
+    if (uniffi_wglm_bindings_checksum_method_chat_save() != 26942) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_save_snapshot() != 8287) {
+    if (uniffi_wglm_bindings_checksum_method_chat_save_snapshot() != 29722) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_wglm_bindings_checksum_method_chat_send() != 10820) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_set_functions() != 42525) {
+    if (uniffi_wglm_bindings_checksum_method_chat_set_functions() != 29858) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_set_messages() != 15646) {
+    if (uniffi_wglm_bindings_checksum_method_chat_set_messages() != 46716) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_set_options() != 11798) {
+    if (uniffi_wglm_bindings_checksum_method_chat_set_options() != 51583) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_set_overflow() != 55553) {
+    if (uniffi_wglm_bindings_checksum_method_chat_set_overflow() != 31690) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_set_template_variables() != 39942) {
+    if (uniffi_wglm_bindings_checksum_method_chat_set_template_variables() != 48721) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_set_thinking() != 5582) {
+    if (uniffi_wglm_bindings_checksum_method_chat_set_thinking() != 59424) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_truncate() != 47679) {
+    if (uniffi_wglm_bindings_checksum_method_chat_truncate() != 17403) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_chat_unanswered() != 20598) {
+    if (uniffi_wglm_bindings_checksum_method_chat_unanswered() != 39410) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_wglm_bindings_checksum_method_loadlistener_on_progress() != 13230) {
@@ -6541,7 +6541,7 @@ private let initializationResult: InitializationResult = {
     if (uniffi_wglm_bindings_checksum_method_reply_deliver() != 64319) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_method_reply_next() != 54598) {
+    if (uniffi_wglm_bindings_checksum_method_reply_next() != 2039) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_wglm_bindings_checksum_method_reply_stop() != 16598) {
