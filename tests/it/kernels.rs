@@ -13,7 +13,7 @@ use wglm_engine::quant::{Family, QUANTS};
 use wglm_engine::reference::{CASES, Case, Contents, KernelCheck};
 use wglm_engine::shader::{Pipelines, Variant, reflect};
 
-/// The device whose adapter all tests here ask.
+/// The device that the tests here query.
 fn gpu() -> &'static Gpu {
     pipelines(Team::Workgroup).gpu()
 }

@@ -5,71 +5,89 @@ use super::prompts::{Encoder, Prompts};
 use super::server::LoadedModel;
 use super::unmet::Warnings;
 use serde::Deserialize;
+use serde_json::Value;
 use wglm_engine::text::InfillTokens;
 
-/// The texts around a gap, and others. In the fields of llama.cpp's `/infill`, to which the prompt is added.
-#[derive(Debug, Deserialize)]
-pub struct Gap {
-    input_prefix: Option<String>,
-    input_suffix: Option<String>,
-    /// Texts from elsewhere, the most relevant one last.
-    input_extra: Option<Vec<Extra>>,
+/// The maximum number of tokens of the texts around a gap. The text after it follows the one before, so it is computed
+/// again with each character that a user types.
+const WINDOW: usize = 2048;
+
+/// Texts before a gap are cut at a multiple of this number of tokens. While a user types, they begin at the same ones,
+/// and the cache has their beginning.
+const STEP: usize = 256;
+
+/// Why a request with a gap is refused.
+const NO_TOKENS: &str = "the vocabulary of this model has no tokens for texts with gaps";
+
+/// The fields of llama.cpp's `/infill`, besides those of `/completion`.
+#[derive(Debug, Default, Deserialize)]
+pub struct GapFields {
+    input_prefix: Option<Value>,
+    input_suffix: Option<Value>,
+    input_extra: Option<Value>,
 }
 
+/// The texts around a gap, and others.
+#[derive(Debug)]
+pub struct Gap {
+    pub before: String,
+    pub after: String,
+    /// The most relevant one is the last.
+    pub extra: Vec<Extra>,
+}
+
+/// A text from elsewhere.
 #[derive(Debug, Deserialize)]
-struct Extra {
+pub struct Extra {
     filename: Option<String>,
     text: String,
 }
 
-impl Gap {
-    /// A gap between two texts.
-    pub fn between(before: String, after: String) -> Self {
-        Self { input_prefix: Some(before), input_suffix: Some(after), input_extra: None }
-    }
-
-    /// Adds a prompt to the text before the gap.
-    pub fn with_prompt(mut self, prompt: Option<Prompts>) -> Result<Self, Failure> {
-        match (prompt, &mut self.input_prefix) {
-            (None, _) | (_, None) => Ok(self),
-            (Some(Prompts::Text(text)), Some(before)) => {
-                before.push_str(&text);
-                Ok(self)
-            }
-            (Some(_), _) => Err(Failure::of_field("prompt", "expected a text, which follows input_prefix")),
-        }
-    }
-
+impl GapFields {
     /// Warns about the fields, for a path without gaps.
     pub fn warn(&self, to: &mut Warnings) {
-        for (name, is_given) in [
-            ("input_prefix", self.input_prefix.is_some()),
-            ("input_suffix", self.input_suffix.is_some()),
-            ("input_extra", self.input_extra.is_some()),
+        for (name, given) in [
+            ("input_prefix", &self.input_prefix),
+            ("input_suffix", &self.input_suffix),
+            ("input_extra", &self.input_extra),
         ] {
-            if is_given {
-                to.ignored(name);
-            }
+            given.iter().for_each(|given| to.ignored_value(name, given));
         }
     }
 
-    /// The tokens of the prompt, which leave room for a reply of `most` tokens in the context. `field` is the one that
-    /// asks for a gap to be filled.
-    pub fn tokens(self, field: &str, most: Option<usize>, loaded: &LoadedModel) -> Result<Vec<u32>, Failure> {
-        let marks = loaded.model.tokenizer()?.infill_tokens().ok_or_else(|| {
-            let wrong = "the vocabulary of this model has no tokens for texts with gaps";
-            Failure::of_field(field, wrong).with_code("unsupported")
-        })?;
-        let (Some(before), Some(after)) = (self.input_prefix, self.input_suffix) else {
-            return Err(Failure::invalid("expected input_prefix and input_suffix, the texts around the gap"));
+    /// The gap. The prompt follows `input_prefix`.
+    pub fn read(self, prompt: Option<Prompts>) -> Result<Gap, Failure> {
+        let text = |field, given| match given {
+            Some(Value::String(text)) => Ok(text),
+            _ => Err(Failure::of_field(field, "expected a text beside the gap")),
         };
+        let mut before = text("input_prefix", self.input_prefix)?;
+        let after = text("input_suffix", self.input_suffix)?;
+        match prompt {
+            None => {}
+            Some(Prompts::Text(text)) => before.push_str(&text),
+            Some(_) => return Err(Failure::of_field("prompt", "expected a text, which follows input_prefix")),
+        }
+        let extra: Option<Vec<Extra>> = self.input_extra.map_or(Ok(None), serde_json::from_value).map_err(|error| {
+            Failure::of_field("input_extra", format_args!("expected a list of objects with a text: {error}"))
+        })?;
+        Ok(Gap { before, after, extra: extra.unwrap_or_default() })
+    }
+}
+
+impl Gap {
+    /// The tokens of the prompt. Beside it the context has room for a reply of `most` tokens, or of a quarter of the
+    /// context for `None`, but at most of half of it. `field` is the one that asks for a gap to be filled.
+    pub fn tokens(self, field: &str, most: Option<usize>, loaded: &LoadedModel) -> Result<Vec<u32>, Failure> {
+        let marks = loaded.model.tokenizer()?.infill_tokens();
+        let marks = marks.ok_or_else(|| Failure::of_field(field, NO_TOKENS).with_code("unsupported"))?;
         let encoder = Encoder::of_text(loaded)?;
-        let extra: String = self.input_extra.unwrap_or_default().into_iter().map(Extra::written).collect();
+        let extra: String = self.extra.into_iter().map(Extra::written).collect();
         let texts = Texts {
             start: encoder.encode("")?,
             extra: encoder.encode_end(&extra)?,
-            before: encoder.encode_end(&before)?,
-            after: encoder.encode_beginning_alone(&after)?,
+            before: encoder.encode_end(&self.before)?,
+            after: encoder.encode_beginning_alone(&self.after)?,
         };
         let context = loaded.scheduler.context();
         Ok(texts.around(marks, context - most.unwrap_or(context / 4).min(context / 2)))
@@ -94,39 +112,59 @@ struct Texts {
 }
 
 impl Texts {
-    /// A prompt of at most `room` tokens. What is nearest to the gap is kept: the end of the text before it, and the
-    /// beginning of the text after it, which gets a quarter of the room, or more if the other one leaves more. The
-    /// other texts get what these leave.
+    /// A prompt of at most `room` tokens. What is nearest to the gap is kept: three quarters of [`WINDOW`] before it,
+    /// and a quarter after it. The other texts get the rest of the room, and the end of them is kept.
     fn around(self, marks: InfillTokens, room: usize) -> Vec<u32> {
         let Self { start, extra, before, mut after } = self;
         let room = room.saturating_sub(start.len() + 3);
-        after.truncate((room / 4).max(room.saturating_sub(before.len())));
-        let before = end_of(&before, room - after.len());
-        let extra = end_of(&extra, room - after.len() - before.len());
+        let window = room.min(WINDOW);
+        after.truncate(window / 4);
+        let before = end_of(&before, window - window / 4);
+        let extra = end_of(&extra, room - before.len() - after.len());
         [&start, extra, &[marks.prefix], before, &[marks.suffix], &after, &[marks.middle]].concat()
     }
 }
 
 /// The last tokens of a text, at most so many.
 fn end_of(tokens: &[u32], most: usize) -> &[u32] {
-    &tokens[tokens.len().saturating_sub(most)..]
+    let step = if most >= 2 * STEP { STEP } else { 1 };
+    &tokens[tokens.len().saturating_sub(most).next_multiple_of(step)..]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{InfillTokens, Texts};
+    use super::{InfillTokens, STEP, Texts, WINDOW};
+
+    fn around(extra: usize, before: usize, after: usize, room: usize) -> Vec<u32> {
+        let some = |first: u32, count: usize| (first..).take(count).collect();
+        let texts = Texts {
+            start: vec![0],
+            extra: some(100_000, extra),
+            before: some(200_000, before),
+            after: some(300_000, after),
+        };
+        texts.around(InfillTokens { prefix: 1, suffix: 2, middle: 3 }, room)
+    }
 
     #[test]
     fn what_is_nearest_to_the_gap_is_kept() {
-        let around = |extra: u32, before: u32, after: u32, room| {
-            let (extra, before) = ((10..10 + extra).collect(), (20..20 + before).collect());
-            let texts = Texts { start: vec![0], extra, before, after: (40..40 + after).collect() };
-            texts.around(InfillTokens { prefix: 1, suffix: 2, middle: 3 }, room)
-        };
-        assert_eq!(around(2, 2, 2, 99), [0, 10, 11, 1, 20, 21, 2, 40, 41, 3]);
-        assert_eq!(around(3, 2, 2, 10), [0, 11, 12, 1, 20, 21, 2, 40, 41, 3], "the end of other texts");
-        assert_eq!(around(3, 12, 9, 12), [0, 1, 26, 27, 28, 29, 30, 31, 2, 40, 41, 3], "three quarters before");
-        assert_eq!(around(3, 2, 9, 12), [0, 1, 20, 21, 2, 40, 41, 42, 43, 44, 45, 3], "more after a short text");
+        let (b, a) = (200_000, 300_000);
+        assert_eq!(around(0, 2, 2, 99), [0, 1, b, b + 1, 2, a, a + 1, 3]);
+        assert_eq!(around(5, 12, 9, 12), [0, 1, b + 6, b + 7, b + 8, b + 9, b + 10, b + 11, 2, a, a + 1, 3]);
         assert_eq!(around(0, 0, 0, 0), [0, 1, 2, 3]);
+        assert_eq!(around(5, 2, 1, 9), [0, 100_003, 100_004, 1, b, b + 1, 2, a, 3], "the end of other texts");
+        let whole = around(500, 3000, 3000, 4 + WINDOW + 20);
+        assert!(whole.len() <= 4 + WINDOW + 20);
+        let after = &whole[whole.len() - 1 - WINDOW / 4..];
+        assert_eq!((after[0], after[after.len() - 1]), (a, 3));
+    }
+
+    /// While a user types, the prompt begins with the same tokens.
+    #[test]
+    fn the_text_before_the_gap_begins_at_the_same_token_for_a_while() {
+        let prompts: Vec<Vec<u32>> = (0..2 * STEP).map(|typed| around(9000, 3000 + typed, 700, 8192)).collect();
+        let of = |prompt: &Vec<u32>| [prompt[1], prompt[1 + prompt.iter().position(|token| *token == 1).unwrap_or(0)]];
+        let changes = prompts.windows(2).filter(|pair| of(&pair[0]) != of(&pair[1])).count();
+        assert!((2..=4).contains(&changes), "{changes}");
     }
 }

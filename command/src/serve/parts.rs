@@ -16,35 +16,6 @@ const PARTS: usize = 1024;
 /// files are still encoded in base64, the memory for these marks cannot be counted with the body.
 const SIGNS: usize = 64 << 10;
 
-/// The fields of parts of any type that are read, that come with a picture or a file, or that replies have.
-const FIELDS: &[&str] = &[
-    "annotations",
-    "caller",
-    "content",
-    "context",
-    "data",
-    "detail",
-    "file",
-    "file_data",
-    "file_id",
-    "filename",
-    "id",
-    "image",
-    "image_url",
-    "input",
-    "is_error",
-    "logprobs",
-    "name",
-    "refusal",
-    "signature",
-    "source",
-    "text",
-    "thinking",
-    "title",
-    "tool_use_id",
-    "type",
-];
-
 /// What the model reads in place of a picture.
 const PICTURE: &str = "[An image was here; this model cannot see it.]";
 
@@ -57,10 +28,12 @@ pub fn not_text(message: usize, kind: &str) -> Failure {
     Failure::unsupported(format!("message {message}: a part of type {}: this model reads text only", shown(kind)))
 }
 
-/// Warns about the fields of a part that nothing reads. `place` says where it is. The model gets some parts unchanged.
-pub fn warn_of_part(place: &str, part: &Value, to: &mut Warnings) {
-    let Some(fields) = part.as_object().filter(|_| part["type"] != "tool_reference") else { return };
-    to.ignored_in(place, fields.iter().filter(|(name, _)| !FIELDS.contains(&name.as_str())));
+/// Warns about the fields of parts that are not among the `known` ones. `place` says where the parts are. The model
+/// gets some parts unchanged.
+pub fn warn_of_parts(place: &str, parts: &[Value], known: &[&str], to: &mut Warnings) {
+    for part in parts.iter().filter(|part| part["type"] != "tool_reference").filter_map(Value::as_object) {
+        to.ignored_in(place, part.iter().filter(|(name, _)| !known.contains(&name.as_str())));
+    }
 }
 
 /// Reads the parts of a request's messages.

@@ -93,6 +93,17 @@ impl Prompts {
         }
     }
 
+    /// The texts, for a request in which no prompt can be tokens.
+    pub fn texts(self) -> Result<Vec<String>, Failure> {
+        let wrong = || Failure::of_field("prompt", "expected a text or a list of texts, because there is a suffix");
+        let text = |one| if let One::Text(text) = one { Ok(text) } else { Err(wrong()) };
+        match self {
+            Self::Text(text) => Ok(vec![text]),
+            Self::Several(all) => all.into_iter().map(text).collect(),
+            Self::Tokens(_) | Self::Mixed(_) | Self::Object(_) => Err(wrong()),
+        }
+    }
+
     /// The tokens of each prompt. A prompt that is longer than the context is refused, and a text that is certain to be
     /// too long is refused before it is encoded.
     pub fn tokens(self, loaded: &LoadedModel) -> Result<Vec<Vec<u32>>, Failure> {
@@ -149,7 +160,7 @@ impl<'a> Encoder<'a> {
         self.encode_alone(end(text, self.enough()))
     }
 
-    /// The same for a text or its beginning.
+    /// Like [`encode_end`](Self::encode_end), for the beginning of a text.
     pub fn encode_beginning_alone(&self, text: &str) -> Result<Vec<u32>, Failure> {
         self.encode_alone(beginning(text, self.enough()))
     }

@@ -203,6 +203,13 @@ impl Warnings {
         }
     }
 
+    /// A field has no effect, unless its value asks for nothing.
+    pub fn ignored_value(&mut self, field: &str, value: &Value) {
+        if !is_nothing(field, value) {
+            self.ignored(field);
+        }
+    }
+
     /// Tools that the model does not get. `place` says where they are, if they are not in `tools` itself.
     pub fn tools(&mut self, place: &str, tools: &[Value], is_function: impl Fn(&Value) -> bool) {
         for tool in tools.iter().filter(|tool| !is_function(tool)) {
@@ -236,12 +243,22 @@ impl OtherFields {
         Ok(self.warnings)
     }
 
+    /// The same, with warnings about these fields, even if they would change the reply.
+    pub fn read_but(mut self, names: &[&str]) -> Result<Warnings, Failure> {
+        self.ignore(|field| names.contains(&field.name));
+        self.read()
+    }
+
+    /// Turns refusals into warnings.
+    fn ignore(&mut self, is_ignored: impl Fn(&Unsupported) -> bool) {
+        for field in self.refused.extract_if(.., |field| is_ignored(field)) {
+            self.warnings.ignored(field.name);
+        }
+    }
+
     /// The same for Ollama's `options`, with the warnings about the body. Ollama itself ignores most samplers there.
     pub fn read_options(mut self, warnings: &mut Warnings) -> Result<(), Failure> {
-        for sampler in SAMPLERS.iter().filter(|sampler| self.refused.iter().any(|field| field.name == sampler.name)) {
-            self.warnings.ignored(sampler.name);
-        }
-        self.refused.retain(|field| SAMPLERS.iter().all(|sampler| field.name != sampler.name));
+        self.ignore(|field| SAMPLERS.iter().any(|sampler| field.name == sampler.name));
         self.check("options.")?;
         warnings.add_within("options", self.warnings);
         Ok(())

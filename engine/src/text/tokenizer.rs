@@ -62,7 +62,8 @@ impl Tokenizer {
         let marker = Marker::new(reserved.map(|(text, ..)| text));
         let end = ends::of_reply(&vocab, family);
         let bos = vocab.bos.filter(|_| vocab.add_bos);
-        let infill = InfillTokens::of(vocab.infill, &specials);
+        let known = |id: &u32| (*id as usize) < ends.len();
+        let infill = InfillTokens::of(vocab.infill.map(|id| id.filter(known)), &specials);
         let bpe = bpe::build(&mut vocab, family)?;
         let (words, types) = (family.compile()?, vocab.types);
         Ok(Self { bpe, words, specials, marker, types, bytes, ends, longest, bos, end, infill })

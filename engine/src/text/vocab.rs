@@ -78,7 +78,7 @@ pub struct Vocab {
     /// `eos_token_id`, `eot_token_id` and `eom_token_id`, as far as the file has them. A reply ends at any of them.
     pub end: Vec<u32>,
     /// `fim_pre_token_id`, `fim_suf_token_id` and `fim_mid_token_id`, for texts with a gap: see
-    /// [`InfillTokens`](super::InfillTokens).
+    /// [`InfillTokens`](super::InfillTokens). An id that is not in the vocabulary counts as absent.
     pub infill: [Option<u32>; 3],
 }
 
@@ -101,7 +101,7 @@ impl Vocab {
             ));
         }
         let bos = self.bos.as_ref().filter(|_| self.add_bos);
-        match self.end.iter().chain(bos).chain(self.infill.iter().flatten()).find(|&&id| id as usize >= tokens) {
+        match self.end.iter().chain(bos).find(|&&id| id as usize >= tokens) {
             Some(&token) => Err(Error::TokenOutOfRange { token, vocab: tokens }),
             None => Ok(()),
         }

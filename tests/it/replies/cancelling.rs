@@ -62,9 +62,10 @@ fn extended_a_cancelled_reply_ends_soon_and_leaves_a_usable_chat() {
     let gpu = open(true);
     let mut chat = chat(&gpu);
     let long = OWL.repeat(40);
-    // Twice, because the first time creates everything that is created at first use.
-    let [_, (whole, for_reply)] = [(); 2].map(|()| timed(&mut chat, OWL, None));
-    let [_, (_, for_prompt)] = [(); 2].map(|()| timed(&mut chat, &long, Some(1)));
+    // Twice, because the first time creates everything that is created at first use, and by turns, so that neither
+    // prompt is in the cache.
+    let [_, [(whole, for_reply), (_, for_prompt)]] =
+        [(); 2].map(|()| [timed(&mut chat, OWL, None), timed(&mut chat, &long, Some(1))]);
     for (question, count, pause) in [
         (OWL, 1, Duration::ZERO),
         (OWL, 3, for_reply / 20),

@@ -256,58 +256,61 @@ fn adapters_and_infills_are_refused() {
 /// A model whose vocabulary has tokens for texts with a gap gets the text around it in their order.
 #[test]
 fn extended_a_gap_is_filled() {
-    let tokens = |text: &str| shared().post("/tokenize", &json!({"content": text})).json()["tokens"].clone();
-    let marks = tokens("<|system|><|user|><|observation|>");
+    let tokens = |text: &str, parse_special: bool| {
+        let body = json!({"content": text, "parse_special": parse_special});
+        shared().post("/tokenize", &body).json()["tokens"].as_array().unwrap().clone()
+    };
+    let marks = tokens("<|system|><|user|><|observation|>", true);
     let mut small = Small::like_fable();
-    for (name, id) in ["fim_pre", "fim_suf", "fim_mid"].iter().zip(marks.as_array().unwrap()) {
+    for (name, id) in ["fim_pre", "fim_suf", "fim_mid"].iter().zip(&marks) {
         small.set(&format!("tokenizer.ggml.{name}_token_id"), id.as_u64().unwrap() as u32);
     }
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("small.gguf");
     std::fs::write(&file, small.file()).unwrap();
-    let serving = Serving::start(&["-m", file.to_str().unwrap(), "-c", "64"]);
-    let same = |gap: Value, prompt: &[&Value]| {
-        let common = json!({"n_predict": 8, "temperature": 0, "return_tokens": true});
-        let with = |more: Value| {
-            let mut body = common.clone();
-            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            body
-        };
-        let prompt: Vec<&Value> = prompt.iter().flat_map(|part| part.as_array().unwrap()).collect();
-        let filled = serving.post("/infill", &with(gap)).json();
-        let wanted = serving.post("/completion", &with(json!({"prompt": prompt}))).json();
+    let serving = Serving::start(&["-m", file.to_str().unwrap(), "-c", "96"]);
+    let [prefix, suffix, middle] = [0, 1, 2].map(|mark| vec![marks[mark].clone()]);
+    let (before, after) = (tokens("An owl", false), tokens(" a <|user|> hill.", false));
+    assert!(after.len() > 5, "the name of a control token is text");
+    // The next request finds all of its prompt in the cache, except the last token, which is always computed.
+    let same = |gap: Value, prompt: &[&Vec<Value>]| {
+        let filled = serving.post("/infill", &gap).json();
+        let prompt = prompt.iter().copied().flatten().collect::<Vec<_>>();
         assert_eq!(filled["tokens_evaluated"], prompt.len(), "{filled}");
-        assert_eq!((&filled["tokens"], &filled["content"]), (&wanted["tokens"], &wanted["content"]));
-        assert_eq!(filled["tokens"].as_array().unwrap().len(), 8, "{filled}");
+        let again = serving.post("/completion", &json!({"prompt": prompt, "n_predict": 1})).json();
+        assert_eq!(again["timings"]["cache_n"], prompt.len() - 1, "{again}");
+        filled
     };
-    let [prefix, suffix, middle] = [0, 1, 2].map(|mark| json!([marks[mark]]));
-    let (before, after) = (tokens("An owl"), tokens(" a hill."));
-    let gap = json!({"input_prefix": "An owl", "input_suffix": " a hill."});
-    same(gap.clone(), &[&prefix, &before, &suffix, &after, &middle]);
-    let with_suffix = json!({"model": "any", "prompt": "An owl", "suffix": " a hill.", "stream": false, "max_tokens": 8,
-        "temperature": 0, "options": {"num_predict": 8, "temperature": 0}});
-    let mut filled = gap;
-    (filled["n_predict"], filled["temperature"]) = (8.into(), 0.into());
-    let filled = serving.post("/infill", &filled).json()["content"].clone();
-    for (path, text) in [("/v1/completions", "/choices/0/text"), ("/api/generate", "/response")] {
-        let answer = serving.post(path, &with_suffix).json();
-        assert_eq!(answer.pointer(text), Some(&filled), "{path}: {answer}");
-    }
-    let more = json!({"input_prefix": "An", "prompt": " owl", "input_suffix": " a hill.",
+    let plain = [&prefix, &before, &suffix, &after, &middle];
+    let vim = json!({"input_prefix": "An", "prompt": " owl", "input_suffix": " a <|user|> hill.", "n_predict": 8,
+        "input_extra": [], "n_indent": 4, "t_max_predict_ms": 250, "top_k": 40, "top_p": 0.9, "stream": false,
+        "samplers": ["top_k", "top_p", "infill"], "cache_prompt": true, "response_fields": ["content"]});
+    let filled = same(vim, &plain);
+    assert!(filled["content"].is_string() && filled["warnings"].to_string().contains("t_max_predict_ms"), "{filled}");
+    let more = json!({"input_prefix": "An owl", "input_suffix": " a <|user|> hill.", "n_predict": 8,
         "input_extra": [{"filename": "a.txt", "text": "A fox."}, {"text": "A hen."}]});
-    let extra = tokens("--- snippet ---\n\na.txt\nA fox.\n\n--- snippet ---\n\nA hen.\n\n");
-    same(more, &[&extra, &prefix, &before, &suffix, &after, &middle]);
-    let long = serving.post(
-        "/infill",
-        &json!({"input_prefix": "owl ".repeat(999), "input_suffix": "<|user|>".repeat(99),
-        "n_predict": 8, "temperature": 0}),
-    );
-    assert_eq!(long.json()["tokens_evaluated"], 64 - 8, "{}", long.text());
-    for (body, wrong) in [
-        (json!({"input_prefix": "a"}), "expected input_prefix and input_suffix"),
-        (json!({"input_prefix": "a", "input_suffix": "b", "prompt": [1, 2]}), "prompt: expected a text"),
+    let extra = tokens("--- snippet ---\n\na.txt\nA fox.\n\n--- snippet ---\n\nA hen.\n\n", false);
+    same(more, &[&[&extra][..], &plain].concat());
+    let long = json!({"input_prefix": "owl ".repeat(999), "input_suffix": "owl ".repeat(999),
+        "input_extra": [{"text": "owl ".repeat(999)}], "n_predict": 8});
+    assert_eq!(serving.post("/infill", &long).json()["tokens_evaluated"], 96 - 8);
+    let body = json!({"model": "any", "prompt": "An owl", "suffix": " a <|user|> hill.", "stream": false,
+        "max_tokens": 8, "options": {"num_predict": 8}});
+    for (path, count) in [("/v1/completions", "/usage/prompt_tokens"), ("/api/generate", "/prompt_eval_count")] {
+        let answer = serving.post(path, &body).json();
+        let length: usize = plain.iter().map(|part| part.len()).sum();
+        assert_eq!(answer.pointer(count), Some(&length.into()), "{path}: {answer}");
+    }
+    for (path, body, wrong) in [
+        ("/infill", json!({"input_prefix": "a"}), "input_suffix: expected a text"),
+        ("/infill", json!({"input_prefix": "a", "input_suffix": ["b"]}), "input_suffix: expected a text"),
+        ("/infill", json!({"input_prefix": "a", "input_suffix": "b", "prompt": [1]}), "prompt: expected a text"),
+        ("/infill", json!({"input_prefix": "a", "input_suffix": "b", "input_extra": [1]}), "input_extra: expected"),
+        ("/infill", json!({"input_prefix": "a", "input_suffix": "b", "grammar": "x"}), "grammar: not supported"),
+        ("/v1/completions", json!({"prompt": [1, 2], "suffix": "b"}), "prompt: expected a text or a list"),
+        ("/v1/completions", json!({"prompt": "a", "suffix": "b", "echo": true}), "echo: not supported"),
     ] {
-        let refused = serving.post("/infill", &body);
+        let refused = serving.post(path, &body);
         assert!(refused.status == 400 && refused.text().contains(wrong), "{}", refused.text());
     }
 }

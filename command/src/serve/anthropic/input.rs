@@ -2,7 +2,7 @@
 
 use crate::serve::constraints::function;
 use crate::serve::failure::{Failure, shown};
-use crate::serve::parts::{Parts, check_parts, not_text, warn_of_part};
+use crate::serve::parts::{Parts, check_parts, not_text, warn_of_parts};
 use crate::serve::unmet::Warnings;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -37,6 +37,13 @@ pub struct GivenMessage {
 
 /// The fields of a reply that a client sends back with the reply's message.
 const OF_REPLIES: &[&str] = &["container", "id", "stop_reason", "stop_sequence", "type", "usage"];
+
+/// The fields of the user's blocks that are read, or that come with a picture.
+const OF_USER: &[&str] = &["content", "context", "is_error", "source", "text", "title", "tool_use_id", "type"];
+
+/// The fields of the assistant's blocks, which a client sends back.
+const OF_ASSISTANT: &[&str] =
+    &["caller", "citations", "content", "data", "id", "input", "name", "signature", "text", "thinking", "type"];
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
@@ -102,7 +109,12 @@ pub fn conversation(
             Blocks::Blocks(blocks) => blocks,
         };
         check_parts(index, "blocks", blocks.len())?;
-        blocks.iter().for_each(|block| warn_of_part("messages.content", block, to));
+        let known = if role == "assistant" { OF_ASSISTANT } else { OF_USER };
+        warn_of_parts("messages.content", &blocks, known, to);
+        for results in blocks.iter().filter(|block| kind(block) == "tool_result") {
+            let parts = results.get("content").and_then(Value::as_array);
+            warn_of_parts("messages.content.content", parts.map_or(&[], Vec::as_slice), OF_USER, to);
+        }
         match role.as_str() {
             "assistant" => messages.push(assistant(index, blocks, to)?),
             "user" | "system" => user(index, &role, &blocks, &mut parts, &mut messages)?,
@@ -236,12 +248,13 @@ mod tests {
             "stop_sequence": null, "usage": {"output_tokens": 3}, "mood": "glad",
             "content": [
                 {"type": "thinking", "thinking": "hm", "signature": "s"},
-                {"type": "text", "text": "Let me.", "citations": null},
+                {"type": "text", "text": "Let me.", "citations": [{"type": "char_location"}]},
                 {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
                 {"type": "tool_use", "id": "t1", "name": "ls", "input": {}, "caller": {"type": "direct"}}]
         });
         let results = json!({"role": "user", "content": [
-            {"type": "tool_result", "tool_use_id": "t1", "content": "a", "is_error": false, "cache_control": ephemeral},
+            {"type": "tool_result", "tool_use_id": "t1", "is_error": true, "cache_control": ephemeral,
+             "content": [{"type": "text", "text": "a", "weight": 2}]},
             {"type": "document", "title": "t", "context": "c", "citations": {"enabled": true},
              "source": {"type": "text", "media_type": "text/plain", "data": "x"}}]});
         assert_eq!(read_with(system, json!([reply, results]), &mut warnings).len(), 4);
@@ -250,6 +263,7 @@ mod tests {
             "messages.mood",
             "messages.content: a block of type server_tool_use",
             "messages.content.citations",
+            "messages.content.content.weight",
         ];
         assert_eq!(warnings.texts(), names.map(|name| format!("{name}: not supported; ignored")));
     }

@@ -5,7 +5,7 @@ use crate::serve::body::JsonBody;
 use crate::serve::failure::{Dialect, Failure};
 use crate::serve::fields::{Fields, TOP_LOGPROBS, at_most, max_tokens};
 use crate::serve::figures::{LlamaLogprobs, prompt_progress, timings};
-use crate::serve::infill::Gap;
+use crate::serve::infill::GapFields;
 use crate::serve::interface::{Interface, Prompt, Request};
 use crate::serve::prompts::Prompts;
 use crate::serve::reply::{Delta, Finish, FinishReason, Progress, Reply, TokenProbability};
@@ -28,7 +28,7 @@ pub struct Body {
     post_sampling_probs: Option<bool>,
     json_schema: Option<Value>,
     #[serde(flatten)]
-    gap: Gap,
+    gap: GapFields,
     #[serde(flatten)]
     fields: Fields,
     #[serde(flatten)]
@@ -52,7 +52,7 @@ fn check_supported(body: &Body) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The interface. `INFILLS` if the prompt has a gap.
+/// The interface. `INFILLS` says whether the prompt has a gap.
 pub struct Completion<const INFILLS: bool> {
     model: String,
     stops: Vec<String>,
@@ -145,12 +145,16 @@ impl<const INFILLS: bool> Interface for Completion<INFILLS> {
 
     fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         check_supported(&body)?;
-        let mut warnings = body.others.read()?;
+        let mut warnings = match INFILLS {
+            // Editors send a limit in time beside that in tokens, and the indentation.
+            true => body.others.read_but(&["n_indent", "t_max_predict_ms"])?,
+            false => body.others.read()?,
+        };
         body.fields.of_conversations().for_each(|field| warnings.ignored(field));
         let most = max_tokens([("n_predict", body.n_predict), ("max_tokens", body.max_tokens)])?;
         let most = most.or(loaded.defaults.max_tokens);
         let (several, prompts) = match (INFILLS, body.prompt) {
-            (true, prompt) => (false, vec![body.gap.with_prompt(prompt)?.tokens("input_suffix", most, loaded)?]),
+            (true, prompt) => (false, vec![body.gap.read(prompt)?.tokens("input_suffix", most, loaded)?]),
             (false, None) => return Err(Failure::invalid("there is no prompt")),
             (false, Some(given)) => {
                 body.gap.warn(&mut warnings);

@@ -119,7 +119,7 @@ impl Common {
     /// The options of generation for a prompt without a template, which cannot have a format.
     pub fn raw(self, loaded: &LoadedModel) -> Result<GenerateOptions, Failure> {
         if format(self.format, SchemaOptions::default())? != Format::Text {
-            let wrong = "not supported together with raw; leave out raw or use /api/chat";
+            let wrong = "not supported together with raw or suffix; leave these out or use /api/chat";
             return Err(Failure::of_field("format", wrong).with_code("unsupported"));
         }
         let given = self.options.unwrap_or_default();

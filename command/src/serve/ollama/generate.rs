@@ -65,7 +65,10 @@ impl LinesBody for Body {
             let options = self.common.raw(loaded)?;
             let tokens = match self.suffix.filter(|suffix| !suffix.is_empty()) {
                 None => Prompts::Text(prompt).tokens(loaded)?,
-                Some(suffix) => vec![Gap::between(prompt, suffix).tokens("suffix", options.max_tokens, loaded)?],
+                Some(after) => {
+                    let gap = Gap { before: prompt, after, extra: Vec::new() };
+                    vec![gap.tokens("suffix", options.max_tokens, loaded)?]
+                }
             };
             return Ok((Prompt::Tokens(tokens, Box::new(options)), 0));
         }

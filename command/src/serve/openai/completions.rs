@@ -138,12 +138,17 @@ impl Interface for Completions {
         body.fields.of_conversations().for_each(|field| warnings.ignored(field));
         let (stream, mut options) = (body.fields.stream(), body.fields.options(loaded)?);
         options.max_tokens = limit.or(options.max_tokens).or((!is_given).then_some(MAX_TOKENS));
-        let prompts = match (given, body.suffix.filter(|suffix| !suffix.is_empty())) {
-            (given, None) => given.tokens(loaded)?,
-            (Prompts::Text(prompt), Some(suffix)) => {
-                vec![Gap::between(prompt, suffix).tokens("suffix", options.max_tokens, loaded)?]
+        let prompts = match body.suffix.filter(|suffix| !suffix.is_empty()) {
+            None => given.tokens(loaded)?,
+            Some(_) if echoes => {
+                let wrong = "not supported together with a suffix; leave one of them out";
+                return Err(Failure::of_field("echo", wrong).with_code("unsupported"));
             }
-            (_, Some(_)) => return Err(Failure::of_field("prompt", "expected a text, because there is a suffix")),
+            Some(after) => {
+                let gap = |before| Gap { before, after: after.clone(), extra: Vec::new() };
+                let tokens = |before| gap(before).tokens("suffix", options.max_tokens, loaded);
+                given.texts()?.into_iter().map(tokens).collect::<Result<_, _>>()?
+            }
         };
         options.logprobs = logprobs;
         options.prompt_logprobs = scored.map(|top| PromptLogprobs { from: 0, top });

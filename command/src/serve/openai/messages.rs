@@ -1,10 +1,26 @@
 //! Messages and functions of chat completions, checked and in the form of the library.
 
 use crate::serve::failure::{Failure, shown};
-use crate::serve::parts::{Parts, check_parts, warn_of_part};
+use crate::serve::parts::{Parts, check_parts, warn_of_parts};
 use crate::serve::unmet::Warnings;
 use serde_json::Value;
 use wglm_engine::text::{Content, FunctionCall, Message, ToolCall};
+
+/// The fields of parts of any type that are read, or that come with a picture.
+const PART_FIELDS: &[&str] = &[
+    "content",
+    "context",
+    "file",
+    "file_data",
+    "filename",
+    "image",
+    "image_url",
+    "refusal",
+    "source",
+    "text",
+    "title",
+    "type",
+];
 
 /// The messages as the model's template takes them. Adds warnings about fields that nothing reads.
 pub fn messages(messages: Vec<Message>, to: &mut Warnings) -> Result<Vec<Message>, Failure> {
@@ -27,7 +43,7 @@ fn one(index: usize, mut message: Message, parts: &mut Parts, to: &mut Warnings)
     if let Some(Content::Parts(given)) = &message.content {
         check_parts(index, "parts", given.len())?;
         let texts = given.iter().map(|part| parts.part(index, part)).collect::<Result<Vec<_>, _>>()?;
-        given.iter().for_each(|part| warn_of_part("messages.content", part, to));
+        warn_of_parts("messages.content", given, PART_FIELDS, to);
         message.content = Some(Content::Text(texts.join("\n")));
     }
     // The names that other servers have for thinking, the second of them Ollama.

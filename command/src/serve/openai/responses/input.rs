@@ -2,7 +2,7 @@
 
 use super::namespaces::Namespaces;
 use crate::serve::failure::{Failure, shown};
-use crate::serve::parts::{Parts, warn_of_part};
+use crate::serve::parts::{Parts, warn_of_parts};
 use crate::serve::unmet::Warnings;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -34,6 +34,21 @@ pub struct Item {
 
 /// The fields of an item of a response that a client sends back with it.
 const OF_REPLIES: &[&str] = &["id", "phase", "status"];
+
+/// The fields of parts of any type that are read, that come with a picture or a file, or that replies have.
+const PART_FIELDS: &[&str] = &[
+    "annotations",
+    "detail",
+    "file_data",
+    "file_id",
+    "file_url",
+    "filename",
+    "image_url",
+    "logprobs",
+    "refusal",
+    "text",
+    "type",
+];
 
 /// Thinking in the form in which clients send it back.
 pub fn encoded_thinking(thinking: &str) -> String {
@@ -72,8 +87,9 @@ impl Messages {
     /// Adds an item. Those of types that the model does not know are left out, with a warning.
     fn add(&mut self, index: usize, mut item: Item, namespaces: &Namespaces, to: &mut Warnings) -> Result<(), Failure> {
         let others = std::mem::take(&mut item.others);
-        for parts in [&item.content, &item.output].into_iter().flatten().filter_map(Value::as_array) {
-            parts.iter().for_each(|part| warn_of_part("input.content", part, to));
+        for (place, parts) in [("content", &item.content), ("output", &item.output), ("summary", &item.summary)] {
+            let parts = parts.as_ref().and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            warn_of_parts(&format!("input.{place}"), parts, PART_FIELDS, to);
         }
         let id = item.call_id.clone().unwrap_or_default();
         match item.kind.as_deref().unwrap_or("message") {
@@ -214,7 +230,7 @@ mod tests {
             {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "/", "x": 1}]},
         ]);
         read_with(items, &mut warnings).unwrap();
-        let names = ["input.content.weight", "input.mood", "input.content.x"];
+        let names = ["input.content.weight", "input.mood", "input.output.x"];
         assert_eq!(warnings.texts(), names.map(|name| format!("{name}: not supported; ignored")));
     }
 
