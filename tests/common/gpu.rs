@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use wglm::{Cancel, Gpu, GpuOptions};
+use wglm::{Cancel, Gpu, GpuOptions, Matrices};
 
 /// The number of shared devices. A software driver compiles the kernels of a device one after another on one core, so
 /// two devices keep two cores busy.
@@ -62,9 +62,11 @@ pub fn open_checked() -> Gpu {
     open_with(&GpuOptions { checks: true, matrices: true, ..options() })
 }
 
-/// Opens a device with everything that the adapter has.
-pub fn open_with_matrices() -> Gpu {
-    open_with(&GpuOptions { matrices: true, ..options() })
+/// A device with cooperative matrices; `None` if the adapter has none.
+pub fn gpu_with_matrices() -> Option<&'static Gpu> {
+    static GPU: OnceLock<Gpu> = OnceLock::new();
+    let gpu = GPU.get_or_init(|| open_with(&GpuOptions { matrices: true, ..options() }));
+    Some(gpu).filter(|gpu| gpu.capabilities().matrices != Matrices::None)
 }
 
 fn open_with(options: &GpuOptions) -> Gpu {

@@ -1,13 +1,13 @@
 //! Compares prompts that are computed in chunks with prompts that are computed token by token.
 
 use crate::common::goldens::goldens;
-use crate::common::gpu::{gpu, gpu_without_subgroups, open_with_matrices};
+use crate::common::gpu::{gpu, gpu_with_matrices, gpu_without_subgroups};
 use crate::common::models::{Synthetic, fable, fable_file, load, load_on, relative_l2};
 use crate::hostile_models::small::Small;
 use std::time::Duration;
 use wglm::{
-    Arithmetic, CacheShape, CacheType, Cancel, Error, Event, GenerateOptions, Generation, Gguf, LoadOptions, Matrices,
-    Model, PromptOptions, Session, Stop,
+    Arithmetic, CacheShape, CacheType, Cancel, Error, Event, GenerateOptions, Generation, Gguf, LoadOptions, Model,
+    PromptOptions, Session, Stop,
 };
 
 /// The bound on the relative L2 distance of logits: f32 sums in another order.
@@ -101,14 +101,13 @@ fn long_without_subgroups() {
 /// Cooperative matrices multiply values that are rounded to f16.
 #[test]
 fn extended_cooperative_matrices_are_near() {
-    let gpu = open_with_matrices();
-    if gpu.capabilities().matrices == Matrices::None {
-        println!("skipped: `{}` has no cooperative matrices", gpu.report().name);
+    let Some(with_matrices) = gpu_with_matrices() else {
+        println!("skipped: `{}` has no cooperative matrices", gpu().report().name);
         return;
-    }
+    };
     let tokens = goldens().into_iter().max_by_key(|golden| golden.tokens.len()).unwrap().tokens;
     for (precision, ty) in [("q4_0", CacheType::F32), ("q4_0", CacheType::F16), ("f16", CacheType::F16)] {
-        let with = load_on(&fable_file(precision), &gpu);
+        let with = load_on(&fable_file(precision), with_matrices);
         let [with, without] = [&with, fable(precision)].map(|model| {
             let mut session = session(model, ty, tokens.len(), 64);
             session.feed(&tokens).unwrap();

@@ -1,4 +1,4 @@
-//! Prompts with a gap, for the text that belongs there.
+//! Prompts for fill-in-the-middle models: the texts before and after a gap, which the model fills.
 
 use super::failure::Failure;
 use super::prompts::{Encoder, Prompts};
@@ -8,12 +8,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use wglm_engine::text::InfillTokens;
 
-/// The maximum number of tokens of the texts around a gap. The text after it follows the one before, so it is computed
-/// again with each character that a user types.
+/// The maximum number of tokens of the texts around a gap. In the prompt the text after the gap follows the one before
+/// it, so each character that a user types makes the model compute it again.
 const WINDOW: usize = 2048;
 
-/// Texts before a gap are cut at a multiple of this number of tokens. While a user types, they begin at the same ones,
-/// and the cache has their beginning.
+/// A text whose beginning is cut off begins at a multiple of this number of tokens. So its beginning stays the same
+/// while a user types, and the cache can be used.
 const STEP: usize = 256;
 
 /// Why a request with a gap is refused.
@@ -85,9 +85,9 @@ impl Gap {
         let extra: String = self.extra.into_iter().map(Extra::written).collect();
         let texts = Texts {
             start: encoder.encode("")?,
-            extra: encoder.encode_end(&extra)?,
-            before: encoder.encode_end(&self.before)?,
-            after: encoder.encode_beginning_alone(&self.after)?,
+            extra: encoder.encode_end_without_bos(&extra)?,
+            before: encoder.encode_end_without_bos(&self.before)?,
+            after: encoder.encode_beginning_without_bos(&self.after)?,
         };
         let context = loaded.scheduler.context();
         Ok(texts.around(marks, context - most.unwrap_or(context / 4).min(context / 2)))
@@ -125,7 +125,7 @@ impl Texts {
     }
 }
 
-/// The last tokens of a text, at most so many.
+/// The end of a text, of at most `most` tokens. If these are many, it begins at a multiple of [`STEP`].
 fn end_of(tokens: &[u32], most: usize) -> &[u32] {
     let step = if most >= 2 * STEP { STEP } else { 1 };
     &tokens[tokens.len().saturating_sub(most).next_multiple_of(step)..]
@@ -159,12 +159,16 @@ mod tests {
         assert_eq!((after[0], after[after.len() - 1]), (a, 3));
     }
 
-    /// While a user types, the prompt begins with the same tokens.
+    /// While a user types, the other texts and the one before the gap begin at the same tokens.
     #[test]
-    fn the_text_before_the_gap_begins_at_the_same_token_for_a_while() {
-        let prompts: Vec<Vec<u32>> = (0..2 * STEP).map(|typed| around(9000, 3000 + typed, 700, 8192)).collect();
-        let of = |prompt: &Vec<u32>| [prompt[1], prompt[1 + prompt.iter().position(|token| *token == 1).unwrap_or(0)]];
-        let changes = prompts.windows(2).filter(|pair| of(&pair[0]) != of(&pair[1])).count();
+    fn beginnings_change_once_in_a_step() {
+        let beginnings = |typed| {
+            let prompt = around(9000, 3000 + typed, 700, 8192);
+            let prefix = prompt.iter().position(|token| *token == 1);
+            (prompt[1], prefix.map(|at| prompt[at + 1]))
+        };
+        let all: Vec<_> = (0..2 * STEP).map(beginnings).collect();
+        let changes = all.windows(2).filter(|pair| pair[0] != pair[1]).count();
         assert!((2..=4).contains(&changes), "{changes}");
     }
 }

@@ -29,7 +29,7 @@ pub fn not_text(message: usize, kind: &str) -> Failure {
 }
 
 /// Warns about the fields of parts that are not among the `known` ones. `place` says where the parts are. The model
-/// gets some parts unchanged.
+/// gets a `tool_reference` unchanged, so all of its fields are read.
 pub fn warn_of_parts(place: &str, parts: &[Value], known: &[&str], to: &mut Warnings) {
     for part in parts.iter().filter(|part| part["type"] != "tool_reference").filter_map(Value::as_object) {
         to.ignored_in(place, part.iter().filter(|(name, _)| !known.contains(&name.as_str())));

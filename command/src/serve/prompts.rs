@@ -154,18 +154,18 @@ impl<'a> Encoder<'a> {
         Ok(self.tokenizer.encode(beginning(text, self.enough()), self.parses_special)?)
     }
 
-    /// The tokens of a text, or those of an end that is certain to have more tokens than the context. Without the
-    /// tokens that precede every text of the model.
-    pub fn encode_end(&self, text: &str) -> Result<Vec<u32>, Failure> {
-        self.encode_alone(end(text, self.enough()))
+    /// The tokens of a text, or those of an end that is certain to have more tokens than the context. Without
+    /// the token that precedes every text of some models.
+    pub fn encode_end_without_bos(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        self.encode_without_bos(end(text, self.enough()))
     }
 
-    /// Like [`encode_end`](Self::encode_end), for the beginning of a text.
-    pub fn encode_beginning_alone(&self, text: &str) -> Result<Vec<u32>, Failure> {
-        self.encode_alone(beginning(text, self.enough()))
+    /// Like [`encode_end_without_bos`](Self::encode_end_without_bos), for the beginning of a text.
+    pub fn encode_beginning_without_bos(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        self.encode_without_bos(beginning(text, self.enough()))
     }
 
-    fn encode_alone(&self, text: &str) -> Result<Vec<u32>, Failure> {
+    fn encode_without_bos(&self, text: &str) -> Result<Vec<u32>, Failure> {
         let start = self.tokenizer.encode("", false)?.len();
         Ok(self.tokenizer.encode(text, self.parses_special)?.split_off(start))
     }

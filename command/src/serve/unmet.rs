@@ -243,8 +243,8 @@ impl OtherFields {
         Ok(self.warnings)
     }
 
-    /// The same, with warnings about these fields, even if they would change the reply.
-    pub fn read_but(mut self, names: &[&str]) -> Result<Warnings, Failure> {
+    /// The same, but for the fields `names` there are warnings even if they would change the reply.
+    pub fn read_ignoring(mut self, names: &[&str]) -> Result<Warnings, Failure> {
         self.ignore(|field| names.contains(&field.name));
         self.read()
     }

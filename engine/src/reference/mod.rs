@@ -35,8 +35,8 @@ const SMALLEST: f64 = 1e-25;
 /// The number of vectors of a step that are checked, and of values of each.
 const VECTORS: usize = 3;
 const VALUES: usize = 4;
-/// The number of values of a vector of attention that are checked. Most of the work, the weights of the KV rows and
-/// their means, is the same for one.
+/// The number of values of a vector of attention that are checked. They cost little more than one value, which needs
+/// the same weights of all KV rows.
 const MEANS: usize = 32;
 
 /// A value that may be off by `tolerance`.

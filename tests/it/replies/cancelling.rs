@@ -46,7 +46,7 @@ fn cancelled(chat: &mut Chat, gpu: &Gpu, question: &str, count: usize, pause: Du
     })
 }
 
-/// The reply of at most so many tokens to a question that begins a conversation, and the time that it takes.
+/// Asks a question in a new conversation. Returns the reply, of at most `most` tokens, and the time that it took.
 fn timed(chat: &mut Chat, question: &str, most: Option<usize>) -> (String, Duration) {
     chat.clear();
     let usual = chat.options.max_tokens;

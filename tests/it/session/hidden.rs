@@ -153,7 +153,8 @@ fn extended_calls_that_return_something_for_every_token_can_be_cancelled() {
             });
             assert!(matches!(fed, Err(Error::Cancelled)), "{after}: {fed:?}");
             let held = stopped.tokens().len();
-            assert!(held < 32 && tokens.starts_with(stopped.tokens()), "it held {held} tokens after {after}");
+            // A chunk takes at least one submission.
+            assert!(held <= 8 * after as usize && tokens.starts_with(stopped.tokens()), "{held} tokens after {after}");
             stopped.feed(&tokens[held..]).unwrap();
             assert!(relative_l2(&stopped.logits().unwrap(), &expected) < 2e-5, "after {after}");
         }

@@ -36,13 +36,14 @@ pub struct GivenMessage {
 }
 
 /// The fields of a reply that a client sends back with the reply's message.
-const OF_REPLIES: &[&str] = &["container", "id", "stop_reason", "stop_sequence", "type", "usage"];
+const REPLY_FIELDS: &[&str] = &["container", "id", "stop_reason", "stop_sequence", "type", "usage"];
 
 /// The fields of the user's blocks that are read, or that come with a picture.
-const OF_USER: &[&str] = &["content", "context", "is_error", "source", "text", "title", "tool_use_id", "type"];
+const USER_BLOCK_FIELDS: &[&str] =
+    &["content", "context", "is_error", "source", "text", "title", "tool_use_id", "type"];
 
 /// The fields of the assistant's blocks, which a client sends back.
-const OF_ASSISTANT: &[&str] =
+const ASSISTANT_BLOCK_FIELDS: &[&str] =
     &["caller", "citations", "content", "data", "id", "input", "name", "signature", "text", "thinking", "type"];
 
 #[derive(Debug, Deserialize)]
@@ -100,7 +101,7 @@ pub fn conversation(
     }
     let mut parts = Parts::new(given.iter().rposition(GivenMessage::is_of_user));
     for (index, GivenMessage { role, content, others }) in given.into_iter().enumerate() {
-        to.ignored_in("messages", others.iter().filter(|(name, _)| !OF_REPLIES.contains(&name.as_str())));
+        to.ignored_in("messages", others.iter().filter(|(name, _)| !REPLY_FIELDS.contains(&name.as_str())));
         let blocks = match content {
             Blocks::Text(text) => {
                 messages.push(plain(index, &role, text)?);
@@ -109,11 +110,11 @@ pub fn conversation(
             Blocks::Blocks(blocks) => blocks,
         };
         check_parts(index, "blocks", blocks.len())?;
-        let known = if role == "assistant" { OF_ASSISTANT } else { OF_USER };
+        let known = if role == "assistant" { ASSISTANT_BLOCK_FIELDS } else { USER_BLOCK_FIELDS };
         warn_of_parts("messages.content", &blocks, known, to);
         for results in blocks.iter().filter(|block| kind(block) == "tool_result") {
             let parts = results.get("content").and_then(Value::as_array);
-            warn_of_parts("messages.content.content", parts.map_or(&[], Vec::as_slice), OF_USER, to);
+            warn_of_parts("messages.content.content", parts.map_or(&[], Vec::as_slice), USER_BLOCK_FIELDS, to);
         }
         match role.as_str() {
             "assistant" => messages.push(assistant(index, blocks, to)?),
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_reads_is_named() {
+    fn fields_that_nothing_reads_are_named() {
         let (mut warnings, ephemeral) = (Warnings::default(), json!({"type": "ephemeral"}));
         let system = json!([{"type": "text", "text": "Be brief.", "cache_control": ephemeral, "weight": 2}]);
         let reply = json!({

@@ -146,8 +146,8 @@ impl<const INFILLS: bool> Interface for Completion<INFILLS> {
     fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         check_supported(&body)?;
         let mut warnings = match INFILLS {
-            // Editors send a limit in time beside that in tokens, and the indentation.
-            true => body.others.read_but(&["n_indent", "t_max_predict_ms"])?,
+            // Editors send a time limit in addition to the limit on tokens, and an indentation.
+            true => body.others.read_ignoring(&["n_indent", "t_max_predict_ms"])?,
             false => body.others.read()?,
         };
         body.fields.of_conversations().for_each(|field| warnings.ignored(field));

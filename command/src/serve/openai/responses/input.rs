@@ -33,7 +33,7 @@ pub struct Item {
 }
 
 /// The fields of an item of a response that a client sends back with it.
-const OF_REPLIES: &[&str] = &["id", "phase", "status"];
+const REPLY_FIELDS: &[&str] = &["id", "phase", "status"];
 
 /// The fields of parts of any type that are read, that come with a picture or a file, or that replies have.
 const PART_FIELDS: &[&str] = &[
@@ -127,7 +127,7 @@ impl Messages {
                 return Ok(());
             }
         }
-        to.ignored_in("input", others.iter().filter(|(name, _)| !OF_REPLIES.contains(&name.as_str())));
+        to.ignored_in("input", others.iter().filter(|(name, _)| !REPLY_FIELDS.contains(&name.as_str())));
         Ok(())
     }
 
