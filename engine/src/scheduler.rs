@@ -382,8 +382,8 @@ impl Scheduler {
 
     /// Like [`reply`](Self::reply), with a `chooser` that takes part in the choice of tokens: see
     /// [`Reply::with_chooser`](crate::Reply::with_chooser). Such a reply takes steps of its own, between those that the
-    /// others take together. The chooser is called on whichever thread does the work; an error that it returns ends
-    /// only this reply.
+    /// others take together. The chooser is called on whichever thread does the work, and must not wait for an event of
+    /// this scheduler; an error that it returns ends only this reply.
     ///
     /// # Errors
     /// See [`reply`](Self::reply).
@@ -540,8 +540,8 @@ impl ScheduledReply {
     }
 
     /// Like [`try_next`](Self::try_next), and wakes the task of `context` when there is an event. The waker is called
-    /// on the scheduler's thread, or on one that waits for an event. It may do anything, even drop the reply or the
-    /// scheduler. If it panics, the replies continue.
+    /// on the scheduler's thread, or on one that waits for an event. It may do anything but wait for an event of this
+    /// scheduler, even drop the reply or the scheduler. If it panics, the replies continue.
     ///
     /// The last drop of the scheduler and its replies waits for the scheduler's thread, so a waker should not wait for
     /// a lock that the app holds meanwhile. If it does, that drop takes half a second, and the GPU's memory is released

@@ -173,6 +173,8 @@ impl Session {
     /// Returns how many of them need not be computed again, because this session or another one of the pool has
     /// computed them.
     pub(crate) fn keep_common(&mut self, tokens: &[u32]) -> Result<usize> {
+        // Tokens that may have been lost are computed again.
+        let _ = self.pool.enter()?.settle(&mut self.sequence);
         let cached = self.reusable(tokens);
         self.check(cached, &tokens[cached..])?;
         let state = &mut *self.pool.enter()?;

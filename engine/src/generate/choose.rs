@@ -76,6 +76,9 @@ impl<'a> Policy<'a> {
                 return Ok(Some(*first));
             }
         }
+        if self.steering.is_some() && turn.most > 0 {
+            session.reserve_next()?; // or a full pool would make the chooser choose again
+        }
         let Some(token) = self.choose(session, turn)? else { return Ok(None) };
         if turn.most > 0 && !turn.ends(session, token) {
             match &mut self.rule {

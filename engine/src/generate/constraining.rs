@@ -365,9 +365,11 @@ impl Rule for Constraining {
                 return Ok(());
             }
         }
+        let before = session.tokens().len();
         match session.feed(&certain) {
             // The reply may move to another device, and the grammar has taken the token.
             Err(Error::PoolFull { .. } | Error::DeviceLost { .. }) => {
+                session.rewind(before);
                 self.missing = Some(token);
                 return Ok(());
             }

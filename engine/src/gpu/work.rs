@@ -68,8 +68,8 @@ impl Gpu {
     }
 
     /// Sets a callback that is called before each submission, on the thread that submits: one that loads, generates or
-    /// saves a session. It is called without any lock held. Another call replaces the callback. To block submissions,
-    /// use [`Gpu::pause`].
+    /// saves a session. The pool of that session is locked meanwhile, so the callback must not use the pool or any of
+    /// its sessions. Another call replaces the callback. To block submissions, use [`Gpu::pause`].
     pub fn before_submissions(&self, wait: impl Fn() + Send + Sync + 'static) {
         *unpoisoned(self.shared.before.0.lock()) = Some(Arc::new(wait));
     }

@@ -189,6 +189,13 @@ impl Shared {
             if mailbox.over {
                 return None;
             }
+            if board.is_driven_here() {
+                return Some(Err(Error::Unsupported {
+                    what: "waiting for an event inside a waker or a chooser".to_owned(),
+                    found: "this thread generates the replies".to_owned(),
+                    remedy: "use `try_next`, or wait on another thread".to_owned(),
+                }));
+            }
             let worked;
             (board, worked) = match board.engine_to_drive() {
                 Some(engine) => self.drive(board, engine, &|board| board.has_news(id)),
@@ -266,7 +273,7 @@ impl Shared {
     pub fn store(&self, last: bool) -> bool {
         let Some(disk) = self.disk.as_ref().filter(|disk| disk.has_thread()) else { return true };
         let mut board = lock(&self.board);
-        if board.engine.is_none() && (last || board.driver == Some(current().id())) {
+        if board.engine.is_none() && last || board.is_driven_here() {
             return false;
         }
         board.stores.asked += 1;
@@ -291,7 +298,7 @@ impl Shared {
     /// the app's code.
     pub fn visit<T>(&self, work: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         let mut board = lock(&self.board);
-        if board.engine.is_none() && board.driver == Some(current().id()) {
+        if board.is_driven_here() {
             return None;
         }
         board.visitors += 1;
@@ -415,6 +422,11 @@ impl Board {
         engine.end_cancelled();
         let (outcome, slots) = (engine.take_outcome(), engine.slots());
         self.deliver(outcome, slots);
+    }
+
+    /// Whether this thread drives the engine, and is in the app's code.
+    fn is_driven_here(&self) -> bool {
+        self.engine.is_none() && self.driver == Some(current().id())
     }
 
     /// Takes the engine to drive it, unless somebody else has it or waits to visit it.

@@ -85,9 +85,14 @@ impl PoolState {
         self.model.gpu().write(&self.plans.shared.sampling, at, bytemuck::bytes_of(sampling))
     }
 
-    /// Removes all tokens of a sequence but the first `length`.
+    /// Removes all tokens of a sequence but the first `length`, and releases the pages that were reserved for more.
     pub fn rewind(&mut self, sequence: &mut Sequence, length: usize) {
         if length >= sequence.tokens.len() {
+            let held = sequence.tokens.len().div_ceil(PAGE);
+            if held < sequence.pages.len() {
+                sequence.block.made = 0; // drafts may lie in these pages
+                self.pages.release(sequence.pages.drain(held..));
+            }
             return;
         }
         let is_alone = self.sequences.iter().filter(|taken| **taken).count() == 1;
@@ -160,32 +165,42 @@ impl PoolState {
         sequence.output = None;
         sequence.block.has_from(sequence.tokens.len(), sequence.tokens.len()); // by whom is unknown
         sequence.block.forget_states(sequence.tokens.len());
-        self.list_pages(sequence, first)
+        let listed = self.list_pages(sequence, first, &sequence.pages[first..]);
+        if listed.is_err() {
+            self.cut(sequence, first * PAGE); // the device does not know these pages
+        }
+        listed
     }
 
     /// Gives a sequence the pages for `count` more tokens. No other sequence reads these pages.
     ///
     /// # Errors
-    /// [`Error::PoolFull`]; any error from the device.
+    /// [`Error::PoolFull`]; any error from the device. The sequence is then unchanged.
     pub fn reach(&mut self, sequence: &mut Sequence, count: usize) -> Result<()> {
         let (length, last) = (sequence.tokens.len(), (sequence.tokens.len() + count).div_ceil(PAGE));
         let first = length / PAGE;
         let more = last.saturating_sub(sequence.pages.len());
         let shared = sequence.pages.get(first).copied().filter(|page| self.pages.is_shared(*page));
-        // All of them or none: the device has to know every page that the sequence holds.
-        let mut taken = self.pages.take(more + usize::from(shared.is_some()))?.into_iter();
-        match (shared, sequence.pages.get_mut(first)) {
-            (Some(shared), Some(page)) => {
-                *page = taken.next().unwrap_or(shared);
-                let own = *page;
-                self.pages.release([shared]);
-                self.copy_page(shared, own, length % PAGE)?;
-            }
-            (None, Some(page)) => self.pages.forget(*page),
-            (_, None) => {}
+        if let (None, Some(page)) = (shared, sequence.pages.get(first)) {
+            self.pages.forget(*page);
         }
-        sequence.pages.extend(taken);
-        if more > 0 || shared.is_some() { self.list_pages(sequence, first) } else { Ok(()) }
+        // All of them or none: the device has to know every page that the sequence holds.
+        let taken = self.pages.take(more + usize::from(shared.is_some()))?;
+        let [kept, new] = [first + usize::from(shared.is_some()), usize::from(shared.is_some())];
+        let own = shared.and(taken.first()).copied();
+        let pages: Vec<u32> =
+            own.into_iter().chain(sequence.pages[kept..].iter().copied()).chain(taken[new..].iter().copied()).collect();
+        let copied = shared.zip(own).map_or(Ok(()), |(shared, own)| self.copy_page(shared, own, length % PAGE));
+        let listed =
+            if taken.is_empty() { Ok(()) } else { copied.and_then(|()| self.list_pages(sequence, first, &pages)) };
+        if listed.is_err() {
+            self.pages.release(taken);
+            return listed;
+        }
+        self.pages.release(shared);
+        sequence.pages.truncate(first);
+        sequence.pages.extend(pages);
+        Ok(())
     }
 
     /// Copies the first KV rows of a page to another page.
@@ -204,11 +219,11 @@ impl PoolState {
         gpu.copy(&copies).map(drop)
     }
 
-    /// Writes the list of a sequence's pages to the device, beginning with the page at index `first`.
-    fn list_pages(&mut self, sequence: &Sequence, first: usize) -> Result<()> {
+    /// Writes the pages of a sequence from index `first` on to its list on the device.
+    fn list_pages(&mut self, sequence: &Sequence, first: usize, pages: &[u32]) -> Result<()> {
         self.owners.drop_list(sequence.index);
         let at = 4 * (sequence.first_page + first) as u64;
-        self.model.gpu().write(&self.plans.shared.lists, at, bytemuck::cast_slice(&sequence.pages[first..]))
+        self.model.gpu().write(&self.plans.shared.lists, at, bytemuck::cast_slice(pages))
     }
 
     /// Writes the list of a sequence's pages to where the single-row plan reads it, unless it is there.

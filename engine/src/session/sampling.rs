@@ -80,10 +80,13 @@ impl Session {
             0.0 => Sampling::GREEDY,
             _ => Sampling::draw(temperature, top_k, top_p, min_p, seed),
         };
-        let penalties = Penalties {
-            repeat: params.repeat_penalty,
-            presence: params.presence_penalty,
-            frequency: params.frequency_penalty,
+        let penalties = match params.penalises() {
+            true => Penalties {
+                repeat: params.repeat_penalty,
+                presence: params.presence_penalty,
+                frequency: params.frequency_penalty,
+            },
+            false => Penalties::NONE,
         };
         let (mut state, sequence) = self.enter()?;
         let state = &mut *state;

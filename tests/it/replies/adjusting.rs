@@ -37,6 +37,8 @@ fn ways(plain: &[u32]) -> Vec<SamplerParams> {
             ..greedy()
         },
         SamplerParams { logit_bias: vec![(plain[2], 8.0)], repeat_penalty: 1.2, frequency_penalty: -0.5, ..greedy() },
+        // Penalties without a window are off.
+        SamplerParams { logit_bias: vec![(plain[2], 8.0)], repeat_penalty: 9.0, repeat_last_n: 0, ..greedy() },
     ]
 }
 

@@ -185,6 +185,22 @@ fn is_held_once(cache: CacheShape, full: usize, bound: f64) {
     assert!(left < PAGE, "{left} tokens were found");
 }
 
+/// A prompt reserves pages for all of its tokens. If it is cancelled, they are free again after a rewind.
+#[test]
+fn extended_a_rewind_frees_reserved_pages() {
+    let pool = Pool::new(model(), 2, cache(3 * PAGE), 3 * PAGE).unwrap();
+    let (mut session, cancel) = (pool.session().unwrap(), Cancel::default());
+    let long = tokens(0, 2 * PAGE + 20);
+    let stopped = session.feed_with(&long, &cancel, &mut |_| cancel.cancel());
+    assert!(matches!(stopped, Err(Error::Cancelled)), "{stopped:?}");
+    let held = session.tokens().len();
+    assert!(held < long.len() && pool.free() == 0, "{held} tokens, {} free", pool.free());
+    session.rewind(held);
+    assert_eq!(pool.free(), (3 - held.div_ceil(PAGE)) * PAGE);
+    session.feed(&long[held..]).unwrap();
+    assert_eq!(session.tokens(), long);
+}
+
 /// A session that got no page for its tokens continues with fewer tokens, and pages that others read stay unchanged.
 #[test]
 fn extended_a_refusal_leaves_shared_pages() {
