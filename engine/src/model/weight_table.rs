@@ -186,7 +186,7 @@ impl<'a> Tensors<'a> {
             return Ok((keys, self.matrices(&value_name, shape)?));
         }
         let per = nope + value;
-        let info = self.file.require(&joint, &[rank, heads * per])?;
+        let info = self.file.require(&joint, &[rank, heads.saturating_mul(per)])?;
         let quant = format_of(info)?;
         // A transposed row takes values of many blocks of the file, so the values are decoded.
         let keys = WeightSource::Transposed { tensor: joint.clone(), per, rows: nope };

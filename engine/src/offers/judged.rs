@@ -51,11 +51,13 @@ impl Judged {
             Err(error) => return Self::unfit(error.cause().to_string()),
         };
         let mut formats: BTreeMap<&str, u64> = BTreeMap::new();
-        let (mut bytes, mut parameters) = (0, 0);
+        let (mut bytes, mut parameters) = (0u64, 0u64);
         for tensor in file.tensors() {
             *formats.entry(tensor.ty.name).or_default() += tensor.bytes as u64;
-            bytes += tensor.bytes as u64;
-            parameters += tensor.dims.iter().product::<usize>() as u64;
+            // A listing may claim any size.
+            let values = tensor.dims.iter().fold(1, |product: u64, dim| product.saturating_mul(*dim as u64));
+            bytes = bytes.saturating_add(tensor.bytes as u64);
+            parameters = parameters.saturating_add(values);
         }
         let judged = Self {
             architecture: file.opt_string("general.architecture").ok().flatten().map(str::to_owned),

@@ -10,6 +10,7 @@ pub struct Logprob {
     pub token: u32,
     /// The natural logarithm of the token's probability, which is the softmax at temperature 1 over all finite logits.
     /// Minus infinity for a token whose logit is not finite.
+    #[serde(with = "super::saved::logarithm")]
     pub logprob: f32,
 }
 

@@ -67,6 +67,22 @@ pub mod number {
     }
 }
 
+/// For logarithms of probabilities. Minus infinity, that of none, is written as null.
+pub mod logarithm {
+    use super::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(number: &f32, to: S) -> Result<S::Ok, S::Error> {
+        number.serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<f32, D::Error> {
+        match from.is_human_readable() {
+            true => Ok(Option::deserialize(from)?.unwrap_or(f32::NEG_INFINITY)),
+            false => f32::deserialize(from),
+        }
+    }
+}
+
 /// For logit biases, among which minus infinity is normal: it bans a token, and is written as null.
 pub mod biases {
     use super::{Deserialize, Deserializer, Kept, Serialize, Serializer};
@@ -88,5 +104,19 @@ pub mod biases {
         }
         let kept = Vec::<(u32, Kept)>::deserialize(from)?;
         Ok(kept.into_iter().map(|(token, bias)| (token, bias.number(f32::NEG_INFINITY))).collect())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::sample::Logprob;
+
+    #[test]
+    fn a_probability_of_zero_is_saved() {
+        for logprob in [-0.5, f32::NEG_INFINITY] {
+            let saved = serde_json::to_string(&Logprob { token: 7, logprob }).unwrap();
+            assert_eq!(serde_json::from_str::<Logprob>(&saved).unwrap(), Logprob { token: 7, logprob }, "{saved}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::pretokenizer::VocabFamily;
 use super::{TokenType, Vocab};
+use std::collections::HashSet;
 
 /// The names of tokens that end a reply in the vocabularies of several makers, which llama.cpp lists as well. A file's
 /// metadata often names only one of them, or none.
@@ -43,9 +44,10 @@ pub(super) fn of_reply(vocab: &Vocab, family: &VocabFamily) -> Vec<u32> {
     let named: Vec<(String, u32)> = vocab.typed().filter_map(named).collect();
     let has = |name: &str| named.iter().any(|(known, _)| known == name);
     let in_parts = (has("<|call|>") || has("<|calls|>")) && (has("<|return|>") || has("<|flush|>"));
-    let is_part = |id: &u32| in_parts && named.iter().any(|(name, known)| name == END && known == id);
+    let parts = named.iter().filter(|(name, _)| in_parts && name == END).map(|(_, id)| *id);
+    let parts: HashSet<u32> = parts.collect();
     let ids = named.iter().map(|(_, id)| *id).chain(vocab.end.iter().copied());
-    let mut end: Vec<u32> = ids.filter(|id| !is_part(id)).collect();
+    let mut end: Vec<u32> = ids.filter(|id| !parts.contains(id)).collect();
     end.sort_unstable();
     end.dedup();
     end

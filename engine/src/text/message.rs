@@ -34,6 +34,19 @@ pub struct Message {
 }
 
 impl Message {
+    /// The same message with its calls as OpenAI's JSON has them: the arguments are a string of JSON, and the content
+    /// is null if there is none.
+    pub(super) fn with_calls_as_text(&self) -> Self {
+        let mut message = self.clone();
+        for call in &mut message.tool_calls {
+            call.function.arguments = call.function.arguments.to_string().into();
+        }
+        if message.content.is_none() && !message.tool_calls.is_empty() {
+            message.extra.insert("content".to_owned(), Value::Null);
+        }
+        message
+    }
+
     /// A message of any role.
     pub fn new(role: impl Into<String>, content: impl Into<Content>) -> Self {
         Self { role: role.into(), content: Some(content.into()), ..Self::default() }

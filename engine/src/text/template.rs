@@ -220,8 +220,20 @@ impl ChatTemplate {
         self.rendered(input, None)
     }
 
-    /// The source is compiled again, because compiled code borrows it; that takes less time than starting the thread.
+    /// The text for a conversation. If a template fails, it may expect calls in another form, as DeepSeek V3's does:
+    /// then it gets them as OpenAI's JSON has them.
     fn rendered(&self, input: &ChatInput<'_>, marker: Option<&Marker>) -> Result<String> {
+        let rendered = self.rendered_as_given(input, marker);
+        let has_calls = input.messages.iter().any(|message| !message.tool_calls.is_empty());
+        if !has_calls || !matches!(rendered, Err(Error::Template { .. })) {
+            return rendered;
+        }
+        let messages: Vec<Message> = input.messages.iter().map(Message::with_calls_as_text).collect();
+        self.rendered_as_given(&ChatInput { messages: &messages, ..input.clone() }, marker).or(rendered)
+    }
+
+    /// The source is compiled again, because compiled code borrows it; that takes less time than starting the thread.
+    fn rendered_as_given(&self, input: &ChatInput<'_>, marker: Option<&Marker>) -> Result<String> {
         jinja::thread(|| {
             jinja::start(0);
             let (context, bytes) = input.context(&self.names, marker)?;
@@ -253,8 +265,11 @@ impl ChatTemplate {
     }
 
     /// Like [`prompt`](Self::prompt), for a context of `context` tokens: a text longer than that many of the longest
-    /// token is refused before it is encoded.
-    pub(crate) fn prompt_within(&self, input: &ChatInput<'_>, tokenizer: &Tokenizer, context: usize) -> Result<Prompt> {
+    /// token is refused before it is encoded. A shorter one may still have too many tokens.
+    ///
+    /// # Errors
+    /// The errors of [`prompt`](Self::prompt); [`Error::ContextFull`] if the text is refused.
+    pub fn prompt_within(&self, input: &ChatInput<'_>, tokenizer: &Tokenizer, context: usize) -> Result<Prompt> {
         let text = self.rendered(input, Some(tokenizer.marker())).map_err(|error| match error {
             Error::Template { message } => Error::Template { message: unmark(&message).into_owned() },
             Error::Refused { reason } => Error::Refused { reason: unmark(&reason).into_owned() },

@@ -31,6 +31,23 @@ fn render_source(source: &str) -> Result<String> {
     ChatTemplate::new(source)?.render(&ChatInput::new(&[]))
 }
 
+/// DeepSeek V3's template adds the arguments to a string, and asks whether the content is none.
+#[test]
+fn templates_that_expect_calls_as_openai_writes_them() {
+    let source = "{% for m in messages %}{% if m['content'] is none %}\
+                  {{ m['tool_calls'][0]['function']['name'] + ' ' + m['tool_calls'][0]['function']['arguments'] }}\
+                  {% else %}{{ m['content'] + '. ' }}{% endif %}{% endfor %}";
+    let arguments = json!({"city": "Rome", "days": 2}).as_object().unwrap().clone();
+    let call = Message {
+        role: "assistant".to_owned(),
+        tool_calls: vec![ToolCall::new("weather", arguments)],
+        ..Message::default()
+    };
+    let messages = [Message::user("Hello"), call];
+    let text = ChatTemplate::new(source).unwrap().render(&ChatInput::new(&messages)).unwrap();
+    assert_eq!(text, r#"Hello. weather {"city":"Rome","days":2}"#);
+}
+
 #[test]
 fn small_cases_as_jinja2_renders_them() {
     let file = read_json("tests/fixtures/jinja/cases.json");

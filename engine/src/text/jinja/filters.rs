@@ -35,6 +35,12 @@ const TOP: Cost = (Reads::Top, |_| Ok(0));
 const KEY: Cost = (Reads::Top, |args| operators::index(args).map(|()| 0));
 const LIST: Cost = (Reads::Items, parts);
 const TEXT: Cost = (Reads::All, escaped);
+/// Each character of the text is looked for among those of the argument.
+const STRIP: Cost = (Reads::All, |args| {
+    let len = |at: usize| args.get(at).and_then(Value::as_str).map_or(0, |text| text.len() as u64);
+    work(len(0).saturating_mul(len(1)))?;
+    escaped(args)
+});
 const SORT: Cost = (Reads::Sorted, parts);
 const SPLIT: Cost = (Reads::All, parts);
 
@@ -217,9 +223,9 @@ pub fn add_to(environment: &mut Environment<'_>) {
         "lower" = lower,
         "upper" = upper,
         "title" = title,
-        "capitalize" = capitalize,
-        "trim" = trim
+        "capitalize" = capitalize
     );
+    add!(add_filter, filters, STRIP, "trim" = trim);
     add!(add_filter, python, TEXT, "string" = string);
     add!(add_filter, filters, SPLIT, "split" = split, "lines" = lines);
     add!(
@@ -332,7 +338,11 @@ fn namespace(state: &mut State<'_, '_>, args: &[Value], inner: &Value) -> Result
 fn method(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     let cost: Cost = match name {
         "get" => KEY,
+        "startswith" | "endswith" if args.first().is_some_and(|arg| arg.as_object().is_some()) => {
+            (Reads::All, |_| Ok(0))
+        }
         "startswith" | "endswith" => TOP,
+        "strip" | "lstrip" | "rstrip" => STRIP,
         "keys" | "values" | "items" => LIST,
         "split" | "rsplit" | "splitlines" => SPLIT,
         "replace" => (Reads::All, replaced),
