@@ -156,6 +156,8 @@ impl Fold {
                 self.warn(format!("the oldest {count} messages were left out because the context is full"));
                 None
             }
+            // The reply was cancelled after its only call, and ends some tokens later.
+            Event::Thinking(_) | Event::Text(_) if self.has_enough() => None,
             Event::Thinking(text) => {
                 self.tokens.clear();
                 self.thinking.push_str(&text);
@@ -179,8 +181,9 @@ impl Fold {
             Event::PromptToken(token) => Some(Delta::PromptToken(TokenProbability::of(token, tokenizer))),
             Event::Token(token) => {
                 let is_text = |tokenizer: &Tokenizer| {
-                    let kind = tokenizer.token_type(token.chosen.token);
-                    matches!(kind, Ok(TokenType::Normal | TokenType::Byte))
+                    let chosen = token.chosen.token;
+                    let is_plain = |kind| matches!(kind, TokenType::Normal | TokenType::Byte | TokenType::UserDefined);
+                    tokenizer.token_type(chosen).is_ok_and(is_plain) && !tokenizer.is_reserved(chosen)
                 };
                 if self.all_tokens || tokenizer.is_none_or(is_text) {
                     self.tokens.push(TokenProbability::of(token, tokenizer));
@@ -202,8 +205,8 @@ impl Fold {
     fn finish(&mut self, stats: Stats, tokenizer: Option<&Tokenizer>) -> Finish {
         let reason = match stats.stop {
             Stop::End | Stop::StopString | Stop::Cancelled if self.has_failed => FinishReason::Length,
-            Stop::Cancelled if self.has_enough() => FinishReason::Calls,
-            Stop::End if self.calls > 0 => FinishReason::Calls,
+            Stop::Cancelled | Stop::Length if self.has_enough() => FinishReason::Calls,
+            Stop::End | Stop::StopString if self.calls > 0 => FinishReason::Calls,
             Stop::End => FinishReason::Stop,
             Stop::StopString => FinishReason::StopString,
             Stop::Loop => {

@@ -11,7 +11,7 @@ use super::server::{LoadedModel, Server};
 use super::stream::Events;
 use super::unmet::OtherFields;
 use serde::{Deserialize, Serialize};
-use wglm_engine::{ChatState, Message, Tokenizer};
+use wglm_engine::{ChatState, Error, Message, Tokenizer};
 
 /// The most documents of a request.
 const DOCUMENTS: usize = 64;
@@ -114,10 +114,19 @@ fn first_tokens(words: &[&str], tokenizer: &Tokenizer) -> Result<Vec<u32>, Failu
 }
 
 /// The prompt about a document.
-fn prompt(query: &str, document: &str, loaded: &LoadedModel) -> Result<Vec<u32>, Failure> {
+///
+/// # Errors
+/// [`Error::ContextFull`] if it does not fit, before the next one is encoded.
+fn prompt(query: &str, document: &str, loaded: &LoadedModel) -> Result<Vec<u32>, Error> {
     let messages = vec![Message::system(TASK), Message::user(format!("Query: {query}\n\nDocument: {document}"))];
     let chat = ChatState { messages, reasoning: Some(false), ..ChatState::default() };
-    Ok(loaded.model.template()?.prompt(&template_input(&chat), loaded.model.tokenizer()?)?.tokens)
+    let (template, tokenizer, context) =
+        (loaded.model.template()?, loaded.model.tokenizer()?, loaded.scheduler.context());
+    let tokens = template.prompt_within(&template_input(&chat), tokenizer, context)?.tokens;
+    match tokens.len() {
+        needed if needed > context => Err(Error::ContextFull { needed, context }),
+        _ => Ok(tokens),
+    }
 }
 
 impl Interface for Rerank {
@@ -136,8 +145,10 @@ impl Interface for Rerank {
             return Err(Failure::invalid("there are no documents"));
         }
         at_most(if tei { "texts" } else { "documents" }, documents.len(), DOCUMENTS, "documents")?;
-        let prompts = documents.iter().map(|document| prompt(&query, document, loaded));
-        let prompts = prompts.collect::<Result<Vec<_>, _>>()?;
+        let mut prompts = Vec::with_capacity(documents.len());
+        for document in &documents {
+            prompts.push(prompt(&query, document, loaded)?);
+        }
         let tokenizer = loaded.model.tokenizer()?;
         let (yes, no) = (first_tokens(&YES, tokenizer)?, first_tokens(&NO, tokenizer)?);
         let mut options = loaded.defaults.clone();

@@ -95,7 +95,7 @@ fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<
         others,
         disk,
         slot_files: args.slot_save_path.clone(),
-        slot_actions: Semaphore::new(1),
+        slot_actions: Arc::new(Semaphore::new(1)),
         name,
         file_name: named(file, Path::file_name, "fable-10m-q4_0.gguf"),
         overflow: args.overflow,

@@ -61,7 +61,7 @@ pub struct Server {
     /// The folder of the KV caches that clients save.
     pub slot_files: Option<PathBuf>,
     /// Allows one action on a slot at a time.
-    pub slot_actions: Semaphore,
+    pub slot_actions: Arc<Semaphore>,
     /// The name of the model that the server was started with.
     pub name: String,
     /// The name of its file, without folders.

@@ -26,6 +26,8 @@ fn extended_a_key_is_required() {
     for header in [("authorization", "Bearer second"), ("x-api-key", ""), ("authorization", "first")] {
         assert_eq!(get(PATH, &[header]).status, 401, "{header:?}");
     }
+    let both = [("authorization", "Bearer of another service"), ("x-api-key", "first")];
+    assert_eq!(get(PATH, &both).status, 200);
 }
 
 /// An empty key is a mistake, and every character of a key counts.
@@ -73,6 +75,7 @@ fn extended_pages_of_other_origins_are_refused_unless_allowed() {
     let asked = [origin, ("access-control-request-headers", "x-api-key"), ("access-control-request-method", "POST")];
     let preflight = ask(&serving.address, "OPTIONS", "/v1/chat/completions", &asked, b"");
     assert_eq!((preflight.status, preflight.header("access-control-allow-headers")), (204, Some("x-api-key")));
+    assert!(preflight.header("access-control-allow-methods").unwrap().contains("DELETE"));
     assert_eq!(get(&serving, ("origin", "https://other.example")).status, 403);
 }
 

@@ -245,6 +245,8 @@ fn adapters_and_infills_are_refused() {
     assert_eq!(serving.post("/lora-adapters", &json!([])).json(), json!({"success": true}));
     let some = serving.post("/lora-adapters", &json!([{"id": 0, "scale": 0.5}]));
     assert!(some.status == 400 && some.text().contains("lora-adapters"), "{}", some.text());
+    let long = serving.post("/lora-adapters", &json!([vec![[0]; 1_200_000]]));
+    assert!(long.status == 400 && long.text().contains("bytes"), "{}", long.text());
     let gap = json!({"input_prefix": "a", "input_suffix": "b"});
     let infill = serving.post("/infill", &gap);
     assert!(infill.status == 400 && infill.text().contains("no tokens for texts with gaps"), "{}", infill.text());

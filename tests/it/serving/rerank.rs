@@ -73,6 +73,7 @@ fn requests_without_a_query_or_documents_are_refused() {
         (json!({"documents": ["a"]}), "query"),
         (json!({"query": "a", "documents": []}), "documents"),
         (json!({"query": "a", "documents": vec!["b"; 65]}), "documents"),
+        (json!({"query": "long ".repeat(200_000), "documents": vec!["b"; 64]}), "context"),
     ] {
         let answer = shared().post("/v1/rerank", &body);
         assert!(answer.status == 400 && answer.text().contains(word), "{}", answer.text());

@@ -20,6 +20,7 @@ use crate::serve::unmet::Warnings;
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,7 +84,8 @@ pub async fn lora_adapters() -> Response {
 
 /// Accepts a list of no adapters, and refuses any other.
 pub async fn set_lora_adapters(body: JsonBody) -> Result<Response, Failure> {
-    let adapters: Vec<Value> = read(&body.bytes)?;
+    body.check_text()?;
+    let adapters: Vec<IgnoredAny> = read(&body.bytes)?; // which take no memory
     match adapters.is_empty() {
         true => Ok(json(&json!({"success": true}))),
         false => Err(Failure::unsupported("lora-adapters: this server loads none, so the list can only be empty")),

@@ -62,14 +62,22 @@ pub async fn act(
     };
     // An action occupies a thread until the slot is written or read, and no reply continues meanwhile.
     let another = || Failure::unavailable("another slot is being saved, restored or erased", 1);
-    let _turn = server.slot_actions.try_acquire().map_err(|_| another())?;
+    let turn = server.slot_actions.clone().try_acquire_owned().map_err(|_| another())?;
+    let is_save = action == Some("save");
     let done = match (action, file) {
-        (Some("erase"), _) => server.blocking(move || erase(&scheduler, id)).await?,
-        (Some("save"), Some(file)) => server.blocking(move || file.save(&scheduler, id)).await?,
-        (Some("restore"), Some(file)) => server.blocking(move || file.restore(&scheduler, id)).await?,
-        _ => Err(Failure::invalid("action: expected erase, save or restore")),
+        (Some("erase"), _) => None,
+        (_, Some(file)) => Some(file),
+        _ => return Err(Failure::invalid("action: expected erase, save or restore")),
     };
-    done.map(|done| json(&done))
+    let act = move || {
+        let _turn = turn; // kept even if the client leaves
+        match done {
+            None => erase(&scheduler, id),
+            Some(file) if is_save => file.save(&scheduler, id),
+            Some(file) => file.restore(&scheduler, id),
+        }
+    };
+    server.blocking(act).await?.map(|done| json(&done))
 }
 
 fn erase(scheduler: &Scheduler, id: usize) -> Result<Value, Failure> {

@@ -110,7 +110,10 @@ fn messages(
     let mut messages = std::mem::take(&mut body.earlier);
     match body.input.take() {
         None => return Err(Failure::invalid("there is no input").with_param("input")),
-        Some(Input::Text(text)) => messages.push(Message::user(text)),
+        Some(Input::Text(text)) => {
+            check_messages("input", messages.len() + 1, server)?;
+            messages.push(Message::user(text));
+        }
         Some(Input::Items(items)) => {
             check_messages("input", messages.len() + items.len(), server)?;
             messages.append(&mut conversation(items, namespaces, to)?);
