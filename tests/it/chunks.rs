@@ -115,7 +115,7 @@ fn extended_cooperative_matrices_are_near() {
         });
         let error = relative_l2(&with, &without);
         println!("{precision}, {ty:?}: relative L2 {error:.1e}");
-        assert!(error > EXACT && error < 1e-2, "{precision}, {ty:?}: {error:.2e}");
+        assert!(error > 0.0 && error < 2e-4, "{precision}, {ty:?}: {error:.2e}");
     }
 }
 

@@ -139,6 +139,10 @@ impl Model {
     }
 }
 
+/// The deepest context whose plans are made for an estimate. Plans of large chunks have steps for every 4096 tokens in
+/// the cache, so those of a context that no GPU holds would take hours; what they need besides the cache hardly grows.
+const DEEPEST: usize = 1 << 20;
+
 /// The plans of several rows that a session may need: those of prompts, of verifying drafts, and of a
 /// multi-token-prediction block.
 fn plans(
@@ -147,7 +151,7 @@ fn plans(
     target: &Target,
     (prompt, guesses): (PromptOptions, DraftKind),
 ) -> Result<Vec<Plan>> {
-    let context = token.cache.context;
+    let context = token.cache.context.min(DEEPEST);
     let verified = BatchShape::verified(config, guesses, context);
     let mut plans = Vec::new();
     for shape in BatchShape::all(prompt, context).chain(verified) {

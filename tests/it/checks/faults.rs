@@ -268,7 +268,7 @@ fn side_by_side(model: &Model) -> (Scheduler, Vec<Vec<u32>>) {
 #[test]
 fn extended_a_kernel_that_is_refused_after_the_load_is_replaced() {
     let right = side_by_side(&load(gpu(), &alone()).unwrap()).1;
-    let model = load(gpu(), &options(refused_late)).unwrap();
+    let model = load(gpu(), &LoadOptions { compile_all: Some(false), ..options(refused_late) }).unwrap();
     LATE.store(true, Ordering::Relaxed);
     let (scheduler, said) = side_by_side(&model);
     let found = super::verdict(scheduler.model());

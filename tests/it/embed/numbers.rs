@@ -2,14 +2,14 @@
 //! replaced by the nearest possible number. Nothing panics, and nothing leaks.
 
 use super::{PROMPT, file, load_on, model};
-use crate::common::gpu::{gpu, open};
+use crate::common::gpu::{gpu, open, options};
 use crate::hostile_models::small::Small;
 use std::time::Duration;
 use wglm::tune::{TuneOptions, tune};
 use wglm::{
-    CacheShape, CacheType, Cancel, Chat, Check, Error, Event, GenerateOptions, Generation, GpuOptions, LoadOptions,
-    Message, Model, Overflow, Pool, PromptOptions, Result, Sampler, SamplerParams, Scheduler, SchedulerOptions,
-    Session, Speculation, Stop, serde_json,
+    CacheShape, CacheType, Cancel, Chat, Check, Error, Event, GenerateOptions, Generation, Gpu, GpuOptions,
+    LoadOptions, Message, Model, Overflow, Pool, PromptOptions, Result, Sampler, SamplerParams, Scheduler,
+    SchedulerOptions, Session, Speculation, Stop, serde_json,
 };
 use wglm_engine::gpu::BufferUse;
 
@@ -73,13 +73,17 @@ fn extended_of_prompts() {
 
 #[test]
 fn extended_of_caches_and_pools() {
+    // A cache that a large GPU holds would take long to fill with zeros.
+    let gpu = Gpu::open(&GpuOptions { memory_limit: Some(1 << 30), ..options() }).unwrap();
+    let options = LoadOptions { context: Some(512), compile_all: Some(false), ..LoadOptions::default() };
+    let model = &Model::load(&file(), &gpu, &options).unwrap();
     for ty in CacheType::ALL {
         for context in COUNTS {
             let cache = CacheShape { context, ty };
-            holds_or_says_so(&format!("{cache:?}"), Session::with_cache(model(), cache));
+            holds_or_says_so(&format!("{cache:?}"), Session::with_cache(model, cache));
             for sessions in COUNTS {
                 let what = format!("{sessions} sessions of {context}");
-                if let Some(pool) = holds_or_says_so(&what, Pool::new(model(), sessions, cache, 256)) {
+                if let Some(pool) = holds_or_says_so(&what, Pool::new(model, sessions, cache, 256)) {
                     pool.session().unwrap();
                 }
             }
@@ -87,14 +91,17 @@ fn extended_of_caches_and_pools() {
     }
     let cache = CacheShape { context: 64, ty: CacheType::F32 };
     for tokens in COUNTS {
-        holds_or_says_so(&format!("{tokens} tokens"), Pool::new(model(), 2, cache, tokens));
+        holds_or_says_so(&format!("{tokens} tokens"), Pool::new(model, 2, cache, tokens));
     }
-    assert!(matches!(Pool::new(model(), usize::MAX, cache, 64), Err(Error::Argument { argument: "sessions", .. })));
+    assert!(matches!(Pool::new(model, usize::MAX, cache, 64), Err(Error::Argument { argument: "sessions", .. })));
     for context in COUNTS.map(Some) {
-        let options = LoadOptions { context, check: Check::Never, ..LoadOptions::default() };
-        holds_or_says_so("an estimate", Model::estimate(&file(), &options, Some(model().gpu()))).map(|it| it.most());
+        let options = LoadOptions { context, check: Check::Never, ..options.clone() };
+        let prompt = PromptOptions { chunk: Some(PromptOptions::MOST), ..PromptOptions::default() };
+        let in_chunks = LoadOptions { prompt, ..options.clone() };
+        holds_or_says_so("an estimate", Model::estimate(&file(), &in_chunks, None)).map(|it| it.most());
+        holds_or_says_so("an estimate", Model::estimate(&file(), &options, Some(model.gpu()))).map(|it| it.most());
         holds_or_says_so("an estimate", Model::estimate(&file(), &options, None)).map(|it| it.most());
-        let loaded = Model::load(&file(), model().gpu(), &options);
+        let loaded = Model::load(&file(), model.gpu(), &options);
         holds_or_says_so("a load", loaded.and_then(|model| Session::new(&model).map(drop)));
     }
 }
@@ -238,7 +245,7 @@ fn extended_of_saved_chats() {
 fn of_budgets() {
     for (bytes, suffices) in [(0, false), (1, false), (u64::MAX, true)] {
         let limit = GpuOptions { memory_limit: Some(bytes), checks: false, ..GpuOptions::default() };
-        let gpu = wglm::Gpu::open(&limit).unwrap();
+        let gpu = Gpu::open(&limit).unwrap();
         let made = holds_or_says_so("a limit", gpu.buffer("some", 1 << 20, BufferUse::Storage));
         assert_eq!((made.is_some(), gpu.memory().limit), (suffices, Some(bytes)));
     }

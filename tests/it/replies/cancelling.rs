@@ -5,14 +5,18 @@ use crate::common::gpu::open;
 use crate::common::models::fable_file;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use wglm::{Cancel, Chat, Event, Gguf, Gpu, LoadOptions, Model, PromptOptions, SamplerParams, Stop};
+use wglm::{
+    Cancel, Chat, DraftKind, Event, Gguf, Gpu, LoadOptions, Model, PromptOptions, SamplerParams, Speculation, Stop,
+};
 
-/// A conversation on its own device, whose submissions are counted.
+/// A conversation on its own device, whose submissions are counted. A step of a reply is one submission, because no
+/// tokens are guessed.
 fn chat(gpu: &Gpu) -> Chat {
     let prompt = PromptOptions { limit: Duration::from_millis(1), ..PromptOptions::default() };
     let options = LoadOptions { context: Some(768), prompt, ..LoadOptions::default() };
     let mut chat = Chat::new(&Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), gpu, &options).unwrap()).unwrap();
     chat.options.sampling = SamplerParams::greedy();
+    chat.options.speculation = Speculation { kind: DraftKind::Off, most: None };
     chat.reasoning = Some(false);
     chat
 }

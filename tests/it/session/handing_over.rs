@@ -54,7 +54,8 @@ fn extended_a_token_is_one_pass_of_one_submission() {
 /// All shaders of a token are compiled while the model loads, on several threads, and none later.
 #[test]
 fn extended_pipelines_are_compiled_at_load_and_at_once() {
-    let model = load_on(&fable_file("q4_0"), &open(true));
+    let options = LoadOptions { compile_all: Some(false), ..LoadOptions::default() };
+    let model = Model::load(&Gguf::open(fable_file("q4_0")).unwrap(), &open(true), &options).unwrap();
     let loaded = model.gpu().work();
     let mut session = Session::new(&model).unwrap();
     // And the one that verifies the weights.
