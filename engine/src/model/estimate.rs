@@ -26,6 +26,7 @@ pub struct Estimate {
     /// The cache of one session.
     pub cache: u64,
     /// The activations of one session: those of a token and, after the first long prompt, those of the largest batch.
+    /// For a context of more than 2^20 tokens, they are estimated as for one of 2^20.
     pub scratch: u64,
     /// Memory that is only needed while the model is loaded.
     pub staging: u64,
