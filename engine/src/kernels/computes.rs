@@ -119,7 +119,7 @@ pub(crate) struct Seen {
     pub rounded: Option<Rounded>,
     /// Whether floats or bytes are multiplied.
     pub arithmetic: Arithmetic,
-    /// Whether they are rounded to the nearest f16, and larger values clamped to the largest.
+    /// Whether they are rounded to the nearest f16.
     pub halves: bool,
 }
 
@@ -150,8 +150,8 @@ impl Errors {
 pub(crate) enum Terms {
     /// w · x, which replaces the output or is added to it.
     One { w: Weight, add: bool },
-    /// silu(gate · x) · (up · x).
-    Gated { gate: Weight, up: Weight },
+    /// silu(gate · x) · (up · x), in the range of f16 if `halved`.
+    Gated { gate: Weight, up: Weight, halved: bool },
 }
 
 /// Which matrix of a stack a vector is multiplied with.
@@ -211,6 +211,8 @@ pub(crate) struct Summed {
     pub y: Tensor,
     pub side: Option<usize>,
     pub add: bool,
+    /// Whether silu(gate) · up is limited to the range of f16.
+    pub halved: bool,
 }
 
 /// x = the sum of the parts, or += it and Σ weight · y over the slots of a row; h = x under the norm.

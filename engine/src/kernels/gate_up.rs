@@ -41,7 +41,7 @@ impl Builder {
         bindings.push(self.bound("y", y.buffer));
         let cost = product.cost(y.bytes()) + Cost::products(gate, 1, vectors) + Cost::products(up, 1, vectors);
         let grid = product.grid(self, product.blocks(self, rows));
-        let terms = Terms::Gated { gate: gate.clone(), up: up.clone() };
+        let terms = Terms::Gated { gate: gate.clone(), up: up.clone(), halved: false };
         self.computes(KERNEL.name, product.reference(self, terms, Which::InTurn, &y));
         self.step(label, variant, bindings, &(), grid, cost)?;
         Ok(Input { tensor: y, norm: None, rounded })

@@ -11,7 +11,7 @@ use super::matvec::Norm;
 use super::{Kernel, Summands, expect_multiple, expect_shape, params};
 use crate::error::Result;
 use crate::gpu::Matrices;
-use crate::plan::{Bound, BufferRef, Builder, Cost, PAGE, Tensor, VariantBuilder, Weight};
+use crate::plan::{Bound, BufferRef, Builder, Cost, HALF_RANGE, PAGE, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/kv_write.wgsl");
@@ -119,7 +119,8 @@ impl Cache {
 
     /// Adds the file that reads chunks of four values. It needs LATENT, the number of chunks of a latent.
     pub(super) fn chunk_files(&self, variant: VariantBuilder) -> VariantBuilder {
-        let variant = variant.constant("KV_CHUNKS", "", Self::row_values(self.rank, self.rotary) / 4);
+        let chunks = Self::row_values(self.rank, self.rotary) / 4;
+        let variant = variant.constant("KV_CHUNKS", "", chunks).file(HALF_RANGE);
         match self.ty {
             CacheType::F16 => variant.tagged(HALVES),
             CacheType::F32 => variant.tagged((source!("lib/kv_f32.wgsl"), "f32")),
@@ -163,7 +164,10 @@ impl Cache {
     pub(super) fn kv_row_files(&self, variant: VariantBuilder) -> VariantBuilder {
         let variant = pool_files(variant).constant("RANK", "c", self.rank);
         let variant = match self.ty {
-            CacheType::Q8_0 => self.block_constants(variant).tagged((source!("lib/kv_row_blocks.wgsl"), "q8")),
+            CacheType::Q8_0 => {
+                let variant = self.block_constants(variant.file(HALF_RANGE));
+                variant.tagged((source!("lib/kv_row_blocks.wgsl"), "q8"))
+            }
             _ => self.chunk_files(variant).file(source!("lib/kv_row_chunks.wgsl")),
         };
         variant.file(source!("lib/rope.wgsl")).file(source!("lib/kv_row.wgsl"))

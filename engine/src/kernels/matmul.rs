@@ -25,7 +25,7 @@ pub(super) const TILE_TOKENS: usize = 64;
 
 /// The largest error of a product in f32, relative to the sum of its terms' magnitudes.
 pub(crate) const SUMS: f64 = SUM;
-/// The largest value of f16, to which kernels clamp larger ones.
+/// The largest value of f16, to which kernels limit larger ones.
 pub(crate) const LARGEST_HALF: f64 = 65504.0;
 
 /// The rows of a tile, and what is computed from their products.
@@ -170,7 +170,10 @@ impl TileProduct<'_> {
         }
         let variant = match self.rows {
             TileRows::One { add, .. } => variant.switch("ACCUMULATE", "a", add),
-            TileRows::Gated { .. } => variant.file(source!("lib/activations.wgsl")),
+            TileRows::Gated { .. } => {
+                let halved = plan.multiplies_halves();
+                variant.switch("HALVED", "", halved).file(source!("lib/activations.wgsl"))
+            }
         };
         let variant = match self.vectors {
             TileVectors::Batch => plan.batch_files(variant).file(source!("lib/tile_batch.wgsl")),
@@ -233,10 +236,12 @@ impl TileProduct<'_> {
     }
 
     /// What the step computes, as the CPU reference needs it.
-    pub fn reference(&self, operands: Operands) -> computes::Product {
+    pub fn reference(&self, plan: &Builder, operands: Operands) -> computes::Product {
         let terms = match self.rows {
             TileRows::One { w, add } => Terms::One { w: w.clone(), add },
-            TileRows::Gated { gate, up } => Terms::Gated { gate: gate.clone(), up: up.clone() },
+            TileRows::Gated { gate, up } => {
+                Terms::Gated { gate: gate.clone(), up: up.clone(), halved: plan.multiplies_halves() }
+            }
         };
         let which = match self.vectors {
             TileVectors::Batch => Which::InTurn,

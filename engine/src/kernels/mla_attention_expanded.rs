@@ -10,7 +10,7 @@ use super::mla_attention::{HALF_UNIT, SPAN};
 use super::{Kernel, expand_kv_matrix, expect_cache, mla_attention_batch, mla_attention_matrix8};
 use crate::error::Result;
 use crate::gpu::Matrices;
-use crate::plan::{Builder, Cost, PART_FIELDS, Target, Team, Tensor, VariantBuilder, readings};
+use crate::plan::{Builder, Cost, HALF_RANGE, PART_FIELDS, Target, Team, Tensor, VariantBuilder, readings};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_expanded.wgsl");
@@ -205,7 +205,8 @@ fn by_sixteen(heads: usize) -> (&'static str, VariantBuilder, usize) {
 fn by_registers(heads: usize, expanded: &Expanded) -> (&'static str, VariantBuilder, usize) {
     let (key, value) = (expanded.key(), expanded.value());
     let (variant, rows) = mla_attention_batch::by_registers(heads, key + value, value);
-    let variant = variant.constant("SPAN", "t", SPAN).constant("KV_CHUNKS", "", (key + value) / 4).file(HALVES.0);
+    let variant = variant.constant("SPAN", "t", SPAN).constant("KV_CHUNKS", "", (key + value) / 4);
+    let variant = variant.file(HALF_RANGE).file(HALVES.0);
     (mla_attention_batch::KERNEL.name, variant.tagged(OVER_SEGMENT), rows)
 }
 

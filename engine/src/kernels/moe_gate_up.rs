@@ -251,7 +251,7 @@ fn reference(
         Selection::Made(Routed { ids, weights }) => Which::Routed { ids: ids.buffer, weights: weights.buffer, top_k },
         Selection::Each(_) => selected.clone().map_or(Which::InTurn, Which::SelectedExperts),
     };
-    let gated = |gate: &Weight, up: &Weight| Terms::Gated { gate: gate.clone(), up: up.clone() };
+    let gated = |gate: &Weight, up: &Weight| Terms::Gated { gate: gate.clone(), up: up.clone(), halved: false };
     let half = |terms, which, stacks| computes::Product { stacks, ..product.reference(plan, terms, which, y) };
     let of_selected = half(gated(weights.gate, weights.up), which, (0, top_k));
     let shared = gated(weights.shared_gate, weights.shared_up);

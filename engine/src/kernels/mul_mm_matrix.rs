@@ -112,6 +112,12 @@ impl Builder {
         Some(chosen.filter(|tile| tile.suits(product, target)).unwrap_or(usual))
     }
 
+    /// Whether products of tiles may read f16, so that the vectors they multiply must be in its range.
+    pub(super) fn multiplies_halves(&self) -> bool {
+        let target = self.target_for(KERNEL.name);
+        target.matrices != Matrices::None && target.team == Team::Subgroup
+    }
+
     /// Appends a product with matrices.
     pub(super) fn matmul_by_matrices(
         &mut self,

@@ -11,7 +11,7 @@ use super::matmul::{Operands, SIDE, TileProduct, TileRows, TileVectors};
 use super::mul_mm::Tile;
 use super::{Kernel, params};
 use crate::error::Result;
-use crate::plan::{Builder, Cost, Tensor, VariantBuilder};
+use crate::plan::{Builder, Cost, HALF_RANGE, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/sum_parts.wgsl");
@@ -96,7 +96,7 @@ impl Builder {
         operands: Operands,
         (parts, step): (Option<&Summands>, usize),
     ) {
-        let whole = product.reference(operands);
+        let whole = product.reference(self, operands);
         let Some(parts) = parts else { return self.computes(kernel, whole) };
         let weights = product.rows.roles().into_iter().map(|(_, weight)| weight.clone()).collect();
         let Product { x, errors, .. } = whole;
@@ -110,10 +110,13 @@ impl Builder {
             TileRows::One { add, .. } => (false, add),
             TileRows::Gated { .. } => (true, false),
         };
+        let halved = self.multiplies_halves();
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .constant("SIDE", "", SIDE)
             .switch("GATED", "g", gated)
             .switch("ACCUMULATE", "a", add)
+            .switch("HALVED", "", halved)
+            .file(HALF_RANGE)
             .file(source!("lib/activations.wgsl"));
         let variant = self.batch_files(variant);
         let mut bindings = vec![self.bound_batch()];
@@ -128,7 +131,8 @@ impl Builder {
             y_pitch: (y.pitch / 4) as u32,
         };
         let cost = Cost::of_activations(parts.bytes() + if add { 2 } else { 1 } * y.bytes());
-        self.computes(KERNEL.name, Summed { parts: *parts, y: *y, side: gated.then_some(SIDE), add });
+        let side = gated.then_some(SIDE);
+        self.computes(KERNEL.name, Summed { parts: *parts, y: *y, side, add, halved });
         self.step(label, variant, bindings, &params, [chunks.div_ceil(WORKGROUP), y.rows, stacks], cost)
     }
 }

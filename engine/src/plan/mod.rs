@@ -39,7 +39,7 @@ pub use sharing::ScratchKey;
 pub use target::{Target, Team, Tilings};
 pub use text::Table;
 pub use tiling::{ProductTile, Tiling};
-pub use variant::VariantBuilder;
+pub use variant::{HALF_RANGE, VariantBuilder};
 
 use crate::error::{Error, Result};
 use crate::quant::Quant;

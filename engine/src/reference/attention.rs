@@ -74,7 +74,10 @@ impl Reference for Attention {
             let (token, head) = (vector / heads, vector % heads);
             let q = probe.values(self.q.buffer, start(&self.q, token, head), rank + self.cache.rotary)?;
             let q: Vec<f64> = q.into_iter().map(f64::from).collect();
-            let seen = &kv_rows[..probe.position + token + 1];
+            let (seen, unseen) = kv_rows.split_at(probe.position + token + 1);
+            if !are_numbers(unseen) {
+                continue;
+            }
             match &self.y {
                 Attended::Whole(y) => {
                     let weights = Weights::of(&q, seen, self.scale);
@@ -123,6 +126,12 @@ impl Attention {
         }
         samples
     }
+}
+
+/// Whether KV rows are numbers. Kernels multiply some of those that a query does not see by a weight of zero, which
+/// makes the result NaN if they are not.
+pub(super) fn are_numbers(kv_rows: &[Vec<f64>]) -> bool {
+    kv_rows.iter().flatten().all(|value| value.is_finite())
 }
 
 /// KV rows of the cache, without padding.

@@ -1,6 +1,6 @@
 //! The references of expanded keys and values, and of attention over them. Both start from the latents.
 
-use super::attention::{Weights, kv_rows};
+use super::attention::{Weights, are_numbers, kv_rows};
 use super::{MEANS, VALUES, VECTORS, any, exact, half_step, start};
 use crate::error::Result;
 use crate::kernels::Cache;
@@ -74,7 +74,8 @@ impl Reference for ExpandedAttention {
                 let place = start(&self.y, token, head);
                 samples.extend((0..self.v_b.shape[1]).map(|n| any(OutputPlace::F32(self.y.buffer, place + n))));
             }
-            if !(self.segment.start + 1..=self.segment.end).contains(&end) {
+            let (seen, unseen) = kv_rows.split_at(probe.position + token + 1);
+            if !(self.segment.start + 1..=self.segment.end).contains(&end) || !are_numbers(unseen) {
                 continue;
             }
             let q = probe.values(self.q.buffer, start(&self.q, token, head), nope)?;
@@ -83,7 +84,6 @@ impl Reference for ExpandedAttention {
             let mut query: Vec<f64> = absorbed.iter().map(dot).collect();
             let rotated = probe.values(self.rotated.buffer, start(&self.rotated, token, head), self.cache.rotary)?;
             query.extend(rotated.into_iter().map(f64::from));
-            let seen = &kv_rows[..probe.position + token + 1];
             let weights = Weights::of(&query, seen, self.scale);
             let latent = weights.means(seen, rank);
             for n in probe.some(self.v_b.shape[1], MEANS) {

@@ -5,7 +5,6 @@ use super::vectors::{norm_factor, rms_normed};
 use crate::error::Result;
 use crate::kernels::Rounded;
 use crate::kernels::computes::{Operand, Seen};
-use crate::kernels::matmul::LARGEST_HALF;
 use crate::kernels::matvec::HALF;
 use crate::kernels::rounded::WORDS;
 use crate::plan::Probe;
@@ -78,7 +77,7 @@ impl Seen {
             None => values.into_iter().map(f64::from).collect(),
         };
         if self.halves {
-            values.iter_mut().for_each(|v| *v = f16::from_f64(v.clamp(-LARGEST_HALF, LARGEST_HALF)).to_f64());
+            values.iter_mut().for_each(|v| *v = f16::from_f64(*v).to_f64());
         }
         Ok(Vector::of(values, self.arithmetic, COMPUTED))
     }

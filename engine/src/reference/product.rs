@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::kernels::Summands;
 use crate::kernels::computes::{Down, Errors, Left, PartialProduct, Product, Terms, Which};
 use crate::kernels::errors::{expert_weights, swiglu};
+use crate::kernels::matmul::LARGEST_HALF;
 use crate::kernels::matvec::HALF;
 use crate::plan::{OutputPlace, Probe, Reference, Sample, Weight};
 use crate::quant::{GROUP, Quant};
@@ -40,6 +41,12 @@ impl Sum {
     pub(super) fn sample(self, output: OutputPlace) -> Sample {
         let Self { value, error, rounding, size } = self;
         Sample { output, want: value, tolerance: error + SMALLEST, rounding, size }
+    }
+
+    /// The same with its value in the range of f16. NaN and infinity, of f32, stay what they are.
+    pub(super) fn in_half_range(self) -> Self {
+        let finite = self.value.abs() <= f64::from(f32::MAX);
+        Self { value: if finite { self.value.clamp(-LARGEST_HALF, LARGEST_HALF) } else { self.value }, ..self }
     }
 
     /// The value that an output has before the step adds to it.
@@ -105,12 +112,13 @@ impl Product {
     fn value(&self, probe: &mut Probe<'_>, matrix: usize, row: usize, x: &Vector) -> Result<Sum> {
         match &self.terms {
             Terms::One { w, .. } => self.errors.dot(probe, w, matrix, row, x),
-            Terms::Gated { gate, up } => {
+            Terms::Gated { gate, up, halved } => {
                 let [gate, up] = [gate, up].map(|w| self.errors.dot(probe, w, matrix, row, x));
                 let (gate, up) = (gate?, up?);
                 // Cases hold gated products to the bound on products alone, which leaves room for silu.
                 let off = if probe.picks_all() { 0.0 } else { probe.slack() * swiglu(gate.value) };
-                Ok(gated(gate, up, off))
+                let sum = gated(gate, up, off);
+                Ok(if *halved { sum.in_half_range() } else { sum })
             }
         }
     }

@@ -137,7 +137,8 @@ impl Reference for Summed {
                     Some(side) => {
                         let gate = value / side * 2 * side + value % side;
                         let [gate, up] = [one(gate)?, one(gate + side)?];
-                        gated(gate, up, probe.slack() * swiglu(gate.value))
+                        let sum = gated(gate, up, probe.slack() * swiglu(gate.value));
+                        if self.halved { sum.in_half_range() } else { sum }
                     }
                     None => one(value)?,
                 };

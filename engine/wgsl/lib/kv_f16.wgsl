@@ -4,7 +4,7 @@ alias CacheElement = vec2<u32>;
 alias CacheChunk = vec2<u32>;
 
 fn cache_packed(v: vec4<f32>) -> CacheElement {
-    let held = clamp(v, vec4<f32>(-65504.0), vec4<f32>(65504.0)); // the range of f16
+    let held = in_half_range(v);
     return vec2<u32>(pack2x16float(held.xy), pack2x16float(held.zw));
 }
 

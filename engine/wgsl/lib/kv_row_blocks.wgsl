@@ -5,14 +5,15 @@ const BLOCKS = RANK / 32u;
 
 var<storage, read_write> cache: array<u32>;
 
-var<workgroup> block_tops: array<atomic<u32>, BLOCKS>; // bits of f32, ordered like the values, which are not negative
+// The bits of the largest magnitudes. They are ordered like the magnitudes, and NaN is the largest.
+var<workgroup> block_tops: array<atomic<u32>, BLOCKS>;
 
 // The scales of blocks 2k and 2k + 1; zero for a block that does not exist.
 fn block_scales(k: u32) -> u32 {
     let first = bitcast<f32>(atomicLoad(&block_tops[2u * k]));
     let second = bitcast<f32>(atomicLoad(&block_tops[min(2u * k + 1u, BLOCKS - 1u)]));
     let tops = vec2<f32>(first, select(0.0, second, 2u * k + 1u < BLOCKS));
-    return pack2x16float(min(tops * (128.0 / 127.0), vec2<f32>(65504.0)));
+    return pack2x16float(in_half_range(vec4<f32>(tops * (128.0 / 127.0), 0.0, 0.0)).xy);
 }
 
 // Four values of a block rounded to bytes, with the second and the third exchanged.
@@ -29,9 +30,8 @@ fn write_chunks(row: u32, place: u32, scale: f32, local: u32) {
     }
     workgroupBarrier();
     for (var k = local; k < LATENT; k += WORKGROUP) {
-        let sizes = abs(latent_chunk(row, k, scale));
-        let top = max(max(sizes.x, sizes.y), max(sizes.z, sizes.w));
-        atomicMax(&block_tops[k / 8u], bitcast<u32>(top));
+        let sizes = bitcast<vec4<u32>>(abs(latent_chunk(row, k, scale)));
+        atomicMax(&block_tops[k / 8u], max(max(sizes.x, sizes.y), max(sizes.z, sizes.w)));
     }
     workgroupBarrier();
     let to = place * KV_WORDS;
@@ -45,7 +45,7 @@ fn write_chunks(row: u32, place: u32, scale: f32, local: u32) {
                 cache[to + SCALES + k / 16u] = scales;
             }
         } else {
-            let key = clamp(rotated_chunk(row, k), vec4<f32>(-65504.0), vec4<f32>(65504.0));
+            let key = in_half_range(rotated_chunk(row, k));
             cache[to + 2u * k - LATENT] = pack2x16float(key.xy);
             cache[to + 2u * k - LATENT + 1u] = pack2x16float(key.zw);
         }

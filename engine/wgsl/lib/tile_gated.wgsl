@@ -14,10 +14,15 @@ fn staged_at(tile: Tile, r: u32, group: u32) -> u32 {
     return (tile.matrix * w_ROWS + row) * w_GROUPS + group;
 }
 
+// A value of the output. HALVED: the next product may multiply f16.
+fn gated(v: f32) -> f32 {
+    return select(v, in_half_range(vec4<f32>(v)).x, HALVED);
+}
+
 // Stores silu(gate · x) · (up · x) of vector `place` and row `lane` of a pair: SIDE rows of gate and SIDE of up.
 fn leave(tile: Tile, place: u32, pair: u32, lane: u32, first: f32, second: f32) {
     let row = gated_row(tile, 2u * SIDE * pair + lane);
     if row < w_ROWS {
-        y[output_at(tile, place) + row] = swiglu(first, second);
+        y[output_at(tile, place) + row] = gated(swiglu(first, second));
     }
 }

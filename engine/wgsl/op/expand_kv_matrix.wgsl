@@ -117,10 +117,10 @@ fn left(row: u32, k: u32) -> Left {
     return coopLoadT<Left>(&vectors[at], pitch);
 }
 
-// Two neighbouring sums, clamped to f16.
-fn held(at: u32) -> u32 {
-    let both = vec2<f32>(sums[at], sums[at + 1u]) / WEIGHT_UNIT;
-    return pack2x16float(clamp(both, vec2<f32>(-65504.0), vec2<f32>(65504.0)));
+// Four neighbouring sums as f16.
+fn four_halves(at: u32) -> vec2<u32> {
+    let four = vec4<f32>(sums[at], sums[at + 1u], sums[at + 2u], sums[at + 3u]) / WEIGHT_UNIT;
+    return vec2<u32>(pack2x16float(four.xy), pack2x16float(four.zw));
 }
 
 // Writes the sums of SIDE KV rows, beginning at `row` of the tile, and of ABREAST matrices, beginning at `column` of
@@ -133,7 +133,7 @@ fn leave(row: u32, column: u32, width: u32, to: u32, count: u32, local: u32) {
     if at < (count + 15u) / 16u * 16u && 8u * chunk < width {
         let first = local / 32u * ABREAST * SIDE * SIDE + 8u * lane;
         expanded[to + at * EXPANDED_CHUNKS + chunk] =
-            vec4<u32>(held(first), held(first + 2u), held(first + 4u), held(first + 6u));
+            vec4<u32>(four_halves(first), four_halves(first + 4u));
     }
 }
 

@@ -96,7 +96,7 @@ fn weigh_tile(so_far: Weighed, local: u32) -> Weighed {
     var sum = 0.0;
     for (var t = lane; t < SPAN; t += WEIGH_LANES) {
         let score = scores[row * SPAN + t];
-        let weight = select(0.0, exp(score - largest), score > LOWEST); // a row may attend to nothing in a split
+        let weight = select(exp(score - largest), 0.0, score == LOWEST); // a row may attend to nothing in a split
         scores[row * SPAN + t] = weight;
         sum += weight;
     }

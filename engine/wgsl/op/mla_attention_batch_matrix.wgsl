@@ -38,7 +38,7 @@ fn put_queries(first: u32, live: u32, odd: u32, local: u32) {
         let row = min(first + k / QUERY_PITCH, live - 1u);
         let chunk = k % QUERY_PITCH;
         let values = q[row * CHUNKS + 4u * (chunk / 4u * 2u + odd) + chunk % 4u];
-        kv_rows[k] = vec4<f16>(clamp(values, vec4<f32>(-65504.0), vec4<f32>(65504.0)));
+        kv_rows[k] = vec4<f16>(values);
     }
 }
 

@@ -90,7 +90,7 @@ fn query(head: u32, first_row: u32, step: u32, local: u32) -> Left {
         } else {
             held = rotated[row * ROTATED_PITCH + head * ROTATED_STRIDE + chunk - NOPE / 4u];
         }
-        keys[k] = vec4<f16>(clamp(held, vec4<f32>(-65504.0), vec4<f32>(65504.0)));
+        keys[k] = vec4<f16>(held);
     }
     workgroupBarrier();
     let at = local / 32u * 64u;

@@ -47,9 +47,8 @@ fn leading(v: f32) -> f32 {
 
 // Term `term` of v: its leading bits, or the remainder.
 fn term_of(v: vec4<f32>, term: u32) -> vec4<f16> {
-    let held = clamp(v, vec4<f32>(-65504.0), vec4<f32>(65504.0));
-    let first = vec4<f32>(leading(held.x), leading(held.y), leading(held.z), leading(held.w));
-    return vec4<f16>(select(select(held, first, vec4<bool>(TERMS == 2u)), held - first, vec4<bool>(term == 1u)));
+    let first = vec4<f32>(leading(v.x), leading(v.y), leading(v.z), leading(v.w));
+    return vec4<f16>(select(select(v, first, vec4<bool>(TERMS == 2u)), v - first, vec4<bool>(term == 1u)));
 }
 
 // An invocation's share of the queries. All of it is loaded before any is stored.

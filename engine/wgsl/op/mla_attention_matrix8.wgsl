@@ -111,8 +111,8 @@ fn weigh(row: ptr<function, Softmax>, tile: u32, rows: u32, i: u32) {
     let rescale = rescale_to(reference, before);
     var total = (*row).total * rescale;
     for (var n = 0u; n < TILE / LANES; n++) {
-        let seen = scores[n] > LOWEST; // a row may attend to nothing in a tile
-        let weight = select(0.0, WEIGHT_UNIT * exp(scores[n] - reference), seen);
+        let unseen = scores[n] == LOWEST; // a row may attend to nothing in a tile
+        let weight = select(WEIGHT_UNIT * exp(scores[n] - reference), 0.0, unseen);
         if i / LANES < rows {
             weights[r * TILE + i % LANES + n * LANES] = operand(weight);
         }

@@ -120,12 +120,11 @@ fn put_raw(i: u32, raw: array<vec4<u32>, 4>, local: u32) {
     }
 }
 
-// Values beyond the range of f16 are clamped, because they would be infinite.
+// The vectors are in the range of f16 (lib/half_range.wgsl).
 fn put_chunk(i: u32, chunk: vec4<f32>, local: u32) {
     let n = local + i * WORKGROUP;
     if i < VECTOR_SHARE && n < TILE_TOKENS * CHUNKS {
-        let held = VECTOR_UNIT * clamp(chunk.xzyw, vec4<f32>(-65504.0), vec4<f32>(65504.0));
-        put_vector(n / CHUNKS * PITCH + 4u * (n % CHUNKS), vec4<f16>(held));
+        put_vector(n / CHUNKS * PITCH + 4u * (n % CHUNKS), vec4<f16>(VECTOR_UNIT * chunk.xzyw));
     }
 }
 

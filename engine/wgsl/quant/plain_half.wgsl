@@ -11,8 +11,8 @@ fn w_raw(g: u32) -> array<vec4<u32>, 4> {
 }
 
 fn w_packed(first: vec4<f32>, second: vec4<f32>) -> vec4<u32> {
-    let a = clamp(WEIGHT_UNIT * first, vec4<f32>(-65504.0), vec4<f32>(65504.0));
-    let b = clamp(WEIGHT_UNIT * second, vec4<f32>(-65504.0), vec4<f32>(65504.0));
+    let a = in_half_range(WEIGHT_UNIT * first);
+    let b = in_half_range(WEIGHT_UNIT * second);
     return vec4<u32>(pack2x16float(a.xz), pack2x16float(a.yw), pack2x16float(b.xz), pack2x16float(b.yw));
 }
 

@@ -1,8 +1,11 @@
 //! Tests weights that are NaN or infinite: the first token fails with an error.
 
-use super::refused::load;
 use super::small::{F32, Small};
-use wglm::{Arithmetic, Error, Event, GenerateOptions, Generation, LoadOptions, Result, SamplerParams, Session};
+use crate::common::gpu::{gpu, gpu_with_matrices};
+use wglm::{
+    Arithmetic, CacheShape, CacheType, Error, Event, GenerateOptions, Generation, Gpu, LoadOptions, Model, Result,
+    SamplerParams, Session,
+};
 
 /// The tensor that is damaged, and the value that is put into it.
 const POISONED: [(&str, f32); 14] = [
@@ -31,18 +34,37 @@ const HARMLESS: &str = "blk.1.exp_probs_b.bias";
 const FORMS: [(Option<u32>, Arithmetic); 3] =
     [(None, Arithmetic::Float), (Some(F32), Arithmetic::Float), (None, Arithmetic::Int)];
 
-/// A session that was fed some tokens. The check at load does not blame kernels for passing NaN on.
-fn session(tensor: &str, value: f32, (ty, arithmetic): (Option<u32>, Arithmetic)) -> Session {
+/// How a session with a damaged tensor is fed.
+#[derive(Clone, Copy)]
+struct Feeding {
+    gpu: &'static Gpu,
+    cache: CacheType,
+    /// The number of tokens, from 1 on.
+    tokens: u32,
+}
+
+/// So few tokens that kernels for few rows compute them.
+fn few_tokens() -> Feeding {
+    Feeding { gpu: gpu(), cache: CacheType::F16, tokens: 3 }
+}
+
+/// The small model with a damaged tensor.
+fn damaged(tensor: &str, value: f32, ty: Option<u32>) -> Small {
     let mut small = Small { poison: Some((tensor.into(), value)), ..Small::default() };
     if let Some(ty) = ty {
         small.tensor(tensor).ty = ty;
     }
+    small
+}
+
+/// A session that was fed some tokens. The check at load does not blame kernels for passing NaN on.
+fn session(small: &Small, arithmetic: Arithmetic, Feeding { gpu, cache, tokens }: Feeding) -> Session {
     let options = LoadOptions { arithmetic: Some(arithmetic), ..LoadOptions::default() };
-    let model = load(&small, &options).unwrap();
+    let model = Model::load(&small.open().unwrap(), gpu, &options).unwrap();
     let replaced = model.verdict().expect("a check").replaced();
-    assert!(replaced.is_empty(), "{value} in {tensor} ({ty:?}, {arithmetic:?}): {replaced:?}");
-    let mut session = Session::new(&model).unwrap();
-    session.feed(&[1, 2, 3]).unwrap();
+    assert!(replaced.is_empty(), "{:?}: {replaced:?}", small.poison);
+    let mut session = Session::with_cache(&model, CacheShape { context: 64, ty: cache }).unwrap();
+    session.feed(&(1..=tokens).map(|token| token % 40).collect::<Vec<_>>()).unwrap();
     session
 }
 
@@ -60,38 +82,64 @@ fn choose(session: &mut Session) -> [Result<()>; 2] {
 }
 
 /// Describes what is wrong with the errors of a session with a damaged tensor.
-fn fault(tensor: &str, value: f32, form: (Option<u32>, Arithmetic)) -> Option<String> {
-    let mut session = session(tensor, value, form);
+fn fault(small: &Small, arithmetic: Arithmetic, feeding: Feeding) -> Option<String> {
+    let mut session = session(small, arithmetic, feeding);
     let numbers = session.logits().unwrap().iter().filter(|l| !l.is_nan()).count();
     let [greedy, sampled] = choose(&mut session);
     let refused = [&greedy, &sampled].iter().all(|choice| matches!(choice, Err(Error::NotANumber)));
-    let what = || format!("{value} in {tensor} ({form:?}): {numbers} logits are numbers; {greedy:?}; {sampled:?}");
+    let (poison, cache) = (small.poison.as_ref().unwrap(), feeding.cache);
+    let what =
+        || format!("{poison:?} ({arithmetic:?}, {cache:?}): {numbers} logits are numbers; {greedy:?}; {sampled:?}");
     (numbers > 0 || !refused).then(what)
 }
 
-fn none_is_a_number(poisoned: &[(&str, f32)]) {
+fn none_is_a_number(poisoned: &[(&str, f32)], forms: &[(Option<u32>, Arithmetic)], feeding: Feeding) {
     // A tensor that is in f32 anyway has no second form.
     let differs = |tensor: &str, ty: Option<u32>| ty != Some(Small::default().tensor(tensor).ty);
-    let all = poisoned.iter().flat_map(|&poison| FORMS.map(|form| (poison, form)));
+    let all = poisoned.iter().flat_map(|&poison| forms.iter().map(move |&form| (poison, form)));
     let all = all.filter(|((tensor, _), (ty, _))| differs(tensor, *ty));
-    let faults: Vec<String> = all.filter_map(|((tensor, value), form)| fault(tensor, value, form)).collect();
+    let of = |((tensor, value), (ty, arithmetic))| fault(&damaged(tensor, value, ty), arithmetic, feeding);
+    let faults: Vec<String> = all.filter_map(of).collect();
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
 #[test]
 fn extended_logits_that_are_not_numbers_choose_no_token() {
-    none_is_a_number(&POISONED);
+    none_is_a_number(&POISONED, &FORMS, few_tokens());
+}
+
+/// Kernels for many rows, with and without matrices, which multiply f16, and caches of types with a smaller range.
+#[test]
+fn extended_prompts_of_many_tokens_choose_none_either() {
+    let forms = [(None, Arithmetic::Float), (Some(F32), Arithmetic::Float)];
+    for gpu in [Some(gpu()), gpu_with_matrices()].into_iter().flatten() {
+        for cache in [CacheType::F16, CacheType::Q8_0] {
+            none_is_a_number(&POISONED, &forms, Feeding { gpu, cache, tokens: 48 });
+        }
+    }
+}
+
+/// A token in the middle of a prompt, which all later ones attend to.
+#[test]
+fn extended_one_row_of_the_cache_that_is_not_a_number_is_noticed() {
+    for gpu in [Some(gpu()), gpu_with_matrices()].into_iter().flatten() {
+        for (cache, tokens) in [(CacheType::F16, 3), (CacheType::F16, 39), (CacheType::Q8_0, 39)] {
+            let small = Small { poisoned_row: Some(2), ..damaged("token_embd.weight", f32::NAN, None) };
+            let fault = fault(&small, Arithmetic::Float, Feeding { gpu, cache, tokens });
+            assert_eq!(fault, None, "{tokens} tokens");
+        }
+    }
 }
 
 /// A damaged router must be reported, because the experts that it selects would produce plausible nonsense.
 #[test]
 fn extended_a_router_that_is_not_a_number_is_reported() {
-    none_is_a_number(&[("blk.1.ffn_gate_inp.weight", f32::NAN)]);
+    none_is_a_number(&[("blk.1.ffn_gate_inp.weight", f32::NAN)], &FORMS, few_tokens());
 }
 
 #[test]
 fn a_bias_that_is_not_a_number_is_harmless() {
-    let mut session = session(HARMLESS, f32::NAN, FORMS[0]);
+    let mut session = session(&damaged(HARMLESS, f32::NAN, None), Arithmetic::Float, few_tokens());
     let logits = session.logits().unwrap();
     let numbers = logits.iter().filter(|l| l.is_finite()).count();
     assert!(numbers == 0 || numbers == logits.len(), "{logits:?}");

@@ -64,6 +64,8 @@ pub struct Small {
     pub tensors: Vec<Tensor>,
     /// Fills a tensor with this bit pattern of an f32.
     pub poison: Option<(String, f32)>,
+    /// The only row of it that is filled.
+    pub poisoned_row: Option<usize>,
 }
 
 /// The full name of a key of the architecture.
@@ -79,7 +81,7 @@ impl Default for Small {
 
 impl Small {
     pub fn of(n: &Numbers) -> Self {
-        let mut small = Self { meta: metadata(n), tensors: Vec::new(), poison: None };
+        let mut small = Self { meta: metadata(n), tensors: Vec::new(), poison: None, poisoned_row: None };
         small.add("token_embd.weight", &[n.width, n.vocab], n.ty);
         small.add("output_norm.weight", &[n.width], F32);
         small.add("output.weight", &[n.width, n.vocab], n.ty);
@@ -220,16 +222,21 @@ impl Small {
         let (values, block) = TensorType::from_id(tensor.ty).map_or((1, 4), |ty| (ty.values as u64, ty.bytes as u64));
         let count = tensor.dims.iter().fold(1u64, |product, dim| product.saturating_mul(*dim)) / values;
         let bytes = count.saturating_mul(block).min(8 << 20) as usize;
-        let poison = self.poison.as_ref().filter(|(name, _)| *name == tensor.name).map(|(_, value)| *value);
-        match (tensor.ty, poison) {
-            (F32, Some(value)) => value.to_le_bytes().repeat(bytes / 4),
-            (Q4_0, Some(value)) => {
-                [half::f16::from_f32(value).to_le_bytes().to_vec(), vec![0x5a; 16]].concat().repeat(bytes / 18)
-            }
-            (F32, None) => (0..bytes / 4).flat_map(|i| number(i, tensor.dims.len()).to_le_bytes()).collect(),
-            (Q4_0, None) => (0..bytes / 18).flat_map(q4_0).collect(),
+        let mut data: Vec<u8> = match tensor.ty {
+            F32 => (0..bytes / 4).flat_map(|i| number(i, tensor.dims.len()).to_le_bytes()).collect(),
+            Q4_0 => (0..bytes / 18).flat_map(q4_0).collect(),
             _ => vec![0; bytes],
+        };
+        if let Some((_, value)) = self.poison.as_ref().filter(|(name, _)| *name == tensor.name) {
+            let row = bytes / tensor.dims.get(1).map_or(1, |&rows| rows as usize);
+            let damaged = self.poisoned_row.map_or(0..bytes, |index| index * row..(index + 1) * row);
+            let block = match tensor.ty {
+                F32 => value.to_le_bytes().to_vec(),
+                _ => [half::f16::from_f32(*value).to_le_bytes().to_vec(), vec![0x5a; 16]].concat(),
+            };
+            data[damaged.clone()].copy_from_slice(&block.repeat(damaged.len() / block.len()));
         }
+        data
     }
 }
 

@@ -61,7 +61,22 @@ pub(super) fn gated_case(
     target: &Target,
     gate_quant: &'static Quant,
     up_quant: &'static Quant,
+    size: [usize; 2],
+) -> Result<Case> {
+    gated_case_of(target, [gate_quant, up_quant], size, 1.0)
+}
+
+/// Gated products of which many are beyond the range of f16: the next product may read them as such.
+pub(super) fn beyond_half(target: &Target, quant: &'static Quant, columns: usize) -> Result<Case> {
+    gated_case_of(target, [quant; 2], [columns, 44], 150.0)
+}
+
+/// Gated products of vectors of noise times `factor`.
+fn gated_case_of(
+    target: &Target,
+    [gate_quant, up_quant]: [&'static Quant; 2],
     [columns, rows]: [usize; 2],
+    factor: f32,
 ) -> Result<Case> {
     let (tokens, count) = (40, 35);
     let shape = [columns_for(up_quant, columns_for(gate_quant, columns)), rows, 1];
@@ -69,9 +84,11 @@ pub(super) fn gated_case(
     case.consecutive(9, count);
     let gate = case.weight("gate", gate_quant, shape)?;
     let up = case.weight("up", up_quant, shape)?;
-    let x = case.batch("x", [shape[0], 1], tokens, count);
+    let xs: Vec<f32> = case.noise(shape[0] * count).into_iter().map(|x| factor * x).collect();
+    let x = case.batch_of("x", [shape[0], 1], tokens, &xs);
     let y = case.plan.gate_up_mm("y", &gate, &up, &x)?;
     case.allow_between(&[y.buffer]);
-    Ok(case
-        .finish(format!("{} and {} {}x{rows}, {count} of {tokens} tokens", gate_quant.name, up_quant.name, shape[0])))
+    let quants = format!("{} and {}", gate_quant.name, up_quant.name);
+    let beyond = if factor > 1.0 { ", values beyond f16" } else { "" };
+    Ok(case.finish(format!("{quants} {}x{rows}, {count} of {tokens} tokens{beyond}", shape[0])))
 }

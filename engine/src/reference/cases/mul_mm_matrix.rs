@@ -16,25 +16,9 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let mut cases = mul_mm::cases(&target)?;
     cases.retain(|case| case.plan.steps.iter().any(|step| step.kernel == KERNEL.name));
     let halved = QUANTS.iter().copied().find(|quant| !quant.exceeds_half());
-    cases.extend(halved.map(|quant| beyond_half(&target, quant)).transpose()?);
+    cases.extend(halved.map(|quant| mul_mm::beyond_half(&target, quant, 64)).transpose()?);
     cases.extend(halved.map(|quant| stored_directly(&target, quant)).transpose()?);
     Ok(cases)
-}
-
-/// Vectors with values beyond the range of f16, which are clamped to its largest.
-fn beyond_half(target: &Target, quant: &'static Quant) -> Result<Case> {
-    let tokens = 18;
-    let shape = [columns_for(quant, 64), 32, 1];
-    let mut case = CaseBuilder::for_rows(target, 1, tokens);
-    case.consecutive(9, tokens);
-    let w = case.weight("w", quant, shape)?;
-    let mut xs = case.noise(shape[0] * tokens);
-    for (x, large) in xs.iter_mut().step_by(29).zip([1e5, -1e5, 65504.0, -3e38].into_iter().cycle()) {
-        *x = large;
-    }
-    let x = case.batch_of("x", [shape[0], 1], tokens, &xs);
-    case.plan.mul_mm("y", &w, &x)?;
-    Ok(case.finish(format!("{} {}x32x1 {tokens} tokens, values beyond f16", quant.name, shape[0])))
 }
 
 /// Two matrices of whole tiles of rows, for one whole tile of vectors and a part of another: the sums of the first are
