@@ -167,7 +167,7 @@ impl<'a> Rules<'a> {
         let marks = match (family.calls, family.caller) {
             (CallForm::Object, Some(_)) => vec![(Mark::Json, Tag::RoleEnd)],
             (CallForm::Object, None) => vec![(Mark::Json, Tag::Call)],
-            (CallForm::Named, _) => vec![(Mark::Json, Tag::Arguments)],
+            (CallForm::Named | CallForm::Identified, _) => vec![(Mark::Json, Tag::Arguments)],
             (CallForm::Keyed, _) => vec![
                 (Mark::Key, Tag::Key),
                 (Mark::KeyEnd, Tag::KeyEnd),
@@ -253,15 +253,22 @@ impl<'a> Rules<'a> {
                          (\",\" BLANKS? {value} BLANKS? \":\" BLANKS? {arguments} BLANKS?){count} \"}}\" {end}"
                     )
                 }
-                CallForm::Named => {
-                    let (arguments, tag) = (json_of(schema), self.tag(Tag::Arguments));
-                    let id = quoted(&format!("functions.{}:", name(tool)));
-                    format!("{id} /[0-9]{{1,4}}/ {tag} NL? {arguments} {end}")
+                CallForm::Named | CallForm::Identified => {
+                    let (head, tag) = (self.head(name(tool)), self.tag(Tag::Arguments));
+                    format!("{head} {tag} NL? {} {end}", json_of(schema))
                 }
             };
             bodies.push(self.rule(&body));
         }
         Ok(self.rule(&bodies.join(" | ")))
+    }
+
+    /// What stands before the arguments of a function in a form where that is its name or an id.
+    fn head(&self, name: &str) -> String {
+        match self.of.family.calls {
+            CallForm::Identified => format!("{} /[0-9]{{1,4}}/", quoted(&format!("functions.{name}:"))),
+            _ => quoted(name),
+        }
     }
 }
 

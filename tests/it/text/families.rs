@@ -10,7 +10,7 @@ use wglm::text::{
 };
 
 /// Small templates with the tags of published ones.
-const TEMPLATES: [(&str, &str); 7] = [
+const TEMPLATES: [(&str, &str); 8] = [
     (
         "glm",
         "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\
@@ -53,6 +53,14 @@ const TEMPLATES: [(&str, &str); 7] = [
          {% elif m.role == 'assistant' %}{{ 'Assistant: ' + m.content + eos_token }}{% endif %}{% endfor %}\
          {% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}",
     ),
+    (
+        "deepseek-v3.1",
+        "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}{{ '<｜User｜>' + m.content }}\
+         {% elif m.tool_calls is defined %}{{ m.content + '<｜tool▁calls▁begin｜>' }}{% for c in m.tool_calls %}\
+         {{ '<｜tool▁call▁begin｜>' + c.function.name + '<｜tool▁sep｜>' + c.function.arguments + '<｜tool▁call▁end｜>' }}\
+         {% endfor %}{{ '<｜tool▁calls▁end｜><｜end▁of▁sentence｜>' }}{% endif %}{% endfor %}\
+         {% if add_generation_prompt %}{{ '<｜Assistant｜></think>' }}{% endif %}",
+    ),
     ("glm", "{% for m in messages %}{{ m.content }}{% endfor %}"),
 ];
 
@@ -80,8 +88,19 @@ const PUBLISHED: [(&str, &[&str], Option<&str>); 8] = [
         &["<|im_assistant|>{{role_name}}<|im_middle|>", "{{render_content(message)}}<|tool_calls_section_begin|>"],
         Some("kimi"),
     ),
-    ("DeepSeek-R1", &["{{'<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type']"], None),
-    ("DeepSeek-V3.1", &["{{'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>'+ tool['function']['name']"], None),
+    (
+        "DeepSeek-V3.1",
+        &["{{'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>'+ tool['function']['name'] + '<｜tool▁sep｜>'"],
+        Some("deepseek-v3.1"),
+    ),
+    (
+        "DeepSeek-R1",
+        &[
+            "{{'<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] + '<｜tool▁sep｜>'",
+            r"+ tool['function']['name'] + '\n' + '```json' + '\n'",
+        ],
+        None,
+    ),
     ("Qwen3-Coder", &[r"{{- '\n<tool_call>\n<function=' + tool_call.name + '>\n' }}"], None),
 ];
 
@@ -271,6 +290,7 @@ fn a_reply_that_has_begun() {
         ("gigachat", "", ""),
         ("gigachat-3.0", "", ""),
         ("deepseek", "", " "),
+        ("deepseek-v3.1", "", ""),
     ] {
         let messages = [Message::user("Is it?")];
         let prompt = template(family).prompt(&ChatInput::new(&messages), &tokenizer).unwrap();
@@ -524,6 +544,31 @@ fn extended_a_section_of_calls_with_ids() {
     check("kimi", "<|tool_call_begin|>what is this", &[('t', "<|tool_call_begin|>what is this")]);
 }
 
+/// DeepSeek-V3.1's calls have a name where Kimi's have an id. A name has no other parts.
+#[test]
+fn extended_a_section_of_calls_with_names() {
+    let family = "deepseek-v3.1";
+    let of = |name: &str| format!("<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{{\"city\": \"Rome\"}}<｜tool▁call▁end｜>");
+    let section = |calls: &str| format!("<｜tool▁calls▁begin｜>{calls}<｜tool▁calls▁end｜>");
+    let rome = |name: &str| json!([name, {"city": "Rome"}, null]).to_string();
+    let one = section(&of("weather"));
+    check(family, &one, &[('c', &rome("weather"))]);
+    let two = section(&(of("functions.weather:0") + &of("time\n")));
+    check(
+        family,
+        &format!("I look.{two}"),
+        &[('t', "I look."), ('c', &rome("functions.weather:0")), ('c', &rome("time"))],
+    );
+    check(family, &format!("<think>So.</think>{one}"), &[('?', "So."), ('c', &rome("weather"))]);
+    let bad = "<｜tool▁call▁begin｜>weather<｜tool▁sep｜>Rome<｜tool▁call▁end｜>";
+    check(family, &format!("{bad}!"), &[('!', bad), ('t', "!")]);
+    let cut = "<｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"ci";
+    check(family, cut, &[('-', cut)]);
+    for text in ["<｜tool▁call▁begin｜>what is this", "<｜tool▁call▁begin｜><｜tool▁sep｜>{}"] {
+        check(family, text, &[('t', text)]);
+    }
+}
+
 #[test]
 fn a_family_without_tags() {
     let text = "<think>a</think><tool_call>{\"name\": \"weather\"}</tool_call>";
@@ -534,18 +579,23 @@ fn a_family_without_tags() {
     check("glm", " Yes.", &[('t', " Yes.")]);
 }
 
+/// Where the message ends that a template wrote.
+fn end_of(reply: &str) -> usize {
+    let ends = ["<|im_end|>", "<|message_sep|>", "<｜end▁of▁sentence｜>"];
+    ends.iter().find_map(|end| reply.rfind(end)).unwrap_or(reply.len())
+}
+
 /// A call that a template writes is parsed as the same call.
 #[test]
 fn calls_survive_their_template() {
     let arguments = json!({"city": "Köln \"<b>\" }{", "days": 3, "tags": ["a", {"b": null}]});
     let call = ToolCall::new("weather", arguments.as_object().unwrap().clone());
     let messages = [Message::assistant("I look.").with_tool_calls(vec![call.clone()])];
-    for name in ["glm", "hermes", "gigachat", "gigachat-3.0", "kimi"] {
+    for name in ["glm", "hermes", "gigachat", "gigachat-3.0", "kimi", "deepseek-v3.1"] {
         let input = ChatInput { add_generation_prompt: false, ..ChatInput::new(&messages) };
         let written = template(name).render(&input).unwrap();
         let reply = &written[written.find("I look.").unwrap()..];
-        let end = reply.find("<|im_end|>").or(reply.rfind("<|message_sep|>")).unwrap_or(reply.len());
-        let read = parse(name, &[&reply[..end]]);
+        let read = parse(name, &[&reply[..end_of(reply)]]);
         let id = if name == "kimi" { json!("functions.weather:0") } else { Value::Null };
         let want = [('t', "I look.".to_owned()), ('c', json!(["weather", arguments, id]).to_string())];
         assert_eq!(read, want, "{name}: {written}");
@@ -556,7 +606,7 @@ proptest! {
     /// Any arguments that a template writes come back, however the reply is cut.
     #[test]
     fn any_arguments_survive(
-        family in prop::sample::select(vec!["glm", "hermes", "gigachat", "gigachat-3.0", "kimi"]),
+        family in prop::sample::select(vec!["glm", "hermes", "gigachat", "gigachat-3.0", "kimi", "deepseek-v3.1"]),
         arguments in prop::collection::vec((any::<String>(), value()), 0..5),
         places in places(),
         typed: bool,
@@ -581,9 +631,9 @@ proptest! {
         let input = ChatInput { add_generation_prompt: false, ..ChatInput::new(&messages) };
         let written = template(family).render(&input).unwrap();
         let reply = &written[written.find("I look.").unwrap()..];
-        let end = reply.rfind("<|im_end|>").or(reply.rfind("<|message_sep|>")).unwrap_or(reply.len());
         let mut parser = ReplyParser::new(false).with_family(template(family).family()).with_tools(&tools);
-        let mut pieces: Vec<_> = cut(&reply[..end], &places).into_iter().flat_map(|piece| parser.push(piece)).collect();
+        let reply = &reply[..end_of(reply)];
+        let mut pieces: Vec<_> = cut(reply, &places).into_iter().flat_map(|piece| parser.push(piece)).collect();
         pieces.extend(parser.finish());
         let json: String = pieces.iter().map(|piece| if let ReplyPiece::ToolCallPiece(piece) = piece { piece } else { "" }).collect();
         let Some(ReplyPiece::ToolCall(call)) = pieces.last() else { panic!("{pieces:?}: {written}") };

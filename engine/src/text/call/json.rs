@@ -1,9 +1,9 @@
-//! Calls with arguments in JSON: an object with a name and arguments, `{"name": "…", "arguments": {…}}`, or an id that
-//! holds the name, `functions.NAME:0`, then a tag and the object of arguments.
+//! Calls with arguments in JSON: an object with a name and arguments, `{"name": "…", "arguments": {…}}`; or a name, or
+//! an id that holds it, `functions.NAME:0`, then a tag and the object of arguments.
 //!
-//! An object is certain to be a call once its name is read, or else at its end; an id is, once the tag after it
-//! appears. The end of the JSON ends a call if the family has no closing tag. A closing tag may be missing at the end
-//! of a reply or before the next call. If a key comes again, its last value counts.
+//! An object is certain to be a call once its name is read, or else at its end; a name or an id is, once the tag after
+//! it appears. The end of the JSON ends a call if the family has no closing tag. A closing tag may be missing at the
+//! end of a reply or before the next call. If a key comes again, its last value counts.
 //!
 //! A string may contain the letters of any tag, and the closing tag of a call even if that is a token, since tokenizers
 //! make no difference. Once such a call turns out not to be JSON, the string lacked its end: the call failed there, and
@@ -22,16 +22,18 @@ pub(super) struct JsonCall {
     closes: bool,
     /// The tags that are recognized by their tokens.
     tokens: Vec<Tag>,
-    /// The id before the arguments that names the function, if there is one.
-    id: Option<Word>,
+    /// The name or the id before the arguments, if there is one.
+    head: Option<Word>,
+    /// Whether it is an id.
+    has_id: bool,
     state: JsonState,
     scan: CallScan,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JsonState {
-    /// Within the id.
-    Id,
+    /// Within the name or the id before the arguments.
+    Head,
     /// Within the JSON, or after it.
     Json,
     /// After an error.
@@ -41,29 +43,31 @@ enum JsonState {
 impl JsonCall {
     /// A call that is an object of JSON.
     pub(super) fn object(in_thinking: bool, closes: bool, tokens: Vec<Tag>) -> Self {
-        Self { in_thinking, closes, tokens, id: None, state: JsonState::Json, scan: CallScan::new(false) }
+        let (state, scan) = (JsonState::Json, CallScan::new(false));
+        Self { in_thinking, closes, tokens, head: None, has_id: false, state, scan }
     }
 
-    /// A call that begins with an id.
-    pub(super) fn named(in_thinking: bool, tokens: Vec<Tag>) -> Self {
-        let (id, scan) = (Some(Word::default()), CallScan::new(true));
-        Self { id, state: JsonState::Id, scan, ..Self::object(in_thinking, true, tokens) }
+    /// A call that begins with the name, or with an id.
+    pub(super) fn named(in_thinking: bool, has_id: bool, tokens: Vec<Tag>) -> Self {
+        let (head, scan) = (Some(Word::default()), CallScan::new(true));
+        Self { head, has_id, state: JsonState::Head, scan, ..Self::object(in_thinking, true, tokens) }
     }
 
     /// The id that the model gave the call.
     pub(super) fn id(&self) -> Option<&str> {
-        self.id.as_ref().map(|id| id.text.as_str())
+        self.head.as_ref().filter(|_| self.has_id).map(|id| id.text.as_str())
     }
 
     pub(super) fn name(&self) -> &str {
-        match &self.id {
-            Some(id) => name_in(&id.text),
+        match &self.head {
+            Some(id) if self.has_id => name_in(&id.text),
+            Some(name) => &name.text,
             None => self.scan.name().unwrap_or_default(),
         }
     }
 
     pub(super) fn is_certain(&self) -> bool {
-        self.state != JsonState::Id && !self.name().is_empty()
+        self.state != JsonState::Head && !self.name().is_empty()
     }
 
     pub(super) fn read(&mut self, part: ReplyPart<'_>) -> CallProgress {
@@ -108,9 +112,9 @@ impl JsonCall {
     }
 
     fn read_text(&mut self, text: &str) -> CallProgress {
-        match (self.state, &mut self.id) {
-            (JsonState::Id, Some(id)) => {
-                let is_word = id.add(text);
+        match (self.state, &mut self.head) {
+            (JsonState::Head, Some(head)) => {
+                let is_word = head.add(text);
                 if !is_word {
                     return CallProgress::NoCall;
                 }
@@ -136,11 +140,11 @@ impl JsonCall {
 
     fn read_tag(&mut self, tag: Tag, text: &str) -> CallProgress {
         match (self.state, tag) {
-            (JsonState::Id, Tag::Arguments) if !self.name().is_empty() => {
+            (JsonState::Head, Tag::Arguments) if !self.name().is_empty() => {
                 self.state = JsonState::Json;
                 CallProgress::More
             }
-            (JsonState::Id, _) => CallProgress::NoCall,
+            (JsonState::Head, _) => CallProgress::NoCall,
             (_, Tag::CallEnd) => self.complete(text.len()),
             (_, Tag::Call | Tag::SectionEnd | Tag::MessageEnd) => self.before(),
             (_, Tag::ThinkEnd) if self.in_thinking => self.before(),

@@ -109,7 +109,8 @@ impl Call {
         let body = match family.calls {
             CallForm::Keyed => CallBody::Keyed(KeyedCall::new(in_thinking, &tokens, tools.clone())),
             CallForm::Object => CallBody::Json(JsonCall::object(in_thinking, closes, tokens)),
-            CallForm::Named => CallBody::Json(JsonCall::named(in_thinking, tokens)),
+            CallForm::Named => CallBody::Json(JsonCall::named(in_thinking, false, tokens)),
+            CallForm::Identified => CallBody::Json(JsonCall::named(in_thinking, true, tokens)),
         };
         Self { raw, blanks, goes_on: false, in_thinking, doubt: None, body }
     }

@@ -17,7 +17,7 @@ pub(super) static FAMILY: Family = Family {
         (Tag::Arguments, "<|tool_call_argument_begin|>"),
         (Tag::CallEnd, "<|tool_call_end|>"),
     ],
-    calls: CallForm::Named,
+    calls: CallForm::Identified,
     caller: None,
     lead: "",
 };

@@ -37,13 +37,22 @@ pub(crate) enum CallForm {
     Keyed,
     /// An object of JSON with a `name` and `arguments`.
     Object,
-    /// An id that contains the name, a tag, and the arguments as JSON.
+    /// The name, a tag, and the arguments as JSON.
     Named,
+    /// The same with an id that contains the name.
+    Identified,
 }
 
 /// All families. The first that matches a template is its family.
-static FAMILIES: [&Family; 6] =
-    [&glm::FAMILY, &kimi::FAMILY, &gigachat::FAMILY, &gigachat::BY_MESSAGES, &hermes::FAMILY, &deepseek::FAMILY];
+static FAMILIES: [&Family; 7] = [
+    &glm::FAMILY,
+    &kimi::FAMILY,
+    &gigachat::FAMILY,
+    &gigachat::BY_MESSAGES,
+    &hermes::FAMILY,
+    &deepseek::FAMILY,
+    &deepseek::V3_1,
+];
 
 /// The tags of thinking, which all families with thinking share.
 const THINK: (Tag, &str) = (Tag::Think, "<think>");

@@ -4,7 +4,7 @@ use super::super::script::script;
 use super::super::{CONTEXT, chat, model, text, told};
 use std::sync::OnceLock;
 use wglm::serde_json::{Map, Value, json};
-use wglm::text::ReplyParser;
+use wglm::text::{Family, ReplyParser};
 use wglm::{
     CacheShape, Calls, Chat, Constraint, Event, GenerateOptions, Generation, Message, SamplerParams, Session, Stats,
     Stop, ToolCall,
@@ -183,14 +183,35 @@ fn extended_functions_of_any_schema() {
 
 /// A reply that calls a function. The functions are not in the prompt, which has no space for all of them.
 pub(super) fn called_by(tools: &[Value], name: &str, most: usize, seed: u64) -> (Vec<Event>, Stats) {
+    called_in(Default::default(), tools, name, most, seed)
+}
+
+/// The same in the form of a family.
+fn called_in(family: &'static Family, tools: &[Value], name: &str, most: usize, seed: u64) -> (Vec<Event>, Stats) {
     let prompt = format!("[gMASK]<sop><|user|>{ASKED}<|assistant|></think>");
     let prompt = model().tokenizer().unwrap().encode(&prompt, true).unwrap();
     let sampling = SamplerParams { temperature: 1.5, seed: Some(seed), ..SamplerParams::default() };
     let calls = Calls::Function(name.to_owned());
     let options = GenerateOptions { calls, sampling, max_tokens: Some(most), ..GenerateOptions::default() };
     let mut session = Session::with_cache(model(), CacheShape { context: CONTEXT, ..model().cache() }).unwrap();
-    let parser = ReplyParser::new(false).with_tools(tools);
+    let parser = ReplyParser::new(false).with_family(family).with_tools(tools);
     told(Generation::new(&mut session, prompt, Some(parser), options).unwrap())
+}
+
+/// A call that has to come is written as the family writes calls, with tags that are tokens here or are spelled.
+#[test]
+fn extended_calls_in_the_forms_of_other_families() {
+    for (name, source) in
+        [("hermes", "<tool_call>"), ("kimi", "<|im_middle|>"), ("deepseek-v3.1", "<｜tool▁call▁begin｜><｜tool▁sep｜>")]
+    {
+        let family = Family::of(source);
+        assert_eq!(family.name, name);
+        let (events, stats) = called_in(family, &functions(), "weather", 600, 3);
+        let called = calls(&events);
+        assert_eq!((called.len(), stats.stop), (1, Stop::End), "{name}: {events:?}");
+        assert!(called[0].function.name == "weather" && is_valid(&called[0]) && text(&events).is_empty(), "{events:?}");
+        assert_eq!(called[0].id.as_deref().is_some_and(|id| id.starts_with("functions.weather:")), name == "kimi");
+    }
 }
 
 /// Only the requested function is called, once, even if the call begins in the thinking.
