@@ -10,6 +10,7 @@
 //! If a template itself writes the first and the last character of a name, as in `<|{{ role }}|>`, the result is the
 //! token of that name.
 
+use super::prefixes::Prefixes;
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -25,7 +26,7 @@ pub(super) struct Marker {
     /// The punctuation with which names begin or end.
     signs: Vec<char>,
     /// Names that begin and end with letters or digits. Marking all of these characters would mark most of a text.
-    words: Vec<String>,
+    words: Prefixes<()>,
     /// Characters that are escaped: the marks themselves, and names of one character.
     escaped: Vec<char>,
 }
@@ -33,28 +34,24 @@ pub(super) struct Marker {
 impl Marker {
     /// Creates a marker against these names of tokens, and against the tags of replies.
     pub(super) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut marker = Self { signs: vec!['<', '>'], words: Vec::new(), escaped: vec![MARK, ESCAPE] };
-        names.into_iter().for_each(|name| marker.add(name));
-        marker.words.sort_unstable();
-        for list in [&mut marker.signs, &mut marker.escaped] {
+        let (mut signs, mut words, mut escaped) = (vec!['<', '>'], Vec::new(), vec![MARK, ESCAPE]);
+        let sign = |char: &char| !char.is_alphanumeric() && !char.is_whitespace();
+        for name in names {
+            let mut chars = name.chars();
+            match (chars.next(), chars.next_back()) {
+                (Some(only), None) => escaped.push(only),
+                (Some(first), Some(last)) if sign(&first) || sign(&last) => {
+                    signs.extend([first, last].into_iter().filter(sign));
+                }
+                (Some(_), Some(_)) => words.push((name.to_owned(), ())),
+                (None, _) => {}
+            }
+        }
+        for list in [&mut signs, &mut escaped] {
             list.sort_unstable();
             list.dedup();
         }
-        marker
-    }
-
-    fn add(&mut self, name: &str) {
-        let mut chars = name.chars();
-        let (first, last) = (chars.next(), chars.next_back());
-        let sign = |char: &char| !char.is_alphanumeric() && !char.is_whitespace();
-        match (first, last) {
-            (Some(only), None) => self.escaped.push(only),
-            (Some(first), Some(last)) if sign(&first) || sign(&last) => {
-                self.signs.extend([first, last].into_iter().filter(sign));
-            }
-            (Some(_), Some(_)) => self.words.push(name.to_owned()),
-            (None, _) => {}
-        }
+        Self { signs, words: Prefixes::new(words), escaped }
     }
 
     /// Marks all strings of a value, keys included.
@@ -92,10 +89,7 @@ impl Marker {
     /// Whether `text` begins with one of the words or, at the end of a text, with the beginning of one. `letters` is
     /// the text without the whitespace at its end, and not empty.
     fn begins_word(&self, text: &str, letters: &str) -> bool {
-        let first = text.chars().next();
-        let from = self.words.partition_point(|word| word.chars().next() < first);
-        let mut words = self.words[from..].iter().take_while(|word| word.chars().next() == first);
-        words.any(|word| text.starts_with(word) || word.starts_with(letters))
+        self.words.longest(text.as_bytes()).is_some() || self.words.any_begins_with(letters)
     }
 }
 

@@ -19,6 +19,7 @@ mod jinja;
 mod json;
 mod marker;
 mod message;
+mod prefixes;
 mod pretokenizer;
 mod python;
 mod reply;

@@ -1,11 +1,16 @@
 //! Finds the tokens that are recognized as a whole, before the rest of a text is cut into words.
 
+use super::prefixes::Prefixes;
+use std::cmp::Reverse;
+
 /// The literal tokens of a vocabulary: those whose text is searched for verbatim. The leftmost match wins, then the
 /// longest, then the one with the lowest id.
 #[derive(Debug)]
 pub(super) struct SpecialTokens {
-    /// The tokens by their first byte. Vocabularies have a few dozen, nearly all of which begin with `<` or `[`.
-    by_first: [Vec<SpecialToken>; 256],
+    /// The tokens that only a template's own text may become, by their texts.
+    reserved: Prefixes<u32>,
+    /// The others.
+    free: Prefixes<u32>,
 }
 
 /// Which literal tokens to search for.
@@ -17,45 +22,34 @@ pub(super) enum SpecialFilter {
     Free,
 }
 
-#[derive(Debug)]
-struct SpecialToken {
-    text: String,
-    id: u32,
-    /// Whether only a template's own text may become this token.
-    reserved: bool,
-}
-
 impl SpecialTokens {
     /// Creates the table from (text, id, is reserved). Empty texts are left out, since they would match everywhere.
     pub(super) fn new<'a>(tokens: impl IntoIterator<Item = (&'a str, u32, bool)>) -> Self {
-        let mut by_first = [const { Vec::new() }; 256];
-        for (text, id, reserved) in tokens {
-            if let Some(&first) = text.as_bytes().first() {
-                by_first[first as usize].push(SpecialToken { text: text.to_owned(), id, reserved });
-            }
-        }
-        for list in &mut by_first {
-            list.sort_by_key(|special| (usize::MAX - special.text.len(), special.id));
-        }
-        Self { by_first }
+        let (reserved, free): (Vec<_>, Vec<_>) = tokens.into_iter().partition(|(_, _, reserved)| *reserved);
+        let table = |tokens: Vec<(&str, u32, bool)>| {
+            Prefixes::new(tokens.into_iter().map(|(text, id, _)| (text.to_owned(), id)))
+        };
+        Self { reserved: table(reserved), free: table(free) }
     }
 
     /// The id of the literal token `text`.
     pub(super) fn id(&self, text: &str) -> Option<u32> {
-        let first = *text.as_bytes().first()?;
-        self.by_first[first as usize].iter().find(|special| special.text == text).map(|special| special.id)
+        self.tables(SpecialFilter::All).filter_map(|table| table.get(text)).min()
     }
 
     /// The first match in `text`: its start, its end and its id.
     pub(super) fn find(&self, text: &str, which: SpecialFilter) -> Option<(usize, usize, u32)> {
-        text.bytes().enumerate().find_map(|(start, first)| {
-            // The list is empty for bytes inside a character, so `start` is a boundary where it is used.
-            let hit = self.by_first[first as usize].iter().find(|special| {
-                (which == SpecialFilter::All || (which == SpecialFilter::Reserved) == special.reserved)
-                    && text.as_bytes()[start..].starts_with(special.text.as_bytes())
-            })?;
-            Some((start, start + hit.text.len(), hit.id))
+        // No token begins with a byte inside a character, so each match starts at a boundary.
+        (0..text.len()).find_map(|start| {
+            let hits = self.tables(which).filter_map(|table| table.longest(&text.as_bytes()[start..]));
+            let (hit, id) = hits.max_by_key(|(text, id)| (text.len(), Reverse(*id)))?;
+            Some((start, start + hit.len(), id))
         })
+    }
+
+    fn tables(&self, which: SpecialFilter) -> impl Iterator<Item = &Prefixes<u32>> {
+        let reserved = (which != SpecialFilter::Free).then_some(&self.reserved);
+        reserved.into_iter().chain((which != SpecialFilter::Reserved).then_some(&self.free))
     }
 }
 
