@@ -143,8 +143,8 @@ impl Model {
         let all = options.compile_all.unwrap_or(!gpu.report().is_software());
         let (weights, notice) = ModelWeights::with_block(file, &config, options)?;
         let (tuned, unused) = tuned(file, gpu, options, |target| plan_alone(&weights, &config, cache, target))?;
-        notice.iter().chain(&unused).for_each(|notice| tracing::warn!("{notice}"));
-        config.notices.extend(notice.into_iter().chain(unused));
+        let notices = [notice, weights.unknown(&config), unused].into_iter().flatten();
+        config.notices.extend(notices.inspect(|notice| tracing::warn!("{notice}")));
         let untuned = target(gpu, options);
         let (tuning, options) =
             (options.tuning.as_ref().filter(|_| tuned.is_some()), &tuned.unwrap_or(options.clone()));

@@ -8,7 +8,7 @@ use crate::gguf::{Gguf, Shape, TensorInfo};
 use crate::kernels::Norm;
 use crate::plan::{Weight, WeightId};
 use crate::quant::{self, Grid, GridBuffer, Quant};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The source of a weight's values.
@@ -45,6 +45,16 @@ pub enum WeightSource {
     Grid(GridBuffer),
 }
 
+impl WeightSource {
+    /// The tensor that the values come from.
+    fn tensor(&self) -> Option<&str> {
+        match self {
+            Self::Rows { tensor, .. } | Self::Transposed { tensor, .. } | Self::Decoded { tensor } => Some(tensor),
+            Self::Zeros | Self::Grid(_) => None,
+        }
+    }
+}
+
 /// The weights of a model, each once, in the order in which they are uploaded and summed up for the model's
 /// fingerprint.
 #[derive(Clone, Default)]
@@ -69,6 +79,14 @@ impl WeightTable {
     /// The files that the values come from, that of the model first.
     pub fn files(&self) -> &[Gguf] {
         &self.files
+    }
+
+    /// The names of the tensors of the model's file that no weight's values come from.
+    pub fn unused(&self) -> impl Iterator<Item = &str> {
+        let of_model = self.sources.iter().filter(|(file, _)| *file == 0);
+        let used: HashSet<&str> = of_model.filter_map(|(_, source)| source.tensor()).collect();
+        let names = self.files.first().into_iter().flat_map(|file| file.tensors().map(|tensor| &*tensor.name));
+        names.filter(move |name| !used.contains(name))
     }
 
     /// Whether a weight's values come from the model's file.
@@ -143,10 +161,25 @@ impl<'a> Tensors<'a> {
         self.file.tensor(name).is_some()
     }
 
+    /// The tensor of a weight, which has this shape. A tensor of the file that changes the weight's products is an
+    /// error, since they are computed without it.
+    fn require(&self, name: &str, dims: &[usize]) -> Result<&'a TensorInfo> {
+        let info = self.file.require(name, dims)?;
+        for kind in ["bias", "scale"] {
+            let other = name.strip_suffix("weight").map(|stem| format!("{stem}{kind}"));
+            if let Some(other) = other.filter(|other| self.has(other)) {
+                let found = format!("a {kind} of `{name}`");
+                let remedy = "wglm runs models whose weights have neither biases nor scales";
+                return Err(Error::unsupported(format!("the tensor `{other}`"), found, remedy));
+            }
+        }
+        Ok(info)
+    }
+
     /// A stack of matrices {columns, rows, matrices}.
     pub fn matrices(&mut self, name: &str, shape: [usize; 3]) -> Result<Weight> {
         let wanted = if shape[2] == 1 { &shape[..2] } else { &shape[..] };
-        let quant = format_of(self.file.require(name, wanted)?)?;
+        let quant = format_of(self.require(name, wanted)?)?;
         let source = WeightSource::Rows { tensor: name.into(), per: shape[1], first: 0, rows: shape[1] };
         Ok(self.add(name, quant, shape, source))
     }
@@ -158,7 +191,7 @@ impl<'a> Tensors<'a> {
 
     /// A vector of f32, whatever its type in the file.
     pub fn vector(&mut self, name: &str, length: usize) -> Result<Weight> {
-        format_of(self.file.require(name, &[length])?)?;
+        format_of(self.require(name, &[length])?)?;
         Ok(self.add(name, &quant::F32, [length, 1, 1], WeightSource::Decoded { tensor: name.into() }))
     }
 
@@ -186,7 +219,7 @@ impl<'a> Tensors<'a> {
             return Ok((keys, self.matrices(&value_name, shape)?));
         }
         let per = nope + value;
-        let info = self.file.require(&joint, &[rank, heads.saturating_mul(per)])?;
+        let info = self.require(&joint, &[rank, heads.saturating_mul(per)])?;
         let quant = format_of(info)?;
         // A transposed row takes values of many blocks of the file, so the values are decoded.
         let keys = WeightSource::Transposed { tensor: joint.clone(), per, rows: nope };
@@ -204,7 +237,7 @@ impl<'a> Tensors<'a> {
         }
         let [columns, rows, experts] = shape;
         let per = 2 * rows;
-        let quant = format_of(self.file.require(&fused, &[columns, per, experts])?)?;
+        let quant = format_of(self.require(&fused, &[columns, per, experts])?)?;
         let half = |first| WeightSource::Rows { tensor: fused.clone(), per, first, rows };
         let gate = self.add(&gate, quant, shape, half(0));
         Ok((gate, self.add(&up, quant, shape, half(rows))))

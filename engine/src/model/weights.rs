@@ -183,6 +183,20 @@ impl ModelWeights {
         }
     }
 
+    /// A notice about tensors of the layers, or of no layer, that are not used. They may change what the model should
+    /// compute. A multi-token-prediction block may be left out, and tensors that are known change nothing.
+    pub fn unknown(&self, config: &Config) -> Option<String> {
+        let is_of_block = |name: &str| {
+            let index = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
+            index.is_some_and(|index: usize| index >= config.layers)
+        };
+        let is_known = |name: &str| KNOWN.iter().any(|known| name.ends_with(known));
+        let unknown: Vec<_> = self.table.unused().filter(|name| !is_of_block(name) && !is_known(name)).collect();
+        let (first, count) = (unknown.first()?, unknown.len());
+        let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+        Some(format!("unknown tensors are ignored (`{first}`{more}): answers are wrong if the model needs them"))
+    }
+
     /// The norm that follows a layer: that of the next layer, or of the head.
     pub fn norm_after(&self, layer: usize) -> &Norm {
         self.layers.get(layer + 1).map_or(&self.output_norm, |next| &next.attention_norm)
@@ -195,6 +209,10 @@ impl ModelWeights {
 }
 
 const OUTPUT: &str = "output.weight";
+
+/// The ends of the names of tensors that are not needed: `attn_k_b` and `attn_v_b` have the values of `attn_kv_b`, and
+/// the hyper-parameters say how positions become angles.
+const KNOWN: [&str; 2] = [".attn_kv_b.weight", "rope_freqs.weight"];
 
 impl BlockWeights {
     /// The block after the layers of a model's file.

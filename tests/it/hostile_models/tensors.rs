@@ -1,7 +1,8 @@
 //! Tests tensors that are missing, have another shape, or have a type that wglm cannot compute with.
 
-use super::refused::{Broken, all_refused, plan, plan_file};
+use super::refused::{Broken, all_refused, load, plan, plan_file};
 use super::small::{F32, Q4_0, Small, Tensor};
+use wglm::LoadOptions;
 use wglm_engine::gguf::TYPES;
 use wglm_engine::quant;
 
@@ -9,7 +10,7 @@ use wglm_engine::quant;
 const OPTIONAL: [&str; 2] = ["output.weight", "blk.1.exp_probs_b.bias"];
 
 pub fn cases() -> Vec<Broken> {
-    [missing(), shapes(), types(), ragged(), cut_out()].concat()
+    [missing(), shapes(), types(), ragged(), cut_out(), further()].concat()
 }
 
 #[test]
@@ -24,6 +25,42 @@ fn optional_tensors_may_be_missing() {
         small.remove(name);
         plan(&small).unwrap_or_else(|e| panic!("without {name}: {e}"));
     }
+}
+
+/// Biases and scales of weights that are in use, whatever tensor these are cut out of.
+fn further() -> Vec<Broken> {
+    let with = |name: &str, what: &str| {
+        Broken::new(format!("with {name}"), |s| s.add(name, &[32], F32), "Unsupported", &[name, what])
+    };
+    let mut joint = with("blk.0.attn_kv_b.bias", "a bias of `blk.0.attn_kv_b.weight`");
+    for half in ["blk.0.attn_k_b.weight", "blk.0.attn_v_b.weight"] {
+        joint.small.remove(half);
+    }
+    joint.small.add("blk.0.attn_kv_b.weight", &[32, 64], Q4_0);
+    vec![
+        joint,
+        with("blk.0.attn_q_a.bias", "a bias of `blk.0.attn_q_a.weight`"),
+        with("blk.1.attn_norm.bias", "a bias of `blk.1.attn_norm.weight`"),
+        with("blk.1.ffn_gate_exps.scale", "a scale of `blk.1.ffn_gate_exps.weight`"),
+        with("output.bias", "a bias of `output.weight`"),
+    ]
+}
+
+/// Tensors that may change the result are mentioned. Those of a block after the layers and those that are not needed
+/// are not.
+#[test]
+fn tensors_that_nothing_uses_are_mentioned() {
+    let notices = |names: &[&str]| {
+        let mut small = Small::default();
+        names.iter().for_each(|name| small.add(name, &[32], F32));
+        load(&small, &LoadOptions::default()).unwrap().config().notices.clone()
+    };
+    let known = ["rope_freqs.weight", "blk.1.attn_kv_b.weight", "blk.2.nextn.enorm.weight", "blk.2.attn_q_a.bias"];
+    assert_eq!(notices(&known), [""; 0]);
+    let one = notices(&["blk.0.exp_probs_b.weight"]);
+    assert!(one.len() == 1 && one[0].contains("(`blk.0.exp_probs_b.weight`)"), "{one:?}");
+    let three = notices(&["blk.0.attn_sinks", "rope_factors_long.weight", "blk.1.attn_gate.weight"]);
+    assert!(three.len() == 1 && three[0].contains("(`blk.0.attn_sinks` and 2 more)"), "{three:?}");
 }
 
 fn missing() -> Vec<Broken> {
