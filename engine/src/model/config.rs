@@ -11,6 +11,8 @@ const ARCHITECTURE: &str = "deepseek2";
 /// The vocabulary and layer counts of GLM-4.7-Flash, which identify it in early files without a gating key.
 const GLM_VOCAB: usize = 154_880;
 const GLM_BLOCKS: [usize; 2] = [47, 48];
+/// The numbers of experts of the DeepSeek models that select them within groups: V2 and V2.5, V3 and later.
+const GROUPED: [usize; 2] = [160, 256];
 
 /// The mixture of experts of a model.
 #[derive(Debug, Clone, PartialEq)]
@@ -245,11 +247,7 @@ impl Keys<'_> {
         if count == 0 {
             return Ok(None);
         }
-        let groups = self.optional("expert_group_count")?;
-        if groups > 1 {
-            let key = self.key("expert_group_count");
-            return Err(unsupported(&key, &groups.to_string(), "wglm supports only one group of experts"));
-        }
+        self.one_group(count, config)?;
         let top_k = self.count("expert_used_count")?;
         if top_k > count {
             let expected = format!("at most the {count} experts");
@@ -261,6 +259,23 @@ impl Keys<'_> {
         let normalise = self.file.opt_bool(&self.key("expert_weights_norm"))?.unwrap_or(false);
         let routing = Routing { gating: self.gating(config)?, top_k, normalise, scale };
         Ok(Some(Experts { count, width, shared_width: shared * width, routing }))
+    }
+
+    /// Fails if the experts are in groups, and notes if they may have been before the file was converted.
+    fn one_group(&self, experts: usize, config: &mut Config) -> Result<()> {
+        let key = self.key("expert_group_count");
+        match self.file.opt_u32(&key)? {
+            Some(0 | 1) => {}
+            Some(groups) => {
+                return Err(unsupported(&key, &groups.to_string(), "wglm supports only one group of experts"));
+            }
+            None if GROUPED.contains(&experts) => config.notices.push(format!(
+                "the file lacks `{key}`: assuming one group of {experts} experts; if the original model has several, \
+                 as DeepSeek's with 160 and 256 experts do, other experts are selected than in the original"
+            )),
+            None => {}
+        }
+        Ok(())
     }
 
     fn gating(&self, config: &mut Config) -> Result<Gating> {

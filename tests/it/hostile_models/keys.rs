@@ -287,6 +287,25 @@ fn defaults_of_keys_of_scaling() {
     }
 }
 
+/// DeepSeek's models with 160 and 256 experts have groups of them, which files that lack the key do not tell.
+#[test]
+fn files_that_may_have_lost_their_groups_of_experts() {
+    let notices = |experts: u32, groups: Option<u32>| {
+        let mut small = Small::default();
+        small.set(&key("expert_count"), experts);
+        groups.iter().for_each(|groups| small.set(&key("expert_group_count"), *groups));
+        Config::read(&small.open().unwrap()).unwrap().notices
+    };
+    for (experts, groups) in [(4, None), (64, None), (384, None), (160, Some(1)), (256, Some(0))] {
+        assert_eq!(notices(experts, groups), [""; 0], "{experts} experts, {groups:?} groups");
+    }
+    for experts in [160, 256] {
+        let told = notices(experts, None);
+        let words = format!("lacks `{}`: assuming one group of {experts} experts", key("expert_group_count"));
+        assert!(told.len() == 1 && told[0].contains(&words), "{told:?}");
+    }
+}
+
 /// The error about the width of the dense layers names its key, and not a tensor {32, 0} that no file could have.
 #[test]
 fn dense_layers_without_their_width() {
