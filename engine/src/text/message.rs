@@ -34,15 +34,20 @@ pub struct Message {
 }
 
 impl Message {
-    /// The same message with its calls as OpenAI's JSON has them: the arguments are a string of JSON, and the content
-    /// is null if there is none.
-    pub(super) fn with_calls_as_text(&self) -> Self {
+    /// The same message with null for a content that is absent beside calls, as OpenAI's JSON has it.
+    pub(super) fn with_null_beside_calls(&self) -> Self {
         let mut message = self.clone();
-        for call in &mut message.tool_calls {
-            call.function.arguments = call.function.arguments.to_string().into();
-        }
         if message.content.is_none() && !message.tool_calls.is_empty() {
             message.extra.insert("content".to_owned(), Value::Null);
+        }
+        message
+    }
+
+    /// The same message with its calls as OpenAI's JSON has them: the arguments too are a string of JSON.
+    pub(super) fn with_calls_as_text(&self) -> Self {
+        let mut message = self.with_null_beside_calls();
+        for call in &mut message.tool_calls {
+            call.function.arguments = call.function.arguments.to_string().into();
         }
         message
     }

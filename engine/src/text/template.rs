@@ -220,16 +220,20 @@ impl ChatTemplate {
         self.rendered(input, None)
     }
 
-    /// The text for a conversation. If a template fails, it may expect calls in another form, as DeepSeek V3's does:
-    /// then it gets them as OpenAI's JSON has them.
+    /// The text for a conversation. If a template fails, it may expect messages with calls in another form, as DeepSeek
+    /// V3's does: then it gets more and more of them as OpenAI's JSON has it. Which form a template expects can depend
+    /// on the conversation, so it is not decided in advance; what fails, fails at the first call.
     fn rendered(&self, input: &ChatInput<'_>, marker: Option<&Marker>) -> Result<String> {
         let rendered = self.rendered_as_given(input, marker);
         let has_calls = input.messages.iter().any(|message| !message.tool_calls.is_empty());
         if !has_calls || !matches!(rendered, Err(Error::Template { .. })) {
             return rendered;
         }
-        let messages: Vec<Message> = input.messages.iter().map(Message::with_calls_as_text).collect();
-        self.rendered_as_given(&ChatInput { messages: &messages, ..input.clone() }, marker).or(rendered)
+        let again = |form: fn(&Message) -> Message| {
+            let messages: Vec<Message> = input.messages.iter().map(form).collect();
+            self.rendered_as_given(&ChatInput { messages: &messages, ..input.clone() }, marker)
+        };
+        again(Message::with_null_beside_calls).or_else(|_| again(Message::with_calls_as_text)).or(rendered)
     }
 
     /// The source is compiled again, because compiled code borrows it; that takes less time than starting the thread.

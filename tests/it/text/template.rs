@@ -31,12 +31,17 @@ fn render_source(source: &str) -> Result<String> {
     ChatTemplate::new(source)?.render(&ChatInput::new(&[]))
 }
 
-/// DeepSeek V3's template adds the arguments to a string, and asks whether the content is none.
+/// DeepSeek V3's template adds the arguments to a string, and asks whether the content is none. Others of this kind
+/// convert the arguments to JSON themselves.
 #[test]
 fn templates_that_expect_calls_as_openai_writes_them() {
-    let source = "{% for m in messages %}{% if m['content'] is none %}\
-                  {{ m['tool_calls'][0]['function']['name'] + ' ' + m['tool_calls'][0]['function']['arguments'] }}\
-                  {% else %}{{ m['content'] + '. ' }}{% endif %}{% endfor %}";
+    let source = |arguments: &str| {
+        format!(
+            "{{% for m in messages %}}{{% if m['content'] is none %}}{{% set f = m['tool_calls'][0]['function'] %}}\
+             {{{{ f['name'] + ' ' + {arguments} }}}}{{% else %}}{{{{ m['content'] + '. ' }}}}{{% endif %}}\
+             {{% endfor %}}"
+        )
+    };
     let arguments = json!({"city": "Rome", "days": 2}).as_object().unwrap().clone();
     let call = Message {
         role: "assistant".to_owned(),
@@ -44,8 +49,9 @@ fn templates_that_expect_calls_as_openai_writes_them() {
         ..Message::default()
     };
     let messages = [Message::user("Hello"), call];
-    let text = ChatTemplate::new(source).unwrap().render(&ChatInput::new(&messages)).unwrap();
-    assert_eq!(text, r#"Hello. weather {"city":"Rome","days":2}"#);
+    let render = |arguments| ChatTemplate::new(&source(arguments)).unwrap().render(&ChatInput::new(&messages)).unwrap();
+    assert_eq!(render("f['arguments']"), r#"Hello. weather {"city":"Rome","days":2}"#);
+    assert_eq!(render("f['arguments'] | tojson"), r#"Hello. weather {"city": "Rome", "days": 2}"#);
 }
 
 #[test]
