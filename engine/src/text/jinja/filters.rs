@@ -35,6 +35,8 @@ const TOP: Cost = (Reads::Top, |_| Ok(0));
 const KEY: Cost = (Reads::Top, |args| operators::index(args).map(|()| 0));
 const LIST: Cost = (Reads::Items, parts);
 const TEXT: Cost = (Reads::All, escaped);
+/// A list of beginnings or ends, each of which is compared.
+const AFFIXES: Cost = (Reads::All, |_| Ok(0));
 /// Each character of the text is looked for among those of the argument.
 const STRIP: Cost = (Reads::All, |args| {
     let len = |at: usize| args.get(at).and_then(Value::as_str).map_or(0, |text| text.len() as u64);
@@ -338,9 +340,7 @@ fn namespace(state: &mut State<'_, '_>, args: &[Value], inner: &Value) -> Result
 fn method(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     let cost: Cost = match name {
         "get" => KEY,
-        "startswith" | "endswith" if args.first().is_some_and(|arg| arg.as_object().is_some()) => {
-            (Reads::All, |_| Ok(0))
-        }
+        "startswith" | "endswith" if args.first().is_some_and(|arg| arg.as_object().is_some()) => AFFIXES,
         "startswith" | "endswith" => TOP,
         "strip" | "lstrip" | "rstrip" => STRIP,
         "keys" | "values" | "items" => LIST,
