@@ -183,7 +183,7 @@ impl<'a> Transfer<'a> {
             return Err(self.is_other());
         }
         if answer.is_range && answer.extent().and_then(|extent| extent.start) != Some(at) {
-            return Err(Trouble::Passing("the server sent a different part than requested".into(), None));
+            return Err(Trouble::Passing("the server sent a part other than the requested one".into(), None));
         }
         if tag.is_none() {
             *tag = answer.tag().map(str::to_owned);
@@ -194,7 +194,7 @@ impl<'a> Transfer<'a> {
     /// The trouble with an answer whose tag or size is that of another file.
     fn is_other(&self) -> Trouble {
         *lock(&self.direct) = None; // the hub may redirect elsewhere now
-        Trouble::Passing("the server sent a different file than it lists".into(), None)
+        Trouble::Passing("the server sent a file other than the one it lists".into(), None)
     }
 
     fn is_changed(&self) -> Trouble {

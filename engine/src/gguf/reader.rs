@@ -128,7 +128,7 @@ impl<'a> ByteReader<'a> {
         let fitting = usize::try_from(count).ok().filter(|count| *count <= most.min(held));
         let limit = || match most <= held {
             true => format!("at most {most}, which is wglm's limit"),
-            false => format!("at most {held}, which fit into the rest of the file"),
+            false => format!("at most {held}, because no more fit into the rest of the file"),
         };
         fitting.ok_or_else(|| self.error(8, limit(), format!("{count} {items}")))
     }

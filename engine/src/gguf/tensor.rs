@@ -179,7 +179,7 @@ fn read_type(name: &str, reader: &mut ByteReader<'_>) -> Result<&'static TensorT
     let id = reader.u32().map_err(|error| error.within(place(name)))?;
     TensorType::from_id(id).ok_or_else(|| {
         let remedy =
-            "wglm does not know this type, or it was withdrawn; convert the model again, to a type such as q4_0";
+            "wglm does not know this type, or GGML has removed it; convert the model again to a type such as q4_0";
         Error::unsupported(format!("the type of {}", place(name)), format!("type number {id}"), remedy)
     })
 }

@@ -77,7 +77,7 @@ impl Config {
     pub fn read(file: &Gguf) -> Result<Self> {
         let architecture = file.string("general.architecture")?;
         if architecture != ARCHITECTURE {
-            let remedy = format!("wglm runs GLM-4.7-Flash, whose files say `{ARCHITECTURE}`");
+            let remedy = format!("wglm runs models of the architecture `{ARCHITECTURE}`, such as GLM-4.7-Flash");
             return Err(Error::unsupported("this architecture", format!("`{architecture}`"), remedy));
         }
         let keys = Keys { file };

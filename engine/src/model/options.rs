@@ -26,8 +26,8 @@ pub struct LoadOptions {
     pub arithmetic: Option<Arithmetic>,
     /// Uses weights in F32, F16 and BF16 in place, in the mapped file (the first of several files), if the GPU shares
     /// the system's memory. The file must not change while the model lives: if another program cuts it short, the
-    /// process ends. This is for Metal ([`Gpu::shares_pages`]), and was not run on a Mac yet; elsewhere the pages of
-    /// the file are copied unchanged, which gains nothing.
+    /// process ends. This is for Metal ([`Gpu::shares_pages`]), and has not been run on a Mac yet; elsewhere the pages
+    /// of the file are copied unchanged, which gains nothing.
     pub zero_copy: bool,
     /// How prompts are computed, unless a session sets it otherwise.
     pub prompt: PromptOptions,

@@ -177,7 +177,7 @@ impl ModelWeights {
             Ok(block) => Ok((Arc::new(Self { table, block: Some(block), ..Arc::unwrap_or_clone(weights) }), None)),
             Err(error) if asked => Err(error),
             Err(error) => {
-                let notice = format!("tokens are not guessed by the multi-token-prediction block: {error}");
+                let notice = format!("the multi-token-prediction block is not used: {error}");
                 Ok((weights, Some(notice)))
             }
         }

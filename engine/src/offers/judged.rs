@@ -98,8 +98,8 @@ impl std::fmt::Display for Judged {
             (Some(true), Some(why)) => write!(f, "yes, {why}"),
             (Some(false), Some(why)) => write!(f, "no: {why}"),
             (Some(false), None) => write!(f, "no"),
-            (None, Some(why)) => write!(f, "not known: {why}"),
-            (None, None) => write!(f, "not known"),
+            (None, Some(why)) => write!(f, "unknown: {why}"),
+            (None, None) => write!(f, "unknown"),
         }
     }
 }
@@ -138,14 +138,14 @@ mod tests {
             Judged { fits, why_not, ..Judged::default() }.to_string()
         };
         assert_eq!(of(Fit::Fits), "yes");
-        assert_eq!(of(Fit::Unknown), "not known");
+        assert_eq!(of(Fit::Unknown), "unknown");
         assert_eq!(of(Fit::Memory { needed: 40 << 30, available: 24 << 30 }), "no: needs 40.0 GiB, 24.0 GiB available");
         let context = Fit::Context { bytes: 9, allowed: 8, most: 4096 };
         assert_eq!(of(context), "yes, with a context of at most 4096 tokens");
         let (reason, kind) = ("it answers 503".to_owned(), ErrorKind::Network);
         let download = Error::Download { what: "x".into(), reason, remedy: "wait".into(), kind };
         let judged = Judged::of(&Err(download), &LoadOptions::default(), None);
-        assert_eq!((judged.to_string().as_str(), judged.may_fit()), ("not known: it answers 503", true));
+        assert_eq!((judged.to_string().as_str(), judged.may_fit()), ("unknown: it answers 503", true));
         let judged = Judged::of(&Err(Error::NotANumber), &LoadOptions::default(), None);
         assert!(judged.to_string().starts_with("no: all logits") && !judged.may_fit());
     }

@@ -303,7 +303,7 @@ impl fmt::Debug for ChatTemplate {
 /// the template.
 fn explain(error: &minijinja::Error) -> Error {
     if std::error::Error::source(error).is_some_and(|source| source.is::<jinja::Refusal>()) {
-        return Error::Refused { reason: error.detail().unwrap_or("no reason is given").to_owned() };
+        return Error::Refused { reason: error.detail().unwrap_or("it gives no reason").to_owned() };
     }
     let mut message = String::new();
     if let Some(line) = error.line() {

@@ -24,7 +24,7 @@ fn extended_files_that_are_not_models() {
         ("magic.gguf", &whole[..3], "found 3 before the end of the file"),
         ("header.gguf", &whole[..1000], "tensor count"),
         ("data.gguf", &whole[..2_000_000], "an incomplete download?"),
-        ("llama.gguf", &llama, "wglm runs GLM-4.7-Flash, whose files say `deepseek2`"),
+        ("llama.gguf", &llama, "wglm runs models of the architecture `deepseek2`, such as GLM-4.7-Flash"),
     ];
     for (name, bytes, words) in cases {
         let path = written(&dir, name, bytes).display().to_string();

@@ -29,7 +29,7 @@ fn answers_about_another_file_delete_nothing() {
         ("a range past the end", |_| Reply::new(416).with("content-range", "bytes */1000")),
         ("a proxy's page", page),
     ] {
-        fails(what, "the server sent a different file than it lists", true, move |reply, number| {
+        fails(what, "the server sent a file other than the one it lists", true, move |reply, number| {
             if number > 2 { alter(reply) } else { reply }
         });
         arrives(what, move |reply, number| if is_faulty(number) { alter(reply) } else { reply });

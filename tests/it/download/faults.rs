@@ -90,7 +90,7 @@ fn wrong_lengths_do_no_harm() {
         reply.body.extend([7; 5000]);
         reply
     });
-    fails("another part is sent", "a different part than requested", false, |reply, _| {
+    fails("another part is sent", "a part other than the requested one", false, |reply, _| {
         reply.with("content-range", &format!("bytes 1-50000/{BYTES}"))
     });
 }
@@ -145,7 +145,7 @@ fn refusals_are_reported() {
         });
         let cache = tempdir().unwrap();
         let error = list(&hub(&server, cache.path())).unwrap_err().to_string();
-        assert!(error.contains("the answer is not that of a hub"), "{what}: {error}");
+        assert!(error.contains("the answer is not what a hub sends"), "{what}: {error}");
     }
 }
 
@@ -300,7 +300,7 @@ fn sizes_beyond_reason_are_refused() {
         });
         let cache = tempdir().unwrap();
         let error = list(&hub(&server, cache.path())).unwrap_err().to_string();
-        assert!(error.contains("the answer is not that of a hub: Q4_0 has "), "{error}");
+        assert!(error.contains("the answer is not what a hub sends: Q4_0 has "), "{error}");
     }
 }
 

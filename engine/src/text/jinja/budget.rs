@@ -69,7 +69,7 @@ pub fn left() -> u64 {
 /// The error of a rendering that makes too much.
 pub fn exceeded() -> Error {
     error(&format!(
-        "the template makes more than {} MiB of text and lists, and {MADE_OF_INPUT} times the size of the conversation",
+        "the template makes more text and lists than {} MiB plus {MADE_OF_INPUT} times the size of the conversation",
         MADE >> 20
     ))
 }
