@@ -64,7 +64,7 @@ pub struct Config {
     pub epsilon: f32,
     /// The experts; `None` if every layer is dense.
     pub experts: Option<Experts>,
-    /// Sentences about decisions where the file gives no information.
+    /// Sentences about decisions where the file gives no information, and about what is left unused.
     pub notices: Vec<String>,
 }
 
