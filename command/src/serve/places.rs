@@ -68,24 +68,26 @@ impl ReplyPlaces {
         Arc::new(Self { most, state: Mutex::default() })
     }
 
-    /// A place for a reply of a client, if one is free or a reply of another client can be displaced.
-    pub fn take(self: &Arc<Self>, client: Client) -> Option<ReplyPlace> {
+    /// Places for several replies of a client, if enough are free or replies of other clients can be displaced.
+    /// Otherwise nothing is displaced.
+    pub fn take(self: &Arc<Self>, client: Client, count: usize) -> Option<Vec<ReplyPlace>> {
         let mut state = lock(&self.state);
-        if state.staying().count() >= self.most {
-            let displaced = state.displaceable_for(client.who)?;
+        for displaced in state.displaced_by(client.who, count, self.most)? {
             displaced.marks.displaced.store(true, Ordering::Relaxed);
             displaced.cancel.cancel();
         }
-        let (number, entry) = (state.count, Entry { client, cancel: Cancel::default(), marks: Arc::default() });
-        state.count += 1;
-        state.entries.insert(number, entry.clone());
-        Some(ReplyPlace { places: self.clone(), number, entry })
+        let place = |_| {
+            let (number, entry) = (state.count, Entry { client, cancel: Cancel::default(), marks: Arc::default() });
+            state.count += 1;
+            state.entries.insert(number, entry.clone());
+            ReplyPlace { places: self.clone(), number, entry }
+        };
+        Some((0..count).map(place).collect())
     }
 
     /// Whether a client would get a place.
     pub fn has_one_for(&self, who: Who) -> bool {
-        let state = lock(&self.state);
-        state.staying().count() < self.most || state.displaceable_for(who).is_some()
+        lock(&self.state).displaced_by(who, 1, self.most).is_some()
     }
 
     /// How many replies are running or waiting.
@@ -119,15 +121,25 @@ impl State {
         self.entries.values().filter(|entry| !entry.marks.is_displaced())
     }
 
-    /// The reply of another client that a client displaces. The other client still has at least as many replies then.
-    fn displaceable_for(&self, who: Who) -> Option<&Entry> {
+    /// The replies of other clients that a client displaces to get `wanted` places of at most `most`. Each of the other
+    /// clients still has at least as many replies then. `None` if they are too few.
+    fn displaced_by(&self, who: Who, wanted: usize, most: usize) -> Option<Vec<&Entry>> {
         let mut counts: HashMap<Who, usize> = HashMap::new();
         self.staying().for_each(|entry| *counts.entry(entry.client.who).or_default() += 1);
-        let own = counts.get(&who).copied().unwrap_or_default();
-        let waiting = self.staying().filter(|entry| !entry.marks.begun.load(Ordering::Relaxed)).enumerate();
-        let count = |entry: &Entry| counts.get(&entry.client.who).copied().unwrap_or_default();
-        let most = waiting.max_by_key(|(age, entry)| (count(entry), *age)).map(|(_, entry)| entry);
-        most.filter(|entry| count(entry) > own + 1)
+        let free = most.saturating_sub(counts.values().sum());
+        let own = counts.remove(&who).unwrap_or_default();
+        let is_waiting = |entry: &&Entry| !entry.marks.begun.load(Ordering::Relaxed);
+        let mut waiting: Vec<&Entry> = self.staying().filter(is_waiting).collect();
+        let mut displaced = Vec::new();
+        for taken in free..wanted {
+            let count = |entry: &Entry| counts.get(&entry.client.who).copied().unwrap_or_default();
+            let (age, _) = waiting.iter().enumerate().max_by_key(|(age, entry)| (count(entry), *age))?;
+            let entry = waiting.remove(age);
+            let count = counts.get_mut(&entry.client.who).filter(|count| **count > own + taken + 1)?;
+            *count -= 1;
+            displaced.push(entry);
+        }
+        Some(displaced)
     }
 }
 
@@ -135,9 +147,14 @@ impl State {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::{Client, ReplyPlace, ReplyPlaces, Who};
+    use std::sync::Arc;
 
     fn client(key: usize) -> Client {
         Client { who: Who::Key(key), cache: 0 }
+    }
+
+    fn take(places: &Arc<ReplyPlaces>, key: usize) -> Option<ReplyPlace> {
+        places.take(client(key), 1)?.pop()
     }
 
     /// How many of these places each of three clients has.
@@ -149,14 +166,11 @@ mod tests {
     #[test]
     fn no_client_keeps_others_out() {
         let places = ReplyPlaces::new(8);
-        let mut taken: Vec<ReplyPlace> = (0..8).map(|_| places.take(client(0)).unwrap()).collect();
-        assert_eq!(
-            (held(&taken), places.take(client(0)).is_none()),
-            ([8, 0, 0], true),
-            "a single client has all places"
-        );
+        let mut taken: Vec<ReplyPlace> = (0..8).map(|_| take(&places, 0).unwrap()).collect();
+        let another = take(&places, 0).is_some();
+        assert_eq!((held(&taken), another), ([8, 0, 0], false), "a single client has all places");
         taken.iter().take(2).for_each(|place| place.entry.marks.begin());
-        let got = [1, 2, 1, 2, 1, 2, 1].map(|key| places.take(client(key)).map(|place| taken.push(place)).is_some());
+        let got = [1, 2, 1, 2, 1, 2, 1].map(|key| take(&places, key).map(|place| taken.push(place)).is_some());
         assert_eq!((held(&taken), got), ([3, 3, 2], [true, true, true, true, true, false, false]));
         let first = &taken[..8];
         let displaced = first.iter().map(|place| place.entry.marks.is_displaced());
@@ -167,13 +181,25 @@ mod tests {
     }
 
     #[test]
+    fn a_client_gets_all_places_of_a_request_or_none() {
+        let places = ReplyPlaces::new(8);
+        let waiting = places.take(client(0), 6).unwrap();
+        assert!(places.take(client(1), 5).is_none(), "the other client would have fewer");
+        assert_eq!((held(&waiting), places.taken()), ([6, 0, 0], 6), "and nothing was displaced");
+        let taken = places.take(client(1), 4).unwrap();
+        assert_eq!((held(&waiting), held(&taken)), ([4, 0, 0], [0, 4, 0]), "two places were free");
+        assert!(places.take(client(2), 9).is_none() && !places.has_one_for(client(1).who));
+        assert!(places.has_one_for(client(2).who));
+    }
+
+    #[test]
     fn what_waits_for_another_turn_can_be_displaced() {
         let places = ReplyPlaces::new(2);
-        let taken: Vec<ReplyPlace> = (0..2).map(|_| places.take(client(0)).unwrap()).collect();
+        let taken: Vec<ReplyPlace> = places.take(client(0), 2).unwrap();
         taken.iter().for_each(|place| place.entry.marks.begin());
-        assert!(places.take(client(1)).is_none(), "both have their turns");
+        assert!(take(&places, 1).is_none(), "both have their turns");
         taken[0].entry.marks.wait();
-        assert!(places.take(client(1)).is_some());
+        assert!(take(&places, 1).is_some());
         assert!(taken[0].entry.marks.is_displaced() && !taken[1].entry.marks.is_displaced());
     }
 }

@@ -83,7 +83,7 @@ impl Replies {
         one_call: bool,
         memory: Arc<Reserve>,
     ) -> Result<Self, Failure> {
-        let places = starts.iter().map(|_| server.place()).collect::<Result<Vec<ReplyPlace>, _>>()?;
+        let places = server.take_places(starts.len())?;
         let (sender, receiver) = unread::channel(&server.unread);
         let entries: Vec<Entry> = places.iter().map(|place| place.entry.clone()).collect();
         let cancels = entries.iter().map(|entry| entry.cancel.clone()).collect();

@@ -132,7 +132,7 @@ fn prompt(query: &str, document: &str, loaded: &LoadedModel) -> Result<Vec<u32>,
 impl Interface for Rerank {
     type Body = Body;
 
-    fn request(body: Body, _: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
+    fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         let warnings = body.others.read()?;
         let query = body.query.ok_or_else(|| Failure::invalid("there is no query"))?;
         let tei = body.texts.is_some();
@@ -144,7 +144,8 @@ impl Interface for Rerank {
         if documents.is_empty() {
             return Err(Failure::invalid("there are no documents"));
         }
-        at_most(if tei { "texts" } else { "documents" }, documents.len(), DOCUMENTS, "documents")?;
+        let most = DOCUMENTS.min(server.limits.replies);
+        at_most(if tei { "texts" } else { "documents" }, documents.len(), most, "documents")?;
         let mut prompts = Vec::with_capacity(documents.len());
         for document in &documents {
             prompts.push(prompt(&query, document, loaded)?);

@@ -114,7 +114,7 @@ fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<
         limits: Limits {
             body,
             messages: args.max_messages,
-            choices: args.max_choices,
+            choices: args.max_choices.min(replies),
             replies,
             queue: args.queue,
             requests: share(args),

@@ -36,7 +36,7 @@ pub struct Limits {
     pub body: usize,
     /// Messages of a conversation.
     pub messages: usize,
-    /// Replies to one request.
+    /// Replies to one request, which can run or wait at the same time.
     pub choices: usize,
     /// Replies that are running or waiting.
     pub replies: usize,
@@ -163,12 +163,12 @@ impl Server {
         }
     }
 
-    /// A place for a reply to the current request.
-    pub fn place(&self) -> Result<ReplyPlace, Failure> {
+    /// Places for the replies to the current request: all of them, or a failure.
+    pub fn take_places(&self, count: usize) -> Result<Vec<ReplyPlace>, Failure> {
         if self.places.is_closed() {
             return Err(Failure::shutting_down());
         }
-        self.places.take(Caller::current().client).ok_or_else(|| self.refused())
+        self.places.take(Caller::current().client, count).ok_or_else(|| self.refused())
     }
 
     fn refused(&self) -> Failure {

@@ -212,11 +212,12 @@ fn extended_one_client_does_not_fill_the_queue() {
     let last = held.pop().unwrap();
     assert_eq!(read(last), Some(429), "the newest makes room");
     wait_for("the other one's", || serving.figure("replies") == 4);
-    let many = {
+    let asked = |count: usize| {
         let mut body = body.clone();
-        body["n"] = 8.into();
+        body["n"] = count.into();
         read(send(2, &body))
     };
-    assert_eq!(many, Some(429), "more than there are places");
+    assert_eq!(asked(5), Some(400), "more than there are places");
+    assert_eq!((asked(3), serving.figure("replies")), (Some(429), 4), "no reply makes room for a part of a request");
     drop((held, other));
 }

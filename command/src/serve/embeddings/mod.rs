@@ -113,7 +113,7 @@ pub async fn answer<F: Form>(State(server): State<Arc<Server>>, body: JsonBody) 
 
 /// Computes what a request asks for on a thread, which keeps its memory until it ends, and returns the answer.
 async fn computed(server: &Server, work: Work, memory: Share) -> Result<(String, Share), Failure> {
-    let place = server.place()?;
+    let place = server.take_places(1)?.remove(0);
     let (entry, loaded) = (place.entry.clone(), work.loaded.clone());
     let deadline = Deadline::new(server.limits.reply, vec![entry.cancel.clone()], Caller::current().link);
     let mut open = Open { server, cancel: entry.cancel.clone(), has_ended: false };

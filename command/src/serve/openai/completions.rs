@@ -109,7 +109,11 @@ fn check_supported(body: &mut Body, choices: usize) -> Result<(), Failure> {
 
 /// Refuses too many replies. More are allowed if they are little more than the log-probabilities of prompts.
 fn check_count(count: usize, only_scored: bool, server: &Server) -> Result<(), Failure> {
-    let most = if only_scored { server.limits.choices.max(SCORED_PROMPTS) } else { server.limits.choices };
+    let most = if only_scored {
+        server.limits.choices.max(SCORED_PROMPTS.min(server.limits.replies))
+    } else {
+        server.limits.choices
+    };
     if (1..=most).contains(&count) {
         return Ok(());
     }
