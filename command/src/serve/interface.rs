@@ -91,6 +91,7 @@ pub enum Prompt {
 }
 
 pub async fn answer<I: Interface>(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
+    server.check_queue()?;
     let loaded = server.named(&body).await?;
     let (prompts, request, share) = prepare::<I>(&server, &loaded, body).await?;
     let memory = memory(&prompts, &loaded, request.choices, request.held).reserve(share)?;
@@ -112,7 +113,6 @@ async fn prepare<I: Interface>(
     loaded: &Arc<LoadedModel>,
     body: JsonBody,
 ) -> Result<(Vec<Start>, Request<I>, Share), Failure> {
-    server.check_queue()?;
     let (of, with, needed, client) = (server.clone(), loaded.clone(), I::memory(&body), Caller::current().client);
     let read = move |memory: &Share| {
         let mut read = read(&body.bytes)?;

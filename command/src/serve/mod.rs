@@ -63,6 +63,7 @@ mod places;
 mod pools;
 mod prompts;
 mod ready;
+mod recent;
 mod reload;
 mod replies;
 mod reply;

@@ -8,6 +8,7 @@ use super::failure::Failure;
 use super::loader::Loader;
 use super::lock;
 use super::ollama::{Described, describe};
+use super::recent::Recent;
 use super::reload::{Absent, Reloading};
 use super::server::LoadedModel;
 use crate::output;
@@ -17,11 +18,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
-use wglm_engine::catalog::{LocalModel, Places, find_model, local_models};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use wglm_engine::catalog::{LocalModel, Places, find_listed, local_models};
 use wglm_engine::{Error, GenerateOptions, Gguf};
 
 /// The maximum length of a name that is looked up, in bytes.
 const LONGEST: usize = 1000;
+
+/// How many requests read files of models at a time, to describe models or to begin to load one.
+const READERS: usize = 4;
+
+/// For how long a list of the models on this machine is used.
+const LISTED: Duration = Duration::from_secs(1);
 
 /// How often a request checks whether its model is loaded.
 const LOOK: Duration = Duration::from_millis(50);
@@ -40,6 +48,9 @@ pub struct Others {
     entries: Mutex<Vec<Arc<Other>>>,
     /// The descriptions of files on this machine, by path. Reading a header takes a while.
     described: Mutex<HashMap<PathBuf, (Version, Arc<Described>)>>,
+    /// The models on this machine.
+    local: Recent<[LocalModel]>,
+    readers: Arc<Semaphore>,
 }
 
 /// The length of a file, and when it was changed.
@@ -69,18 +80,23 @@ pub struct Listed {
     pub described: Arc<Described>,
 }
 
-/// The field of a body that names its model.
-#[derive(Deserialize)]
-struct Named {
-    model: Option<String>,
+/// The model that a body names. An error in the body is reported when all of it is read.
+pub fn named(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        model: Option<String>,
+    }
+
+    serde_json::from_slice::<Named>(body).ok()?.model
 }
 
 impl Others {
     /// `most` is the number of models that may be loaded besides the server's own, which has a name and perhaps a file.
     pub fn new(most: usize, keep: Duration, loader: Arc<Loader>, (own_name, own): (String, Option<&Path>)) -> Self {
         let (entries, described) = (Mutex::default(), Mutex::default());
+        let (local, readers) = (Recent::new(LISTED), Arc::new(Semaphore::new(READERS)));
         let own = own.map(|own| own.canonicalize().unwrap_or_else(|_| own.into()));
-        Self { most, keep, loader, own_name, own, entries, described }
+        Self { most, keep, loader, own_name, own, entries, described, local, readers }
     }
 
     /// Whether requests can have other models.
@@ -88,37 +104,52 @@ impl Others {
         self.most > 0
     }
 
-    /// The model that a body names, unless that is the server's `own`. This reads files.
-    pub fn asked(&self, body: &[u8], own: Result<Arc<LoadedModel>, Failure>) -> Result<Option<Arc<Other>>, Failure> {
-        match serde_json::from_slice::<Named>(body) {
-            Ok(Named { model: Some(name) }) => match self.find(&name)? {
-                Some(model) => self.get(model, own).map(Some),
-                None => Ok(None),
-            },
-            _ => Ok(None), // an error in it is reported when the body is read
+    /// The models on this machine, as they were at most a moment ago; none if requests can have no other models.
+    pub async fn local(&self) -> Result<Arc<[LocalModel]>, Failure> {
+        if !self.are_allowed() {
+            return Ok(Arc::default());
         }
+        self.local.get(|| local_models(&Places::default()).into()).await
     }
 
-    /// The model with this name, unless that is the server's own.
-    pub fn find(&self, name: &str) -> Result<Option<LocalModel>, Failure> {
-        if !self.are_allowed() || name.len() > LONGEST || name.eq_ignore_ascii_case(&self.own_name) {
+    /// Waits until a request may read files of models, which it does until it drops the result.
+    pub async fn reader(&self) -> Option<OwnedSemaphorePermit> {
+        self.readers.clone().acquire_owned().await.ok() // the semaphore is never closed
+    }
+
+    /// Whether a name means the server's own model without a look at the others.
+    pub fn is_own_name(&self, name: &str) -> bool {
+        !self.are_allowed() || name.len() > LONGEST || name.eq_ignore_ascii_case(&self.own_name)
+    }
+
+    /// The model with this name in a list, unless that is the server's `own`. It begins to load if it is not loaded.
+    pub fn asked(
+        &self,
+        name: &str,
+        among: &[LocalModel],
+        own: Result<Arc<LoadedModel>, Failure>,
+    ) -> Result<Option<Arc<Other>>, Failure> {
+        self.find(name, among)?.map(|model| self.get(model, own)).transpose()
+    }
+
+    /// The model with this name in a list, unless that is the server's own.
+    fn find<'a>(&self, name: &str, among: &'a [LocalModel]) -> Result<Option<&'a LocalModel>, Failure> {
+        if self.is_own_name(name) {
             return Ok(None);
         }
-        match find_model(name, &Places::default()) {
+        match find_listed(name, among) {
             Ok(model) => Ok(Some(model).filter(|model| !self.is_own(&model.path))),
             Err(error @ Error::SeveralModels { .. }) => Err(Failure::of_field("model", error)),
             Err(_) => Ok(None),
         }
     }
 
-    /// The models that requests can name. This reads files.
-    pub fn listed(&self) -> Vec<Listed> {
-        if !self.are_allowed() {
-            return Vec::new();
-        }
-        let models = local_models(&Places::default()).into_iter();
-        let others = models.filter(|model| model.whole && !self.is_own(&model.path));
-        others.filter_map(|model| Some(Listed { described: self.describe(&model.path)?, model })).collect()
+    /// The models in a list that requests can name. This reads files.
+    pub fn listed(&self, among: &[LocalModel]) -> Vec<Listed> {
+        let others = among.iter().filter(|model| model.whole && !self.is_own(&model.path));
+        others
+            .filter_map(|model| Some(Listed { described: self.describe(&model.path)?, model: model.clone() }))
+            .collect()
     }
 
     /// Whether a file is that of the server's own model.
@@ -153,9 +184,10 @@ impl Others {
         staying.collect()
     }
 
-    /// The file of the model with this name and the options of a request for it, unless it is the server's own.
-    pub fn file(&self, name: &str) -> Result<Option<(Gguf, GenerateOptions)>, Failure> {
-        let Some(model) = self.find(name)? else { return Ok(None) };
+    /// The file of the model with this name in a list and the options of a request for it, unless it is the server's
+    /// own.
+    pub fn file(&self, name: &str, among: &[LocalModel]) -> Result<Option<(Gguf, GenerateOptions)>, Failure> {
+        let Some(model) = self.find(name, among)? else { return Ok(None) };
         self.loader.open(&model.path).map(Some).map_err(|error| unfit(name, &error))
     }
 
@@ -181,8 +213,8 @@ impl Others {
     }
 
     /// Returns a model, and begins to load it if it is not loaded. The server's `own` has to be loaded first.
-    fn get(&self, model: LocalModel, own: Result<Arc<LoadedModel>, Failure>) -> Result<Arc<Other>, Failure> {
-        let LocalModel { name, path, .. } = model;
+    fn get(&self, model: &LocalModel, own: Result<Arc<LoadedModel>, Failure>) -> Result<Arc<Other>, Failure> {
+        let LocalModel { name, path, .. } = model.clone();
         if let Some(other) = requested(&mut lock(&self.entries), &path) {
             return Ok(other);
         }

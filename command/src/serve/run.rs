@@ -15,7 +15,7 @@ use super::pools::{self, Pools};
 use super::ready::Progress;
 use super::reload::Reloading;
 use super::router::router;
-use super::server::{Counts, Limits, LoadedModel, Server};
+use super::server::{Counts, Limits, LoadedModel, Server, blocking};
 use super::unread::Budget;
 use crate::args::{ServeArgs, Switch};
 use crate::interrupts::{self, INTERRUPTED, OnInterrupt};
@@ -203,7 +203,7 @@ async fn expiry(server: Arc<Server>) {
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let of = server.clone();
-        let _ = server.blocking(move || of.others.expire()).await; // a panic there must not end this task
+        let _ = blocking(move || of.others.expire()).await; // a panic there must not end this task
     }
 }
 

@@ -6,7 +6,7 @@ use super::compiling::Compiling;
 use super::failure::Failure;
 use super::memory::{Budgets, Share};
 use super::openai::KeptResponses;
-use super::others::Others;
+use super::others::{self, Others};
 use super::places::{ReplyPlace, ReplyPlaces};
 use super::pools::{Pool, Pools};
 use super::ready::Progress;
@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
+use wglm_engine::catalog::LocalModel;
 use wglm_engine::{DiskCache, GenerateOptions, Model, Overflow, Scheduler, SchemaOptions};
 
 pub struct LoadedModel {
@@ -142,18 +143,30 @@ impl Server {
         if !self.others.are_allowed() {
             return self.loaded();
         }
-        let (server, bytes) = (self.clone(), body.bytes.clone());
-        let asked = move || server.others.asked(&bytes, server.loaded());
-        match self.blocking(asked).await?? {
+        let bytes = body.bytes.clone();
+        let Some(name) = blocking(move || others::named(&bytes)).await?.filter(|name| !self.others.is_own_name(name))
+        else {
+            return self.loaded();
+        };
+        let asked = move |server: &Self, models: &[LocalModel]| server.others.asked(&name, models, server.loaded());
+        match self.with_local_models(asked).await?? {
             Some(other) => other.wait(self.limits.reply).await,
             None => self.loaded(),
         }
     }
 
-    /// Runs short work that reads files.
-    pub async fn blocking<T: Send + 'static>(&self, run: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
-        let failed = |_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the server failed");
-        tokio::task::spawn_blocking(run).await.map_err(failed)
+    /// Runs, on a thread, short work that reads files of the models on this machine. Few threads do so at a time, and
+    /// replies have the others.
+    pub async fn with_local_models<T: Send + 'static>(
+        self: &Arc<Self>,
+        run: impl FnOnce(&Self, &[LocalModel]) -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        let (server, models, reader) = (self.clone(), self.others.local().await?, self.others.reader().await);
+        let work = move || {
+            let _reader = reader; // kept even if the client leaves
+            run(&server, &models)
+        };
+        blocking(work).await
     }
 
     /// Reports that a model has lost its GPU, so that it is loaded again.
@@ -175,6 +188,12 @@ impl Server {
         self.counts.refused.fetch_add(1, Ordering::Relaxed);
         Failure::queue_full(self.limits.queue)
     }
+}
+
+/// Runs short work that would delay other connections.
+pub async fn blocking<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    let failed = |_| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "the server failed");
+    tokio::task::spawn_blocking(run).await.map_err(failed)
 }
 
 /// The failure of a request while the model is not loaded.

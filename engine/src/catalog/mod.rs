@@ -119,7 +119,15 @@ pub fn local_models(places: &Places) -> Vec<LocalModel> {
 /// # Errors
 /// [`Error::NoModel`] if there is none, or it is incomplete; [`Error::SeveralModels`] if there is more than one.
 pub fn find_model(name: &str, places: &Places) -> Result<LocalModel> {
-    let all = local_models(places);
+    find_listed(name, &local_models(places)).cloned()
+}
+
+/// Finds a model by its name, as [`find_model`] does, in a list that [`local_models`] returned. For programs that look
+/// up many names.
+///
+/// # Errors
+/// Those of [`find_model`].
+pub fn find_listed<'a>(name: &str, all: &'a [LocalModel]) -> Result<&'a LocalModel> {
     let missing = |found: String, remedy: String| Error::NoModel { name: name.into(), found, remedy };
     // Ollama's names may begin like the address of a hub, so the name is first tried as typed.
     let plain = name.parse::<ModelName>().map_or_else(|_| name.to_owned(), |name| name.to_string());
@@ -132,14 +140,14 @@ pub fn find_model(name: &str, places: &Places) -> Result<LocalModel> {
         .or_else(|| whole().find(|model| model.is_called(repo, label)))
         .or_else(|| whole().find(|model| model.is_called(repo, &dynamic)));
     if let Some(model) = found {
-        return Ok(model.clone());
+        return Ok(model);
     }
     let begins = |model: &LocalModel, name: &str| model.repo().eq_ignore_ascii_case(name);
     for name in [name, &plain] {
         let mut several: Vec<&LocalModel> = whole().filter(|model| begins(model, name)).collect();
         several.dedup_by(|a, b| a.is(&b.name)); // two programs may have the same model
         match several.as_slice() {
-            [model] => return Ok((*model).clone()),
+            [model] => return Ok(model),
             [] => {}
             several => {
                 let names: Vec<&str> = several.iter().map(|model| model.name.as_str()).collect();

@@ -89,8 +89,8 @@ impl Drop for Open<'_> {
 
 pub async fn answer<F: Form>(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     let start = Instant::now();
-    let loaded = server.named(&body).await?;
     server.check_queue()?;
+    let loaded = server.named(&body).await?;
     let (of, needed) = (server.clone(), body.completion());
     let read = move |memory: &Share| {
         let form: F = read(&body.bytes)?;

@@ -5,7 +5,7 @@ use crate::serve::client::Caller;
 use crate::serve::failure::{Failure, shown};
 use crate::serve::fields::read;
 use crate::serve::router::{PathEnd, json};
-use crate::serve::server::Server;
+use crate::serve::server::{Server, blocking};
 use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -77,7 +77,7 @@ pub async fn act(
             Some(file) => file.restore(&scheduler, id),
         }
     };
-    server.blocking(act).await?.map(|done| json(&done))
+    blocking(act).await?.map(|done| json(&done))
 }
 
 fn erase(scheduler: &Scheduler, id: usize) -> Result<Value, Failure> {

@@ -104,8 +104,7 @@ fn entry(name: &str, bytes: u64, modified: SystemTime, described: &Described) ->
 /// The server's own model, and those that requests can name.
 pub async fn tags(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
     let loaded = server.loaded()?;
-    let of = server.clone();
-    let others = server.blocking(move || of.others.listed()).await?;
+    let others = server.with_local_models(|server, models| server.others.listed(models)).await?;
     let own = entry(&server.name, loaded.model.file().file_bytes(), server.started, &describe(loaded.model.file()));
     let others = others.iter().map(|Listed { model, described }| {
         let modified = model.path.metadata().and_then(|file| file.modified()).unwrap_or(server.started);
@@ -177,8 +176,8 @@ pub async fn show(State(server): State<Arc<Server>>, body: JsonBody) -> Result<R
     body.check_text()?;
     let loaded = server.loaded()?;
     let ShowBody { model, name } = read(&body.bytes)?;
-    let (of, name) = (server.clone(), model.or(name).unwrap_or_default());
-    let other = server.blocking(move || of.others.file(&name)).await??;
+    let name = model.or(name).unwrap_or_default();
+    let other = server.with_local_models(move |server, models| server.others.file(&name, models)).await??;
     let (file, defaults, context) = match &other {
         Some((file, defaults)) => (file, defaults, describe(file).context),
         None => (loaded.model.file(), &loaded.defaults, loaded.scheduler.context()),

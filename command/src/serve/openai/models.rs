@@ -53,8 +53,7 @@ fn other(server: &Server, Listed { model: local, described }: &Listed) -> Value 
 }
 
 async fn models(server: &Arc<Server>) -> Result<Vec<Value>, Failure> {
-    let of = server.clone();
-    let others = server.blocking(move || of.others.listed()).await?;
+    let others = server.with_local_models(|server, models| server.others.listed(models)).await?;
     Ok([own(server)].into_iter().chain(others.iter().map(|listed| other(server, listed))).collect())
 }
 
