@@ -165,8 +165,9 @@ impl From<Error> for Failure {
 
 impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
-        let message = error.to_string();
-        match error.cause() {
+        let cause = error.cause(); // clients need not know the path of the file
+        let message = cause.to_string();
+        match cause {
             Error::Busy { waiting, .. } => Self::queue_full(*waiting),
             // Programs for Anthropic's API look for the text "prompt is too long".
             Error::ContextFull { needed, context } => {

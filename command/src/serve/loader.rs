@@ -2,8 +2,8 @@
 
 use super::server::LoadedModel;
 use crate::args::{ModelArgs, SamplingArgs, ServeArgs};
-use crate::{fits, model, tunings};
-use std::path::Path;
+use crate::{fits, model, output, tunings};
+use std::path::{MAIN_SEPARATOR, Path};
 use std::sync::Arc;
 use wglm_engine::{DiskCache, GenerateOptions, Gguf, Gpu, Scheduler, SchedulerOptions};
 
@@ -62,7 +62,10 @@ impl Loader {
         move |lost| {
             // Replies that have not ended hold the lost model, and closing its GPU frees the memory.
             lost.into_iter().for_each(|lost| lost.model.gpu().close());
-            self.load(&file, &name).map_err(|error| format!("{error:#}"))
+            self.load(&file, &name).map_err(|error| {
+                output::note(format_args!("cannot load {name}: {error:#}"));
+                without_path(&error, file.path())
+            })
         }
     }
 
@@ -73,5 +76,41 @@ impl Loader {
         tunings::hint(&model, &self.model);
         let scheduler = Scheduler::new(&model, &self.scheduler)?;
         Ok(LoadedModel { name, model, scheduler, defaults })
+    }
+}
+
+/// An error about a model as clients read it: without the path of the model's file, and without the folder of its other
+/// parts. Clients need not know how the disk of the server is organised.
+pub fn without_path(error: &anyhow::Error, path: Option<&Path>) -> String {
+    let message = format!("{error:#}");
+    let Some(path) = path else { return message };
+    let message =
+        message.replace(&format!("{}: ", path.display()), "").replace(&path.display().to_string(), "the file");
+    match path.parent().filter(|folder| folder.file_name().is_some()) {
+        Some(folder) => message.replace(&format!("{}{MAIN_SEPARATOR}", folder.display()), ""),
+        None => message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_path;
+    use std::path::Path;
+
+    #[test]
+    fn clients_read_no_paths() {
+        let folder = Path::new("models").join("publisher");
+        let (path, part) = (folder.join("a-00001-of-00002.gguf"), folder.join("a-00002-of-00002.gguf"));
+        let (path_text, part) = (path.display(), part.display());
+        for (message, wanted) in [
+            (format!("{path_text}: not a GGUF file: HTML"), "not a GGUF file: HTML"),
+            (format!("{path_text} has no tokenizer; use another file"), "the file has no tokenizer; use another file"),
+            (format!("cannot open {part}: not found"), "cannot open a-00002-of-00002.gguf: not found"),
+            ("out of GPU memory".to_owned(), "out of GPU memory"),
+        ] {
+            let error = anyhow::Error::msg(message);
+            assert_eq!(without_path(&error, Some(&path)), wanted);
+            assert_eq!(without_path(&error, None), error.to_string());
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! stays.
 
 use super::failure::Failure;
-use super::loader::Loader;
+use super::loader::{Loader, without_path};
 use super::lock;
 use super::ollama::{Described, describe};
 use super::recent::Recent;
@@ -188,7 +188,7 @@ impl Others {
     /// own.
     pub fn file(&self, name: &str, among: &[LocalModel]) -> Result<Option<(Gguf, GenerateOptions)>, Failure> {
         let Some(model) = self.find(name, among)? else { return Ok(None) };
-        self.loader.open(&model.path).map(Some).map_err(|error| unfit(name, &error))
+        self.loader.open(&model.path).map(Some).map_err(|error| unfit(name, &model.path, &error))
     }
 
     /// Sets how long a model stays loaded without requests; `None` for ever. This has no effect on the server's own
@@ -219,7 +219,7 @@ impl Others {
             return Ok(other);
         }
         let (own, loader) = (own?, Arc::new(self.loader.of(&path)));
-        let (file, _) = loader.open(&path).map_err(|error| unfit(&name, &error))?;
+        let (file, _) = loader.open(&path).map_err(|error| unfit(&name, &path, &error))?;
         let needs = loader.needs(&file, own.model.gpu());
         let mut entries = lock(&self.entries);
         if let Some(other) = requested(&mut entries, &path) {
@@ -276,10 +276,9 @@ fn requested(entries: &mut Vec<Arc<Other>>, path: &Path) -> Option<Arc<Other>> {
     Some(other)
 }
 
-/// The failure of a request whose model cannot be loaded. Clients need not know the path of the file.
-fn unfit(name: &str, error: &anyhow::Error) -> Failure {
-    let reason = error.downcast_ref().map_or_else(|| format!("{error:#}"), |error: &Error| error.cause().to_string());
-    Failure::of_field("model", format_args!("{name}: {reason}"))
+/// The failure of a request whose model cannot be loaded.
+fn unfit(name: &str, path: &Path, error: &anyhow::Error) -> Failure {
+    Failure::of_field("model", format_args!("{name}: {}", without_path(error, Some(path))))
 }
 
 /// The failure of a request whose model cannot be loaded now: `short` has the bytes of memory that it needs and those

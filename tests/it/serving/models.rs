@@ -80,6 +80,8 @@ fn a_model_that_a_request_names_is_loaded() {
     );
     let broken = serving.post("/v1/completions", &json!({"model": BROKEN, "prompt": "a"}));
     assert_eq!((broken.status, &broken.json()["error"]["param"]), (400, &json!("model")), "{}", broken.text());
+    let message = broken.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(message.contains(BROKEN) && !message.contains("lmstudio"), "{message}");
 }
 
 #[test]
