@@ -127,6 +127,9 @@ pub struct Stats {
     pub seed: Option<u64>,
     /// Why it ended.
     pub stop: Stop,
+    /// The stop string that ended it, as an index into [`GenerateOptions::stop`], if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_string: Option<usize>,
     /// The time from the start to the first token.
     #[serde(rename = "prompt_seconds", with = "seconds")]
     pub prompt_time: Duration,
@@ -150,8 +153,8 @@ impl Stats {
     /// ```
     pub fn new(stop: Stop) -> Self {
         let (prompt, none) = (Reuse { cached: 0, new: 0 }, Duration::ZERO);
-        let drafts = DraftStats::default();
-        Self { prompt, generated: 0, seed: None, stop, prompt_time: none, generate_time: none, drafts }
+        let (stop_string, drafts) = (None, DraftStats::default());
+        Self { prompt, generated: 0, seed: None, stop, stop_string, prompt_time: none, generate_time: none, drafts }
     }
 
     /// How many times faster the tokens came than they would have without guesses; `None` if nothing was guessed, or if

@@ -92,6 +92,7 @@ pub enum FinishReason {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finish {
+    /// Why it ended.
     pub reason: FinishReason,
     pub stats: Stats,
     /// What was unusual, for people to read.
@@ -100,6 +101,14 @@ pub struct Finish {
     pub thinking_tokens: usize,
     /// The last tokens, if they are not text, such as the one that ends a completion.
     pub rest: Vec<TokenProbability>,
+}
+
+impl Finish {
+    /// The one of these stop strings that ended the reply, if one did.
+    pub fn stop_string<'a>(&self, stops: &'a [String]) -> Option<&'a str> {
+        let index = self.stats.stop_string.filter(|_| self.reason == FinishReason::StopString)?;
+        stops.get(index).map(String::as_str)
+    }
 }
 
 /// Turns the events of a reply into [`Delta`]s.

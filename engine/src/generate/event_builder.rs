@@ -46,6 +46,11 @@ impl EventBuilder {
         self.stops.found()
     }
 
+    /// The stop string that appeared, as an index into those of the options.
+    pub fn stop_string(&self) -> Option<usize> {
+        self.stops.found_index()
+    }
+
     /// The parser.
     #[cfg(feature = "constrain")]
     pub fn parser(&self) -> Option<&ReplyParser> {

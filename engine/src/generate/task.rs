@@ -581,7 +581,9 @@ impl<'a> GenerationTask<'a> {
         let TaskProgress { prompt, prompt_time, since, generated } = progress;
         let generate_time = since.elapsed();
         let seed = self.options.sampling.seed.filter(|_| self.options.sampling.temperature > 0.0);
-        self.events.push(Event::Done(Stats { prompt, generated, seed, stop, prompt_time, generate_time, drafts }));
+        let stop_string = self.events.stop_string().filter(|_| stop == Stop::StopString);
+        let stats = Stats { prompt, generated, seed, stop, stop_string, prompt_time, generate_time, drafts };
+        self.events.push(Event::Done(stats));
         self.state = TaskState::Over;
     }
 }

@@ -11,12 +11,15 @@ pub struct StopStrings {
     stops: Vec<Stop>,
     /// Text at the end that may be the beginning of a stop string.
     held: String,
-    found: bool,
+    /// The index of the stop string that was found.
+    found: Option<usize>,
 }
 
 /// A stop string, and how much of it the text ends with.
 #[derive(Debug, Clone)]
 struct Stop {
+    /// Its index among the strings that the caller gave.
+    index: usize,
     text: Vec<u8>,
     /// For each beginning of `text`, the length of the longest shorter one that it ends with.
     borders: Vec<usize>,
@@ -27,24 +30,31 @@ struct Stop {
 impl StopStrings {
     /// Searches for these stop strings. Empty ones are ignored.
     pub fn new(stops: impl IntoIterator<Item = String>) -> Self {
-        let stops = stops.into_iter().filter(|stop| !stop.is_empty()).map(Stop::new).collect();
+        let stops = stops.into_iter().enumerate().filter(|(_, stop)| !stop.is_empty());
+        let stops = stops.map(|(index, stop)| Stop::new(index, stop)).collect();
         Self { stops, ..Self::default() }
     }
 
     /// Whether a stop string was found.
     pub fn found(&self) -> bool {
+        self.found.is_some()
+    }
+
+    /// The stop string that was found, as an index into those that [`new`](Self::new) got.
+    pub fn found_index(&self) -> Option<usize> {
         self.found
     }
 
     /// Adds text, and returns the text that certainly precedes any stop string; nothing once one was found.
     pub fn push(&mut self, text: &str) -> String {
-        if self.found {
+        if self.found() {
             return String::new();
         }
         for (at, byte) in text.bytes().enumerate() {
-            let ended = self.stops.iter_mut().filter_map(|stop| stop.read(byte).then_some(stop.text.len())).max();
-            if let Some(len) = ended {
-                self.found = true;
+            let ended =
+                self.stops.iter_mut().filter_map(|stop| stop.read(byte).then_some((stop.text.len(), stop.index)));
+            if let Some((len, index)) = ended.max() {
+                self.found = Some(index);
                 self.held.push_str(&text[..=at]);
                 self.held.truncate(self.held.len() - len);
                 return std::mem::take(&mut self.held);
@@ -63,8 +73,8 @@ impl StopStrings {
 }
 
 impl Stop {
-    fn new(text: String) -> Self {
-        let mut stop = Self { text: text.into_bytes(), borders: vec![0], matched: 0 };
+    fn new(index: usize, text: String) -> Self {
+        let mut stop = Self { index, text: text.into_bytes(), borders: vec![0], matched: 0 };
         for at in 1..stop.text.len() {
             stop.read(stop.text[at]);
             stop.borders.push(stop.matched);

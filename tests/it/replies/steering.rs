@@ -122,6 +122,7 @@ fn extended_chosen_tokens_make_a_reply_like_any_other() {
     chat.clear();
     let (events, stats) = told(chat.send("Roll.").unwrap().with_chooser(Script::of("</think>Let us see.<|user|>")));
     assert_eq!((text(&events).as_str(), stats.stop), ("Let us ", Stop::StopString));
+    assert_eq!(stats.stop_string, Some(0));
     // An error of the chooser ends the reply, which keeps the text so far; so does a token that does not exist.
     let mut reply = chat.send("Roll.").unwrap().with_chooser(Script::of("</think>One"));
     let error = reply.find_map(Result::err).unwrap();

@@ -92,7 +92,7 @@ fn extended_varying_lines_of_a_client_do_not_end_the_prefix() {
 #[test]
 fn a_stop_sequence_is_reported() {
     let mut body = body();
-    body["stop_sequences"] = json!(["five"]);
+    body["stop_sequences"] = json!(["never said", "five", "twelve"]);
     let json = shared().post("/v1/messages", &body).json();
     assert_eq!((&json["stop_reason"], &json["stop_sequence"]), (&"stop_sequence".into(), &"five".into()));
 }

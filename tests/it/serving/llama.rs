@@ -115,7 +115,7 @@ fn a_completion_in_llama_cpps_form() {
         assert_eq!(answer["has_new_line"], text.contains('\n'), "{answer}");
     }
     let word = text.split_whitespace().nth(1).unwrap();
-    let stopped = serving.post("/completion", &completion(&json!({"stop": [word]}))).json();
+    let stopped = serving.post("/completion", &completion(&json!({"stop": ["never said", word]}))).json();
     assert_eq!((&stopped["stop_type"], &stopped["stopping_word"]), (&"word".into(), &word.into()));
     assert!(!stopped["content"].as_str().unwrap().contains(word));
 }

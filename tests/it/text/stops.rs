@@ -34,6 +34,18 @@ fn text_ends_before_the_first_one() {
 }
 
 #[test]
+fn the_one_that_was_found_is_known() {
+    let found = |stops: &[&str], text: &str| {
+        let mut all = StopStrings::new(stops.iter().map(|stop| (*stop).to_owned()));
+        all.push(text);
+        all.found_index()
+    };
+    assert_eq!(found(&["", "END", "\n"], "a\nEND"), Some(2), "the first in the text");
+    assert_eq!(found(&["", "bc", "abc"], "xabc"), Some(2), "the longest");
+    assert_eq!(found(&["END"], "EN"), None);
+}
+
+#[test]
 fn text_that_is_certain_is_reported_at_once() {
     let mut stops = StopStrings::new(["</end>".to_owned()]);
     assert_eq!(stops.push("a <"), "a ");

@@ -39,13 +39,13 @@ impl Messages {
         Self { id, model, stops, open: None, ended: 0, prompt: 0, begun: false, finish: None }
     }
 
-    /// Why the reply ended, and the stop string if there is only one that it can have been.
-    fn stop(&self, finish: &Finish) -> (&'static str, Option<&String>) {
+    /// Why the reply ended, and the stop string if one ended it.
+    fn stop(&self, finish: &Finish) -> (&'static str, Option<&str>) {
         match finish.reason {
             FinishReason::Stop => ("end_turn", None),
             FinishReason::Calls => ("tool_use", None),
             FinishReason::Length => ("max_tokens", None),
-            FinishReason::StopString => ("stop_sequence", self.stops.first().filter(|_| self.stops.len() == 1)),
+            FinishReason::StopString => ("stop_sequence", finish.stop_string(&self.stops)),
         }
     }
 

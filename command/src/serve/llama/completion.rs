@@ -113,8 +113,6 @@ impl<const INFILLS: bool> Completion<INFILLS> {
             FinishReason::StopString => "word",
             FinishReason::Length => "limit",
         };
-        // Which of several strings ended a reply is not known.
-        let stopping_word = self.stops.first().filter(|_| stop_type == "word" && self.stops.len() == 1);
         End {
             chunk: Chunk { stop: true, ..chunk },
             model: &self.model,
@@ -124,7 +122,7 @@ impl<const INFILLS: bool> Completion<INFILLS> {
             truncated: stats.stop == Stop::Context,
             has_new_line,
             stop_type,
-            stopping_word: stopping_word.map_or("", String::as_str),
+            stopping_word: finish.stop_string(&self.stops).unwrap_or_default(),
             timings: timings(stats),
             warnings: &finish.warnings,
         }
