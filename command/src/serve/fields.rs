@@ -1,14 +1,13 @@
 //! Fields of requests that all interfaces share: how tokens are sampled, and where the reply ends.
 
-use super::constraints::SCHEMAS;
 use super::failure::{Failure, shown};
 use super::interface::Stream;
+use super::parse::located;
 use super::server::{LoadedModel, Server};
-use axum::body::Bytes;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
-use wglm_engine::{Constraint, GenerateOptions, Overflow};
+use serde_path_to_error::{Deserializer as Tracked, Track};
+use wglm_engine::{GenerateOptions, Overflow};
 
 const STOPS: usize = 64;
 
@@ -27,17 +26,10 @@ pub const TOP_LOGPROBS: usize = 20;
 /// A bias that OpenAI's API treats as a ban.
 const BAN: f32 = -100.0;
 
-/// Parses a body. Numbers in schemas keep all of their digits.
-pub fn read<T: DeserializeOwned>(body: &Bytes) -> Result<T, Failure> {
-    let marked = std::str::from_utf8(body).ok().and_then(|text| Constraint::keep_digits(text, &SCHEMAS));
-    serde_json::from_slice(marked.as_ref().map_or(&**body, String::as_bytes))
-        .map_err(|error| Failure::invalid(format!("cannot parse the body: {error}")))
-}
-
 /// The fields. The server's options apply where one is absent or null, which some clients send for fields that they do
 /// not use. For their sake the fields of all bodies are optional.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, remote = "Self")] // so that the function below can say which field is wrong
 pub struct Fields {
     stream: Option<bool>,
     /// llama.cpp's name for reports of how much of the prompt has been computed.
@@ -71,6 +63,13 @@ pub struct Fields {
     reasoning_effort: Option<Value>,
 }
 
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut track = Track::new();
+        Fields::deserialize(Tracked::new(from, &mut track)).map_err(|error| located(&error, track))
+    }
+}
+
 /// What a stream reports in addition to the replies.
 #[derive(Debug, Deserialize)]
 pub struct StreamOptions {
@@ -85,7 +84,7 @@ impl StreamOptions {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a string or a list of strings")]
 enum OneOrMore {
     One(String),
     More(Vec<String>),
@@ -102,7 +101,7 @@ impl OneOrMore {
 
 /// Biases: an object as in OpenAI's API, or a list of pairs as in llama.cpp's.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected an object, or a list of pairs of a token and its bias")]
 enum Biases {
     Object(Map<String, Value>),
     Pairs(Vec<(Value, Value)>),
@@ -335,7 +334,7 @@ fn seed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i128>, D::Error> {
     let Some(number) = Option::<Number>::deserialize(from)? else { return Ok(None) };
     let large = || number.as_f64().filter(|seed| seed.fract() == 0.0).map(|seed| seed as i128);
     let seed = number.as_i128().or_else(large);
-    seed.map(Some).ok_or_else(|| serde::de::Error::custom(format!("seed: {number}: expected an integer")))
+    seed.map(Some).ok_or_else(|| serde::de::Error::custom(format!("expected an integer, found {number}")))
 }
 
 #[cfg(test)]

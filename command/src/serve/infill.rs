@@ -1,6 +1,7 @@
 //! Prompts for fill-in-the-middle models: the texts before and after a gap, which the model fills.
 
 use super::failure::Failure;
+use super::parse::read_field;
 use super::prompts::{Encoder, Prompts};
 use super::server::LoadedModel;
 use super::unmet::Warnings;
@@ -68,9 +69,7 @@ impl GapFields {
             Some(Prompts::Text(text)) => before.push_str(&text),
             Some(_) => return Err(Failure::of_field("prompt", "expected a text, which follows input_prefix")),
         }
-        let extra: Option<Vec<Extra>> = self.input_extra.map_or(Ok(None), serde_json::from_value).map_err(|error| {
-            Failure::of_field("input_extra", format_args!("expected a list of objects with a text: {error}"))
-        })?;
+        let extra: Option<Vec<Extra>> = read_field("input_extra", self.input_extra.unwrap_or_default())?;
         Ok(Gap { before, after, extra: extra.unwrap_or_default() })
     }
 }

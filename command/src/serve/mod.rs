@@ -58,6 +58,7 @@ mod ollama;
 mod openai;
 mod others;
 mod page;
+mod parse;
 mod parts;
 mod places;
 mod pools;

@@ -12,7 +12,7 @@ use wglm_engine::text::Tokenizer;
 /// A prompt or several. A list of texts is several prompts, and one of texts and tokens is a single prompt, as in
 /// llama.cpp's server.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text, a list of token ids, or a list of prompts")]
 pub enum Prompts {
     Text(String),
     Tokens(Vec<u32>),

@@ -41,7 +41,7 @@ pub struct Body {
 
 /// A document, or an object that has one.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text, or an object with one in its field text")]
 enum Document {
     Text(String),
     Object { text: String },

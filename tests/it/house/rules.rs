@@ -167,12 +167,13 @@ const ENGINE_PLACES: [(&str, &[&str]); 16] = [
 ];
 
 /// The same of the command.
-const COMMAND_PLACES: [(&str, &[&str]); 8] = [
+const COMMAND_PLACES: [(&str, &[&str]); 9] = [
     ("axum", &["serve"]),
     ("hyper", &["serve"]),
     ("hyper_util", &["serve"]),
     ("jiff", &["serve"]),
     ("libc", &["serve"]),
+    ("serde_path_to_error", &["serve"]),
     ("sha2", &["serve"]),
     ("subtle", &["serve"]),
     ("tokio", &["serve"]),

@@ -17,12 +17,12 @@ fn invalid_requests_are_refused_with_the_reason() {
     let picture = json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]);
     for (body, reason) in [
         (with("messages", json!([])), "no messages"),
-        (with("messages", json!("Hi")), "invalid type"),
+        (with("messages", json!("Hi")), "messages: expected a list, found \"Hi\""),
         (with("messages", picture), "text only"),
         (with("messages", json!([{"role": "wizard", "content": "Hi"}])), "wizard"),
         (with("messages", json!([{"role": "user", "content": [3]}])), "expected text"),
         (with("temperature", json!(-1)), "temperature"),
-        (with("temperature", json!("hot")), "invalid type"),
+        (with("temperature", json!("hot")), "temperature: expected a number, found \"hot\""),
         (with("top_p", json!(2)), "top_p"),
         (with("n", json!(0)), "from 1 to 4"),
         (with("n", json!(5)), "from 1 to 4"),

@@ -221,7 +221,7 @@ fn requests_beyond_the_memory_are_refused_with_the_reason() {
         (json!({"tools": vec![json!({}); 1025]}), "at most 1024"),
         (json!({"stop": ["x".repeat(20_000)]}), "stop: 20000 bytes"),
         (json!({"messages": [{"role": "user", "content": vec!["x"; 1025]}]}), "1025 parts"),
-        (json!({"temperature": "x".repeat(100_000)}), "invalid type"),
+        (json!({"temperature": "x".repeat(100_000)}), "temperature: expected a number"),
     ] {
         let mut body = question();
         body.as_object_mut().unwrap().extend(fields.as_object().cloned().unwrap());

@@ -324,7 +324,7 @@ fn extended_errors_have_its_form() {
         (serving.get("/api/tags"), 401, "key"),
         (serving.post("/api/chat", &json!({})), 401, "key"),
         (ask("POST", "/api/chat", &page, &json!({})), 403, "origin"),
-        (ask("POST", "/api/chat", &[], &json!({"messages": 3})), 400, "cannot parse the body"),
+        (ask("POST", "/api/chat", &[], &json!({"messages": 3})), 400, "messages: expected a list"),
         (ask("GET", "/api/chat", &[], &json!({})), 405, "use POST"),
         (ask("POST", "/api/nothing", &[], &json!({})), 404, "no such path"),
         (ask("POST", "/api/embed", &[], &json!({"input": ["x", ""]})), 400, "text 1: it is empty"),

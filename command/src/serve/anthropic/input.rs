@@ -14,7 +14,7 @@ const BILLING: &str = "x-anthropic-billing-header:";
 
 /// The system message: text, or blocks of it.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of text blocks")]
 pub enum System {
     Text(String),
     Blocks(Vec<TextBlock>),
@@ -47,7 +47,7 @@ const ASSISTANT_BLOCK_FIELDS: &[&str] =
     &["caller", "citations", "content", "data", "id", "input", "name", "signature", "text", "thinking", "type"];
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of blocks")]
 enum Blocks {
     Text(String),
     Blocks(Vec<Value>),

@@ -3,7 +3,7 @@
 use crate::serve::body::{JsonBody, refuse};
 use crate::serve::client::Caller;
 use crate::serve::failure::{Failure, shown};
-use crate::serve::fields::read;
+use crate::serve::parse::read;
 use crate::serve::router::{PathEnd, json};
 use crate::serve::server::{Server, blocking};
 use axum::extract::{FromRequest, Request, State};

@@ -3,8 +3,9 @@
 
 use crate::serve::body::JsonBody;
 use crate::serve::failure::Failure;
-use crate::serve::fields::{at_most, read};
+use crate::serve::fields::at_most;
 use crate::serve::memory::Share;
+use crate::serve::parse::read;
 use crate::serve::router::counted_json;
 use crate::serve::server::Server;
 use axum::extract::State;

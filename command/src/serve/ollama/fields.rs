@@ -5,15 +5,18 @@ use crate::serve::conversation::Conversation;
 use crate::serve::failure::{Failure, shown};
 use crate::serve::fields::{Fields, max_tokens};
 use crate::serve::interface::Stream;
+use crate::serve::parse::located;
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::unmet::{OtherFields, Warnings};
 use jiff::SignedDuration;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_path_to_error::{Deserializer as Tracked, Track};
 use std::time::Duration;
 use wglm_engine::{Calls, GenerateOptions, Message, Overflow, SchemaOptions};
 
 #[derive(Debug, Deserialize)]
+#[serde(remote = "Self")] // so that the function below can say which field is wrong
 pub struct Common {
     stream: Option<bool>,
     format: Option<Value>,
@@ -23,6 +26,13 @@ pub struct Common {
     keep_alive: Option<Value>,
     #[serde(flatten)]
     others: OtherFields,
+}
+
+impl<'de> Deserialize<'de> for Common {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut track = Track::new();
+        Common::deserialize(Tracked::new(from, &mut track)).map_err(|error| located(&error, track))
+    }
 }
 
 /// How tokens are sampled, with the field names that all interfaces share, and where a reply ends.

@@ -4,9 +4,9 @@
 use crate::inspect::{scalar, tensors_by_type};
 use crate::serve::body::{JsonBody, refuse};
 use crate::serve::failure::Failure;
-use crate::serve::fields::read;
 use crate::serve::figures::decimal;
 use crate::serve::others::Listed;
+use crate::serve::parse::read;
 use crate::serve::router::{counted_json, json};
 use crate::serve::server::{LoadedModel, Server, timestamp};
 use axum::extract::{Request, State};

@@ -164,7 +164,7 @@ pub fn bytes(fields: &Map<String, Value>) -> usize {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::{Format, format};
-    use crate::serve::fields::read;
+    use crate::serve::parse::read;
     use axum::body::Bytes;
     use serde_json::Value;
 

@@ -15,6 +15,7 @@ use crate::serve::failure::{Failure, shown};
 use crate::serve::fields::{Fields, max_tokens};
 use crate::serve::interface::{Prompt, Request};
 use crate::serve::memory::Share;
+use crate::serve::parse::read_field;
 use crate::serve::router::json;
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::unmet::{OtherFields, Warnings};
@@ -69,7 +70,7 @@ pub struct Body {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a text or a list of items")]
 enum Input {
     Text(String),
     Items(Vec<Item>),
@@ -146,8 +147,7 @@ impl Body {
             Some("disabled") => Overflow::Refuse,
             Some(_) => return Err(Failure::of_field("truncation", "expected auto or disabled")),
         };
-        let format: Option<FormatField> = serde_json::from_value(self.format().clone())
-            .map_err(|error| Failure::of_field("text.format", format_args!("cannot parse it: {error}")))?;
+        let format: Option<FormatField> = read_field("text.format", self.format().clone())?;
         let written = server.schema_options(self.fields.json_whitespace);
         let format = format.unwrap_or_default().read("text.format", written)?;
         self.tool_choice.as_mut().map_or(Ok(()), |choice| namespaces.resolve(choice))?;
