@@ -22,6 +22,47 @@ const TOOL_SIZE: Size = Size { values: 1 << 16, text: 2 << 20 };
 /// that an answer repeats.
 const COPIES: usize = 4;
 
+/// Which parts of a request the messages of its conversation come from, for errors about a message.
+#[derive(Debug, Default)]
+pub struct Origins {
+    /// The list of messages or items in the request.
+    list: &'static str,
+    of: Vec<Origin>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub enum Origin {
+    Field(&'static str),
+    /// An item of the list.
+    Item(usize),
+}
+
+impl Origins {
+    /// The messages of this list, none of which is known yet.
+    pub fn new(list: &'static str) -> Self {
+        Self { list, of: Vec::new() }
+    }
+
+    /// The messages that are not known yet, of `count` altogether, come from this part.
+    pub fn add(&mut self, count: usize, origin: Origin) {
+        self.of.resize(count, origin);
+    }
+
+    /// Another message precedes all others.
+    pub fn add_first(&mut self, origin: Origin) {
+        self.of.insert(0, origin);
+    }
+
+    /// Where a message comes from.
+    pub fn place(&self, message: usize) -> String {
+        match self.of.get(message) {
+            Some(Origin::Field(field)) => (*field).to_owned(),
+            Some(Origin::Item(index)) => format!("{}[{index}]", self.list),
+            None => self.list.to_owned(),
+        }
+    }
+}
+
 pub struct Conversation {
     pub messages: Vec<Message>,
     /// The functions, in the form of chat completions.

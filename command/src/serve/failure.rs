@@ -1,5 +1,6 @@
 //! Failures of requests, in the form of the interface of the request.
 
+use super::parse::joined;
 use crate::output::shortened;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -36,6 +37,14 @@ impl Dialect {
     }
 }
 
+/// What the engine calls the part of a request that is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineName {
+    Argument(&'static str),
+    /// A message of the conversation, by its index, and a field of it.
+    Message(usize, Option<&'static str>),
+}
+
 /// Why a request fails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Failure {
@@ -49,11 +58,14 @@ pub struct Failure {
     pub retry_after: Option<u64>,
     /// How many tokens a prompt has, and how many the context has, if the prompt is too long.
     pub length: Option<(usize, usize)>,
+    /// What the engine calls the field, if the field has the engine's name.
+    pub engine_name: Option<EngineName>,
 }
 
 impl Failure {
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into(), code: None, param: None, retry_after: None, length: None }
+        let (code, param, retry_after, length, engine_name) = Default::default();
+        Self { status, message: message.into(), code, param, retry_after, length, engine_name }
     }
 
     pub fn invalid(message: impl Into<String>) -> Self {
@@ -104,6 +116,36 @@ impl Failure {
     /// The same for a field of the request.
     pub fn with_param(self, field: &str) -> Self {
         Self { param: Some(shown(field).into_owned()), ..self }
+    }
+
+    /// The same for a failure within a field: its own field, if it has one, is relative to that one.
+    pub fn within(self, place: &str) -> Self {
+        let path = joined(place, self.param.as_deref().unwrap_or_default());
+        self.renamed(&path)
+    }
+
+    /// The same with another name of its field.
+    fn renamed(self, field: &str) -> Self {
+        let wrong = self.param.as_ref().and_then(|param| self.message.strip_prefix(param.as_str())?.strip_prefix(": "));
+        let message = format!("{}: {}", shown(field), wrong.unwrap_or(&self.message));
+        Self { message, ..self.with_param(field) }
+    }
+
+    /// The failure for an error of the engine about something that has this name there.
+    fn of_engine(name: EngineName, wrong: impl Display) -> Self {
+        let field = match name {
+            EngineName::Argument(argument) => argument.to_owned(),
+            EngineName::Message(index, field) => joined(&format!("messages[{index}]"), field.unwrap_or_default()),
+        };
+        Self { engine_name: Some(name), ..Self::of_field(&field, wrong) }
+    }
+
+    /// The same with the name that a field has in the request, if `name` knows one for the engine's.
+    pub fn with_name(self, name: impl FnOnce(EngineName) -> Option<String>) -> Self {
+        match self.engine_name.and_then(name) {
+            Some(field) => Self { engine_name: None, ..self.renamed(&field) },
+            None => self,
+        }
     }
 
     /// The type of the error in OpenAI's and in Anthropic's form.
@@ -175,12 +217,20 @@ impl From<&Error> for Failure {
                 let failure = Self::invalid(message).with_code("context_length_exceeded");
                 Self { length: Some((*needed, *context)), ..failure }
             }
+            Error::Message { index, what, expected, found } => {
+                // Some parts are no fields, such as "arguments of a tool call".
+                let (field, part) =
+                    if what.contains(' ') { (None, format!("{what}: ")) } else { (Some(*what), String::new()) };
+                let wrong = format_args!("{part}expected {expected}, found {found}");
+                Self::of_engine(EngineName::Message(*index, field), wrong)
+            }
+            Error::Argument { argument, expected, found } => {
+                Self::of_engine(EngineName::Argument(argument), format_args!("expected {expected}, found {found}"))
+            }
             // The template renders other conversations, so its failure is the fault of this one.
-            Error::Message { .. }
-            | Error::Refused { .. }
+            Error::Refused { .. }
             | Error::Template { .. }
             | Error::Tokenizer { .. }
-            | Error::Argument { .. }
             | Error::Constraint { .. }
             | Error::TokenOutOfRange { .. } => Self::invalid(message),
             Error::DeviceLost { .. } => Self::unavailable(message, 5),
@@ -195,7 +245,7 @@ impl From<&Error> for Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Dialect, Failure};
+    use super::{Dialect, EngineName, Failure};
     use wglm_engine::Error;
 
     #[test]
@@ -205,6 +255,29 @@ mod tests {
         let lost = Failure::from(Error::DeviceLost { reason: "unplugged".into() });
         assert_eq!((lost.status.as_u16(), lost.retry_after), (503, Some(5)));
         assert_eq!(Failure::from(Error::NotANumber).status.as_u16(), 500);
+    }
+
+    #[test]
+    fn a_field_has_the_name_that_it_has_in_the_request() {
+        let argument = |argument| Error::Argument { argument, expected: "none".into(), found: "one".into() };
+        let name = |name| match name {
+            EngineName::Argument("constraint") => Some("text.format".to_owned()),
+            EngineName::Argument(_) => None,
+            EngineName::Message(index, field) => Some(format!("input[{}].{}", index + 1, field.unwrap_or("none"))),
+        };
+        let index = 2;
+        let message = Error::Message { index, what: "role", expected: "a role".into(), found: "none".into() };
+        for (error, field, wrong) in [
+            (argument("constraint"), "text.format", "text.format: expected none, found one"),
+            (argument("top_p"), "top_p", "top_p: expected none, found one"),
+            (message, "input[3].role", "input[3].role: expected a role, found none"),
+        ] {
+            let failure = Failure::from(error).with_name(name);
+            assert_eq!((failure.param.as_deref(), failure.message.as_str()), (Some(field), wrong));
+        }
+        let within = Failure::invalid("it is empty").within("[1]").within("content").within("messages[2]");
+        assert_eq!(within.message, "messages[2].content[1]: it is empty");
+        assert_eq!(within.param.as_deref(), Some("messages[2].content[1]"));
     }
 
     #[test]

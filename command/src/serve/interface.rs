@@ -5,9 +5,9 @@ use super::body::JsonBody;
 use super::client::{Caller, Client};
 use super::compiling::Demand;
 use super::conversation::message_size;
-use super::failure::Failure;
+use super::failure::{EngineName, Failure};
 use super::memory::{ReplyMemory, Share};
-use super::parse::read;
+use super::parse::{joined, read};
 use super::replies::{Replies, Start};
 use super::reply::{Delta, Progress, Reply};
 use super::router::counted_json;
@@ -16,6 +16,7 @@ use super::stream::{self, Events};
 use axum::extract::State;
 use axum::response::Response;
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::sync::Arc;
 use wglm_engine::{ChatState, GenerateOptions};
 
@@ -39,6 +40,16 @@ pub trait Interface: Sized + Send + 'static {
 
     /// Turns a body into a prompt and a request, or refuses it.
     fn request(body: Self::Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure>;
+
+    /// The field that sets an argument of the engine, or a field of a message.
+    fn argument(name: &'static str) -> Cow<'static, str> {
+        field_of(name).into()
+    }
+
+    /// Where the request has a message of the conversation.
+    fn message(&self, index: usize) -> String {
+        format!("messages[{index}]")
+    }
 
     /// Writes what comes before all replies. `prompt` is the number of tokens of all prompts.
     fn begin(&mut self, _prompt: usize, _to: &mut Events) {}
@@ -90,7 +101,30 @@ pub enum Prompt {
     Tokens(Vec<Vec<u32>>, Box<GenerateOptions>),
 }
 
+/// The field that sets an argument of the engine in most interfaces.
+pub fn field_of(argument: &'static str) -> &'static str {
+    match argument {
+        "calls" => "tool_choice",
+        "constraint" => "response_format",
+        other => other,
+    }
+}
+
+/// A failure with the names that the request has for what is wrong.
+fn named<I: Interface>(failure: Failure, interface: Option<&I>) -> Failure {
+    failure.with_name(|name| match name {
+        EngineName::Argument(argument) => Some(I::argument(argument).into_owned()),
+        EngineName::Message(index, field) => {
+            interface.map(|interface| joined(&interface.message(index), &field.map_or("".into(), I::argument)))
+        }
+    })
+}
+
 pub async fn answer<I: Interface>(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
+    answered::<I>(server, body).await.map_err(|failure| named::<I>(failure, None))
+}
+
+async fn answered<I: Interface>(server: Arc<Server>, body: JsonBody) -> Result<Response, Failure> {
     server.check_queue()?;
     let loaded = server.named(&body).await?;
     let (prompts, request, share) = prepare::<I>(&server, &loaded, body).await?;
@@ -125,7 +159,10 @@ async fn prepare<I: Interface>(
             Prompt::Tokens(prompts, options) => {
                 Ok(prompts.into_iter().map(|tokens| Start::Tokens(tokens, options.clone())).collect())
             }
-            Prompt::Chat(chat, Demand::Met) => Ok(vec![Start::Chat(with.scheduler.prepare(*chat)?)]),
+            Prompt::Chat(chat, Demand::Met) => {
+                let prepared = with.scheduler.prepare(*chat);
+                Ok(vec![Start::Chat(prepared.map_err(|error| named(error.into(), Some(&request.interface)))?)])
+            }
             Prompt::Chat(chat, demand) => Err((chat, demand)),
         };
         Ok((prompt, request))
@@ -137,7 +174,8 @@ async fn prepare<I: Interface>(
     };
     server.compiling.settle(&mut chat, demand).await?;
     let (with, turn) = (loaded.clone(), server.pools.prompts.turn(server.limits.io).await?);
-    let (chat, memory) = turn.run(memory, move |_| Ok(with.scheduler.prepare(*chat)?)).await?;
+    let prepared = turn.run(memory, move |_| Ok(with.scheduler.prepare(*chat)?)).await;
+    let (chat, memory) = prepared.map_err(|failure| named(failure, Some(&request.interface)))?;
     Ok((vec![Start::Chat(chat)], request, memory))
 }
 

@@ -3,7 +3,7 @@
 
 use super::body::is_sign;
 use super::failure::{Failure, shown};
-use super::fields::at_most_in;
+use super::fields::{at_most, at_most_in};
 use super::unmet::Warnings;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,12 +20,12 @@ const SIGNS: usize = 64 << 10;
 const PICTURE: &str = "[An image was here; this model cannot see it.]";
 
 /// Refuses a message with too many parts or calls.
-pub fn check_parts(message: usize, what: &str, count: usize) -> Result<(), Failure> {
-    at_most_in(&format!("message {message}"), count, PARTS, what)
+pub fn check_parts(field: &str, what: &str, count: usize) -> Result<(), Failure> {
+    at_most(field, count, PARTS, what)
 }
 
-pub fn not_text(message: usize, kind: &str) -> Failure {
-    Failure::unsupported(format!("message {message}: a part of type {}: this model reads text only", shown(kind)))
+pub fn not_text(kind: &str) -> Failure {
+    Failure::unsupported(format!("a part of type {}: this model reads text only", shown(kind)))
 }
 
 /// Warns about the fields of parts that are not among the `known` ones. `place` says where the parts are. The model
@@ -36,7 +36,7 @@ pub fn warn_of_parts(place: &str, parts: &[Value], known: &[&str], to: &mut Warn
     }
 }
 
-/// Reads the parts of a request's messages.
+/// Reads the parts of a request's messages. The fields of failures are relative to the message.
 pub struct Parts {
     /// The last message of the user. Its pictures are what the model is asked about, so they are refused; those of
     /// other messages, and those that functions return, are only part of the history.
@@ -53,32 +53,33 @@ impl Parts {
 
     /// The text of a message's content: text, a list of parts, or anything else as JSON.
     pub fn content(&mut self, message: usize, content: Option<&Value>) -> Result<String, Failure> {
-        self.joined(message, self.last == Some(message), content)
+        self.joined("content", self.last == Some(message), content)
     }
 
-    /// The same for the result of a function, which may be in a message of the user.
-    pub fn result(&mut self, message: usize, content: Option<&Value>) -> Result<String, Failure> {
-        self.joined(message, false, content)
+    /// The same for the result of a function, in this field. It may be in a message of the user.
+    pub fn result(&mut self, field: &str, content: Option<&Value>) -> Result<String, Failure> {
+        self.joined(field, false, content)
     }
 
     /// The text of one part of a message.
     pub fn part(&mut self, message: usize, part: &Value) -> Result<String, Failure> {
-        self.text(message, self.last == Some(message), part)
+        self.text(self.last == Some(message), part)
     }
 
-    fn joined(&mut self, message: usize, is_last: bool, content: Option<&Value>) -> Result<String, Failure> {
+    fn joined(&mut self, field: &str, is_last: bool, content: Option<&Value>) -> Result<String, Failure> {
         let parts = match content {
             None | Some(Value::Null) => return Ok(String::new()),
             Some(Value::String(text)) => return Ok(text.clone()),
             Some(Value::Array(parts)) => parts,
             Some(other) => return Ok(other.to_string()),
         };
-        check_parts(message, "parts", parts.len())?;
-        let texts = parts.iter().map(|part| self.text(message, is_last, part)).collect::<Result<Vec<_>, _>>()?;
-        Ok(texts.join("\n"))
+        check_parts(field, "parts", parts.len())?;
+        let text =
+            |(index, part)| self.text(is_last, part).map_err(|failure| failure.within(&format!("{field}[{index}]")));
+        Ok(parts.iter().enumerate().map(text).collect::<Result<Vec<_>, _>>()?.join("\n"))
     }
 
-    fn text(&mut self, message: usize, is_last: bool, part: &Value) -> Result<String, Failure> {
+    fn text(&mut self, is_last: bool, part: &Value) -> Result<String, Failure> {
         let field = |name: &str| part.get(name).and_then(Value::as_str);
         if let Some(text) = part.as_str().or_else(|| field("text")).or_else(|| field("refusal")) {
             return Ok(text.to_owned());
@@ -88,44 +89,44 @@ impl Parts {
             "tool_reference" => Ok(part.to_string()),
             "image" | "image_url" | "input_image" | "computer_screenshot" if !is_last => Ok(PICTURE.into()),
             "document" => {
-                let text = self.source(message, is_last, &part["source"])?;
+                let text = self.source(is_last, &part["source"]).map_err(|failure| failure.within("source"))?;
                 Ok(tagged("document", &[("title", field("title")), ("context", field("context"))], &text))
             }
             "search_result" => {
-                let text = self.joined(message, is_last, part.get("content"))?;
+                let text = self.joined("content", is_last, part.get("content"))?;
                 Ok(tagged("search_result", &[("source", field("source")), ("title", field("title"))], &text))
             }
             "file" | "input_file" => {
                 let file = part.get("file").unwrap_or(part);
-                let text = self.file(message, file)?;
+                let text = self.file(file)?;
                 Ok(tagged("document", &[("title", file["filename"].as_str())], &text))
             }
             kind @ ("text" | "input_text" | "output_text" | "refusal" | "unknown") => {
-                Err(Failure::invalid(format!("message {message}: a part of type {kind}: expected text")))
+                Err(Failure::invalid(format!("a part of type {kind}: expected text")))
             }
-            other => Err(not_text(message, other)),
+            other => Err(not_text(other)),
         }
     }
 
     /// The text of a document.
-    fn source(&mut self, message: usize, is_last: bool, source: &Value) -> Result<String, Failure> {
+    fn source(&mut self, is_last: bool, source: &Value) -> Result<String, Failure> {
         match (source["type"].as_str().unwrap_or("unknown"), source["data"].as_str()) {
             ("text", Some(text)) => Ok(text.to_owned()),
-            ("content", _) => self.joined(message, is_last, source.get("content")),
+            ("content", _) => self.joined("content", is_last, source.get("content")),
             (kind, _) => {
                 let of = match source["media_type"].as_str() {
                     Some(found) => format!("of type {}: this model reads text only", shown(found)),
                     None => format!("with a source of type {}: expected text with data, or content", shown(kind)),
                 };
                 let remedy = "send its text in a source of type text";
-                Err(Failure::unsupported(format!("message {message}: a document {of}; {remedy}")))
+                Err(Failure::unsupported(format!("a document {of}; {remedy}")))
             }
         }
     }
 
     /// The text of a file, which comes as a data URL.
-    fn file(&mut self, message: usize, file: &Value) -> Result<String, Failure> {
-        let place = format!("message {message}: a file");
+    fn file(&mut self, file: &Value) -> Result<String, Failure> {
+        let place = "a file";
         let data = file["file_data"].as_str().ok_or_else(|| {
             let remedy = "send the file's text as a data URL in file_data";
             Failure::unsupported(format!("{place}: file IDs and URLs cannot be read; {remedy}"))
@@ -141,7 +142,7 @@ impl Parts {
         let text = STANDARD.decode(data).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         let text = text.ok_or_else(|| Failure::invalid(format!("{place}: file_data is not UTF-8 text in base64")))?;
         self.signs += text.bytes().filter(|byte| is_sign(*byte)).count();
-        at_most_in(&place, self.signs, SIGNS, "characters <, >, [, ] and U+F000 to U+FFFF in all files together")?;
+        at_most_in(place, self.signs, SIGNS, "characters <, >, [, ] and U+F000 to U+FFFF in all files together")?;
         Ok(text)
     }
 }
@@ -227,7 +228,7 @@ mod tests {
             (json!({"type": "text"}), "expected text"),
         ] {
             let failure = read(part).unwrap_err();
-            assert!(failure.starts_with("message 1: ") && failure.contains(reason), "{failure}");
+            assert!(failure.contains(reason), "{failure}");
         }
     }
 
@@ -236,7 +237,8 @@ mod tests {
         let picture = json!([{"type": "image_url", "image_url": {"url": "data:"}}]);
         let mut parts = Parts::new(Some(2));
         assert_eq!(parts.content(1, Some(&picture)).unwrap(), PICTURE);
-        assert_eq!(parts.result(2, Some(&picture)).unwrap(), PICTURE);
-        assert!(parts.content(2, Some(&picture)).unwrap_err().message.contains("image_url"));
+        assert_eq!(parts.result("content", Some(&picture)).unwrap(), PICTURE);
+        let failure = parts.content(2, Some(&picture)).unwrap_err();
+        assert_eq!((failure.message.contains("image_url"), failure.param.as_deref()), (true, Some("content[0]")));
     }
 }

@@ -46,7 +46,7 @@ fn check_free(options: &GenerateOptions) -> Result<()> {
     match options.calls {
         Calls::Auto | Calls::None => Ok(()),
         Calls::Required | Calls::Function(_) => {
-            Err(Error::argument("calls", "none that are required of a reply that continues a message", "required ones"))
+            Err(Error::argument("calls", "no required call in a reply that continues a message", "a required one"))
         }
     }
 }

@@ -115,6 +115,23 @@ fn errors_have_its_form() {
 }
 
 #[test]
+fn errors_name_the_messages_of_the_request() {
+    let mut wrong = body();
+    wrong["system"] = "Be brief.".into();
+    let result = json!({"type": "tool_result", "tool_use_id": "none", "content": "2"});
+    for (content, place) in [
+        (json!([{"type": "text", "text": "?"}, {"type": "audio"}]), "messages[1].content[1]: a part of type audio"),
+        (json!([result]), "messages[1].tool_use_id: expected"),
+        (json!(3), "messages[1].content: expected a string or a list of blocks"),
+    ] {
+        wrong["messages"] = json!([{"role": "user", "content": QUESTION}, {"role": "user", "content": content}]);
+        let answer = shared().post("/v1/messages", &wrong);
+        let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(answer.status == 400 && message.starts_with(place), "{message}");
+    }
+}
+
+#[test]
 fn extended_results_and_earlier_thinking_are_accepted() {
     let mut body = body();
     body["tools"] =

@@ -145,8 +145,12 @@ fn errors_name_the_field() {
         (chat, &question, "add_generation_prompt", json!(false)),
         (chat, &question, "response_format", json!({"type": "xml"})),
         (chat, &question, "enable_thinking", json!("no")),
+        (chat, &question, "temperature", json!(-1)),
+        (chat, &question, "temperature", json!("hot")),
+        (chat, &question, "logit_bias", json!(3)),
         (responses, &input, "max_output_tokens", json!(-2)),
         (responses, &input, "input", json!([])),
+        (responses, &input, "top_p", json!(2)),
         (completions, &prompt, "logprobs", json!(21)),
         (completions, &prompt, "suffix", json!("x")),
         (completions, &prompt, "json_schema", json!({})),
@@ -156,6 +160,9 @@ fn errors_name_the_field() {
     }
     let top = json!({"logprobs": true, "top_logprobs": 21});
     assert_eq!(shared().post(chat, &with(&question, &top)).json()["error"]["param"], "top_logprobs");
+    let result = json!({"type": "function_call_output", "call_id": "none", "output": "2"});
+    let results = json!({"input": [{"role": "user", "content": "?"}, result], "instructions": "Be brief."});
+    assert_eq!(shared().post(responses, &with(&input, &results)).json()["error"]["param"], "input[1].call_id");
     let format = json!({"text": {"format": {"type": "json_schema"}}});
     assert_eq!(shared().post(responses, &with(&input, &format)).json()["error"]["param"], "text.format");
 }

@@ -1,13 +1,15 @@
 //! Writes replies as the blocks of a message. Each block begins, grows and ends.
 
 use super::Body;
+use crate::serve::conversation::Origins;
 use crate::serve::failure::{Dialect, Failure};
 use crate::serve::figures::{Usage, add_figures, prompt_progress};
-use crate::serve::interface::{Interface, Prompt, Request};
+use crate::serve::interface::{Interface, Prompt, Request, field_of};
 use crate::serve::reply::{Call, Delta, Finish, FinishReason, Progress, Reply};
 use crate::serve::server::{LoadedModel, Server, id};
 use crate::serve::stream::Events;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use wglm_engine::text::FunctionCall;
 
 /// The signature of thinking. Anthropic's servers sign it; this one does not check signatures.
@@ -24,6 +26,7 @@ pub struct Messages {
     id: String,
     model: String,
     stops: Vec<String>,
+    origins: Origins,
     /// The block that has begun in a stream, and how many have ended.
     open: Option<Kind>,
     ended: usize,
@@ -36,7 +39,13 @@ pub struct Messages {
 impl Messages {
     pub fn new(model: &str, stops: Vec<String>) -> Self {
         let (id, model) = (id("msg_"), model.to_owned());
-        Self { id, model, stops, open: None, ended: 0, prompt: 0, begun: false, finish: None }
+        let (origins, open, ended, prompt, begun, finish) = Default::default();
+        Self { id, model, stops, origins, open, ended, prompt, begun, finish }
+    }
+
+    /// The same for a conversation with these origins.
+    pub fn with_origins(self, origins: Origins) -> Self {
+        Self { origins, ..self }
     }
 
     /// Why the reply ended, and the stop string if one ended it.
@@ -130,6 +139,18 @@ impl Interface for Messages {
 
     fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         super::request(body, server, loaded)
+    }
+
+    fn argument(name: &'static str) -> Cow<'static, str> {
+        match name {
+            "constraint" => "output_config.format".into(),
+            "tool_call_id" => "tool_use_id".into(),
+            other => field_of(other).into(),
+        }
+    }
+
+    fn message(&self, index: usize) -> String {
+        self.origins.place(index)
     }
 
     fn begin(&mut self, prompt: usize, _: &mut Events) {

@@ -1,6 +1,7 @@
 //! The blocks of a request as messages.
 
 use crate::serve::constraints::function;
+use crate::serve::conversation::{Origin, Origins};
 use crate::serve::failure::{Failure, shown};
 use crate::serve::parts::{Parts, check_parts, not_text, warn_of_parts};
 use crate::serve::unmet::Warnings;
@@ -80,8 +81,8 @@ pub fn conversation(
     system: Option<System>,
     given: Vec<GivenMessage>,
     to: &mut Warnings,
-) -> Result<Vec<Message>, Failure> {
-    let mut messages = Vec::new();
+) -> Result<(Vec<Message>, Origins), Failure> {
+    let (mut messages, mut origins) = (Vec::new(), Origins::new("messages"));
     let mut texts: Vec<String> = match system {
         None => Vec::new(),
         Some(System::Text(text)) => vec![text],
@@ -99,30 +100,45 @@ pub fn conversation(
     if !texts.is_empty() {
         messages.push(Message::system(texts.join("\n\n")));
     }
+    origins.add(messages.len(), Origin::Field("system"));
     let mut parts = Parts::new(given.iter().rposition(GivenMessage::is_of_user));
-    for (index, GivenMessage { role, content, others }) in given.into_iter().enumerate() {
-        to.ignored_in("messages", others.iter().filter(|(name, _)| !REPLY_FIELDS.contains(&name.as_str())));
-        let blocks = match content {
-            Blocks::Text(text) => {
-                messages.push(plain(index, &role, text)?);
-                continue;
-            }
-            Blocks::Blocks(blocks) => blocks,
-        };
-        check_parts(index, "blocks", blocks.len())?;
-        let known = if role == "assistant" { ASSISTANT_BLOCK_FIELDS } else { USER_BLOCK_FIELDS };
-        warn_of_parts("messages.content", &blocks, known, to);
-        for results in blocks.iter().filter(|block| kind(block) == "tool_result") {
-            let parts = results.get("content").and_then(Value::as_array);
-            warn_of_parts("messages.content.content", parts.map_or(&[], Vec::as_slice), USER_BLOCK_FIELDS, to);
-        }
-        match role.as_str() {
-            "assistant" => messages.push(assistant(index, blocks, to)?),
-            "user" | "system" => user(index, &role, &blocks, &mut parts, &mut messages)?,
-            _ => return Err(wrong_role(index, &role)),
-        }
+    for (index, message) in given.into_iter().enumerate() {
+        one(index, message, &mut parts, &mut messages, to)
+            .map_err(|failure| failure.within(&format!("messages[{index}]")))?;
+        origins.add(messages.len(), Origin::Item(index));
     }
-    Ok(messages)
+    Ok((messages, origins))
+}
+
+/// Adds the messages for one of the request.
+fn one(
+    index: usize,
+    GivenMessage { role, content, others }: GivenMessage,
+    parts: &mut Parts,
+    messages: &mut Vec<Message>,
+    to: &mut Warnings,
+) -> Result<(), Failure> {
+    to.ignored_in("messages", others.iter().filter(|(name, _)| !REPLY_FIELDS.contains(&name.as_str())));
+    let blocks = match content {
+        Blocks::Text(text) => {
+            messages.push(plain(&role, text)?);
+            return Ok(());
+        }
+        Blocks::Blocks(blocks) => blocks,
+    };
+    check_parts("content", "blocks", blocks.len())?;
+    let known = if role == "assistant" { ASSISTANT_BLOCK_FIELDS } else { USER_BLOCK_FIELDS };
+    warn_of_parts("messages.content", &blocks, known, to);
+    for results in blocks.iter().filter(|block| kind(block) == "tool_result") {
+        let parts = results.get("content").and_then(Value::as_array);
+        warn_of_parts("messages.content.content", parts.map_or(&[], Vec::as_slice), USER_BLOCK_FIELDS, to);
+    }
+    match role.as_str() {
+        "assistant" => messages.push(assistant(blocks, to)?),
+        "user" | "system" => user(index, &role, &blocks, parts, messages)?,
+        _ => return Err(wrong_role(&role)),
+    }
+    Ok(())
 }
 
 /// The first text of the system prompt without the line that changes with every request. The line is a block of its
@@ -134,22 +150,22 @@ fn without_billing(text: String) -> String {
     text.split_once('\n').map(|(_, rest)| rest.trim_start_matches(['\r', '\n']).to_owned()).unwrap_or_default()
 }
 
-fn plain(index: usize, role: &str, text: String) -> Result<Message, Failure> {
+fn plain(role: &str, text: String) -> Result<Message, Failure> {
     match role {
         "user" => Ok(Message::user(text)),
         "assistant" => Ok(Message::assistant(text)),
         "system" => Ok(Message::system(text)),
-        _ => Err(wrong_role(index, role)),
+        _ => Err(wrong_role(role)),
     }
 }
 
-fn wrong_role(index: usize, role: &str) -> Failure {
-    Failure::invalid(format!("messages.{index}: role {}: expected user or assistant", shown(role)))
+fn wrong_role(role: &str) -> Failure {
+    Failure::of_field("role", format_args!("{}: expected user or assistant", shown(role)))
 }
 
-fn assistant(index: usize, blocks: Vec<Value>, to: &mut Warnings) -> Result<Message, Failure> {
+fn assistant(blocks: Vec<Value>, to: &mut Warnings) -> Result<Message, Failure> {
     let (mut texts, mut thinking, mut calls) = (Vec::new(), Vec::new(), Vec::new());
-    for mut block in blocks {
+    for (at, mut block) in blocks.into_iter().enumerate() {
         let text = |name| field(&block, name).map(str::to_owned);
         match kind(&block) {
             "text" => texts.extend(text("text")),
@@ -164,7 +180,7 @@ fn assistant(index: usize, blocks: Vec<Value>, to: &mut Warnings) -> Result<Mess
             kind @ ("server_tool_use" | "web_search_tool_result") => {
                 to.ignored(&format!("messages.content: a block of type {kind}"));
             }
-            other => return Err(not_text(index, other)),
+            other => return Err(not_text(other).within(&format!("content[{at}]"))),
         }
     }
     let mut message = Message { role: "assistant".into(), tool_calls: calls, ..Message::default() };
@@ -182,12 +198,13 @@ fn user(
     messages: &mut Vec<Message>,
 ) -> Result<(), Failure> {
     let mut texts = Vec::new();
-    for block in blocks {
+    for (at, block) in blocks.iter().enumerate() {
+        let within = |failure: Failure| failure.within(&format!("content[{at}]"));
         if kind(block) != "tool_result" {
-            texts.push(parts.part(index, block)?);
+            texts.push(parts.part(index, block).map_err(within)?);
             continue;
         }
-        let text = parts.result(index, block.get("content"))?;
+        let text = parts.result("content", block.get("content")).map_err(within)?;
         let has_failed = block.get("is_error").and_then(Value::as_bool) == Some(true);
         let text = if has_failed { format!("Error: {text}") } else { text };
         messages.push(Message::tool(field(block, "tool_use_id").unwrap_or_default(), text));
@@ -237,7 +254,7 @@ mod tests {
     fn read_with(system: Value, messages: Value, to: &mut Warnings) -> Vec<wglm_engine::Message> {
         let system: Option<System> = serde_json::from_value(system).unwrap();
         let messages: Vec<GivenMessage> = serde_json::from_value(messages).unwrap();
-        conversation(system, messages, to).unwrap()
+        conversation(system, messages, to).unwrap().0
     }
 
     #[test]
@@ -267,6 +284,29 @@ mod tests {
             "messages.content.content.weight",
         ];
         assert_eq!(warnings.texts(), names.map(|name| format!("{name}: not supported; ignored")));
+    }
+
+    #[test]
+    fn errors_name_the_messages_of_the_request() {
+        let system: Option<System> = serde_json::from_value(json!("Be brief.")).unwrap();
+        let given = json!([
+            {"role": "user", "content": "Look."},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "t1", "content": "a"}, {"type": "text", "text": "?"}]},
+            {"role": "assistant", "content": "!"}]);
+        let given: Vec<GivenMessage> = serde_json::from_value(given).unwrap();
+        let (messages, origins) = conversation(system, given, &mut Warnings::default()).unwrap();
+        let places: Vec<String> = (0..messages.len()).map(|index| origins.place(index)).collect();
+        assert_eq!(places, ["system", "messages[0]", "messages[1]", "messages[1]", "messages[2]"]);
+        let result = json!([{"type": "text", "text": "a"}, {"type": "audio"}]);
+        for (content, place) in [
+            (json!([{"type": "text", "text": "?"}, {"type": "audio"}]), "messages[0].content[1]: a part of type audio"),
+            (json!([{"type": "tool_result", "content": result}]), "messages[0].content[0].content[1]: a part of type"),
+        ] {
+            let given = serde_json::from_value(json!([{"role": "user", "content": content}])).unwrap();
+            let failure = conversation(None, given, &mut Warnings::default()).unwrap_err();
+            assert!(failure.message.starts_with(place), "{failure:?}");
+        }
     }
 
     #[test]

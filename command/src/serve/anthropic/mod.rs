@@ -6,7 +6,7 @@ mod input;
 use super::body::JsonBody;
 use super::client::Client;
 use super::constraints::{Format, FormatField};
-use super::conversation::{Conversation, check_messages, check_tools};
+use super::conversation::{Conversation, Origins, check_messages, check_tools};
 use super::counting::count;
 use super::failure::Failure;
 use super::fields::{Fields, max_tokens};
@@ -66,15 +66,16 @@ impl ToolChoice {
 
 impl Body {
     /// The conversation. Adds warnings about what nothing reads.
-    fn conversation(self, server: &Server, to: &mut Warnings) -> Result<Conversation, Failure> {
+    fn conversation(self, server: &Server, to: &mut Warnings) -> Result<(Conversation, Origins), Failure> {
         check_messages("messages", self.messages.len(), server)?;
         let tools = self.tools.unwrap_or_default();
         check_tools(&tools)?;
         let format = self.output_config.and_then(|config| config.format);
         // Anthropic's API requires closed objects, and schemas may leave that out.
         let written = server.schema_options(self.fields.json_whitespace).with_closed(true);
-        Ok(Conversation {
-            messages: conversation(self.system, self.messages, to)?,
+        let (messages, origins) = conversation(self.system, self.messages, to)?;
+        let conversation = Conversation {
+            messages,
             tools: functions(&tools),
             calls: self.tool_choice.map_or(Ok(Calls::Auto), ToolChoice::read)?,
             format: format.map_or(Ok(Format::Text), |format| format.read("output_config.format", written))?,
@@ -82,7 +83,8 @@ impl Body {
             thinking: false,
             overflow: server.overflow,
             fields: self.fields,
-        })
+        };
+        Ok((conversation, origins))
     }
 }
 
@@ -94,11 +96,11 @@ fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Pro
     warnings.tools("", body.tools.as_deref().unwrap_or_default(), is_function);
     let stream = body.fields.stream();
     let one_call = body.tool_choice.as_ref().is_some_and(|choice| choice.disable_parallel_tool_use == Some(true));
-    let mut conversation = body.conversation(server, &mut warnings)?;
+    let (mut conversation, origins) = body.conversation(server, &mut warnings)?;
     let continues = begins_reply(&mut conversation.messages)?;
     let (mut chat, demand, held) = conversation.chat(server, loaded)?;
     chat.continues = continues;
-    let interface = Messages::new(&loaded.name, chat.options.stop.clone());
+    let interface = Messages::new(&loaded.name, chat.options.stop.clone()).with_origins(origins);
     let request = Request { choices: 1, stream, one_call, held, warnings: warnings.texts(), interface };
     Ok((Prompt::Chat(Box::new(chat), demand), request))
 }
@@ -106,7 +108,7 @@ fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Pro
 /// `/v1/messages/count_tokens`.
 pub async fn count_tokens(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     let conversation =
-        |body: Body, server: &Server, _: Client, _: &Share| body.conversation(server, &mut Warnings::default());
+        |body: Body, server: &Server, _: Client, _: &Share| Ok(body.conversation(server, &mut Warnings::default())?.0);
     let tokens = count(server, body, conversation).await?;
     Ok(json(&json!({"input_tokens": tokens})))
 }

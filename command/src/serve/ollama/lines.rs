@@ -15,6 +15,7 @@ use crate::serve::unmet::Warnings;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 use wglm_engine::text::FunctionCall;
@@ -145,6 +146,14 @@ impl<B: LinesBody> Interface for Lines<B> {
         let (prompt, held) = body.prompt(server, loaded, &mut warnings)?;
         let warnings = warnings.texts();
         Ok((prompt, Request { choices: 1, stream, one_call: false, held, warnings, interface }))
+    }
+
+    fn argument(name: &'static str) -> Cow<'static, str> {
+        match name {
+            "constraint" => "format".into(),
+            "content" | "messages" | "prompt" | "role" | "tool_call_id" | "tools" => name.into(),
+            option => format!("options.{option}").into(),
+        }
     }
 
     fn delta(&mut self, _: usize, delta: Delta, to: &mut Events) {

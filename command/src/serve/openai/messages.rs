@@ -1,6 +1,7 @@
 //! Messages and functions of chat completions, checked and in the form of the library.
 
 use crate::serve::failure::{Failure, shown};
+use crate::serve::parse::read_field;
 use crate::serve::parts::{Parts, check_parts, warn_of_parts};
 use crate::serve::unmet::Warnings;
 use serde_json::Value;
@@ -25,7 +26,10 @@ const PART_FIELDS: &[&str] = &[
 /// The messages as the model's template takes them. Adds warnings about fields that nothing reads.
 pub fn messages(messages: Vec<Message>, to: &mut Warnings) -> Result<Vec<Message>, Failure> {
     let mut parts = Parts::new(messages.iter().rposition(|message| message.role == "user"));
-    messages.into_iter().enumerate().map(|(index, message)| one(index, message, &mut parts, to)).collect()
+    let mut read = |(index, message)| {
+        one(index, message, &mut parts, to).map_err(|failure| failure.within(&format!("messages[{index}]")))
+    };
+    messages.into_iter().enumerate().map(&mut read).collect()
 }
 
 fn one(index: usize, mut message: Message, parts: &mut Parts, to: &mut Warnings) -> Result<Message, Failure> {
@@ -36,13 +40,14 @@ fn one(index: usize, mut message: Message, parts: &mut Parts, to: &mut Warnings)
         message.role = "tool".into();
     }
     if message.tool_calls.is_empty() {
-        let call = older_call(index, &mut message)?;
+        let call = older_call(&mut message)?;
         message.tool_calls.extend(call);
     }
-    check_parts(index, "calls", message.tool_calls.len())?;
+    check_parts("tool_calls", "calls", message.tool_calls.len())?;
     if let Some(Content::Parts(given)) = &message.content {
-        check_parts(index, "parts", given.len())?;
-        let texts = given.iter().map(|part| parts.part(index, part)).collect::<Result<Vec<_>, _>>()?;
+        check_parts("content", "parts", given.len())?;
+        let text = |(at, part)| parts.part(index, part).map_err(|failure| failure.within(&format!("content[{at}]")));
+        let texts = given.iter().enumerate().map(text).collect::<Result<Vec<_>, _>>()?;
         warn_of_parts("messages.content", given, PART_FIELDS, to);
         message.content = Some(Content::Text(texts.join("\n")));
     }
@@ -64,15 +69,12 @@ fn one(index: usize, mut message: Message, parts: &mut Parts, to: &mut Warnings)
 pub fn take_prefix(messages: &mut [Message]) -> Result<bool, Failure> {
     let (mut continues, last) = (false, messages.len().saturating_sub(1));
     for (index, message) in messages.iter_mut().enumerate() {
-        let refused = |wrong: &str| {
-            let message = format!("message {index}: prefix: {wrong}");
-            Err(Failure::invalid(message).with_param("messages.prefix"))
-        };
+        let refused = |wrong: &str| Err(Failure::of_field(&format!("messages[{index}].prefix"), wrong));
         match message.extra.shift_remove("prefix") {
             None | Some(Value::Null | Value::Bool(false)) => {}
             Some(Value::Bool(true)) if index < last => {
                 let expected = "true is allowed only in the last message, which the reply continues";
-                return refused(&format!("{expected}; the last one is message {last}"));
+                return refused(&format!("{expected}; the last one is messages[{last}]"));
             }
             Some(Value::Bool(true)) if message.role != "assistant" => {
                 let expected = "true is allowed only in a message by the assistant, which the reply continues";
@@ -86,10 +88,9 @@ pub fn take_prefix(messages: &mut [Message]) -> Result<bool, Failure> {
 }
 
 /// The call of a message in the form that had no `tool_calls`.
-fn older_call(index: usize, message: &mut Message) -> Result<Option<ToolCall>, Failure> {
+fn older_call(message: &mut Message) -> Result<Option<ToolCall>, Failure> {
     let Some(call) = message.extra.remove("function_call").filter(|call| !call.is_null()) else { return Ok(None) };
-    let function: FunctionCall = serde_json::from_value(call)
-        .map_err(|error| Failure::invalid(format!("message {index}: function_call: cannot parse it: {error}")))?;
+    let function: FunctionCall = read_field("function_call", call)?;
     Ok(Some(ToolCall { id: None, kind: "function".into(), function }))
 }
 
@@ -164,14 +165,14 @@ mod tests {
         for (messages, wrong) in [
             (
                 json!([said("assistant", on.clone()), said("user", off)]),
-                "message 0: prefix: true is allowed only in the last",
+                "messages[0].prefix: true is allowed only in the last",
             ),
-            (json!([said("user", on)]), "message 0: prefix: true is allowed only in a message by the assistant"),
-            (json!([said("assistant", json!("on"))]), "message 0: prefix: \"on\": expected true or false"),
+            (json!([said("user", on)]), "messages[0].prefix: true is allowed only in a message by the assistant"),
+            (json!([said("assistant", json!("on"))]), "messages[0].prefix: \"on\": expected true or false"),
         ] {
             let failure = read(messages).unwrap_err();
             assert!(failure.message.starts_with(wrong), "{failure:?}");
-            assert_eq!((failure.status.as_u16(), failure.param.as_deref()), (400, Some("messages.prefix")));
+            assert_eq!((failure.status.as_u16(), failure.param.as_deref()), (400, Some("messages[0].prefix")));
         }
     }
 

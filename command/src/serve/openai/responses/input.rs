@@ -99,7 +99,7 @@ impl Messages {
                 // Clients of models that only return a summary send an empty list as content.
                 let whole = |content: &Value| content.as_array().is_none_or(|parts| !parts.is_empty());
                 let content = item.content.filter(whole).or(item.summary);
-                let thinking = own.map_or_else(|| self.parts.content(index, content.as_ref()), Ok)?;
+                let thinking = own.map_or_else(|| self.parts.result("content", content.as_ref()), Ok)?;
                 self.reasoning = Some(thinking).filter(|thinking| !thinking.is_empty());
             }
             "function_call" | "custom_tool_call" => {
@@ -115,11 +115,11 @@ impl Messages {
                 self.assistant().tool_calls.push(ToolCall { id: Some(id), kind: "function".into(), function });
             }
             "function_call_output" | "custom_tool_call_output" => {
-                let text = self.parts.result(index, item.output.as_ref())?;
+                let text = self.parts.result("output", item.output.as_ref())?;
                 self.push(Message::tool(id, text));
             }
             "item_reference" => {
-                let message = format!("input {index}: item_reference: items are not kept; send the whole conversation");
+                let message = "an item of type item_reference: items are not kept; send the whole conversation";
                 return Err(Failure::unsupported(message));
             }
             other => {
@@ -144,18 +144,27 @@ impl Messages {
             Some("user") => self.push(Message::user(text)),
             other => {
                 let (role, expected) = (other.unwrap_or("none"), "expected user, assistant, system or developer");
-                return Err(Failure::invalid(format!("input {index}: role {}: {expected}", shown(role))));
+                return Err(Failure::of_field("role", format_args!("{}: {expected}", shown(role))));
             }
         }
         Ok(())
     }
 }
 
-pub fn conversation(items: Vec<Item>, namespaces: &Namespaces, to: &mut Warnings) -> Result<Vec<Message>, Failure> {
+/// The messages for the items of a request, and for each message the index of the item from which it comes.
+pub fn conversation(
+    items: Vec<Item>,
+    namespaces: &Namespaces,
+    to: &mut Warnings,
+) -> Result<(Vec<Message>, Vec<usize>), Failure> {
     let last = items.iter().rposition(|item| item.role.as_deref() == Some("user"));
     let mut messages = Messages { parts: Parts::new(last), done: Vec::new(), reasoning: None };
-    items.into_iter().enumerate().try_for_each(|(index, item)| messages.add(index, item, namespaces, to))?;
-    Ok(messages.done)
+    let mut origins = Vec::new();
+    for (index, item) in items.into_iter().enumerate() {
+        messages.add(index, item, namespaces, to).map_err(|failure| failure.within(&format!("input[{index}]")))?;
+        origins.resize(messages.done.len(), index);
+    }
+    Ok((messages.done, origins))
 }
 
 #[cfg(test)]
@@ -169,7 +178,7 @@ mod tests {
     }
 
     fn read_with(items: Value, to: &mut Warnings) -> Result<Vec<Message>, Failure> {
-        conversation(serde_json::from_value(items).unwrap(), &Namespaces::default(), to)
+        conversation(serde_json::from_value(items).unwrap(), &Namespaces::default(), to).map(|(messages, _)| messages)
     }
 
     #[test]
@@ -212,11 +221,17 @@ mod tests {
 
     #[test]
     fn pictures_and_references_are_refused() {
-        for item in [
-            json!({"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}),
-            json!({"type": "item_reference", "id": "msg_1"}),
+        for (item, place) in [
+            (
+                json!({"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}),
+                "input[1].content[0]: a part of type input_image",
+            ),
+            (json!({"type": "item_reference", "id": "msg_1"}), "input[1]: an item of type item_reference"),
+            (json!({"role": "wizard", "content": "?"}), "input[1].role: wizard"),
         ] {
-            assert_eq!(read_with(json!([item]), &mut Warnings::default()).unwrap_err().status, 400, "{item}");
+            let items = json!([{"role": "user", "content": "?"}, item]);
+            let failure = read_with(items, &mut Warnings::default()).unwrap_err();
+            assert!(failure.status == 400 && failure.message.starts_with(place), "{failure:?}");
         }
     }
 

@@ -5,9 +5,10 @@ use super::kept::Keeper;
 use super::namespaces::Namespaces;
 use super::{Body, echo};
 use crate::serve::client::Client;
+use crate::serve::conversation::Origins;
 use crate::serve::failure::Failure;
 use crate::serve::figures::{Usage, add_figures, prompt_progress};
-use crate::serve::interface::{Interface, Prompt, Request};
+use crate::serve::interface::{Interface, Prompt, Request, field_of};
 use crate::serve::memory::Share;
 use crate::serve::reply::{Delta, Finish, FinishReason, Progress, Reply};
 use crate::serve::server::{LoadedModel, Server, id, now};
@@ -15,6 +16,7 @@ use crate::serve::stream::Events;
 use crate::serve::unmet::Warnings;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
 /// The statuses of responses and of their items.
 const IN_PROGRESS: &str = "in_progress";
@@ -67,6 +69,8 @@ pub struct Responses {
     namespaces: Namespaces,
     /// Stores the response at its end, unless the client refuses that.
     keeper: Option<Keeper>,
+    /// Where the request has the messages of the conversation.
+    origins: Origins,
     sequence: u64,
     output: Vec<Value>,
     open: Option<Open>,
@@ -93,11 +97,17 @@ impl Responses {
             include_thinking,
             namespaces,
             keeper,
+            origins: Origins::default(),
             sequence,
             output,
             open,
             finish,
         }
+    }
+
+    /// The same for a conversation with these origins.
+    pub fn with_origins(self, origins: Origins) -> Self {
+        Self { origins, ..self }
     }
 
     /// The status of a reply that has ended.
@@ -114,7 +124,7 @@ impl Responses {
             let reply =
                 items.ok().and_then(|items| conversation(items, &self.namespaces, &mut Warnings::default()).ok());
             // Without the reply, the conversation would continue as if there had been none.
-            if let Some(reply) = reply {
+            if let Some((reply, _)) = reply {
                 keeper.keep(&self.id, &reply, response.to_string());
             }
         }
@@ -271,6 +281,18 @@ impl Interface for Responses {
 
     fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         super::request(body, server, loaded)
+    }
+
+    fn argument(name: &'static str) -> Cow<'static, str> {
+        match name {
+            "constraint" => "text.format".into(),
+            "tool_call_id" => "call_id".into(),
+            other => field_of(other).into(),
+        }
+    }
+
+    fn message(&self, index: usize) -> String {
+        self.origins.place(index)
     }
 
     fn begin(&mut self, _: usize, to: &mut Events) {

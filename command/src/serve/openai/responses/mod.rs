@@ -9,7 +9,7 @@ mod namespaces;
 use crate::serve::body::JsonBody;
 use crate::serve::client::Client;
 use crate::serve::constraints::{FormatField, choice};
-use crate::serve::conversation::{Conversation, check_messages, check_tools};
+use crate::serve::conversation::{Conversation, Origin, Origins, check_messages, check_tools};
 use crate::serve::counting::count;
 use crate::serve::failure::{Failure, shown};
 use crate::serve::fields::{Fields, max_tokens};
@@ -107,24 +107,31 @@ fn messages(
     namespaces: &Namespaces,
     server: &Server,
     to: &mut Warnings,
-) -> Result<Vec<Message>, Failure> {
-    let mut messages = std::mem::take(&mut body.earlier);
+) -> Result<(Vec<Message>, Origins), Failure> {
+    let (mut messages, mut origins) = (std::mem::take(&mut body.earlier), Origins::new("input"));
+    origins.add(messages.len(), Origin::Field("previous_response_id"));
     match body.input.take() {
         None => return Err(Failure::invalid("there is no input").with_param("input")),
         Some(Input::Text(text)) => {
             check_messages("input", messages.len() + 1, server)?;
             messages.push(Message::user(text));
+            origins.add(messages.len(), Origin::Field("input"));
         }
         Some(Input::Items(items)) => {
             check_messages("input", messages.len() + items.len(), server)?;
-            messages.append(&mut conversation(items, namespaces, to)?);
+            let (read, indices) = conversation(items, namespaces, to)?;
+            for (message, index) in read.into_iter().zip(indices) {
+                messages.push(message);
+                origins.add(messages.len(), Origin::Item(index));
+            }
         }
     }
     body.instructions.take_if(|text| text.is_empty());
     if let Some(instructions) = &body.instructions {
         messages.insert(0, Message::system(instructions.as_str()));
+        origins.add_first(Origin::Field("instructions"));
     }
-    Ok(messages)
+    Ok((messages, origins))
 }
 
 impl Body {
@@ -133,14 +140,18 @@ impl Body {
         self.text.as_ref().and_then(|text| text.get("format")).unwrap_or(&Value::Null)
     }
 
-    /// The conversation, and the namespaces of its functions. What a response repeats stays in the body.
-    fn conversation(&mut self, server: &Server, to: &mut Warnings) -> Result<(Conversation, Namespaces), Failure> {
+    /// The conversation, the namespaces of its functions, and the origins of its messages. What a response repeats stays in the body.
+    fn conversation(
+        &mut self,
+        server: &Server,
+        to: &mut Warnings,
+    ) -> Result<(Conversation, Namespaces, Origins), Failure> {
         check_complete(self)?;
         let given = self.tools.as_deref().unwrap_or_default();
         check_tools(given)?;
         let (mut tools, namespaces) = Namespaces::read(given, to)?;
         check_tools(&tools)?;
-        let messages = messages(self, &namespaces, server, to)?;
+        let (messages, origins) = messages(self, &namespaces, server, to)?;
         let overflow = match self.truncation.as_deref() {
             None => server.overflow,
             Some("auto") => Overflow::DROP_OLDEST,
@@ -156,7 +167,7 @@ impl Body {
         let max_tokens = max_tokens([("max_output_tokens", self.max_output_tokens)])?;
         let fields = std::mem::take(&mut self.fields);
         let conversation = Conversation { messages, tools, calls, format, max_tokens, thinking, overflow, fields };
-        Ok((conversation, namespaces))
+        Ok((conversation, namespaces, origins))
     }
 }
 
@@ -168,7 +179,7 @@ fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Pro
         warnings
             .add("reasoning.summary", "not supported; the thinking itself is the content of items of type reasoning");
     }
-    let (conversation, namespaces) = body.conversation(server, &mut warnings)?;
+    let (conversation, namespaces, origins) = body.conversation(server, &mut warnings)?;
     let constraints = echo::Constraints::of(&body, &conversation, &namespaces);
     let from = usize::from(body.instructions.is_some());
     let keeps = body.client.filter(|_| body.store != Some(false));
@@ -179,7 +190,7 @@ fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Pro
     let mut echo = echo::fields(body, &reasoning, constraints, &chat);
     echo.insert("store".into(), keeper.is_some().into());
     let held = held + echo::bytes(&echo) + namespaces.bytes() + keeper.as_ref().map_or(0, Keeper::bytes);
-    let interface = Responses::new(&loaded.name, echo, include_thinking, namespaces, keeper);
+    let interface = Responses::new(&loaded.name, echo, include_thinking, namespaces, keeper).with_origins(origins);
     let request = Request { choices: 1, stream, one_call, held, warnings: warnings.texts(), interface };
     Ok((Prompt::Chat(Box::new(chat), demand), request))
 }
