@@ -18,7 +18,7 @@ const WINDOW: usize = 2048;
 const STEP: usize = 256;
 
 /// Why a request with a gap is refused.
-const NO_TOKENS: &str = "the vocabulary of this model has no tokens for texts with gaps";
+const NO_TOKENS: &str = "this model does not support fill-in-the-middle; its vocabulary has no tokens for it";
 
 /// The fields of llama.cpp's `/infill`, besides those of `/completion`.
 #[derive(Debug, Default, Deserialize)]
@@ -60,14 +60,14 @@ impl GapFields {
     pub fn read(self, prompt: Option<Prompts>) -> Result<Gap, Failure> {
         let text = |field, given| match given {
             Some(Value::String(text)) => Ok(text),
-            _ => Err(Failure::of_field(field, "expected a text beside the gap")),
+            _ => Err(Failure::of_field(field, "expected a string, the text before or after the gap")),
         };
         let mut before = text("input_prefix", self.input_prefix)?;
         let after = text("input_suffix", self.input_suffix)?;
         match prompt {
             None => {}
             Some(Prompts::Text(text)) => before.push_str(&text),
-            Some(_) => return Err(Failure::of_field("prompt", "expected a text, which follows input_prefix")),
+            Some(_) => return Err(Failure::of_field("prompt", "expected a string, which follows input_prefix")),
         }
         let extra: Option<Vec<Extra>> = read_field("input_extra", self.input_extra.unwrap_or_default())?;
         Ok(Gap { before, after, extra: extra.unwrap_or_default() })

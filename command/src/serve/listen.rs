@@ -148,7 +148,7 @@ impl Door {
         }
         if links.count(|_| true) >= self.most && !links.end_idle(|_| true) {
             return Err(Failure::unavailable(
-                format!("the server is full ({} connections); try again later", self.most),
+                format!("too many connections (limit {}); try again later", self.most),
                 1,
             ));
         }

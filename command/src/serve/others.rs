@@ -288,7 +288,7 @@ fn no_room(name: &str, short: Option<(u64, u64)>, is_final: bool) -> Failure {
     let why = match short {
         Some((needs, free)) => {
             let [needs, free] = [needs, free].map(output::bytes);
-            format!("{name} needs {needs} of GPU memory, and {free} are free beside the models in use")
+            format!("{name} needs {needs} of GPU memory, but the models in use leave only {free} free")
         }
         None => format!("{name} is not loaded, and all models that are loaded are in use (--models-max)"),
     };

@@ -29,12 +29,14 @@ pub struct Pools {
 impl Pools {
     /// `replies` is the maximum number of replies that run or wait at a time.
     pub fn new(replies: usize) -> Self {
-        Self { prompts: Pool::new("prompts", PROMPTS, replies), tools: Pool::new("tools", TOOLS.0, TOOLS.1) }
+        let prompts = Pool::new("prepare prompts", (PROMPTS, replies));
+        Self { prompts, tools: Pool::new("answer requests without a reply", TOOLS) }
     }
 }
 
 pub struct Pool {
-    pub name: &'static str,
+    /// What its threads do, for errors.
+    work: &'static str,
     running: Arc<Semaphore>,
     /// For requests that run and those that wait.
     places: Arc<Semaphore>,
@@ -66,23 +68,25 @@ impl Turn {
 }
 
 impl Pool {
-    fn new(name: &'static str, running: usize, waiting: usize) -> Self {
+    /// `most` says how many can run and how many can wait.
+    fn new(work: &'static str, most: (usize, usize)) -> Self {
+        let (running, waiting) = most;
         let places = running.saturating_add(waiting).min(Semaphore::MAX_PERMITS);
         let (of_running, places) = (Arc::new(Semaphore::new(running)), Arc::new(Semaphore::new(places)));
-        Self { name, running: of_running, places, most: (running, waiting) }
+        Self { work, running: of_running, places, most }
     }
 
     /// Waits for a thread, but not for longer than `patience`.
     pub async fn turn(&self, patience: Duration) -> Result<Turn, Failure> {
-        let (running, waiting) = self.most;
         let full = |_| {
-            let (name, all) = (self.name, running.saturating_add(waiting));
-            Failure::unavailable(format!("too many requests for {name} ({all} at a time); try again later"), 1)
+            let (_, most) = self.most;
+            let message = format!("too many requests are waiting to be processed (limit {most}); try again later");
+            Failure::unavailable(message, 1)
         };
         let place = self.places.clone().try_acquire_owned().map_err(full)?;
         match timeout(patience, self.running.clone().acquire_owned()).await {
             Ok(Ok(running)) => Ok(Turn { _running: running, _place: place }),
-            _ => Err(Failure::unavailable(format!("the threads for {} are busy; try again later", self.name), 2)),
+            _ => Err(Failure::unavailable(format!("all threads that {} are busy; try again later", self.work), 2)),
         }
     }
 
@@ -108,7 +112,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_pool_refuses_requests() {
-        let pool = Pool::new("prompts", 1, 1);
+        let pool = Pool::new("prepare prompts", (1, 1));
         let moment = Duration::from_millis(20);
         let first = pool.turn(moment).await.unwrap();
         assert_eq!((pool.state(), pool.is_full()), ((1, 0), false));

@@ -12,7 +12,7 @@ use wglm_engine::text::Tokenizer;
 /// A prompt or several. A list of texts is several prompts, and one of texts and tokens is a single prompt, as in
 /// llama.cpp's server.
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a text, a list of token ids, or a list of prompts")]
+#[serde(untagged, expecting = "expected a string, a list of token ids, or a list of prompts")]
 pub enum Prompts {
     Text(String),
     Tokens(Vec<u32>),
@@ -95,7 +95,7 @@ impl Prompts {
 
     /// The texts, for a request in which no prompt can be tokens.
     pub fn texts(self) -> Result<Vec<String>, Failure> {
-        let wrong = || Failure::of_field("prompt", "expected a text or a list of texts, because there is a suffix");
+        let wrong = || Failure::of_field("prompt", "expected a string or a list of strings, because there is a suffix");
         let text = |one| if let One::Text(text) = one { Ok(text) } else { Err(wrong()) };
         match self {
             Self::Text(text) => Ok(vec![text]),

@@ -199,7 +199,7 @@ impl Replies {
             next = self.receiver.recv() => next,
             () = self.deadline.given_up() => {
                 self.open = 0;
-                return Err(Failure::unavailable("the reply was cancelled but has not stopped yet", 5));
+                return Err(Failure::unavailable("the reply was cancelled, but has not stopped yet", 5));
             }
         };
         let checked = match next {

@@ -161,8 +161,11 @@ impl Fold {
                 Some(Delta::Prompt(Progress { cached, done, total, time: start.elapsed(), is_first }))
             }
             Event::Dropped { messages } => {
-                let count = messages.len();
-                self.warn(format!("the oldest {count} messages were left out because the context is full"));
+                let dropped = match messages.len() {
+                    1 => "the oldest message was".to_owned(),
+                    count => format!("the {count} oldest messages were"),
+                };
+                self.warn(format!("{dropped} dropped because the context is full"));
                 None
             }
             // The reply was cancelled after its only call, and ends some tokens later.

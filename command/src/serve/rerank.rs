@@ -1,4 +1,4 @@
-//! `/v1/rerank`: orders documents by how well they answer a query. The loaded model, which is no reranker, is asked
+//! `/v1/rerank`: orders documents by how well they answer a query. The loaded model, which is not a reranker, is asked
 //! about each document, and the score is the probability of *yes* among those of *yes* and *no* as the first token of
 //! its reply.
 
@@ -23,7 +23,7 @@ const TASK: &str = "Judge whether the document answers the query. The answer can
 const YES: [&str; 2] = ["yes", "Yes"];
 const NO: [&str; 2] = ["no", "No"];
 
-const WARNING: &str = "the model of this server is no reranker: the scores are its probabilities of answering yes";
+const WARNING: &str = "this server's model is not a reranker; each score is the model's probability of answering yes";
 
 #[derive(Debug, Deserialize)]
 pub struct Body {
@@ -41,7 +41,7 @@ pub struct Body {
 
 /// A document, or an object that has one.
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a text, or an object with one in its field text")]
+#[serde(untagged, expecting = "expected a string, or an object with a string in its field text")]
 enum Document {
     Text(String),
     Object { text: String },

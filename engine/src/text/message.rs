@@ -95,7 +95,7 @@ impl Message {
 
 /// The content of a message: text, or a list of parts such as `{"type": "text", "text": ".."}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "expected a text or a list of parts")]
+#[serde(untagged, expecting = "expected a string or a list of parts")]
 pub enum Content {
     /// Plain text.
     Text(String),

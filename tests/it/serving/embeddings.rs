@@ -54,7 +54,7 @@ fn texts_and_tokens_get_vectors_of_length_one() {
     assert!(answer["model"].is_string() && answer["usage"]["prompt_tokens"].as_u64().unwrap() > 15, "{answer}");
     assert_eq!(answer["usage"]["prompt_tokens"], answer["usage"]["total_tokens"]);
     let warnings = answer["warnings"].as_array().unwrap();
-    assert!(warnings[0].as_str().unwrap().contains("no embedding model") && warnings.len() == 2, "{warnings:?}");
+    assert!(warnings[0].as_str().unwrap().contains("not an embedding model") && warnings.len() == 2, "{warnings:?}");
     assert_eq!(warnings[1], "top_a: not supported; ignored");
     let vectors: Vec<Vec<f32>> =
         answer["data"].as_array().unwrap().iter().map(|one| vector(&one["embedding"])).collect();
@@ -127,7 +127,7 @@ fn ollamas_paths_have_its_forms() {
     assert_eq!(vectors, wanted);
     assert!(answer["total_duration"].as_u64().unwrap() > 0 && answer["load_duration"] == 0, "{answer}");
     assert!(answer["prompt_eval_count"].as_u64().unwrap() > 15 && answer["model"].is_string(), "{answer}");
-    assert!(answer["warnings"][0].as_str().unwrap().contains("no embedding model"), "{answer}");
+    assert!(answer["warnings"][0].as_str().unwrap().contains("not an embedding model"), "{answer}");
     let one = serving.post("/api/embed", &json!({"input": TEXTS[0]})).json();
     assert_eq!(one["embeddings"].as_array().unwrap().len(), 1);
     let older = vector(&serving.post("/api/embeddings", &json!({"prompt": TEXTS[0]})).json()["embedding"]);

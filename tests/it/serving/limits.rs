@@ -114,7 +114,7 @@ fn the_oldest_turns_are_dropped_on_request() {
     assert_eq!(shared().post("/v1/chat/completions", &body).status, 400);
     body["overflow"] = "drop_oldest".into();
     let json = shared().post("/v1/chat/completions", &body).json();
-    assert!(json["warnings"][0].as_str().unwrap().contains("2 messages were left out"), "{json}");
+    assert!(json["warnings"][0].as_str().unwrap().contains("the 2 oldest messages were dropped"), "{json}");
     assert!(json["usage"]["prompt_tokens"].as_u64().unwrap() < 200);
 }
 

@@ -244,12 +244,12 @@ fn adapters_and_infills_are_refused() {
     assert_eq!(serving.get("/lora-adapters").json(), json!([]));
     assert_eq!(serving.post("/lora-adapters", &json!([])).json(), json!({"success": true}));
     let some = serving.post("/lora-adapters", &json!([{"id": 0, "scale": 0.5}]));
-    assert!(some.status == 400 && some.text().contains("lora-adapters"), "{}", some.text());
+    assert!(some.status == 400 && some.text().contains("LoRA adapters"), "{}", some.text());
     let long = serving.post("/lora-adapters", &json!([vec![[0]; 1_200_000]]));
     assert!(long.status == 400 && long.text().contains("bytes"), "{}", long.text());
     let gap = json!({"input_prefix": "a", "input_suffix": "b"});
     let infill = serving.post("/infill", &gap);
-    assert!(infill.status == 400 && infill.text().contains("no tokens for texts with gaps"), "{}", infill.text());
+    assert!(infill.status == 400 && infill.text().contains("does not support fill-in-the-middle"), "{}", infill.text());
     let answer = serving.post("/completion", &completion(&gap)).json();
     let ignored = ["input_prefix", "input_suffix"].map(|name| format!("{name}: not supported; ignored"));
     assert_eq!(answer["warnings"], json!(ignored));

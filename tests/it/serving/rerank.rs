@@ -16,7 +16,7 @@ fn extended_documents_are_ordered_by_their_scores() {
         let given = &documents[result["index"].as_u64().unwrap() as usize];
         assert_eq!(&result["document"]["text"], given.get("text").unwrap_or(given));
     }
-    assert!(answer["warnings"][0].as_str().unwrap().contains("no reranker"), "{answer}");
+    assert!(answer["warnings"][0].as_str().unwrap().contains("not a reranker"), "{answer}");
     let mut with_other = body.clone();
     with_other["top_a"] = 1.into();
     let warnings = shared().post("/v1/rerank", &with_other).json()["warnings"].clone();

@@ -202,7 +202,7 @@ fn stored_conversations_are_refused() {
         let mut body = plain(false);
         body[field] = value;
         let answer = shared().post("/v1/responses", &body);
-        assert!(answer.status == 400 && answer.text().contains("not kept"), "{field}: {}", answer.text());
+        assert!(answer.status == 400 && answer.text().contains("not stored"), "{field}: {}", answer.text());
     }
 }
 

@@ -15,7 +15,7 @@ const BILLING: &str = "x-anthropic-billing-header:";
 
 /// The system message: text, or blocks of it.
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a text or a list of text blocks")]
+#[serde(untagged, expecting = "expected a string or a list of text blocks")]
 pub enum System {
     Text(String),
     Blocks(Vec<TextBlock>),
@@ -48,7 +48,7 @@ const ASSISTANT_BLOCK_FIELDS: &[&str] =
     &["caller", "citations", "content", "data", "id", "input", "name", "signature", "text", "thinking", "type"];
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a text or a list of blocks")]
+#[serde(untagged, expecting = "expected a string or a list of blocks")]
 enum Blocks {
     Text(String),
     Blocks(Vec<Value>),

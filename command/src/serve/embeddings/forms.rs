@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const WARNING: &str =
-    "the model of this server is no embedding model: the vectors are the means of its last hidden states";
+    "this server's model is not an embedding model; each vector is the mean of its last hidden states";
 
 /// A body.
 pub trait Form: DeserializeOwned + Send + 'static {

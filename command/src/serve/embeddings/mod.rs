@@ -123,7 +123,7 @@ async fn computed(server: &Server, work: Work, memory: Share) -> Result<(String,
         ended = thread => ended,
         () = deadline.given_up() => {
             open.has_ended = true; // the client is still there
-            return Err(Failure::unavailable("the texts were cancelled but their computation has not stopped yet", 5));
+            return Err(Failure::unavailable("the request was cancelled, but its computation has not stopped yet", 5));
         }
     };
     open.has_ended = true;

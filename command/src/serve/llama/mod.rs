@@ -89,7 +89,7 @@ pub async fn set_lora_adapters(body: JsonBody) -> Result<Response, Failure> {
     let adapters: Vec<IgnoredAny> = read(&body.bytes)?; // which take no memory
     match adapters.is_empty() {
         true => Ok(json(&json!({"success": true}))),
-        false => Err(Failure::unsupported("lora-adapters: this server loads none, so the list can only be empty")),
+        false => Err(Failure::unsupported("LoRA adapters are not supported; the list must be empty")),
     }
 }
 

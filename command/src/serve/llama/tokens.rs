@@ -53,7 +53,7 @@ impl TokenizeBody {
             (None, Some(text)) => {
                 Ok(Text { text, add_special: self.add_special_tokens.unwrap_or(true), counted: true })
             }
-            _ => Err(Failure::invalid("expected a text: either content or prompt")),
+            _ => Err(Failure::invalid("expected a string in either content or prompt")),
         }
     }
 }

@@ -202,5 +202,5 @@ pub async fn version() -> Response {
 /// Refuses requests that would change which models there are.
 pub async fn fixed(request: Request) -> Failure {
     refuse(request).await;
-    Failure::unsupported("the server cannot change which models there are; wglm's commands manage them")
+    Failure::unsupported("not supported; use `wglm pull` and `wglm models` to manage models")
 }

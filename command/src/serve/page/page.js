@@ -459,7 +459,7 @@ async function start() {
   text.value = recall("sessionStorage", "draft");
   typed();
   store = await Store.open(window.indexedDB);
-  if (!store.kept) tell("This browser keeps no conversations: they end with this page.");
+  if (!store.kept) tell("This browser does not store conversations; they are lost when the page closes.");
   await takeArrived().catch(error => tell(`A part of the last reply is lost (${error.message}).`));
   const last = await store.load(location.hash.slice(1));
   if (last) openTalk(last);

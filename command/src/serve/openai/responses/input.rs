@@ -119,7 +119,7 @@ impl Messages {
                 self.push(Message::tool(id, text));
             }
             "item_reference" => {
-                let message = "an item of type item_reference: items are not kept; send the whole conversation";
+                let message = "an item of type item_reference: items are not stored; send the whole conversation";
                 return Err(Failure::unsupported(message));
             }
             other => {

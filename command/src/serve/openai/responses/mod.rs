@@ -70,7 +70,7 @@ pub struct Body {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a text or a list of items")]
+#[serde(untagged, expecting = "expected a string or a list of items")]
 enum Input {
     Text(String),
     Items(Vec<Item>),
@@ -84,7 +84,7 @@ fn check_complete(body: &Body) -> Result<(), Failure> {
         ("background", body.background == Some(true), "replies without a client", "leave this field out"),
     ] {
         if is_missing {
-            let wrong = format!("{kept} are not kept; {remedy}");
+            let wrong = format!("{kept} are not stored; {remedy}");
             return Err(Failure::of_field(field, wrong).with_code("unsupported"));
         }
     }
@@ -140,7 +140,8 @@ impl Body {
         self.text.as_ref().and_then(|text| text.get("format")).unwrap_or(&Value::Null)
     }
 
-    /// The conversation, the namespaces of its functions, and the origins of its messages. What a response repeats stays in the body.
+    /// The conversation, the namespaces of its functions, and the origins of its messages. What a response repeats stays
+    /// in the body.
     fn conversation(
         &mut self,
         server: &Server,
