@@ -3,6 +3,7 @@
 use super::failure::{Failure, shown};
 use super::interface::Stream;
 use super::parse::located;
+use super::prompts::start_tokens;
 use super::server::{LoadedModel, Server};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
@@ -214,7 +215,7 @@ impl Biases {
     /// object are texts too, but those of digits only are ids, as in OpenAI's API.
     fn read(self, loaded: &LoadedModel) -> Result<Vec<(u32, f32)>, Failure> {
         let (vocab, tokenizer) = (loaded.model.config().vocab, loaded.model.tokenizer()?);
-        let start = tokenizer.encode("", false)?.len();
+        let start = start_tokens(tokenizer)?;
         let pairs = match self {
             Self::Object(object) => object.into_iter().map(|(key, bias)| (id_or_text(key), bias)).collect(),
             Self::Pairs(pairs) => pairs,

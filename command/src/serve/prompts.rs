@@ -120,6 +120,11 @@ impl Prompts {
     }
 }
 
+/// The number of tokens that precede every text of the model.
+pub fn start_tokens(tokenizer: &Tokenizer) -> Result<usize, Failure> {
+    Ok(tokenizer.encode("", false)?.len())
+}
+
 /// Turns prompts into tokens.
 pub struct Encoder<'a> {
     tokenizer: &'a Tokenizer,
@@ -166,7 +171,7 @@ impl<'a> Encoder<'a> {
     }
 
     fn encode_without_bos(&self, text: &str) -> Result<Vec<u32>, Failure> {
-        let start = self.tokenizer.encode("", false)?.len();
+        let start = start_tokens(self.tokenizer)?;
         Ok(self.tokenizer.encode(text, self.parses_special)?.split_off(start))
     }
 
@@ -190,7 +195,7 @@ impl<'a> Encoder<'a> {
     /// The tokens of all pieces. The tokens that precede every text of the model are added only if the first piece is a
     /// text.
     fn mixed(&self, pieces: Vec<Piece>) -> Result<Vec<u32>, Failure> {
-        let start = self.tokenizer.encode("", false)?.len();
+        let start = start_tokens(self.tokenizer)?;
         let mut tokens = Vec::new();
         for (index, piece) in pieces.into_iter().enumerate() {
             match piece {

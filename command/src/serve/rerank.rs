@@ -6,12 +6,13 @@ use super::conversation::template_input;
 use super::failure::Failure;
 use super::fields::at_most;
 use super::interface::{Interface, Prompt, Request, Stream};
+use super::prompts::{Encoder, start_tokens};
 use super::reply::{Delta, Progress, Reply};
 use super::server::{LoadedModel, Server};
 use super::stream::Events;
 use super::unmet::OtherFields;
 use serde::{Deserialize, Serialize};
-use wglm_engine::{ChatState, Error, Message, Tokenizer};
+use wglm_engine::{ChatState, Message, Tokenizer};
 
 /// The most documents of a request.
 const DOCUMENTS: usize = 64;
@@ -105,7 +106,7 @@ struct Scored<'a> {
 
 /// The tokens with which one of some words can begin.
 fn first_tokens(words: &[&str], tokenizer: &Tokenizer) -> Result<Vec<u32>, Failure> {
-    let start = tokenizer.encode("", false)?.len();
+    let start = start_tokens(tokenizer)?;
     let mut tokens = Vec::with_capacity(words.len());
     for word in words {
         tokens.extend(tokenizer.encode(word, false)?.get(start));
@@ -113,20 +114,15 @@ fn first_tokens(words: &[&str], tokenizer: &Tokenizer) -> Result<Vec<u32>, Failu
     Ok(tokens)
 }
 
-/// The prompt about a document.
-///
-/// # Errors
-/// [`Error::ContextFull`] if it does not fit, before the next one is encoded.
-fn prompt(query: &str, document: &str, loaded: &LoadedModel) -> Result<Vec<u32>, Error> {
+/// The prompt about a document. One that does not fit is refused before the next one is encoded.
+fn prompt(query: &str, document: &str, loaded: &LoadedModel) -> Result<Vec<u32>, Failure> {
     let messages = vec![Message::system(TASK), Message::user(format!("Query: {query}\n\nDocument: {document}"))];
     let chat = ChatState { messages, reasoning: Some(false), ..ChatState::default() };
     let (template, tokenizer, context) =
         (loaded.model.template()?, loaded.model.tokenizer()?, loaded.scheduler.context());
     let tokens = template.prompt_within(&template_input(&chat), tokenizer, context)?.tokens;
-    match tokens.len() {
-        needed if needed > context => Err(Error::ContextFull { needed, context }),
-        _ => Ok(tokens),
-    }
+    Encoder::of_text(loaded)?.fits(tokens.len())?;
+    Ok(tokens)
 }
 
 impl Interface for Rerank {

@@ -45,39 +45,49 @@ pub async fn act(
     PathEnd(id): PathEnd,
     request: Request,
 ) -> Result<Response, Failure> {
-    let query = request.uri().query().unwrap_or_default().to_owned();
-    let action = query.split('&').find_map(|field| field.strip_prefix("action="));
-    let file = match action {
-        Some("save" | "restore") => Some(File::of(&server, JsonBody::from_request(request, &server).await?)?),
-        _ => {
-            refuse(request).await; // the body is not needed
-            None
-        }
-    };
+    let action = Action::of(&server, request).await?;
     let scheduler = server.loaded()?.scheduler.for_tenant(Caller::current().client.tenant());
     let slots = scheduler.state().slots.len();
     let Some(id) = id.parse().ok().filter(|id| *id < slots) else {
         let expected = format!("expected a number below {slots}, the number of slots");
-        return Err(Failure::invalid(format!("id: {}: {expected}", shown(&id))));
+        return Err(Failure::of_field("id", format_args!("{}: {expected}", shown(&id))));
     };
     // An action occupies a thread until the slot is written or read, and no reply continues meanwhile.
     let another = || Failure::unavailable("another slot is being saved, restored or erased", 1);
     let turn = server.slot_actions.clone().try_acquire_owned().map_err(|_| another())?;
-    let is_save = action == Some("save");
-    let done = match (action, file) {
-        (Some("erase"), _) => None,
-        (_, Some(file)) => Some(file),
-        _ => return Err(Failure::invalid("action: expected erase, save or restore")),
-    };
     let act = move || {
         let _turn = turn; // kept even if the client leaves
-        match done {
-            None => erase(&scheduler, id),
-            Some(file) if is_save => file.save(&scheduler, id),
-            Some(file) => file.restore(&scheduler, id),
+        match action {
+            Action::Erase => erase(&scheduler, id),
+            Action::Save(file) => file.save(&scheduler, id),
+            Action::Restore(file) => file.restore(&scheduler, id),
         }
     };
     blocking(act).await?.map(|done| json(&done))
+}
+
+enum Action {
+    Erase,
+    Save(File),
+    Restore(File),
+}
+
+impl Action {
+    /// The action that a request asks for.
+    async fn of(server: &Arc<Server>, request: Request) -> Result<Self, Failure> {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let action = query.split('&').find_map(|field| field.strip_prefix("action="));
+        let of_file: fn(File) -> Self = match action {
+            Some("save") => Self::Save,
+            Some("restore") => Self::Restore,
+            other => {
+                refuse(request).await; // the body is not needed
+                let wrong = || Failure::of_field("action", "expected erase, save or restore");
+                return other.filter(|action| *action == "erase").map(|_| Self::Erase).ok_or_else(wrong);
+            }
+        };
+        File::of(server, JsonBody::from_request(request, server).await?).map(of_file)
+    }
 }
 
 fn erase(scheduler: &Scheduler, id: usize) -> Result<Value, Failure> {

@@ -6,6 +6,7 @@ use crate::serve::failure::Failure;
 use crate::serve::fields::at_most;
 use crate::serve::memory::Share;
 use crate::serve::parse::read;
+use crate::serve::prompts::start_tokens;
 use crate::serve::router::counted_json;
 use crate::serve::server::Server;
 use axum::extract::State;
@@ -123,7 +124,7 @@ pub async fn tokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Resu
         let tokenizer = loaded.model.tokenizer()?;
         let tokens = tokenizer.encode(&text, given.parse_special)?;
         let with_pieces = given.with_pieces == Some(true);
-        let start = if add_special { 0 } else { tokenizer.encode("", false)?.len() };
+        let start = if add_special { 0 } else { start_tokens(tokenizer)? };
         let (each, pieces) = if with_pieces { (PIECE, text.len() * ESCAPED) } else { (ID, 0) };
         drop((text, body));
         memory.resize(tokens.len() * (2 * size_of::<u32>() + each) + pieces)?;
@@ -194,7 +195,7 @@ pub async fn tokenizer_info(State(server): State<Arc<Server>>) -> Result<Respons
         "bos_token": named("bos")?,
         "pad_token": named("padding")?,
         "unk_token": named("unknown")?,
-        "add_bos_token": !tokenizer.encode("", false)?.is_empty(),
+        "add_bos_token": start_tokens(tokenizer)? > 0,
         "vocab_size": tokenizer.vocab_size(),
         "model_max_length": loaded.scheduler.context(),
         "chat_template": source,
