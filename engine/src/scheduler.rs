@@ -496,8 +496,8 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`Error::Argument`] for a slot that does not exist; [`Error::PoolFull`] if replies use the memory; the errors of
-    /// [`Session::load_snapshot`](crate::Session::load_snapshot). If the file cannot be used, the slot keeps its
-    /// contents.
+    /// [`Session::load_snapshot`](crate::Session::load_snapshot). If the file cannot be used or does not fit, the slot
+    /// keeps its contents.
     pub fn load_slot(&self, slot: usize, path: impl AsRef<Path>) -> Result<Option<usize>> {
         let slots = self.state().slots.len();
         if slot >= slots {

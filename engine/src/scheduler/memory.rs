@@ -22,7 +22,7 @@ impl Engine {
     /// Frees memory for the reply of a slot, or makes it wait for memory. Returns false if nothing can be done.
     pub(super) fn free_memory(&mut self, index: usize) -> bool {
         let Some(id) = self.slots[index].work.as_ref().map(|work| work.id) else { return false };
-        match self.forget_idle() {
+        match self.forget_idle(index) {
             Forgotten::One => return true,
             Forgotten::Later => {
                 self.slots[index].work.iter_mut().for_each(|work| work.waits = true);
@@ -54,10 +54,11 @@ impl Engine {
         paused.or(newer).map(|(place, _)| place)
     }
 
-    /// Drops the cache of the conversation without a reply that has been unused for longest, once it was stored.
-    pub(super) fn forget_idle(&mut self) -> Forgotten {
+    /// Drops the cache of the conversation without a reply that has been unused for longest, once it was stored. The
+    /// slot `needy`, for which this is done, keeps its own.
+    pub(super) fn forget_idle(&mut self, needy: usize) -> Forgotten {
         let held = |slot: &Slot| slot.work.is_none() && !slot.session.tokens().is_empty();
-        let idle = self.slots.iter().enumerate().filter(|(_, slot)| held(slot));
+        let idle = self.slots.iter().enumerate().filter(|(place, slot)| *place != needy && held(slot));
         let Some((oldest, _)) = idle.min_by_key(|(_, slot)| slot.used) else { return Forgotten::None };
         let since = self.memory_awaited.into_iter().flatten().min().unwrap_or_else(Instant::now);
         if !self.leaves(oldest, since) {
@@ -95,7 +96,7 @@ impl Engine {
             return;
         }
         while self.pool.free() < needed {
-            match self.forget_idle() {
+            match self.forget_idle(index) {
                 Forgotten::One => {}
                 Forgotten::Later => return,
                 Forgotten::None => break,

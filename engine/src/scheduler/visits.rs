@@ -39,7 +39,7 @@ impl Engine {
     }
 
     /// Replaces the contents of a slot, which has to exist, by those of a file, for a tenant, and returns the number of
-    /// tokens. `None` if the slot is in use. If the file cannot be used, the slot keeps its contents.
+    /// tokens. `None` if the slot is in use. If the file cannot be used or does not fit, the slot keeps its contents.
     pub fn load(&mut self, index: usize, tenant: u64, path: &Path) -> Result<Option<usize>> {
         while self.slots.len() <= index {
             self.slots.push(Slot::new(self.pool.session()?));
@@ -56,7 +56,7 @@ impl Engine {
             });
             match loaded {
                 Ok(()) => break,
-                Err(full @ Error::PoolFull { .. }) => match self.forget_idle() {
+                Err(full @ Error::PoolFull { .. }) => match self.forget_idle(index) {
                     Forgotten::One => {}
                     Forgotten::Later => {
                         self.memory_awaited[1] = None; // nobody waits

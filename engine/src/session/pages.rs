@@ -67,6 +67,16 @@ impl Pages {
         Ok(taken)
     }
 
+    /// Checks that a sequence could take `count` pages in place of those that it holds.
+    ///
+    /// # Errors
+    /// [`Error::PoolFull`] if there are fewer.
+    pub fn check_exchange(&self, held: &[u32], count: usize) -> Result<()> {
+        let own = held.iter().filter(|page| !self.is_shared(**page)).count();
+        let (needed, free) = (count.saturating_sub(own), self.free.len());
+        if needed > free { Err(Error::PoolFull { needed, free }) } else { Ok(()) }
+    }
+
     /// Releases pages that a sequence held. Free ones are taken again in the same order.
     pub fn release(&mut self, pages: impl IntoIterator<Item = u32, IntoIter: DoubleEndedIterator>) {
         for page in pages.into_iter().rev() {
@@ -138,6 +148,11 @@ mod tests {
         assert_eq!(pages.find(Before::Page(0), &tokens), Some(1));
         pages.release(first);
         assert!(!pages.is_shared(0) && pages.take(2).is_err());
+        pages.check_exchange(&[0, 1], 3)?;
+        assert_eq!(pages.find(start, &tokens), Some(0));
+        let full = pages.check_exchange(&[0, 1], 3);
+        assert!(matches!(full, Err(Error::PoolFull { needed: 2, free: 1 })), "page 0 is shared: {full:?}");
+        pages.release([0]);
         pages.release([0, 1]);
         assert_eq!(pages.find(start, &tokens), None);
         assert_eq!(pages.take(3)?, [0, 1, 2]);

@@ -203,6 +203,16 @@ impl PoolState {
         Ok(())
     }
 
+    /// Removes all tokens of a sequence, and gives it the pages for `count` others.
+    ///
+    /// # Errors
+    /// [`Error::PoolFull`], after which the sequence is unchanged; any error from the device, after which it is empty.
+    pub fn replace(&mut self, sequence: &mut Sequence, count: usize) -> Result<()> {
+        self.pages.check_exchange(&sequence.pages, count.div_ceil(PAGE))?;
+        self.rewind(sequence, 0);
+        self.reach(sequence, count)
+    }
+
     /// Copies the first KV rows of a page to another page.
     fn copy_page(&mut self, from: u32, to: u32, rows: usize) -> Result<()> {
         let Some(first) = self.plans.shared.caches.first() else { return Ok(()) };

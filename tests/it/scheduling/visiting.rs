@@ -1,8 +1,8 @@
 //! Tests what an app does with the conversation in a slot: drop it, save it, load it. Replies in other slots continue.
 
-use super::{rest, said, small_alone, small_scheduler, stats, words};
+use super::{begin, rest, said, small_alone, small_scheduler, small_scheduler_with, stats, words};
 use std::task::Poll;
-use wglm::{ChatState, Error, Event, Scheduler, Tenant};
+use wglm::{ChatState, Error, Event, Scheduler, SchedulerOptions, Tenant};
 
 fn tokens(scheduler: &Scheduler) -> Vec<usize> {
     scheduler.state().slots.iter().map(|slot| slot.tokens).collect()
@@ -41,6 +41,31 @@ fn a_saved_conversation_continues_in_another_scheduler() {
     assert_eq!(tokens(&second), [0, 0]);
     let none = folder.path().join("none");
     assert_eq!((second.save_slot(1, &none).unwrap(), none.exists()), (Some(0), false), "the slot is empty");
+}
+
+/// A conversation from a file that does not fit beside the replies leaves the one in the slot as it was.
+#[test]
+fn a_slot_keeps_its_conversation_if_another_does_not_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("slot");
+    let full = small_scheduler(1);
+    replied(&full, &words(&"the owl ".repeat(100), 100));
+    let saved = tokens(&full)[0];
+    assert!(saved > 256, "{saved} tokens fit in a page");
+    assert_eq!(full.save_slot(0, &path).unwrap(), Some(saved));
+
+    let options = SchedulerOptions { sessions: 2, tokens: Some(512), ..SchedulerOptions::default() };
+    let scheduler = small_scheduler_with(options);
+    replied(&scheduler, &words("the owl", 6));
+    let held = tokens(&scheduler)[0];
+    let mut reply = scheduler.chat(words("the fox", 6)).unwrap();
+    begin(&mut reply);
+    let loaded = scheduler.load_slot(0, &path);
+    assert!(matches!(loaded, Err(Error::PoolFull { needed: 1, free: 0 })), "{loaded:?}");
+    assert_eq!(tokens(&scheduler)[0], held);
+    rest(&mut reply);
+    assert_eq!(scheduler.load_slot(0, &path).unwrap(), Some(saved), "the reply has ended");
+    assert_eq!(tokens(&scheduler), [saved, 0]);
 }
 
 /// Another thread drives the engine meanwhile, for replies that it waits for or that are polled.

@@ -224,6 +224,28 @@ fn extended_a_refusal_leaves_shared_pages() {
     }
 }
 
+/// A snapshot that does not fit beside the other sessions leaves the session as it was. What the session itself would
+/// give back counts as free.
+#[test]
+fn extended_a_snapshot_that_does_not_fit_changes_nothing() {
+    let mut longer = Session::with_cache(model(), cache(2 * PAGE)).unwrap();
+    longer.restore(first_page()).unwrap();
+    longer.feed(&tokens(0, 8)).unwrap();
+    let two_pages = longer.snapshot().unwrap();
+
+    let pool = Pool::new(model(), 2, cache(2 * PAGE), 3 * PAGE).unwrap();
+    let (mut first, mut second) = (pool.session().unwrap(), pool.session().unwrap());
+    second.restore(&two_pages).unwrap();
+    first.feed(&tokens(7, 3)).unwrap();
+    let logits = first.logits().unwrap();
+    let full = first.restore(&two_pages);
+    assert!(matches!(full, Err(Error::PoolFull { needed: 1, free: 0 })), "{full:?}");
+    assert_eq!((first.logits().unwrap(), first.tokens()), (logits, &tokens(7, 3)[..]));
+    second.rewind(100);
+    first.restore(&two_pages).unwrap();
+    assert_eq!((first.tokens(), pool.free()), (longer.tokens(), 0));
+}
+
 /// Steps that verify several tokens or none of one session, between steps of others.
 #[test]
 fn extended_drafts_beside_other_sessions() {

@@ -52,8 +52,9 @@ impl Session {
     /// # Errors
     /// [`Error::Snapshot`] for bytes that are damaged, or belong to another file or another type of cache,
     /// [`Error::ContextFull`] for more tokens than the session's context holds, [`Error::TokenOutOfRange`] for an
-    /// unknown token: after these the session is unchanged. [`Error::NoResult`] if the cache did not receive its
-    /// content, and any error from the device: after that it is empty.
+    /// unknown token, [`Error::PoolFull`] if the other sessions of the pool leave too little room: after these the
+    /// session is unchanged. [`Error::NoResult`] if the cache did not receive its content, and any error from the
+    /// device: after that it is empty.
     pub fn restore(&mut self, snapshot: &[u8]) -> Result<()> {
         self.restore_with(snapshot, &Cancel::default())
     }
@@ -115,17 +116,18 @@ impl Session {
         self.expect(&header)?;
         let tokens = reader.words(header.tokens)?;
         self.check(0, &tokens)?;
-        self.rewind(0);
-        self.sequence.tenant = tenant;
-        let restored = heeding(cancel, || self.read_rest(&mut reader, tokens));
-        restored.inspect_err(|_| self.pool.state().cut(&mut self.sequence, 0)) // releases the reserved pages too
+        heeding(cancel, || {
+            self.pool.enter()?.replace(&mut self.sequence, tokens.len())?;
+            self.sequence.tenant = tenant;
+            let restored = self.read_rest(&mut reader, tokens);
+            restored.inspect_err(|_| self.pool.state().cut(&mut self.sequence, 0)) // releases the reserved pages too
+        })
     }
 
-    /// Restores what follows the tokens in a snapshot.
+    /// Restores what follows the tokens in a snapshot, in an empty session that has the pages for them.
     fn read_rest(&mut self, reader: &mut Reader<'_, impl Read + Seek>, tokens: Vec<u32>) -> Result<()> {
         let (mut state, sequence) = self.enter()?;
         let state = &mut *state;
-        state.reach(sequence, tokens.len())?;
         let filled = fill_caches(state, sequence, reader)?;
         let logits: Vec<u32> = reader.words(reader.header.logits)?;
         reader.finish()?;
