@@ -110,13 +110,20 @@ impl<'a> GenerationTask<'a> {
     /// See [`Generation::new`](super::Generation::new).
     pub fn new(model: &Model, prompt: Vec<u32>, parser: Option<ReplyParser>, options: GenerateOptions) -> Result<Self> {
         let events = EventBuilder::new(model, parser, options.stop.clone());
-        Self::of(model, prompt, events, options)
+        Self::of(model, (prompt, 0), events, options)
     }
 
-    fn of(model: &Model, prompt: Vec<u32>, mut events: EventBuilder, mut options: GenerateOptions) -> Result<Self> {
+    /// A generation that brings the session to `prompt`, of which the last `begun` tokens belong to the reply.
+    fn of(
+        model: &Model,
+        (prompt, begun): (Vec<u32>, usize),
+        mut events: EventBuilder,
+        mut options: GenerateOptions,
+    ) -> Result<Self> {
         options.check()?;
         options.sampling.seed = Some(options.sampling.seed());
-        let policy = Policy::new(rule_for(model, &prompt, &mut events, &mut options)?);
+        let rule = rule_for(model, &prompt[..prompt.len() - begun], &mut events, &mut options)?;
+        let policy = Policy::new(rule);
         if options.ignore_eos {
             let must_end = policy.rules(|_| true) || events.looks_for_calls();
             ban_ends(model, must_end, &mut options.sampling.logit_bias)?;
@@ -164,7 +171,7 @@ impl<'a> GenerationTask<'a> {
     ) -> Result<Self> {
         let PartialReply { events, tokens, .. } = partial_reply;
         let events = events.with_stop_strings(options.stop.clone());
-        let mut task = Self::of(model, prompt, events, options)?;
+        let mut task = Self::of(model, (prompt, tokens.len()), events, options)?;
         task.replay(model, &tokens)?;
         Ok(task)
     }
@@ -174,7 +181,8 @@ impl<'a> GenerationTask<'a> {
         let Some(Err(refused)) = self.policy.rule.as_mut().map(|rule| rule.replay(begun)) else { return Ok(()) };
         let relaxed = relaxed(&self.options).filter(|_| matches!(refused, Error::Argument { .. }));
         let Some(mut options) = relaxed else { return Err(refused) };
-        self.policy = Policy::new(rule_for(model, &self.prompt, &mut self.events, &mut options)?);
+        let prompt = &self.prompt[..self.prompt.len() - begun.len()];
+        self.policy = Policy::new(rule_for(model, prompt, &mut self.events, &mut options)?);
         let replayed = self.policy.rule.as_mut().map(|rule| rule.replay(begun));
         if replayed.is_some_and(|replayed| replayed.is_err()) { Err(refused) } else { Ok(()) }
     }

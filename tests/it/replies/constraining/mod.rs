@@ -11,11 +11,13 @@ mod schemas;
 
 use super::script::script_tokens;
 use super::{CONTEXT, chat, model, text, told};
+use crate::common::gpu::gpu;
+use crate::hostile_models::small::Small;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wglm::serde_json::{Value, from_str, json, to_string};
 use wglm::{
-    CacheShape, Chat, Chooser, Constraint, DraftKind, Event, GenerateOptions, Generation, Message, Pool, Result,
-    SchemaOptions, Session, Speculation, Stop,
+    CacheShape, Chat, Chooser, Constraint, DraftKind, Event, GenerateOptions, Generation, LoadOptions, Message, Model,
+    Pool, Result, SamplerParams, SchemaOptions, Session, Speculation, Stop,
 };
 
 fn person() -> Value {
@@ -235,11 +237,11 @@ fn extended_thinking_that_the_model_opens() {
         let options = GenerateOptions {
             constraint: Some(Constraint::regex("yes|no").unwrap()),
             max_tokens: Some(60),
-            sampling: wglm::SamplerParams {
+            sampling: SamplerParams {
                 logit_bias: vec![(think, bias), (think_end, bias / 2.0)],
                 frequency_penalty: if thinks { 1000.0 } else { 0.0 },
                 repeat_last_n: usize::MAX,
-                ..wglm::SamplerParams::greedy()
+                ..SamplerParams::greedy()
             },
             ..GenerateOptions::default()
         };
@@ -250,6 +252,34 @@ fn extended_thinking_that_the_model_opens() {
         assert!(stats.stop == Stop::End && ["yes", "no"].contains(&answer.as_str()), "{thinks}: {events:?}");
         assert_eq!(session.tokens()[prompt.len()..].contains(&think), thinks, "{events:?}");
     }
+}
+
+/// A reply that was cut off right after thinking that the model opened itself is continued with its answer.
+#[test]
+fn a_reply_is_continued_after_thinking_that_the_model_opened() {
+    let mut small = Small::like_fable();
+    let template = "{% for message in messages %}<|user|>{{ message.content }}{% endfor %}<|assistant|>";
+    small.set("tokenizer.chat_template", template);
+    let options = LoadOptions { context: Some(64), ..LoadOptions::default() };
+    let model = Model::load(&small.open().unwrap(), gpu(), &options).unwrap();
+    let tokens = model.tokenizer().unwrap().encode("<think> owl</think>", true).unwrap();
+    let mut chat = Chat::new(&model).unwrap();
+    let favoured = tokens.iter().copied().zip([3000.0, 2000.0, 1000.0]).collect();
+    let sampling = SamplerParams { logit_bias: favoured, frequency_penalty: 5000.0, ..SamplerParams::greedy() };
+    chat.options = GenerateOptions {
+        constraint: Some(Constraint::regex("yes|no").unwrap()),
+        max_tokens: Some(tokens.len()),
+        sampling,
+        ..GenerateOptions::default()
+    };
+    let (events, stats) = told(chat.send("Is it?").unwrap());
+    assert!(text(&events).is_empty() && stats.stop == Stop::Length, "{events:?}");
+    assert!(chat.session().tokens().ends_with(&tokens), "{events:?}");
+    chat.options.max_tokens = Some(60);
+    let (events, stats) = told(chat.resume().unwrap());
+    let answer = text(&events);
+    assert!(stats.stop == Stop::End && ["yes", "no"].contains(&answer.as_str()), "{events:?}");
+    assert_eq!(chat.messages()[1], Message::assistant(answer).with_reasoning(" owl"));
 }
 
 /// A beginning that is the whole answer, and a reply that has ended, are complete.
@@ -316,7 +346,7 @@ fn extended_constrained_sessions_beside_others() {
     let options = |constraint: Option<&str>| GenerateOptions {
         constraint: constraint.map(|expression| Constraint::regex(expression).unwrap()),
         max_tokens: Some(24),
-        sampling: wglm::SamplerParams::greedy(),
+        sampling: SamplerParams::greedy(),
         ..GenerateOptions::default()
     };
     let kinds = [None, Some("[a-z]{9}[0-9]{4}"), None, Some("(owl|fox|hen|cat| ){6}!")];
@@ -355,7 +385,7 @@ fn extended_constrained_sessions_beside_others() {
     masked.set_masked(true);
     for session in [&mut *free, &mut *masked] {
         session.rewind(0);
-        session.set_sampling(&wglm::SamplerParams::greedy()).unwrap();
+        session.set_sampling(&SamplerParams::greedy()).unwrap();
         session.feed(&prompt).unwrap();
     }
     for step in 0..5 {
