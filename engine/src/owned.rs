@@ -180,7 +180,8 @@ impl OwnedReply {
     /// Starts the thread, unless it was started before.
     ///
     /// # Errors
-    /// [`Error::NoThread`]; [`Error::Forked`], once, in a process without the thread.
+    /// [`Error::NoThread`]; [`Error::ChatInUse`] if another reply is being generated; [`Error::Forked`], once, in a
+    /// process without the thread.
     fn start(&mut self) -> Result<()> {
         if !matches!(self.state, ReplyState::Over) {
             self.slot.check_process().inspect_err(|_| {
@@ -192,9 +193,9 @@ impl OwnedReply {
             return Ok(());
         }
         let ReplyState::Waiting(asked) = std::mem::replace(&mut self.state, ReplyState::Over) else { return Ok(()) };
-        let (slot, sender, cancel) = (self.slot.clone(), self.queue.sender(), self.cancel.clone());
+        let (reserved, sender, cancel) = (self.slot.reserve()?, self.queue.sender(), self.cancel.clone());
         let chooser = self.chooser.take();
-        let work = move || slot.reply(asked, &cancel, chooser, |event| sender.send(event));
+        let work = move || reserved.reply(asked, &cancel, chooser, |event| sender.send(event));
         let worker = std::thread::Builder::new().name("wglm reply".to_owned()).spawn(work);
         let refused = |reason: std::io::Error| Error::NoThread { doing: "generating a reply", reason: reason.into() };
         self.state = ReplyState::Running(worker.map_err(refused)?);

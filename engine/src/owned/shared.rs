@@ -12,7 +12,12 @@ use crate::generate::Event;
 use crate::gpu::Process;
 use crate::text::Message;
 use crate::threads::lock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
+
+/// How long a reply waits for a call of [`SharedChat::with`] that has begun before it.
+const WAIT: Duration = Duration::from_millis(200);
 
 /// A conversation whose replies own themselves. Clones share it, so it outlives any one task: if a reply is dropped
 /// before its end, the messages keep the generated part, the cache stays, and the next reply continues from there.
@@ -43,11 +48,12 @@ impl SharedChat {
     /// Makes a conversation shareable.
     pub fn new(chat: Chat) -> Self {
         let (process, messages) = (chat.session().model().gpu().process(), chat.messages().to_vec());
-        Self { slot: Arc::new(ChatSlot { process, chat: Mutex::new(Some(chat)), messages: Mutex::new(messages) }) }
+        let (chat, messages) = (Mutex::new(Some(chat)), Mutex::new(messages));
+        Self { slot: Arc::new(ChatSlot { process, chat, replying: AtomicBool::new(false), messages }) }
     }
 
     /// Like [`Chat::send`]. All errors arrive as events; the error is [`Error::ChatInUse`] if another reply is being
-    /// generated.
+    /// generated. The reply waits for a short call of [`SharedChat::with`] on another thread.
     pub fn send(&self, text: &str) -> OwnedReply {
         OwnedReply::new(self.slot.clone(), ReplyRequest::Text(text.to_owned()))
     }
@@ -92,8 +98,9 @@ impl SharedChat {
     /// afterwards.
     ///
     /// # Errors
-    /// [`Error::ChatInUse`] while a reply is being generated, that is until its last event was sent, and while another
-    /// thread is inside this function; [`Error::Argument`] after the conversation was taken out.
+    /// [`Error::ChatInUse`] while a reply is being generated, that is from the first request for an event until its last
+    /// event was sent, and while another thread is inside this function; [`Error::Argument`] after the conversation was
+    /// taken out.
     pub fn with<T>(&self, act: impl FnOnce(&mut Chat) -> T) -> Result<T> {
         self.slot.with(act)
     }
@@ -120,6 +127,8 @@ pub struct ChatSlot {
     /// The process in which the conversation was made shareable.
     process: Process,
     chat: Mutex<Option<Chat>>,
+    /// Whether a reply uses the conversation, or will once its thread runs.
+    replying: AtomicBool,
     /// A copy of the messages as they were when the last reply began or ended, which is readable while a thread
     /// generates.
     messages: Mutex<Vec<Message>>,
@@ -132,7 +141,22 @@ impl ChatSlot {
         self.process.check()
     }
 
+    /// Reserves the conversation for a reply, so that no call takes it before the reply's thread runs.
+    ///
+    /// # Errors
+    /// [`Error::ChatInUse`] if another reply has it.
+    pub fn reserve(self: &Arc<Self>) -> Result<Reservation> {
+        match self.replying.swap(true, Ordering::AcqRel) {
+            true => Err(Error::ChatInUse),
+            false => Ok(Reservation(self.clone())),
+        }
+    }
+
     fn chat(&self) -> Result<MutexGuard<'_, Option<Chat>>> {
+        if self.replying.load(Ordering::Acquire) { Err(Error::ChatInUse) } else { self.try_lock() }
+    }
+
+    fn try_lock(&self) -> Result<MutexGuard<'_, Option<Chat>>> {
         match self.chat.try_lock() {
             Ok(chat) => Ok(chat),
             Err(TryLockError::Poisoned(chat)) => Ok(chat.into_inner()),
@@ -150,22 +174,32 @@ impl ChatSlot {
 
     pub fn with<T>(&self, act: impl FnOnce(&mut Chat) -> T) -> Result<T> {
         let mut held = self.chat()?;
+        self.act(&mut held, act)
+    }
+
+    fn act<T>(&self, held: &mut Option<Chat>, act: impl FnOnce(&mut Chat) -> T) -> Result<T> {
         let chat = held.as_mut().ok_or_else(gone)?;
         let done = act(chat);
         *lock(&self.messages) = chat.messages().to_vec();
         Ok(done)
     }
+}
 
-    /// Generates a reply and sends its events. The last event is sent once the conversation is free for the next reply.
+/// The conversation, reserved for a reply.
+pub struct Reservation(Arc<ChatSlot>);
+
+impl Reservation {
+    /// Generates the reply and sends its events. The last event is sent once the conversation is free for the next
+    /// reply.
     pub fn reply(
-        &self,
+        self,
         asked: ReplyRequest,
         cancel: &Cancel,
         chooser: Option<BoxedChooser>,
         send: impl Fn(Result<Event>),
     ) {
         let take = |reply: Reply<'_>| {
-            *lock(&self.messages) = reply.messages().to_vec();
+            *lock(&self.0.messages) = reply.messages().to_vec();
             let reply = reply.with_cancel(cancel);
             let reply = match chooser {
                 Some(chooser) => reply.with_chooser(chooser),
@@ -180,18 +214,37 @@ impl ChatSlot {
             }
             Ok(last)
         };
-        let ended = self.with(|chat| match asked {
+        let reply = |chat: &mut Chat| match asked {
             ReplyRequest::Text(text) => take(chat.send(&text)?),
             #[cfg(feature = "schema")]
             ReplyRequest::Ask(text, constraint) => chat.ask_in_events(&text, constraint, take),
             ReplyRequest::Messages => take(chat.reply()?),
             ReplyRequest::Prefill(text) => take(chat.prefill(&text)?),
             ReplyRequest::Resume => take(chat.resume()?),
-        });
-        match ended.flatten() {
+        };
+        let ended = self.wait().and_then(|mut held| self.0.act(&mut held, reply)).flatten();
+        drop(self);
+        match ended {
             Ok(last) => last.into_iter().for_each(|stats| send(Ok(Event::Done(stats)))),
             Err(error) => send(Err(error)),
         }
+    }
+
+    /// The conversation. Waits a while for a call that has it.
+    fn wait(&self) -> Result<MutexGuard<'_, Option<Chat>>> {
+        let since = Instant::now();
+        loop {
+            match self.0.try_lock() {
+                Err(Error::ChatInUse) if since.elapsed() < WAIT => std::thread::sleep(Duration::from_millis(1)),
+                locked => return locked,
+            }
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.0.replying.store(false, Ordering::Release);
     }
 }
 

@@ -157,6 +157,38 @@ fn extended_a_task_that_is_dropped_loses_nothing() {
     assert!(matches!(shared.with(|_| ()), Err(Error::Argument { argument: "chat", .. })));
 }
 
+/// A reply has the conversation from the first request for an event, whether its thread runs already or not. It waits
+/// for a call that has begun before.
+#[test]
+fn a_reply_and_a_call_do_not_race() {
+    let mut own = chat();
+    own.options.max_tokens = Some(8);
+    let shared = SharedChat::new(own);
+    for _ in 0..8 {
+        let mut reply = shared.send(OWL);
+        let _ = reply.try_next();
+        let refused = shared.with(|_| ());
+        assert!(matches!(refused, Err(Error::ChatInUse)), "{refused:?}");
+        assert_eq!(told(reply).1.stop, Stop::Length);
+        shared.with(Chat::clear).unwrap();
+    }
+    let (enter, entered) = std::sync::mpsc::channel();
+    let mut reply = shared.send(OWL);
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| {
+            shared.with(|chat| {
+                enter.send(()).unwrap();
+                std::thread::sleep(Duration::from_millis(20));
+                chat.push(Message::system("Be brief."));
+            })
+        });
+        entered.recv().unwrap();
+        assert_eq!(told(&mut reply).1.stop, Stop::Length);
+        call.join().unwrap().unwrap();
+    });
+    assert_eq!(shared.messages().len(), 3);
+}
+
 /// After the last event was sent, the conversation is free, and a call while a stream is running says that it is in
 /// use.
 #[test]
