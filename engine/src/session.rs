@@ -26,6 +26,7 @@ mod snapshot;
 mod step;
 mod submissions;
 mod synthetic;
+mod token_counts;
 
 #[cfg(feature = "constrain")]
 pub(crate) use guesses::{GuessedRows, GuessedStep};

@@ -130,7 +130,7 @@ impl Sampler {
 
     /// Applies bias and penalties.
     fn adjust(&mut self, logits: &mut [f32]) -> Result<()> {
-        for adjustment in self.params.adjustments(self.recent.make_contiguous(), self.params.repeat_last_n) {
+        for adjustment in self.params.adjustments(self.recent.iter().map(|token| (*token, 1))) {
             let (token, vocab) = (adjustment.token, logits.len());
             let logit = logits.get_mut(token as usize).ok_or(Error::TokenOutOfRange { token, vocab })?;
             *logit = self.params.adjusted(*logit, adjustment);

@@ -6,7 +6,6 @@
 //! (`wgsl/op/adjust.wgsl`), the [`Sampler`](super::Sampler) does it here.
 
 use super::SamplerParams;
-use std::collections::BTreeMap;
 
 /// The change to the logit of one token.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,19 +29,22 @@ impl SamplerParams {
         self.penalises() || !self.logit_bias.is_empty()
     }
 
-    /// The changes to the logits of the token that follows `tokens`; the penalties count the last `last` of them. One
-    /// change for each token id, in ascending order.
-    pub(crate) fn adjustments(&self, tokens: &[u32], last: usize) -> Vec<LogitAdjustment> {
-        let mut found: BTreeMap<u32, LogitAdjustment> = BTreeMap::new();
-        let recent = if self.penalises() { &tokens[tokens.len().saturating_sub(last)..] } else { &[] };
-        let counts = recent.iter().map(|&token| LogitAdjustment { token, count: 1, bias: 0.0 });
-        let biases = self.logit_bias.iter().map(|&(token, bias)| LogitAdjustment { token, count: 0, bias });
-        for LogitAdjustment { token, count, bias } in counts.chain(biases) {
-            let sum = found.entry(token).or_insert(LogitAdjustment { token, count: 0, bias: 0.0 });
-            sum.count += count;
-            sum.bias += bias;
-        }
-        found.into_values().collect()
+    /// The changes to the logits of the next token, one for each token id, in ascending order. `counts` are tokens that
+    /// the penalties take into account, and how often each occurs; a token may be listed several times.
+    pub(crate) fn adjustments(&self, counts: impl IntoIterator<Item = (u32, u32)>) -> Vec<LogitAdjustment> {
+        let counts = counts.into_iter().map(|(token, count)| LogitAdjustment { token, count, bias: 0.0 });
+        // A bias is added to zero, so that the sum is never negative zero.
+        let biases = self.logit_bias.iter().map(|&(token, bias)| LogitAdjustment { token, count: 0, bias: 0.0 + bias });
+        let mut all: Vec<LogitAdjustment> = counts.chain(biases).collect();
+        all.sort_by_key(|adjustment| adjustment.token); // stable: the biases of a token are added in their order
+        all.dedup_by(|next, sum| {
+            let is_same = next.token == sum.token;
+            if is_same {
+                (sum.count, sum.bias) = (sum.count + next.count, sum.bias + next.bias);
+            }
+            is_same
+        });
+        all
     }
 
     /// A logit after its change.

@@ -11,6 +11,7 @@
 use super::Session;
 use super::owners::Values;
 use super::step::{StepRequest, Token, Want, known};
+use super::token_counts::TokenCounts;
 use crate::error::{Error, Result};
 use crate::kernels::{Adjustment, Penalties, Sampling, mask_words};
 use crate::sample::SamplerParams;
@@ -23,11 +24,14 @@ pub struct SamplingState {
     sampling: Sampling,
     /// Whether sampling waits for a mask.
     pub masked: bool,
+    /// How often tokens occur among those that the penalties took into account last.
+    pub recent: TokenCounts,
 }
 
 impl Default for SamplingState {
     fn default() -> Self {
-        Self { params: SamplerParams::greedy(), sampling: Sampling::GREEDY, masked: false }
+        let (params, recent) = (SamplerParams::greedy(), TokenCounts::default());
+        Self { params, sampling: Sampling::GREEDY, masked: false, recent }
     }
 }
 
@@ -52,10 +56,21 @@ impl SamplingState {
         self.params.penalises()
     }
 
-    /// The adjustments of logits after `tokens` and, if `ahead`, after one more token that only the GPU knows.
-    pub fn adjustments(&self, tokens: &[u32], ahead: bool) -> Vec<Adjustment> {
-        let ahead = ahead && self.params.penalises();
-        let listed = self.params.adjustments(tokens, self.params.repeat_last_n - usize::from(ahead));
+    /// The adjustments of logits after the tokens of the sequence, then `more` and, if `ahead`, one more token that only
+    /// the GPU knows.
+    pub fn adjustments(&mut self, tokens: &[u32], more: &[u32], ahead: bool) -> Vec<Adjustment> {
+        let Self { params, recent, .. } = self;
+        let listed = if params.penalises() {
+            let (length, end) = (tokens.len(), tokens.len() + more.len());
+            let start = end.saturating_sub(params.repeat_last_n - usize::from(ahead));
+            let at = |index: usize| tokens.get(index).copied().unwrap_or_else(|| more[index - length]);
+            recent.move_to(start..end, at);
+            let listed = params.adjustments(recent.iter());
+            recent.move_to(start.min(length)..length, at); // `more` need not become part of the sequence
+            listed
+        } else {
+            params.adjustments([])
+        };
         listed.iter().map(|it| Adjustment { token: it.token, count: it.count, bias: it.bias }).collect()
     }
 }
@@ -94,7 +109,7 @@ impl Session {
             state.plans.alone.sample_with(&state.model, most, false)?;
         }
         let sampling = sampling.penalised(penalties);
-        sequence.sampling = SamplingState { params: params.clone(), sampling, ..sequence.sampling };
+        (sequence.sampling.params, sequence.sampling.sampling) = (params.clone(), sampling);
         state.write_sampling(sequence.index, &sampling)?;
         if !sequence.has_output() {
             return Ok(seed);

@@ -87,6 +87,7 @@ impl Sequence {
     pub fn cut(&mut self, length: usize) {
         self.lookup.truncate(&self.tokens, length);
         self.block.truncate(self.tokens.len(), length);
+        self.sampling.recent.truncate(&self.tokens, length);
         self.tokens.truncate(length);
         self.confirmed = self.confirmed.min(length);
         (self.sampled, self.output) = (None, None);

@@ -135,16 +135,15 @@ impl PoolState {
     /// The headers of a request's rows, and the adjustments of their logits.
     fn headers(
         &self,
-        sequences: &[&mut Sequence],
+        sequences: &mut [&mut Sequence],
         request: &StepRequest<'_>,
         (plan, first, adjusts): (PlanKey, &[Option<u32>], bool),
     ) -> (Vec<RowHeader>, Vec<Adjustment>) {
         let (mut rows, mut adjustments) = (Vec::with_capacity(request.rows.len()), Vec::new());
-        let text = |sequence: &&mut Sequence| if adjusts { sequence.tokens.clone() } else { Vec::new() };
-        let mut texts: Vec<Vec<u32>> = sequences.iter().map(text).collect();
-        let mut fed = vec![0; sequences.len()];
+        let (mut fed, mut fed_known) = (vec![0; sequences.len()], vec![Vec::new(); sequences.len()]);
         for Row { of, token, .. } in &request.rows {
-            let (sequence, length) = (&sequences[*of], sequences[*of].tokens.len());
+            let sequence = &mut *sequences[*of];
+            let length = sequence.tokens.len();
             let known = match *token {
                 Token::Known(id) | Token::Draft(id) => Some(id),
                 Token::Sampled => first[*of],
@@ -160,9 +159,9 @@ impl PoolState {
                 row.result = (self.sessions() + rows.len()) as u32;
             }
             if adjusts {
-                texts[*of].extend(known);
+                fed_known[*of].extend(known);
                 let ahead = *token == Token::Sampled && known.is_none();
-                let listed = sequence.sampling.adjustments(&texts[*of], ahead);
+                let listed = sequence.sampling.adjustments(&sequence.tokens, &fed_known[*of], ahead);
                 (row.first_adjustment, row.adjustments) = (adjustments.len() as u32, listed.len() as u32);
                 adjustments.extend(listed);
             }
