@@ -185,14 +185,17 @@ impl PoolState {
             self.pages.forget(*page);
         }
         // All of them or none: the device has to know every page that the sequence holds.
-        let taken = self.pages.take(more + usize::from(shared.is_some()))?;
-        let [kept, new] = [first + usize::from(shared.is_some()), usize::from(shared.is_some())];
-        let own = shared.and(taken.first()).copied();
-        let pages: Vec<u32> =
-            own.into_iter().chain(sequence.pages[kept..].iter().copied()).chain(taken[new..].iter().copied()).collect();
-        let copied = shared.zip(own).map_or(Ok(()), |(shared, own)| self.copy_page(shared, own, length % PAGE));
-        let listed =
-            if taken.is_empty() { Ok(()) } else { copied.and_then(|()| self.list_pages(sequence, first, &pages)) };
+        let instead = usize::from(shared.is_some());
+        let taken = self.pages.take(instead + more)?;
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let (own, new) = taken.split_at(instead);
+        let mut pages = sequence.pages[first..].to_vec();
+        pages[..instead].copy_from_slice(own);
+        pages.extend(new);
+        let copied = shared.zip(own.first()).map_or(Ok(()), |(from, to)| self.copy_page(from, *to, length % PAGE));
+        let listed = copied.and_then(|()| self.list_pages(sequence, first, &pages));
         if listed.is_err() {
             self.pages.release(taken);
             return listed;
