@@ -260,6 +260,55 @@ fn what_is_dropped_may_use_the_scheduler() {
     });
 }
 
+/// A waker and a chooser that waits for the events of another reply until there is an error.
+struct Waits(Mutex<ScheduledReply>, SyncSender<Error>);
+
+impl Waits {
+    fn wait(&self) {
+        let error = self.0.lock().unwrap().find_map(Result::err);
+        error.into_iter().for_each(|error| drop(self.1.try_send(error)));
+    }
+}
+
+impl Wake for Waits {
+    fn wake(self: Arc<Self>) {
+        self.wait();
+    }
+}
+
+impl Chooser for Waits {
+    fn accept(&mut self, _: u32) -> Result<()> {
+        self.wait();
+        Ok(())
+    }
+}
+
+/// The thread that calls a waker or a chooser generates the replies, so it would wait for itself.
+#[test]
+fn a_waker_or_a_chooser_that_waits_gets_an_error() {
+    in_time(|| {
+        let scheduler = scheduler(2);
+        for by_waker in [true, false] {
+            let (sender, told) = sync_channel(1);
+            let waits = Waits(Mutex::new(scheduler.chat(request(OWL, 400)).unwrap()), sender);
+            let prepared = scheduler.prepare(request(SUM, 4)).unwrap();
+            let mut reply;
+            if by_waker {
+                reply = scheduler.reply(&prepared, None).unwrap();
+                let waker = Waker::from(Arc::new(waits));
+                take_events(|| reply.poll_next(&mut Context::from_waker(&waker)));
+            } else {
+                reply = scheduler.reply_with_chooser(&prepared, None, waits).unwrap();
+            }
+            assert_eq!(stats(&rest(&mut reply)).generated, 4, "the reply continues");
+            let error = told.recv_timeout(Duration::from_secs(60)).unwrap();
+            assert!(matches!(error, Error::Unsupported { .. }), "{error:?}");
+            let text = error.to_string();
+            assert!(text.contains("inside a waker or a chooser") && text.contains("try_next"), "{text}");
+        }
+    });
+}
+
 /// A panic of a waker, which is an error of the app, ends no reply.
 #[test]
 fn replies_outlive_a_panic_of_a_waker() {

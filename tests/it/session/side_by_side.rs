@@ -1,9 +1,15 @@
 //! Tests sessions of a pool: each gets what it would get alone, whichever sessions take steps with it.
 
-use super::{dialogue, model};
+use super::{alone as prompt_alone, dialogue, model};
+use crate::common::gpu::options;
 use crate::common::models::relative_l2;
+use crate::hostile_models::small::{Small, key};
 use std::sync::OnceLock;
-use wglm::{CacheShape, CacheType, Cancel, DraftKind, Error, Pool, PromptOptions, SamplerParams, Session, Speculation};
+use wglm::{
+    CacheShape, CacheType, Cancel, DraftKind, Error, Gpu, GpuOptions, LoadOptions, Model, Pool, PromptOptions,
+    SamplerParams, Session, Speculation,
+};
+use wglm_engine::gpu::BufferUse;
 
 /// The tokens of a page of the cache.
 const PAGE: usize = 256;
@@ -222,6 +228,34 @@ fn extended_a_refusal_leaves_shared_pages() {
             assert!(error < BOUND, "{error:.1e}");
         }
     }
+}
+
+/// If there is no memory to copy a shared page, the session and the pool are as before.
+#[test]
+fn extended_a_page_that_cannot_be_copied_changes_nothing() {
+    let limit = 64 << 20;
+    let gpu = Gpu::open(&GpuOptions { memory_limit: Some(limit), ..options() }).unwrap();
+    let load = LoadOptions { context: Some(2 * PAGE), prompt: prompt_alone(), ..LoadOptions::default() };
+    let mut small = Small::default();
+    small.set(&key("context_length"), 2 * PAGE as u32);
+    let model = Model::load(&small.open().unwrap(), &gpu, &load).unwrap();
+    let pool = Pool::new(&model, 2, model.cache(), 4 * PAGE).unwrap();
+    let (mut first, mut second) = (pool.session().unwrap(), pool.session().unwrap());
+    let text: Vec<u32> = (0..PAGE as u32 + 8).map(|index| index * index % 40).collect();
+    first.feed(&text).unwrap();
+    first.sampled_token().unwrap(); // pages can be found once a result has confirmed them
+    assert_eq!(second.sync(&text).unwrap().cached, PAGE);
+    first.rewind(100);
+    let free = pool.free();
+    let all = gpu.buffer("all that is left", (limit - gpu.memory().held) / 4 * 4, BufferUse::Storage).unwrap();
+    let refused = first.feed(&text[100..101]);
+    assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
+    assert_eq!((first.tokens(), second.tokens(), pool.free()), (&text[..100], &text[..], free));
+    drop(all);
+    first.feed(&text[100..]).unwrap();
+    assert_eq!((first.tokens(), pool.free()), (&text[..], free - 2 * PAGE));
+    let error = relative_l2(&first.logits().unwrap(), &second.logits().unwrap());
+    assert!(error < BOUND, "{error:.1e}");
 }
 
 /// A snapshot that does not fit beside the other sessions leaves the session as it was. What the session itself would
