@@ -8,12 +8,14 @@
 
 use super::batch_plan::plan_alone;
 use super::options::Patience;
+use super::plan_batch;
 use super::planner::Planner;
 use super::progress::{LoadStage, Meter};
 use super::rows::WeightRows;
 use super::settle::works;
+use super::verdict::Check;
 use super::weight_table::WeightTable;
-use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Model, Outputs, PromptOptions, plan_batch};
+use super::{BatchPlan, BatchShape, BatchWriter, CacheShape, Config, Model, ModelWeights, Outputs, PromptOptions};
 use crate::error::{Error, KernelFault, KernelFinding, Result};
 use crate::gpu::Buffer;
 use crate::kernels::Sampling;
@@ -29,6 +31,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::iter::once;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The number of tokens of the batch at load, which is more than the kernels of few rows compute.
@@ -37,6 +40,8 @@ const TOKENS: usize = 40;
 const BEFORE: usize = 3;
 /// The capacity of the cache in tokens, in addition to the largest batch.
 const MORE: usize = 24;
+/// More than a [`Checker`] takes to read outputs back, in bytes.
+const READ_BACK: u64 = (1 << 18) + 64;
 /// How long a step has run at least if the system stopped it and the device was lost. Systems wait for seconds.
 const LEAST_HANG: Duration = Duration::from_secs(1);
 
@@ -68,10 +73,12 @@ pub(crate) struct CheckedBatch {
 }
 
 impl CheckedBatch {
-    /// The batch that is checked at load, if prompts are computed in batches.
-    pub(super) fn at_load(prompt: PromptOptions) -> Option<Self> {
+    /// The batch that is checked at load, if prompts are computed in batches, and if the kernels for them are compiled
+    /// (`all`) or always checked.
+    pub(super) fn at_load(prompt: PromptOptions, check: Check, all: bool) -> Option<Self> {
         let tokens = TOKENS.min(prompt.together());
-        (tokens > 1).then(|| Self { capacity: prompt.capacity_for(tokens), tokens })
+        let checks = check == Check::Always || all && check != Check::Never;
+        (checks && tokens > 1).then(|| Self { capacity: prompt.capacity_for(tokens), tokens })
     }
 }
 
@@ -127,13 +134,7 @@ impl Subject<'_> {
     /// [`Error::OutOfMemory`]; the error of `go_on`; any error from the device.
     pub fn check(&self, target: &Target, go_on: &mut GoOn<'_>) -> Result<Option<KernelFinding>> {
         let Planner { config, weights, cache, .. } = *self.planner;
-        let most = self.batches.iter().map(|batch| batch.tokens).max().unwrap_or(BEFORE);
-        let planned = plan_alone(weights, config, CacheShape { context: most + MORE, ..cache }, target)?;
-        let mut batches = Vec::with_capacity(self.batches.len());
-        for CheckedBatch { capacity, .. } in &self.batches {
-            let shape = BatchShape::of(*capacity, Outputs::Last, 0, cache.context);
-            batches.push(plan_batch(config, &planned, target, shape)?);
-        }
+        let (planned, batches) = checked_plans((weights, config, cache), target, &self.batches)?;
         let plans = || once(&planned.plan).chain(batches.iter().map(|batch| &batch.plan));
         let steps = plans().flat_map(|plan| self.steps(plan)).map(|steps| steps.len());
         let variants = plans().flat_map(|plan| plan.variants.clone()).collect::<Vec<_>>();
@@ -296,6 +297,37 @@ impl Subject<'_> {
         let steps: Vec<usize> = (0..plan.head).filter(|&step| wanted(step)).collect();
         steps.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1).collect()
     }
+}
+
+/// The plan of a token that is checked, which has a small cache, and those of the batches.
+fn checked_plans(
+    (weights, config, cache): (&Arc<ModelWeights>, &Config, CacheShape),
+    target: &Target,
+    batches: &[CheckedBatch],
+) -> Result<(BatchPlan, Vec<BatchPlan>)> {
+    let most = batches.iter().map(|batch| batch.tokens).max().unwrap_or(BEFORE);
+    let token = plan_alone(weights, config, CacheShape { context: most + MORE, ..cache }, target)?;
+    let shape = |batch: &CheckedBatch| BatchShape::of(batch.capacity, Outputs::Last, 0, cache.context);
+    let batches = batches.iter().map(|batch| plan_batch(config, &token, target, shape(batch)));
+    let batches = batches.collect::<Result<_>>()?;
+    Ok((token, batches))
+}
+
+/// The memory in bytes that a check of a batch and of a token needs besides the weights. The first token after a check
+/// needs less.
+pub(super) fn check_memory(
+    model: (&Arc<ModelWeights>, &Config, CacheShape),
+    target: &Target,
+    batch: Option<CheckedBatch>,
+) -> Result<u64> {
+    let (token, batches) = checked_plans(model, target, batch.as_slice())?;
+    let mut memory = READ_BACK + token.plan.params_memory() + token.plan.locals.iter().map(|it| it.bytes).sum::<u64>();
+    for batch in &batches {
+        let shared: HashSet<LocalId> = batch.shared(&token).into_iter().map(|(here, _)| here).collect();
+        let own = batch.plan.locals_by_id().filter(|(id, _)| !shared.contains(id));
+        memory += batch.plan.params_memory() + own.map(|(_, local)| local.bytes).sum::<u64>();
+    }
+    Ok(memory)
 }
 
 /// The values of a row of a weight, as its file has them.

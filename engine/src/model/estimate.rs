@@ -1,6 +1,7 @@
 //! Estimates how much GPU memory a model needs, before anything is allocated.
 
 use super::batch_plan::plan_alone;
+use super::check::{CheckedBatch, check_memory};
 use super::draft_plan::block_shapes;
 use super::load::Model;
 use super::options::{LoadOptions, target};
@@ -28,7 +29,7 @@ pub struct Estimate {
     /// The activations of one session: those of a token and, after the first long prompt, those of the largest batch.
     /// For a context of more than 2^20 tokens, they are estimated as for one of 2^20.
     pub scratch: u64,
-    /// Memory that is only needed while the model is loaded.
+    /// Memory that is only needed while the model is loaded, for its weights or for the check of its kernels.
     pub staging: u64,
     /// The context of the cache, and the type of its values.
     pub shape: CacheShape,
@@ -115,6 +116,9 @@ impl Model {
             .transpose()?;
         let prompt = gpu.map_or(options.prompt, |gpu| options.prompt.on(gpu.report()));
         let plans = plans(&config, &token, &target, (prompt, options.speculation))?;
+        let all = options.compile_all.unwrap_or(!gpu.is_some_and(|gpu| gpu.report().is_software()));
+        let batch = CheckedBatch::at_load(prompt, options.check, all);
+        let checked = check_memory((&weights, &config, shape), &target, batch)?;
         let caches = |plan: &Plan| plan.local_memory(Purpose::Cache);
         let (weights, cache) =
             (token.plan.weight_memory(), caches(&token.plan) + drafting.as_ref().map_or(0, |it| caches(&it.plan)));
@@ -125,7 +129,7 @@ impl Model {
         let drafting = drafting.map_or(0, |it| drafting_memory(&it.plan));
         let scratch = scratch(&token.plan, &plans) - token.plan.local(Plan::SAMPLED).bytes + sampled + drafting + read;
         let max_binding = gpu.map_or(u64::MAX, |gpu| gpu.capabilities().max_binding);
-        let staging = staging_memory(weights).max(verify_memory(&token.plan.weights, max_binding)?);
+        let staging = staging_memory(weights).max(verify_memory(&token.plan.weights, max_binding)?).max(checked);
         let mut estimate = Estimate { weights, cache, scratch, staging, shape, fit: Fit::Unknown };
         if let Some(gpu) = gpu {
             let plans = std::iter::once(&token.plan).chain(&plans);

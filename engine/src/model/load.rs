@@ -168,8 +168,7 @@ impl Model {
         let patient = &pipelines.through(&gpu.patient(patience.run));
         if !kernels.is_checked() && options.check != Check::Never {
             let (planner, pipelines, weights) = (&planner, patient, &uploaded.buffers);
-            let batches = options.check == Check::Always || all;
-            let batches = CheckedBatch::at_load(prompt).filter(|_| batches).into_iter().collect();
+            let batches = CheckedBatch::at_load(prompt, options.check, all).into_iter().collect();
             let (proven, looked) = (&HashSet::new(), Default::default());
             let subject = check::Subject { planner, pipelines, weights, batches, proven, looked, meter, patience };
             let settled = kernels.check(&subject, tell);
