@@ -2,7 +2,7 @@
 //! `schema`).
 
 use crate::cancel::Cancel;
-use crate::chat::{AskError, ChatState, constraint_of, read};
+use crate::chat::{AskError, ChatState, constraint_of, last_answer, read, whole_answer};
 use crate::constrain::Constraint;
 use crate::error::{Error, Result};
 use crate::generate::{Event, Stop};
@@ -16,9 +16,10 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// A reply that will be a value: what [`SharedChat::begin_ask`] and [`Scheduler::begin_ask`] return. A window calls
-/// [`try_value`](Self::try_value) in each frame, an asynchronous task awaits the value, and [`wait`](Self::wait)
-/// blocks. Nothing is computed before one of these. Dropping it cancels the reply.
+/// A reply that will be a value: what [`SharedChat::begin_ask`], [`SharedChat::begin_resume_ask`] and
+/// [`Scheduler::begin_ask`] return. A window calls [`try_value`](Self::try_value) in each frame, an asynchronous task
+/// awaits the value, and [`wait`](Self::wait) blocks. Nothing is computed before one of these. Dropping it cancels the
+/// reply.
 ///
 /// ```
 /// use wglm::{AskError, Asking, SharedChat};
@@ -66,6 +67,8 @@ pub struct Asking<T> {
     /// The name of the value in errors.
     name: Cow<'static, str>,
     text: String,
+    /// How many bytes of the text this reply continues, if it continues an answer.
+    before: Option<usize>,
     /// Whether the value or an error was returned.
     over: bool,
     value: PhantomData<fn() -> T>,
@@ -78,7 +81,12 @@ enum AnyReply {
 
 impl<T: DeserializeOwned> Asking<T> {
     fn new(reply: AnyReply, name: Cow<'static, str>) -> Self {
-        Self { reply, name, text: String::new(), over: false, value: PhantomData }
+        Self { reply, name, text: String::new(), before: None, over: false, value: PhantomData }
+    }
+
+    fn resuming(chat: &SharedChat, constraint: Constraint, name: Cow<'static, str>) -> Self {
+        let (reply, text) = (AnyReply::Owned(chat.resume_constrained(constraint)), last_answer(&chat.messages()));
+        Self { before: Some(text.len()), text, ..Self::new(reply, name) }
     }
 
     /// Lets `cancel` stop the reply, even if it was cancelled before this call.
@@ -153,6 +161,10 @@ impl<T: DeserializeOwned> Asking<T> {
             None => Ok(Stop::Cancelled),
         };
         self.over = true;
+        if let (Some(before), AnyReply::Owned(reply)) = (self.before, &self.reply) {
+            let (before, more) = self.text.split_at(before);
+            self.text = whole_answer(&reply.messages(), before.to_owned(), more);
+        }
         Some(ended.map_err(AskError::from).and_then(|stop| read(&self.name, (self.text.clone(), stop))))
     }
 
@@ -180,7 +192,8 @@ impl<T> std::fmt::Debug for Asking<T> {
 
 impl SharedChat {
     /// Like [`SharedChat::ask`], without waiting: the value is polled or awaited. An unfinished reply is part of the
-    /// conversation, and [`SharedChat::resume`] continues it with the same schema.
+    /// conversation: [`begin_resume_ask`](Self::begin_resume_ask) continues it and returns the value, and
+    /// [`SharedChat::resume`] continues it with the same schema and returns its events.
     ///
     /// # Errors
     /// [`Error::Constraint`] for a type whose schema is not supported or has no value. All others arrive in place of
@@ -197,6 +210,23 @@ impl SharedChat {
     pub fn begin_ask_value(&self, text: &str, schema: &Value) -> Result<Asking<Value>> {
         let constraint = Constraint::json_schema(schema.clone())?;
         Ok(Asking::new(AnyReply::Owned(self.constrained(text, constraint)), "JSON".into()))
+    }
+
+    /// Like [`Chat::resume_ask`](crate::Chat::resume_ask), without waiting: the value of the unfinished reply is polled
+    /// or awaited. [`Asking::text`] begins with the answer so far.
+    ///
+    /// # Errors
+    /// See [`begin_ask`](Self::begin_ask).
+    pub fn begin_resume_ask<T: DeserializeOwned + JsonSchema>(&self) -> Result<Asking<T>> {
+        Ok(Asking::resuming(self, constraint_of::<T>()?, T::schema_name()))
+    }
+
+    /// Like [`begin_resume_ask`](Self::begin_resume_ask), for an unfinished [`begin_ask_value`](Self::begin_ask_value).
+    ///
+    /// # Errors
+    /// See [`begin_ask`](Self::begin_ask).
+    pub fn begin_resume_ask_value(&self, schema: &Value) -> Result<Asking<Value>> {
+        Ok(Asking::resuming(self, Constraint::json_schema(schema.clone())?, "JSON".into()))
     }
 }
 

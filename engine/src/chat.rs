@@ -17,7 +17,7 @@ mod state;
 #[cfg(feature = "schema")]
 pub use ask::AskError;
 #[cfg(feature = "schema")]
-pub(crate) use ask::{answer_of, constraint_of, read};
+pub(crate) use ask::{answer_of, constraint_of, last_answer, read, whole_answer};
 pub(crate) use beginning::take_beginning;
 pub(crate) use call_ids::CallIds;
 pub(crate) use fit::drop_before;

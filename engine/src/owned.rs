@@ -94,7 +94,7 @@ enum ReplyState {
 }
 
 /// What to reply to: a new text of the user, answered freely or to match a constraint; the messages as they are; a
-/// given beginning of the reply; or a reply that was cut off.
+/// given beginning of the reply; or a reply that was cut off, continued as it began or to match a constraint.
 enum ReplyRequest {
     Text(String),
     #[cfg(feature = "schema")]
@@ -102,6 +102,8 @@ enum ReplyRequest {
     Messages,
     Prefill(String),
     Resume,
+    #[cfg(feature = "schema")]
+    ResumeAsk(Constraint),
 }
 
 /// A chooser that is used on another thread.

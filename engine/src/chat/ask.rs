@@ -5,6 +5,7 @@ use crate::cancel::Cancel;
 use crate::constrain::{self, Calls, Constraint};
 use crate::error::Error;
 use crate::generate::{Event, GenerateOptions, Stats, Stop};
+use crate::text::Message;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -161,17 +162,33 @@ impl Chat {
         constraint: Constraint,
         cancel: &Cancel,
     ) -> Result<T, AskError> {
-        let (before, asked) = (self.answer_so_far(), self.asked.take());
-        let answered = self.constrained(&constraint, |chat| answer_of(chat.resume()?.with_cancel(cancel)));
-        let whole = answered.map(|(more, stop)| {
-            let whole = self.answer_so_far();
-            // The message has the whole text, unless none of it became part of a message.
-            (if whole.len() > before.len() { whole } else { before + &more }, stop)
-        });
-        if whole.is_err() {
-            self.asked = asked;
-        }
+        let before = self.answer_so_far();
+        let answered = self.resume_by(&constraint, |reply| answer_of(reply.with_cancel(cancel)));
+        let whole = answered.map(|(more, stop)| (whole_answer(&self.messages, before, &more), stop));
         self.value(name, whole, constraint)
+    }
+
+    /// Continues an unfinished answer with a text that matches a constraint. `take` receives all events and returns the
+    /// statistics of the last one.
+    pub(crate) fn resume_ask_in_events(
+        &mut self,
+        constraint: Constraint,
+        take: impl FnOnce(Reply<'_>) -> Result<Option<Stats>, Error>,
+    ) -> Result<Option<Stats>, Error> {
+        let last = self.resume_by(&constraint, take)?;
+        self.remember(last.as_ref().map_or(Stop::Cancelled, |stats| stats.stop), constraint);
+        Ok(last)
+    }
+
+    /// Continues a reply with this constraint, whatever the unfinished answer had to match before.
+    fn resume_by<R>(
+        &mut self,
+        constraint: &Constraint,
+        take: impl FnOnce(Reply<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let asked = self.asked.take();
+        let taken = self.constrained(constraint, |chat| take(chat.resume()?));
+        taken.inspect_err(|_| self.asked = asked)
     }
 
     /// Runs something with a constraint set and without functions.
@@ -203,10 +220,8 @@ impl Chat {
         self.asked = constraint.map(|constraint| Asked { answer: self.answer_so_far(), constraint });
     }
 
-    /// The text of the last message, if it is the assistant's.
     fn answer_so_far(&self) -> String {
-        let last = self.messages.last().filter(|last| last.role == "assistant");
-        last.map(|last| last.text().into_owned()).unwrap_or_default()
+        last_answer(&self.messages)
     }
 
     /// The value of an answer. An unfinished answer is stored with its constraint, so that it can be resumed.
@@ -233,6 +248,19 @@ pub(super) struct Asked {
     answer: String,
     /// What the answer has to match.
     constraint: Constraint,
+}
+
+/// The text of the last message, if it is the assistant's.
+pub(crate) fn last_answer(messages: &[Message]) -> String {
+    let last = messages.last().filter(|last| last.role == "assistant");
+    last.map(|last| last.text().into_owned()).unwrap_or_default()
+}
+
+/// The whole text of an answer that was continued with `more`. The last of `messages` has it, unless none of it became
+/// part of a message.
+pub(crate) fn whole_answer(messages: &[Message], before: String, more: &str) -> String {
+    let whole = last_answer(messages);
+    if whole.len() > before.len() { whole } else { before + more }
 }
 
 /// The text of a reply, and why it ended.

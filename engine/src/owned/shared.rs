@@ -80,6 +80,12 @@ impl SharedChat {
         OwnedReply::new(self.slot.clone(), ReplyRequest::Ask(text.to_owned(), constraint))
     }
 
+    /// The rest of an unfinished reply, which then matches a constraint.
+    #[cfg(feature = "schema")]
+    pub(crate) fn resume_constrained(&self, constraint: Constraint) -> OwnedReply {
+        OwnedReply::new(self.slot.clone(), ReplyRequest::ResumeAsk(constraint))
+    }
+
     /// Like [`Chat::ask_with`], which waits for the reply; [`SharedChat::begin_ask`] does not. To call the related
     /// functions of [`Chat`], use [`SharedChat::with`].
     ///
@@ -221,6 +227,8 @@ impl Reservation {
             ReplyRequest::Messages => take(chat.reply()?),
             ReplyRequest::Prefill(text) => take(chat.prefill(&text)?),
             ReplyRequest::Resume => take(chat.resume()?),
+            #[cfg(feature = "schema")]
+            ReplyRequest::ResumeAsk(constraint) => chat.resume_ask_in_events(constraint, take),
         };
         let ended = self.wait().and_then(|mut held| self.0.act(&mut held, reply)).flatten();
         drop(self);

@@ -7,7 +7,8 @@ use std::task::Poll;
 use wglm::serde_json;
 use wglm::serde_json::json;
 use wglm::{
-    AskError, Asking, Cancel, ChatState, Constraint, Error, Message, Scheduler, SchedulerOptions, SharedChat, Stop,
+    AskError, Asking, Cancel, Chat, ChatState, Constraint, Error, Message, Scheduler, SchedulerOptions, SharedChat,
+    Stop,
 };
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -429,6 +430,28 @@ fn extended_a_value_that_is_not_awaited_to_its_end() {
     let answer = shared.messages()[1].text().into_owned();
     serde_json::from_str::<Fable>(&answer).unwrap_or_else(|error| panic!("{answer}: {error}"));
     assert!(answer.ends_with(&text(&rest)));
+
+    // Or it continues until it is a value, whose text begins with what was there.
+    shared.with(Chat::clear).unwrap();
+    shared.with(|chat| chat.options.max_tokens = Some(8)).unwrap();
+    let mut asked = shared.begin_ask::<Fable>("Tell me a story about an owl.").unwrap().wait().map(drop);
+    let mut pieces = 1;
+    while let Err(AskError::Unfinished { text: before, stop: Stop::Length }) = asked {
+        let mut asking = shared.begin_resume_ask::<Fable>().unwrap();
+        assert_eq!(asking.text(), before);
+        asked = polled(&mut asking).map(drop);
+        assert!(asking.text() == shared.messages()[1].text() && asking.text().len() > before.len(), "{asking:?}");
+        pieces += 1;
+    }
+    asked.unwrap();
+    assert!(pieces > 1 && shared.messages().len() == 2, "{pieces}: {:?}", shared.messages());
+    let item = json!({"type": "integer", "minimum": 100, "maximum": 999});
+    let schema = json!({"type": "array", "items": item, "minItems": 9, "maxItems": 9});
+    let cut = shared.begin_ask_value("Count.", &schema).unwrap().wait();
+    assert!(matches!(cut, Err(AskError::Unfinished { stop: Stop::Length, .. })), "{cut:?}");
+    shared.with(|chat| chat.options.max_tokens = Some(400)).unwrap();
+    let list = shared.begin_resume_ask_value(&schema).unwrap().wait().unwrap();
+    assert_eq!(list.as_array().map(Vec::len), Some(9), "{list}");
 
     let (cancel, before) = (Cancel::default(), shared.messages());
     cancel.cancel();
