@@ -172,7 +172,7 @@ impl<T: DeserializeOwned> Asking<T> {
         if !self.over {
             return Ok(());
         }
-        Err(Error::argument("asking", "a value that is still to be returned", "one that was already returned"))
+        Err(Error::argument("asking", "a value that has not been returned yet", "one that was returned before"))
     }
 }
 

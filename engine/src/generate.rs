@@ -54,12 +54,12 @@ pub struct GenerateOptions {
     /// Whether and how tokens are guessed ahead. This changes the speed of a reply and not its text. Nothing is guessed
     /// with log-probabilities or a [`Chooser`], and while a constraint holds, guesses come from the text only.
     pub speculation: Speculation,
-    /// Whether a reply ends, with [`Stop::Loop`], once it repeats itself endlessly: if the same tokens, at most 512,
-    /// came at least five times in a row and make up at least 512 tokens.
+    /// Whether a reply ends, with [`Stop::Loop`], once it repeats itself endlessly: if the same sequence of at most 512
+    /// tokens came at least five times in a row, and these repetitions have at least 512 tokens together.
     pub stop_loops: bool,
     /// Whether the tokens that end a reply are banned, so that it ends only at a limit, a stop string, the end of the
-    /// context or a [`Cancel`], as for measurements. This is refused with a constraint and with functions, unless
-    /// `calls` excludes them: these end a reply.
+    /// context or a [`Cancel`], as for measurements. It is refused with a constraint, and with functions unless
+    /// `calls` excludes them, because such a reply has to end by itself.
     pub ignore_eos: bool,
     /// A constraint that the answer has to match, from its first letter to its end; the thinking before it is free.
     /// With functions the answer matches it or consists of calls. A reply that ends for another reason than
@@ -263,10 +263,10 @@ impl<'a> Generation<'a> {
     /// from the answer and finds calls; without one all text is the answer.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a sampling parameter is out of range, a stop string is empty or the reply has to end by
-    /// itself although [`GenerateOptions::ignore_eos`] is set. All other errors arrive
-    /// as events, among them [`Error::TokenOutOfRange`] if a logit bias names no token, and [`Error::Argument`] if the
-    /// biases ban all tokens. [`Error::Constraint`] if nothing that the model can write matches the constraint.
+    /// [`Error::Argument`] if a sampling parameter is out of range, a stop string is empty, or the reply has to end by
+    /// itself although [`GenerateOptions::ignore_eos`] is set; [`Error::Constraint`] if nothing that the model can
+    /// write matches the constraint. All other errors arrive as events, among them [`Error::TokenOutOfRange`] if a
+    /// logit bias names no token, and [`Error::Argument`] if the biases ban all tokens.
     pub fn new(
         session: &'a mut Session,
         prompt: Vec<u32>,

@@ -508,7 +508,7 @@ impl Scheduler {
         loaded.transpose().map(Option::flatten)
     }
 
-    /// Its current state.
+    /// The state of its slots, its queue and its counters at this moment.
     pub fn state(&self) -> SchedulerState {
         self.shared.state()
     }

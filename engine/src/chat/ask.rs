@@ -19,9 +19,10 @@ pub enum AskError {
     Failed(#[from] Error),
     /// The reply ended before the value was complete. In a [`Chat`] it is part of the conversation, so after
     /// [`Stop::Length`] or a cancellation [`Chat::resume_ask`] or [`Chat::resume_ask_value`] continues it and returns
-    /// the value; [`Chat::resume`] continues it with the same schema. A [`Scheduler`](crate::Scheduler) stores no
-    /// conversation: ask it again, with a larger [`max_tokens`](GenerateOptions::max_tokens).
-    #[error("the reply ended before its value was complete ({stop:?}), after {} bytes; continue it if it is a Chat's, or ask again with a larger max_tokens", text.len())]
+    /// the value; [`Chat::resume`] continues it with the same schema and returns its events. A
+    /// [`Scheduler`](crate::Scheduler) stores no conversation: ask it again, with a larger
+    /// [`max_tokens`](GenerateOptions::max_tokens).
+    #[error("the reply ended before its value was complete ({stop:?}), after {} bytes; resume it if it belongs to a Chat, or ask again with a larger max_tokens", text.len())]
     Unfinished {
         /// The answer so far.
         text: String,
@@ -30,7 +31,7 @@ pub enum AskError {
     },
     /// The answer matches the schema of the type but is not a value of it, for example because the schema does not
     /// state a range that the type has.
-    #[error("the answer is no {name}: {reason}")]
+    #[error("the answer is not a valid {name}: {reason}")]
     NoValue {
         /// The name of the type.
         name: String,

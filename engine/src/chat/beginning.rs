@@ -1,4 +1,4 @@
-//! The message that a reply continues, where nothing is known of the tokens that it was generated as.
+//! The message that a reply continues, if it is unknown as which tokens the message was generated.
 
 use super::check;
 use crate::error::{Error, Result};
@@ -18,9 +18,7 @@ pub(crate) fn take_beginning(
 ) -> Result<Message> {
     check::messages(messages, model.template()?)?;
     check_free(options)?;
-    let last = messages.pop().filter(|last| last.role == "assistant").ok_or_else(|| {
-        Error::argument("messages", "a last message by the assistant, which the reply continues", "another or none")
-    })?;
+    let last = messages.pop_if(|last| last.role == "assistant").ok_or_else(|| check::not_begun(messages))?;
     let wrong = |what, expected: &str, found| {
         Err(Error::Message { index: messages.len(), what, expected: expected.to_owned(), found })
     };

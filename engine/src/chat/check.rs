@@ -79,6 +79,12 @@ fn odd_part(message: &Message) -> Option<&Value> {
     parts.iter().find(|part| !part.is_string() && !part.is_object())
 }
 
+/// The error for messages that do not end with the beginning of a reply.
+pub fn not_begun(messages: &[Message]) -> Error {
+    let found = messages.last().map_or("no message".to_owned(), |last| format!("one by the {}", last.role));
+    Error::argument("messages", "a last message by the assistant, which the reply continues", found)
+}
+
 /// Returns an error for the first entry of `tools` that does not describe a function.
 pub fn tools(tools: &[Value]) -> Result<()> {
     let wrong = |(index, tool): (usize, &Value)| {

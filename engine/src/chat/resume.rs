@@ -79,13 +79,7 @@ impl Chat {
         if let Some(beginning) = if held { self.held(last, &prompt, &parser)? } else { None } {
             return Ok(beginning);
         }
-        let last = last.ok_or_else(|| {
-            Error::argument(
-                "messages",
-                "a last message by the assistant",
-                self.messages.last().map_or("no message".to_owned(), |last| format!("one by the {}", last.role)),
-            )
-        })?;
+        let last = last.ok_or_else(|| check::not_begun(&self.messages))?;
         if !last.tool_calls.is_empty() {
             let expected = "none, because the session no longer holds their tokens".to_owned();
             let found = last.tool_calls.len().to_string();

@@ -602,7 +602,7 @@ impl<'a> GenerationTask<'a> {
 /// [`Error::Argument`] if the reply must end by itself.
 fn ban_ends(model: &Model, must_end: bool, biases: &mut Vec<(u32, f32)>) -> Result<()> {
     if must_end {
-        let expected = "false with a constraint of the answer or with functions, which end a reply";
+        let expected = "false, because a reply with a constraint or with functions has to end by itself";
         return Err(Error::argument("ignore_eos", expected, "true"));
     }
     biases.extend(model.tokenizer()?.end_tokens().iter().map(|token| (*token, f32::NEG_INFINITY)));

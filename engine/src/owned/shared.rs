@@ -104,9 +104,9 @@ impl SharedChat {
     /// afterwards.
     ///
     /// # Errors
-    /// [`Error::ChatInUse`] while a reply is being generated, that is from the first request for an event until its last
-    /// event was sent, and while another thread is inside this function; [`Error::Argument`] after the conversation was
-    /// taken out.
+    /// [`Error::ChatInUse`] while a reply is being generated, that is from the first request for an event until its
+    /// last event was sent, and while another thread is inside this function; [`Error::Argument`] after the
+    /// conversation was taken out.
     pub fn with<T>(&self, act: impl FnOnce(&mut Chat) -> T) -> Result<T> {
         self.slot.with(act)
     }

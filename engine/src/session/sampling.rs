@@ -56,8 +56,8 @@ impl SamplingState {
         self.params.penalises()
     }
 
-    /// The adjustments of logits after the tokens of the sequence, then `more` and, if `ahead`, one more token that only
-    /// the GPU knows.
+    /// The adjustments of logits after the tokens of the sequence, then `more` and, if `ahead`, one more token that
+    /// only the GPU knows.
     pub fn adjustments(&mut self, tokens: &[u32], more: &[u32], ahead: bool) -> Vec<Adjustment> {
         let Self { params, recent, .. } = self;
         let listed = if params.penalises() {

@@ -13,8 +13,8 @@ pub struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// Counts another range instead. `at` returns the token at an index of the old range or the new one; only those that
-    /// are in one of both are looked at, unless the ranges are apart.
+    /// Counts another range instead. `at` returns the token at an index of the old range or the new one. Only tokens
+    /// that are in one of the two are looked at, unless the ranges have nothing in common.
     pub fn move_to(&mut self, range: Range<usize>, at: impl Fn(usize) -> u32) {
         if range.start >= self.counted.end || range.end <= self.counted.start {
             *self = Self { counted: range.start..range.start, counts: BTreeMap::new() };
