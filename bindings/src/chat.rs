@@ -9,6 +9,7 @@ use crate::model::Model;
 use crate::options::Options;
 use crate::reply::Reply;
 use std::sync::Arc;
+use wglm::serde_json::Value;
 use wglm::{CacheShape, ChatState, SchemaOptions, Session, SharedChat};
 
 /// What happens when a conversation outgrows its context.
@@ -73,9 +74,16 @@ impl Chat {
     /// # Errors
     /// `InvalidInput` for a schema that is not supported or has no value. All others arrive with the value.
     pub fn ask(&self, text: String, schema: String) -> Result<Arc<Asking>, WglmError> {
-        let schema = serde_json::from_str(&schema).map_err(|error| WglmError::not_json("the schema", &error))?;
-        let schema = SchemaOptions::default().with_closed(true).put_into(schema);
-        Ok(Asking::new(self.chat.begin_ask_value(&text, &schema)?))
+        Ok(Asking::new(self.chat.begin_ask_value(&text, &closed(&schema)?)?))
+    }
+
+    /// The rest of an answer that `ask` left unfinished, as JSON that is valid against `schema`. Its text begins with
+    /// the answer so far, and both parts become one message.
+    ///
+    /// # Errors
+    /// Those of `ask`.
+    pub fn resume_ask(&self, schema: String) -> Result<Arc<Asking>, WglmError> {
+        Ok(Asking::new(self.chat.begin_resume_ask_value(&closed(&schema)?)?))
     }
 
     /// The messages so far. While a reply is being generated, they do not contain it.
@@ -250,6 +258,12 @@ impl Chat {
     pub fn move_to(&self, model: &Model) -> Result<(), WglmError> {
         Ok(self.with(|chat| chat.session_mut().move_to(&model.inner))??)
     }
+}
+
+/// A schema in which objects have only the properties that it names.
+fn closed(schema: &str) -> Result<Value, WglmError> {
+    let schema = serde_json::from_str(schema).map_err(|error| WglmError::not_json("the schema", &error))?;
+    Ok(SchemaOptions::default().with_closed(true).put_into(schema))
 }
 
 impl Chat {

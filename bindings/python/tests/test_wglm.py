@@ -185,6 +185,13 @@ def test_an_unfinished_value_goes_on(model: wglm.Model) -> None:
     chat.set_options(temperature=0)
     rest = chat.resume().result()
     assert 30 <= len(json.loads(raised.value.text + rest)) <= 40
+    chat.truncate(0)
+    chat.set_options(temperature=0, max_tokens=3)
+    for attempt in (lambda: chat.ask(STORY, schema), lambda: asyncio.run(chat.resume_ask_async(schema))):
+        with pytest.raises(wglm.Unfinished):
+            attempt()
+    chat.set_options(temperature=0)
+    assert chat.resume_ask(schema) == json.loads(raised.value.text + rest)
 
 
 def test_constraints(model: wglm.Model) -> None:

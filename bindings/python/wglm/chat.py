@@ -116,6 +116,26 @@ class Chat:
             asking = self.core.ask(text, _ask_schema(schema))
         return _value(await awaited(asking.wait, asking.stop), schema)
 
+    @overload
+    def resume_ask(self, schema: type[T]) -> T: ...
+    @overload
+    def resume_ask(self, schema: Mapping[str, Any] | str) -> Any: ...
+    def resume_ask(self, schema: Any) -> Any:
+        """The value of an answer that `ask` left unfinished: the rest of it is generated."""
+        with translated():
+            asking = self.core.resume_ask(_ask_schema(schema))
+        return _value(blocking(asking.wait, asking.stop), schema)
+
+    @overload
+    async def resume_ask_async(self, schema: type[T]) -> T: ...
+    @overload
+    async def resume_ask_async(self, schema: Mapping[str, Any] | str) -> Any: ...
+    async def resume_ask_async(self, schema: Any) -> Any:
+        """Like `resume_ask`, as a coroutine."""
+        with translated():
+            asking = self.core.resume_ask(_ask_schema(schema))
+        return _value(await awaited(asking.wait, asking.stop), schema)
+
     def run(self, text: str, rounds: int = 8) -> str:
         """Appends a user message, runs the functions that the model calls, and returns its answer.
 

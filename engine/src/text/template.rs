@@ -40,7 +40,8 @@ impl<'a> ChatInput<'a> {
 
     /// All variables of the template, and the bytes that they take. As in transformers, `tools` and `documents` are
     /// always defined, and may be none. The named fields take precedence over `extra`, and `extra` over the names of
-    /// tokens, which are the template's own text. With a marker all other strings are marked.
+    /// tokens, which are the template's own text, and over `thinking`, as templates of DeepSeek-V3.1 call
+    /// `enable_thinking`. With a marker all other strings are marked.
     fn context(&self, names: &[(&'static str, String)], marker: Option<&Marker>) -> Result<(Value, u64)> {
         self.check_depth()?;
         let mut bytes = 0;
@@ -49,6 +50,7 @@ impl<'a> ChatInput<'a> {
         };
         let mut variables = vec![("documents", Value::from(()))];
         variables.extend(names.iter().map(|(variable, name)| (*variable, name.as_str().into())));
+        variables.extend(self.enable_thinking.map(|enable| ("thinking", enable.into())));
         for (name, value) in &self.extra {
             variables.push((name, outside(&|| Ok(value.clone()))?));
         }

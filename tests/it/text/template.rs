@@ -54,6 +54,19 @@ fn templates_that_expect_calls_as_openai_writes_them() {
     assert_eq!(render("f['arguments'] | tojson"), r#"Hello. weather {"city": "Rome", "days": 2}"#);
 }
 
+/// DeepSeek-V3.1's template calls the switch `thinking`. A variable of this name that a caller sets takes precedence.
+#[test]
+fn templates_that_call_the_switch_thinking() {
+    let template = ChatTemplate::new("{{ thinking is defined }} {{ thinking }} {{ enable_thinking }}").unwrap();
+    let render = |enable_thinking, extra: Value| {
+        let extra = extra.as_object().unwrap().clone();
+        template.render(&ChatInput { enable_thinking, extra, ..ChatInput::new(&[]) }).unwrap()
+    };
+    assert_eq!(render(None, json!({})), "False  ");
+    assert_eq!(render(Some(true), json!({})), "True True True");
+    assert_eq!(render(Some(false), json!({"thinking": true})), "True True False");
+}
+
 #[test]
 fn small_cases_as_jinja2_renders_them() {
     let file = read_json("tests/fixtures/jinja/cases.json");

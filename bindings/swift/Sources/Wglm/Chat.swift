@@ -108,13 +108,37 @@ public final class Chat: Sendable {
 
     /// Appends a user message, and returns the answer as JSON that is valid against a schema.
     public func askJSON(_ text: String, schema: GenerationSchema) async throws -> String {
+        try await json(of: { try $0.ask(text: text, schema: schema.json) })
+    }
+
+    /// The value of an answer that an `ask` left unfinished: the rest of it is generated. It throws what
+    /// ``ask(_:for:)`` throws.
+    public func resumeAsk<Value: Generable>(for type: Value.Type = Value.self) async throws -> Value {
+        try await resumeAsk(for: type, schema: Value.generationSchema)
+    }
+
+    /// The value of an answer that an `ask` left unfinished, for a type that a schema describes.
+    public func resumeAsk<Value: Decodable & Sendable>(
+        for type: Value.Type = Value.self,
+        schema: GenerationSchema
+    ) async throws -> Value {
+        let json = try await resumeAskJSON(schema: schema)
+        return try JSONDecoder().decode(type, from: Data(json.utf8))
+    }
+
+    /// The JSON of an answer that ``askJSON(_:schema:)`` left unfinished: the rest of it is generated.
+    public func resumeAskJSON(schema: GenerationSchema) async throws -> String {
+        try await json(of: { try $0.resumeAsk(schema: schema.json) })
+    }
+
+    private func json(of begin: @escaping @Sendable (WglmCore.Chat) throws -> WglmCore.Asking) async throws -> String {
         try Task.checkCancellation()
         let (core, settings) = (core, settings)
         try await lock.acquire(for: .reply)
         defer { lock.release() }
         let asking = try await blocking {
             try self.apply(settings)
-            return try core.ask(text: text, schema: schema.json)
+            return try begin(core)
         }
         do {
             return try await withTaskCancellationHandler {

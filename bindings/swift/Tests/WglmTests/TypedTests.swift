@@ -64,6 +64,13 @@ private enum Color: String, Generable, CaseIterable {
         let unfinished = await error { let _: Sum = try await chat.ask(sum) }
         guard case .unfinished(_, let text, .length) = unfinished else { Issue.record("\(unfinished as Any)"); return }
         #expect(text.hasPrefix("{"))
+        let more = await error { let _: Sum = try await chat.resumeAsk() }
+        guard case .unfinished(_, let longer, .length) = more else { Issue.record("\(more as Any)"); return }
+        #expect(longer.hasPrefix(text) && longer.count > text.count)
+        chat.options.maxTokens = 64
+        let value: Sum = try await chat.resumeAsk()
+        #expect((0...99).contains(value.sum) && chat.messages.count == 2)
+        chat.options.maxTokens = 2
         let schema = GenerationSchema(json: #"{"type": "#)
         let invalid = await error { _ = try await chat.askJSON(sum, schema: schema) }
         guard case .invalidInput = invalid else { Issue.record("\(invalid as Any)"); return }
