@@ -2,7 +2,7 @@
 //! `schema`).
 
 use crate::cancel::Cancel;
-use crate::chat::{AskError, ChatState, constraint_of, last_answer, read, whole_answer};
+use crate::chat::{AskError, ChatState, VALUE, constraint_of, last_answer, read, whole_answer};
 use crate::constrain::Constraint;
 use crate::error::{Error, Result};
 use crate::generate::{Event, Stop};
@@ -209,11 +209,11 @@ impl SharedChat {
     /// See [`begin_ask`](Self::begin_ask).
     pub fn begin_ask_value(&self, text: &str, schema: &Value) -> Result<Asking<Value>> {
         let constraint = Constraint::json_schema(schema.clone())?;
-        Ok(Asking::new(AnyReply::Owned(self.constrained(text, constraint)), "JSON".into()))
+        Ok(Asking::new(AnyReply::Owned(self.constrained(text, constraint)), VALUE.into()))
     }
 
     /// Like [`Chat::resume_ask`](crate::Chat::resume_ask), without waiting: the value of the unfinished reply is polled
-    /// or awaited. [`Asking::text`] begins with the answer so far.
+    /// or awaited. [`Asking::text`] begins with the answer as it was at this call.
     ///
     /// # Errors
     /// See [`begin_ask`](Self::begin_ask).
@@ -226,7 +226,7 @@ impl SharedChat {
     /// # Errors
     /// See [`begin_ask`](Self::begin_ask).
     pub fn begin_resume_ask_value(&self, schema: &Value) -> Result<Asking<Value>> {
-        Ok(Asking::resuming(self, Constraint::json_schema(schema.clone())?, "JSON".into()))
+        Ok(Asking::resuming(self, Constraint::json_schema(schema.clone())?, VALUE.into()))
     }
 }
 
@@ -248,6 +248,6 @@ impl Scheduler {
     /// See [`begin_ask`](Self::begin_ask).
     pub fn begin_ask_value(&self, request: ChatState, schema: &Value) -> Result<Asking<Value>> {
         let reply = self.constrained(request, Constraint::json_schema(schema.clone())?)?;
-        Ok(Asking::new(AnyReply::Scheduled(reply), "JSON".into()))
+        Ok(Asking::new(AnyReply::Scheduled(reply), VALUE.into()))
     }
 }

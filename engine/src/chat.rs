@@ -17,7 +17,7 @@ mod state;
 #[cfg(feature = "schema")]
 pub use ask::AskError;
 #[cfg(feature = "schema")]
-pub(crate) use ask::{answer_of, constraint_of, last_answer, read, whole_answer};
+pub(crate) use ask::{VALUE, answer_of, constraint_of, last_answer, read, whole_answer};
 pub(crate) use beginning::take_beginning;
 pub(crate) use call_ids::CallIds;
 pub(crate) use fit::drop_before;
@@ -83,7 +83,8 @@ use std::ops::Range;
 pub struct Chat {
     session: Session,
     messages: Vec<Message>,
-    /// Whether the model thinks before it answers. `None` leaves this to the template, whose default is to think.
+    /// Whether the model thinks before it answers. `None` leaves this to the template, which
+    /// usually lets it think.
     pub reasoning: Option<bool>,
     /// The options of generation for every reply.
     pub options: GenerateOptions,

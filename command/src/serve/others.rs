@@ -8,6 +8,7 @@ use super::failure::Failure;
 use super::loader::{Loader, without_path};
 use super::lock;
 use super::ollama::{Described, describe};
+use super::pools::Turn;
 use super::recent::Recent;
 use super::reload::{Absent, Reloading};
 use super::server::LoadedModel;
@@ -18,15 +19,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use wglm_engine::catalog::{LocalModel, Places, find_listed, local_models};
 use wglm_engine::{Error, GenerateOptions, Gguf};
 
 /// The maximum length of a name that is looked up, in bytes.
 const LONGEST: usize = 1000;
-
-/// How many requests read files of models at a time, to describe models or to begin to load one.
-const READERS: usize = 4;
 
 /// For how long a list of the models on this machine is used.
 const LISTED: Duration = Duration::from_secs(1);
@@ -46,11 +43,11 @@ pub struct Others {
     own: Option<PathBuf>,
     /// The models that are loaded or being loaded. The last one was requested last.
     entries: Mutex<Vec<Arc<Other>>>,
-    /// The descriptions of files on this machine, by path. Reading a header takes a while.
-    described: Mutex<HashMap<PathBuf, (Version, Arc<Described>)>>,
+    /// The descriptions of files on this machine, by path; `None` for those that cannot be loaded. Reading a header
+    /// takes a while.
+    described: Mutex<HashMap<PathBuf, (Version, Option<Arc<Described>>)>>,
     /// The models on this machine.
     local: Recent<[LocalModel]>,
-    readers: Arc<Semaphore>,
 }
 
 /// The length of a file, and when it was changed.
@@ -94,9 +91,9 @@ impl Others {
     /// `most` is the number of models that may be loaded besides the server's own, which has a name and perhaps a file.
     pub fn new(most: usize, keep: Duration, loader: Arc<Loader>, (own_name, own): (String, Option<&Path>)) -> Self {
         let (entries, described) = (Mutex::default(), Mutex::default());
-        let (local, readers) = (Recent::new(LISTED), Arc::new(Semaphore::new(READERS)));
+        let local = Recent::new(LISTED);
         let own = own.map(|own| own.canonicalize().unwrap_or_else(|_| own.into()));
-        Self { most, keep, loader, own_name, own, entries, described, local, readers }
+        Self { most, keep, loader, own_name, own, entries, described, local }
     }
 
     /// Whether requests can have other models.
@@ -104,17 +101,24 @@ impl Others {
         self.most > 0
     }
 
-    /// The models on this machine, as they were at most a moment ago; none if requests can have no other models.
-    pub async fn local(&self) -> Result<Arc<[LocalModel]>, Failure> {
+    /// The models on this machine; none if requests can have no other models. The list may be a moment old, unless it
+    /// would lack a model with this name.
+    pub async fn local(&self, name: Option<&str>) -> Result<Arc<[LocalModel]>, Failure> {
         if !self.are_allowed() {
             return Ok(Arc::default());
         }
-        self.local.get(|| local_models(&Places::default()).into()).await
+        let (now, list) = (Instant::now(), || local_models(&Places::default()).into());
+        let models = self.local.get(None, list).await?;
+        match name.map(|name| called(name, &models)) {
+            Some(Ok(None)) => self.local.get(Some(now), list).await,
+            _ => Ok(models),
+        }
     }
 
-    /// Waits until a request may read files of models, which it does until it drops the result.
-    pub async fn reader(&self) -> Option<OwnedSemaphorePermit> {
-        self.readers.clone().acquire_owned().await.ok() // the semaphore is never closed
+    /// The model with this name in a list, if a request for it came before.
+    pub fn requested(&self, name: &str, among: &[LocalModel]) -> Result<Option<Arc<Other>>, Failure> {
+        let model = called(name, among)?;
+        Ok(model.and_then(|model| requested(&mut lock(&self.entries), &model.path)))
     }
 
     /// Whether a name means the server's own model without a look at the others.
@@ -123,13 +127,15 @@ impl Others {
     }
 
     /// The model with this name in a list, unless that is the server's `own`. It begins to load if it is not loaded.
+    /// The turn ends when no more files of models are read.
     pub fn asked(
         &self,
         name: &str,
         among: &[LocalModel],
         own: Result<Arc<LoadedModel>, Failure>,
+        turn: Turn,
     ) -> Result<Option<Arc<Other>>, Failure> {
-        self.find(name, among)?.map(|model| self.get(model, own)).transpose()
+        self.find(name, among)?.map(|model| self.get(model, own, turn)).transpose()
     }
 
     /// The model with this name in a list, unless that is the server's own.
@@ -137,15 +143,12 @@ impl Others {
         if self.is_own_name(name) {
             return Ok(None);
         }
-        match find_listed(name, among) {
-            Ok(model) => Ok(Some(model).filter(|model| !self.is_own(&model.path))),
-            Err(error @ Error::SeveralModels { .. }) => Err(Failure::of_field("model", error)),
-            Err(_) => Ok(None),
-        }
+        Ok(called(name, among)?.filter(|model| !self.is_own(&model.path)))
     }
 
     /// The models in a list that requests can name. This reads files.
     pub fn listed(&self, among: &[LocalModel]) -> Vec<Listed> {
+        lock(&self.described).retain(|path, _| among.iter().any(|model| model.path == *path));
         let others = among.iter().filter(|model| model.whole && !self.is_own(&model.path));
         others
             .filter_map(|model| Some(Listed { described: self.describe(&model.path)?, model: model.clone() }))
@@ -161,10 +164,10 @@ impl Others {
         let about = path.metadata().ok()?;
         let version = (about.len(), about.modified().ok());
         let known = lock(&self.described).get(path).filter(|known| known.0 == version).map(|known| known.1.clone());
-        known.or_else(|| {
-            let described = Arc::new(describe(&self.loader.open(path).ok()?.0));
+        known.unwrap_or_else(|| {
+            let described = self.loader.open(path).ok().map(|(file, _)| Arc::new(describe(&file)));
             lock(&self.described).insert(path.into(), (version, described.clone()));
-            Some(described)
+            described
         })
     }
 
@@ -213,7 +216,12 @@ impl Others {
     }
 
     /// Returns a model, and begins to load it if it is not loaded. The server's `own` has to be loaded first.
-    fn get(&self, model: &LocalModel, own: Result<Arc<LoadedModel>, Failure>) -> Result<Arc<Other>, Failure> {
+    fn get(
+        &self,
+        model: &LocalModel,
+        own: Result<Arc<LoadedModel>, Failure>,
+        turn: Turn,
+    ) -> Result<Arc<Other>, Failure> {
         let LocalModel { name, path, .. } = model.clone();
         if let Some(other) = requested(&mut lock(&self.entries), &path) {
             return Ok(other);
@@ -232,7 +240,7 @@ impl Others {
         let loaded = Reloading::new(move |lost| load(lost).inspect(&note));
         let other = Arc::new(Other { name, path, needs, loaded, stay });
         entries.push(other.clone());
-        drop(entries); // storing conversations takes a while, and requests for other models go on
+        drop((entries, turn)); // storing conversations takes a while, and requests for other models go on
         // Their memory is free before the load begins. A panic must not prevent the load: requests would wait for it.
         let _ = catch_unwind(AssertUnwindSafe(|| leaving.into_iter().for_each(|other| other.unload())));
         other.loaded.begin_first();
@@ -274,6 +282,15 @@ fn requested(entries: &mut Vec<Arc<Other>>, path: &Path) -> Option<Arc<Other>> {
     lock(&other.stay).since = Instant::now();
     entries.push(other.clone());
     Some(other)
+}
+
+/// The model with this name in a list.
+fn called<'a>(name: &str, among: &'a [LocalModel]) -> Result<Option<&'a LocalModel>, Failure> {
+    match find_listed(name, among) {
+        Ok(model) => Ok(Some(model)),
+        Err(error @ Error::SeveralModels { .. }) => Err(Failure::of_field("model", error)),
+        Err(_) => Ok(None),
+    }
 }
 
 /// The failure of a request whose model cannot be loaded.

@@ -16,21 +16,27 @@ const PROMPTS: usize = 4;
 /// How many requests without a reply run at a time, and how many wait.
 const TOOLS: (usize, usize) = (2, 32);
 
+/// How many requests read files of models at a time, to describe models or to begin to load one.
+const MODELS: usize = 4;
+
 /// The threads of all pools together.
-pub const THREADS: usize = PROMPTS + TOOLS.0;
+pub const THREADS: usize = PROMPTS + TOOLS.0 + MODELS;
 
 pub struct Pools {
     /// For requests for replies: their bodies are parsed and their prompts made.
     pub prompts: Pool,
     /// For requests that are answered without the model: tokens, prompts as text, and numbers of tokens.
     pub tools: Pool,
+    /// For requests that read files of models.
+    pub models: Pool,
 }
 
 impl Pools {
     /// `replies` is the maximum number of replies that run or wait at a time.
     pub fn new(replies: usize) -> Self {
         let prompts = Pool::new("prepare prompts", (PROMPTS, replies));
-        Self { prompts, tools: Pool::new("answer requests without a reply", TOOLS) }
+        let models = Pool::new("read models", (MODELS, replies));
+        Self { prompts, tools: Pool::new("answer requests without a reply", TOOLS), models }
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::Mutex;
 
 pub struct Recent<T: ?Sized> {
     keep: Duration,
-    /// The value, and when it was made. The lock is held while another one is made.
+    /// The value, and when its making began. The lock is held while another one is made.
     made: Arc<Mutex<Option<(Instant, Arc<T>)>>>,
 }
 
@@ -19,16 +19,21 @@ impl<T: ?Sized + Send + Sync + 'static> Recent<T> {
         Self { keep, made: Arc::default() }
     }
 
-    /// The value. If there is none, or it is too old, `make` makes one on a thread.
-    pub async fn get(&self, make: impl FnOnce() -> Arc<T> + Send + 'static) -> Result<Arc<T>, Failure> {
+    /// The value. If there is none, or it is too old or from before `after`, `make` makes one on a thread.
+    pub async fn get(
+        &self,
+        after: Option<Instant>,
+        make: impl FnOnce() -> Arc<T> + Send + 'static,
+    ) -> Result<Arc<T>, Failure> {
         let mut made = self.made.clone().lock_owned().await;
-        if let Some((_, value)) = made.as_ref().filter(|(since, _)| since.elapsed() < self.keep) {
+        let is_new = |since: Instant| since.elapsed() < self.keep && after.is_none_or(|after| since >= after);
+        if let Some((_, value)) = made.as_ref().filter(|(since, _)| is_new(*since)) {
             return Ok(value.clone());
         }
         // The thread has the lock, so that only one is at work even if clients leave.
         let work = move || {
-            let value = make();
-            *made = Some((Instant::now(), value.clone()));
+            let (since, value) = (Instant::now(), make());
+            *made = Some((since, value.clone()));
             value
         };
         blocking(work).await
@@ -41,22 +46,28 @@ mod tests {
     use super::Recent;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
-    /// How many values are made for requests that come together and for a later one.
-    async fn made(keep: Duration) -> usize {
+    /// How many values are made for requests that come together, and for two later ones that need one made after they
+    /// came.
+    async fn made(keep: Duration) -> [usize; 2] {
         let (recent, count) = (Recent::<usize>::new(keep), Arc::new(AtomicUsize::new(0)));
-        let get = || {
+        let get = |after| {
             let count = count.clone();
-            recent.get(move || Arc::new(count.fetch_add(1, Ordering::SeqCst)))
+            recent.get(after, move || Arc::new(count.fetch_add(1, Ordering::SeqCst)))
         };
-        let (first, second) = tokio::join!(get(), get());
-        let third = get().await;
-        [first, second, third].map(Result::unwrap).iter().max().map_or(0, |last| **last + 1)
+        let count = || count.load(Ordering::SeqCst);
+        let (first, second) = tokio::join!(get(None), get(None));
+        [first, second, get(None).await].map(Result::unwrap);
+        let (together, now) = (count(), Some(Instant::now()));
+        let (third, fourth) = tokio::join!(get(now), get(now));
+        [third, fourth].map(Result::unwrap);
+        [together, count() - together]
     }
 
     #[tokio::test]
     async fn requests_share_a_value_while_it_is_new() {
-        assert_eq!((made(Duration::from_secs(1000)).await, made(Duration::ZERO).await), (1, 3));
+        assert_eq!(made(Duration::from_secs(1000)).await, [1, 1]);
+        assert_eq!(made(Duration::ZERO).await, [3, 2]);
     }
 }

@@ -277,7 +277,6 @@ impl Drop for Replies {
 fn length(event: &Event) -> usize {
     match event {
         Event::Text(text) | Event::Thinking(text) | Event::ToolCallPiece(text) => text.len(),
-        Event::ToolCallFailed { text, .. } => text.len(),
         _ => 0,
     }
 }

@@ -8,7 +8,7 @@ use super::memory::{Budgets, Share};
 use super::openai::KeptResponses;
 use super::others::{self, Others};
 use super::places::{ReplyPlace, ReplyPlaces};
-use super::pools::{Pool, Pools};
+use super::pools::{Pool, Pools, Turn};
 use super::ready::Progress;
 use super::reload::{Absent, Reloading};
 use super::unread::Budget;
@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use wglm_engine::catalog::LocalModel;
 use wglm_engine::{DiskCache, GenerateOptions, Model, Overflow, Scheduler, SchemaOptions};
 
@@ -124,7 +125,7 @@ impl Server {
 
     /// Refuses a request early if its replies would be refused because the queue is full.
     pub fn check_queue(&self) -> Result<(), Failure> {
-        if self.has_place() { Ok(()) } else { Err(self.refused()) }
+        if self.has_place() { Ok(()) } else { Err(self.refused(1)) }
     }
 
     /// Whether the client of the current request would get a place for a reply.
@@ -148,25 +149,31 @@ impl Server {
         else {
             return self.loaded();
         };
-        let asked = move |server: &Self, models: &[LocalModel]| server.others.asked(&name, models, server.loaded());
-        match self.with_local_models(asked).await?? {
+        let models = self.local_models(Some(&name)).await?;
+        if let Some(other) = self.others.requested(&name, &models)? {
+            return other.wait(self.limits.reply).await;
+        }
+        let asked = move |server: &Self, turn| server.others.asked(&name, &models, server.loaded(), turn);
+        match self.read_models(asked).await?? {
             Some(other) => other.wait(self.limits.reply).await,
             None => self.loaded(),
         }
     }
 
-    /// Runs, on a thread, short work that reads files of the models on this machine. Few threads do so at a time, and
-    /// replies have the others.
-    pub async fn with_local_models<T: Send + 'static>(
+    /// The models on this machine, as they were a moment ago; or as they are now, if `name` is not among those.
+    pub async fn local_models(&self, name: Option<&str>) -> Result<Arc<[LocalModel]>, Failure> {
+        let slow = |_| Failure::unavailable("listing the models takes too long; try again later", 2);
+        timeout(self.limits.io, self.others.local(name)).await.map_err(slow)?
+    }
+
+    /// Runs, on a thread, short work that reads files of models. Few threads do so at a time. The turn ends when `run`
+    /// drops it, even if the client has left.
+    pub async fn read_models<T: Send + 'static>(
         self: &Arc<Self>,
-        run: impl FnOnce(&Self, &[LocalModel]) -> T + Send + 'static,
+        run: impl FnOnce(&Self, Turn) -> T + Send + 'static,
     ) -> Result<T, Failure> {
-        let (server, models, reader) = (self.clone(), self.others.local().await?, self.others.reader().await);
-        let work = move || {
-            let _reader = reader; // kept even if the client leaves
-            run(&server, &models)
-        };
-        blocking(work).await
+        let (server, turn) = (self.clone(), self.pools.models.turn(self.limits.io).await?);
+        blocking(move || run(&server, turn)).await
     }
 
     /// Reports that a model has lost its GPU, so that it is loaded again.
@@ -181,12 +188,15 @@ impl Server {
         if self.places.is_closed() {
             return Err(Failure::shutting_down());
         }
-        self.places.take(Caller::current().client, count).ok_or_else(|| self.refused())
+        self.places.take(Caller::current().client, count).ok_or_else(|| self.refused(count))
     }
 
-    fn refused(&self) -> Failure {
+    fn refused(&self, count: usize) -> Failure {
         self.counts.refused.fetch_add(1, Ordering::Relaxed);
-        Failure::queue_full(self.limits.queue)
+        match count {
+            ..=1 => Failure::queue_full(self.limits.queue),
+            _ => Failure::rate_limited(format!("the queue has no room for {count} replies; try again later")),
+        }
     }
 }
 

@@ -10,6 +10,9 @@ use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+/// What errors call a value of a schema, which has no type.
+pub(crate) const VALUE: &str = "JSON value";
+
 /// Why [`Chat::ask`] returned no value.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -108,7 +111,7 @@ impl Chat {
     /// levels deep, which [`serde_json`] does not read. A number with more digits than a [`Value`] holds is returned as
     /// the nearest double; its digits are in the text of the last message.
     pub fn ask_value(&mut self, text: &str, schema: &Value, cancel: &Cancel) -> Result<Value, AskError> {
-        self.answer("JSON", text, Constraint::json_schema(schema.clone())?, cancel)
+        self.answer(VALUE, text, Constraint::json_schema(schema.clone())?, cancel)
     }
 
     /// The value that answers a message and matches a constraint. `name` is the name of the value in errors.
@@ -154,7 +157,7 @@ impl Chat {
     /// # Errors
     /// The errors of [`Chat::ask_value`] and of [`Chat::resume`].
     pub fn resume_ask_value(&mut self, schema: &Value, cancel: &Cancel) -> Result<Value, AskError> {
-        self.resumed("JSON", Constraint::json_schema(schema.clone())?, cancel)
+        self.resumed(VALUE, Constraint::json_schema(schema.clone())?, cancel)
     }
 
     fn resumed<T: DeserializeOwned>(
@@ -261,7 +264,7 @@ pub(crate) fn last_answer(messages: &[Message]) -> String {
 /// part of a message.
 pub(crate) fn whole_answer(messages: &[Message], before: String, more: &str) -> String {
     let whole = last_answer(messages);
-    if whole.len() > before.len() { whole } else { before + more }
+    if whole.is_empty() { before + more } else { whole }
 }
 
 /// The text of a reply, and why it ended.

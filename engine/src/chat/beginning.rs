@@ -1,4 +1,4 @@
-//! The message that a reply continues, if it is unknown as which tokens the message was generated.
+//! The message that a reply continues, if the tokens of which it was generated are unknown.
 
 use super::check;
 use crate::error::{Error, Result};

@@ -224,7 +224,7 @@ impl<'a> Rules<'a> {
     /// What follows the opening of a call of one of these functions.
     fn bodies(&mut self, tools: &[Value]) -> Result<String> {
         let family = self.of.family;
-        if family.text(Tag::Call).is_empty() && family.caller.is_none() {
+        if !family.has_calls() {
             let (expected, found) =
                 ("a model whose template has function calls", format!("the family {}", family.name));
             return Err(Error::argument("calls", expected, found));

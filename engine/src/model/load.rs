@@ -143,7 +143,7 @@ impl Model {
         let all = options.compile_all.unwrap_or(!gpu.report().is_software());
         let (weights, notice) = ModelWeights::with_block(file, &config, options)?;
         let (tuned, unused) = tuned(file, gpu, options, |target| plan_alone(&weights, &config, cache, target))?;
-        let notices = [notice, weights.unknown(&config), unused].into_iter().flatten();
+        let notices = [notice, weights.notice_of_unknown(&config), unused].into_iter().flatten();
         config.notices.extend(notices.inspect(|notice| tracing::warn!("{notice}")));
         let untuned = target(gpu, options);
         let (tuning, options) =

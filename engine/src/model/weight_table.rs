@@ -161,10 +161,10 @@ impl<'a> Tensors<'a> {
         self.file.tensor(name).is_some()
     }
 
-    /// The tensor of a weight, which has this shape. A tensor of the file that changes the weight's products is an
+    /// The format of a weight, which has this shape. A tensor of the file that changes the weight's products is an
     /// error, since they are computed without it.
-    fn require(&self, name: &str, dims: &[usize]) -> Result<&'a TensorInfo> {
-        let info = self.file.require(name, dims)?;
+    fn require(&self, name: &str, dims: &[usize]) -> Result<&'static Quant> {
+        let quant = format_of(self.file.require(name, dims)?)?;
         for kind in ["bias", "scale"] {
             let other = name.strip_suffix("weight").map(|stem| format!("{stem}{kind}"));
             if let Some(other) = other.filter(|other| self.has(other)) {
@@ -173,13 +173,13 @@ impl<'a> Tensors<'a> {
                 return Err(Error::unsupported(format!("the tensor `{other}`"), found, remedy));
             }
         }
-        Ok(info)
+        Ok(quant)
     }
 
     /// A stack of matrices {columns, rows, matrices}.
     pub fn matrices(&mut self, name: &str, shape: [usize; 3]) -> Result<Weight> {
         let wanted = if shape[2] == 1 { &shape[..2] } else { &shape[..] };
-        let quant = format_of(self.require(name, wanted)?)?;
+        let quant = self.require(name, wanted)?;
         let source = WeightSource::Rows { tensor: name.into(), per: shape[1], first: 0, rows: shape[1] };
         Ok(self.add(name, quant, shape, source))
     }
@@ -191,7 +191,7 @@ impl<'a> Tensors<'a> {
 
     /// A vector of f32, whatever its type in the file.
     pub fn vector(&mut self, name: &str, length: usize) -> Result<Weight> {
-        format_of(self.require(name, &[length])?)?;
+        self.require(name, &[length])?;
         Ok(self.add(name, &quant::F32, [length, 1, 1], WeightSource::Decoded { tensor: name.into() }))
     }
 
@@ -219,8 +219,7 @@ impl<'a> Tensors<'a> {
             return Ok((keys, self.matrices(&value_name, shape)?));
         }
         let per = nope + value;
-        let info = self.require(&joint, &[rank, heads.saturating_mul(per)])?;
-        let quant = format_of(info)?;
+        let quant = self.require(&joint, &[rank, heads.saturating_mul(per)])?;
         // A transposed row takes values of many blocks of the file, so the values are decoded.
         let keys = WeightSource::Transposed { tensor: joint.clone(), per, rows: nope };
         let keys = self.add(&key_name, quant.exact(), [nope, rank, heads], keys);
@@ -237,7 +236,7 @@ impl<'a> Tensors<'a> {
         }
         let [columns, rows, experts] = shape;
         let per = 2 * rows;
-        let quant = format_of(self.require(&fused, &[columns, per, experts])?)?;
+        let quant = self.require(&fused, &[columns, per, experts])?;
         let half = |first| WeightSource::Rows { tensor: fused.clone(), per, first, rows };
         let gate = self.add(&gate, quant, shape, half(0));
         Ok((gate, self.add(&up, quant, shape, half(rows))))

@@ -135,7 +135,8 @@ impl ModelWeights {
     ///
     /// # Errors
     /// [`Error::Tensor`](crate::Error::Tensor) for a tensor that is missing or has a shape other than the
-    /// hyper-parameters ask for, [`Error::Unsupported`](crate::Error::Unsupported) for one whose type is unknown here.
+    /// hyper-parameters ask for, [`Error::Unsupported`](crate::Error::Unsupported) for one whose type is unknown here,
+    /// and for a bias or a scale of a weight.
     pub fn resolve(file: &Gguf, config: &Config) -> Result<Arc<Self>> {
         let mut table = WeightTable::default();
         let tensors = &mut Tensors::of_model(file, &mut table);
@@ -185,10 +186,11 @@ impl ModelWeights {
 
     /// A notice about tensors of the layers, or of no layer, that are not used. They may change what the model should
     /// compute. A multi-token-prediction block may be left out, and tensors that are known change nothing.
-    pub fn unknown(&self, config: &Config) -> Option<String> {
+    pub fn notice_of_unknown(&self, config: &Config) -> Option<String> {
+        let blocks = config.layers..config.layers + config.draft_blocks;
         let is_of_block = |name: &str| {
             let index = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
-            index.is_some_and(|index: usize| index >= config.layers)
+            index.is_some_and(|index: usize| blocks.contains(&index))
         };
         let is_known = |name: &str| KNOWN.iter().any(|known| name.ends_with(known));
         let unknown: Vec<_> = self.table.unused().filter(|name| !is_of_block(name) && !is_known(name)).collect();

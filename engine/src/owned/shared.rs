@@ -53,22 +53,23 @@ impl SharedChat {
     }
 
     /// Like [`Chat::send`]. All errors arrive as events; the error is [`Error::ChatInUse`] if another reply is being
-    /// generated. The reply waits for a short call of [`SharedChat::with`] on another thread.
+    /// generated, or if a call of [`SharedChat::with`] or [`SharedChat::ask`] on another thread takes more than 200 ms
+    /// longer.
     pub fn send(&self, text: &str) -> OwnedReply {
         OwnedReply::new(self.slot.clone(), ReplyRequest::Text(text.to_owned()))
     }
 
-    /// Like [`Chat::reply`], with errors as events.
+    /// Like [`Chat::reply`], with errors as events, as for [`send`](Self::send).
     pub fn reply(&self) -> OwnedReply {
         OwnedReply::new(self.slot.clone(), ReplyRequest::Messages)
     }
 
-    /// Like [`Chat::prefill`], with errors as events.
+    /// Like [`Chat::prefill`], with errors as events, as for [`send`](Self::send).
     pub fn prefill(&self, text: &str) -> OwnedReply {
         OwnedReply::new(self.slot.clone(), ReplyRequest::Prefill(text.to_owned()))
     }
 
-    /// Like [`Chat::resume`], with errors as events.
+    /// Like [`Chat::resume`], with errors as events, as for [`send`](Self::send).
     pub fn resume(&self) -> OwnedReply {
         OwnedReply::new(self.slot.clone(), ReplyRequest::Resume)
     }

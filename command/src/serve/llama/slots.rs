@@ -82,8 +82,10 @@ impl Action {
             Some("restore") => Self::Restore,
             other => {
                 refuse(request).await; // the body is not needed
-                let wrong = || Failure::of_field("action", "expected erase, save or restore");
-                return other.filter(|action| *action == "erase").map(|_| Self::Erase).ok_or_else(wrong);
+                return match other {
+                    Some("erase") => Ok(Self::Erase),
+                    _ => Err(Failure::of_field("action", "expected erase, save or restore")),
+                };
             }
         };
         File::of(server, JsonBody::from_request(request, server).await?).map(of_file)
@@ -117,8 +119,8 @@ impl File {
     fn of(server: &Server, body: JsonBody) -> Result<Self, Failure> {
         let Some(folder) = &server.slot_files else {
             return Err(Failure::unsupported(
-                "action: the server was started without a folder for such files (--slot-save-path); with --cache-dir it \
-                 stores conversations by itself, and finds them",
+                "action: slots cannot be saved or restored, because the server was started without --slot-save-path; with \
+                 --cache-dir it stores and finds conversations by itself",
             ));
         };
         body.check_text()?;

@@ -104,12 +104,16 @@ fn entry(name: &str, bytes: u64, modified: SystemTime, described: &Described) ->
 /// The server's own model, and those that requests can name.
 pub async fn tags(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
     let loaded = server.loaded()?;
-    let others = server.with_local_models(|server, models| server.others.listed(models)).await?;
+    let models = server.local_models(None).await?;
+    let listed = move |server: &Server, _turn| {
+        let of = |Listed { model, described }: &Listed| {
+            let modified = model.path.metadata().and_then(|file| file.modified()).unwrap_or(server.started);
+            entry(&model.name, model.bytes, modified, described)
+        };
+        server.others.listed(&models).iter().map(of).collect::<Vec<Value>>()
+    };
+    let others = server.read_models(listed).await?;
     let own = entry(&server.name, loaded.model.file().file_bytes(), server.started, &describe(loaded.model.file()));
-    let others = others.iter().map(|Listed { model, described }| {
-        let modified = model.path.metadata().and_then(|file| file.modified()).unwrap_or(server.started);
-        entry(&model.name, model.bytes, modified, described)
-    });
     let models: Vec<Value> = [own].into_iter().chain(others).collect();
     Ok(json(&json!({"models": models})))
 }
@@ -177,7 +181,8 @@ pub async fn show(State(server): State<Arc<Server>>, body: JsonBody) -> Result<R
     let loaded = server.loaded()?;
     let ShowBody { model, name } = read(&body.bytes)?;
     let name = model.or(name).unwrap_or_default();
-    let other = server.with_local_models(move |server, models| server.others.file(&name, models)).await??;
+    let models = server.local_models(Some(&name)).await?;
+    let other = server.read_models(move |server, _turn| server.others.file(&name, &models)).await??;
     let (file, defaults, context) = match &other {
         Some((file, defaults)) => (file, defaults, describe(file).context),
         None => (loaded.model.file(), &loaded.defaults, loaded.scheduler.context()),

@@ -53,7 +53,8 @@ fn other(server: &Server, Listed { model: local, described }: &Listed) -> Value 
 }
 
 async fn models(server: &Arc<Server>) -> Result<Vec<Value>, Failure> {
-    let others = server.with_local_models(|server, models| server.others.listed(models)).await?;
+    let models = server.local_models(None).await?;
+    let others = server.read_models(move |server, _turn| server.others.listed(&models)).await?;
     Ok([own(server)].into_iter().chain(others.iter().map(|listed| other(server, listed))).collect())
 }
 

@@ -22,12 +22,17 @@ pub(super) struct JsonCall {
     closes: bool,
     /// The tags that are recognized by their tokens.
     tokens: Vec<Tag>,
-    /// The name or the id before the arguments, if there is one.
-    head: Option<Word>,
-    /// Whether it is an id.
-    has_id: bool,
+    /// What comes before the arguments, if anything does.
+    head: Option<Head>,
     state: JsonState,
     scan: CallScan,
+}
+
+#[derive(Debug, Clone)]
+enum Head {
+    Name(Word),
+    /// An id that has the name in it.
+    Id(Word),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,24 +49,36 @@ impl JsonCall {
     /// A call that is an object of JSON.
     pub(super) fn object(in_thinking: bool, closes: bool, tokens: Vec<Tag>) -> Self {
         let (state, scan) = (JsonState::Json, CallScan::new(false));
-        Self { in_thinking, closes, tokens, head: None, has_id: false, state, scan }
+        Self { in_thinking, closes, tokens, head: None, state, scan }
     }
 
-    /// A call that begins with the name, or with an id.
-    pub(super) fn named(in_thinking: bool, has_id: bool, tokens: Vec<Tag>) -> Self {
-        let (head, scan) = (Some(Word::default()), CallScan::new(true));
-        Self { head, has_id, state: JsonState::Head, scan, ..Self::object(in_thinking, true, tokens) }
+    /// A call that begins with the name.
+    pub(super) fn named(in_thinking: bool, tokens: Vec<Tag>) -> Self {
+        Self::headed(Head::Name(Word::default()), in_thinking, tokens)
+    }
+
+    /// A call that begins with an id.
+    pub(super) fn identified(in_thinking: bool, tokens: Vec<Tag>) -> Self {
+        Self::headed(Head::Id(Word::default()), in_thinking, tokens)
+    }
+
+    fn headed(head: Head, in_thinking: bool, tokens: Vec<Tag>) -> Self {
+        let (head, scan) = (Some(head), CallScan::new(true));
+        Self { head, state: JsonState::Head, scan, ..Self::object(in_thinking, true, tokens) }
     }
 
     /// The id that the model gave the call.
     pub(super) fn id(&self) -> Option<&str> {
-        self.head.as_ref().filter(|_| self.has_id).map(|id| id.text.as_str())
+        match &self.head {
+            Some(Head::Id(id)) => Some(&id.text),
+            _ => None,
+        }
     }
 
     pub(super) fn name(&self) -> &str {
         match &self.head {
-            Some(id) if self.has_id => name_in(&id.text),
-            Some(name) => &name.text,
+            Some(Head::Id(id)) => name_in(&id.text),
+            Some(Head::Name(name)) => &name.text,
             None => self.scan.name().unwrap_or_default(),
         }
     }
@@ -113,7 +130,7 @@ impl JsonCall {
 
     fn read_text(&mut self, text: &str) -> CallProgress {
         match (self.state, &mut self.head) {
-            (JsonState::Head, Some(head)) => {
+            (JsonState::Head, Some(Head::Name(head) | Head::Id(head))) => {
                 let is_word = head.add(text);
                 if !is_word {
                     return CallProgress::NoCall;

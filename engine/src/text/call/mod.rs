@@ -109,8 +109,8 @@ impl Call {
         let body = match family.calls {
             CallForm::Keyed => CallBody::Keyed(KeyedCall::new(in_thinking, &tokens, tools.clone())),
             CallForm::Object => CallBody::Json(JsonCall::object(in_thinking, closes, tokens)),
-            CallForm::Named => CallBody::Json(JsonCall::named(in_thinking, false, tokens)),
-            CallForm::Identified => CallBody::Json(JsonCall::named(in_thinking, true, tokens)),
+            CallForm::Named => CallBody::Json(JsonCall::named(in_thinking, tokens)),
+            CallForm::Identified => CallBody::Json(JsonCall::identified(in_thinking, tokens)),
         };
         Self { raw, blanks, goes_on: false, in_thinking, doubt: None, body }
     }

@@ -76,13 +76,19 @@ impl Family {
     /// A notice that calls will not be found, if a template has functions in a form that no family has.
     pub(crate) fn notice(template: &str) -> Option<String> {
         let unknown = template.contains("tool_calls") && Self::known(template).is_none();
-        let names = FAMILIES.map(|family| family.name).join(", ");
+        let names: Vec<&str> = FAMILIES.iter().filter(|family| family.has_calls()).map(|family| family.name).collect();
         unknown.then(|| {
             format!(
                 "function calls in replies are not recognized and stay text: the chat template writes calls in an unknown \
-                 form (known: {names})"
+                 form (known: {})",
+                names.join(", ")
             )
         })
+    }
+
+    /// Whether replies can have function calls.
+    pub(crate) fn has_calls(&self) -> bool {
+        !self.text(Tag::Call).is_empty() || self.caller.is_some()
     }
 
     /// How a tag is written; empty for a tag that the family does not have.

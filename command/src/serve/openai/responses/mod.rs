@@ -140,8 +140,8 @@ impl Body {
         self.text.as_ref().and_then(|text| text.get("format")).unwrap_or(&Value::Null)
     }
 
-    /// The conversation, the namespaces of its functions, and the origins of its messages. What a response repeats stays
-    /// in the body.
+    /// The conversation, the namespaces of its functions, and the origins of its messages. What a response repeats
+    /// stays in the body.
     fn conversation(
         &mut self,
         server: &Server,
