@@ -38,6 +38,7 @@ impl Chat {
 /// # Errors
 /// See [`Chat::fit`].
 fn fewest(maker: &PromptMaker<'_>, messages: &[Message], reserve: usize) -> Result<usize> {
+    maker.check(messages)?;
     let (newest, context) = (newest(messages), maker.context);
     let mut lengths = Lengths::new(|first| length(maker, messages, first));
     let needed = lengths.without(0)?.saturating_add(reserve);

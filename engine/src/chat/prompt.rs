@@ -27,11 +27,18 @@ pub(crate) struct PromptMaker<'a> {
 impl PromptMaker<'_> {
     /// The prompt for `messages`, and the parser for the reply to it.
     pub fn render(&self, messages: &[Message]) -> Result<Prepared> {
-        check::results(messages)?;
+        self.check(messages)?;
         self.render_rest(messages)
     }
 
-    /// The same for what is left of a conversation without its oldest turns.
+    /// Returns an error for the first message that cannot become part of a prompt. Its index is that in the whole
+    /// conversation, so this comes before the oldest turns are dropped.
+    pub fn check(&self, messages: &[Message]) -> Result<()> {
+        check::results(messages)?;
+        check::messages(messages, self.model.template()?)
+    }
+
+    /// The same as [`PromptMaker::render`] for what is left of a checked conversation without its oldest turns.
     pub fn render_rest(&self, messages: &[Message]) -> Result<Prepared> {
         self.render_within(messages, usize::MAX)
     }
@@ -39,7 +46,6 @@ impl PromptMaker<'_> {
     /// The same, but a text that must have more than `context` tokens is refused before it is encoded.
     fn render_within(&self, messages: &[Message], context: usize) -> Result<Prepared> {
         let (tokenizer, template) = (self.model.tokenizer()?, self.model.template()?);
-        check::messages(messages, template)?;
         check::tools(self.tools)?;
         let mut input = ChatInput::new(messages);
         input.enable_thinking = self.reasoning;
@@ -64,7 +70,7 @@ impl PromptMaker<'_> {
         overflow: Overflow,
         max_tokens: Option<usize>,
     ) -> Result<(Prepared, usize)> {
-        check::results(messages)?;
+        self.check(messages)?;
         // Long texts beyond what the context can hold are neither rendered nor encoded.
         let bytes: usize = messages.iter().map(|message| message.text().len()).sum();
         let first = match bytes <= Tokenizer::SHORT {

@@ -160,6 +160,21 @@ fn the_newest_turn_stays() {
     assert_eq!(chat.messages(), grown());
 }
 
+/// An error has the index in the whole conversation, and does not depend on its length: a message that would be dropped
+/// is refused too.
+#[test]
+fn a_wrong_message_of_a_long_conversation_is_refused() {
+    let scheduler = scheduler_with(SchedulerOptions { context: Some(CONTEXT), ..SchedulerOptions::default() });
+    for place in [1, 3] {
+        let mut messages = vec![Message::user("owl ".repeat(20_000)), Message::assistant("x".repeat(100_000))];
+        messages.extend([Message::user("Hello."), Message::assistant("Hello."), Message::user("?")]);
+        messages.insert(place, Message::new("wizard", "I wave."));
+        let state = ChatState { messages, overflow: Overflow::DROP_OLDEST, ..request("", 4) };
+        let error = scheduler.prepare(state).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Message { index, what: "role", .. } if index == place), "{place}: {error}");
+    }
+}
+
 #[test]
 fn extended_a_request_drops_its_oldest_turns() {
     let options = SchedulerOptions { sessions: 2, context: Some(CONTEXT), ..SchedulerOptions::default() };
