@@ -41,24 +41,18 @@ pub fn messages(messages: &[Message], template: &ChatTemplate) -> Result<()> {
 /// the model would react to a call that it never made. A history may begin with a call and its result, before any user
 /// message, as OpenAI's API accepts it.
 pub fn results(messages: &[Message]) -> Result<()> {
-    let (mut asked, mut called) = (false, Vec::new());
+    let mut called = Vec::new();
     for (index, message) in messages.iter().enumerate() {
-        asked |= message.role == "user";
         called.extend(message.tool_calls.iter().map(|call| call.id.as_deref()));
         if message.role != "tool" {
             continue;
-        }
-        let wrong = |what, expected, found| Err(Error::Message { index, what, expected, found });
-        if !asked && called.is_empty() {
-            let expected = "a user message before the first tool result".to_owned();
-            return wrong("role", expected, "\"tool\"".to_owned());
         }
         let id = message.tool_call_id.as_deref().filter(|id| !id.is_empty());
         // A result without a known id may belong to a call without an id.
         let known = called.contains(&None) || id.map_or(!called.is_empty(), |id| called.contains(&Some(id)));
         if !known {
             let found = id.map_or("a result".to_owned(), |id| format!("{id:?}"));
-            return wrong("tool_call_id", ids(&called), found);
+            return Err(Error::Message { index, what: "tool_call_id", expected: ids(&called), found });
         }
     }
     Ok(())

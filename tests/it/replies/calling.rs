@@ -160,7 +160,7 @@ fn a_result_without_its_call_is_refused() {
     let asked = || Message::user("And in Oslo?");
     let nameless = || Message { tool_call_id: None, ..Message::tool("", "dry") };
     let refused = [
-        (vec![Message::tool("a", "dry")], 0, "before the first tool result"),
+        (vec![Message::tool("a", "dry")], 0, "a tool call before its result, found \"a\""),
         (vec![asked(), Message::tool("a", "dry")], 1, "a tool call before its result, found \"a\""),
         (vec![asked(), nameless()], 1, "a tool call before its result"),
         (vec![asked(), call(Some("a")), Message::tool("b", "dry")], 2, "such as \"a\", found \"b\""),
