@@ -11,14 +11,15 @@ use std::borrow::Cow;
 use wglm_engine::Constraint;
 
 /// What serde calls the types of JSON, and what people call them.
-const EXPECTED: [(&str, &str); 9] = [
+const EXPECTED: [(&str, &str); 10] = [
     ("a boolean", "true or false"),
     ("a map", "an object"),
     ("a sequence", "a list"),
     ("f32", "a number"),
     ("f64", "a number"),
-    ("i64", "an integer"),
-    ("u32", "an integer of at least 0"),
+    ("i64", "an integer of at most 63 bits"),
+    ("string or map", "one of the allowed strings"),
+    ("u32", "an integer from 0 to 4294967295"),
     ("u64", "an integer of at least 0"),
     ("usize", "an integer of at least 0"),
 ];
@@ -67,11 +68,7 @@ fn failure(field: &str, path: &Path, error: &serde_json::Error) -> Failure {
     let path = joined(&joined(field, &path.to_string()), inner);
     let missing = wrong.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
     match (path.as_str(), missing) {
-        ("", Some(missing)) => Failure::invalid(wrong).with_param(missing),
-        (path, Some(missing)) => {
-            let failure = Failure::of_field(path, wrong);
-            failure.with_param(&joined(path, missing))
-        }
+        (path, Some(missing)) => Failure::of_field(&joined(path, missing), "this field is missing"),
         ("", None) => Failure::invalid(format!("the body: {}", in_words(wrong))),
         (path, None) => Failure::of_field(path, in_words(wrong)),
     }
@@ -154,8 +151,8 @@ mod tests {
                 "messages[0].role",
                 "messages[0].role: expected a string, found null",
             ),
-            (r#"{"messages": [{}]}"#, "messages[0].role", "messages[0]: missing field `role`"),
-            (r#"{}"#, "messages", "missing field `messages`"),
+            (r#"{"messages": [{}]}"#, "messages[0].role", "messages[0].role: this field is missing"),
+            (r#"{}"#, "messages", "messages: this field is missing"),
             (
                 r#"{"messages": [{"role": "a", "count": -1}]}"#,
                 "messages[0].count",
@@ -168,17 +165,29 @@ mod tests {
             ),
             (r#"{"messages": [], "stream": "yes"}"#, "stream", "stream: expected true or false, found \"yes\""),
             (r#"{"messages": [], "seed": 1.5}"#, "seed", "seed: expected an integer, found 1.5"),
+            (
+                r#"{"messages": [], "repeat_last_n": 9223372036854775808}"#,
+                "repeat_last_n",
+                "repeat_last_n: expected an integer of at most 63 bits, found 9223372036854775808",
+            ),
+            (
+                r#"{"messages": [], "overflow": 3}"#,
+                "overflow",
+                "overflow: expected one of the allowed strings, found 3",
+            ),
             (r#"{"messages": [], "stop": 3}"#, "stop", "stop: expected a string or a list of strings"),
             (
                 r#"{"messages": [], "options": {"top_k": []}}"#,
                 "options.top_k",
-                "options.top_k: expected an integer, found a list",
+                "options.top_k: expected an integer of at most 63 bits, found a list",
             ),
         ] {
             let failure = refused(body);
             assert_eq!((failure.param.as_deref(), failure.message.as_str()), (Some(field), wrong), "{body}");
             assert_eq!(failure.status, 400);
         }
+        let failure = read_field::<Vec<u32>>("tokens", json!([5_000_000_000_u64])).unwrap_err();
+        assert_eq!(failure.message, "tokens[0]: expected an integer from 0 to 4294967295, found 5000000000");
         let failure = read_field::<Vec<Item>>("input_extra", json!([{"role": {}}])).unwrap_err();
         assert_eq!(failure.message, "input_extra[0].role: expected a string, found an object");
     }

@@ -36,7 +36,7 @@ fn invalid_requests_are_refused_with_the_reason() {
         (with("response_format", json!({"type": "xml"})), "response_format"),
         (with("tools", json!([{"type": "function"}])), "tools"),
         (with("chat_template_kwargs", json!({"enable_thinking": "no"})), "enable_thinking"),
-        (json!({}), "missing field `messages`"),
+        (json!({}), "messages: this field is missing"),
     ] {
         let answer = serving.post("/v1/chat/completions", &body);
         let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();

@@ -150,6 +150,9 @@ mod tests {
         assert!(failure.status == 400 && failure.message.contains("text only"), "{failure:?}");
     }
 
+        let unnamed = messages(json!([{"role": "assistant", "function_call": {"arguments": "{}"}}])).unwrap_err();
+        assert_eq!(unnamed.message, "messages[0].function_call.name: this field is missing");
+        assert_eq!(unnamed.param.as_deref(), Some("messages[0].function_call.name"));
     #[test]
     fn a_prefix_is_the_last_message_and_the_assistants() {
         let read = |given: Value| {
