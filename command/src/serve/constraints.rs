@@ -43,13 +43,29 @@ pub fn choice(choice: Option<&Value>, functions: &mut Vec<Value>) -> Result<Call
     }
 }
 
+/// Refuses a function without a name, or with parameters that are no object. `place` is where the request has it, and
+/// the names are those of its fields.
+pub fn check_function(place: &str, function: &Value, [name, parameters]: [&str; 2]) -> Result<(), Failure> {
+    let wrong = |field, expected, found: Option<&Value>| {
+        let found = found.map_or("none".to_owned(), Value::to_string);
+        let wrong = format_args!("expected {expected}, found {}", shown(&found));
+        Err(Failure::of_field(&format!("{place}.{field}"), wrong))
+    };
+    match (function.get(name), function.get(parameters)) {
+        (Some(Value::String(given)), None | Some(Value::Null | Value::Object(_))) if !given.is_empty() => Ok(()),
+        (Some(Value::String(given)), found) if !given.is_empty() => wrong(parameters, "an object", found),
+        (found, _) => wrong(name, "the name of a function", found),
+    }
+}
+
 /// A function in the form of chat completions, from the fields of a tool with these names, and `strict`. Fields that
-/// are null are left out.
-pub fn function(tool: &Value, [name, description, parameters]: [&str; 3]) -> Value {
+/// are null are left out. `place` is where the request has the tool.
+pub fn function(place: &str, tool: &Value, [name, description, parameters]: [&str; 3]) -> Result<Value, Failure> {
+    check_function(place, tool, [name, parameters])?;
     let field = |(to, from): (&str, &str)| Some((to.to_owned(), tool.get(from).filter(|it| !it.is_null())?.clone()));
     let fields = [("name", name), ("description", description), ("parameters", parameters), ("strict", "strict")];
     let fields: Map<String, Value> = fields.into_iter().filter_map(field).collect();
-    json!({"type": "function", "function": fields})
+    Ok(json!({"type": "function", "function": fields}))
 }
 
 /// Closes the objects in the arguments of all functions.
@@ -153,8 +169,21 @@ mod tests {
     #[test]
     fn strict_is_kept_as_it_was_sent() {
         for strict in [json!(true), json!(false), json!(null)] {
-            let made = function(&json!({"name": "ring", "strict": strict}), ["name", "description", "parameters"]);
+            let tool = json!({"name": "ring", "strict": strict});
+            let made = function("tools[0]", &tool, ["name", "description", "parameters"]).unwrap();
             assert_eq!(made["function"]["strict"], strict, "{made}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_function_is_refused_where_it_is() {
+        for (tool, field, wrong) in [
+            (json!({"name": "f", "input_schema": "x"}), "tools[1].input_schema", "expected an object, found \"x\""),
+            (json!({"name": "", "input_schema": {}}), "tools[1].name", "expected the name of a function, found \"\""),
+            (json!({"input_schema": 3}), "tools[1].name", "expected the name of a function, found none"),
+        ] {
+            let failure = function("tools[1]", &tool, ["name", "description", "input_schema"]).unwrap_err();
+            assert_eq!((failure.param.as_deref(), failure.message), (Some(field), format!("{field}: {wrong}")));
         }
     }
 

@@ -236,9 +236,9 @@ pub fn is_function(tool: &Value) -> bool {
 }
 
 /// The functions among the tools, in OpenAI's form.
-pub fn functions(tools: &[Value]) -> Vec<Value> {
-    let own = |tool| function(tool, ["name", "description", "input_schema"]);
-    tools.iter().filter(|tool| is_function(tool)).map(own).collect()
+pub fn functions(tools: &[Value]) -> Result<Vec<Value>, Failure> {
+    let own = |(index, tool)| function(&format!("tools[{index}]"), tool, ["name", "description", "input_schema"]);
+    tools.iter().enumerate().filter(|(_, tool)| is_function(tool)).map(own).collect()
 }
 
 #[cfg(test)]
@@ -355,6 +355,9 @@ mod tests {
             json!({"name": "ls", "description": "Lists", "input_schema": {"type": "object"}}),
         ];
         let wanted = json!({"name": "ls", "description": "Lists", "parameters": {"type": "object"}});
-        assert_eq!(functions(&tools), [json!({"type": "function", "function": wanted})]);
+        assert_eq!(functions(&tools).unwrap(), [json!({"type": "function", "function": wanted})]);
+        let wrong = [tools[0].clone(), json!({"name": "f", "input_schema": "x"})];
+        let failure = functions(&wrong).unwrap_err();
+        assert_eq!(failure.message, "tools[1].input_schema: expected an object, found \"x\"");
     }
 }

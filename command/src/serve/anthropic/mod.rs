@@ -76,7 +76,7 @@ impl Body {
         let (messages, origins) = conversation(self.system, self.messages, to)?;
         let conversation = Conversation {
             messages,
-            tools: functions(&tools),
+            tools: functions(&tools)?,
             calls: self.tool_choice.map_or(Ok(Calls::Auto), ToolChoice::read)?,
             format: format.map_or(Ok(Format::Text), |format| format.read("output_config.format", written))?,
             max_tokens: max_tokens([("max_tokens", self.max_tokens)])?,

@@ -114,7 +114,7 @@ pub async fn apply_template(State(server): State<Arc<Server>>, body: JsonBody) -
         check_tools(&tools)?;
         let (thinks, template_kwargs) = variables(&mut fields, of.reasoning)?;
         let messages = messages(given, &mut Warnings::default())?; // unknown fields are ignored here
-        let (tools, reasoning) = (functions(tools), Some(thinks));
+        let (tools, reasoning) = (functions(tools)?, Some(thinks));
         let chat = ChatState { messages, tools, reasoning, template_kwargs, ..ChatState::default() };
         let mut input = template_input(&chat);
         input.add_generation_prompt = add_generation_prompt.unwrap_or(true);

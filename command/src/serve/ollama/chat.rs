@@ -54,7 +54,7 @@ impl LinesBody for Body {
         check_tools(&tools)?;
         to.tools("", &tools, messages::is_function);
         let messages = messages::messages(given.into_iter().map(renamed).collect(), to)?;
-        let conversation = self.common.conversation(messages, messages::functions(tools), server)?;
+        let conversation = self.common.conversation(messages, messages::functions(tools)?, server)?;
         let (chat, demand, held) = conversation.chat(server, loaded)?;
         Ok((Prompt::Chat(Box::new(chat), demand), held))
     }

@@ -138,7 +138,7 @@ impl Body {
             Some(schema) => ("json_schema", FormatField::schema(schema)),
             None => ("response_format", self.response_format.take().unwrap_or_default()),
         };
-        let mut tools = functions(tools);
+        let mut tools = functions(tools)?;
         let calls = constraints::choice(self.tool_choice.as_ref(), &mut tools)?;
         let fields = std::mem::take(&mut self.fields);
         Ok(Conversation {

@@ -1,5 +1,6 @@
 //! Messages and functions of chat completions, checked and in the form of the library.
 
+use crate::serve::constraints::check_function;
 use crate::serve::failure::{Failure, shown};
 use crate::serve::parse::read_field;
 use crate::serve::parts::{Parts, check_parts, warn_of_parts};
@@ -101,8 +102,16 @@ pub fn is_function(tool: &Value) -> bool {
     kind.is_none_or(|kind| kind == "function")
 }
 
-pub fn functions(tools: Vec<Value>) -> Vec<Value> {
-    tools.into_iter().filter(is_function).collect()
+/// The functions among the tools, which may also have the form of responses.
+pub fn functions(tools: Vec<Value>) -> Result<Vec<Value>, Failure> {
+    for (index, tool) in tools.iter().enumerate().filter(|(_, tool)| is_function(tool)) {
+        let (place, function) = match tool.get("function") {
+            None if tool.get("name").is_some() => (format!("tools[{index}]"), tool),
+            inner => (format!("tools[{index}].function"), inner.unwrap_or(&Value::Null)),
+        };
+        check_function(&place, function, ["name", "parameters"])?;
+    }
+    Ok(tools.into_iter().filter(is_function).collect())
 }
 
 #[cfg(test)]
@@ -141,6 +150,9 @@ mod tests {
         assert!(read[2].tool_calls.is_empty());
         let wrong = json!([{"role": "assistant", "function_call": "f"}]);
         assert_eq!(messages(wrong).unwrap_err().status, 400);
+        let unnamed = messages(json!([{"role": "assistant", "function_call": {"arguments": "{}"}}])).unwrap_err();
+        assert_eq!(unnamed.message, "messages[0].function_call.name: this field is missing");
+        assert_eq!(unnamed.param.as_deref(), Some("messages[0].function_call.name"));
     }
 
     #[test]
@@ -150,9 +162,6 @@ mod tests {
         assert!(failure.status == 400 && failure.message.contains("text only"), "{failure:?}");
     }
 
-        let unnamed = messages(json!([{"role": "assistant", "function_call": {"arguments": "{}"}}])).unwrap_err();
-        assert_eq!(unnamed.message, "messages[0].function_call.name: this field is missing");
-        assert_eq!(unnamed.param.as_deref(), Some("messages[0].function_call.name"));
     #[test]
     fn a_prefix_is_the_last_message_and_the_assistants() {
         let read = |given: Value| {
@@ -208,6 +217,19 @@ mod tests {
     #[test]
     fn other_types_of_tools_are_left_out() {
         let given = [json!({"type": "web_search"}), json!({"type": "function", "function": {"name": "f"}})];
-        assert_eq!(functions(given.to_vec()), given[1..]);
+        assert_eq!(functions(given.to_vec()).unwrap(), given[1..]);
+    }
+
+    #[test]
+    fn a_wrong_function_is_refused_where_it_is() {
+        for (tool, field) in [
+            (json!({"type": "function", "function": {"name": "f", "parameters": []}}), "tools[1].function.parameters"),
+            (json!({"type": "function", "function": {"name": ""}}), "tools[1].function.name"),
+            (json!({"type": "function"}), "tools[1].function.name"),
+            (json!({"name": "f", "parameters": 3}), "tools[1].parameters"),
+        ] {
+            let failure = functions(vec![json!({"type": "web_search"}), tool]).unwrap_err();
+            assert_eq!((failure.status.as_u16(), failure.param.as_deref()), (400, Some(field)), "{failure:?}");
+        }
     }
 }

@@ -86,11 +86,12 @@ impl Namespaces {
         let (mut functions, mut namespaces) = (Vec::new(), Self::default());
         let plain = tools.iter().filter_map(named).filter(|(kind, _)| *kind == "function");
         let mut taken = Taken { names: plain.map(|(_, name)| name.to_owned()).collect(), ..Taken::default() };
-        for tool in tools {
+        for (index, tool) in tools.iter().enumerate() {
+            let place = format!("tools[{index}]");
             match named(tool) {
-                Some(("function", _)) => functions.push(function(tool, FIELDS)),
+                Some(("function", _)) => functions.push(function(&place, tool, FIELDS)?),
                 Some(("namespace", namespace)) => {
-                    namespaces.add(namespace, tool, &mut taken, &mut functions, warnings)?;
+                    namespaces.add(&place, (namespace, tool), &mut taken, &mut functions, warnings)?;
                 }
                 _ => {}
             }
@@ -101,8 +102,8 @@ impl Namespaces {
     /// Adds the functions of a namespace. Its description is in that of the first one, so that a prompt has it once.
     fn add(
         &mut self,
-        namespace: &str,
-        tool: &Value,
+        place: &str,
+        (namespace, tool): (&str, &Value),
         taken: &mut Taken,
         functions: &mut Vec<Value>,
         warnings: &mut Warnings,
@@ -114,7 +115,7 @@ impl Namespaces {
         }
         warnings.tools(&format!(" in namespace {}", shown(namespace)), members, is_function);
         let mut about = tool.get("description").and_then(Value::as_str).filter(|about| !about.is_empty());
-        for tool in members {
+        for (index, tool) in members.iter().enumerate() {
             let Some(("function", name)) = named(tool) else { continue };
             check_name(name)?;
             at_most("tools", functions.len() + 1, TOOLS, "functions")?;
@@ -122,7 +123,7 @@ impl Namespaces {
             let member = (namespace.to_owned(), name.to_owned());
             self.members.insert(offered.clone(), member.clone());
             self.offered.insert(member, offered.clone());
-            let mut function = function(tool, FIELDS);
+            let mut function = function(&format!("{place}.tools[{index}]"), tool, FIELDS)?;
             function["function"]["name"] = offered.into();
             if let Some(about) = about.take() {
                 let own = function["function"]["description"].as_str().unwrap_or_default();
@@ -243,6 +244,19 @@ mod tests {
         }
         assert_eq!(namespaces.meant("web__read"), (None, "web__read"));
         assert_eq!(namespaces.offered("gone", "read"), "gone__read", "a function of an earlier request");
+    }
+
+    #[test]
+    fn a_wrong_function_is_refused_where_it_is() {
+        let function = json!({"type": "function", "name": "read", "parameters": "x"});
+        let within = json!({"type": "namespace", "name": "files", "tools": [{"type": "custom"}, function]});
+        let unnamed = json!({"type": "function", "name": ""});
+        for (tool, field) in
+            [(function, "tools[1].parameters"), (within, "tools[1].tools[1].parameters"), (unnamed, "tools[1].name")]
+        {
+            let failure = Namespaces::read(&[json!({"type": "web_search"}), tool], &mut Warnings::default());
+            assert_eq!(failure.unwrap_err().param.as_deref(), Some(field));
+        }
     }
 
     #[test]
