@@ -35,6 +35,8 @@ pub enum Origin {
     Field(&'static str),
     /// An item of the list.
     Item(usize),
+    /// A block of the content of an item.
+    Block(usize, usize),
 }
 
 impl Origins {
@@ -58,6 +60,7 @@ impl Origins {
         match self.of.get(message) {
             Some(Origin::Field(field)) => (*field).to_owned(),
             Some(Origin::Item(index)) => format!("{}[{index}]", self.list),
+            Some(Origin::Block(index, at)) => format!("{}[{index}].content[{at}]", self.list),
             None => self.list.to_owned(),
         }
     }

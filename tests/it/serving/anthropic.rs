@@ -121,7 +121,7 @@ fn errors_name_the_messages_of_the_request() {
     let result = json!({"type": "tool_result", "tool_use_id": "none", "content": "2"});
     for (content, place) in [
         (json!([{"type": "text", "text": "?"}, {"type": "audio"}]), "messages[1].content[1]: a part of type audio"),
-        (json!([result]), "messages[1].tool_use_id: expected"),
+        (json!([{"type": "text", "text": "?"}, result]), "messages[1].content[1].tool_use_id: expected"),
         (json!(3), "messages[1].content: expected a string or a list of blocks"),
     ] {
         wrong["messages"] = json!([{"role": "user", "content": QUESTION}, {"role": "user", "content": content}]);

@@ -103,7 +103,7 @@ pub fn conversation(
     origins.add(messages.len(), Origin::Field("system"));
     let mut parts = Parts::new(given.iter().rposition(GivenMessage::is_of_user));
     for (index, message) in given.into_iter().enumerate() {
-        one(index, message, &mut parts, &mut messages, to)
+        one(index, message, &mut parts, (&mut messages, &mut origins), to)
             .map_err(|failure| failure.within(&format!("messages[{index}]")))?;
         origins.add(messages.len(), Origin::Item(index));
     }
@@ -115,7 +115,7 @@ fn one(
     index: usize,
     GivenMessage { role, content, others }: GivenMessage,
     parts: &mut Parts,
-    messages: &mut Vec<Message>,
+    (messages, origins): (&mut Vec<Message>, &mut Origins),
     to: &mut Warnings,
 ) -> Result<(), Failure> {
     to.ignored_in("messages", others.iter().filter(|(name, _)| !REPLY_FIELDS.contains(&name.as_str())));
@@ -135,7 +135,7 @@ fn one(
     }
     match role.as_str() {
         "assistant" => messages.push(assistant(blocks, to)?),
-        "user" | "system" => user(index, &role, &blocks, parts, messages)?,
+        "user" | "system" => user(index, &role, &blocks, parts, (messages, origins))?,
         _ => return Err(wrong_role(&role)),
     }
     Ok(())
@@ -195,7 +195,7 @@ fn user(
     role: &str,
     blocks: &[Value],
     parts: &mut Parts,
-    messages: &mut Vec<Message>,
+    (messages, origins): (&mut Vec<Message>, &mut Origins),
 ) -> Result<(), Failure> {
     let mut texts = Vec::new();
     for (at, block) in blocks.iter().enumerate() {
@@ -208,6 +208,7 @@ fn user(
         let has_failed = block.get("is_error").and_then(Value::as_bool) == Some(true);
         let text = if has_failed { format!("Error: {text}") } else { text };
         messages.push(Message::tool(field(block, "tool_use_id").unwrap_or_default(), text));
+        origins.add(messages.len(), Origin::Block(index, at));
     }
     if !texts.is_empty() {
         messages.push(Message::new(role, texts.join("\n")));
@@ -292,12 +293,12 @@ mod tests {
         let given = json!([
             {"role": "user", "content": "Look."},
             {"role": "user", "content": [
-                {"type": "tool_result", "tool_use_id": "t1", "content": "a"}, {"type": "text", "text": "?"}]},
+                {"type": "text", "text": "?"}, {"type": "tool_result", "tool_use_id": "t1", "content": "a"}]},
             {"role": "assistant", "content": "!"}]);
         let given: Vec<GivenMessage> = serde_json::from_value(given).unwrap();
         let (messages, origins) = conversation(system, given, &mut Warnings::default()).unwrap();
         let places: Vec<String> = (0..messages.len()).map(|index| origins.place(index)).collect();
-        assert_eq!(places, ["system", "messages[0]", "messages[1]", "messages[1]", "messages[2]"]);
+        assert_eq!(places, ["system", "messages[0]", "messages[1].content[1]", "messages[1]", "messages[2]"]);
         let result = json!([{"type": "text", "text": "a"}, {"type": "audio"}]);
         for (content, place) in [
             (json!([{"type": "text", "text": "?"}, {"type": "audio"}]), "messages[0].content[1]: a part of type audio"),

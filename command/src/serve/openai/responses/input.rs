@@ -104,6 +104,9 @@ impl Messages {
             }
             "function_call" | "custom_tool_call" => {
                 let name = item.name.unwrap_or_default();
+                if name.is_empty() {
+                    return Err(Failure::of_field("name", "expected the name of a function"));
+                }
                 let name = match item.namespace {
                     Some(namespace) => namespaces.offered(&namespace, &name),
                     None => name,
@@ -232,6 +235,18 @@ mod tests {
             let items = json!([{"role": "user", "content": "?"}, item]);
             let failure = read_with(items, &mut Warnings::default()).unwrap_err();
             assert!(failure.status == 400 && failure.message.starts_with(place), "{failure:?}");
+        }
+    }
+
+    /// A call joins the message of an earlier item, which is not the one that is wrong.
+    #[test]
+    fn a_call_without_a_name_is_refused_where_it_is() {
+        for call in [json!({"type": "function_call", "call_id": "c"}), json!({"type": "custom_tool_call", "name": ""})]
+        {
+            let items = json!([{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}, call]);
+            let failure = read_with(items, &mut Warnings::default()).unwrap_err();
+            assert_eq!(failure.message, "input[2].name: expected the name of a function");
+            assert_eq!(failure.param.as_deref(), Some("input[2].name"));
         }
     }
 
