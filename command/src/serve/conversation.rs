@@ -78,6 +78,8 @@ pub struct Conversation {
     /// What happens to a conversation that is too long, if the field `overflow` does not say so.
     pub overflow: Overflow,
     pub fields: Fields,
+    /// The field of the request that has these fields, empty if they are in the body itself.
+    pub fields_in: &'static str,
 }
 
 impl Conversation {
@@ -89,8 +91,9 @@ impl Conversation {
         }
         let mut fields = std::mem::take(&mut self.fields);
         let overflow = fields.overflow.map_or(self.overflow, Overflow::from);
-        let (thinks, template_kwargs) = variables(&mut fields, self.thinking)?;
-        let mut options = fields.options(loaded)?;
+        let within = |failure: Failure| failure.of_fields_in(self.fields_in);
+        let (thinks, template_kwargs) = variables(&mut fields, self.thinking).map_err(within)?;
+        let mut options = fields.options(loaded).map_err(within)?;
         options.max_tokens = self.max_tokens.or(options.max_tokens);
         Ok(ChatState {
             messages: std::mem::take(&mut self.messages),

@@ -124,6 +124,12 @@ impl Failure {
         self.renamed(&path)
     }
 
+    /// The same for a failure of fields that are within this one, unless it is empty. One that is about no field stays
+    /// as it is.
+    pub fn of_fields_in(self, place: &str) -> Self {
+        if place.is_empty() || self.param.is_none() { self } else { self.within(place) }
+    }
+
     /// The same with another name of its field.
     fn renamed(self, field: &str) -> Self {
         let wrong = self.param.as_ref().and_then(|param| self.message.strip_prefix(param.as_str())?.strip_prefix(": "));
@@ -278,6 +284,15 @@ mod tests {
         let within = Failure::invalid("it is empty").within("[1]").within("content").within("messages[2]");
         assert_eq!(within.message, "messages[2].content[1]: it is empty");
         assert_eq!(within.param.as_deref(), Some("messages[2].content[1]"));
+    }
+
+    #[test]
+    fn fields_within_another_have_its_name() {
+        let failure = Failure::of_field("stop", "65 strings");
+        assert_eq!(failure.clone().of_fields_in(""), failure);
+        assert_eq!(failure.of_fields_in("options"), Failure::of_field("options.stop", "65 strings"));
+        let of_none = Failure::invalid("the model has no tokenizer");
+        assert_eq!(of_none.clone().of_fields_in("options"), of_none);
     }
 
     #[test]

@@ -198,11 +198,12 @@ impl Fields {
         if let Some(biases) = self.logit_bias {
             sampling.logit_bias = biases.read(loaded)?;
         }
+        let field = if self.stop.is_some() { "stop" } else { "stop_sequences" };
         let stops = [self.stop, self.stop_sequences];
         if stops.iter().any(Option::is_some) {
             options.stop = stops.into_iter().flatten().flat_map(OneOrMore::all).collect();
-            at_most("stop", options.stop.len(), STOPS, "strings")?;
-            at_most("stop", options.stop.iter().map(String::len).sum(), STOP_BYTES, "bytes")?;
+            at_most(field, options.stop.len(), STOPS, "strings")?;
+            at_most(field, options.stop.iter().map(String::len).sum(), STOP_BYTES, "bytes")?;
         }
         options.stop_loops = self.stop_loops.unwrap_or(options.stop_loops);
         options.ignore_eos = self.ignore_eos.unwrap_or(options.ignore_eos);

@@ -132,6 +132,22 @@ fn errors_name_the_messages_of_the_request() {
 }
 
 #[test]
+fn errors_name_the_fields_of_the_request() {
+    let search = json!({"type": "web_search_20250305", "name": "web_search"});
+    for (field, value, wrong) in [
+        ("stop_sequences", json!([""]), "stop_sequences: expected"),
+        ("stop_sequences", json!(vec!["x"; 65]), "stop_sequences: 65 strings"),
+        ("tools", json!([search, {"name": "f", "input_schema": "x"}]), "tools[1].input_schema: expected an object"),
+    ] {
+        let mut body = body();
+        body[field] = value;
+        let answer = shared().post("/v1/messages", &body);
+        let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+        assert!(answer.status == 400 && message.starts_with(wrong), "{message}");
+    }
+}
+
+#[test]
 fn extended_results_and_earlier_thinking_are_accepted() {
     let mut body = body();
     body["tools"] =

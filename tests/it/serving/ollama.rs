@@ -182,6 +182,29 @@ fn options_that_ollama_ignores_are_named() {
     assert!(refused.status == 400 && refused.text().contains("options.grammar"), "{}", refused.text());
 }
 
+/// An option has its name in the request, whatever part of the server refuses it.
+#[test]
+fn errors_name_the_option() {
+    for path in PATHS {
+        for (name, value) in [
+            ("temperature", json!("hot")),
+            ("temperature", json!(-1)),
+            ("stop", json!(vec!["x"; 65])),
+            ("logit_bias", json!({"": 1})),
+            ("chat_template_kwargs", json!(3)),
+            ("reasoning_effort", json!(3)),
+        ] {
+            let refused = shared().post(path, &with_option(path, name, value));
+            let message = refused.json()["error"].as_str().unwrap().to_owned();
+            assert!(refused.status == 400 && message.starts_with(&format!("options.{name}: ")), "{path}: {message}");
+        }
+    }
+    let mut raw = with_option("/api/generate", "stop", json!(vec!["x"; 65]));
+    raw["raw"] = true.into();
+    let message = shared().post("/api/generate", &raw).json()["error"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("options.stop: 65 strings"), "{message}");
+}
+
 /// Only a picture in the last message of the user is refused.
 #[test]
 fn extended_earlier_pictures_are_mentioned() {

@@ -144,6 +144,7 @@ impl Interface for Messages {
     fn argument(name: &'static str) -> Cow<'static, str> {
         match name {
             "constraint" => "output_config.format".into(),
+            "stop" => "stop_sequences".into(),
             "tool_call_id" => "tool_use_id".into(),
             other => field_of(other).into(),
         }

@@ -83,6 +83,7 @@ impl Body {
             thinking: false,
             overflow: server.overflow,
             fields: self.fields,
+            fields_in: "",
         };
         Ok((conversation, origins))
     }

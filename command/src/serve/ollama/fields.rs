@@ -15,6 +15,9 @@ use serde_path_to_error::{Deserializer as Tracked, Track};
 use std::time::Duration;
 use wglm_engine::{Calls, GenerateOptions, Message, Overflow, SchemaOptions};
 
+/// The field that has the fields which all interfaces share.
+const OPTIONS: &str = "options";
+
 #[derive(Debug, Deserialize)]
 #[serde(remote = "Self")] // so that the function below can say which field is wrong
 pub struct Common {
@@ -123,6 +126,7 @@ impl Common {
             thinking: server.reasoning,
             overflow: if truncates { Overflow::DROP_OLDEST } else { Overflow::Refuse },
             fields: options.fields,
+            fields_in: OPTIONS,
         })
     }
 
@@ -134,7 +138,7 @@ impl Common {
         }
         let given = self.options.unwrap_or_default();
         let most = given.max_tokens()?;
-        let mut options = given.fields.options(loaded)?;
+        let mut options = given.fields.options(loaded).map_err(|failure| failure.of_fields_in(OPTIONS))?;
         options.max_tokens = most.or(options.max_tokens);
         Ok(options)
     }

@@ -153,6 +153,7 @@ impl Body {
             thinking: server.reasoning,
             overflow: server.overflow,
             fields,
+            fields_in: "",
         })
     }
 }

@@ -167,7 +167,9 @@ impl Body {
         let thinking = server.reasoning;
         let max_tokens = max_tokens([("max_output_tokens", self.max_output_tokens)])?;
         let fields = std::mem::take(&mut self.fields);
-        let conversation = Conversation { messages, tools, calls, format, max_tokens, thinking, overflow, fields };
+        let fields_in = "";
+        let conversation =
+            Conversation { messages, tools, calls, format, max_tokens, thinking, overflow, fields, fields_in };
         Ok((conversation, namespaces, origins))
     }
 }
