@@ -130,18 +130,19 @@ impl Interface for Rerank {
 
     fn request(body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Prompt, Request<Self>), Failure> {
         let warnings = body.others.read()?;
-        let query = body.query.ok_or_else(|| Failure::invalid("there is no query"))?;
+        let query = body.query.ok_or_else(|| Failure::invalid("there is no query").with_param("query"))?;
         let tei = body.texts.is_some();
+        let field = if tei { "texts" } else { "documents" };
         if tei && !body.documents.is_empty() {
             return Err(Failure::of_field("texts", "expected either texts or documents, found both"));
         }
         let documents: Vec<String> =
             body.texts.unwrap_or(body.documents).into_iter().map(Document::into_text).collect();
         if documents.is_empty() {
-            return Err(Failure::invalid("there are no documents"));
+            return Err(Failure::invalid("there are no documents").with_param(field));
         }
         let most = DOCUMENTS.min(server.limits.replies);
-        at_most(if tei { "texts" } else { "documents" }, documents.len(), most, "documents")?;
+        at_most(field, documents.len(), most, "documents")?;
         let mut prompts = Vec::with_capacity(documents.len());
         for document in &documents {
             prompts.push(prompt(&query, document, loaded)?);

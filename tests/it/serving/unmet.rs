@@ -154,6 +154,9 @@ fn errors_name_the_field() {
         (completions, &prompt, "logprobs", json!(21)),
         (completions, &prompt, "suffix", json!("x")),
         (completions, &prompt, "json_schema", json!({})),
+        (completions, &prompt, "prompt", json!(null)),
+        ("/completion", &prompt, "prompt", json!(null)),
+        (completions, &prompt, "stop_sequences", json!(vec!["x"; 65])),
     ] {
         let answer = shared().post(path, &with(body, &json!({field: value})));
         assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &field.into()), "{path} {}", answer.text());
@@ -165,6 +168,13 @@ fn errors_name_the_field() {
     assert_eq!(shared().post(responses, &with(&input, &results)).json()["error"]["param"], "input[1].call_id");
     let format = json!({"text": {"format": {"type": "json_schema"}}});
     assert_eq!(shared().post(responses, &with(&input, &format)).json()["error"]["param"], "text.format");
+    for (missing, field) in [
+        (json!({"documents": ["x"]}), "query"),
+        (json!({"query": "?"}), "documents"),
+        (json!({"query": "?", "texts": []}), "texts"),
+    ] {
+        assert_eq!(shared().post("/rerank", &missing).json()["error"]["param"], field);
+    }
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl<const INFILLS: bool> Interface for Completion<INFILLS> {
         let most = most.or(loaded.defaults.max_tokens);
         let (several, prompts) = match (INFILLS, body.prompt) {
             (true, prompt) => (false, vec![body.gap.read(prompt)?.tokens("input_suffix", most, loaded)?]),
-            (false, None) => return Err(Failure::invalid("there is no prompt")),
+            (false, None) => return Err(Failure::invalid("there is no prompt").with_param("prompt")),
             (false, Some(given)) => {
                 body.gap.warn(&mut warnings);
                 at_most("prompt", given.count(), server.limits.choices, "prompts")?;

@@ -131,7 +131,7 @@ impl Interface for Completions {
         let mut warnings = std::mem::take(&mut body.others).read()?;
         let choices = choices(body.n, server)?;
         check_supported(&mut body, choices)?;
-        let given = body.prompt.ok_or_else(|| Failure::invalid("there is no prompt"))?;
+        let given = body.prompt.ok_or_else(|| Failure::invalid("there is no prompt").with_param("prompt"))?;
         let limit = max_tokens([("max_tokens", body.max_tokens), ("n_predict", body.n_predict)])?;
         let is_given = body.max_tokens.or(body.n_predict).is_some();
         let logprobs = body.logprobs.map(|top| top_logprobs("logprobs", top)).transpose()?;
