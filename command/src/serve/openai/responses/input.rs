@@ -105,7 +105,7 @@ impl Messages {
             "function_call" | "custom_tool_call" => {
                 let name = item.name.unwrap_or_default();
                 if name.is_empty() {
-                    return Err(Failure::of_field("name", "expected the name of a function"));
+                    return Err(Failure::of_field("name", "expected the name of a function, found none"));
                 }
                 let name = match item.namespace {
                     Some(namespace) => namespaces.offered(&namespace, &name),
@@ -245,7 +245,7 @@ mod tests {
         {
             let items = json!([{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}, call]);
             let failure = read_with(items, &mut Warnings::default()).unwrap_err();
-            assert_eq!(failure.message, "input[2].name: expected the name of a function");
+            assert_eq!(failure.message, "input[2].name: expected the name of a function, found none");
             assert_eq!(failure.param.as_deref(), Some("input[2].name"));
         }
     }
