@@ -577,6 +577,8 @@ def _uniffi_check_api_checksums(lib):
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     if lib.uniffi_wglm_bindings_checksum_method_chat_resume() != 1636:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
+    if lib.uniffi_wglm_bindings_checksum_method_chat_resume_ask() != 23119:
+        raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     if lib.uniffi_wglm_bindings_checksum_method_chat_save() != 26942:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     if lib.uniffi_wglm_bindings_checksum_method_chat_save_snapshot() != 29722:
@@ -742,6 +744,9 @@ _UniffiLib.uniffi_wglm_bindings_checksum_method_chat_restore.restype = ctypes.c_
 _UniffiLib.uniffi_wglm_bindings_checksum_method_chat_resume.argtypes = (
 )
 _UniffiLib.uniffi_wglm_bindings_checksum_method_chat_resume.restype = ctypes.c_uint16
+_UniffiLib.uniffi_wglm_bindings_checksum_method_chat_resume_ask.argtypes = (
+)
+_UniffiLib.uniffi_wglm_bindings_checksum_method_chat_resume_ask.restype = ctypes.c_uint16
 _UniffiLib.uniffi_wglm_bindings_checksum_method_chat_save.argtypes = (
 )
 _UniffiLib.uniffi_wglm_bindings_checksum_method_chat_save.restype = ctypes.c_uint16
@@ -969,6 +974,12 @@ _UniffiLib.uniffi_wglm_bindings_fn_method_chat_resume.argtypes = (
     ctypes.POINTER(_UniffiRustCallStatus),
 )
 _UniffiLib.uniffi_wglm_bindings_fn_method_chat_resume.restype = ctypes.c_uint64
+_UniffiLib.uniffi_wglm_bindings_fn_method_chat_resume_ask.argtypes = (
+    ctypes.c_uint64,
+    _UniffiRustBuffer,
+    ctypes.POINTER(_UniffiRustCallStatus),
+)
+_UniffiLib.uniffi_wglm_bindings_fn_method_chat_resume_ask.restype = ctypes.c_uint64
 _UniffiLib.uniffi_wglm_bindings_fn_method_chat_save.argtypes = (
     ctypes.c_uint64,
     ctypes.POINTER(_UniffiRustCallStatus),
@@ -6134,6 +6145,15 @@ class ChatProtocol(typing.Protocol):
         The rest of a reply that was cut off. Both parts become one message.
 """
         raise NotImplementedError
+    def resume_ask(self, schema: str) -> Asking:
+        """
+        The rest of an answer that `ask` left unfinished, as JSON that is valid against `schema`. Its text begins with
+        the answer so far, and both parts become one message.
+
+        # Errors
+        Those of `ask`.
+"""
+        raise NotImplementedError
     def save(self, ) -> str:
         """
         The conversation as JSON: messages, functions, template variables and options.
@@ -6531,6 +6551,28 @@ class Chat(ChatProtocol):
         _uniffi_ffi_result = _uniffi_rust_call_with_error(
             _uniffi_error_converter,
             _UniffiLib.uniffi_wglm_bindings_fn_method_chat_resume,
+            *_uniffi_lowered_args,
+        )
+        return _uniffi_lift_return(_uniffi_ffi_result)
+    def resume_ask(self, schema: str) -> Asking:
+        """
+        The rest of an answer that `ask` left unfinished, as JSON that is valid against `schema`. Its text begins with
+        the answer so far, and both parts become one message.
+
+        # Errors
+        Those of `ask`.
+"""
+        
+        _UniffiFfiConverterString.check_lower(schema)
+        _uniffi_lowered_args = (
+            self._uniffi_clone_handle(),
+            _UniffiFfiConverterString.lower(schema),
+        )
+        _uniffi_lift_return = _UniffiFfiConverterTypeAsking.lift
+        _uniffi_error_converter = _UniffiFfiConverterTypeWglmError
+        _uniffi_ffi_result = _uniffi_rust_call_with_error(
+            _uniffi_error_converter,
+            _UniffiLib.uniffi_wglm_bindings_fn_method_chat_resume_ask,
             *_uniffi_lowered_args,
         )
         return _uniffi_lift_return(_uniffi_ffi_result)

@@ -58,12 +58,12 @@ impl GapFields {
 
     /// The gap. The prompt follows `input_prefix`.
     pub fn read(self, prompt: Option<Prompts>) -> Result<Gap, Failure> {
-        let text = |field, given| match given {
+        let text = |field, side, given| match given {
             Some(Value::String(text)) => Ok(text),
-            _ => Err(Failure::of_field(field, "expected a string, the text before or after the gap")),
+            _ => Err(Failure::of_field(field, format_args!("expected a string, the text {side} the gap"))),
         };
-        let mut before = text("input_prefix", self.input_prefix)?;
-        let after = text("input_suffix", self.input_suffix)?;
+        let mut before = text("input_prefix", "before", self.input_prefix)?;
+        let after = text("input_suffix", "after", self.input_suffix)?;
         match prompt {
             None => {}
             Some(Prompts::Text(text)) => before.push_str(&text),

@@ -11,12 +11,10 @@ use std::borrow::Cow;
 use wglm_engine::Constraint;
 
 /// What serde calls the types of JSON, and what people call them.
-const EXPECTED: [(&str, &str); 10] = [
+const EXPECTED: [(&str, &str); 8] = [
     ("a boolean", "true or false"),
     ("a map", "an object"),
     ("a sequence", "a list"),
-    ("f32", "a number"),
-    ("f64", "a number"),
     ("i64", "an integer of at most 63 bits"),
     ("string or map", "one of the allowed strings"),
     ("u32", "an integer from 0 to 4294967295"),
@@ -95,7 +93,12 @@ fn in_words(error: &str) -> Cow<'_, str> {
     let Some((found, expected)) = mismatch.and_then(|rest| rest.rsplit_once(", expected ")) else {
         return error.into();
     };
-    let expected = if expected.starts_with("struct ") { "an object" } else { word(expected, &EXPECTED) };
+    let is_float = expected.strip_prefix('f').is_some_and(|bits| bits.parse::<u8>().is_ok());
+    let expected = match expected {
+        _ if is_float => "a number",
+        _ if expected.starts_with("struct ") => "an object",
+        _ => word(expected, &EXPECTED),
+    };
     let kinds = ["boolean ", "floating point ", "integer ", "string "];
     let value = kinds.iter().find_map(|kind| found.strip_prefix(kind)).unwrap_or(found).trim_matches('`');
     format!("expected {expected}, found {}", shown(word(value, &FOUND))).into()

@@ -304,8 +304,8 @@ fn extended_a_gap_is_filled() {
         assert_eq!(answer.pointer(count), Some(&length.into()), "{path}: {answer}");
     }
     for (path, body, wrong) in [
-        ("/infill", json!({"input_prefix": "a"}), "input_suffix: expected a text"),
-        ("/infill", json!({"input_prefix": "a", "input_suffix": ["b"]}), "input_suffix: expected a text"),
+        ("/infill", json!({"input_prefix": "a"}), "the text after the gap"),
+        ("/infill", json!({"input_prefix": "a", "input_suffix": ["b"]}), "the text after the gap"),
         ("/infill", json!({"input_prefix": "a", "input_suffix": "b", "prompt": [1]}), "prompt: expected a text"),
         ("/infill", json!({"input_prefix": "a", "input_suffix": "b", "input_extra": [1]}), "input_extra: expected"),
         ("/infill", json!({"input_prefix": "a", "input_suffix": "b", "grammar": "x"}), "grammar: not supported"),

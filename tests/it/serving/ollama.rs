@@ -352,8 +352,8 @@ fn extended_errors_have_its_form() {
         (ask("POST", "/api/nothing", &[], &json!({})), 404, "no such path"),
         (ask("POST", "/api/embed", &[], &json!({"input": ["x", ""]})), 400, "text 1: it is empty"),
         (ask("POST", "/api/embed", &[], &json!({"input": "x", "dimensions": 1})), 400, "dimensions"),
-        (ask("POST", "/api/pull", &[], &json!({"model": "owl"})), 400, "wglm's commands"),
-        (ask("DELETE", "/api/delete", &[], &json!({"model": "owl"})), 400, "wglm's commands"),
+        (ask("POST", "/api/pull", &[], &json!({"model": "owl"})), 400, "use `wglm pull`"),
+        (ask("DELETE", "/api/delete", &[], &json!({"model": "owl"})), 400, "use `wglm pull`"),
     ] {
         let json = answer.json();
         let message = json["error"].as_str().unwrap_or_else(|| panic!("{json}"));

@@ -1082,6 +1082,15 @@ public protocol ChatProtocol: AnyObject, Sendable {
     func resume()  -> Reply
     
     /**
+     * The rest of an answer that `ask` left unfinished, as JSON that is valid against `schema`. Its text begins with
+     * the answer so far, and both parts become one message.
+     *
+     * # Errors
+     * Those of `ask`.
+     */
+    func resumeAsk(schema: String) throws  -> Asking
+    
+    /**
      * The conversation as JSON: messages, functions, template variables and options.
      *
      * # Errors
@@ -1433,6 +1442,23 @@ open func resume() -> Reply  {
         uniffiCallStatus in
     uniffi_wglm_bindings_fn_method_chat_resume(
             self.uniffiCloneHandle(),uniffiCallStatus
+    )
+})
+}
+    
+    /**
+     * The rest of an answer that `ask` left unfinished, as JSON that is valid against `schema`. Its text begins with
+     * the answer so far, and both parts become one message.
+     *
+     * # Errors
+     * Those of `ask`.
+     */
+open func resumeAsk(schema: String)throws  -> Asking  {
+    return try  FfiConverterTypeAsking_lift(try rustCallWithError(FfiConverterTypeWglmError_lift) {
+        uniffiCallStatus in
+    uniffi_wglm_bindings_fn_method_chat_resume_ask(
+            self.uniffiCloneHandle(),
+        FfiConverterString.lower(schema),uniffiCallStatus
     )
 })
 }
@@ -6473,6 +6499,9 @@ private let initializationResult: InitializationResult = {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_wglm_bindings_checksum_method_chat_resume() != 1636) {
+        return InitializationResult.apiChecksumMismatch
+    }
+    if (uniffi_wglm_bindings_checksum_method_chat_resume_ask() != 23119) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_wglm_bindings_checksum_method_chat_save() != 26942) {

@@ -463,6 +463,11 @@ void uniffi_wglm_bindings_fn_method_chat_restore(uint64_t ptr, RustBuffer json, 
 uint64_t uniffi_wglm_bindings_fn_method_chat_resume(uint64_t ptr, RustCallStatus *_Nonnull out_status
 );
 #endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_WGLM_BINDINGS_FN_METHOD_CHAT_RESUME_ASK
+#define UNIFFI_FFIDEF_UNIFFI_WGLM_BINDINGS_FN_METHOD_CHAT_RESUME_ASK
+uint64_t uniffi_wglm_bindings_fn_method_chat_resume_ask(uint64_t ptr, RustBuffer schema, RustCallStatus *_Nonnull out_status
+);
+#endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_WGLM_BINDINGS_FN_METHOD_CHAT_SAVE
 #define UNIFFI_FFIDEF_UNIFFI_WGLM_BINDINGS_FN_METHOD_CHAT_SAVE
 RustBuffer uniffi_wglm_bindings_fn_method_chat_save(uint64_t ptr, RustCallStatus *_Nonnull out_status
@@ -1109,6 +1114,12 @@ uint16_t uniffi_wglm_bindings_checksum_method_chat_restore(void
 #ifndef UNIFFI_FFIDEF_UNIFFI_WGLM_BINDINGS_CHECKSUM_METHOD_CHAT_RESUME
 #define UNIFFI_FFIDEF_UNIFFI_WGLM_BINDINGS_CHECKSUM_METHOD_CHAT_RESUME
 uint16_t uniffi_wglm_bindings_checksum_method_chat_resume(void
+    
+);
+#endif
+#ifndef UNIFFI_FFIDEF_UNIFFI_WGLM_BINDINGS_CHECKSUM_METHOD_CHAT_RESUME_ASK
+#define UNIFFI_FFIDEF_UNIFFI_WGLM_BINDINGS_CHECKSUM_METHOD_CHAT_RESUME_ASK
+uint16_t uniffi_wglm_bindings_checksum_method_chat_resume_ask(void
     
 );
 #endif
