@@ -133,13 +133,13 @@ def errors():
     assert "temperature" in refused(lambda: client.chat(**{**ASKED, "options": {"temperature": -1}}, stream=True), 400)
     picture = {"role": "user", "content": "What is it?", "images": [b"picture"]}
     assert "text only" in refused(lambda: client.chat(model="any", messages=[picture]), 400)
-    assert "gaps" in refused(lambda: client.generate(model="any", prompt="a", suffix="b"), 400)
+    assert "fill-in-the-middle" in refused(lambda: client.generate(model="any", prompt="a", suffix="b"), 400)
     assert "text 1" in refused(lambda: client.embed(model="any", input=["x", ""]), 400)
     assert "too long" in refused(lambda: client.embed(model="any", input="owl " * 2000, truncate=False), 400)
     for change in [lambda: client.pull("owl"), lambda: client.pull("owl", stream=True), lambda: client.push("owl"),
                    lambda: client.create("owl", from_="any"), lambda: client.copy("owl", "hen"),
                    lambda: client.delete("owl")]:
-        assert "wglm's commands" in refused(change, 400)
+        assert "`wglm pull`" in refused(change, 400)
 
 
 def stopping():

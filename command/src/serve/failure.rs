@@ -59,7 +59,7 @@ pub struct Failure {
     /// How many tokens a prompt has, and how many the context has, if the prompt is too long.
     pub length: Option<(usize, usize)>,
     /// What the engine calls the field, if the field has the engine's name.
-    pub engine_name: Option<EngineName>,
+    pub engine_name: Option<Box<EngineName>>,
 }
 
 impl Failure {
@@ -143,12 +143,12 @@ impl Failure {
             EngineName::Argument(argument) => argument.to_owned(),
             EngineName::Message(index, field) => joined(&format!("messages[{index}]"), field.unwrap_or_default()),
         };
-        Self { engine_name: Some(name), ..Self::of_field(&field, wrong) }
+        Self { engine_name: Some(Box::new(name)), ..Self::of_field(&field, wrong) }
     }
 
     /// The same with the name that a field has in the request, if `name` knows one for the engine's.
     pub fn with_name(self, name: impl FnOnce(EngineName) -> Option<String>) -> Self {
-        match self.engine_name.and_then(name) {
+        match self.engine_name.as_deref().copied().and_then(name) {
             Some(field) => Self { engine_name: None, ..self.renamed(&field) },
             None => self,
         }

@@ -45,13 +45,16 @@ pub struct Others {
     entries: Mutex<Vec<Arc<Other>>>,
     /// The descriptions of files on this machine, by path; `None` for those that cannot be loaded. Reading a header
     /// takes a while.
-    described: Mutex<HashMap<PathBuf, (Version, Option<Arc<Described>>)>>,
+    described: Mutex<HashMap<PathBuf, FileDescription>>,
     /// The models on this machine.
     local: Recent<[LocalModel]>,
 }
 
 /// The length of a file, and when it was changed.
 type Version = (u64, Option<SystemTime>);
+
+/// A version of a file, and its description.
+type FileDescription = (Version, Option<Arc<Described>>);
 
 /// A model that is loaded or being loaded.
 pub struct Other {

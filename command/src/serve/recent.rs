@@ -10,8 +10,10 @@ use tokio::sync::Mutex;
 pub struct Recent<T: ?Sized> {
     keep: Duration,
     /// The value, and when its making began. The lock is held while another one is made.
-    made: Arc<Mutex<Option<(Instant, Arc<T>)>>>,
+    made: Arc<Mutex<Option<Made<T>>>>,
 }
+
+type Made<T> = (Instant, Arc<T>);
 
 impl<T: ?Sized + Send + Sync + 'static> Recent<T> {
     /// Each value is used for the time `keep`.

@@ -161,8 +161,8 @@ pub struct Prompt {
 /// * `escape` writes other, equivalent entities; `{% raw %}` removes a new line after it; `strip()` keeps the ASCII
 ///   separators U+001C to U+001F.
 /// * Arguments from a list (`f(*list)`) and a namespace in a namespace are errors, and there is no `debug`.
-/// * `thinking` is defined if `enable_thinking` is. A template that fails for messages with calls is rendered again with
-///   null as their content, and then with their arguments as text, as OpenAI's JSON has both.
+/// * `thinking` is defined if `enable_thinking` is. A template that fails for messages with calls is rendered again
+///   with null as their content, and then with their arguments as text, as OpenAI's JSON has both.
 ///
 /// # Bounds
 /// A template comes from an untrusted file. Exceeding one of these bounds is an error, never an abort:
@@ -174,8 +174,8 @@ pub struct Prompt {
 /// * It makes at most 64 MiB of text and lists, its output included, and 64 bytes more for each byte of the
 ///   conversation. Text and lists that it no longer uses count too.
 /// * It runs for a few seconds at most, and longer for a long conversation: 2^28 units of work, and 256 more for each
-///   byte of the conversation. A unit reads or copies one byte; an item of a list is 24 units. A conversation with calls
-///   may be rendered three times.
+///   byte of the conversation. A unit reads or copies one byte; an item of a list is 24 units. A conversation with
+///   calls may be rendered three times.
 /// * Values nest at most 200 levels deep, values of the conversation 150; a conversation with deeper ones is refused.
 /// * Macros, loops and blocks nest at most 100 levels; a call of a macro counts as four.
 ///

@@ -306,10 +306,14 @@ fn extended_a_gap_is_filled() {
     for (path, body, wrong) in [
         ("/infill", json!({"input_prefix": "a"}), "the text after the gap"),
         ("/infill", json!({"input_prefix": "a", "input_suffix": ["b"]}), "the text after the gap"),
-        ("/infill", json!({"input_prefix": "a", "input_suffix": "b", "prompt": [1]}), "prompt: expected a text"),
-        ("/infill", json!({"input_prefix": "a", "input_suffix": "b", "input_extra": [1]}), "input_extra: expected"),
+        ("/infill", json!({"input_prefix": "a", "input_suffix": "b", "prompt": [1]}), "prompt: expected a string"),
+        (
+            "/infill",
+            json!({"input_prefix": "a", "input_suffix": "b", "input_extra": [1]}),
+            "input_extra[0]: expected an object",
+        ),
         ("/infill", json!({"input_prefix": "a", "input_suffix": "b", "grammar": "x"}), "grammar: not supported"),
-        ("/v1/completions", json!({"prompt": [1, 2], "suffix": "b"}), "prompt: expected a text or a list"),
+        ("/v1/completions", json!({"prompt": [1, 2], "suffix": "b"}), "prompt: expected a string or a list"),
         ("/v1/completions", json!({"prompt": "a", "suffix": "b", "echo": true}), "echo: not supported"),
     ] {
         let refused = serving.post(path, &body);
