@@ -7,11 +7,12 @@
 
 use super::computes::KvRows;
 use super::kv_blocks::{BLOCK, BlockRow};
+use super::matmul::HALF_RANGE;
 use super::matvec::Norm;
 use super::{Kernel, Summands, expect_multiple, expect_shape, params};
 use crate::error::Result;
 use crate::gpu::Matrices;
-use crate::plan::{Bound, BufferRef, Builder, Cost, HALF_RANGE, PAGE, Tensor, VariantBuilder, Weight};
+use crate::plan::{Bound, BufferRef, Builder, Cost, PAGE, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/kv_write.wgsl");
@@ -120,9 +121,9 @@ impl Cache {
     /// Adds the file that reads chunks of four values. It needs LATENT, the number of chunks of a latent.
     pub(super) fn chunk_files(&self, variant: VariantBuilder) -> VariantBuilder {
         let chunks = Self::row_values(self.rank, self.rotary) / 4;
-        let variant = variant.constant("KV_CHUNKS", "", chunks).file(HALF_RANGE);
+        let variant = variant.constant("KV_CHUNKS", "", chunks);
         match self.ty {
-            CacheType::F16 => variant.tagged(HALVES),
+            CacheType::F16 => variant.file(HALF_RANGE).tagged(HALVES),
             CacheType::F32 => variant.tagged((source!("lib/kv_f32.wgsl"), "f32")),
             CacheType::Q8_0 => self.block_constants(variant).tagged((source!("lib/kv_blocks.wgsl"), "q8")),
         }

@@ -27,6 +27,8 @@ pub(super) const TILE_TOKENS: usize = 64;
 pub(crate) const SUMS: f64 = SUM;
 /// The largest value of f16, to which kernels limit larger ones.
 pub(crate) const LARGEST_HALF: f64 = 65504.0;
+/// The file with which they do so.
+pub(super) const HALF_RANGE: Source = source!("lib/half_range.wgsl");
 
 /// The rows of a tile, and what is computed from their products.
 #[derive(Clone, Copy)]
@@ -172,7 +174,7 @@ impl TileProduct<'_> {
             TileRows::One { add, .. } => variant.switch("ACCUMULATE", "a", add),
             TileRows::Gated { .. } => {
                 let halved = plan.multiplies_halves();
-                variant.switch("HALVED", "", halved).file(source!("lib/activations.wgsl"))
+                variant.switch("HALVED", "h", halved).file(HALF_RANGE).file(source!("lib/activations.wgsl"))
             }
         };
         let variant = match self.vectors {

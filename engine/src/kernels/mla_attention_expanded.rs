@@ -6,11 +6,12 @@
 use super::computes::ExpandedAttention;
 use super::expand_kv::{Expanded, LatentWeights, SHORTEST};
 use super::kv_write::{Cache, HALVES};
+use super::matmul::HALF_RANGE;
 use super::mla_attention::{HALF_UNIT, SPAN};
 use super::{Kernel, expand_kv_matrix, expect_cache, mla_attention_batch, mla_attention_matrix8};
 use crate::error::Result;
 use crate::gpu::Matrices;
-use crate::plan::{Builder, Cost, HALF_RANGE, PART_FIELDS, Target, Team, Tensor, VariantBuilder, readings};
+use crate::plan::{Builder, Cost, PART_FIELDS, Target, Team, Tensor, VariantBuilder, readings};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_expanded.wgsl");

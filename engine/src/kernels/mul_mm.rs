@@ -6,7 +6,7 @@ use super::mul_mm_matrix::MatrixTile;
 use super::sum_parts::Summands;
 use super::{Kernel, Residual, Slots};
 use crate::error::Result;
-use crate::plan::{Builder, HALF_RANGE, PART_FIELDS, ProductTile, Tensor, VariantBuilder, Weight};
+use crate::plan::{Builder, PART_FIELDS, ProductTile, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm.wgsl");
@@ -146,7 +146,7 @@ impl Builder {
         parts: Option<&Summands>,
     ) -> Result<()> {
         product.check(KERNEL.name)?;
-        let variant = VariantBuilder::new(KERNEL.name, OP, SIDE * tile.vectors / TOKENS).file(HALF_RANGE);
+        let variant = VariantBuilder::new(KERNEL.name, OP, SIDE * tile.vectors / TOKENS);
         let variant = variant.constant("TILE_TOKENS", "t", tile.vectors).constant("ROWS", "r", tile.rows);
         let variant = variant.constant("SIDE", "", SIDE).constant("TILE_ROWS", "", SIDE * tile.rows);
         let variant = product.files(self, variant, Operands::F32, parts);

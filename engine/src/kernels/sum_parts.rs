@@ -7,11 +7,11 @@
 //! experts (`sum_normed`), writes KV rows (`kv_write`) or selects experts (`route`).
 
 use super::computes::{PartialProduct, Product, Summed};
-use super::matmul::{Operands, SIDE, TileProduct, TileRows, TileVectors};
+use super::matmul::{HALF_RANGE, Operands, SIDE, TileProduct, TileRows, TileVectors};
 use super::mul_mm::Tile;
 use super::{Kernel, params};
 use crate::error::Result;
-use crate::plan::{Builder, Cost, HALF_RANGE, Tensor, VariantBuilder};
+use crate::plan::{Builder, Cost, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/sum_parts.wgsl");
@@ -110,12 +110,12 @@ impl Builder {
             TileRows::One { add, .. } => (false, add),
             TileRows::Gated { .. } => (true, false),
         };
-        let halved = self.multiplies_halves();
+        let halved = gated && self.multiplies_halves();
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
             .constant("SIDE", "", SIDE)
             .switch("GATED", "g", gated)
             .switch("ACCUMULATE", "a", add)
-            .switch("HALVED", "", halved)
+            .switch("HALVED", "h", halved)
             .file(HALF_RANGE)
             .file(source!("lib/activations.wgsl"));
         let variant = self.batch_files(variant);

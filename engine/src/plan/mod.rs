@@ -39,7 +39,7 @@ pub use sharing::ScratchKey;
 pub use target::{Target, Team, Tilings};
 pub use text::Table;
 pub use tiling::{ProductTile, Tiling};
-pub use variant::{HALF_RANGE, VariantBuilder};
+pub use variant::VariantBuilder;
 
 use crate::error::{Error, Result};
 use crate::quant::Quant;

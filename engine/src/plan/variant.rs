@@ -6,9 +6,6 @@ use crate::quant::{Arithmetic, Quant};
 use crate::shader::{Constant, SourcePart, Variant};
 use crate::wgsl::{Source, source};
 
-/// The file that limits values to the range of f16.
-pub const HALF_RANGE: Source = source!("lib/half_range.wgsl");
-
 /// Assembles a [`Variant`]: constants, library files, weights in their roles, and finally the kernel's own file.
 pub struct VariantBuilder {
     pub(super) kernel: &'static str,
@@ -39,11 +36,11 @@ impl VariantBuilder {
         }
     }
 
-    /// Enables cooperative matrices, which subgroups of 32 invocations multiply, and adds the file for their f16.
+    /// Enables cooperative matrices, which subgroups of 32 invocations multiply.
     pub fn matrices(mut self) -> Self {
         self.enables = vec!["f16, wgpu_cooperative_matrix"];
         let subgroups = self.size / 32;
-        self.constant("SUBGROUPS", "", subgroups).file(HALF_RANGE)
+        self.constant("SUBGROUPS", "", subgroups)
     }
 
     /// Appends to the label.

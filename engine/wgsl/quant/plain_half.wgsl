@@ -1,7 +1,7 @@
 // Values of a plain format as f16, for products of matrices.
 
 // The raw data of group g: its values as f16, times WEIGHT_UNIT, two to a word: 0, 2 and 1, 3 of every four. Values
-// beyond 4094, which models do not have, are clamped instead of becoming infinite.
+// beyond 4094, which models do not have, become infinite.
 fn w_raw(g: u32) -> array<vec4<u32>, 4> {
     let values = w_decode(g);
     return array<vec4<u32>, 4>(
@@ -11,8 +11,8 @@ fn w_raw(g: u32) -> array<vec4<u32>, 4> {
 }
 
 fn w_packed(first: vec4<f32>, second: vec4<f32>) -> vec4<u32> {
-    let a = in_half_range(WEIGHT_UNIT * first);
-    let b = in_half_range(WEIGHT_UNIT * second);
+    let a = WEIGHT_UNIT * first;
+    let b = WEIGHT_UNIT * second;
     return vec4<u32>(pack2x16float(a.xz), pack2x16float(a.yw), pack2x16float(b.xz), pack2x16float(b.yw));
 }
 
