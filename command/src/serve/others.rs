@@ -28,6 +28,12 @@ const LONGEST: usize = 1000;
 /// For how long a list of the models on this machine is used.
 const LISTED: Duration = Duration::from_secs(1);
 
+/// How many names are remembered that no model has.
+const MISSED: usize = 16;
+
+/// After which time a file that could not be read is read again.
+const RETRY: Duration = Duration::from_secs(30);
+
 /// How often a request checks whether its model is loaded.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -48,13 +54,19 @@ pub struct Others {
     described: Mutex<HashMap<PathBuf, FileDescription>>,
     /// The models on this machine.
     local: Recent<[LocalModel]>,
+    /// Names that no model has, and when that was found out.
+    missed: Mutex<Vec<(String, Instant)>>,
 }
 
-/// The length of a file, and when it was changed.
+/// The length of a model's files, and when the first was changed.
 type Version = (u64, Option<SystemTime>);
 
-/// A version of a file, and its description.
-type FileDescription = (Version, Option<Arc<Described>>);
+/// A version of a model's files, and their description.
+struct FileDescription {
+    version: Version,
+    since: Instant,
+    described: Option<Arc<Described>>,
+}
 
 /// A model that is loaded or being loaded.
 pub struct Other {
@@ -77,6 +89,8 @@ struct Stay {
 /// A model on this machine that requests can name.
 pub struct Listed {
     pub model: LocalModel,
+    /// When its file was changed.
+    pub modified: Option<SystemTime>,
     pub described: Arc<Described>,
 }
 
@@ -93,10 +107,10 @@ pub fn named(body: &[u8]) -> Option<String> {
 impl Others {
     /// `most` is the number of models that may be loaded besides the server's own, which has a name and perhaps a file.
     pub fn new(most: usize, keep: Duration, loader: Arc<Loader>, (own_name, own): (String, Option<&Path>)) -> Self {
-        let (entries, described) = (Mutex::default(), Mutex::default());
+        let (entries, described, missed) = Default::default();
         let local = Recent::new(LISTED);
         let own = own.map(|own| own.canonicalize().unwrap_or_else(|_| own.into()));
-        Self { most, keep, loader, own_name, own, entries, described, local }
+        Self { most, keep, loader, own_name, own, entries, described, local, missed }
     }
 
     /// Whether requests can have other models.
@@ -112,16 +126,33 @@ impl Others {
         }
         let (now, list) = (Instant::now(), || local_models(&Places::default()).into());
         let models = self.local.get(None, list).await?;
-        match name.map(|name| called(name, &models)) {
-            Some(Ok(None)) => self.local.get(Some(now), list).await,
-            _ => Ok(models),
+        let name = name.filter(|name| !name.is_empty() && !self.is_own_name(name));
+        let Some(name) = name.filter(|name| matches!(called(name, &models), Ok(None)) && !self.was_missed(name)) else {
+            return Ok(models);
+        };
+        let models = self.local.get(Some(now), list).await?;
+        if matches!(called(name, &models), Ok(None)) {
+            self.miss(name);
         }
+        Ok(models)
     }
 
-    /// The model with this name in a list, if a request for it came before.
-    pub fn requested(&self, name: &str, among: &[LocalModel]) -> Result<Option<Arc<Other>>, Failure> {
-        let model = called(name, among)?;
-        Ok(model.and_then(|model| requested(&mut lock(&self.entries), &model.path)))
+    /// Whether a new list lacked a model with this name a moment ago.
+    fn was_missed(&self, name: &str) -> bool {
+        lock(&self.missed).iter().any(|(missed, since)| missed == name && since.elapsed() < LISTED)
+    }
+
+    fn miss(&self, name: &str) {
+        let mut missed = lock(&self.missed);
+        missed.retain(|(missed, since)| missed != name && since.elapsed() < LISTED);
+        let surplus = (missed.len() + 1).saturating_sub(MISSED);
+        missed.drain(..surplus);
+        missed.push((name.to_owned(), Instant::now()));
+    }
+
+    /// A model, if a request for it came before.
+    pub fn requested(&self, model: &LocalModel) -> Option<Arc<Other>> {
+        requested(&mut lock(&self.entries), &model.path)
     }
 
     /// Whether a name means the server's own model without a look at the others.
@@ -153,9 +184,7 @@ impl Others {
     pub fn listed(&self, among: &[LocalModel]) -> Vec<Listed> {
         lock(&self.described).retain(|path, _| among.iter().any(|model| model.path == *path));
         let others = among.iter().filter(|model| model.whole && !self.is_own(&model.path));
-        others
-            .filter_map(|model| Some(Listed { described: self.describe(&model.path)?, model: model.clone() }))
-            .collect()
+        others.filter_map(|model| self.describe(model)).collect()
     }
 
     /// Whether a file is that of the server's own model.
@@ -163,15 +192,20 @@ impl Others {
         self.own.as_ref().is_some_and(|own| own == path || path.canonicalize().is_ok_and(|path| *own == path))
     }
 
-    fn describe(&self, path: &Path) -> Option<Arc<Described>> {
-        let about = path.metadata().ok()?;
-        let version = (about.len(), about.modified().ok());
-        let known = lock(&self.described).get(path).filter(|known| known.0 == version).map(|known| known.1.clone());
-        known.unwrap_or_else(|| {
+    fn describe(&self, model: &LocalModel) -> Option<Listed> {
+        let path = &model.path;
+        let modified = path.metadata().ok()?.modified().ok();
+        let version = (model.bytes, modified);
+        let is_known =
+            |it: &&FileDescription| it.version == version && (it.described.is_some() || it.since.elapsed() < RETRY);
+        let known = lock(&self.described).get(path).filter(is_known).map(|it| it.described.clone());
+        let described = known.unwrap_or_else(|| {
             let described = self.loader.open(path).ok().map(|(file, _)| Arc::new(describe(&file)));
-            lock(&self.described).insert(path.into(), (version, described.clone()));
+            let kept = FileDescription { version, since: Instant::now(), described: described.clone() };
+            lock(&self.described).insert(path.clone(), kept);
             described
-        })
+        })?;
+        Some(Listed { model: model.clone(), modified, described })
     }
 
     /// The models that are loaded.
@@ -288,7 +322,7 @@ fn requested(entries: &mut Vec<Arc<Other>>, path: &Path) -> Option<Arc<Other>> {
 }
 
 /// The model with this name in a list.
-fn called<'a>(name: &str, among: &'a [LocalModel]) -> Result<Option<&'a LocalModel>, Failure> {
+pub fn called<'a>(name: &str, among: &'a [LocalModel]) -> Result<Option<&'a LocalModel>, Failure> {
     match find_listed(name, among) {
         Ok(model) => Ok(Some(model)),
         Err(error @ Error::SeveralModels { .. }) => Err(Failure::of_field("model", error)),

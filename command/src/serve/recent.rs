@@ -9,11 +9,16 @@ use tokio::sync::Mutex;
 
 pub struct Recent<T: ?Sized> {
     keep: Duration,
-    /// The value, and when its making began. The lock is held while another one is made.
+    /// The lock is held while another value is made.
     made: Arc<Mutex<Option<Made<T>>>>,
 }
 
-type Made<T> = (Instant, Arc<T>);
+/// A value, and when its making began and ended.
+struct Made<T: ?Sized> {
+    began: Instant,
+    ended: Instant,
+    value: Arc<T>,
+}
 
 impl<T: ?Sized + Send + Sync + 'static> Recent<T> {
     /// Each value is used for the time `keep`.
@@ -28,14 +33,15 @@ impl<T: ?Sized + Send + Sync + 'static> Recent<T> {
         make: impl FnOnce() -> Arc<T> + Send + 'static,
     ) -> Result<Arc<T>, Failure> {
         let mut made = self.made.clone().lock_owned().await;
-        let is_new = |since: Instant| since.elapsed() < self.keep && after.is_none_or(|after| since >= after);
-        if let Some((_, value)) = made.as_ref().filter(|(since, _)| is_new(*since)) {
-            return Ok(value.clone());
+        let is_new =
+            |made: &&Made<T>| made.ended.elapsed() < self.keep && after.is_none_or(|after| made.began >= after);
+        if let Some(made) = made.as_ref().filter(is_new) {
+            return Ok(made.value.clone());
         }
         // The thread has the lock, so that only one is at work even if clients leave.
         let work = move || {
-            let (since, value) = (Instant::now(), make());
-            *made = Some((since, value.clone()));
+            let (began, value) = (Instant::now(), make());
+            *made = Some(Made { began, ended: Instant::now(), value: value.clone() });
             value
         };
         blocking(work).await
@@ -50,13 +56,19 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, Instant};
 
+    /// How long a value takes to make.
+    const LONG: Duration = Duration::from_millis(20);
+
     /// How many values are made for requests that come together, and for two later ones that need one made after they
     /// came.
     async fn made(keep: Duration) -> [usize; 2] {
         let (recent, count) = (Recent::<usize>::new(keep), Arc::new(AtomicUsize::new(0)));
         let get = |after| {
             let count = count.clone();
-            recent.get(after, move || Arc::new(count.fetch_add(1, Ordering::SeqCst)))
+            recent.get(after, move || {
+                std::thread::sleep(LONG);
+                Arc::new(count.fetch_add(1, Ordering::SeqCst))
+            })
         };
         let count = || count.load(Ordering::SeqCst);
         let together = tokio::join!(get(None), get(None));

@@ -6,7 +6,7 @@ use super::compiling::Compiling;
 use super::failure::Failure;
 use super::memory::{Budgets, Share};
 use super::openai::KeptResponses;
-use super::others::{self, Others};
+use super::others::{self, Listed, Others};
 use super::places::{ReplyPlace, ReplyPlaces};
 use super::pools::{Pool, Pools, Turn};
 use super::ready::Progress;
@@ -150,7 +150,10 @@ impl Server {
             return self.loaded();
         };
         let models = self.local_models(Some(&name)).await?;
-        if let Some(other) = self.others.requested(&name, &models)? {
+        let Some(model) = others::called(&name, &models)? else {
+            return self.loaded();
+        };
+        if let Some(other) = self.others.requested(model) {
             return other.wait(self.limits.reply).await;
         }
         let asked = move |server: &Self, turn| server.others.asked(&name, &models, server.loaded(), turn);
@@ -164,6 +167,15 @@ impl Server {
     pub async fn local_models(&self, name: Option<&str>) -> Result<Arc<[LocalModel]>, Failure> {
         let slow = |_| Failure::unavailable("listing the models takes too long; try again later", 2);
         timeout(self.limits.io, self.others.local(name)).await.map_err(slow)?
+    }
+
+    /// The models that requests can name besides the server's own.
+    pub async fn listed_models(self: &Arc<Self>) -> Result<Vec<Listed>, Failure> {
+        let models = self.local_models(None).await?;
+        if models.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.read_models(move |server, _turn| server.others.listed(&models)).await
     }
 
     /// Runs, on a thread, short work that reads files of models. Few threads do so at a time. The turn ends when `run`

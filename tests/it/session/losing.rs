@@ -144,17 +144,18 @@ fn a_closed_device_can_be_opened_again() {
 #[test]
 fn extended_closed_in_mid_load() {
     let file = Gguf::open(fable_file("q4_0")).unwrap();
-    for wait in [LoadStage::Weights, LoadStage::Kernels, LoadStage::Check] {
+    // A driver that has compiled the kernels before is done with all of them at the first report.
+    for (wait, count) in [(LoadStage::Weights, 3), (LoadStage::Kernels, 1), (LoadStage::Check, 3)] {
         let gpu = open(true);
         let options = LoadOptions { check: Check::Always, ..LoadOptions::default() };
         let mut steps = 0;
         let outcome = Model::load_with(&file, &gpu, &options, &Cancel::default(), &mut |progress| {
             steps += usize::from(progress.stage == wait);
-            if steps == 3 {
+            if steps == count {
                 gpu.close();
             }
         });
-        assert!(steps >= 3, "{wait:?}: {steps}");
+        assert!(steps >= count, "{wait:?}: {steps}");
         lost(outcome);
         lost(gpu.check());
         assert_eq!(gpu.memory().held, 0);

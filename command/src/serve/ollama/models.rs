@@ -104,16 +104,11 @@ fn entry(name: &str, bytes: u64, modified: SystemTime, described: &Described) ->
 /// The server's own model, and those that requests can name.
 pub async fn tags(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
     let loaded = server.loaded()?;
-    let models = server.local_models(None).await?;
-    let listed = move |server: &Server, _turn| {
-        let of = |Listed { model, described }: &Listed| {
-            let modified = model.path.metadata().and_then(|file| file.modified()).unwrap_or(server.started);
-            entry(&model.name, model.bytes, modified, described)
-        };
-        server.others.listed(&models).iter().map(of).collect::<Vec<Value>>()
-    };
-    let others = server.read_models(listed).await?;
+    let others = server.listed_models().await?;
     let own = entry(&server.name, loaded.model.file().file_bytes(), server.started, &describe(loaded.model.file()));
+    let others = others.iter().map(|Listed { model, modified, described }| {
+        entry(&model.name, model.bytes, modified.unwrap_or(server.started), described)
+    });
     let models: Vec<Value> = [own].into_iter().chain(others).collect();
     Ok(json(&json!({"models": models})))
 }

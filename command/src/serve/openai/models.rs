@@ -47,14 +47,13 @@ fn own(server: &Server) -> Value {
 }
 
 /// A model that requests can name.
-fn other(server: &Server, Listed { model: local, described }: &Listed) -> Value {
+fn other(server: &Server, Listed { model: local, described, .. }: &Listed) -> Value {
     let meta = json!({"n_ctx_train": described.context, "n_vocab": described.vocab, "size": local.bytes});
     model(server, &local.name, Some(meta), None)
 }
 
 async fn models(server: &Arc<Server>) -> Result<Vec<Value>, Failure> {
-    let models = server.local_models(None).await?;
-    let others = server.read_models(move |server, _turn| server.others.listed(&models)).await?;
+    let others = server.listed_models().await?;
     Ok([own(server)].into_iter().chain(others.iter().map(|listed| other(server, listed))).collect())
 }
 
