@@ -15,7 +15,7 @@ const EXPECTED: [(&str, &str); 8] = [
     ("a boolean", "true or false"),
     ("a map", "an object"),
     ("a sequence", "a list"),
-    ("i64", "an integer of at most 63 bits"),
+    ("i64", "a 64-bit integer"),
     ("string or map", "one of the allowed strings"),
     ("u32", "an integer from 0 to 4294967295"),
     ("u64", "an integer of at least 0"),
@@ -171,7 +171,7 @@ mod tests {
             (
                 r#"{"messages": [], "repeat_last_n": 9223372036854775808}"#,
                 "repeat_last_n",
-                "repeat_last_n: expected an integer of at most 63 bits, found 9223372036854775808",
+                "repeat_last_n: expected a 64-bit integer, found 9223372036854775808",
             ),
             (
                 r#"{"messages": [], "overflow": 3}"#,
@@ -182,7 +182,7 @@ mod tests {
             (
                 r#"{"messages": [], "options": {"top_k": []}}"#,
                 "options.top_k",
-                "options.top_k: expected an integer of at most 63 bits, found a list",
+                "options.top_k: expected a 64-bit integer, found a list",
             ),
         ] {
             let failure = refused(body);

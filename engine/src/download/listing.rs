@@ -175,7 +175,7 @@ fn file(client: &Client, repo: &RepoName, commit: &str, sibling: &Sibling, go_on
 fn strange(repo: &RepoName, reason: &str) -> Error {
     Error::Download {
         what: repo.to_string(),
-        reason: format!("the answer is not what a hub sends: {reason}"),
+        reason: format!("unexpected answer from the hub: {reason}"),
         remedy: "check the address of the hub (HF_ENDPOINT)".into(),
         kind: ErrorKind::Network,
     }

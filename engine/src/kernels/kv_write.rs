@@ -120,8 +120,7 @@ impl Cache {
 
     /// Adds the file that reads chunks of four values. It needs LATENT, the number of chunks of a latent.
     pub(super) fn chunk_files(&self, variant: VariantBuilder) -> VariantBuilder {
-        let chunks = Self::row_values(self.rank, self.rotary) / 4;
-        let variant = variant.constant("KV_CHUNKS", "", chunks);
+        let variant = variant.constant("KV_CHUNKS", "", Self::row_values(self.rank, self.rotary) / 4);
         match self.ty {
             CacheType::F16 => variant.file(HALF_RANGE).tagged(HALVES),
             CacheType::F32 => variant.tagged((source!("lib/kv_f32.wgsl"), "f32")),

@@ -116,8 +116,7 @@ impl Model {
             .transpose()?;
         let prompt = gpu.map_or(options.prompt, |gpu| options.prompt.on(gpu.report()));
         let plans = plans(&config, &token, &target, (prompt, options.speculation))?;
-        let all = options.compile_all.unwrap_or(!gpu.is_some_and(|gpu| gpu.report().is_software()));
-        let batch = CheckedBatch::at_load(prompt, options.check, all);
+        let batch = CheckedBatch::at_load(prompt, options.check, options.compiles_all(gpu));
         let checked = check_memory((&weights, &config, shape), &target, batch)?;
         let caches = |plan: &Plan| plan.local_memory(Purpose::Cache);
         let (weights, cache) =

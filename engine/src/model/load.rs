@@ -140,7 +140,7 @@ impl Model {
         let mut config = Config::read(file)?;
         config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
         let cache = options.cache_for(&config);
-        let all = options.compile_all.unwrap_or(!gpu.report().is_software());
+        let all = options.compiles_all(Some(gpu));
         let (weights, notice) = ModelWeights::with_block(file, &config, options)?;
         let (tuned, unused) = tuned(file, gpu, options, |target| plan_alone(&weights, &config, cache, target))?;
         let notices = [notice, weights.notice_of_unknown(&config), unused].into_iter().flatten();

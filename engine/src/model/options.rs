@@ -121,6 +121,11 @@ impl LoadOptions {
         CacheShape { context, ty: self.cache.unwrap_or(usual) }
     }
 
+    /// Whether a load on this GPU compiles everything; without a GPU, as on one that is not emulated in software.
+    pub(super) fn compiles_all(&self, gpu: Option<&Gpu>) -> bool {
+        self.compile_all.unwrap_or(!gpu.is_some_and(|gpu| gpu.report().is_software()))
+    }
+
     /// These options with a tuning's choices where nothing else is requested.
     pub(super) fn choosing(&self, tuned: &Choices) -> Self {
         let choices = self.overrides.choices.or(tuned);

@@ -226,9 +226,10 @@ impl ChatTemplate {
         self.rendered(input, None)
     }
 
-    /// The text for a conversation. If a template fails, it may expect messages with calls in another form, as DeepSeek
-    /// V3's does: then it gets more and more of them as OpenAI's JSON has it. Which form a template expects can depend
-    /// on the conversation, so it is not decided in advance; what fails, fails at the first call.
+    /// The text for a conversation. A template that fails may expect OpenAI's JSON in messages with calls, as DeepSeek
+    /// V3's does. So it is rendered again with null as their content, and if that fails too, also with their arguments
+    /// as text. What a template expects can depend on the conversation, so it is not found out in advance; a template
+    /// that fails does so at the first call.
     fn rendered(&self, input: &ChatInput<'_>, marker: Option<&Marker>) -> Result<String> {
         let rendered = self.rendered_as_given(input, marker);
         let has_calls = input.messages.iter().any(|message| !message.tool_calls.is_empty());

@@ -145,7 +145,7 @@ fn refusals_are_reported() {
         });
         let cache = tempdir().unwrap();
         let error = list(&hub(&server, cache.path())).unwrap_err().to_string();
-        assert!(error.contains("the answer is not what a hub sends"), "{what}: {error}");
+        assert!(error.contains("unexpected answer from the hub"), "{what}: {error}");
     }
 }
 
@@ -300,7 +300,7 @@ fn sizes_beyond_reason_are_refused() {
         });
         let cache = tempdir().unwrap();
         let error = list(&hub(&server, cache.path())).unwrap_err().to_string();
-        assert!(error.contains("the answer is not what a hub sends: Q4_0 has "), "{error}");
+        assert!(error.contains("unexpected answer from the hub: Q4_0 has "), "{error}");
     }
 }
 
