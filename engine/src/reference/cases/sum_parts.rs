@@ -17,8 +17,8 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     {
         cases.push(mul_mm::case(&target, &F32, shape, tokens, add)?);
     }
-    cases.push(mul_mm::gated_case(&target, &F32, &F32, [416, 44])?);
-    cases.push(mul_mm::beyond_half(&with_matrices, &F32, 416)?);
+    cases.push(mul_mm::gated_case(&target, &F32, &F32, [544, 44])?);
+    cases.push(mul_mm::beyond_half(&with_matrices, &F32, 544)?);
     cases.retain(|case| case.plan.steps.iter().any(|step| step.kernel == KERNEL.name));
     Ok(cases)
 }
