@@ -21,6 +21,7 @@ mod background;
 mod embed;
 mod engine;
 mod memory;
+mod prompts;
 mod reading;
 mod shared;
 mod state;

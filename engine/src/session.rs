@@ -26,6 +26,7 @@ mod snapshot;
 mod step;
 mod submissions;
 mod synthetic;
+mod together;
 mod token_counts;
 
 #[cfg(feature = "constrain")]
@@ -34,6 +35,7 @@ pub(crate) use outputs::HiddenMean;
 pub use pool::Pool;
 pub use profile::TokenProfile;
 pub(crate) use synthetic::fill_with_noise;
+pub(crate) use together::FinalPart;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};

@@ -374,6 +374,28 @@ impl<'a> GenerationTask<'a> {
         Ok(())
     }
 
+    /// The remaining tokens of the prompt if they can be computed together with other prompts: the caller wants only
+    /// the next token, and the device samples it.
+    pub fn plain_rest(&self, session: &Session) -> Option<&[u32]> {
+        let chosen = self.policy.has_chooser() || self.policy.rules(|rule| rule.holds_at(self.events.place()));
+        let read = self.options.logprobs.is_some() || self.scoring.is_some() || self.mean.is_some();
+        let is_plain = matches!(self.state, TaskState::Prompt { .. }) && self.again.is_empty() && !chosen && !read;
+        self.prompt.get(session.tokens().len()..).filter(|_| is_plain)
+    }
+
+    /// Records that the remaining tokens of the prompt were computed.
+    pub fn complete_prompt(&mut self, session: &Session) {
+        if let TaskState::Prompt { start, cached } = self.state {
+            self.events.push(Event::Prompt { done: session.tokens().len(), total: self.prompt.len() });
+            self.state = TaskState::Tokens(TaskProgress::after(start, cached, session));
+        }
+    }
+
+    /// What cancels it.
+    pub fn cancels(&self) -> &Cancels {
+        &self.cancels
+    }
+
     /// Computes a part of the prompt. Reports its tokens if their log-probabilities are wanted, and adds their hidden
     /// states to the mean if a mean is wanted. Returns whether the prompt is complete.
     fn read_next(&mut self, session: &mut Session) -> Result<bool> {

@@ -18,7 +18,7 @@ pub(super) const KERNEL: Kernel = Kernel { name: "keep_hidden", op: OP, params: 
 
 impl Builder {
     /// Stores x {n, rows}, normalised, in `ring` {n, [`KEPT_ROWS`], sequences}: each vector at its row's sequence, and
-    /// at its position plus `ahead`, modulo the capacity. Of more rows, the last ones are stored.
+    /// at its position plus `ahead`, modulo the capacity. Of more rows of a sequence, the last ones are stored.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the widths differ.

@@ -198,9 +198,9 @@ impl TileProduct<'_> {
     }
 
     /// The most vectors that a tile may have.
-    pub fn most_vectors(&self) -> usize {
+    pub fn most_vectors(&self, plan: &Builder) -> usize {
         match self.vectors {
-            TileVectors::Batch => self.x.rows,
+            TileVectors::Batch => self.x.rows.min(plan.rows_alone()),
             TileVectors::Slots { groups, .. } => groups.places,
         }
     }

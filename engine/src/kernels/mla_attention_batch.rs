@@ -1,4 +1,4 @@
-//! Absorbed multi-head latent attention of many rows of one sequence over the KV cache. Each row attends to the KV rows
+//! Absorbed multi-head latent attention of many rows over the KV cache. Each row attends to the KV rows of its sequence
 //! up to its own.
 
 use super::Kernel;
@@ -38,16 +38,16 @@ pub struct BatchAttention<'a> {
     pub deep: bool,
 }
 
-impl BatchAttention<'_> {
-    /// Into how many splits the cache is divided.
-    fn splits(&self) -> usize {
-        match self.rows() {
-            ..=FEW_ROWS => MANY_SPLITS,
-            _ if self.deep => DEEP_SPLITS,
-            _ => 1,
-        }
+/// Into how many splits attention of so many queries divides the cache, which may be `deep`.
+pub(crate) fn batch_splits(queries: usize, deep: bool) -> usize {
+    match queries {
+        ..=FEW_ROWS => MANY_SPLITS,
+        _ if deep => DEEP_SPLITS,
+        _ => 1,
     }
+}
 
+impl BatchAttention<'_> {
     /// The number of queries of all rows.
     fn rows(&self) -> usize {
         self.q.per_row() * self.q.rows
@@ -60,7 +60,7 @@ impl Builder {
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
     pub fn mla_attention_batch(&mut self, label: &str, attention: &BatchAttention<'_>) -> Result<Tensor> {
-        let splits = attention.splits();
+        let splits = batch_splits(attention.q.per_row() * self.rows_alone(), attention.deep);
         if self.suits_row_matrices(attention.cache) {
             return self.attention_by_matrices(label, attention, splits);
         }
@@ -103,6 +103,7 @@ impl Builder {
         let variant = matrix_files(variant, by.unit, (cache, self.target().matrices));
         let mut bindings = self.bound_queries(q.buffer, cache);
         bindings.extend(left);
+        self.align(by.rows, q.per_row());
         let blocks = attention.rows().div_ceil(by.rows);
         let left = parts.as_ref().map_or(y.bytes(), AttentionSplits::bytes);
         let cost = Cost { activations: q.bytes() + left, ..cache.cost(blocks * by.rows, readings(blocks)) };

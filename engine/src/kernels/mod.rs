@@ -75,6 +75,7 @@ pub use mask_logits::mask_words;
 pub use matvec::{Input, Norm};
 pub use mla_attention::{AttentionSplits, splits};
 pub use mla_attention_batch::BatchAttention;
+pub(crate) use mla_attention_batch::batch_splits;
 pub use moe_gate_up::{GateUp, Hidden, Router, Selection};
 pub use rounded::{Residual, Rounded};
 pub use route::{Gating, Routed, Routing};

@@ -159,14 +159,18 @@ impl Builder {
     /// The tiles of a product: with matrices if they can multiply it, and in the shape that was chosen for this adapter
     /// if the product allows it.
     pub(super) fn tile(&self, label: &str, product: &TileProduct<'_>) -> Tile {
-        let chosen = self.target().choices.tile(label, self.rows());
+        let rows = match product.vectors {
+            TileVectors::Batch => self.rows_alone(),
+            TileVectors::Slots { .. } => self.rows(), // the sums of a slot do not depend on its tile
+        };
+        let chosen = self.target().choices.tile(label, rows);
         if let Some(tile) = self.matrix_tile(product, chosen) {
             return Tile::Matrices(tile);
         }
         Tile::Registers(match chosen {
             // an expert's slots must fit into a tile
             Some(ProductTile::Registers { vectors, rows }) if product.holds(vectors) => RegisterTile { vectors, rows },
-            _ => RegisterTile::of(product),
+            _ => RegisterTile::of(product, product.most_vectors(self)),
         })
     }
 }
@@ -215,8 +219,8 @@ impl Tile {
 
 impl RegisterTile {
     /// The most vectors and rows that still leave enough tiles to occupy a large GPU.
-    fn of(product: &TileProduct<'_>) -> Self {
-        let most = product.most_vectors().next_multiple_of(SIDE).min(TILE_TOKENS);
+    fn of(product: &TileProduct<'_>, most: usize) -> Self {
+        let most = most.next_multiple_of(SIDE).min(TILE_TOKENS);
         if let TileVectors::Slots { .. } = product.vectors {
             return Self { vectors: most, rows: 4 };
         }

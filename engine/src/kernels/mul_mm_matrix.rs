@@ -70,10 +70,10 @@ impl MatrixTile {
     }
 
     /// The tile for matrices of 16 x 16, as measured on an H100.
-    fn of_sixteen(product: &TileProduct<'_>) -> Self {
+    fn of_sixteen(product: &TileProduct<'_>, most: usize) -> Self {
         let even = if product.rows.first().groups().is_multiple_of(2) { 2 } else { 1 };
         let tile = |down, across, lefts, rights, groups| Self { side: 16, down, across, lefts, rights, groups };
-        match (product.most_vectors(), product.rows) {
+        match (most, product.rows) {
             (0..=16, TileRows::One { .. }) => tile(1, 8, 1, 2, even),
             (0..=16, TileRows::Gated { .. }) => tile(1, 2, 1, 2, even),
             (17..=32, _) => tile(1, 2, 2, 2, even),
@@ -84,9 +84,9 @@ impl MatrixTile {
     }
 
     /// The tile for matrices of 8 x 8, not measured: subgroups that sum 32 x 32, as in other programs on Metal.
-    fn of_eight(product: &TileProduct<'_>) -> Self {
+    fn of_eight(most: usize) -> Self {
         let tile = |down, across, lefts| Self { side: 8, down, across, lefts, rights: 4, groups: 1 };
-        match product.most_vectors() {
+        match most {
             0..=16 => tile(1, 4, 2),
             17..=32 => tile(1, 4, 4),
             _ => tile(2, 2, 4),
@@ -103,10 +103,11 @@ impl Builder {
         if wide || target.team != Team::Subgroup {
             return None;
         }
+        let most = product.most_vectors(self);
         let (side, usual) = match target.matrices {
             Matrices::None => return None,
-            Matrices::Eight => (8, MatrixTile::of_eight(product)),
-            Matrices::Sixteen => (16, MatrixTile::of_sixteen(product)),
+            Matrices::Eight => (8, MatrixTile::of_eight(most)),
+            Matrices::Sixteen => (16, MatrixTile::of_sixteen(product, most)),
         };
         let chosen = chosen.and_then(|chosen| MatrixTile::chosen(chosen, side));
         Some(chosen.filter(|tile| tile.suits(product, target)).unwrap_or(usual))

@@ -161,7 +161,7 @@ impl Builder {
         let ([rank, width, heads], rows) = (v_b.shape, self.rows());
         let joined = width * heads;
         if self.by_tiles() {
-            let deep = self.depth() > DEEP + rows as u64;
+            let deep = self.depth() > DEEP + self.rows_alone() as u64;
             let latent = self.mla_attention_batch("attention", &BatchAttention { q, cache, scale, deep })?;
             let y = self.tensor_with_stride("attn_v_b", [joined, rows], joined.next_multiple_of(4));
             self.mul_mm_into("attn_v_b", v_b, &latent, &Tensor { shape: [width, heads * rows], stride: width, ..y })?;

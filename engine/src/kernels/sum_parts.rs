@@ -71,7 +71,7 @@ impl Builder {
         }
         let (vectors, rows) = tile.size();
         let [_, blocks, stacks] = product.grid(vectors, rows);
-        let few = y.rows <= FEW_ROWS || !by_matrices;
+        let few = y.rows.min(self.rows_alone()) <= FEW_ROWS || !by_matrices;
         let (batch, wanted) = if few { (FEW, MANY_SUBGROUPS) } else { (MANY, 2 * MANY_SUBGROUPS) };
         let occupied = batch.div_ceil(vectors) * blocks * stacks * tile.subgroups();
         (wanted / occupied.max(1)).min(steps / LEAST_STEPS).clamp(1, MOST_PARTS)

@@ -42,6 +42,12 @@ pub struct BatchShape {
 pub enum Outputs {
     /// The last row. Its logits are computed by the head of the plan of a single row.
     Last,
+    /// The last row of each of several prompts. The plan leaves the hidden states of all rows, and computes those of a
+    /// prompt as the plan for `each` rows of one sequence does.
+    LastOfEach {
+        /// The most rows of a prompt.
+        each: usize,
+    },
     /// Every row.
     All,
     /// Every row of a small batch; the rows may belong to different sequences, and hold drafts to verify.
@@ -63,9 +69,15 @@ impl BatchShape {
         Self { rows, outputs, depth: depth.unwrap_or(before) }
     }
 
-    /// The most tokens in the cache, those of the rows among them.
+    /// The most tokens of a sequence in the cache, those of its rows among them.
     pub fn cached(&self, context: usize) -> usize {
-        self.depth.saturating_add(self.rows).min(context.max(self.rows))
+        let rows = if let Outputs::LastOfEach { each } = self.outputs { each } else { self.rows };
+        self.depth.saturating_add(rows).min(context.max(rows))
+    }
+
+    /// The shape for `rows` rows of several prompts that each would be computed by this shape alone.
+    pub fn of_prompts(self, rows: usize) -> Self {
+        Self { rows, outputs: Outputs::LastOfEach { each: self.rows }, ..self }
     }
 
     /// The shapes of steps of up to `most` rows of several sequences.
@@ -218,15 +230,17 @@ pub(super) fn builder_alone(config: &Config, target: &Target) -> Builder {
 /// The builder of plans for batches of a shape.
 pub(super) fn builder_for(config: &Config, target: &Target, shape: BatchShape, cache: CacheShape) -> Builder {
     let most = match shape.outputs {
+        Outputs::LastOfEach { .. } => 0,
         Outputs::Last => target.choices.few_rows.unwrap_or(few_of_prompt(target)).min(FEW_TOKENS),
         Outputs::All => target.choices.few_rows.unwrap_or(FEW_TOKENS).min(FEW_TOKENS),
         Outputs::Sequences | Outputs::Verified => FEW_TOKENS, // which tiles cannot compute
     };
     let few = shape.rows <= most && serves_few(config);
-    Builder::for_rows(&for_steps(target, few), config.rotary / 2, shape.rows)
+    let builder = Builder::for_rows(&for_steps(target, few), config.rotary / 2, shape.rows)
         .with_depth(shape.cached(cache.context))
         .for_few(few)
-        .for_sequences(shape.outputs == Outputs::Sequences)
+        .for_sequences(shape.outputs == Outputs::Sequences);
+    if let Outputs::LastOfEach { each } = shape.outputs { builder.for_prompts(each) } else { builder }
 }
 
 /// The target of plans of few rows, or of tiles: with matrices only where they were not measured to be slower.
@@ -254,6 +268,7 @@ fn plan(
     b.head();
     let (mut last, mut head) = (None, None);
     match outputs {
+        Outputs::LastOfEach { .. } => {}
         Outputs::Last => {
             let y = b.tensor("last", [config.width, 1]);
             b.last_token("last", &hidden, &y)?;

@@ -3,7 +3,7 @@
 //! The angles are computed here in f64, because GPUs do not promise the sine of thousands of radians.
 
 use super::Config;
-use crate::plan::{BatchHeader, RowHeader};
+use crate::plan::{RowHeader, laid_out};
 
 /// Makes the bytes of batches, as kernels read them (`wgsl/lib/batch.wgsl`).
 pub struct BatchWriter {
@@ -25,12 +25,11 @@ impl BatchWriter {
     /// The bytes of a batch, for a plan that divides the cache into `splits`, with the number of the submission that
     /// computes it.
     pub fn write(&mut self, rows: &[RowHeader], splits: usize, submission: u32) -> &[u8] {
-        let longest = rows.iter().map(|row| row.position + 1).max().unwrap_or_default();
-        let header = BatchHeader { count: rows.len() as u32, longest, splits: splits as u32, submission };
+        let (header, rows) = laid_out(rows, splits, submission);
         self.bytes.clear();
         self.bytes.extend_from_slice(bytemuck::bytes_of(&header));
         for row in rows {
-            self.bytes.extend_from_slice(bytemuck::bytes_of(row));
+            self.bytes.extend_from_slice(bytemuck::bytes_of(&row));
             for frequency in &self.frequencies {
                 let rotation = rotation_of(row.position, *frequency, self.magnitude);
                 self.bytes.extend_from_slice(bytemuck::bytes_of(&rotation));

@@ -43,6 +43,10 @@ pub struct RowHeader {
     pub first_adjustment: u32,
     /// The number of adjustments of its logits.
     pub adjustments: u32,
+    /// The number of KV rows that the last row of its sequence attends to, which [`laid_out`] sets.
+    pub longest: u32,
+    /// Rotary angles begin at a multiple of 8 bytes.
+    pub unused: u32,
 }
 
 impl RowHeader {
@@ -60,6 +64,18 @@ impl RowHeader {
         let row = |(&token, position)| Self { token, position, ..Self::default() };
         tokens.iter().zip(position as u32..).map(row).collect()
     }
+}
+
+/// The header of a batch of these rows, and the rows with what each has to know of the others of its sequence. The rows
+/// of a sequence are adjacent.
+pub fn laid_out(rows: &[RowHeader], splits: usize, submission: u32) -> (BatchHeader, impl Iterator<Item = RowHeader>) {
+    let last = |rows: &[RowHeader]| rows.iter().map(|row| row.position + 1).max().unwrap_or_default();
+    let header = BatchHeader { count: rows.len() as u32, longest: last(rows), splits: splits as u32, submission };
+    let of_each = rows.chunk_by(|row, next| row.sequence == next.sequence).flat_map(move |of_one| {
+        let longest = last(of_one);
+        of_one.iter().map(move |row| RowHeader { longest, ..*row })
+    });
+    (header, of_each)
 }
 
 /// The size in bytes of a row with `pairs` rotary angles.

@@ -28,6 +28,8 @@ pub struct Builder {
     pub(super) tiles: bool,
     /// Whether rows may be of different sequences.
     sequences: bool,
+    /// See [`Builder::for_prompts`].
+    each: Option<usize>,
     layer: Option<usize>,
     prefix: String,
     guard: u64,
@@ -57,6 +59,7 @@ impl Builder {
             depth: 0,
             tiles: true,
             sequences: false,
+            each: None,
             layer: None,
             prefix: String::new(),
             guard: 0,
@@ -79,6 +82,25 @@ impl Builder {
     pub fn for_sequences(mut self, different: bool) -> Self {
         self.sequences = different;
         self
+    }
+
+    /// The rows may be of several prompts. Each is computed as in a plan of up to `each` rows, so that the results are
+    /// the same to the bit.
+    pub fn for_prompts(mut self, each: usize) -> Self {
+        (self.sequences, self.each) = (true, Some(each));
+        self
+    }
+
+    /// The most rows of the batches that a plan is made for that computes a sequence of this one alone.
+    pub fn rows_alone(&self) -> usize {
+        self.each.unwrap_or(self.plan.rows)
+    }
+
+    /// Records that each workgroup computes `vectors` vectors of one sequence, a power of two. Each row has `per_row`
+    /// vectors.
+    pub fn align(&mut self, vectors: usize, per_row: usize) {
+        let aligned = vectors >> per_row.trailing_zeros().min(vectors.trailing_zeros());
+        self.plan.aligned = self.plan.aligned.max(aligned);
     }
 
     /// Whether all rows are of one sequence.

@@ -23,7 +23,7 @@ mod text;
 mod tiling;
 mod variant;
 
-pub use batch_layout::{BatchHeader, PAGE, RowHeader, batch_bytes, row_bytes};
+pub use batch_layout::{BatchHeader, PAGE, RowHeader, batch_bytes, laid_out, row_bytes};
 pub use builder::{Builder, MAX_GRID, SAMPLING_BYTES};
 pub use checker::{Checker, Look, RowOf, WrongOutput};
 pub use choices::{Choices, Grouping, RowRange, SplitsChoice, StepChoice};
@@ -237,6 +237,9 @@ pub struct Plan {
     pub splits: usize,
     /// The most rows of a batch.
     pub rows: usize,
+    /// The first row of a sequence has to be a multiple of this number; 0 if the plan has no kernel for prompts of
+    /// several sequences.
+    pub aligned: usize,
     /// The number of rotary angles of a row.
     pub pairs: usize,
 }

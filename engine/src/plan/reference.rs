@@ -232,12 +232,13 @@ impl<'a> Probe<'a> {
         self.memory.row(weight, matrix * weight.shape[1] + row)
     }
 
-    /// The index in the pool of the KV row at position `t` of the sequence.
+    /// The index in the pool of the KV row at position `t` of the sequence whose list of pages begins at `first_page`.
     ///
     /// # Errors
     /// Any error from the device.
-    pub fn kv_index(&mut self, t: usize) -> Result<usize> {
-        let page = self.words(BufferRef::Local(Plan::PAGES), t / PAGE, 1)?.first().map_or(0, |page| *page as usize);
+    pub fn kv_index(&mut self, first_page: usize, t: usize) -> Result<usize> {
+        let listed = self.words(BufferRef::Local(Plan::PAGES), first_page + t / PAGE, 1)?;
+        let page = listed.first().map_or(0, |page| *page as usize);
         Ok(page * PAGE + t % PAGE)
     }
 

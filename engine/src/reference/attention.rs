@@ -9,6 +9,8 @@ use crate::kernels::mla_attention::SPAN;
 use crate::kernels::{Cache, CacheType};
 use crate::plan::{OutputPlace, PAGE, Probe, Reference, Sample};
 use half::f16;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 /// The number of tokens of a split of a cache with `tokens` tokens: `split_length` of `lib/splits.wgsl`.
@@ -19,8 +21,9 @@ fn split_length(splits: usize, tokens: usize) -> usize {
 impl Merged {
     /// The attention of a token's head, and for each value the sum of the magnitudes that were added.
     pub(super) fn vector(&self, probe: &mut Probe<'_>, token: usize, head: usize) -> Result<Vec<(f64, f64)>> {
-        let length = split_length(self.splits, probe.position + probe.count);
-        let busy = (probe.position + token + 1).div_ceil(length).min(self.splits);
+        let row = probe.row_header(token)?;
+        let length = split_length(self.splits, row.longest as usize);
+        let busy = (row.position as usize + 1).div_ceil(length).min(self.splits);
         let first = (token * self.heads + head) * self.splits;
         let stats: Vec<f64> = probe.values(self.stats, 2 * first, 2 * busy)?.into_iter().map(f64::from).collect();
         let largest = stats.chunks_exact(2).fold(f64::MIN, |most, split| most.max(split[0]));
@@ -68,13 +71,19 @@ pub(super) struct Weights {
 impl Reference for Attention {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let (heads, rank) = (self.q.per_row(), self.cache.rank);
-        let kv_rows = kv_rows(probe, &self.cache, 0..probe.position + probe.count)?;
-        let mut samples = Vec::new();
+        let (mut samples, mut of_sequences) = (Vec::new(), HashMap::new());
         for vector in probe.some(probe.count * heads, VECTORS) {
             let (token, head) = (vector / heads, vector % heads);
+            let row = probe.row_header(token)?;
+            let kv_rows = match of_sequences.entry(row.first_page) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => {
+                    unknown.insert(kv_rows(probe, &self.cache, row.first_page as usize, 0..row.longest as usize)?)
+                }
+            };
             let q = probe.values(self.q.buffer, start(&self.q, token, head), rank + self.cache.rotary)?;
             let q: Vec<f64> = q.into_iter().map(f64::from).collect();
-            let (seen, unseen) = kv_rows.split_at(probe.position + token + 1);
+            let (seen, unseen) = kv_rows.split_at(row.position as usize + 1);
             if !are_numbers(unseen) {
                 continue;
             }
@@ -134,15 +143,20 @@ pub(super) fn are_numbers(kv_rows: &[Vec<f64>]) -> bool {
     kv_rows.iter().flatten().all(|value| value.is_finite())
 }
 
-/// KV rows of the cache, without padding.
-pub(super) fn kv_rows(probe: &mut Probe<'_>, cache: &Cache, tokens: Range<usize>) -> Result<Vec<Vec<f64>>> {
+/// KV rows of the cache, without padding, of the sequence whose list of pages begins at `first_page`.
+pub(super) fn kv_rows(
+    probe: &mut Probe<'_>,
+    cache: &Cache,
+    first_page: usize,
+    tokens: Range<usize>,
+) -> Result<Vec<Vec<f64>>> {
     let Cache { buffer, ty, rank, rotary } = *cache;
     let words = ty.row_bytes(rank, rotary) / 4;
     let mut all = Vec::with_capacity(tokens.len() * words);
     let mut next = tokens.start;
     while next < tokens.end {
         let of_page = tokens.end.min((next / PAGE + 1) * PAGE) - next;
-        let place = probe.kv_index(next)?;
+        let place = probe.kv_index(first_page, next)?;
         all.extend(probe.words(buffer, place * words, of_page * words)?);
         next += of_page;
     }

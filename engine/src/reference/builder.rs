@@ -9,7 +9,7 @@ use crate::kernels::rounded::WORDS;
 use crate::kernels::{Cache, CacheType, Input, Norm, Residual};
 use crate::plan::{
     BatchHeader, BufferRef, Builder, Choices, LocalId, PAGE, Plan, RowHeader, RowRange, StepChoice, Target, Tensor,
-    Tiling, Weight, WeightId,
+    Tiling, Weight, WeightId, laid_out,
 };
 use crate::quant::{self, Arithmetic, Family, GROUP, QUANTS, Quant};
 use rand_pcg::Pcg32;
@@ -111,12 +111,11 @@ impl CaseBuilder {
     }
 
     fn rotated_rows(&mut self, rows: &[RowHeader], rotations: &[[f32; 2]]) {
-        let longest = rows.iter().map(|row| row.position + 1).max().unwrap_or_default();
-        let header = BatchHeader { count: rows.len() as u32, longest, splits: 0, submission: 0 };
+        let (header, rows) = laid_out(rows, 0, 0);
         let mut bytes = bytemuck::bytes_of(&header).to_vec();
         let pairs = self.plan.pairs();
-        for (row, header) in rows.iter().enumerate() {
-            bytes.extend_from_slice(bytemuck::bytes_of(header));
+        for (row, header) in rows.enumerate() {
+            bytes.extend_from_slice(bytemuck::bytes_of(&header));
             let of_row = rotations.get(row * pairs..(row + 1) * pairs);
             bytes.extend_from_slice(bytemuck::cast_slice(of_row.unwrap_or(&vec![[0f32; 2]; pairs])));
         }

@@ -21,10 +21,13 @@ pub(super) fn drafting_of(first: u32, sequence: u32) -> usize {
 impl Reference for KeptHidden {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let Self { x, norm, ring, ahead } = self;
-        let (last, mut samples) = (probe.count.min(KEPT_ROWS), Vec::new());
-        for row in probe.some(last, VECTORS) {
-            let row = probe.count - last + row;
-            let to = ring_place(&probe.row_header(row)?, *ahead) * ring.width;
+        let mut samples = Vec::new();
+        for row in probe.some(probe.count, VECTORS) {
+            let header = probe.row_header(row)?;
+            if header.longest - header.position > KEPT_ROWS as u32 {
+                continue;
+            }
+            let to = ring_place(&header, *ahead) * ring.width;
             samples.extend(normed(probe, (x.buffer, row * x.pitch), norm, (ring.buffer, to))?);
         }
         Ok(samples)
@@ -74,7 +77,7 @@ fn next_row(rows: &[RowHeader], accepted: u32, made: u32) -> (RowHeader, usize) 
         None => RowHeader::sampled(row.sequence as usize),
         Some(last) => RowHeader::SAMPLED + drafts as u32 + last,
     };
-    (RowHeader { next, ..row }, number)
+    (RowHeader { next, longest: row.position + 1, ..row }, number)
 }
 
 impl Reference for Advanced {
@@ -98,6 +101,7 @@ impl Reference for Advanced {
             let first = want.len();
             want.extend_from_slice(&words[place * row..(place + 1) * row]);
             want[first + word(offset_of!(RowHeader, next))] = next.next;
+            want[first + word(offset_of!(RowHeader, longest))] = next.longest;
         }
         want.splice(0..0, [(candidates / each) as u32, longest, self.splits as u32, counts[3]]);
         let output = |(want, place): (u32, usize)| {

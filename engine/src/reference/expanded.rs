@@ -20,7 +20,7 @@ impl Reference for ExpandedKv {
         for vector in probe.some(heads * rows, VECTORS) {
             let (head, row) = (vector / rows, vector % rows);
             let at = self.rows.start + row.min(live - 1);
-            let kv_rows = kv_rows(probe, &self.cache, at..at + 1)?;
+            let kv_rows = kv_rows(probe, &self.cache, 0, at..at + 1)?;
             let Some(latent) = kv_rows.first() else { continue };
             let first = (head * self.rows.len() + row) * (nope + rotary + width);
             let keys = columns(probe, &self.k_b, head)?;
@@ -64,7 +64,7 @@ fn columns(probe: &mut Probe<'_>, w: &Weight, head: usize) -> Result<Vec<Vec<f32
 impl Reference for ExpandedAttention {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let [nope, rank, heads] = self.k_b.shape;
-        let kv_rows = kv_rows(probe, &self.cache, 0..probe.position + probe.count)?;
+        let kv_rows = kv_rows(probe, &self.cache, 0, 0..probe.position + probe.count)?;
         let mut samples = Vec::new();
         for vector in probe.some(probe.count * heads, VECTORS) {
             let (token, head) = (vector / heads, vector % heads);

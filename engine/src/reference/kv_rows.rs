@@ -52,7 +52,7 @@ impl Reference for KvRows {
             let kv = summed(probe, &self.kv, (token, 0), 0, rank + rotary)?;
             let latent = rms_normed_sums(&kv[..rank], &weights, self.norm.epsilon);
             let kv: Vec<(f32, f64)> = kv.into_iter().map(|(value, size)| (value as f32, size)).collect();
-            let place = probe.kv_index(probe.position + token)?;
+            let place = probe.kv_index(0, probe.position + token)?;
             for value in probe.some(rank, VALUES) {
                 samples.push(self.latent(probe, place, value, &latent));
             }

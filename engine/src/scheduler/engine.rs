@@ -1,7 +1,7 @@
 //! The slots of conversations, and rounds of work on them.
 //!
-//! A round computes a part of one prompt, in turn, and takes a step with all conversations whose prompts are complete
-//! (`scheduler/steps.rs`).
+//! A round computes a part of one prompt, in turn, or several short prompts together (`scheduler/prompts.rs`), and
+//! takes a step with all conversations whose prompts are complete (`scheduler/steps.rs`).
 //!
 //! A panic, which is a defect, ends only the replies that were being worked on. The results of a round stay in the
 //! engine until they are taken, so that they are not lost with the thread that panics.
@@ -44,7 +44,9 @@ pub struct Engine {
     /// How many requests were given a slot so far.
     placed: u64,
     /// The slot whose prompt is computed next.
-    turn: usize,
+    pub(super) turn: usize,
+    /// Whether there is no memory for a batch of several prompts.
+    pub(super) one_by_one: bool,
     /// The tokens per second of the last long prompt that was computed; 0 before.
     pub(super) prompt_rate: f64,
     /// Since when replies have waited for the memory of conversations that are being stored, if any waited in the last
@@ -113,7 +115,7 @@ impl Work {
     }
 
     /// Whether it computes tokens of a prompt next, or tokens whose cache was dropped.
-    fn reads(&self) -> bool {
+    pub fn reads(&self) -> bool {
         self.is_active() && self.task.reads()
     }
 
@@ -156,7 +158,19 @@ impl Engine {
         let (slots, accepted, outcome) = (Vec::new(), VecDeque::new(), Outcome::default());
         let stores_for = Duration::ZERO;
         let memory_awaited = [None; 2];
-        Self { pool, disk, slots, accepted, placed: 0, turn: 0, prompt_rate: 0.0, memory_awaited, stores_for, outcome }
+        Self {
+            pool,
+            disk,
+            slots,
+            accepted,
+            placed: 0,
+            turn: 0,
+            one_by_one: false,
+            prompt_rate: 0.0,
+            memory_awaited,
+            stores_for,
+            outcome,
+        }
     }
 
     /// The context of a slot in tokens.
@@ -329,25 +343,6 @@ impl Engine {
                 self.slots.push(Slot::new(session));
                 Ok((self.slots.len() - 1, false))
             }
-        }
-    }
-
-    /// Computes a part of the next prompt in turn.
-    fn read(&mut self) {
-        let count = self.slots.len();
-        let mut turns = (0..count).map(|place| (self.turn + place) % count);
-        let reads = |index: &usize| self.slots[*index].work.as_ref().is_some_and(Work::reads);
-        let Some(index) = turns.find(reads) else { return };
-        self.turn = index + 1;
-        let others = self.slots.iter().any(|slot| slot.work.as_ref().is_some_and(Work::decodes));
-        self.slots[index].session.set_others_waiting(others);
-        let is_begun = self.slots[index].work.as_ref().is_some_and(|work| work.task.is_begun());
-        if !is_begun && self.bring_back(index, !others) {
-            return;
-        }
-        self.advance(index);
-        if !is_begun && self.slots[index].work.as_ref().is_some_and(Work::reads) {
-            self.advance(index);
         }
     }
 

@@ -28,11 +28,14 @@ pub(super) struct Reading {
 }
 
 impl Engine {
-    /// The pages of a prompt that may be on disk. Its last token has to be computed in any case.
+    /// The pages of a prompt that may be on disk, if the slot lacks any. Its last token has to be computed in any case.
     pub(super) fn reading(&self, index: usize, prompt: &[u32]) -> Option<Reading> {
         let disk = self.disk.as_ref()?;
         let names = names(&self.slots[index].session, &prompt[..prompt.len().saturating_sub(1)]);
         disk.use_now(&names);
+        if names.len() <= self.slots[index].session.reusable(prompt) / PAGE {
+            return None;
+        }
         Some(Reading { names, ahead: None, read: (0, Duration::ZERO), awaited: Instant::now() })
     }
 

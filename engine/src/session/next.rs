@@ -11,7 +11,6 @@ use crate::kernels::VERIFIED_ROWS;
 use crate::model::{most_drafts, most_sequences, no_block};
 use crate::plan::{Plan, RowHeader};
 use crate::speculate::Evidence;
-use std::sync::Arc;
 
 impl Session {
     /// Feeds the token that was sampled after the last one, and returns it.
@@ -115,11 +114,9 @@ impl Pool {
 
     /// Prepares sessions for a common step, and reserves the pages for it.
     fn prepare(&self, sessions: &mut [&mut Session]) -> Result<()> {
+        self.check_own(sessions)?;
         let state = &mut *self.enter()?;
         for session in sessions.iter_mut() {
-            if !Arc::ptr_eq(&session.pool.state, &self.state) {
-                return Err(Error::argument("sessions", "a session of this pool", "one of another"));
-            }
             session.check(session.tokens().len() + 1, &[])?;
             state.settle(&mut session.sequence)?;
             state.sample_if_left(&mut session.sequence)?;

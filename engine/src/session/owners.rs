@@ -36,6 +36,8 @@ pub struct Output {
 pub enum Values {
     /// Its hidden state, in the single-row plan's buffer. The head was not computed.
     State,
+    /// Its hidden state, in a row of a batch of several prompts. The head was not computed.
+    StateRow { shape: BatchShape, row: usize },
     /// Its logits, in the single-row plan's buffer. A snapshot has nothing else.
     Logits,
     /// Both.
@@ -71,7 +73,10 @@ impl Owners {
 
     /// Which values of a token are still available.
     pub fn values(&self, output: &Output) -> Values {
-        let owner = if let Values::Row { .. } = output.values { self.shared } else { self.alone };
+        let owner = match output.values {
+            Values::Row { .. } | Values::StateRow { .. } => self.shared,
+            _ => self.alone,
+        };
         if owner == output.run { output.values } else { Values::Gone }
     }
 

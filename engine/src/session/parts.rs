@@ -83,6 +83,16 @@ impl Parts {
         if block <= tokens + FEW_TOKENS { block } else { tokens }
     }
 
+    /// Adopts the size of parts that a batch with this prompt has learned.
+    pub fn learn(&mut self, other: &Self) {
+        self.tokens = other.tokens;
+    }
+
+    /// The most tokens of several prompts that are computed together.
+    pub fn most_together(&self) -> usize {
+        self.tokens.min(self.limit)
+    }
+
     /// Records that a part of `tokens` tokens was computed and took this time, and whether its plan writes out keys and
     /// values.
     pub fn took(&mut self, tokens: usize, time: Duration, writes_out: bool) {

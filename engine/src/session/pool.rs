@@ -136,6 +136,14 @@ impl Pool {
         self.state().drafter.most_rows = rows;
     }
 
+    /// Fails for a session of another pool.
+    pub(super) fn check_own(&self, sessions: &[&mut Session]) -> Result<()> {
+        if sessions.iter().all(|session| Arc::ptr_eq(&session.pool.state, &self.state)) {
+            return Ok(());
+        }
+        Err(Error::argument("sessions", "a session of this pool", "one of another"))
+    }
+
     /// The device, for a call that computes. Every such call gets it here.
     ///
     /// # Errors

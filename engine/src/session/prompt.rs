@@ -62,7 +62,7 @@ impl Session {
     }
 
     /// Begins a prompt, and reserves the pages for its tokens.
-    pub(super) fn begin_prompt(&mut self, tokens: &[u32]) -> Result<()> {
+    pub(crate) fn begin_prompt(&mut self, tokens: &[u32]) -> Result<()> {
         self.check(self.tokens().len(), tokens)?;
         if tokens.is_empty() {
             return Ok(());

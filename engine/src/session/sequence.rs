@@ -58,7 +58,7 @@ impl Sequence {
 
     /// Whether the logits of the last token were computed, and nothing has followed it.
     pub fn has_output(&self) -> bool {
-        self.output.is_some_and(|output| output.values != Values::State)
+        self.output.is_some_and(|output| !matches!(output.values, Values::State | Values::StateRow { .. }))
     }
 
     /// Whether a token was sampled after the last one.

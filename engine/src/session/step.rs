@@ -59,10 +59,10 @@ use super::pool_state::PoolState;
 use super::sequence::Sequence;
 use super::submissions::Sampled;
 use crate::error::{Error, Result};
-use crate::gpu::{BufferCopy, BufferRange};
+use crate::gpu::{Buffer, BufferCopy, BufferRange};
 use crate::kernels::NO_TOKEN;
-use crate::model::BatchShape;
-use crate::plan::{Plan, RowHeader};
+use crate::model::{BatchPlan, BatchShape};
+use crate::plan::{Plan, RowHeader, Tensor};
 
 /// The work of a step.
 pub struct StepRequest<'a> {
@@ -70,7 +70,7 @@ pub struct StepRequest<'a> {
     pub rows: Vec<Row<'a>>,
     /// How many drafts the block makes for each sequence whose rows verify earlier ones.
     pub drafts: usize,
-    /// How the rows are computed, if they are a part of a prompt.
+    /// How the rows are computed, if they are a part of a prompt, or the last parts of several.
     pub part: Option<Part<'a>>,
 }
 
@@ -196,7 +196,10 @@ impl PoolState {
         let turns = batch.samples && request.has(|token| matches!(token, Token::Sampled | Token::Draft(_)));
         let place = before ^ usize::from(turns);
         let submitted = match &mut request.part {
-            Some(part) => self.submit_part(&batch, part, sequences[0].tokens.len()),
+            Some(part) => {
+                let held = sequences.iter().map(|sequence| sequence.tokens.len()).max().unwrap_or_default();
+                self.submit_part(&batch, part, held)
+            }
             None => {
                 let filters = sequences.iter().any(|sequence| sequence.sampling.filters());
                 let (adjustments, verifies) = (batch.adjustments.as_deref(), request.verifies());
@@ -358,7 +361,7 @@ impl PoolState {
             }
         }
         if let Some(part) = &request.part {
-            return self.end_part(sequences[0], part, batch);
+            return self.end_part(sequences, part, batch);
         }
         for (number, Row { of, token, want }) in request.rows.iter().enumerate() {
             let sequence = &mut *sequences[*of];
@@ -408,19 +411,35 @@ impl PoolState {
                 self.cut(sequence, sequence.tokens.len() - 1);
                 return Ok(Token::Known(last));
             }
+            (Values::StateRow { shape, row }, _) => {
+                let to = self.plans.alone.executor.local(self.plans.alone.planned.hidden.buffer.local()?).clone();
+                self.bring_row((shape, row), |planned| Ok(planned.hidden), &to)?;
+                let run = self.owners.take_alone();
+                sequence.output = sequence.output.map(|output| Output { run, values: Values::State, ..output });
+            }
             (Values::Row { shape, row }, _) => {
                 let to = self.plans.alone.executor.local(self.plans.alone.head()?.logits.buffer.local()?).clone();
-                let ready = self.plans.get(&self.model, PlanKey::Shape(shape), &mut || Ok(()))?;
-                let rows = ready.planned.head()?.logits;
-                let (offset, bytes) = (4 * (row * rows.pitch) as u64, 4 * rows.shape[0] as u64);
-                let range = BufferRange { from: ready.executor.local(rows.buffer.local()?), offset, bytes };
-                self.model.gpu().copy(&[BufferCopy { range, to: &to, at: 0 }])?;
+                self.bring_row((shape, row), |planned| Ok(planned.head()?.logits), &to)?;
                 let run = self.owners.take_alone();
                 sequence.output = sequence.output.map(|output| Output { run, values: Values::Logits, ..output });
             }
             _ => {}
         }
         Ok(Token::Last)
+    }
+
+    /// Copies what the plan of a shape has computed of a row to a buffer of the single-row plan.
+    fn bring_row(
+        &mut self,
+        (shape, row): (BatchShape, usize),
+        tensor: impl Fn(&BatchPlan) -> Result<Tensor>,
+        to: &Buffer,
+    ) -> Result<()> {
+        let ready = self.plans.get(&self.model, PlanKey::Shape(shape), &mut || Ok(()))?;
+        let rows = tensor(&ready.planned)?;
+        let (offset, bytes) = (4 * (row * rows.pitch) as u64, 4 * rows.shape[0] as u64);
+        let range = BufferRange { from: ready.executor.local(rows.buffer.local()?), offset, bytes };
+        self.model.gpu().copy(&[BufferCopy { range, to, at: 0 }]).map(drop)
     }
 }
 

@@ -12,13 +12,15 @@ struct Row {
     first_page: u32, // the index in `pages` of its sequence's first page: see lib/kv_pages.wgsl
     first_adjustment: u32, // the index of its first adjustment in `adjustments`, and their number: see
     adjustments: u32,      // op/adjust.wgsl
+    longest: u32,          // KV rows that the last row of its sequence attends to
+    unused: u32,
     rotations: array<vec2<f32>, PAIRS>, // cosine and sine of the position's rotary angles
 }
 
 struct Batch {
     count: u32,      // rows
     longest: u32,    // KV rows that the row with the most of them attends to
-    splits: u32,     // the number of splits into which attention divides these
+    splits: u32,     // the number of splits into which attention divides the KV rows of a sequence
     submission: u32, // the number of this submission, which is copied back beside the results
     rows: array<Row>,
 }
@@ -38,6 +40,14 @@ fn attended_by(row: u32) -> u32 {
         return batch.longest;
     }
     return batch.rows[row].position + 1u;
+}
+
+// The number of KV rows that the last row of the same sequence attends to.
+fn longest_of(row: u32) -> u32 {
+    if ONE_ROW {
+        return batch.longest;
+    }
+    return batch.rows[row].longest;
 }
 
 // A single row has the only list.

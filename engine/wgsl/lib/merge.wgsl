@@ -16,7 +16,7 @@ var<workgroup> phase_sums: array<vec4<f32>, PHASES * LATENT>;
 // Called by the whole workgroup; `merged` can be called after the next barrier. Each team finds the largest reference
 // and the total by itself.
 fn merge(head: u32, local: u32, team: Team) {
-    let length = split_length();
+    let length = split_length(head / HEADS);
     let busy = (attended_by(head / HEADS) + length - 1u) / length; // idle splits wrote nothing
     for (var s = local; s < busy; s += WORKGROUP) {
         split_stats[s] = stats[head * split_count() + s];

@@ -23,14 +23,15 @@ fn query_chunk(row: u32, part: u32, chunk: u32) -> vec4<f32> {
     return q[row * KEY_FOURS + chunk];
 }
 
-// The part of the KV rows that a workgroup computes.
-fn part_of(workgroup: vec3<u32>) -> Split {
-    return split_of(workgroup.y, batch.longest);
+// The part of the KV rows that a workgroup computes, whose first row is `first_row`.
+fn part_of(workgroup: vec3<u32>, first_row: u32) -> Split {
+    let token = first_row / HEADS;
+    return split_of(token, workgroup.y, longest_of(token));
 }
 
-// Where to look up a part's tiles: the list of pages, because all rows belong to one sequence.
-fn tiles_of(part: u32) -> u32 {
-    return first_page_of(0u);
+// Where to look up a part's tiles: the list of pages of the sequence that all rows of the workgroup belong to.
+fn tiles_of(part: u32, first_row: u32) -> u32 {
+    return first_page_of(first_row / HEADS);
 }
 
 // The results of earlier steps: none.

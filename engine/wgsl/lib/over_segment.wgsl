@@ -37,12 +37,12 @@ fn query_chunk(row: u32, head: u32, chunk: u32) -> vec4<f32> {
 }
 
 // The part of the KV rows that a workgroup computes: the segment.
-fn part_of(workgroup: vec3<u32>) -> Split {
+fn part_of(workgroup: vec3<u32>, first_row: u32) -> Split {
     return Split(workgroup.z * SEGMENT, (workgroup.z + 1u) * SEGMENT);
 }
 
 // Where to look up a head's tiles: its first.
-fn tiles_of(head: u32) -> u32 {
+fn tiles_of(head: u32, first_row: u32) -> u32 {
     return head * SEGMENT;
 }
 

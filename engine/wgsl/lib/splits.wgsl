@@ -1,5 +1,6 @@
-// Attention divides the KV rows that a batch attends to into splits. One workgroup computes a split for a group of
-// heads. A split consists of whole tiles of SPAN; with a short cache only the first splits have any.
+// Attention divides the KV rows that the rows of a sequence attend to into splits. One workgroup computes a split for a
+// group of heads. A split consists of whole tiles of SPAN; with a short cache only the first splits have any. The
+// splits of a sequence do not depend on the other sequences of a batch.
 
 const LOWEST = -1e30; // below every score; finite, because fast-math compilers assume no infinities
 
@@ -15,14 +16,15 @@ fn split_count() -> u32 {
     return batch.splits;
 }
 
-fn split_length() -> u32 {
-    let tiles = (batch.longest + SPAN - 1u) / SPAN;
+// The length of the splits for a row of the batch.
+fn split_length(row: u32) -> u32 {
+    let tiles = (longest_of(row) + SPAN - 1u) / SPAN;
     return SPAN * ((tiles + split_count() - 1u) / split_count());
 }
 
-// A split of the first `attended` KV rows, at most those that the batch attends to.
-fn split_of(index: u32, attended: u32) -> Split {
-    let length = split_length();
+// A split for a row, of the first `attended` of its sequence's KV rows.
+fn split_of(row: u32, index: u32, attended: u32) -> Split {
+    let length = split_length(row);
     return Split(index * length, min((index + 1u) * length, attended));
 }
 
@@ -31,5 +33,5 @@ fn split_for(row: u32, index: u32) -> Split {
     if !ONE_ROW && row >= row_count() {
         return Split(0u, 0u);
     }
-    return split_of(index, attended_by(row));
+    return split_of(row, index, attended_by(row));
 }

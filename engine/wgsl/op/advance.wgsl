@@ -7,8 +7,8 @@ struct Params {
     splits: u32, // the number of splits into which attention divides the KV rows
 }
 
-const HEADER = 4u;          // words of a batch's header: see lib/batch.wgsl
-const ROW = 8u + 2u * PAIRS; // words of a row
+const HEADER = 4u;            // words of a batch's header: see lib/batch.wgsl
+const ROW = 10u + 2u * PAIRS; // words of a row
 
 var<uniform> params: Params;
 var<storage, read> candidates: array<u32>; // a batch, whose header has the candidates of a sequence instead of splits
@@ -40,6 +40,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         var value = candidates[row + word];
         if word == 1u {
             value = SAMPLED + select(drafting + 2u + made, SAMPLED_WORDS * candidates[row + 3u], made == 0u);
+        } else if word == 8u { // the KV rows that it attends to: it is the only row of its sequence
+            value = candidates[row + 2u] + 1u;
         }
         next_batch[HEADER + workgroup.x * ROW + word] = value;
     }

@@ -1,6 +1,6 @@
 // Stores hidden states for the multi-token-prediction block in ring buffers, one for each sequence: the vector of each
-// row, normalised, at its token's position plus a constant, modulo PLACES. If there are more rows, the last ones are
-// stored. One workgroup for each row.
+// row, normalised, at its token's position plus a constant, modulo PLACES. If a sequence has more rows, its last ones
+// are stored. One workgroup for each row.
 
 struct Params {
     width: u32,
@@ -17,7 +17,7 @@ var<storage, read_write> ring: array<f32>; // vectors of `width` values
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let row = i.workgroup.x;
-    if row >= row_count() || row + PLACES < row_count() {
+    if row >= row_count() || longest_of(row) - attended_by(row) >= PLACES {
         return;
     }
     let source = row * params.pitch;

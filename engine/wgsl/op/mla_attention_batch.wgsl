@@ -1,6 +1,6 @@
-// Attention over a part of the KV rows for many rows of a batch, which are of one sequence: over the latents, or over a
-// segment of expanded keys and values. lib/over_*.wgsl defines the parts, and what a row is here. A workgroup computes
-// ROWS of them, which share a tile of SPAN KV rows at a time. Each attends to the KV rows up to its own token's, with
+// Attention over a part of the KV rows for many rows of a batch: over the latents, or over a segment of expanded keys
+// and values. lib/over_*.wgsl defines the parts, and what a row is here. A workgroup computes ROWS of them, which are
+// of one sequence and share a tile of SPAN KV rows at a time. Each attends to the KV rows up to its own token's, with
 // online softmax.
 
 const STEP = 8u;      // chunks of a key that are in workgroup memory at a time
@@ -195,13 +195,13 @@ fn main(
         return;
     }
     let first_row = (blocks - 1u - workgroup.x) * ROWS; // those that attend to most come first
-    let split = part_of(workgroup);
+    let split = part_of(workgroup, first_row);
     let end = min(split.end, seen_by(min(first_row + ROWS, live) - 1u));
     if split.start >= end {
         return;
     }
     let part = workgroup.y;
-    let tiles = tiles_of(part);
+    let tiles = tiles_of(part, first_row);
     let own = Own(first_row, live, part, local / COLUMN_LANES * OWN_ROWS, local % COLUMN_LANES);
     var sums0: Four; var sums1: Four; var sums2: Four; var sums3: Four;
     var weighed = Weighed(LOWEST, 0.0);

@@ -169,7 +169,7 @@ fn main(
         let all = row_count() * HEADS;
         let blocks = (all + ROWS - 1u) / ROWS;
         let first = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that attend to most come first
-        let split = split_of(workgroup.y, batch.longest);
+        let split = split_of(first / HEADS, workgroup.y, longest_of(first / HEADS));
         let seen = attended_by((min(first + ROWS, all) - 1u) / HEADS);
         bounds = vec4<u32>(split.start, select(0u, min(split.end, seen), workgroup.x < blocks), first, all);
     }
@@ -181,7 +181,7 @@ fn main(
     if start >= end {
         return;
     }
-    let first_page = first_page_of(0u); // all rows belong to one sequence
+    let first_page = first_page_of(first_row / HEADS); // of the sequence that all of its rows belong to
     let i = 32u * subgroup + lane;
     let token = min((first_row + i / 4u) / HEADS, row_count() - 1u);
     var row = Softmax(min(end, attended_by(token)), LOWEST, 0.0);

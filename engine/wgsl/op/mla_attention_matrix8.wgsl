@@ -188,7 +188,7 @@ fn work_of(workgroup: vec3<u32>) -> Work {
     let live = live_rows();
     let blocks = (live + ROWS - 1u) / ROWS;
     let first_row = (blocks - 1u - min(workgroup.x, blocks - 1u)) * ROWS; // those that attend to most come first
-    let split = part_of(workgroup);
+    let split = part_of(workgroup, first_row);
     let seen = seen_by(min(first_row + ROWS, live) - 1u);
     return Work(first_row, live, split.start, select(0u, min(split.end, seen), workgroup.x < blocks));
 }
@@ -210,7 +210,7 @@ fn main(
         return;
     }
     let part = workgroup.y;
-    let tiles = tiles_of(part);
+    let tiles = tiles_of(part, work.first_row);
     let i = 32u * subgroup + lane;
     let both = select(false, work.first_row + 8u < work.live, ROWS > 8u); // whether there are more than eight rows
     let rows = select(8u, 16u, both);

@@ -8,10 +8,11 @@ use wglm_engine::model::{BatchPlan, BatchShape, Outputs, plan_batch};
 use wglm_engine::plan::{LocalId, Purpose, Target, Team};
 use wglm_engine::shader::reflect;
 
-const SHAPES: [BatchShape; 5] = [
+const SHAPES: [BatchShape; 6] = [
     BatchShape { rows: 8, outputs: Outputs::Sequences, depth: 0 },
     BatchShape { rows: 16, outputs: Outputs::All, depth: 0 },
     BatchShape { rows: 512, outputs: Outputs::Last, depth: 0 },
+    BatchShape { rows: 512, outputs: Outputs::LastOfEach { each: 128 }, depth: 0 },
     BatchShape { rows: 512, outputs: Outputs::Last, depth: 16 << 10 },
     BatchShape { rows: PromptOptions::MOST, outputs: Outputs::Last, depth: 200_000 },
 ];
@@ -103,6 +104,32 @@ fn rows_of_different_sequences_share_no_kv_rows() {
         assert!(apart.iter().all(|kernel| ["mla_attention", "mla_attention_matrix"].contains(kernel)), "{apart:?}");
         let together = kernels(Outputs::Last);
         assert_eq!(together.contains(&"mla_attention_matrix8"), matrices == Matrices::Eight, "{together:?}");
+    }
+}
+
+/// Plans for several prompts compile no kernel that the plans of prompts of one sequence do not, and divide attention
+/// as these do.
+#[test]
+fn several_prompts_need_no_kernels_of_their_own() {
+    let (_, file) = models().into_iter().find(|(name, _)| name == "fable").unwrap();
+    let matrices = [Matrices::Eight, Matrices::Sixteen].map(|matrices| Target { matrices, ..Target::default() });
+    for target in [targets(), matrices.to_vec()].concat() {
+        let token = planned(&file, &target, CacheType::F16);
+        for (each, rows) in [(32, 128), (128, 128), (128, 256), (128, 512), (256, 512)] {
+            for depth in [0, 16 << 10] {
+                let of = |rows| BatchShape { rows, outputs: Outputs::Last, depth };
+                let [alone, large] = [each, rows].map(|rows| batch(&file, &token, &target, of(rows)).plan);
+                let together = batch(&file, &token, &target, of(each).of_prompts(rows)).plan;
+                if alone.aligned == 0 {
+                    assert!(each < 128, "{target:?}, {each}: a plan of few rows");
+                    continue;
+                }
+                let known = |variant| alone.variants.contains(variant) || large.variants.contains(variant);
+                let others: Vec<_> = together.variants.iter().filter(|variant| !known(variant)).collect();
+                assert!(others.is_empty(), "{target:?}, {each} of {rows}, {depth}: {others:?}");
+                assert_eq!((together.splits, together.aligned), (alone.splits, alone.aligned), "{target:?}, {each}");
+            }
+        }
     }
 }
 

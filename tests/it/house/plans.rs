@@ -224,11 +224,13 @@ fn extended_every_shader_of_every_plan_compiles_and_gets_its_bindings() {
 
 /// Everything in a plan, as text.
 fn told(planned: &BatchPlan) -> String {
-    let Plan { steps, head, variants, weights, locals, splits, rows, pairs } = &planned.plan;
+    let Plan { steps, head, variants, weights, locals, splits, rows, aligned, pairs } = &planned.plan;
     let weights: Vec<_> = weights.iter().map(|w| (&w.name, w.quant.name, w.shape)).collect();
     let table = &planned.weights.table;
     let sources: Vec<_> = planned.plan.weights.iter().map(|weight| table.source(weight)).collect();
-    format!("{steps:?}\n{head}\n{variants:?}\n{weights:?}\n{locals:?}\n{splits}\n{rows:?}\n{pairs}\n{sources:?}")
+    format!(
+        "{steps:?}\n{head}\n{variants:?}\n{weights:?}\n{locals:?}\n{splits}\n{rows:?}\n{aligned}\n{pairs}\n{sources:?}"
+    )
 }
 
 #[test]
@@ -294,6 +296,8 @@ fn a_batch_is_laid_out_alike_in_rust_and_wgsl() {
         ("first_page", offset_of!(RowHeader, first_page)),
         ("first_adjustment", offset_of!(RowHeader, first_adjustment)),
         ("adjustments", offset_of!(RowHeader, adjustments)),
+        ("longest", offset_of!(RowHeader, longest)),
+        ("unused", offset_of!(RowHeader, unused)),
         ("rotations", size_of::<RowHeader>()),
     ];
     assert_eq!((batch, row), (named(&header), named(&of_row)));

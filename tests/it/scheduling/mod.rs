@@ -12,6 +12,7 @@ mod ending;
 mod guessing;
 mod overflowing;
 mod polled;
+mod prompting;
 mod reusing;
 mod scoring;
 mod storing;

@@ -19,6 +19,7 @@ mod side_by_side;
 mod speculating;
 mod syncing;
 mod threads;
+mod together;
 
 use crate::common::gpu::gpu;
 use crate::common::models::{fable_file, fixture, read_u32};

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::kernels::kv_blocks::BlockRow;
 use crate::kernels::{AttentionSplits, BatchAttention, Cache, CacheType};
-use crate::plan::{Builder, PAGE, Target, Tensor};
+use crate::plan::{Builder, PAGE, RowHeader, Target, Tensor};
 use crate::reference::{Case, CaseBuilder};
 use half::f16;
 
@@ -87,14 +87,43 @@ impl AttentionExample {
     ) -> Result<Case> {
         let Self { heads, tokens, rank, rotary, splits, ty } = *self;
         let position = tokens - count;
+        let rows = RowHeader::consecutive(position, &vec![0; count]);
+        let tokens = format!("{count} of {room} tokens after {position}");
+        let name = format!("{ty:?}, {heads} heads, {tokens}, rank {rank}, rotary {rotary}, {splits} splits");
+        self.case_of_rows(target, (room, &rows), name, attend)
+    }
+
+    /// The case of attention of rows of two sequences, of `count` tokens each: the last ones of the example, and tokens
+    /// of a sequence whose KV rows begin with the example's second page.
+    pub(super) fn case_of_two(
+        &self,
+        target: &Target,
+        count: usize,
+        attend: impl FnOnce(&mut Builder, &BatchAttention<'_>) -> Result<Tensor>,
+    ) -> Result<Case> {
+        let Self { heads, tokens, rank, splits, ty, .. } = *self;
+        let first = RowHeader::consecutive(tokens - count, &vec![0; count]);
+        let second = RowHeader::consecutive(tokens - PAGE - count - 3, &vec![0; count]).into_iter();
+        let second = second.map(|row| RowHeader { sequence: 1, first_page: 1, ..row });
+        let rows: Vec<RowHeader> = first.into_iter().chain(second).collect();
+        let name = format!("{ty:?}, {heads} heads, two sequences of {count} tokens, rank {rank}, {splits} splits");
+        self.case_of_rows(target, (rows.len(), &rows), name, attend)
+    }
+
+    fn case_of_rows(
+        &self,
+        target: &Target,
+        (room, rows): (usize, &[RowHeader]),
+        name: String,
+        attend: impl FnOnce(&mut Builder, &BatchAttention<'_>) -> Result<Tensor>,
+    ) -> Result<Case> {
         let mut case = CaseBuilder::for_rows(target, 1, room);
-        case.consecutive(position as u32, count);
+        case.rows(rows);
         let cache = self.cache(&mut case);
-        let q = self.queries(&mut case, room, count);
+        let q = self.queries(&mut case, room, rows.len());
         let y = attend(&mut case.plan, &BatchAttention { q: &q, cache: &cache, scale: SCALE, deep: false })?;
         case.allow_between(&[y.buffer]);
-        let tokens = format!("{count} of {room} tokens after {position}");
-        Ok(case.finish(format!("{ty:?}, {heads} heads, {tokens}, rank {rank}, rotary {rotary}, {splits} splits")))
+        Ok(case.finish(name))
     }
 }
 

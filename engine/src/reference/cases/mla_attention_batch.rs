@@ -25,11 +25,28 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         let example = AttentionExample { heads, tokens: position + count, rank, rotary, splits, ty };
         example.batch_case(target, (room, count), |b, a| b.attention_in_splits("attention", a, splits))
     };
-    let over_latents = shapes.into_iter().map(case).collect::<Result<Vec<_>>>()?;
+    let mut over_latents = shapes.into_iter().map(case).collect::<Result<Vec<_>>>()?;
+    let two = [[4, 300, 8, 36, 10, 1], [20, 320, 16, 512, 64, 3]];
+    over_latents.extend(cases_of_two(target, F16, &two, |b, a, splits| b.attention_in_splits("attention", a, splits))?);
     let target = &Target { matrices: Matrices::None, ..target.clone() };
     let narrow = [2, 3, 37, 20, 4, 36, 128];
     let over_segments = mla_attention_expanded::cases_on(target, &[narrow])?;
     Ok(over_latents.into_iter().chain(over_segments).collect())
+}
+
+/// The cases of attention of two sequences, appended by `attend`, of these shapes: heads, tokens in the cache, tokens
+/// of each sequence, rank, rotary and splits. A workgroup must not have queries of both.
+pub(super) fn cases_of_two(
+    target: &Target,
+    ty: CacheType,
+    shapes: &[[usize; 6]],
+    attend: impl Fn(&mut Builder, &BatchAttention<'_>, usize) -> Result<Tensor>,
+) -> Result<Vec<Case>> {
+    let case = |&[heads, tokens, count, rank, rotary, splits]: &[usize; 6]| {
+        let example = AttentionExample { heads, tokens, rank, rotary, splits, ty };
+        example.case_of_two(target, count, |b, a| attend(b, a, splits))
+    };
+    shapes.iter().map(case).collect()
 }
 
 /// The cases of attention over a cache, appended by `attend`, for batches of these shapes: heads, tokens before the

@@ -1,6 +1,6 @@
 //! The cases of `mla_attention_batch_matrix`.
 
-use super::mla_attention_batch::batch_cases;
+use super::mla_attention_batch::{batch_cases, cases_of_two};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::kernels::CacheType::{F16, Q8_0};
@@ -20,5 +20,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     for (ty, shapes) in [(F16, &shapes[..]), (Q8_0, &shapes[2..])] {
         cases.extend(batch_cases(target, ty, shapes, |b, a, splits| b.attention_by_matrices("attention", a, splits))?);
     }
+    let two = [[20, 300, 16, 512, 64, 1], [4, 420, 32, 256, 64, 3]];
+    cases.extend(cases_of_two(target, F16, &two, |b, a, splits| b.attention_by_matrices("attention", a, splits))?);
     Ok(cases)
 }

@@ -1,7 +1,7 @@
 //! The cases of `mla_attention_matrix8`.
 
 use super::mla_attention::{AttentionExample, SCALE, joined};
-use super::mla_attention_batch::batch_cases;
+use super::mla_attention_batch::{batch_cases, cases_of_two};
 use super::mla_attention_expanded;
 use crate::error::Result;
 use crate::gpu::Matrices;
@@ -50,6 +50,10 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
             cases.extend(by_type);
         }
     }
+    let two = [[20, 300, 8, 512, 64, 1], [4, 330, 16, 256, 64, 3]];
+    cases.extend(cases_of_two(target, CacheType::F16, &two, |b, a, splits| {
+        b.batch_attention_matrix8(MatrixType::F16, "attention", a, splits)
+    })?);
     cases.extend(mla_attention_expanded::cases_on(target, &[])?);
     Ok(cases)
 }

@@ -27,6 +27,8 @@ pub struct Batch {
     pub first: Vec<Option<u32>>,
     /// The values that the single-row plan holds of the row afterwards.
     pub values: Values,
+    /// The rows of each of several prompts.
+    pub prompts: Vec<Range<usize>>,
 }
 
 impl PoolState {
@@ -40,7 +42,7 @@ impl PoolState {
         let samples = plan.outputs() == Some(Outputs::Sequences)
             || request.rows.iter().any(|row| matches!(row.want, Want::Sample(_)));
         let adjusts = samples && sequences.iter().any(|sequence| sequence.sampling.adjusts());
-        let (headers, adjustments) = self.headers(sequences, request, (plan, &first, adjusts));
+        let (mut headers, adjustments) = self.headers(sequences, request, (plan, &first, adjusts));
         let before = sequences[0].output.map_or(Values::Gone, |output| output.values);
         let held = sequences[0].tokens.len();
         let run = self.owners.begin(plan);
@@ -55,10 +57,14 @@ impl PoolState {
             let most = if plan == PlanKey::Alone { most } else { most.next_power_of_two() };
             ready.sample_with(model, most, request.mask().is_some())?;
         }
+        let mut prompts = Vec::new();
+        if let Some(Outputs::LastOfEach { .. }) = plan.outputs() {
+            (headers, prompts) = aligned(&headers, ready.planned.plan.aligned);
+        }
         submissions.write(ready, &headers)?;
         let (steps, values) = steps_of(ready, request, before);
         let adjustments = adjusts.then_some(adjustments);
-        Ok(Batch { plan, steps, run, headers, adjustments, samples, first, values })
+        Ok(Batch { plan, steps, run, headers, adjustments, samples, first, values, prompts })
     }
 
     /// The plan that computes the rows of a request.
@@ -170,6 +176,18 @@ impl PoolState {
         }
         (rows, adjustments)
     }
+}
+
+/// The rows of several sequences, each followed by copies of its last row, so that the next sequence begins at a
+/// multiple of `to`; and where the sequences' own rows are. A copy writes what the row writes.
+fn aligned(rows: &[RowHeader], to: usize) -> (Vec<RowHeader>, Vec<Range<usize>>) {
+    let (mut all, mut own) = (Vec::new(), Vec::new());
+    for rows in rows.chunk_by(|row, next| row.sequence == next.sequence) {
+        own.push(all.len()..all.len() + rows.len());
+        all.extend_from_slice(rows);
+        all.resize(all.len().next_multiple_of(to.max(1)), rows[rows.len() - 1]);
+    }
+    (all, own)
 }
 
 /// The steps of a plan that compute what is wanted, and the values that the single-row plan holds of the row

@@ -1,8 +1,8 @@
-//! A part of a prompt takes several short submissions, so that other users of the GPU get their turns.
+//! Parts of prompts take several short submissions, so that other users of the GPU get their turns.
 
 use super::batch::Batch;
 use super::{PoolState, StepRequest, Token};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::{BatchShape, DraftInputs, Outputs};
 use crate::plan::RowHeader;
 use crate::session::owners::{Output, Values};
@@ -27,14 +27,14 @@ pub struct Part<'a> {
 }
 
 impl PoolState {
-    /// Submits a part of a prompt after `held` tokens. Returns false if it abandons the part because it would take too
-    /// long; the next parts are then smaller.
+    /// Submits a part of a prompt after `held` tokens, or of several after at most that many. Returns false if it
+    /// abandons the part because it would take too long; the next parts are then smaller.
     pub(super) fn submit_part(&mut self, batch: &Batch, part: &mut Part<'_>, held: usize) -> Result<bool> {
         self.drafter.clock.interrupt();
         let Self { plans, submissions, model, .. } = self;
         let ready = plans.get(model, batch.plan, &mut || Ok(()))?;
         let (count, writes_out, end) = (batch.headers.len(), ready.planned.writes_out(), batch.steps.end);
-        let measured = part.shape.outputs == Outputs::Last;
+        let measured = matches!(part.shape.outputs, Outputs::Last | Outputs::LastOfEach { .. });
         let (newest, since) = (submissions.newest().cloned(), Instant::now());
         ready.pace.aim_at(part.limit);
         ready.pace.start(&ready.planned.plan, &model.target().limit, held + count, newest, part.idle);
@@ -58,7 +58,11 @@ impl PoolState {
     }
 
     /// Records the output of a part of a prompt, and computes the block's rows for it.
-    pub(super) fn end_part(&mut self, sequence: &mut Sequence, part: &Part<'_>, batch: &Batch) -> Result<()> {
+    pub(super) fn end_part(&mut self, sequences: &mut [&mut Sequence], part: &Part<'_>, batch: &Batch) -> Result<()> {
+        if let Outputs::LastOfEach { .. } = part.shape.outputs {
+            return self.end_prompts(sequences, part, batch);
+        }
+        let sequence = &mut *sequences[0];
         sequence.forget_sampled();
         sequence.block.forget_states(sequence.tokens.len());
         let run = self.owners.take_alone(); // the last step leaves the last token's hidden state there
@@ -68,19 +72,64 @@ impl PoolState {
         let Some(then) = part.then.filter(|_| self.uses_block(sequence)) else { return Ok(()) };
         let then = match then {
             Token::Known(token) => token,
-            _ => {
-                let want = sequence.sampling.want();
-                self.run(&mut [sequence], StepRequest::row(Token::Last, want))?;
-                sequence.block.forget_states(sequence.tokens.len() - 1);
-                RowHeader::sampled(sequence.index)
-            }
+            _ => self.sample_last(sequence)?,
         };
-        let following = batch.headers.iter().skip(1).map(|row| row.token).chain([then]);
-        let rows: Vec<RowHeader> =
-            batch.headers.iter().zip(following).map(|(row, next)| RowHeader { next, ..*row }).collect();
+        let rows: Vec<RowHeader> = with_next(&batch.headers, batch.headers.len(), then).collect();
         self.compute_block(&rows, part.shape, DraftInputs::Stream)?;
         let end = sequence.tokens.len();
         sequence.block.has_from(end - rows.len(), end);
         Ok(())
     }
+
+    /// Samples after the last row of each of several prompts, and computes the block's rows for those that need them.
+    fn end_prompts(&mut self, sequences: &mut [&mut Sequence], part: &Part<'_>, batch: &Batch) -> Result<()> {
+        for (sequence, rows) in sequences.iter_mut().zip(&batch.prompts) {
+            sequence.forget_sampled();
+            sequence.block.forget_states(sequence.tokens.len());
+            let values = Values::StateRow { shape: part.shape, row: rows.end - 1 };
+            sequence.output = Some(Output { run: batch.run, values, sampled: false });
+        }
+        let mut rows = Vec::with_capacity(batch.headers.len());
+        let of_each = batch.headers.chunk_by(|row, next| row.sequence == next.sequence);
+        for ((sequence, of_one), own) in sequences.iter_mut().zip(of_each).zip(&batch.prompts) {
+            match self.sample_last(sequence) {
+                Ok(then) => rows.extend(with_next(of_one, own.len(), then)),
+                Err(error) => {
+                    // Other steps may overwrite the hidden states, so the last tokens would have to be computed again.
+                    sequences.iter_mut().for_each(|sequence| sequence.output = None);
+                    return Err(error);
+                }
+            }
+        }
+        if part.then.is_none() || !sequences.iter().any(|sequence| self.uses_block(sequence)) {
+            return Ok(());
+        }
+        match self.compute_block(&rows, part.shape, DraftInputs::Stream) {
+            // The block makes worse drafts then.
+            Err(Error::OutOfMemory { .. } | Error::TooLarge { .. }) => return Ok(()),
+            computed => computed?,
+        }
+        for (sequence, own) in sequences.iter_mut().zip(&batch.prompts) {
+            if self.uses_block(sequence) {
+                let end = sequence.tokens.len();
+                sequence.block.has_from(end - own.len(), end);
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes the head for the last token of a sequence. Returns the name of the token that is sampled after it.
+    fn sample_last(&mut self, sequence: &mut Sequence) -> Result<u32> {
+        let want = sequence.sampling.want();
+        self.run(&mut [&mut *sequence], StepRequest::row(Token::Last, want))?;
+        sequence.block.forget_states(sequence.tokens.len() - 1);
+        Ok(RowHeader::sampled(sequence.index))
+    }
+}
+
+/// The rows of a sequence with the token after each. The token `then` follows the last of its `own` rows, and the
+/// copies of that row.
+fn with_next(rows: &[RowHeader], own: usize, then: u32) -> impl Iterator<Item = RowHeader> {
+    let next = move |row: usize| if row + 1 < own { rows[row + 1].token } else { then };
+    rows.iter().enumerate().map(move |(number, row)| RowHeader { next: next(number), ..*row })
 }
