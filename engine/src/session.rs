@@ -217,6 +217,11 @@ impl Session {
         }
     }
 
+    /// Releases the pages that a prompt has reserved for tokens that were not computed.
+    pub(crate) fn release_reserved(&mut self) {
+        self.rewind(self.tokens().len());
+    }
+
     /// Checks that the session can take part in a step of its pool, and reserves the pages for it.
     ///
     /// # Errors

@@ -273,7 +273,7 @@ impl<'a> GenerationTask<'a> {
             || match self.state {
                 _ if !self.again.is_empty() => self.read_again(session),
                 TaskState::Start => self.start(session),
-                TaskState::Prompt { start, cached } => self.read_prompt(session, start, cached),
+                TaskState::Prompt { .. } => self.read_prompt(session),
                 TaskState::Tokens(_) => self.next_token(session),
                 TaskState::Over => Ok(()),
             },
@@ -351,42 +351,40 @@ impl<'a> GenerationTask<'a> {
         session.set_speculation(&self.options.speculation)
     }
 
-    fn read_prompt(&mut self, session: &mut Session, start: Instant, cached: usize) -> Result<()> {
-        let read = self.read_next(session);
-        let progress = TaskProgress::after(start, cached, session);
-        match read {
-            Ok(complete) => {
-                self.events.push(Event::Prompt { done: session.tokens().len(), total: self.prompt.len() });
-                if complete {
-                    self.state = TaskState::Tokens(progress);
-                    if let Some(mean) = &self.mean {
-                        self.events.push(Event::Embedding(mean.value()));
-                        self.finish(session, Stop::Length);
-                    }
+    fn read_prompt(&mut self, session: &mut Session) -> Result<()> {
+        match self.read_next(session) {
+            Ok(false) => self.report_prompt(session),
+            Ok(true) => {
+                self.complete_prompt(session);
+                if let Some(mean) = &self.mean {
+                    self.events.push(Event::Embedding(mean.value()));
+                    self.finish(session, Stop::Length);
                 }
             }
-            Err(Error::Cancelled) => {
-                self.state = TaskState::Tokens(progress);
-                self.finish(session, Stop::Cancelled);
-            }
+            Err(Error::Cancelled) => self.end_cancelled(Some(session)),
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
+    /// Reports how many tokens of the prompt the session has.
+    fn report_prompt(&mut self, session: &Session) {
+        self.events.push(Event::Prompt { done: session.tokens().len(), total: self.prompt.len() });
+    }
+
     /// The remaining tokens of the prompt if they can be computed together with other prompts: the caller wants only
     /// the next token, and the device samples it.
-    pub fn plain_rest(&self, session: &Session) -> Option<&[u32]> {
+    pub fn batchable_rest(&self, session: &Session) -> Option<&[u32]> {
         let chosen = self.policy.has_chooser() || self.policy.rules(|rule| rule.holds_at(self.events.place()));
         let read = self.options.logprobs.is_some() || self.scoring.is_some() || self.mean.is_some();
-        let is_plain = matches!(self.state, TaskState::Prompt { .. }) && self.again.is_empty() && !chosen && !read;
-        self.prompt.get(session.tokens().len()..).filter(|_| is_plain)
+        let is_batchable = matches!(self.state, TaskState::Prompt { .. }) && self.again.is_empty() && !chosen && !read;
+        self.prompt.get(session.tokens().len()..).filter(|_| is_batchable)
     }
 
     /// Records that the remaining tokens of the prompt were computed.
     pub fn complete_prompt(&mut self, session: &Session) {
+        self.report_prompt(session);
         if let TaskState::Prompt { start, cached } = self.state {
-            self.events.push(Event::Prompt { done: session.tokens().len(), total: self.prompt.len() });
             self.state = TaskState::Tokens(TaskProgress::after(start, cached, session));
         }
     }

@@ -38,7 +38,8 @@ pub struct BatchAttention<'a> {
     pub deep: bool,
 }
 
-/// Into how many splits attention of so many queries divides the cache, which may be `deep`.
+/// The number of splits into which attention of `queries` queries divides the cache. `deep` says that the cache may
+/// have far more KV rows than the batch has rows.
 pub(crate) fn batch_splits(queries: usize, deep: bool) -> usize {
     match queries {
         ..=FEW_ROWS => MANY_SPLITS,

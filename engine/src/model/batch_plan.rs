@@ -75,7 +75,7 @@ impl BatchShape {
         self.depth.saturating_add(rows).min(context.max(rows))
     }
 
-    /// The shape for `rows` rows of several prompts that each would be computed by this shape alone.
+    /// The shape for `rows` rows of several prompts, each of which this shape would compute alone.
     pub fn of_prompts(self, rows: usize) -> Self {
         Self { rows, outputs: Outputs::LastOfEach { each: self.rows }, ..self }
     }

@@ -45,7 +45,7 @@ pub struct RowHeader {
     pub adjustments: u32,
     /// The number of KV rows that the last row of its sequence attends to, which [`laid_out`] sets.
     pub longest: u32,
-    /// Rotary angles begin at a multiple of 8 bytes.
+    /// Padding, because rotary angles begin at a multiple of 8 bytes.
     pub unused: u32,
 }
 
@@ -66,8 +66,8 @@ impl RowHeader {
     }
 }
 
-/// The header of a batch of these rows, and the rows with what each has to know of the others of its sequence. The rows
-/// of a sequence are adjacent.
+/// The header of a batch of these rows, and the rows with [`RowHeader::longest`] set. The rows of a sequence are
+/// adjacent.
 pub fn laid_out(rows: &[RowHeader], splits: usize, submission: u32) -> (BatchHeader, impl Iterator<Item = RowHeader>) {
     let last = |rows: &[RowHeader]| rows.iter().map(|row| row.position + 1).max().unwrap_or_default();
     let header = BatchHeader { count: rows.len() as u32, longest: last(rows), splits: splits as u32, submission };

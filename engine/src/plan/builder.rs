@@ -84,14 +84,15 @@ impl Builder {
         self
     }
 
-    /// The rows may be of several prompts. Each is computed as in a plan of up to `each` rows, so that the results are
-    /// the same to the bit.
+    /// The rows may belong to several prompts. Each prompt is computed as in a plan of up to `each` rows for it alone,
+    /// so that the results are the same to the bit.
     pub fn for_prompts(mut self, each: usize) -> Self {
         (self.sequences, self.each) = (true, Some(each));
         self
     }
 
-    /// The most rows of the batches that a plan is made for that computes a sequence of this one alone.
+    /// The number of rows that decides how work is divided where that changes the rounding: the capacity of the plan
+    /// that computes one of the sequences alone.
     pub fn rows_alone(&self) -> usize {
         self.each.unwrap_or(self.plan.rows)
     }

@@ -398,8 +398,7 @@ impl Engine {
             if !is_kept || caught(|| work.task.drop_pending(&mut slot.session)).is_none() {
                 empty(&mut slot.session);
             }
-            let held = slot.session.tokens().len();
-            let _ = caught(|| slot.session.rewind(held)); // a prompt may have reserved pages for more
+            let _ = caught(|| slot.session.release_reserved());
             outcome.over.push(work.id);
             outcome.worked = true;
             if is_kept && disk.is_some() && slot.storing.is_none() {

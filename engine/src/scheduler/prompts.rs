@@ -53,7 +53,7 @@ impl Engine {
     fn final_part(&self, index: usize) -> Option<FinalPart> {
         let Slot { session, work: Some(work), .. } = &self.slots[index] else { return None };
         let is_ready = work.reads() && !work.task.is_cancelled() && !self.one_by_one;
-        let rest = work.task.plain_rest(session).filter(|_| is_ready)?;
+        let rest = work.task.batchable_rest(session).filter(|_| is_ready)?;
         caught(|| session.final_part(rest))?.ok()? // computing it alone reports the error
     }
 
@@ -96,9 +96,7 @@ impl Engine {
         let read = if batch.len() > 1 { self.feed_together(&batch) } else { Ok(false) };
         if let Ok(false) = read {
             for (index, _) in batch {
-                let session = &mut self.slots[index].session;
-                let held = session.tokens().len();
-                let _ = caught(|| session.rewind(held)); // releases the pages that it has reserved
+                let _ = caught(|| self.slots[index].session.release_reserved());
             }
             return;
         }
@@ -113,7 +111,7 @@ impl Engine {
 
     /// Reserves the pages for the rest of a slot's prompt.
     fn reserve_rest(&mut self, index: usize) -> Result<()> {
-        self.attempt(index, |task, session| match task.plain_rest(session) {
+        self.attempt(index, |task, session| match task.batchable_rest(session) {
             Some(rest) => session.begin_prompt(rest),
             None => Ok(()),
         })
@@ -124,7 +122,7 @@ impl Engine {
         let (mut sessions, mut prompts, mut cancels) = (Vec::new(), Vec::new(), Vec::new());
         for (index, slot) in self.slots.iter_mut().enumerate() {
             let Slot { session, work: Some(Work { task, .. }), .. } = slot else { continue };
-            let rest = task.plain_rest(session).filter(|_| batch.iter().any(|(of, _)| *of == index));
+            let rest = task.batchable_rest(session).filter(|_| batch.iter().any(|(of, _)| *of == index));
             if let Some(rest) = rest {
                 prompts.push(rest);
                 cancels.push(task.cancels().clone());

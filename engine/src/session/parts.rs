@@ -84,7 +84,7 @@ impl Parts {
     }
 
     /// Adopts the size of parts that a batch with this prompt has learned.
-    pub fn learn(&mut self, other: &Self) {
+    pub fn adopt_size(&mut self, other: &Self) {
         self.tokens = other.tokens;
     }
 

@@ -1,5 +1,5 @@
-//! Computes prompts of several sessions in one batch: those that begin while others wait, each with all of its
-//! remaining tokens. A batch takes little longer than one short prompt, because it reads the weights once.
+//! Computes prompts of several sessions in one batch, each with all of its remaining tokens. A batch takes less time
+//! than its prompts one after another, because it reads the weights once.
 //!
 //! The rows of a prompt are computed as they are alone, to the bit, so that a reply does not depend on what else is
 //! computed.
@@ -30,8 +30,8 @@ pub(crate) struct FinalPart {
 }
 
 impl Session {
-    /// The plan for the remaining `tokens` of a prompt, if they are computed in one part, and together with those of
-    /// other sessions.
+    /// The plan for the remaining `tokens` of a prompt, if they are computed in one part and can be computed together
+    /// with those of other sessions.
     ///
     /// # Errors
     /// Any error from planning.
@@ -70,9 +70,9 @@ impl Session {
 
 impl Pool {
     /// Feeds each session its tokens, as [`Session::feed`] does, and returns once they are computed. Neighbouring short
-    /// texts of 33 to 128 tokens, or of 129 to 256, are computed in one batch, which takes little longer than one of
-    /// them. The tokens that follow are those of each session alone. The device keeps only the last session's logits;
-    /// for those of another one, [`Session::logits`] computes its last token again.
+    /// texts of 33 to 128 tokens, or of 129 to 256, are computed in one batch, which takes less time. The tokens that
+    /// follow are those of each session alone. The device keeps only the last session's logits; for those of another
+    /// one, [`Session::logits`] computes its last token again.
     ///
     /// # Errors
     /// [`Error::Argument`] unless there are as many texts as sessions, all of this pool; otherwise as for
@@ -113,7 +113,7 @@ impl Pool {
             match reserved.and_then(|()| self.feed_together(sessions, tokens, part, &mut || Ok(()))) {
                 Ok(true) => return sessions[0].wait(),
                 read => {
-                    sessions.iter_mut().for_each(|session| session.rewind(usize::MAX)); // releases reserved pages
+                    sessions.iter_mut().for_each(|session| session.release_reserved());
                     // One after another they may fit, or one of them has an error that the others do not have.
                     let unchanged = sessions.iter().zip(held).all(|(session, held)| session.tokens().len() == held);
                     read.map(drop).or_else(|error| if unchanged { Ok(()) } else { Err(error) })?;
@@ -164,7 +164,7 @@ impl Pool {
         }
         let given_up = state.run(&mut sequences, request)?.given_up;
         for session in sessions {
-            session.parts.learn(&parts);
+            session.parts.adopt_size(&parts);
             if !given_up {
                 session.parts.end();
             }

@@ -107,8 +107,7 @@ fn rows_of_different_sequences_share_no_kv_rows() {
     }
 }
 
-/// Plans for several prompts compile no kernel that the plans of prompts of one sequence do not, and divide attention
-/// as these do.
+/// Plans for several prompts need no kernels besides those of plans for one prompt, and divide attention as these do.
 #[test]
 fn several_prompts_need_no_kernels_of_their_own() {
     let (_, file) = models().into_iter().find(|(name, _)| name == "fable").unwrap();

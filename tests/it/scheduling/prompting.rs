@@ -21,7 +21,7 @@ fn questions() -> Vec<ChatState> {
     texts.iter().map(ask).collect()
 }
 
-/// What is counted of a device until all replies have begun, and their events.
+/// The number of dispatches until all replies have begun, and the replies' events.
 fn together(scheduler: &Scheduler, requests: &[ChatState]) -> (u64, Vec<Vec<Event>>) {
     let gpu = scheduler.model().gpu();
     let mut replies: Vec<ScheduledReply> = requests.iter().map(|ask| scheduler.chat(ask.clone()).unwrap()).collect();
@@ -62,7 +62,8 @@ fn short_prompts_are_computed_together() {
     assert_eq!(events.iter().map(|events| said(events)).collect::<Vec<_>>(), wanted);
 }
 
-/// Between them are prompts of which more is wanted, one that is cancelled, and one that is longer than the others.
+/// Among several prompts are one with log-probabilities, one with penalties, a long one, one with a constraint, and one
+/// that is cancelled.
 #[test]
 fn extended_prompts_of_all_kinds_at_once() {
     let model = model_on(&open(true), 512);

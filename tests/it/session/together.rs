@@ -37,9 +37,9 @@ fn following(session: &mut Session) -> Vec<u32> {
     tokens
 }
 
-/// Feeds sessions with `held` tokens before, texts of these lengths, together and each alone, and compares the logits
-/// after each text with those of the session alone, and the tokens that follow. The head leaves only the last session's
-/// logits, so each is the last one once.
+/// Feeds texts to sessions, together and each alone, and compares the logits after each text and the tokens that
+/// follow. `texts` has for each session the number of tokens that it holds before, and the length of its text. Only the
+/// logits of the last session stay on the device, so each session is the last one once.
 fn is_the_same(model: &Model, cache: CacheShape, texts: &[(usize, usize)], speculation: Speculation) {
     let vocab = model.config().vocab;
     let shape = |(seed, (held, length)): (usize, &(usize, usize))| {
@@ -76,6 +76,7 @@ fn texts_of_several_sessions() {
     is_the_same(model(), cache, &[(0, 40), (0, 33), (5, 70)], Speculation::OFF);
 }
 
+/// The block computes its rows of all texts in one batch, and its drafts are verified afterwards.
 #[test]
 fn extended_texts_of_several_sessions_with_a_block() {
     let cache = CacheShape { context: CONTEXT, ty: CacheType::F16 };
