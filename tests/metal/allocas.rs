@@ -85,7 +85,7 @@ fn kept(shop: &Workshop, texts: &[Text]) -> Vec<(String, Vec<String>)> {
 }
 
 #[test]
-fn no_kernel_of_a_mac_keeps_private_arrays() {
+fn extended_no_kernel_of_a_mac_keeps_private_arrays() {
     let Some(shop) = Workshop::open() else { return };
     let texts = texts();
     println!("{} shaders", texts.len());

@@ -67,9 +67,18 @@ fn of_each<T: Send>(kernels: &[&'static Kernel], make: impl Fn(usize, &'static K
     made.into_iter().map(|(_, made)| made).collect()
 }
 
-/// For each kernel, the indices of its cases in the covering set of `./test`. CI has no other, because clang takes
-/// minutes longer for one of all pairs; `./test --product` runs all cases.
-fn covering_sets(kernels: &[&'static Kernel]) -> Vec<BTreeSet<usize>> {
+/// The covering set of cases, or `None` for all. It is smaller than that of the kernels on a GPU, because clang takes
+/// most of the time: each kernel in one format for `./test`, and in two for CI.
+fn extent() -> Option<Extent> {
+    match Extent::asked() {
+        Extent::Times(_) => Some(Extent::Times(1)),
+        Extent::Pairs => Some(Extent::FEW),
+        Extent::Product => None,
+    }
+}
+
+/// For each kernel, the indices of its cases in a covering set.
+fn covering_sets(kernels: &[&'static Kernel], extent: Extent) -> Vec<BTreeSet<usize>> {
     let traits = |_, kernel: &'static Kernel| -> Vec<Traits> {
         distinct_cases(kernel).iter().map(|case| Traits::of(kernel.name, case)).collect()
     };
@@ -77,7 +86,7 @@ fn covering_sets(kernels: &[&'static Kernel]) -> Vec<BTreeSet<usize>> {
     let places = traits.iter().enumerate().flat_map(|(at, traits)| (0..traits.len()).map(move |index| (at, index)));
     let places: Vec<(usize, usize)> = places.collect();
     let mut sets = vec![BTreeSet::new(); kernels.len()];
-    for (at, index) in covering(&traits.concat(), Extent::FEW).into_iter().map(|chosen| places[chosen]) {
+    for (at, index) in covering(&traits.concat(), extent).into_iter().map(|chosen| places[chosen]) {
         sets[at].insert(index);
     }
     sets
@@ -305,7 +314,7 @@ fn failures_of(kernel: &'static Kernel, chosen: Option<&BTreeSet<usize>>, shop: 
 fn every_kernel_as_metal_text_agrees_with_its_reference() {
     let Some(shop) = Workshop::open() else { return };
     let kernels = kernels();
-    let sets = (Extent::asked() != Extent::Product).then(|| covering_sets(&kernels));
+    let sets = extent().map(|extent| covering_sets(&kernels, extent));
     let chosen = |index: usize| sets.as_ref().map(|sets| &sets[index]);
     let failures = of_each(&kernels, |index, kernel| failures_of(kernel, chosen(index), &shop)).concat();
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));

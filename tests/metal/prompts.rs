@@ -71,7 +71,7 @@ fn worst(
 }
 
 #[test]
-fn prompts_of_the_demonstration_model_compute_what_others_do() {
+fn extended_prompts_of_the_demonstration_model_compute_what_others_do() {
     let Some(shop) = Workshop::open() else { return };
     let mut goldens = goldens();
     goldens.sort_by_key(|golden| golden.tokens.len());

@@ -17,7 +17,7 @@ fn errors(shop: &Workshop, name: &str, texts: &[Text]) -> Vec<String> {
 }
 
 #[test]
-fn address_spaces_do_not_mix() {
+fn extended_address_spaces_do_not_mix() {
     let Some(shop) = Workshop::open() else { return };
     let mut texts: Vec<Text> = all().values().map(|shader| Text::of(shader).unwrap()).collect();
     texts.sort_by(|a, b| a.label.cmp(&b.label));
