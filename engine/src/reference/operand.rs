@@ -71,7 +71,7 @@ impl Seen {
         if let Some(rounded) = &self.rounded {
             return self.dequantised(rounded, probe, token * self.x.per_row() + stack, columns);
         }
-        let values = probe.values(self.x.buffer, start(&self.x, token, stack), columns)?;
+        let values = self.unrounded(probe, token, stack, columns)?;
         let mut values: Vec<f64> = match &self.norm {
             Some(norm) => rms_normed(&values, &probe.row(&norm.weight, 0, 0)?, norm.epsilon),
             None => values.into_iter().map(f64::from).collect(),
@@ -80,6 +80,19 @@ impl Seen {
             values.iter_mut().for_each(|v| *v = f16::from_f64(*v).to_f64());
         }
         Ok(Vector::of(values, self.arithmetic, COMPUTED))
+    }
+
+    /// The values as the tensor has them. A product reads whole groups, and multiplies what follows the last column
+    /// with zeros. If any of that is not a number, neither is the product, and neither is the last value returned here.
+    fn unrounded(&self, probe: &mut Probe<'_>, token: usize, stack: usize, columns: usize) -> Result<Vec<f32>> {
+        let first = start(&self.x, token, stack);
+        let end = (self.x.bytes() as usize / 4).min(first + columns.next_multiple_of(GROUP));
+        let mut values = probe.values(self.x.buffer, first, columns.max(end.saturating_sub(first)))?;
+        let following: f32 = values.split_off(columns.min(values.len())).into_iter().map(|value| 0.0 * value).sum();
+        if let Some(last) = values.last_mut() {
+            *last += following;
+        }
+        Ok(values)
     }
 
     /// A vector that the previous step wrote rounded, times the weights of its norm if it has one.
