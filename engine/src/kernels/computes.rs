@@ -220,8 +220,8 @@ pub(crate) struct SumNormed {
     pub parts: Summands,
     pub x: Tensor,
     pub add: bool,
-    /// The weights {slots} of every row, without padding, and y {n, slots}.
-    pub slots: Option<(BufferRef, Tensor)>,
+    /// The weights {`top_k`} of every row, without padding, and y {n, slots}, whose last slots they are for.
+    pub slots: Option<(Tensor, Tensor)>,
     pub norm: Norm,
     pub h: Tensor,
 }
@@ -257,6 +257,8 @@ pub(crate) struct Grouped {
     /// {`top_k`, tokens}, u32.
     pub ids: Tensor,
     pub experts: usize,
+    /// The number of tiles for the shared experts. If there are any, the first slot of each token is theirs.
+    pub of_shared: usize,
     pub slots: BufferRef,
     pub tiles: BufferRef,
     pub places: usize,
@@ -266,8 +268,16 @@ pub(crate) struct Grouped {
 
 impl Grouped {
     pub fn new(ids: Tensor, experts: usize, groups: &Groups) -> Self {
-        let Groups { slots, tiles, places } = groups;
-        Self { ids, experts, slots: slots.buffer, tiles: tiles.buffer, places: *places, room: tiles.shape[1] }
+        let Groups { slots, tiles, places, of_shared, .. } = groups;
+        Self {
+            ids,
+            experts,
+            of_shared: *of_shared,
+            slots: slots.buffer,
+            tiles: tiles.buffer,
+            places: *places,
+            room: groups.tiles(),
+        }
     }
 }
 

@@ -1,14 +1,19 @@
-//! The selected experts of many rows: slots are grouped by expert, and each group is a product computed by tiles.
+//! The selected experts of many rows: slots are grouped by expert, and each group is a product computed by tiles. The
+//! shared experts can be computed with them, as one more expert that all rows select.
 
 use super::matmul::{TILE_TOKENS, TileProduct, TileRows, TileVectors};
-use super::{Groups, Router, Slots};
+use super::matvec::{Norm, buffers_of};
+use super::{Groups, Residual, Router, Slots, Summands, mul_mm_matrix};
 use crate::error::Result;
+use crate::gpu::Matrices;
 use crate::plan::{Builder, Tensor, Weight};
 
 /// The largest mean number of slots of an expert for which tiles of 16 are used.
 const FEW_SLOTS: usize = 10;
+/// The most rows for which the shared experts are computed with the others.
+const MOST_JOINED: usize = 1024;
 
-/// The matrices of all experts.
+/// The matrices of all experts, or those of the shared ones.
 pub struct ExpertWeights<'a> {
     /// Gate {columns, rows, experts}.
     pub gate: &'a Weight,
@@ -18,9 +23,49 @@ pub struct ExpertWeights<'a> {
     pub down: &'a Weight,
 }
 
+impl ExpertWeights<'_> {
+    fn gated(&self) -> TileRows<'_> {
+        TileRows::Gated { gate: self.gate, up: self.up }
+    }
+
+    /// Whether these shared experts have the shape of one of the `selected` experts.
+    fn resemble(&self, selected: &Self) -> bool {
+        let pairs = [(self.gate, selected.gate), (self.up, selected.up), (self.down, selected.down)];
+        pairs.into_iter().all(|(one, of)| one.shape == [of.shape[0], of.shape[1], 1])
+    }
+}
+
 impl Builder {
+    /// Whether [`Builder::experts`] computes the shared experts too. In a batch of few rows, steps of their own would
+    /// leave most of a large GPU idle. With many rows, they are faster in larger tiles than those for the slots of an
+    /// expert. Without matrices of 16 x 16, this was not measured.
+    pub fn joins_experts(&self, experts: &ExpertWeights<'_>, shared: &ExpertWeights<'_>) -> bool {
+        const OTHERS: usize = 4; // x, y, slots, tiles
+        let target = self.target_for(mul_mm_matrix::KERNEL.name);
+        let few = self.by_tiles() && self.rows_alone() <= MOST_JOINED;
+        let gated = [experts.gate, experts.up, shared.gate, shared.up];
+        let multiplied = gated.iter().chain([&experts.down, &shared.down]).all(|weight| !weight.quant.exceeds_half());
+        let fits = buffers_of(&gated) + OTHERS <= target.buffers;
+        let fused = target.fusions.experts && target.matrices == Matrices::Sixteen;
+        few && fused && multiplied && fits && shared.resemble(experts)
+    }
+
+    /// x {n} += the outputs of shared experts + `Σ weights[slot] · y[slot]` of the selected ones, for what
+    /// [`Builder::experts`] computed of both. The norm `next` is applied to the result.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
+    pub fn add_experts(&mut self, label: &str, slots: &Slots, x: &Tensor, next: &Norm) -> Result<Residual> {
+        let y = slots.y;
+        let shared = Tensor { shape: [y.shape[0], y.rows], ..y };
+        let shared = Summands { tensor: shared, parts: 1, apart: y.pitch };
+        let h = self.sum_normed(label, &shared, (x, true), Some(slots), next)?;
+        Ok(Residual { normed: Some(h), ..Residual::from(*x) })
+    }
+
     /// `down[e] · (silu(gate[e] · h) · (up[e] · h))` of the chosen experts of every token, for h {columns}, not yet
-    /// multiplied with their weights and summed.
+    /// multiplied with their weights and summed. The same of `shared` experts of the same shape, if there are any,
+    /// comes before them.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -28,6 +73,7 @@ impl Builder {
         &mut self,
         label: &str,
         experts: &ExpertWeights<'_>,
+        shared: Option<&ExpertWeights<'_>>,
         router: &Router<'_>,
         h: &Tensor,
     ) -> Result<Slots> {
@@ -38,41 +84,49 @@ impl Builder {
         // Tiles of 32 are no faster than tiles of 48.
         let mean = h.rows * router.routing.top_k / count.max(1);
         let places = if mean <= FEW_SLOTS { 16 } else { (mean * 3 / 2).next_multiple_of(16).clamp(48, TILE_TOKENS) };
-        let groups = self.group_slots(&name("group"), &routed.ids, count, places)?;
-        let hidden = self.gate_up_mm_id(&name("gate_up"), experts.gate, experts.up, &groups, h)?;
-        let y = self.mul_mm_id(&name("down"), experts.down, &groups, &hidden)?;
+        let groups = self.group_slots(&name("group"), &routed.ids, (count, shared.is_some()), places)?;
+        let hidden = self.gate_up_mm_id(&name("gate_up"), experts, shared, &groups, h)?;
+        let y = self.mul_mm_id(&name("down"), experts.down, shared.map(|shared| shared.down), &groups, &hidden)?;
         Ok(Slots { routed, y })
     }
 
-    /// y {rows, slots} = `silu(gate[e] · x) · (up[e] · x)` for every slot of every token, e its expert, for gate and
-    /// up {columns, rows, experts} and x {columns}.
+    /// y {rows, slots} = `silu(gate[e] · x) · (up[e] · x)` for every slot of every token, e its expert, for x
+    /// {columns}. The matrices of the `shared` experts, if there are any, count as those of the last expert.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
     pub fn gate_up_mm_id(
         &mut self,
         label: &str,
-        gate: &Weight,
-        up: &Weight,
+        experts: &ExpertWeights<'_>,
+        shared: Option<&ExpertWeights<'_>>,
         groups: &Groups,
         x: &Tensor,
     ) -> Result<Tensor> {
-        let share = groups.slots.shape[0] / x.rows.max(1);
-        let y = self.tensor(label, [gate.shape[1], share * x.rows]);
-        let (rows, vectors) = (TileRows::Gated { gate, up }, TileVectors::Slots { groups, share });
-        self.matmul(label, &TileProduct { rows, vectors, x, y: &y })?;
+        let y = self.tensor(label, [experts.gate.shape[1], groups.per_row * x.rows]);
+        let vectors = TileVectors::Slots { groups, share: groups.per_row };
+        let (rows, more) = (experts.gated(), shared.map(ExpertWeights::gated));
+        self.matmul(label, &TileProduct { rows, more, vectors, x, y: &y })?;
         Ok(y)
     }
 
     /// y {rows, slots} = `w[e] · x` for every slot of every token, e its expert, for w {columns, rows, experts} and x
-    /// {columns, slots}.
+    /// {columns, slots}. The `shared` matrix, if there is one, counts as that of the last expert.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub fn mul_mm_id(&mut self, label: &str, w: &Weight, groups: &Groups, x: &Tensor) -> Result<Tensor> {
+    pub fn mul_mm_id(
+        &mut self,
+        label: &str,
+        w: &Weight,
+        shared: Option<&Weight>,
+        groups: &Groups,
+        x: &Tensor,
+    ) -> Result<Tensor> {
         let y = self.tensor(label, [w.shape[1], x.per_row() * x.rows]);
-        let (rows, vectors) = (TileRows::One { w, add: false }, TileVectors::Slots { groups, share: 1 });
-        self.matmul(label, &TileProduct { rows, vectors, x, y: &y })?;
+        let of = |w| TileRows::One { w, add: false };
+        let vectors = TileVectors::Slots { groups, share: 1 };
+        self.matmul(label, &TileProduct { rows: of(w), more: shared.map(of), vectors, x, y: &y })?;
         Ok(y)
     }
 }

@@ -59,6 +59,8 @@ pub(super) enum TileVectors<'a> {
 /// A product that becomes a step.
 pub(super) struct TileProduct<'a> {
     pub rows: TileRows<'a>,
+    /// One more matrix, after those of `rows`.
+    pub more: Option<TileRows<'a>>,
     pub vectors: TileVectors<'a>,
     pub x: &'a Tensor,
     pub y: &'a Tensor,
@@ -69,7 +71,15 @@ impl<'a> TileRows<'a> {
     pub fn roles(&self) -> Vec<(&'static str, &'a Weight)> {
         match *self {
             Self::One { w, .. } => vec![("w", w)],
-            Self::Gated { gate, up } => vec![("w", gate), ("up", up)],
+            Self::Gated { gate, up } => vec![("w", gate), ("w_up", up)],
+        }
+    }
+
+    /// The weights that follow those of other rows, each with its role.
+    fn more_roles(&self) -> Vec<(&'static str, &'a Weight)> {
+        match *self {
+            Self::One { w, .. } => vec![("w_more", w)],
+            Self::Gated { gate, up } => vec![("w_more", gate), ("w_more_up", up)],
         }
     }
 
@@ -90,18 +100,23 @@ impl<'a> TileRows<'a> {
         }
     }
 
-    /// The files that define the rows of a tile, and that stage them.
-    fn files(&self, operands: Operands) -> [Source; 2] {
-        match (self, operands) {
-            (Self::One { .. }, Operands::F32) => [source!("lib/tile_rows.wgsl"), source!("lib/stage_decoded.wgsl")],
-            (Self::One { .. }, Operands::F16) => [source!("lib/tile_rows.wgsl"), source!("lib/stage_halved.wgsl")],
-            (Self::Gated { .. }, Operands::F32) => {
-                [source!("lib/tile_gated.wgsl"), source!("lib/stage_decoded_gated.wgsl")]
-            }
-            (Self::Gated { .. }, Operands::F16) => {
-                [source!("lib/tile_gated.wgsl"), source!("lib/stage_halved_gated.wgsl")]
-            }
-        }
+    /// The files that define the rows of a tile, that stage them, and that multiply them.
+    fn files(&self, operands: Operands) -> [Source; 3] {
+        let rows = match self {
+            Self::One { .. } => source!("lib/tile_rows.wgsl"),
+            Self::Gated { .. } => source!("lib/tile_gated.wgsl"),
+        };
+        let stage = match (self, operands) {
+            (Self::One { .. }, Operands::F32) => source!("lib/stage_decoded.wgsl"),
+            (Self::One { .. }, Operands::F16) => source!("lib/stage_halved.wgsl"),
+            (Self::Gated { .. }, Operands::F32) => source!("lib/stage_decoded_gated.wgsl"),
+            (Self::Gated { .. }, Operands::F16) => source!("lib/stage_halved_gated.wgsl"),
+        };
+        let product = match operands {
+            Operands::F32 => source!("lib/register_product.wgsl"),
+            Operands::F16 => source!("lib/matrix_product.wgsl"),
+        };
+        [rows, stage, product]
     }
 
     /// Fails unless the weights have the same shape.
@@ -113,13 +128,34 @@ impl<'a> TileRows<'a> {
             .try_for_each(|(_, weight)| expect_shape(op, &weight.name, shape(weight), first.clone()))
     }
 
-    /// The size in bytes of all matrices.
-    pub fn bytes(&self) -> u64 {
-        self.roles().iter().map(|(_, weight)| weight.matrix_bytes() * weight.shape[2] as u64).sum()
+    /// What is computed from the products, as the CPU reference needs it.
+    fn terms(self, plan: &Builder) -> Terms {
+        match self {
+            Self::One { w, add } => Terms::One { w: w.clone(), add },
+            Self::Gated { gate, up } => {
+                Terms::Gated { gate: gate.clone(), up: up.clone(), halved: plan.multiplies_halves() }
+            }
+        }
     }
 }
 
-impl TileProduct<'_> {
+impl<'a> TileProduct<'a> {
+    /// A product with the vectors of a batch.
+    pub fn of(rows: TileRows<'a>, x: &'a Tensor, y: &'a Tensor) -> Self {
+        Self { rows, more: None, vectors: TileVectors::Batch, x, y }
+    }
+
+    /// The weights, each with its role: its name in the shader.
+    pub fn roles(&self) -> Vec<(&'static str, &'a Weight)> {
+        let more = self.more.iter().flat_map(TileRows::more_roles);
+        self.rows.roles().into_iter().chain(more).collect()
+    }
+
+    /// Whether some weight has more bits than f16.
+    pub fn exceeds_half(&self) -> bool {
+        self.roles().iter().any(|(_, weight)| weight.quant.exceeds_half())
+    }
+
     /// Fails unless weights, input and output fit together.
     pub fn check(&self, op: &'static str) -> Result<()> {
         let (w, x, y) = (self.rows.first(), self.x, self.y);
@@ -134,6 +170,12 @@ impl TileProduct<'_> {
         };
         let shape = |values: usize, stacks: usize| Shape(&[values, stacks]).to_string();
         self.rows.check(op)?;
+        if let Some(more) = &self.more {
+            more.check(op)?;
+            let shape = |weight: &Weight, matrices| Shape(&[weight.shape[0], weight.shape[1], matrices]).to_string();
+            let last = more.first();
+            expect_shape(op, &last.name, shape(last, last.shape[2]), shape(w, 1))?;
+        }
         expect_shape(op, &w.name, shape(x.shape[0], x.per_row()), shape(columns, inputs))?;
         expect_shape(op, &w.name, shape(y.shape[0], y.per_row()), shape(rows, outputs))?;
         expect_shape(op, &w.name, y.rows, x.rows)?;
@@ -145,24 +187,26 @@ impl TileProduct<'_> {
     pub fn tiles(&self, tokens: usize) -> (usize, usize) {
         match self.vectors {
             TileVectors::Batch => (self.x.rows.div_ceil(tokens), self.rows.first().shape[2].max(1)),
-            TileVectors::Slots { groups, .. } => (groups.tiles.shape[1], 1),
+            TileVectors::Slots { groups, .. } => (groups.tiles(), 1),
         }
     }
 
-    /// Adds the files and constants of the weights, of the vectors and of the output. Workgroups that share a tile
-    /// write their sums to `parts`.
+    /// Adds the files and constants of the weights, of the vectors and of the output, for `blocks` blocks of rows.
+    /// Workgroups that share a tile write their sums to `parts`.
     pub fn files(
         &self,
         plan: &Builder,
         variant: VariantBuilder,
         operands: Operands,
+        blocks: usize,
         parts: Option<&Summands>,
     ) -> VariantBuilder {
         let mut variant = plan.bits_files(variant, Arithmetic::Float);
-        for (role, weight) in self.rows.roles() {
-            variant = variant.constant(&format!("{role}_GROUPS"), "g", weight.groups()).constant(
+        for (role, weight) in self.roles() {
+            let short = |short| if role.starts_with("w_more") { "" } else { short }; // of the same shape
+            variant = variant.constant(&format!("{role}_GROUPS"), short("g"), weight.groups()).constant(
                 &format!("{role}_ROWS"),
-                "n",
+                short("n"),
                 weight.shape[1],
             );
             variant = match operands {
@@ -179,11 +223,21 @@ impl TileProduct<'_> {
         };
         let variant = match self.vectors {
             TileVectors::Batch => plan.batch_files(variant).file(source!("lib/tile_batch.wgsl")),
-            TileVectors::Slots { share, .. } => {
-                variant.constant("INPUT_SHARE", "id", share).file(source!("lib/tile_experts.wgsl"))
+            TileVectors::Slots { groups, share } => {
+                let variant = variant.constant("INPUT_SHARE", "id", share).file(source!("lib/tile_experts.wgsl"));
+                match groups.of_shared {
+                    0 => variant.file(source!("lib/selected_experts.wgsl")),
+                    _ => variant.constant("BLOCKS", "b", blocks).file(source!("lib/shared_experts.wgsl")),
+                }
             }
         };
-        let [rows, stage] = self.rows.files(operands);
+        let variant = match self.more {
+            Some(_) => variant.constant("MATRICES", "m", self.rows.first().shape[2]).file(source!("lib/followed.wgsl")),
+            None => variant.file(source!("lib/alone.wgsl")),
+        };
+        let [rows, stage, product] = self.rows.files(operands);
+        let of_roles = ["w", "w_more"].into_iter().take(1 + usize::from(self.more.is_some()));
+        let variant = of_roles.fold(variant, |variant, role| variant.file_for(role, stage).file_for(role, product));
         let y = parts.map_or(self.y, |parts| &parts.tensor);
         let count = parts.map_or(1, |parts| parts.parts);
         variant
@@ -194,7 +248,6 @@ impl TileProduct<'_> {
             .constant("Y_STRIDE", "y", y.stride)
             .constant("Y_PITCH", "y", y.pitch)
             .file(rows)
-            .file(stage)
     }
 
     /// The most vectors that a tile may have.
@@ -221,7 +274,7 @@ impl TileProduct<'_> {
 
     /// The bindings of the weights, the vectors and the tiles.
     pub fn bindings(&self, plan: &Builder, parts: Option<&Summands>) -> Vec<Bound> {
-        let roles = self.rows.roles();
+        let roles = self.roles();
         let mut bindings: Vec<Bound> = roles.iter().flat_map(|(role, w)| plan.bound_weight(role, w)).collect();
         bindings.extend([
             plan.bound("x", self.x.buffer),
@@ -237,22 +290,26 @@ impl TileProduct<'_> {
         bindings
     }
 
-    /// What the step computes, as the CPU reference needs it.
-    pub fn reference(&self, plan: &Builder, operands: Operands) -> computes::Product {
-        let terms = match self.rows {
-            TileRows::One { w, add } => Terms::One { w: w.clone(), add },
-            TileRows::Gated { gate, up } => {
-                Terms::Gated { gate: gate.clone(), up: up.clone(), halved: plan.multiplies_halves() }
-            }
-        };
+    /// What the step computes, as the CPU reference needs it: the product with `rows`, and that with the one matrix
+    /// more.
+    pub fn reference(&self, plan: &Builder, operands: Operands) -> (computes::Product, Option<computes::Product>) {
         let which = match self.vectors {
             TileVectors::Batch => Which::InTurn,
             TileVectors::Slots { groups, .. } => Which::of(groups),
         };
         let halves = matches!(operands, Operands::F16);
-        let errors = Errors { sum: SUMS, halves };
-        let x = Operand::Vectors(Seen { halves, ..Seen::plain(*self.x) });
-        computes::Product { terms, x, which, y: *self.y, stacks: (0, self.y.per_row()), left: None, errors }
+        let product = |rows: TileRows<'_>, which, stacks| computes::Product {
+            terms: rows.terms(plan),
+            x: Operand::Vectors(Seen { halves, ..Seen::plain(*self.x) }),
+            which,
+            y: *self.y,
+            stacks,
+            left: None,
+            errors: Errors { sum: SUMS, halves },
+        };
+        let first = usize::from(self.more.is_some()); // of the slots of selected experts
+        let more = self.more.map(|more| product(more, Which::InTurn, (0, first)));
+        (product(self.rows, which, (first, self.y.per_row() - first)), more)
     }
 
     /// The grid of tiles of `vectors` vectors and `rows` staged rows.
@@ -275,7 +332,9 @@ impl TileProduct<'_> {
         let x = stacks as u64 * read(self.x.bytes() / stacks as u64, blocks);
         let touched = if let TileRows::One { add: true, .. } = self.rows { 2 } else { 1 };
         let activations = x + touched * self.y.bytes();
-        Cost { weights: self.rows.bytes(), activations, flops: 2 * values as u64, ..Cost::default() }
+        let of_all = |(_, weight): &(_, &Weight)| weight.matrix_bytes() * weight.shape[2] as u64;
+        let weights = self.roles().iter().map(of_all).sum();
+        Cost { weights, activations, flops: 2 * values as u64, ..Cost::default() }
     }
 }
 
@@ -293,8 +352,8 @@ mod tests {
         let x = plan.tensor("x", [64, 2 * 40]);
         let ids = plan.tensor_with_stride("ids", [2, 40], 2);
         for (places, fits) in [(TILE_TOKENS, true), (TILE_TOKENS + 16, false)] {
-            let groups = plan.group_slots("groups", &ids, 6, places).unwrap();
-            assert_eq!(plan.mul_mm_id("product", &w, &groups, &x).is_ok(), fits, "{places}");
+            let groups = plan.group_slots("groups", &ids, (6, false), places).unwrap();
+            assert_eq!(plan.mul_mm_id("product", &w, None, &groups, &x).is_ok(), fits, "{places}");
         }
     }
 }

@@ -35,7 +35,7 @@ impl Builder {
     /// # Errors
     /// As [`Builder::mul_mm`].
     pub fn mul_mm_into(&mut self, label: &str, w: &Weight, x: &Tensor, y: &Tensor) -> Result<()> {
-        self.matmul(label, &TileProduct { rows: TileRows::One { w, add: false }, vectors: TileVectors::Batch, x, y })
+        self.matmul(label, &TileProduct::of(TileRows::One { w, add: false }, x, y))
     }
 
     /// y {rows, n} += w · x for every token: a product that joins the residual stream.
@@ -43,7 +43,7 @@ impl Builder {
     /// # Errors
     /// As [`Builder::mul_mm`].
     pub fn mul_mm_add(&mut self, label: &str, w: &Weight, x: &Tensor, y: &Tensor) -> Result<()> {
-        self.matmul(label, &TileProduct { rows: TileRows::One { w, add: true }, vectors: TileVectors::Batch, x, y })
+        self.matmul(label, &TileProduct::of(TileRows::One { w, add: true }, x, y))
     }
 
     /// y {rows} = silu(gate · x) · (up · x) for every token, for gate and up {columns, rows} and x {columns}.
@@ -52,7 +52,7 @@ impl Builder {
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
     pub fn gate_up_mm(&mut self, label: &str, gate: &Weight, up: &Weight, x: &Tensor) -> Result<Tensor> {
         let y = self.tensor(label, [gate.shape[1], gate.shape[2] * x.rows]);
-        self.matmul(label, &TileProduct { rows: TileRows::Gated { gate, up }, vectors: TileVectors::Batch, x, y: &y })?;
+        self.matmul(label, &TileProduct::of(TileRows::Gated { gate, up }, x, &y))?;
         Ok(y)
     }
 
@@ -70,7 +70,7 @@ impl Builder {
         slots: Option<&Slots>,
         next: &Norm,
     ) -> Result<Residual> {
-        let product = TileProduct { rows: TileRows::One { w, add }, vectors: TileVectors::Batch, x, y };
+        let product = TileProduct::of(TileRows::One { w, add }, x, y);
         let tile = self.tile(label, &product);
         let Some(parts) = self.matmul_in_parts(label, "parts", &product, tile)? else {
             if let Some(Slots { routed, y: outputs }) = slots {
@@ -89,7 +89,7 @@ impl Builder {
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
     pub fn mul_mm_summands(&mut self, label: &str, w: &Weight, x: &Tensor) -> Result<Summands> {
         let y = self.tensor(label, [w.shape[1], x.rows]);
-        let product = TileProduct { rows: TileRows::One { w, add: false }, vectors: TileVectors::Batch, x, y: &y };
+        let product = TileProduct::of(TileRows::One { w, add: false }, x, &y);
         let tile = self.tile(label, &product);
         match self.matmul_in_parts(label, &format!("{label}.parts"), &product, tile)? {
             Some(parts) => Ok(parts),
@@ -149,9 +149,9 @@ impl Builder {
         let variant = VariantBuilder::new(KERNEL.name, OP, SIDE * tile.vectors / TOKENS);
         let variant = variant.constant("TILE_TOKENS", "t", tile.vectors).constant("ROWS", "r", tile.rows);
         let variant = variant.constant("SIDE", "", SIDE).constant("TILE_ROWS", "", SIDE * tile.rows);
-        let variant = product.files(self, variant, Operands::F32, parts);
         let (vectors, rows) = Tile::Registers(tile).size();
         let (grid, cost) = (product.shared_grid((vectors, rows), parts), product.cost(vectors, rows));
+        let variant = product.files(self, variant, Operands::F32, grid[1], parts);
         self.computes_product(KERNEL.name, product, Operands::F32, (parts, 1));
         self.step_in_parts(label, variant, product.bindings(self, parts), (grid, 0), cost)
     }

@@ -98,9 +98,8 @@ impl Builder {
     /// The tile of a product, which is the chosen one if that is possible; `None` if matrices cannot multiply it,
     /// because values have more bits than f16.
     pub(super) fn matrix_tile(&self, product: &TileProduct<'_>, chosen: Option<ProductTile>) -> Option<MatrixTile> {
-        let wide = product.rows.roles().iter().any(|(_, weight)| weight.quant.exceeds_half());
         let target = self.target_for(KERNEL.name);
-        if wide || target.team != Team::Subgroup {
+        if product.exceeds_half() || target.team != Team::Subgroup {
             return None;
         }
         let most = product.most_vectors(self);
@@ -143,9 +142,9 @@ impl Builder {
             .constant("TILE_ROWS", "", tile.rows())
             .switch("DIRECT", "d", product.leaves_whole(tile.rows()));
         let variant = of_side.into_iter().fold(variant, VariantBuilder::file).file(source!("lib/halves.wgsl"));
-        let variant = product.files(self, variant, Operands::F16, parts);
         let size = (tile.tokens(), tile.rows());
         let (grid, cost) = (product.shared_grid(size, parts), product.cost(size.0, size.1));
+        let variant = product.files(self, variant, Operands::F16, grid[1], parts);
         self.computes_product(KERNEL.name, product, Operands::F16, (parts, tile.groups));
         self.step_in_parts(label, variant, product.bindings(self, parts), (grid, 0), cost)
     }

@@ -1,6 +1,7 @@
 //! The operations of a model's graph. Each appends the kernels that suit the plan: matrix-vector kernels for products
-//! of few rows, tiles for many rows. Steps that can share a dispatch are fused unless [`Fusions`](crate::plan::Fusions)
-//! excludes it. Only steps of few rows are fused: with many rows, the cost of waiting between dispatches is small.
+//! of few rows, tiles for many rows. Steps that can share a dispatch are fused unless
+//! [`Fusions`](crate::plan::Fusions) excludes it. Most fusions are of steps of few rows: with many rows, the cost of
+//! waiting between dispatches is small.
 
 use super::moe_gate_up::{GateUp, Hidden, Selection};
 use super::{
@@ -214,15 +215,22 @@ impl Builder {
         self.moe_gate_up(label, halves, &selection, h)
     }
 
-    /// expert(h) of the selected experts, by tiles. The results remain to be multiplied with their weights and summed.
+    /// expert(h) of the selected experts, by tiles, and that of shared experts if [they are
+    /// joined](Self::joins_experts). The results remain to be multiplied with their weights and summed.
     ///
     /// # Errors
     /// As [`Builder::linear`].
-    pub fn experts(&mut self, weights: &ExpertWeights<'_>, router: &Router<'_>, h: &Input) -> Result<Slots> {
+    pub fn experts(
+        &mut self,
+        weights: &ExpertWeights<'_>,
+        shared: Option<&ExpertWeights<'_>>,
+        router: &Router<'_>,
+        h: &Input,
+    ) -> Result<Slots> {
         let h = match &h.norm {
             Some(norm) => self.rms_norm("ffn_norm", &h.tensor, norm)?,
             None => h.tensor,
         };
-        self.experts_mm("moe", weights, router, &h)
+        self.experts_mm("moe", weights, shared, router, &h)
     }
 }

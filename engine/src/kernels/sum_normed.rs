@@ -3,7 +3,7 @@
 use super::computes::SumNormed;
 use super::matvec::Norm;
 use super::sum_parts::Summands;
-use super::{Kernel, Routed, expect_multiple, expect_shape, params};
+use super::{Kernel, Routed, expect_most, expect_multiple, expect_shape, params};
 use crate::error::Result;
 use crate::plan::{Builder, Cost, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
@@ -19,7 +19,7 @@ pub(super) const KERNEL: Kernel = Kernel { name: "sum_normed", op: OP, params: P
 pub struct Slots {
     /// The experts and their weights.
     pub routed: Routed,
-    /// Their outputs {n, slots} of every row.
+    /// Their outputs {n, slots} of every row: its last slots. If there is one more, it has that of the shared experts.
     pub y: Tensor,
 }
 
@@ -53,11 +53,16 @@ impl Builder {
         let mut activations = parts.bytes() + x.bytes() + h.bytes();
         if let Some(Slots { routed, y }) = slots {
             expect_shape(KERNEL.name, "y", y.shape[0], width)?;
-            variant = variant.constant("TOP_K", "k", y.per_row()).constant("SLOT_PITCH", "y", y.stride / 4);
+            let (top_k, slots) = (routed.weights.shape[0], y.per_row());
+            expect_most(KERNEL.name, "selected experts", top_k, slots)?;
+            variant = variant
+                .constant("TOP_K", "k", top_k)
+                .constant("SLOTS", if slots > top_k { "s" } else { "" }, slots)
+                .constant("SLOT_PITCH", "y", y.stride / 4);
             variant = variant.file(source!("lib/slots_weighed.wgsl"));
             let buffers = [("slot_weights", routed.weights.buffer), ("slot_values", y.buffer)];
             bindings.extend(buffers.map(|(name, buffer)| self.bound(name, buffer)));
-            activations += y.bytes();
+            activations += y.bytes() / slots as u64 * top_k as u64;
         } else {
             variant = variant.file(source!("lib/slots_none.wgsl"));
         }
@@ -70,7 +75,7 @@ impl Builder {
             epsilon: norm.epsilon,
         };
         let cost = Cost { weights: norm.weight.matrix_bytes(), activations, ..Cost::default() };
-        let slots = slots.map(|Slots { routed, y }| (routed.weights.buffer, *y));
+        let slots = slots.map(|Slots { routed, y }| (routed.weights, *y));
         self.computes(KERNEL.name, SumNormed { parts: *parts, x: *x, add, slots, norm: norm.clone(), h });
         self.step(label, variant, bindings, &params, [rows, 1, 1], cost)?;
         Ok(h)

@@ -64,7 +64,7 @@ impl Builder {
         };
         let y = product.y;
         let whole = [y.shape[0], y.stride, y.pitch].into_iter().all(|length| length.is_multiple_of(4));
-        let wide = product.rows.roles().iter().any(|(_, weight)| weight.quant.exceeds_half());
+        let wide = product.exceeds_half();
         let steps = product.rows.first().groups() / tile.groups();
         if !whole || steps < MANY_STEPS || !matches!(product.vectors, TileVectors::Batch) || !(by_matrices || wide) {
             return 1;
@@ -96,10 +96,10 @@ impl Builder {
         operands: Operands,
         (parts, step): (Option<&Summands>, usize),
     ) {
-        let whole = product.reference(self, operands);
-        let Some(parts) = parts else { return self.computes(kernel, whole) };
+        let products = product.reference(self, operands);
+        let Some(parts) = parts else { return self.computes(kernel, products) };
         let weights = product.rows.roles().into_iter().map(|(_, weight)| weight.clone()).collect();
-        let Product { x, errors, .. } = whole;
+        let Product { x, errors, .. } = products.0;
         self.computes(kernel, PartialProduct { weights, side: SIDE, x, parts: *parts, step, errors });
     }
 

@@ -16,9 +16,9 @@ pub(super) fn experts(b: &mut Builder, w: &MixtureWeights, (x, h, next): (&Tenso
     let GatedWeights { gate, up, down } = &w.experts;
     let logits = b.linear_summands("moe.router", &w.router, h)?;
     let router = Router { logits, bias: &w.bias, routing: w.routing };
-    let chosen = ExpertWeights { gate, up, down };
+    let chosen = w.experts.as_experts();
     let Some(shared) = &w.shared else {
-        let slots = b.experts(&chosen, &router, h)?;
+        let slots = b.experts(&chosen, None, &router, h)?;
         b.moe_combine("moe.sum", &slots.routed.weights, &slots.y, x)?;
         return Ok(Residual::from(*x));
     };
@@ -27,7 +27,18 @@ pub(super) fn experts(b: &mut Builder, w: &MixtureWeights, (x, h, next): (&Tenso
         let hidden = b.experts_gate_up(&halves, &router, h)?;
         return b.moe_down("moe.down", down, &shared.down, &hidden, x, next);
     }
+    let joined = shared.as_experts();
+    if b.joins_experts(&chosen, &joined) {
+        let slots = b.experts(&chosen, Some(&joined), &router, h)?;
+        return b.add_experts("moe.sum", &slots, x, next);
+    }
     let y = b.gated("ffn_gate_shexp", &shared.gate, &shared.up, h)?;
-    let slots = b.experts(&chosen, &router, h)?; // before x changes, because h may be x
+    let slots = b.experts(&chosen, None, &router, h)?; // before x changes, because h may be x
     b.linear_add_with("ffn_down_shexp", &shared.down, &y, x, next, Some(&slots))
+}
+
+impl GatedWeights {
+    fn as_experts(&self) -> ExpertWeights<'_> {
+        ExpertWeights { gate: &self.gate, up: &self.up, down: &self.down }
+    }
 }

@@ -73,7 +73,17 @@ pub(super) fn routed_experts(logits: &[f32], bias: &[f32], routing: Routing) -> 
 impl Reference for Grouped {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let ids = probe.words(self.ids.buffer, 0, self.ids.shape[0] * probe.count)?;
-        let (slots, tiles) = by_expert(&ids, self.experts, self.places, self.room);
+        let shared = (self.of_shared > 0).then_some(self.experts as u32);
+        let of_row = |row: &[u32]| shared.into_iter().chain(row.to_vec());
+        let chosen: Vec<u32> = ids.chunks(self.ids.shape[0].max(1)).flat_map(of_row).collect();
+        let (slots, of_experts) = by_expert(&chosen, self.experts + usize::from(shared.is_some()), self.places);
+        let (mut tiles, mut others): (Vec<_>, Vec<_>) =
+            of_experts.into_iter().partition(|tile| tile[0] == self.experts);
+        tiles.resize(self.of_shared, [0; 4]);
+        tiles.append(&mut others);
+        tiles.resize(self.room, [0; 4]);
+        let head = shared.map(|_| [self.of_shared, self.room, 0, 0]);
+        let tiles: Vec<usize> = head.into_iter().chain(tiles).flatten().collect();
         let mut samples = Vec::new();
         for place in probe.some(slots.len(), 2 * VALUES) {
             samples.push(exact(OutputPlace::U32(self.slots, place), slots[place] as f64));
@@ -85,9 +95,8 @@ impl Reference for Grouped {
     }
 }
 
-/// The slots of these selected experts ordered by expert, and the words of the tiles of `places` slots that they are
-/// divided into. There are at most `room` tiles.
-pub(super) fn by_expert(chosen: &[u32], experts: usize, places: usize, room: usize) -> (Vec<usize>, Vec<usize>) {
+/// The slots of these selected experts ordered by expert, and the tiles of `places` slots that they are divided into.
+fn by_expert(chosen: &[u32], experts: usize, places: usize) -> (Vec<usize>, Vec<[usize; 4]>) {
     let (mut slots, mut tiles) = (Vec::new(), Vec::new());
     for expert in 0..experts {
         let own: Vec<usize> = (0..chosen.len()).filter(|&slot| chosen[slot] as usize == expert).collect();
@@ -96,6 +105,5 @@ pub(super) fn by_expert(chosen: &[u32], experts: usize, places: usize, room: usi
         }
         slots.extend(own);
     }
-    tiles.resize(room, [0; 4]);
-    (slots, tiles.concat())
+    (slots, tiles)
 }

@@ -65,7 +65,7 @@ const HALF_STEP: f64 = 6e-8;
 
 impl Which {
     /// The index of a vector's matrix among `matrices`, and the factor on the output with its error; `None` if the
-    /// router's choice is close, or if no tile has the slot.
+    /// router's choice is close, or if no tile has the slot. `slots` is the number of slots of a token.
     fn matrix(
         &self,
         probe: &mut Probe<'_>,
@@ -135,7 +135,9 @@ impl Reference for Product {
         let mut samples = Vec::new();
         for vector in probe.some(probe.count * stacks, VECTORS) {
             let (token, slot) = (vector / stacks, vector % stacks);
-            let Some((matrix, (factor, off))) = self.which.matrix(probe, (token, slot, stacks), matrices)? else {
+            let Some((matrix, (factor, off))) =
+                self.which.matrix(probe, (token, first + slot, self.y.per_row()), matrices)?
+            else {
                 continue;
             };
             let x = self.x.vector(probe, token, (first + slot) * self.x.stacks() / self.y.per_row(), columns)?;

@@ -168,8 +168,9 @@ impl Reference for SumNormed {
                 join(probe.values(self.x.buffer, start(&self.x, token, 0), width)?, 1.0);
             }
             if let Some((weights, y)) = &self.slots {
-                let slots = y.per_row();
-                for (slot, weight) in probe.values(*weights, token * slots, slots)?.into_iter().enumerate() {
+                let top_k = weights.shape[0];
+                let first = y.per_row() - top_k;
+                for (weight, slot) in probe.values(weights.buffer, token * top_k, top_k)?.into_iter().zip(first..) {
                     join(probe.values(y.buffer, start(y, token, slot), width)?, f64::from(weight));
                 }
             }

@@ -1,10 +1,10 @@
 // The second of two staged rows, SIDE apart, in f16, if both belong to one matrix: the raw data of a group, and the
 // values that are decoded from it later.
 
-fn second_raw(group: u32) -> array<vec4<u32>, 4> {
+fn w_second_raw(group: u32) -> array<vec4<u32>, 4> {
     return w_raw(group);
 }
 
-fn second_halves(raw: array<vec4<u32>, 4>) -> array<vec4<f16>, 8> {
+fn w_second_halves(raw: array<vec4<u32>, 4>) -> array<vec4<f16>, 8> {
     return w_halves(raw);
 }

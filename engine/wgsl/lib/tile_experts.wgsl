@@ -12,8 +12,9 @@ var<storage, read> slots: array<u32>;
 var<storage, read> tiles: array<vec4<u32>>;
 
 fn tile_of(workgroup: vec3<u32>) -> Tile {
-    let tile = tiles[workgroup.x];
-    return Tile(tile.x, workgroup.y * TILE_ROWS, tile.y, tile.z);
+    let at = block_of(workgroup);
+    let tile = tiles[at.x];
+    return Tile(tile.x, at.y * TILE_ROWS, tile.y, tile.z);
 }
 
 // The vec4 at which the vector with index `place` in the tile starts.

@@ -1,16 +1,21 @@
-// Sorts the slots of a batch, TOP_K for each row, by expert, keeping the order of an expert's slots, and divides each
-// expert's slots into tiles. Each workgroup is for one expert: all do the same counting, and none waits for another.
+// Sorts the slots of a batch, SLOTS for each row, by expert, keeping the order of an expert's slots, and divides each
+// expert's slots into tiles. The last TOP_K slots of a row are for the experts that it selects. A row may have one
+// more, its first, which is for the shared experts. These count as the last expert, but their tiles come first, after
+// an entry with the number of these tiles and of all. Each workgroup is for one expert: all do the same counting, and
+// none waits for another.
 
 struct Params {
-    places: u32, // the most slots of a tile
-    tiles: u32,  // the most tiles
+    places: u32,    // the most slots of a tile
+    of_shared: u32, // the most tiles of the shared experts
+    tiles: u32,     // the most tiles
 }
 
 var<uniform> params: Params;
-var<storage, read> ids: array<u32>;              // [slot]: its expert
+var<storage, read> ids: array<u32>;              // [row][rank]: the selected experts
 var<storage, read_write> slots: array<u32>;      // by expert
 var<storage, read_write> tiles: array<vec4<u32>>; // expert, first index in `slots`, number of slots
 
+const HEAD = SLOTS - TOP_K; // entries before the first tile
 const BLOCK = 16u; // invocations whose counts are summed for those after them
 
 var<workgroup> counts: array<atomic<u32>, EXPERTS>;
@@ -20,6 +25,11 @@ var<workgroup> before: array<atomic<u32>, 2>;                 // slots and tiles
 
 fn tiles_for(count: u32) -> u32 {
     return (count + params.places - 1u) / params.places;
+}
+
+// The slot of a selected expert, counted over the rows.
+fn slot_of(selected: u32) -> u32 {
+    return selected / TOP_K * SLOTS + SLOTS - TOP_K + selected % TOP_K;
 }
 
 // The sum of what the invocations before this one have written to `runs`.
@@ -49,15 +59,15 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         atomicStore(&before[local], 0u);
     }
     workgroupBarrier();
-    for (var slot = local; slot < live; slot += WORKGROUP) {
-        atomicAdd(&counts[ids[slot]], 1u);
+    for (var n = local; n < live; n += WORKGROUP) {
+        atomicAdd(&counts[ids[n]], 1u);
     }
     workgroupBarrier();
 
     var run = 0u; // this expert's slots among the invocation's
     let end = min((local + 1u) * share, live);
-    for (var slot = local * share; slot < end; slot++) {
-        run += select(0u, 1u, ids[slot] == expert);
+    for (var n = local * share; n < end; n++) {
+        run += select(0u, 1u, ids[n] == expert);
     }
     atomicStore(&runs[local], run);
     atomicAdd(&blocks[local / BLOCK], run);
@@ -68,23 +78,35 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     }
     workgroupBarrier();
     let first_slot = atomicLoad(&before[0]);
-    let first_tile = atomicLoad(&before[1]);
-    let count = atomicLoad(&counts[expert]);
-    var place = first_slot + run_start(local);
-    for (var slot = local * share; slot < end; slot++) {
-        if ids[slot] == expert {
-            slots[place] = slot;
-            place++;
+    var first_tile = 0u;
+    var count = row_count();
+    if expert < EXPERTS {
+        first_tile = params.of_shared + atomicLoad(&before[1]);
+        count = atomicLoad(&counts[expert]);
+        var place = first_slot + run_start(local);
+        for (var n = local * share; n < end; n++) {
+            if ids[n] == expert {
+                slots[place] = slot_of(n);
+                place++;
+            }
+        }
+    } else {
+        for (var row = local; row < count; row += WORKGROUP) {
+            slots[first_slot + row] = row * SLOTS;
+        }
+        if local == 0u {
+            tiles[0] = vec4<u32>(params.of_shared, params.tiles, 0u, 0u);
         }
     }
     let own = tiles_for(count);
     for (var n = local; n < own; n += WORKGROUP) {
         let first = n * params.places;
-        tiles[first_tile + n] = vec4<u32>(expert, first_slot + first, min(count - first, params.places), 0u);
+        tiles[HEAD + first_tile + n] = vec4<u32>(expert, first_slot + first, min(count - first, params.places), 0u);
     }
-    if expert == EXPERTS - 1u {
-        for (var n = first_tile + own + local; n < params.tiles; n += WORKGROUP) {
-            tiles[n] = vec4<u32>(0u);
+    if expert >= EXPERTS - 1u { // the rest of the tiles is not needed
+        let last = select(params.of_shared, params.tiles, expert < EXPERTS);
+        for (var n = first_tile + own + local; n < last; n += WORKGROUP) {
+            tiles[HEAD + n] = vec4<u32>(0u);
         }
     }
 }

@@ -6,15 +6,21 @@ use crate::plan::{Target, Tensor};
 use crate::reference::{Case, CaseBuilder};
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
-    [(4, 1, (1, 1), 0), (36, 3, (5, 4), 0), (72, 2, (3, 3), 3), (2048, 16, (4, 3), 4)]
-        .into_iter()
-        .flat_map(|shape| [false, true].map(|add| case(target, shape, add)))
-        .collect()
+    [
+        (4, 1, (1, 1), (0, 0)),
+        (36, 3, (5, 4), (0, 0)),
+        (72, 2, (3, 3), (3, 3)),
+        (96, 1, (4, 3), (2, 3)),
+        (2048, 16, (4, 3), (4, 4)),
+    ]
+    .into_iter()
+    .flat_map(|shape| [false, true].map(|add| case(target, shape, add)))
+    .collect()
 }
 
 fn case(
     target: &Target,
-    (width, count, (rows, live), top_k): (usize, usize, (usize, usize), usize),
+    (width, count, (rows, live), (top_k, per_row)): (usize, usize, (usize, usize), (usize, usize)),
     add: bool,
 ) -> Result<Case> {
     let mut case = CaseBuilder::for_rows(target, 1, rows);
@@ -25,7 +31,7 @@ fn case(
     let summands = Summands { tensor: Tensor { shape: [width, rows], ..parts }, parts: count, apart: parts.stride };
     let mut slots = None;
     if top_k > 0 {
-        let y = case.batch("y", [width, top_k], rows, live);
+        let y = case.batch("y", [width, per_row], rows, live);
         let [ids, weights] = ["ids", "weights"].map(|name| case.plan.tensor_with_stride(name, [top_k, rows], top_k));
         let shares = case.noise(top_k * live);
         case.fill_bytes(weights.buffer, bytemuck::cast_slice(&shares).to_vec());
@@ -34,5 +40,5 @@ fn case(
     let h = case.plan.sum_normed("sum", &summands, (&x, add), slots.as_ref(), &norm)?;
     case.allow_between(&[h.buffer]);
     let how = if add { "added" } else { "instead" };
-    Ok(case.finish(format!("{width}, {count} parts, {live} of {rows} tokens, {top_k} slots, {how}")))
+    Ok(case.finish(format!("{width}, {count} parts, {live} of {rows} tokens, {top_k} of {per_row} slots, {how}")))
 }
