@@ -6,13 +6,14 @@ use crate::hole::{full, hole, hole_of};
 use crate::shape::{Content, Shape, Tensor, metadata, tensors};
 use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use tempfile::TempDir;
 use wglm::tune::Choices;
 use wglm::{
     Arithmetic, CacheShape, CacheType, Config, DraftKind, Gguf, LoadOptions, Matrices, Model, PromptOptions, Session,
 };
 use wglm_engine::model::{BatchShape, Outputs, Shaders, plan_batch, plan_token};
-use wglm_engine::plan::{Purpose, Target, Team, Tilings};
+use wglm_engine::plan::{Fusions, Purpose, Target, Team, Tilings};
 use wglm_engine::quant::{IQ2_XS, Q4_K, Q6_K, QUANTS};
 use wglm_engine::shader::{Access, Variant, reflect};
 
@@ -138,6 +139,38 @@ fn the_full_shape_takes_few_dispatches() {
                 assert!(dispatches <= DISPATCHES && pipelines <= PIPELINES, "{what}: {dispatches}, {pipelines}");
             }
         }
+    }
+}
+
+/// In prompts, matrices of 16 x 16 multiply the shared experts' weights in the steps of the selected experts, unless
+/// there are so many rows that larger tiles pay off.
+#[test]
+fn shared_experts_of_prompts_take_no_steps_of_their_own() {
+    let dir = TempDir::new().unwrap();
+    let file = full(&dir);
+    let config = Config::read(&file).unwrap();
+    let usual = Target { team: Team::Subgroup, subgroup: 32, matrices: Matrices::Sixteen, ..Target::default() };
+    let token = plan_token(&file, &config, CacheShape { context: 8192, ty: CacheType::F16 }, &usual).unwrap();
+    let labels = |target: &Target, shape: BatchShape| -> Vec<String> {
+        let plan = plan_batch(&config, &token, target, shape).unwrap().plan;
+        plan.steps.into_iter().map(|step| step.label.to_string()).collect()
+    };
+    let joined = |labels: &[String]| !labels.iter().any(|label| label.contains("_shexp"));
+    let of = |rows| BatchShape::of(rows, Outputs::Last, 0, 8192);
+    for (rows, joins) in [(64, true), (512, true), (1024, true), (2048, false)] {
+        assert_eq!(joined(&labels(&usual, of(rows))), joins, "{rows} rows");
+    }
+    let steps = labels(&usual, of(64)).len();
+    assert!(steps <= 19 * config.layers, "{steps} steps for {} layers", config.layers);
+    let unfused = Fusions::without("experts").unwrap();
+    for target in [
+        Target { fusions: unfused, ..usual.clone() },
+        Target { matrices: Matrices::Eight, ..usual.clone() },
+        Target { team: Team::Workgroup, ..usual.clone() },
+        Target { replaced: Arc::new(["mul_mm_matrix".to_owned()].into()), ..usual.clone() },
+        Target { buffers: 10, ..usual.clone() },
+    ] {
+        assert!(!joined(&labels(&target, of(64))), "{target:?}");
     }
 }
 

@@ -3,14 +3,14 @@
 
 use super::matmul::{TILE_TOKENS, TileProduct, TileRows, TileVectors};
 use super::matvec::{Norm, buffers_of};
-use super::{Groups, Residual, Router, Slots, Summands, mul_mm_matrix};
+use super::{Groups, Residual, Router, Slots, Summands};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::{Builder, Tensor, Weight};
 
 /// The largest mean number of slots of an expert for which tiles of 16 are used.
 const FEW_SLOTS: usize = 10;
-/// The most rows for which the shared experts are computed with the others.
+/// The most rows for which the shared experts are computed with the others, as measured on an H200.
 const MOST_JOINED: usize = 1024;
 
 /// The matrices of all experts, or those of the shared ones.
@@ -37,17 +37,19 @@ impl ExpertWeights<'_> {
 
 impl Builder {
     /// Whether [`Builder::experts`] computes the shared experts too. In a batch of few rows, steps of their own would
-    /// leave most of a large GPU idle. With many rows, they are faster in larger tiles than those for the slots of an
-    /// expert. Without matrices of 16 x 16, this was not measured.
+    /// leave most of a large GPU idle. With many rows, separate steps are faster, because their tiles are larger.
+    /// Without matrices of 16 x 16, this was not measured.
     pub fn joins_experts(&self, experts: &ExpertWeights<'_>, shared: &ExpertWeights<'_>) -> bool {
         const OTHERS: usize = 4; // x, y, slots, tiles
-        let target = self.target_for(mul_mm_matrix::KERNEL.name);
-        let few = self.by_tiles() && self.rows_alone() <= MOST_JOINED;
+        let target = self.target();
+        let fused = target.fusions.experts && target.matrices == Matrices::Sixteen && self.multiplies_halves();
         let gated = [experts.gate, experts.up, shared.gate, shared.up];
-        let multiplied = gated.iter().chain([&experts.down, &shared.down]).all(|weight| !weight.quant.exceeds_half());
-        let fits = buffers_of(&gated) + OTHERS <= target.buffers;
-        let fused = target.fusions.experts && target.matrices == Matrices::Sixteen;
-        few && fused && multiplied && fits && shared.resemble(experts)
+        let down = [experts.down, shared.down];
+        let multiplied = gated.iter().chain(&down).all(|weight| !weight.quant.exceeds_half());
+        let fits = buffers_of(&gated).max(buffers_of(&down)) + OTHERS <= target.buffers;
+        let summed = experts.down.shape[1].is_multiple_of(4); // by `sum_normed`
+        let few = self.by_tiles() && self.rows_alone() <= MOST_JOINED;
+        fused && few && multiplied && fits && summed && shared.resemble(experts)
     }
 
     /// x {n} += the outputs of shared experts + `Σ weights[slot] · y[slot]` of the selected ones, for what

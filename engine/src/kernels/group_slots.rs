@@ -16,8 +16,8 @@ pub(super) const KERNEL: Kernel = Kernel { name: "group_slots", op: OP, params: 
 
 /// Slots ordered by expert, and the tiles into which they are divided for products.
 pub struct Groups {
-    /// The slots ordered by expert {slots}, u32: token · slots of a token + slot. The last slots of a token are those
-    /// of its selected experts, in their order.
+    /// The slots ordered by expert {slots}, u32: token · `per_row` + slot of the token. The last slots of a token are
+    /// those of its selected experts, in their order.
     pub slots: Tensor,
     /// The number of slots of a token.
     pub per_row: usize,

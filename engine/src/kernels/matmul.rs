@@ -3,8 +3,8 @@
 //! A workgroup computes a tile: some rows of a matrix times some vectors. The vectors are those of consecutive rows of
 //! the batch (`lib/tile_batch.wgsl`) or of the slots of one expert (`lib/tile_experts.wgsl`). The rows are those of one
 //! matrix (`lib/tile_rows.wgsl`), or of gate and up in alternation (`lib/tile_gated.wgsl`), so that one invocation has
-//! the sums of both. Two kernels multiply tiles: `mul_mm` in f32, in registers, and `mul_mm_matrix` in f16, with
-//! cooperative matrices.
+//! the sums of both. Tiles of the shared experts have a second weight (`lib/followed.wgsl`). Two kernels multiply
+//! tiles: `mul_mm` in f32, in registers, and `mul_mm_matrix` in f16, with cooperative matrices.
 
 use super::computes::{self, Errors, Operand, Seen, Terms, Which};
 use super::errors::SUM;
@@ -59,7 +59,7 @@ pub(super) enum TileVectors<'a> {
 /// A product that becomes a step.
 pub(super) struct TileProduct<'a> {
     pub rows: TileRows<'a>,
-    /// One more matrix, after those of `rows`.
+    /// One more matrix, or pair, after those of `rows`: that of the shared experts, after the others'.
     pub more: Option<TileRows<'a>>,
     pub vectors: TileVectors<'a>,
     pub x: &'a Tensor,
@@ -170,11 +170,15 @@ impl<'a> TileProduct<'a> {
         };
         let shape = |values: usize, stacks: usize| Shape(&[values, stacks]).to_string();
         self.rows.check(op)?;
+        let of_shared = match self.vectors {
+            TileVectors::Batch => false,
+            TileVectors::Slots { groups, .. } => groups.of_shared > 0,
+        };
+        expect_shape(op, "slots of shared experts", of_shared, self.more.is_some())?;
         if let Some(more) = &self.more {
             more.check(op)?;
-            let shape = |weight: &Weight, matrices| Shape(&[weight.shape[0], weight.shape[1], matrices]).to_string();
             let last = more.first();
-            expect_shape(op, &last.name, shape(last, last.shape[2]), shape(w, 1))?;
+            expect_shape(op, &last.name, Shape(&last.shape).to_string(), Shape(&[columns, rows, 1]).to_string())?;
         }
         expect_shape(op, &w.name, shape(x.shape[0], x.per_row()), shape(columns, inputs))?;
         expect_shape(op, &w.name, shape(y.shape[0], y.per_row()), shape(rows, outputs))?;

@@ -19,7 +19,8 @@ pub(super) const KERNEL: Kernel = Kernel { name: "sum_normed", op: OP, params: P
 pub struct Slots {
     /// The experts and their weights.
     pub routed: Routed,
-    /// Their outputs {n, slots} of every row: its last slots. If there is one more, it has that of the shared experts.
+    /// The outputs {n, slots} of every row. The last slots are those of the selected experts; if there is one more, the
+    /// first is that of the shared experts.
     pub y: Tensor,
 }
 

@@ -1,8 +1,8 @@
 //! Composes shaders of WGSL files that are laid end to end.
 //!
-//! A variant is a header of constants followed by whole files. A file that serves a weight in some role (`w`, `gate`,
-//! `up`) names its globals `w_…`; composing it for another role renames them. Every line of the composed text can be
-//! traced to the file that it comes from, so that a compiler's message names that file.
+//! A variant is a header of constants followed by whole files. A file that serves a weight in some role (`w`,
+//! `w_gate`, `w_up`) names its globals `w_…`; composing it for another role renames them. Every line of the composed
+//! text can be traced to the file that it comes from, so that a compiler's message names that file.
 
 use super::Source;
 use std::fmt;

@@ -1,6 +1,6 @@
 // The entry of a workgroup's tile, and its block of rows, if the first tiles are for the shared experts. Entry 0 has
-// the number of these tiles and of all. The workgroups with these tiles come first: they take longest, because their
-// tiles are full, and at the end the others would be done long before them.
+// the number of these tiles and of all. The workgroups with these tiles come first, because they take longest: their
+// tiles are full. If they came last, they would still run long after the others.
 
 fn block_of(workgroup: vec3<u32>) -> vec2<u32> {
     let of_shared = tiles[0].x;

@@ -1,8 +1,8 @@
 // Sorts the slots of a batch, SLOTS for each row, by expert, keeping the order of an expert's slots, and divides each
 // expert's slots into tiles. The last TOP_K slots of a row are for the experts that it selects. A row may have one
-// more, its first, which is for the shared experts. These count as the last expert, but their tiles come first, after
-// an entry with the number of these tiles and of all. Each workgroup is for one expert: all do the same counting, and
-// none waits for another.
+// more, its first, which is for the shared experts: they count as expert EXPERTS, but their tiles come first, after an
+// entry with the number of these tiles and of all. Each workgroup is for one expert: all do the same counting, and none
+// waits for another.
 
 struct Params {
     places: u32,    // the most slots of a tile
@@ -15,7 +15,7 @@ var<storage, read> ids: array<u32>;              // [row][rank]: the selected ex
 var<storage, read_write> slots: array<u32>;      // by expert
 var<storage, read_write> tiles: array<vec4<u32>>; // expert, first index in `slots`, number of slots
 
-const HEAD = SLOTS - TOP_K; // entries before the first tile
+const HEAD = SLOTS - TOP_K; // slots of a row before those of selected experts, and entries before the tiles
 const BLOCK = 16u; // invocations whose counts are summed for those after them
 
 var<workgroup> counts: array<atomic<u32>, EXPERTS>;
@@ -29,7 +29,7 @@ fn tiles_for(count: u32) -> u32 {
 
 // The slot of a selected expert, counted over the rows.
 fn slot_of(selected: u32) -> u32 {
-    return selected / TOP_K * SLOTS + SLOTS - TOP_K + selected % TOP_K;
+    return selected / TOP_K * SLOTS + HEAD + selected % TOP_K;
 }
 
 // The sum of what the invocations before this one have written to `runs`.

@@ -33,6 +33,11 @@ fn vector(k: u32, place: u32) -> vec4<f32> {
     return vectors[k * TILE_TOKENS + (place ^ k)];
 }
 
+// The matrix of the workgroup's tile.
+fn matrix_of(tile: Tile) -> u32 {
+    return tile.matrix;
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let at = in_grid(workgroup);

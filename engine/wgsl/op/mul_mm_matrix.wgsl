@@ -105,6 +105,11 @@ fn leave_row(tile: Tile, part: u32, first: u32, pair: u32, s0: Sums, s1: Sums, s
     leave_sums(tile, first, pair, s0, s1, s2, s3, local);
 }
 
+// The matrix of the workgroup's tile, in uniform control flow.
+fn matrix_of(tile: Tile) -> u32 {
+    return workgroupUniformLoad(&found[0]);
+}
+
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let at = in_grid(workgroup);
@@ -116,11 +121,10 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         atomicStore(&found[2], mine.first);
         atomicStore(&found[3], mine.places);
     }
-    // Matrices may only be multiplied in uniform control flow.
-    let places = workgroupUniformLoad(&found[3]);
+    let places = workgroupUniformLoad(&found[3]); // matrices may only be multiplied in uniform control flow
     if places == 0u {
         return;
     }
-    let tile = Tile(workgroupUniformLoad(&found[0]), atomicLoad(&found[1]), atomicLoad(&found[2]), places);
+    let tile = Tile(atomicLoad(&found[0]), atomicLoad(&found[1]), atomicLoad(&found[2]), places);
     multiply(tile, part, local);
 }

@@ -36,8 +36,11 @@ fn without(target: &Target, kernel: &str) -> Target {
 /// read its results in another form.
 fn affected(kernel: &str, arithmetic: Arithmetic) -> &'static [&'static str] {
     match kernel {
-        // tiles in registers are summed by one workgroup, whereas several share a tile of matrices
-        "mul_mm_matrix" => &["mul_mm", "sum_parts", "sum_normed", "kv_write", "rms_norm", "moe_combine", "rope_query"],
+        // tiles in registers are summed by one workgroup, whereas several share a tile of matrices; and only tiles of
+        // matrices have slots for the shared experts
+        "mul_mm_matrix" => {
+            &["mul_mm", "sum_parts", "sum_normed", "kv_write", "rms_norm", "moe_combine", "rope_query", "group_slots"]
+        }
         "mla_attention_matrix" => &["mla_attention", "mla_merge", "mla_output"],
         "mla_attention_matrix8" => &["mla_attention", "mla_attention_batch"],
         "mla_attention_batch_matrix" => &["mla_attention_batch"],

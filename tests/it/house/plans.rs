@@ -5,7 +5,7 @@ use crate::hostile_models::small::{Numbers, Small};
 use std::collections::HashSet;
 use std::mem::offset_of;
 use std::path::PathBuf;
-use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf};
+use wglm::{Arithmetic, CacheShape, CacheType, Config, Gguf, Matrices};
 use wglm_engine::kernels::KERNELS;
 use wglm_engine::model::{BatchPlan, BatchShape, Outputs, plan_batch, plan_token};
 use wglm_engine::plan::{
@@ -105,7 +105,9 @@ fn few_storage_buffers() {
             let target = Target { arithmetic: Arithmetic::Int, buffers, ..Target::default() };
             let token = planned(&file, &target, CacheType::F16);
             let few = plan_batch(&config, &token, &target, BatchShape::of(4, Outputs::All, 0, 64)).unwrap();
-            let steps = || token.plan.steps.iter().chain(&few.plan.steps);
+            let with_matrices = Target { team: Team::Subgroup, matrices: Matrices::Sixteen, ..target.clone() };
+            let many = plan_batch(&config, &token, &with_matrices, BatchShape::of(64, Outputs::Last, 0, 64)).unwrap();
+            let steps = || token.plan.steps.iter().chain(&few.plan.steps).chain(&many.plan.steps);
             for step in steps() {
                 assert!(step.bindings.len() <= buffers, "{ty}: {} binds {}", step.label, step.bindings.len());
             }

@@ -25,7 +25,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let formats =
         |first| pairs(first).into_iter().zip(pairs(first + 1)).map(|((gate, up), (_, down))| [gate, up, down]);
     let case = |(i, (formats, shared)): (usize, (Formats, Formats))| {
-        let (load, tokens) = ([Load::Spread, Load::Uneven][i / 2 % 2], [(40, 37), (7, 5)][i / 4 % 2]);
+        let (load, tokens) = ([Load::Spread, Load::Uneven][i / 2 % 2], [(40, 37), (7, 5), (72, 60)][i / 4 % 3]);
         case(target, formats, (i % 2 == 1).then_some(shared), load, tokens)
     };
     formats(1).zip(formats(2)).enumerate().map(case).collect()
@@ -53,7 +53,7 @@ fn case(
     load: Load,
     (tokens, count): (usize, usize),
 ) -> Result<Case> {
-    const EXPERTS: usize = 6;
+    const EXPERTS: usize = 8;
     let widest = |stages: Range<usize>, columns| {
         let quants =
             formats[stages.clone()].iter().chain(of_shared.iter().flat_map(|formats| &formats[stages.clone()]));
