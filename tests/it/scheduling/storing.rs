@@ -345,6 +345,7 @@ fn extended_the_longer_cache_is_used() {
     let mut shorter = asked.clone();
     shorter.messages[0] = Message::system(STORY.repeat(4));
     told(&scheduler, &shorter);
+    disk.wait();
     let (_, from_disk) = told(&scheduler, &asked);
     assert_eq!((from_disk.cached, disk.state().read), (PAGE, 1));
 }
