@@ -142,8 +142,8 @@ fn the_full_shape_takes_few_dispatches() {
     }
 }
 
-/// In prompts, matrices of 16 x 16 multiply the shared experts' weights in the steps of the selected experts, unless
-/// there are so many rows that larger tiles pay off.
+/// With matrices of 16 x 16, the shared experts of prompts are part of the selected experts' steps. In batches of more
+/// than 1024 rows they have steps of their own, with larger tiles.
 #[test]
 fn shared_experts_of_prompts_take_no_steps_of_their_own() {
     let dir = TempDir::new().unwrap();

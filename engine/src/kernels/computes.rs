@@ -258,7 +258,7 @@ pub(crate) struct Grouped {
     pub ids: Tensor,
     pub experts: usize,
     /// The number of tiles for the shared experts. If there are any, the first slot of each token is theirs.
-    pub of_shared: usize,
+    pub shared_tiles: usize,
     pub slots: BufferRef,
     pub tiles: BufferRef,
     pub places: usize,
@@ -268,11 +268,11 @@ pub(crate) struct Grouped {
 
 impl Grouped {
     pub fn new(ids: Tensor, experts: usize, groups: &Groups) -> Self {
-        let Groups { slots, tiles, places, of_shared, .. } = groups;
+        let Groups { slots, tiles, places, shared_tiles, .. } = groups;
         Self {
             ids,
             experts,
-            of_shared: *of_shared,
+            shared_tiles: *shared_tiles,
             slots: slots.buffer,
             tiles: tiles.buffer,
             places: *places,

@@ -28,10 +28,10 @@ impl ExpertWeights<'_> {
         TileRows::Gated { gate: self.gate, up: self.up }
     }
 
-    /// Whether these shared experts have the shape of one of the `selected` experts.
-    fn resemble(&self, selected: &Self) -> bool {
-        let pairs = [(self.gate, selected.gate), (self.up, selected.up), (self.down, selected.down)];
-        pairs.into_iter().all(|(one, of)| one.shape == [of.shape[0], of.shape[1], 1])
+    /// Whether these are one expert, of the shape that each of the `others` has.
+    fn is_one_like(&self, others: &Self) -> bool {
+        let pairs = [(self.gate, others.gate), (self.up, others.up), (self.down, others.down)];
+        pairs.into_iter().all(|(own, other)| own.shape == [other.shape[0], other.shape[1], 1])
     }
 }
 
@@ -49,7 +49,7 @@ impl Builder {
         let fits = buffers_of(&gated).max(buffers_of(&down)) + OTHERS <= target.buffers;
         let summed = experts.down.shape[1].is_multiple_of(4); // by `sum_normed`
         let few = self.by_tiles() && self.rows_alone() <= MOST_JOINED;
-        fused && few && multiplied && fits && summed && shared.resemble(experts)
+        fused && few && multiplied && fits && summed && shared.is_one_like(experts)
     }
 
     /// x {n} += the outputs of shared experts + `Σ weights[slot] · y[slot]` of the selected ones, for what
@@ -66,8 +66,8 @@ impl Builder {
     }
 
     /// `down[e] · (silu(gate[e] · h) · (up[e] · h))` of the chosen experts of every token, for h {columns}, not yet
-    /// multiplied with their weights and summed. The same of `shared` experts of the same shape, if there are any,
-    /// comes before them.
+    /// multiplied with their weights and summed. If there are `shared` experts, which must have the same shape, the
+    /// first slot of each token is theirs.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -93,7 +93,7 @@ impl Builder {
     }
 
     /// y {rows, slots} = `silu(gate[e] · x) · (up[e] · x)` for every slot of every token, e its expert, for x
-    /// {columns}. The matrices of the `shared` experts, if there are any, count as those of the last expert.
+    /// {columns}. The matrices of the `shared` experts, if there are any, are those of one more expert.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -107,13 +107,13 @@ impl Builder {
     ) -> Result<Tensor> {
         let y = self.tensor(label, [experts.gate.shape[1], groups.per_row * x.rows]);
         let vectors = TileVectors::Slots { groups, share: groups.per_row };
-        let (rows, more) = (experts.gated(), shared.map(ExpertWeights::gated));
-        self.matmul(label, &TileProduct { rows, more, vectors, x, y: &y })?;
+        let (rows, shared) = (experts.gated(), shared.map(ExpertWeights::gated));
+        self.matmul(label, &TileProduct { rows, shared, vectors, x, y: &y })?;
         Ok(y)
     }
 
     /// y {rows, slots} = `w[e] · x` for every slot of every token, e its expert, for w {columns, rows, experts} and x
-    /// {columns, slots}. The `shared` matrix, if there is one, counts as that of the last expert.
+    /// {columns, slots}. The `shared` matrix, if there is one, is that of one more expert.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -128,7 +128,7 @@ impl Builder {
         let y = self.tensor(label, [w.shape[1], x.per_row() * x.rows]);
         let of = |w| TileRows::One { w, add: false };
         let vectors = TileVectors::Slots { groups, share: 1 };
-        self.matmul(label, &TileProduct { rows: of(w), more: shared.map(of), vectors, x, y: &y })?;
+        self.matmul(label, &TileProduct { rows: of(w), shared: shared.map(of), vectors, x, y: &y })?;
         Ok(y)
     }
 }

@@ -10,7 +10,7 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/group_slots.wgsl");
 const WORKGROUP: usize = 256;
 
-params! { places: u32, of_shared: u32, tiles: u32 }
+params! { places: u32, shared_tiles: u32, tiles: u32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "group_slots", op: OP, params: Params::FIELDS, matrices: &[] };
 
@@ -26,7 +26,7 @@ pub struct Groups {
     /// them.
     pub tiles: Tensor,
     /// The number of tiles for the shared experts.
-    pub of_shared: usize,
+    pub shared_tiles: usize,
     /// The most slots of a tile.
     pub places: usize,
 }
@@ -34,7 +34,7 @@ pub struct Groups {
 impl Groups {
     /// The number of tiles.
     pub fn tiles(&self) -> usize {
-        self.tiles.shape[1] - usize::from(self.of_shared > 0)
+        self.tiles.shape[1] - usize::from(self.shared_tiles > 0)
     }
 }
 
@@ -53,8 +53,8 @@ impl Builder {
     ) -> Result<Groups> {
         let [top_k, tokens] = ids.shape;
         let (selected, per_row) = (top_k * tokens, top_k + usize::from(shared));
-        let of_shared = if shared { tokens.div_ceil(places) } else { 0 };
-        let (count, most) = (per_row * tokens, selected / places + experts.min(selected) + of_shared);
+        let shared_tiles = if shared { tokens.div_ceil(places) } else { 0 };
+        let (count, most) = (per_row * tokens, selected / places + experts.min(selected) + shared_tiles);
         let slots = self.tensor_with_stride(&format!("{label}.slots"), [count, 1], count);
         let tiles = self.tensor_with_stride(&format!("{label}.tiles"), [4, most + usize::from(shared)], 4);
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP)
@@ -65,9 +65,9 @@ impl Builder {
         let buffers = [("ids", ids.buffer), ("slots", slots.buffer), ("tiles", tiles.buffer)];
         let mut bindings = vec![self.bound_batch()];
         bindings.extend(buffers.map(|(name, buffer)| self.bound(name, buffer)));
-        let params = Params { places: places as u32, of_shared: of_shared as u32, tiles: most as u32 };
+        let params = Params { places: places as u32, shared_tiles: shared_tiles as u32, tiles: most as u32 };
         let activations = ids.bytes() + slots.bytes() + tiles.bytes();
-        let groups = Groups { slots, per_row, tiles, of_shared, places };
+        let groups = Groups { slots, per_row, tiles, shared_tiles, places };
         self.computes(KERNEL.name, Grouped::new(*ids, experts, &groups));
         let grid = [experts + usize::from(shared), 1, 1];
         self.step(label, variant, bindings, &params, grid, Cost::of_activations(activations))?;

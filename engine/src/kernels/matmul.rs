@@ -3,7 +3,7 @@
 //! A workgroup computes a tile: some rows of a matrix times some vectors. The vectors are those of consecutive rows of
 //! the batch (`lib/tile_batch.wgsl`) or of the slots of one expert (`lib/tile_experts.wgsl`). The rows are those of one
 //! matrix (`lib/tile_rows.wgsl`), or of gate and up in alternation (`lib/tile_gated.wgsl`), so that one invocation has
-//! the sums of both. Tiles of the shared experts have a second weight (`lib/followed.wgsl`). Two kernels multiply
+//! the sums of both. Tiles of the shared experts have a second weight (`lib/shared_weight.wgsl`). Two kernels multiply
 //! tiles: `mul_mm` in f32, in registers, and `mul_mm_matrix` in f16, with cooperative matrices.
 
 use super::computes::{self, Errors, Operand, Seen, Terms, Which};
@@ -59,8 +59,8 @@ pub(super) enum TileVectors<'a> {
 /// A product that becomes a step.
 pub(super) struct TileProduct<'a> {
     pub rows: TileRows<'a>,
-    /// One more matrix, or pair, after those of `rows`: that of the shared experts, after the others'.
-    pub more: Option<TileRows<'a>>,
+    /// The matrix, or pair, of the shared experts, if they are computed with the others.
+    pub shared: Option<TileRows<'a>>,
     pub vectors: TileVectors<'a>,
     pub x: &'a Tensor,
     pub y: &'a Tensor,
@@ -75,11 +75,11 @@ impl<'a> TileRows<'a> {
         }
     }
 
-    /// The weights that follow those of other rows, each with its role.
-    fn more_roles(&self) -> Vec<(&'static str, &'a Weight)> {
+    /// The weights of the shared experts, each with its role.
+    fn shared_roles(&self) -> Vec<(&'static str, &'a Weight)> {
         match *self {
-            Self::One { w, .. } => vec![("w_more", w)],
-            Self::Gated { gate, up } => vec![("w_more", gate), ("w_more_up", up)],
+            Self::One { w, .. } => vec![("w_shared", w)],
+            Self::Gated { gate, up } => vec![("w_shared", gate), ("w_shared_up", up)],
         }
     }
 
@@ -142,13 +142,13 @@ impl<'a> TileRows<'a> {
 impl<'a> TileProduct<'a> {
     /// A product with the vectors of a batch.
     pub fn of(rows: TileRows<'a>, x: &'a Tensor, y: &'a Tensor) -> Self {
-        Self { rows, more: None, vectors: TileVectors::Batch, x, y }
+        Self { rows, shared: None, vectors: TileVectors::Batch, x, y }
     }
 
     /// The weights, each with its role: its name in the shader.
     pub fn roles(&self) -> Vec<(&'static str, &'a Weight)> {
-        let more = self.more.iter().flat_map(TileRows::more_roles);
-        self.rows.roles().into_iter().chain(more).collect()
+        let shared = self.shared.iter().flat_map(TileRows::shared_roles);
+        self.rows.roles().into_iter().chain(shared).collect()
     }
 
     /// Whether some weight has more bits than f16.
@@ -170,15 +170,12 @@ impl<'a> TileProduct<'a> {
         };
         let shape = |values: usize, stacks: usize| Shape(&[values, stacks]).to_string();
         self.rows.check(op)?;
-        let of_shared = match self.vectors {
-            TileVectors::Batch => false,
-            TileVectors::Slots { groups, .. } => groups.of_shared > 0,
-        };
-        expect_shape(op, "slots of shared experts", of_shared, self.more.is_some())?;
-        if let Some(more) = &self.more {
-            more.check(op)?;
-            let last = more.first();
-            expect_shape(op, &last.name, Shape(&last.shape).to_string(), Shape(&[columns, rows, 1]).to_string())?;
+        let has_slots = matches!(self.vectors, TileVectors::Slots { groups, .. } if groups.shared_tiles > 0);
+        expect_shape(op, "slots of shared experts", has_slots, self.shared.is_some())?;
+        if let Some(shared) = &self.shared {
+            shared.check(op)?;
+            let w = shared.first();
+            expect_shape(op, &w.name, Shape(&w.shape).to_string(), Shape(&[columns, rows, 1]).to_string())?;
         }
         expect_shape(op, &w.name, shape(x.shape[0], x.per_row()), shape(columns, inputs))?;
         expect_shape(op, &w.name, shape(y.shape[0], y.per_row()), shape(rows, outputs))?;
@@ -207,10 +204,11 @@ impl<'a> TileProduct<'a> {
     ) -> VariantBuilder {
         let mut variant = plan.bits_files(variant, Arithmetic::Float);
         for (role, weight) in self.roles() {
-            let short = |short| if role.starts_with("w_more") { "" } else { short }; // of the same shape
-            variant = variant.constant(&format!("{role}_GROUPS"), short("g"), weight.groups()).constant(
+            let is_shared = role.starts_with("w_shared");
+            let [groups, rows] = if is_shared { [""; 2] } else { ["g", "n"] }; // shared weights have the same shape
+            variant = variant.constant(&format!("{role}_GROUPS"), groups, weight.groups()).constant(
                 &format!("{role}_ROWS"),
-                short("n"),
+                rows,
                 weight.shape[1],
             );
             variant = match operands {
@@ -229,18 +227,20 @@ impl<'a> TileProduct<'a> {
             TileVectors::Batch => plan.batch_files(variant).file(source!("lib/tile_batch.wgsl")),
             TileVectors::Slots { groups, share } => {
                 let variant = variant.constant("INPUT_SHARE", "id", share).file(source!("lib/tile_experts.wgsl"));
-                match groups.of_shared {
+                match groups.shared_tiles {
                     0 => variant.file(source!("lib/selected_experts.wgsl")),
                     _ => variant.constant("BLOCKS", "b", blocks).file(source!("lib/shared_experts.wgsl")),
                 }
             }
         };
-        let variant = match self.more {
-            Some(_) => variant.constant("MATRICES", "m", self.rows.first().shape[2]).file(source!("lib/followed.wgsl")),
-            None => variant.file(source!("lib/alone.wgsl")),
+        let variant = match self.shared {
+            Some(_) => {
+                variant.constant("MATRICES", "m", self.rows.first().shape[2]).file(source!("lib/shared_weight.wgsl"))
+            }
+            None => variant.file(source!("lib/one_weight.wgsl")),
         };
         let [rows, stage, product] = self.rows.files(operands);
-        let of_roles = ["w", "w_more"].into_iter().take(1 + usize::from(self.more.is_some()));
+        let of_roles = ["w", "w_shared"].into_iter().take(1 + usize::from(self.shared.is_some()));
         let variant = of_roles.fold(variant, |variant, role| variant.file_for(role, stage).file_for(role, product));
         let y = parts.map_or(self.y, |parts| &parts.tensor);
         let count = parts.map_or(1, |parts| parts.parts);
@@ -294,8 +294,8 @@ impl<'a> TileProduct<'a> {
         bindings
     }
 
-    /// What the step computes, as the CPU reference needs it: the product with `rows`, and that with the one matrix
-    /// more.
+    /// What the step computes, as the CPU reference needs it: the product with `rows`, and that with the weights of the
+    /// shared experts.
     pub fn reference(&self, plan: &Builder, operands: Operands) -> (computes::Product, Option<computes::Product>) {
         let which = match self.vectors {
             TileVectors::Batch => Which::InTurn,
@@ -311,9 +311,9 @@ impl<'a> TileProduct<'a> {
             left: None,
             errors: Errors { sum: SUMS, halves },
         };
-        let first = usize::from(self.more.is_some()); // of the slots of selected experts
-        let more = self.more.map(|more| product(more, Which::InTurn, (0, first)));
-        (product(self.rows, which, (first, self.y.per_row() - first)), more)
+        let first = usize::from(self.shared.is_some()); // of the slots of selected experts
+        let shared = self.shared.map(|shared| product(shared, Which::InTurn, (0, first)));
+        (product(self.rows, which, (first, self.y.per_row() - first)), shared)
     }
 
     /// The grid of tiles of `vectors` vectors and `rows` staged rows.

@@ -73,16 +73,16 @@ pub(super) fn routed_experts(logits: &[f32], bias: &[f32], routing: Routing) -> 
 impl Reference for Grouped {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
         let ids = probe.words(self.ids.buffer, 0, self.ids.shape[0] * probe.count)?;
-        let shared = (self.of_shared > 0).then_some(self.experts as u32);
+        let shared = (self.shared_tiles > 0).then_some(self.experts as u32);
         let of_row = |row: &[u32]| shared.into_iter().chain(row.to_vec());
         let chosen: Vec<u32> = ids.chunks(self.ids.shape[0].max(1)).flat_map(of_row).collect();
         let (slots, of_experts) = by_expert(&chosen, self.experts + usize::from(shared.is_some()), self.places);
         let (mut tiles, mut others): (Vec<_>, Vec<_>) =
             of_experts.into_iter().partition(|tile| tile[0] == self.experts);
-        tiles.resize(self.of_shared, [0; 4]);
+        tiles.resize(self.shared_tiles, [0; 4]);
         tiles.append(&mut others);
         tiles.resize(self.room, [0; 4]);
-        let head = shared.map(|_| [self.of_shared, self.room, 0, 0]);
+        let head = shared.map(|_| [self.shared_tiles, self.room, 0, 0]);
         let tiles: Vec<usize> = head.into_iter().chain(tiles).flatten().collect();
         let mut samples = Vec::new();
         for place in probe.some(slots.len(), 2 * VALUES) {

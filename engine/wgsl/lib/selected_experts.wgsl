@@ -1,5 +1,5 @@
 // The entry of a workgroup's tile, and its block of rows, if all tiles are for selected experts.
 
-fn block_of(workgroup: vec3<u32>) -> vec2<u32> {
+fn tile_and_block(workgroup: vec3<u32>) -> vec2<u32> {
     return workgroup.xy;
 }

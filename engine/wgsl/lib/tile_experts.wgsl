@@ -12,7 +12,7 @@ var<storage, read> slots: array<u32>;
 var<storage, read> tiles: array<vec4<u32>>;
 
 fn tile_of(workgroup: vec3<u32>) -> Tile {
-    let at = block_of(workgroup);
+    let at = tile_and_block(workgroup);
     let tile = tiles[at.x];
     return Tile(tile.x, at.y * TILE_ROWS, tile.y, tile.z);
 }

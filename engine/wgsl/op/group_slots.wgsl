@@ -6,7 +6,7 @@
 
 struct Params {
     places: u32,    // the most slots of a tile
-    of_shared: u32, // the most tiles of the shared experts
+    shared_tiles: u32, // the most tiles of the shared experts
     tiles: u32,     // the most tiles
 }
 
@@ -81,7 +81,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
     var first_tile = 0u;
     var count = row_count();
     if expert < EXPERTS {
-        first_tile = params.of_shared + atomicLoad(&before[1]);
+        first_tile = params.shared_tiles + atomicLoad(&before[1]);
         count = atomicLoad(&counts[expert]);
         var place = first_slot + run_start(local);
         for (var n = local * share; n < end; n++) {
@@ -95,7 +95,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
             slots[first_slot + row] = row * SLOTS;
         }
         if local == 0u {
-            tiles[0] = vec4<u32>(params.of_shared, params.tiles, 0u, 0u);
+            tiles[0] = vec4<u32>(params.shared_tiles, params.tiles, 0u, 0u);
         }
     }
     let own = tiles_for(count);
@@ -104,7 +104,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_i
         tiles[HEAD + first_tile + n] = vec4<u32>(expert, first_slot + first, min(count - first, params.places), 0u);
     }
     if expert >= EXPERTS - 1u { // the rest of the tiles is not needed
-        let last = select(params.of_shared, params.tiles, expert < EXPERTS);
+        let last = select(params.shared_tiles, params.tiles, expert < EXPERTS);
         for (var n = first_tile + own + local; n < last; n += WORKGROUP) {
             tiles[HEAD + n] = vec4<u32>(0u);
         }

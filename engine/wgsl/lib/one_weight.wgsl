@@ -1,4 +1,4 @@
-// Every tile is of one weight, or of one pair.
+// All tiles are of the same weight, or of the same pair of gate and up.
 
 fn multiply(tile: Tile, part: u32, local: u32) {
     w_multiply(tile, part, local);
