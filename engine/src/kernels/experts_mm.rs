@@ -60,7 +60,7 @@ impl Builder {
     pub fn add_experts(&mut self, label: &str, slots: &Slots, x: &Tensor, next: &Norm) -> Result<Residual> {
         let y = slots.y;
         let shared = Tensor { shape: [y.shape[0], y.rows], ..y };
-        let shared = Summands { tensor: shared, parts: 1, apart: y.pitch };
+        let shared = Summands { apart: y.pitch, ..shared.into() };
         let h = self.sum_normed(label, &shared, (x, true), Some(slots), next)?;
         Ok(Residual { normed: Some(h), ..Residual::from(*x) })
     }
@@ -107,8 +107,8 @@ impl Builder {
     ) -> Result<Tensor> {
         let y = self.tensor(label, [experts.gate.shape[1], groups.per_row * x.rows]);
         let vectors = TileVectors::Slots { groups, share: groups.per_row };
-        let (rows, shared) = (experts.gated(), shared.map(ExpertWeights::gated));
-        self.matmul(label, &TileProduct { rows, shared, vectors, x, y: &y })?;
+        let (rows, other) = (experts.gated(), shared.map(ExpertWeights::gated));
+        self.matmul(label, &TileProduct { rows, other, vectors, x, y: &y })?;
         Ok(y)
     }
 
@@ -128,7 +128,7 @@ impl Builder {
         let y = self.tensor(label, [w.shape[1], x.per_row() * x.rows]);
         let of = |w| TileRows::One { w, add: false };
         let vectors = TileVectors::Slots { groups, share: 1 };
-        self.matmul(label, &TileProduct { rows: of(w), shared: shared.map(of), vectors, x, y: &y })?;
+        self.matmul(label, &TileProduct { rows: of(w), other: shared.map(of), vectors, x, y: &y })?;
         Ok(y)
     }
 }

@@ -208,7 +208,7 @@ impl Builder {
             norm.epsilon,
         );
         let variant = cache.kv_row_files(self.batch_files(variant));
-        let bindings = self.bound_kv_rows(kv, &norm.weight, cache);
+        let bindings = self.bound_kv_rows(&summands, &norm.weight, cache);
         let activations = summands.bytes() + cache.row_bytes() * tokens as u64;
         let cost = Cost { weights: norm.weight.matrix_bytes(), activations, ..Cost::default() };
         self.computes(KERNEL.name, KvRows { kv: summands, norm: norm.clone(), cache: *cache });
@@ -218,11 +218,11 @@ impl Builder {
     }
 
     /// The bindings of the files that write KV rows.
-    pub(super) fn bound_kv_rows(&self, kv: &Tensor, norm: &Weight, cache: &Cache) -> Vec<Bound> {
+    pub(super) fn bound_kv_rows(&self, kv: &Summands, norm: &Weight, cache: &Cache) -> Vec<Bound> {
         vec![
             self.bound_batch(),
             self.bound_pages(),
-            self.bound("kv", kv.buffer),
+            self.bound_summands("kv", kv),
             self.bound("kv_norm", norm.buffer()),
             self.bound("cache", cache.buffer),
         ]

@@ -3,8 +3,8 @@
 //! A workgroup computes a tile: some rows of a matrix times some vectors. The vectors are those of consecutive rows of
 //! the batch (`lib/tile_batch.wgsl`) or of the slots of one expert (`lib/tile_experts.wgsl`). The rows are those of one
 //! matrix (`lib/tile_rows.wgsl`), or of gate and up in alternation (`lib/tile_gated.wgsl`), so that one invocation has
-//! the sums of both. Tiles of the shared experts have a second weight (`lib/shared_weight.wgsl`). Two kernels multiply
-//! tiles: `mul_mm` in f32, in registers, and `mul_mm_matrix` in f16, with cooperative matrices.
+//! the sums of both. A step can compute the tiles of two weights (`lib/two_weights.wgsl`). Two kernels multiply tiles:
+//! `mul_mm` in f32, in registers, and `mul_mm_matrix` in f16, with cooperative matrices.
 
 use super::computes::{self, Errors, Operand, Seen, Terms, Which};
 use super::errors::SUM;
@@ -59,8 +59,10 @@ pub(super) enum TileVectors<'a> {
 /// A product that becomes a step.
 pub(super) struct TileProduct<'a> {
     pub rows: TileRows<'a>,
-    /// The matrix, or pair, of the shared experts, if they are computed with the others.
-    pub shared: Option<TileRows<'a>>,
+    /// The only matrix, or pair, of another weight, if the step computes its tiles too. Slots of the shared experts are
+    /// multiplied with it, or the vectors of the batch, as if it were the second matrix of a stack. Then the products
+    /// remain in parts.
+    pub other: Option<TileRows<'a>>,
     pub vectors: TileVectors<'a>,
     pub x: &'a Tensor,
     pub y: &'a Tensor,
@@ -75,11 +77,11 @@ impl<'a> TileRows<'a> {
         }
     }
 
-    /// The weights of the shared experts, each with its role.
-    fn shared_roles(&self) -> Vec<(&'static str, &'a Weight)> {
+    /// The weights, each with its role if they are the other weight of a product.
+    fn other_roles(&self) -> Vec<(&'static str, &'a Weight)> {
         match *self {
-            Self::One { w, .. } => vec![("w_shared", w)],
-            Self::Gated { gate, up } => vec![("w_shared", gate), ("w_shared_up", up)],
+            Self::One { w, .. } => vec![("w_other", w)],
+            Self::Gated { gate, up } => vec![("w_other", gate), ("w_other_up", up)],
         }
     }
 
@@ -100,8 +102,8 @@ impl<'a> TileRows<'a> {
         }
     }
 
-    /// The files that define the rows of a tile, that stage them, and that multiply them.
-    fn files(&self, operands: Operands) -> [Source; 3] {
+    /// The file that defines the rows of a tile, and, for each weight, those that stage its rows and multiply them.
+    fn files(&self, operands: Operands) -> [Source; 4] {
         let rows = match self {
             Self::One { .. } => source!("lib/tile_rows.wgsl"),
             Self::Gated { .. } => source!("lib/tile_gated.wgsl"),
@@ -116,7 +118,7 @@ impl<'a> TileRows<'a> {
             Operands::F32 => source!("lib/register_product.wgsl"),
             Operands::F16 => source!("lib/matrix_product.wgsl"),
         };
-        [rows, stage, product]
+        [rows, source!("lib/staged_weight.wgsl"), stage, product]
     }
 
     /// Fails unless the weights have the same shape.
@@ -142,13 +144,13 @@ impl<'a> TileRows<'a> {
 impl<'a> TileProduct<'a> {
     /// A product with the vectors of a batch.
     pub fn of(rows: TileRows<'a>, x: &'a Tensor, y: &'a Tensor) -> Self {
-        Self { rows, shared: None, vectors: TileVectors::Batch, x, y }
+        Self { rows, other: None, vectors: TileVectors::Batch, x, y }
     }
 
     /// The weights, each with its role: its name in the shader.
     pub fn roles(&self) -> Vec<(&'static str, &'a Weight)> {
-        let shared = self.shared.iter().flat_map(TileRows::shared_roles);
-        self.rows.roles().into_iter().chain(shared).collect()
+        let other = self.other.iter().flat_map(TileRows::other_roles);
+        self.rows.roles().into_iter().chain(other).collect()
     }
 
     /// Whether some weight has more bits than f16.
@@ -161,22 +163,23 @@ impl<'a> TileProduct<'a> {
         let (w, x, y) = (self.rows.first(), self.x, self.y);
         let [columns, rows, matrices] = w.shape;
         let (inputs, outputs) = match self.vectors {
-            TileVectors::Batch => (matrices, matrices),
+            TileVectors::Batch => (matrices, self.matrices()),
             TileVectors::Slots { groups, share } => {
                 expect_most(op, "slots of a tile", groups.places, TILE_TOKENS)?;
+                expect_shape(op, "slots of shared experts", groups.shared_tiles > 0, self.other.is_some())?;
                 let slots = groups.slots.shape[0] / x.rows.max(1);
                 (slots / share.max(1), slots)
             }
         };
         let shape = |values: usize, stacks: usize| Shape(&[values, stacks]).to_string();
         self.rows.check(op)?;
-        let has_slots = matches!(self.vectors, TileVectors::Slots { groups, .. } if groups.shared_tiles > 0);
-        expect_shape(op, "slots of shared experts", has_slots, self.shared.is_some())?;
-        if let Some(shared) = &self.shared {
-            shared.check(op)?;
-            let w = shared.first();
+        if let Some(other) = &self.other {
+            other.check(op)?;
+            let w = other.first();
+            let rows = if let TileVectors::Batch = self.vectors { w.shape[1] } else { rows };
             expect_shape(op, &w.name, Shape(&w.shape).to_string(), Shape(&[columns, rows, 1]).to_string())?;
         }
+        let rows = self.largest(|rows| rows.first().shape[1]);
         expect_shape(op, &w.name, shape(x.shape[0], x.per_row()), shape(columns, inputs))?;
         expect_shape(op, &w.name, shape(y.shape[0], y.per_row()), shape(rows, outputs))?;
         expect_shape(op, &w.name, y.rows, x.rows)?;
@@ -184,10 +187,25 @@ impl<'a> TileProduct<'a> {
         expect_multiple(op, &w.name, x.pitch, 4)
     }
 
+    /// The number of matrices that vectors of the batch are multiplied with.
+    fn matrices(&self) -> usize {
+        self.rows.first().shape[2] + usize::from(self.other.is_some())
+    }
+
+    /// The larger value of the two weights.
+    fn largest(&self, of: impl Fn(&TileRows<'a>) -> usize) -> usize {
+        self.other.iter().map(&of).fold(of(&self.rows), usize::max)
+    }
+
+    /// The number of staged rows of a matrix; that of the larger one if there are two.
+    pub fn staged(&self) -> usize {
+        self.largest(TileRows::staged)
+    }
+
     /// The number of tiles along the vectors, of `tokens` vectors each, and along the stack of matrices.
     pub fn tiles(&self, tokens: usize) -> (usize, usize) {
         match self.vectors {
-            TileVectors::Batch => (self.x.rows.div_ceil(tokens), self.rows.first().shape[2].max(1)),
+            TileVectors::Batch => (self.x.rows.div_ceil(tokens), self.matrices().max(1)),
             TileVectors::Slots { groups, .. } => (groups.tiles(), 1),
         }
     }
@@ -204,11 +222,10 @@ impl<'a> TileProduct<'a> {
     ) -> VariantBuilder {
         let mut variant = plan.bits_files(variant, Arithmetic::Float);
         for (role, weight) in self.roles() {
-            let is_shared = role.starts_with("w_shared");
-            let [groups, rows] = if is_shared { [""; 2] } else { ["g", "n"] }; // shared weights have the same shape
+            let groups = if role.starts_with("w_other") { "" } else { "g" }; // as many for all
             variant = variant.constant(&format!("{role}_GROUPS"), groups, weight.groups()).constant(
                 &format!("{role}_ROWS"),
-                rows,
+                "n",
                 weight.shape[1],
             );
             variant = match operands {
@@ -233,21 +250,23 @@ impl<'a> TileProduct<'a> {
                 }
             }
         };
-        let variant = match self.shared {
+        let variant = match self.other {
             Some(_) => {
-                variant.constant("MATRICES", "m", self.rows.first().shape[2]).file(source!("lib/shared_weight.wgsl"))
+                variant.constant("MATRICES", "m", self.rows.first().shape[2]).file(source!("lib/two_weights.wgsl"))
             }
             None => variant.file(source!("lib/one_weight.wgsl")),
         };
-        let [rows, stage, product] = self.rows.files(operands);
-        let of_roles = ["w", "w_shared"].into_iter().take(1 + usize::from(self.shared.is_some()));
-        let variant = of_roles.fold(variant, |variant, role| variant.file_for(role, stage).file_for(role, product));
+        let [rows, files @ ..] = self.rows.files(operands);
+        let of_weights = ["w", "w_other"].into_iter().take(1 + usize::from(self.other.is_some()));
+        let of_weights = of_weights.flat_map(|role| files.map(|file| (role, file)));
+        let variant = of_weights.fold(variant, |variant, (role, file)| variant.file_for(role, file));
+        let same = matches!((self.vectors, self.other), (TileVectors::Batch, Some(_))); // vector for both weights
         let y = parts.map_or(self.y, |parts| &parts.tensor);
         let count = parts.map_or(1, |parts| parts.parts);
         variant
             .constant("PARTS", if count > 1 { "c" } else { "" }, count)
             .constant("STACKS", "", self.tiles(1).1)
-            .constant("X_STRIDE", "x", self.x.stride / 4)
+            .constant("X_STRIDE", "x", if same { 0 } else { self.x.stride / 4 })
             .constant("X_PITCH", "x", self.x.pitch / 4)
             .constant("Y_STRIDE", "y", y.stride)
             .constant("Y_PITCH", "y", y.pitch)
@@ -273,7 +292,7 @@ impl<'a> TileProduct<'a> {
     /// Whether tiles of `rows` rows write only their sums, and no tile has rows past the last.
     pub fn leaves_whole(&self, rows: usize) -> bool {
         let plain = matches!((self.rows, self.vectors), (TileRows::One { add: false, .. }, TileVectors::Batch));
-        plain && self.rows.staged().is_multiple_of(rows)
+        plain && self.staged().is_multiple_of(rows)
     }
 
     /// The bindings of the weights, the vectors and the tiles.
@@ -311,15 +330,15 @@ impl<'a> TileProduct<'a> {
             left: None,
             errors: Errors { sum: SUMS, halves },
         };
-        let first = usize::from(self.shared.is_some()); // of the slots of selected experts
-        let shared = self.shared.map(|shared| product(shared, Which::InTurn, (0, first)));
+        let first = usize::from(self.other.is_some()); // of the slots of selected experts
+        let shared = self.other.map(|shared| product(shared, Which::InTurn, (0, first)));
         (product(self.rows, which, (first, self.y.per_row() - first)), shared)
     }
 
     /// The grid of tiles of `vectors` vectors and `rows` staged rows.
     pub fn grid(&self, vectors: usize, rows: usize) -> [usize; 3] {
         let (columns, stacks) = self.tiles(vectors);
-        [columns, self.rows.staged().div_ceil(rows), stacks]
+        [columns, self.staged().div_ceil(rows), stacks]
     }
 
     /// The grid if several workgroups share a tile and write parts.

@@ -144,7 +144,7 @@ impl Selection<'_> {
     /// The bindings of these files except the ids.
     fn bindings(&self, plan: &Builder) -> Vec<Bound> {
         match self {
-            Self::Each(Router { logits, bias, .. }) => plan.bound_router(&logits.tensor, bias),
+            Self::Each(Router { logits, bias, .. }) => plan.bound_router(logits, bias),
             Self::Made(routed) => vec![plan.bound("weights", routed.weights.buffer)],
         }
     }

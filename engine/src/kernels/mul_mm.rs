@@ -1,12 +1,13 @@
 //! Matrices times the vectors of many rows of a batch, with tiles in registers.
 
 use super::matmul::{Operands, SIDE, TILE_TOKENS, TileProduct, TileRows, TileVectors};
-use super::matvec::Norm;
+use super::matvec::{Norm, buffers_of};
 use super::mul_mm_matrix::MatrixTile;
 use super::sum_parts::Summands;
 use super::{Kernel, Residual, Slots};
 use crate::error::Result;
-use crate::plan::{Builder, PART_FIELDS, ProductTile, Tensor, VariantBuilder, Weight};
+use crate::gpu::Matrices;
+use crate::plan::{ALIGNMENT, Builder, PART_FIELDS, ProductTile, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm.wgsl");
@@ -95,6 +96,39 @@ impl Builder {
             Some(parts) => Ok(parts),
             None => self.matmul_of(label, &product, tile, None).map(|()| y.into()),
         }
+    }
+
+    /// Whether [`Builder::mul_mm_both`] suits the two matrices: in one step they occupy more of a large GPU. Without
+    /// matrices of 16 x 16, this was not measured.
+    pub(super) fn multiplies_both(&self, [w, other]: [&Weight; 2]) -> bool {
+        const OTHERS: usize = 3; // x, y, batch
+        let target = self.target();
+        let fits = buffers_of(&[w, other]) + OTHERS <= target.buffers;
+        let halves = !w.quant.exceeds_half() && !other.quant.exceeds_half();
+        fits && halves && target.fusions.latent && target.matrices == Matrices::Sixteen && self.multiplies_halves()
+    }
+
+    /// w · x {rows of w} and other · x {rows of other} for every token, computed in one step and left in parts. `None`
+    /// if a step with both would not leave parts.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
+    pub(crate) fn mul_mm_both(
+        &mut self,
+        label: &str,
+        [w, other]: [&Weight; 2],
+        x: &Tensor,
+    ) -> Result<Option<[Summands; 2]>> {
+        let rows = w.shape[1].max(other.shape[1]);
+        let y = Tensor { shape: [rows, 2 * x.rows], stride: rows, pitch: 2 * rows, ..*x }; // nothing is written to it
+        let one = |w| TileRows::One { w, add: false };
+        let product = TileProduct { other: Some(one(other)), ..TileProduct::of(one(w), x, &y) };
+        let tile = self.tile(label, &product);
+        if tile.size().1 * size_of::<f32>() % ALIGNMENT as usize != 0 {
+            return Ok(None); // the parts of the second matrix could not be bound
+        }
+        let parts = self.matmul_in_parts(label, &format!("{label}.parts"), &product, tile)?;
+        Ok(parts.map(|parts| product.split(&parts)))
     }
 
     /// Appends a product.

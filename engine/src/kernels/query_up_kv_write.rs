@@ -46,7 +46,7 @@ impl Builder {
         let variant = if x.norm.is_some() { variant } else { variant.real("EPSILON", "e", norm.epsilon) };
         let mut bindings = product.bindings(self);
         bindings.push(self.bound("y", y.buffer));
-        bindings.extend(self.bound_kv_rows(kv, &norm.weight, cache));
+        bindings.extend(self.bound_kv_rows(&(*kv).into(), &norm.weight, cache));
         let mut cost = product.cost(y.bytes() + kv.bytes() + cache.row_bytes()) + Cost::products(w, 1, tokens);
         cost.weights += norm.weight.matrix_bytes();
         let grid = product.grid(self, product.blocks(self, rows) + product.tiling(self).columns);

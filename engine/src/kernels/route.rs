@@ -69,7 +69,7 @@ impl Builder {
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP);
         // The same kernel for one row as for many: one pipeline.
         let variant = self.batch_files(routing.files(variant, experts));
-        let mut bindings = self.bound_router(logits, bias);
+        let mut bindings = self.bound_router(&summands, bias);
         bindings.extend([self.bound_batch(), self.bound("ids", ids.buffer), self.bound("weights", weights.buffer)]);
         let activations = summands.bytes() + ids.bytes() + weights.bytes();
         let cost = Cost { weights: bias.matrix_bytes(), activations, ..Cost::default() };
@@ -87,8 +87,8 @@ impl Builder {
     }
 
     /// The bindings of the files that select.
-    pub(super) fn bound_router(&self, logits: &Tensor, bias: &Weight) -> Vec<Bound> {
-        vec![self.bound("logits", logits.buffer), self.bound("bias", bias.buffer())]
+    pub(super) fn bound_router(&self, logits: &Summands, bias: &Weight) -> Vec<Bound> {
+        vec![self.bound_summands("logits", logits), self.bound("bias", bias.buffer())]
     }
 }
 

@@ -47,9 +47,8 @@ impl Builder {
         }
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target_for(KERNEL.name));
         let mut variant = self.batch_files(variant).switch("ACCUMULATE", "a", add);
-        let buffers =
-            [("parts", parts.tensor.buffer), ("x", x.buffer), ("weight", norm.weight.buffer()), ("h", h.buffer)];
-        let mut bindings = vec![self.bound_batch()];
+        let buffers = [("x", x.buffer), ("weight", norm.weight.buffer()), ("h", h.buffer)];
+        let mut bindings = vec![self.bound_batch(), self.bound_summands("parts", parts)];
         bindings.extend(buffers.map(|(name, buffer)| self.bound(name, buffer)));
         let mut activations = parts.bytes() + x.bytes() + h.bytes();
         if let Some(Slots { routed, y }) = slots {

@@ -11,7 +11,7 @@ use super::matmul::{HALF_RANGE, Operands, SIDE, TileProduct, TileRows, TileVecto
 use super::mul_mm::Tile;
 use super::{Kernel, params};
 use crate::error::Result;
-use crate::plan::{Builder, Cost, Tensor, VariantBuilder};
+use crate::plan::{Bound, Builder, Cost, Tensor, VariantBuilder};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/sum_parts.wgsl");
@@ -43,11 +43,13 @@ pub struct Summands {
     pub parts: usize,
     /// The number of values from one part of a row to the next.
     pub apart: usize,
+    /// The index in the buffer of the first part's first value.
+    pub first: usize,
 }
 
 impl From<Tensor> for Summands {
     fn from(tensor: Tensor) -> Self {
-        Self { tensor, parts: 1, apart: 0 }
+        Self { tensor, parts: 1, apart: 0, first: 0 }
     }
 }
 
@@ -80,12 +82,18 @@ impl Builder {
     /// A buffer for the parts of a product, in whole tiles. Products whose parts are summed in the next step share it.
     pub(super) fn parts_of(&mut self, name: &str, product: &TileProduct<'_>, tile: Tile, parts: usize) -> Summands {
         let (vectors, rows) = tile.size();
-        let (staged, stacks, tokens) = (product.rows.staged(), product.y.per_row(), product.x.rows);
+        let (staged, stacks, tokens) = (product.staged(), product.y.per_row(), product.x.rows);
         let stride = staged.next_multiple_of(rows);
         let apart = stride * stacks;
         let room = self.tensor_with_stride(name, [stride, stacks * parts * tokens.next_multiple_of(vectors)], stride);
         let tensor = Tensor { shape: [staged, stacks * tokens], rows: tokens, pitch: apart * parts, ..room };
-        Summands { tensor, parts, apart }
+        Summands { tensor, parts, apart, first: 0 }
+    }
+
+    /// A binding of the parts as `name`.
+    pub(super) fn bound_summands(&self, name: &str, parts: &Summands) -> Bound {
+        let (whole, offset) = (self.bound(name, parts.tensor.buffer), 4 * parts.first as u64);
+        Bound { offset, bytes: whole.bytes - offset, ..whole }
     }
 
     /// States what the next step of a product computes.
@@ -98,9 +106,14 @@ impl Builder {
     ) {
         let products = product.reference(self, operands);
         let Some(parts) = parts else { return self.computes(kernel, products) };
-        let weights = product.rows.roles().into_iter().map(|(_, weight)| weight.clone()).collect();
-        let Product { x, errors, .. } = products.0;
-        self.computes(kernel, PartialProduct { weights, side: SIDE, x, parts: *parts, step, errors });
+        let of_weights = |rows: &TileRows<'_>, products: Product, parts| {
+            let weights = rows.roles().into_iter().map(|(_, weight)| weight.clone()).collect();
+            let Product { x, errors, .. } = products;
+            PartialProduct { weights, side: SIDE, x, parts, step, errors }
+        };
+        let [first, second] = if product.other.is_some() { product.split(parts) } else { [*parts; 2] };
+        let other = product.other.as_ref().zip(products.1).map(|(rows, products)| of_weights(rows, products, second));
+        self.computes(kernel, (of_weights(&product.rows, products.0, first), other));
     }
 
     /// Appends the sum of a product's parts.
@@ -120,7 +133,7 @@ impl Builder {
             .file(source!("lib/activations.wgsl"));
         let variant = self.batch_files(variant);
         let mut bindings = vec![self.bound_batch()];
-        bindings.extend([("parts", parts.tensor.buffer), ("y", y.buffer)].map(|(name, it)| self.bound(name, it)));
+        bindings.extend([self.bound_summands("parts", parts), self.bound("y", y.buffer)]);
         let chunks = y.shape[0] / 4;
         let params = Params {
             chunks: chunks as u32,
@@ -134,6 +147,18 @@ impl Builder {
         let side = gated.then_some(SIDE);
         self.computes(KERNEL.name, Summed { parts: *parts, y: *y, side, add, halved });
         self.step(label, variant, bindings, &params, [chunks.div_ceil(WORKGROUP), y.rows, stacks], cost)
+    }
+}
+
+impl TileProduct<'_> {
+    /// The parts of each of the two products that a step computes.
+    pub(super) fn split(&self, parts: &Summands) -> [Summands; 2] {
+        let stride = parts.tensor.stride;
+        let split = |rows: Option<&TileRows<'_>>, first| {
+            let shape = [rows.map_or(0, TileRows::staged), parts.tensor.rows];
+            Summands { tensor: Tensor { shape, ..parts.tensor }, first, ..*parts }
+        };
+        [split(Some(&self.rows), 0), split(self.other.as_ref(), stride)]
     }
 }
 

@@ -167,7 +167,7 @@ impl Reference for Product {
 
 impl Reference for PartialProduct {
     fn samples(&self, probe: &mut Probe<'_>) -> Result<Vec<Sample>> {
-        let Summands { tensor, parts, apart } = self.parts;
+        let Summands { tensor, parts, apart, first } = self.parts;
         let (stacks, sides) = (tensor.per_row(), self.weights.len());
         let [columns, rows, matrices] = self.weights.first().map_or([0; 3], |w| w.shape);
         let steps = self.weights.first().map_or(0, Weight::groups) / self.step;
@@ -179,7 +179,8 @@ impl Reference for PartialProduct {
             let x = self.x.vector(probe, token, stack * self.x.stacks() / stacks, columns.end)?;
             let x = Vector { values: x.values[columns.start..].to_vec(), ..x };
             for staged in probe.some(tensor.shape[0], VALUES) {
-                let (turn, place) = (staged / self.side, start(&tensor, token, stack) + part * apart + staged);
+                let place = first + start(&tensor, token, stack) + part * apart + staged;
+                let turn = staged / self.side;
                 let (w, row) = match sides {
                     1 => (&self.weights[0], staged),
                     _ => (&self.weights[turn % sides], turn / sides * self.side + staged % self.side),

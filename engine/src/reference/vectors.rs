@@ -112,7 +112,7 @@ pub(super) fn summed(
 ) -> Result<Vec<(f64, f64)>> {
     let mut sums = vec![(0.0, 0.0); count];
     for part in 0..parts.parts {
-        let place = start(&parts.tensor, token, stack) + part * parts.apart + first;
+        let place = parts.first + start(&parts.tensor, token, stack) + part * parts.apart + first;
         let values = probe.values(parts.tensor.buffer, place, count)?;
         for ((sum, size), value) in sums.iter_mut().zip(values) {
             (*sum, *size) = (*sum + f64::from(value), *size + f64::from(value.abs()));

@@ -1,22 +1,22 @@
 // The products of a tile whose weights have the role w: what the invocations load, the sums, and their results. See
 // op/mul_mm_matrix.wgsl.
 
-fn w_raw_of(i: u32, tile: Tile, group: u32, local: u32) -> array<vec4<u32>, 4> {
+fn w_raw_of(i: u32, tile: Tile, matrix: u32, group: u32, local: u32) -> array<vec4<u32>, 4> {
     let at = brought(i, local);
     let r = min(at.x, TILE_ROWS - 1u);
-    let place = staged_at(tile, r, group + at.y);
+    let place = w_staged_at(tile, matrix, r, group + at.y);
     if is_second(i, r) {
         return w_second_raw(place);
     }
     return w_raw(place);
 }
 
-fn w_share_of(tile: Tile, starts: array<vec4<u32>, MOST_VECTORS / 4u>, group: u32, local: u32) -> Share {
+fn w_share_of(tile: Tile, matrix: u32, starts: array<vec4<u32>, MOST_VECTORS / 4u>, group: u32, local: u32) -> Share {
     var share: Share;
-    share.rows[0] = w_raw_of(0u, tile, group, local);
-    if ROW_SHARE > 1u { share.rows[1] = w_raw_of(1u, tile, group, local); }
-    if ROW_SHARE > 2u { share.rows[2] = w_raw_of(2u, tile, group, local); }
-    if ROW_SHARE > 3u { share.rows[3] = w_raw_of(3u, tile, group, local); }
+    share.rows[0] = w_raw_of(0u, tile, matrix, group, local);
+    if ROW_SHARE > 1u { share.rows[1] = w_raw_of(1u, tile, matrix, group, local); }
+    if ROW_SHARE > 2u { share.rows[2] = w_raw_of(2u, tile, matrix, group, local); }
+    if ROW_SHARE > 3u { share.rows[3] = w_raw_of(3u, tile, matrix, group, local); }
     share.vectors[0] = four_chunks(0u, starts[0], group);
     if VECTOR_SHARE > 4u { share.vectors[1] = four_chunks(4u, starts[1], group); }
     if VECTOR_SHARE > 8u { share.vectors[2] = four_chunks(8u, starts[2], group); }
@@ -57,8 +57,8 @@ fn w_put(share: Share, local: u32) {
     if VECTOR_SHARE > 12u { put_four(12u, share.vectors[3], local); }
 }
 
-// Multiplies a part of the columns. Called by the whole workgroup in uniform control flow.
-fn w_multiply(tile: Tile, part: u32, local: u32) {
+// Multiplies a part of the columns of a matrix of the stack. Called by the whole workgroup in uniform control flow.
+fn w_multiply(tile: Tile, matrix: u32, part: u32, local: u32) {
     let subgroup = local / 32u;
     let first_place = subgroup / ROW_SUBGROUPS * LEFTS * SIDE;
     let first_row = subgroup % ROW_SUBGROUPS * RIGHTS * SIDE;
@@ -73,11 +73,11 @@ fn w_multiply(tile: Tile, part: u32, local: u32) {
     let steps = w_GROUPS / STEP_GROUPS;
     var group = part * steps / PARTS * STEP_GROUPS;
     let end = (part + 1u) * steps / PARTS * STEP_GROUPS;
-    var share = w_share_of(tile, starts, group, local);
+    var share = w_share_of(tile, matrix, starts, group, local);
     for (; group < end; group += STEP_GROUPS) {
         w_put(share, local);
         workgroupBarrier();
-        share = w_share_of(tile, starts, min(group + STEP_GROUPS, end - STEP_GROUPS), local);
+        share = w_share_of(tile, matrix, starts, min(group + STEP_GROUPS, end - STEP_GROUPS), local);
         for (var k = 0u; k < STEP; k += SIDE) {
             let from_rows = (first_row * PITCH + k) / CELL;
             let from_places = (first_place * PITCH + k) / CELL;

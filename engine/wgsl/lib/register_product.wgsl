@@ -2,9 +2,9 @@
 // op/mul_mm.wgsl.
 
 // Places past the last vector repeat it, so that no load leaves the batch.
-fn w_share_of(tile: Tile, group: u32, local: u32) -> Share {
+fn w_share_of(tile: Tile, matrix: u32, group: u32, local: u32) -> Share {
     var share: Share;
-    share.row = w_staged_group(tile, min(local, TILE_ROWS - 1u), group);
+    share.row = w_staged_group(tile, matrix, min(local, TILE_ROWS - 1u), group);
     for (var i = 0u; i < VECTOR_SHARE; i++) {
         let n = local + i * WORKGROUP;
         share.vectors[i] = x[input_at(tile, min(n / 8u, tile.places - 1u)) + 8u * group + n % 8u];
@@ -12,18 +12,18 @@ fn w_share_of(tile: Tile, group: u32, local: u32) -> Share {
     return share;
 }
 
-// Multiplies a part of the columns. Called by the whole workgroup.
-fn w_multiply(tile: Tile, part: u32, local: u32) {
+// Multiplies a part of the columns of a matrix of the stack. Called by the whole workgroup.
+fn w_multiply(tile: Tile, matrix: u32, part: u32, local: u32) {
     let lane = local % SIDE;
     let first = 4u * (local / SIDE); // of the invocation's places
     var sums: array<vec4<f32>, ROWS>; // [staged row][place]
     var group = part * w_GROUPS / PARTS;
     let end = (part + 1u) * w_GROUPS / PARTS;
-    var share = w_share_of(tile, group, local);
+    var share = w_share_of(tile, matrix, group, local);
     for (; group < end; group++) {
         put(share, local);
         workgroupBarrier();
-        share = w_share_of(tile, min(group + 1u, end - 1u), local); // loading while this group is multiplied
+        share = w_share_of(tile, matrix, min(group + 1u, end - 1u), local); // loading while this group is multiplied
         for (var k = 0u; k < 8u; k++) {
             let v = mat4x4<f32>(vector(k, first), vector(k, first + 1u), vector(k, first + 2u), vector(k, first + 3u));
             for (var i = 0u; i < ROWS; i++) {

@@ -2,16 +2,9 @@
 // both.
 
 // The row of gate or up that is staged row r of a tile.
-fn gated_row(tile: Tile, r: u32) -> u32 {
+fn matrix_row(tile: Tile, r: u32) -> u32 {
     let staged = tile.row + r;
     return staged / (2u * SIDE) * SIDE + staged % SIDE;
-}
-
-// The group of gate or up that is group `group` of staged row r of a tile. Rows past the last repeat it, so that no
-// load leaves the matrix.
-fn staged_at(tile: Tile, r: u32, group: u32) -> u32 {
-    let row = min(gated_row(tile, r), w_ROWS - 1u);
-    return (tile.matrix * w_ROWS + row) * w_GROUPS + group;
 }
 
 // A value of the output. HALVED: the next product may multiply f16.
@@ -21,7 +14,7 @@ fn gated(v: f32) -> f32 {
 
 // Stores silu(gate · x) · (up · x) of vector `place` and row `lane` of a pair: SIDE rows of gate and SIDE of up.
 fn leave(tile: Tile, place: u32, pair: u32, lane: u32, first: f32, second: f32) {
-    let row = gated_row(tile, 2u * SIDE * pair + lane);
+    let row = matrix_row(tile, 2u * SIDE * pair + lane);
     if row < w_ROWS {
         y[output_at(tile, place) + row] = gated(swiglu(first, second));
     }

@@ -1,10 +1,8 @@
 // The staged rows of a tile are rows of one matrix.
 
-// The group of the weights that is group `group` of staged row r of a tile. Rows past the last repeat it, so that no
-// load leaves the matrix.
-fn staged_at(tile: Tile, r: u32, group: u32) -> u32 {
-    let row = min(tile.row + r, w_ROWS - 1u);
-    return (tile.matrix * w_ROWS + row) * w_GROUPS + group;
+// The row of the matrix that is staged row r of a tile.
+fn matrix_row(tile: Tile, r: u32) -> u32 {
+    return tile.row + r;
 }
 
 // Stores the products of vector `place` with rows `lane` and SIDE + `lane` of a pair of SIDE rows each.

@@ -25,6 +25,10 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         cases.push(case(target, quant, shape, tokens, add)?);
     }
     cases.push(case(target, &F32, [800, 72, 2], (40, 37), true)?);
+    let two = [([72, 136], (40, 37)), ([200, 64], (7, 5))];
+    for ((w, other), (rows, tokens)) in pairs(1).into_iter().chain([(&F32, &F32); 2]).zip(two.into_iter().cycle()) {
+        cases.extend(case_of_both(target, [w, other], rows, tokens)?);
+    }
     for (gate, up) in pairs(1) {
         cases.push(gated_case(target, gate, up, [45, 43])?);
     }
@@ -55,6 +59,30 @@ pub(super) fn case(
     let how = if add { " added" } else { "" };
     case.allow_between(&[]);
     Ok(case.finish(format!("{} {}x{rows}x{stacks} {count} of {tokens} tokens{how}", quant.name, shape[0])))
+}
+
+/// Two matrices of these formats and numbers of rows times the same vectors in one step, if that leaves parts.
+fn case_of_both(
+    target: &Target,
+    quants: [&'static Quant; 2],
+    rows: [usize; 2],
+    (tokens, count): (usize, usize),
+) -> Result<Option<Case>> {
+    let columns = quants.iter().fold(800, |columns, quant| columns_for(quant, columns));
+    let mut case = CaseBuilder::for_rows(target, 1, tokens);
+    case.consecutive(9, count);
+    let w = case.weight("w", quants[0], [columns, rows[0], 1])?;
+    let other = case.weight("other", quants[1], [columns, rows[1], 1])?;
+    let x = case.batch("x", [columns, 1], tokens, count);
+    let Some(parts) = case.plan.mul_mm_both("product", [&w, &other], &x)? else { return Ok(None) };
+    for (name, parts) in ["y", "z"].into_iter().zip(&parts) {
+        let y = case.batch(name, [parts.tensor.shape[0], 1], tokens, count);
+        let norm = case.norm(&format!("{name}.norm"), y.shape[0])?;
+        case.plan.sum_normed(&format!("{name}.sum"), parts, (&y, false), None, &norm)?;
+    }
+    case.allow_between(&[]);
+    let names = quants.map(|quant| quant.name);
+    Ok(Some(case.finish(format!("{names:?} {columns}x{rows:?}, {count} of {tokens} tokens"))))
 }
 
 pub(super) fn gated_case(

@@ -28,7 +28,8 @@ fn case(
     let parts = case.batch("parts", [width, count], rows, live);
     let x = case.batch("x", [width, 1], rows, live);
     let norm = case.norm("norm", width)?;
-    let summands = Summands { tensor: Tensor { shape: [width, rows], ..parts }, parts: count, apart: parts.stride };
+    let tensor = Tensor { shape: [width, rows], ..parts };
+    let summands = Summands { tensor, parts: count, apart: parts.stride, first: 0 };
     let mut slots = None;
     if top_k > 0 {
         let y = case.batch("y", [width, per_row], rows, live);
