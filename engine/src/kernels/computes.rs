@@ -88,6 +88,7 @@ pub(crate) enum Attended {
 }
 
 /// The last `rotary` values of every query, rotated, become the last values of y.
+#[derive(Clone, Copy)]
 pub(crate) struct RotatedQueries {
     /// Queries {nope + rotary, heads} of every row.
     pub q: Tensor,
@@ -154,16 +155,16 @@ pub(crate) enum Terms {
     Gated { gate: Weight, up: Weight, halved: bool },
 }
 
-/// Which matrix of a stack a vector is multiplied with.
+/// Which matrix of a stack a vector is multiplied by.
 pub(crate) enum Which {
     /// Vector *i*, counted over all rows, times matrix *i* modulo the number of matrices.
     InTurn,
     /// The matrix of the slot's expert, with slots grouped by expert: the order of the slots, and the `count` tiles
     /// that they are divided into.
     Grouped { slots: BufferRef, tiles: BufferRef, count: usize },
-    /// The matrix of the expert that the router selects; the output is multiplied with the expert's weight.
+    /// The matrix of the expert that the router selects; the output is multiplied by the expert's weight.
     SelectedExperts(SelectedExperts),
-    /// The matrix of the expert that an earlier step selected; the output is multiplied with the expert's weight. Both
+    /// The matrix of the expert that an earlier step selected; the output is multiplied by the expert's weight. Both
     /// buffers are {`top_k`, rows}.
     Routed { ids: BufferRef, weights: BufferRef, top_k: usize },
 }
@@ -306,7 +307,7 @@ pub(crate) struct Drawn {
     pub logits: Tensor,
 }
 
-/// Of each sequence how many drafts equal the sampled tokens, and the token that was sampled after the last of them.
+/// For each sequence, how many drafts equal the sampled tokens, and the token sampled after the last of these.
 pub(crate) struct Accepted;
 
 /// Ring buffers of hidden states {width}, one for each sequence, by position: see [`KEPT_ROWS`](super::KEPT_ROWS).

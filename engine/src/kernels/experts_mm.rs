@@ -66,7 +66,7 @@ impl Builder {
     }
 
     /// `down[e] · (silu(gate[e] · h) · (up[e] · h))` of the chosen experts of every token, for h {columns}, not yet
-    /// multiplied with their weights and summed. If there are `shared` experts, which must have the same shape, the
+    /// multiplied by their weights and summed. If there are `shared` experts, which must have the same shape, the
     /// first slot of each token is theirs.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl Builder {
         let y = self.tensor(label, [experts.gate.shape[1], groups.per_row * x.rows]);
         let vectors = TileVectors::Slots { groups, share: groups.per_row };
         let (rows, other) = (experts.gated(), shared.map(ExpertWeights::gated));
-        self.matmul(label, &TileProduct { rows, other, vectors, x, y: &y })?;
+        self.matmul(label, &TileProduct { rows, other, rotated: None, vectors, x, y: &y })?;
         Ok(y)
     }
 
@@ -128,7 +128,7 @@ impl Builder {
         let y = self.tensor(label, [w.shape[1], x.per_row() * x.rows]);
         let of = |w| TileRows::One { w, add: false };
         let vectors = TileVectors::Slots { groups, share: 1 };
-        self.matmul(label, &TileProduct { rows: of(w), other: shared.map(of), vectors, x, y: &y })?;
+        self.matmul(label, &TileProduct { rows: of(w), other: shared.map(of), rotated: None, vectors, x, y: &y })?;
         Ok(y)
     }
 }

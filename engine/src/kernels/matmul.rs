@@ -6,7 +6,7 @@
 //! the sums of both. A step can compute the tiles of two weights (`lib/two_weights.wgsl`). Two kernels multiply tiles:
 //! `mul_mm` in f32, in registers, and `mul_mm_matrix` in f16, with cooperative matrices.
 
-use super::computes::{self, Errors, Operand, Seen, Terms, Which};
+use super::computes::{self, Errors, Operand, RotatedQueries, Seen, Terms, Which};
 use super::errors::SUM;
 use super::group_slots::Groups;
 use super::sum_parts::Summands;
@@ -49,9 +49,9 @@ pub(super) enum Operands {
 /// The vectors of a tile.
 #[derive(Clone, Copy)]
 pub(super) enum TileVectors<'a> {
-    /// Vectors of consecutive rows of the batch: vector *i* of a row is multiplied with matrix *i*.
+    /// Vectors of consecutive rows of the batch: vector *i* of a row is multiplied by matrix *i*.
     Batch,
-    /// Vectors of one expert's slots, multiplied with that expert's matrix. The input has one vector for every `share`
+    /// Vectors of one expert's slots, multiplied by that expert's matrix. The input has one vector for every `share`
     /// slots of a row.
     Slots { groups: &'a Groups, share: usize },
 }
@@ -60,9 +60,11 @@ pub(super) enum TileVectors<'a> {
 pub(super) struct TileProduct<'a> {
     pub rows: TileRows<'a>,
     /// The only matrix, or pair, of another weight, if the step computes its tiles too. Slots of the shared experts are
-    /// multiplied with it, or the vectors of the batch, as if it were the second matrix of a stack. Then the products
+    /// multiplied by it, or the vectors of the batch, as if it were the second matrix of a stack. Then the products
     /// remain in parts.
     pub other: Option<TileRows<'a>>,
+    /// What the step rotates besides: the rest of the vectors of a batch, written after their products.
+    pub rotated: Option<RotatedQueries>,
     pub vectors: TileVectors<'a>,
     pub x: &'a Tensor,
     pub y: &'a Tensor,
@@ -144,7 +146,7 @@ impl<'a> TileRows<'a> {
 impl<'a> TileProduct<'a> {
     /// A product with the vectors of a batch.
     pub fn of(rows: TileRows<'a>, x: &'a Tensor, y: &'a Tensor) -> Self {
-        Self { rows, other: None, vectors: TileVectors::Batch, x, y }
+        Self { rows, other: None, rotated: None, vectors: TileVectors::Batch, x, y }
     }
 
     /// The weights, each with its role: its name in the shader.
@@ -187,7 +189,7 @@ impl<'a> TileProduct<'a> {
         expect_multiple(op, &w.name, x.pitch, 4)
     }
 
-    /// The number of matrices that vectors of the batch are multiplied with.
+    /// The number of matrices that vectors of the batch are multiplied by.
     fn matrices(&self) -> usize {
         self.rows.first().shape[2] + usize::from(self.other.is_some())
     }
@@ -255,6 +257,14 @@ impl<'a> TileProduct<'a> {
                 variant.constant("MATRICES", "m", self.rows.first().shape[2]).file(source!("lib/two_weights.wgsl"))
             }
             None => variant.file(source!("lib/one_weight.wgsl")),
+        };
+        let variant = match self.rotated {
+            Some(_) => variant
+                .constant("FACTORS", "", self.x.shape[0])
+                .constant("ROW_BLOCKS", "rotated", blocks - 1)
+                .file(source!("lib/rope.wgsl"))
+                .file(source!("lib/beside_rotation.wgsl")),
+            None => variant.file(source!("lib/beside_none.wgsl")),
         };
         let [rows, files @ ..] = self.rows.files(operands);
         let of_weights = ["w", "w_other"].into_iter().take(1 + usize::from(self.other.is_some()));
@@ -338,7 +348,7 @@ impl<'a> TileProduct<'a> {
     /// The grid of tiles of `vectors` vectors and `rows` staged rows.
     pub fn grid(&self, vectors: usize, rows: usize) -> [usize; 3] {
         let (columns, stacks) = self.tiles(vectors);
-        [columns, self.staged().div_ceil(rows), stacks]
+        [columns, self.staged().div_ceil(rows) + usize::from(self.rotated.is_some()), stacks]
     }
 
     /// The grid if several workgroups share a tile and write parts.

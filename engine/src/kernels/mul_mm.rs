@@ -1,17 +1,18 @@
 //! Matrices times the vectors of many rows of a batch, with tiles in registers.
 
+use super::computes::RotatedQueries;
 use super::matmul::{Operands, SIDE, TILE_TOKENS, TileProduct, TileRows, TileVectors};
 use super::matvec::{Norm, buffers_of};
 use super::mul_mm_matrix::MatrixTile;
 use super::sum_parts::Summands;
-use super::{Kernel, Residual, Slots};
+use super::{Kernel, Residual, Slots, expect_shape};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::{ALIGNMENT, Builder, PART_FIELDS, ProductTile, Tensor, VariantBuilder, Weight};
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm.wgsl");
-/// The number of vectors that an invocation multiplies with its rows.
+/// The number of vectors that an invocation multiplies by its rows.
 const TOKENS: usize = 4;
 /// The number of tiles that occupies a large GPU. They are always counted for a batch of MANY_TOKENS rows, so that
 /// batches of all sizes have the same tiles and share pipelines.
@@ -108,8 +109,8 @@ impl Builder {
         fits && halves && target.fusions.latent && target.matrices == Matrices::Sixteen && self.multiplies_halves()
     }
 
-    /// w · x {rows of w} and other · x {rows of other} for every token, computed in one step and left in parts. `None`
-    /// if a step with both would not leave parts.
+    /// w · x {rows of w} and other · x {rows of other} for every token, computed in one step and left in parts. `None`,
+    /// and nothing is appended, if a step with both cannot leave parts.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
@@ -124,11 +125,35 @@ impl Builder {
         let one = |w| TileRows::One { w, add: false };
         let product = TileProduct { other: Some(one(other)), ..TileProduct::of(one(w), x, &y) };
         let tile = self.tile(label, &product);
-        if tile.size().1 * size_of::<f32>() % ALIGNMENT as usize != 0 {
-            return Ok(None); // the parts of the second matrix could not be bound
+        let bindable = (tile.size().1 * size_of::<f32>()).is_multiple_of(ALIGNMENT as usize);
+        let whole = [w, other].iter().all(|w| w.shape[1].is_multiple_of(4)); // what follows in a part is not zero
+        if !bindable || !whole {
+            return Ok(None);
         }
         let parts = self.matmul_in_parts(label, &format!("{label}.parts"), &product, tile)?;
         Ok(parts.map(|parts| product.split(&parts)))
+    }
+
+    /// y {rank + rotary, n} for every token: the first values of q {nope + rotary, n} times w {nope, rank, n}, followed
+    /// by the rest, rotated. Returns `false`, and appends nothing, if one step cannot do both.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
+    pub(crate) fn mul_mm_rotating(&mut self, label: &str, w: &Weight, q: &Tensor, y: &Tensor) -> Result<bool> {
+        let [nope, rank, heads] = w.shape;
+        let rotary = q.shape[0].saturating_sub(nope);
+        expect_shape(KERNEL.name, "y", y.shape[0], rank + rotary)?;
+        let first = |tensor: &Tensor, values| Tensor { shape: [values, tensor.shape[1]], ..*tensor };
+        let (x, products) = (first(q, nope), first(y, rank));
+        let rotated = Some(RotatedQueries { q: *q, y: *y, rotary });
+        let product = TileProduct { rotated, ..TileProduct::of(TileRows::One { w, add: false }, &x, &products) };
+        let tile = self.tile(label, &product);
+        let whole = nope.is_multiple_of(4) && rotary.is_multiple_of(4) && rotary > 0 && heads == q.per_row();
+        if !whole || self.sharing(&product, tile) > 1 {
+            return Ok(false);
+        }
+        self.matmul_of(label, &product, tile, None)?;
+        Ok(true)
     }
 
     /// Appends a product.

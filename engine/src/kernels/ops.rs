@@ -140,6 +140,9 @@ impl Builder {
             self.absorb_query("attn_k_b", k_b, q, &y)?;
             return Ok(y);
         }
+        if self.by_tiles() && self.target().fusions.absorb && self.mul_mm_rotating("attn_k_b", k_b, &q.tensor, &y)? {
+            return Ok(y);
+        }
         let first = |tensor: &Tensor, values| Tensor { shape: [values, shape[1]], ..*tensor };
         self.linear_into("attn_k_b", k_b, &Input::from(&first(&q.tensor, nope)), &first(&y, rank))?;
         self.rope_query("rope_query", &q.tensor, rotary, &y)?;
@@ -222,7 +225,7 @@ impl Builder {
     }
 
     /// expert(h) of the selected experts, by tiles, and that of shared experts if [they are
-    /// joined](Self::joins_experts). The results remain to be multiplied with their weights and summed.
+    /// joined](Self::joins_experts). The results remain to be multiplied by their weights and summed.
     ///
     /// # Errors
     /// As [`Builder::linear`].

@@ -105,7 +105,7 @@ impl Builder {
         (parts, step): (Option<&Summands>, usize),
     ) {
         let products = product.reference(self, operands);
-        let Some(parts) = parts else { return self.computes(kernel, products) };
+        let Some(parts) = parts else { return self.computes(kernel, (products, product.rotated)) };
         let of_weights = |rows: &TileRows<'_>, products: Product, parts| {
             let weights = rows.roles().into_iter().map(|(_, weight)| weight.clone()).collect();
             let Product { x, errors, .. } = products;

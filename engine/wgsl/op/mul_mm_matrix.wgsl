@@ -113,6 +113,9 @@ fn matrix_of(tile: Tile) -> u32 {
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let at = in_grid(workgroup);
+    if beside(at, local) {
+        return;
+    }
     let part = at.z / STACKS;
     if local == 0u {
         let mine = tile_of(vec3<u32>(at.xy, at.z % STACKS));

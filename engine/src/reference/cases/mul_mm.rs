@@ -5,7 +5,7 @@ use super::{columns_for, in_turn, pairs};
 use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::Target;
-use crate::quant::{F32, Quant};
+use crate::quant::{F32, QUANTS, Quant};
 use crate::reference::{Case, CaseBuilder};
 
 pub(super) fn by_registers(target: &Target) -> Result<Vec<Case>> {
@@ -28,6 +28,10 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     let two = [([72, 136], (40, 37)), ([200, 64], (7, 5))];
     for ((w, other), (rows, tokens)) in pairs(1).into_iter().chain([(&F32, &F32); 2]).zip(two.into_iter().cycle()) {
         cases.extend(case_of_both(target, [w, other], rows, tokens)?);
+    }
+    for (i, quant) in QUANTS.iter().enumerate() {
+        let shape = [([24, 70, 8], (40, 37)), ([64, 33, 4], (7, 5)), ([192, 512, 64], (20, 17))][i % 3];
+        cases.extend(rotating_case(target, quant, shape.0, shape.1)?);
     }
     for (gate, up) in pairs(1) {
         cases.push(gated_case(target, gate, up, [45, 43])?);
@@ -83,6 +87,27 @@ fn case_of_both(
     case.allow_between(&[]);
     let names = quants.map(|quant| quant.name);
     Ok(Some(case.finish(format!("{names:?} {columns}x{rows:?}, {count} of {tokens} tokens"))))
+}
+
+/// Products of the first `nope` values of the queries of two heads, followed by the rest, rotated.
+fn rotating_case(
+    target: &Target,
+    quant: &'static Quant,
+    [nope, rank, rotary]: [usize; 3],
+    (tokens, count): (usize, usize),
+) -> Result<Option<Case>> {
+    let nope = columns_for(quant, nope);
+    let mut case = CaseBuilder::for_rows(target, rotary / 2, tokens);
+    case.rotated_tokens(1234, count);
+    let w = case.weight("w", quant, [nope, rank, 2])?;
+    let q = case.batch("q", [nope + rotary, 2], tokens, count);
+    let y = case.plan.tensor("y", [rank + rotary, 2 * tokens]);
+    if !case.plan.mul_mm_rotating("product", &w, &q, &y)? {
+        return Ok(None);
+    }
+    case.allow_between(&[y.buffer]);
+    let name = quant.name;
+    Ok(Some(case.finish(format!("{name} {nope}x{rank}, {rotary} values rotated, {count} of {tokens} tokens"))))
 }
 
 pub(super) fn gated_case(
