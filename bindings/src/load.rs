@@ -28,8 +28,8 @@ impl From<CacheType> for wglm::CacheType {
 /// How a model is loaded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, uniffi::Record)]
 pub struct LoadOptions {
-    /// The context of conversations in tokens; 0 for the context that the model was trained for, none for that or 8192,
-    /// whichever is less.
+    /// The context of conversations in tokens; 0 for the context that the model was trained for; by default that
+    /// context or 8192, whichever is smaller.
     #[uniffi(default)]
     pub context: Option<u32>,
     /// The type of the cache's values; otherwise F32 if the cache then takes up to 64 MiB, and F16 if not.

@@ -85,7 +85,7 @@ impl Reply {
     }
 }
 
-/// Marks a reply as waited for until it is dropped, as the future of a call is that nobody awaits any more.
+/// Marks a reply as being waited for until this is dropped, which also happens when the future of a call is dropped.
 struct Waiting<'a>(&'a AtomicBool);
 
 impl Drop for Waiting<'_> {

@@ -91,6 +91,7 @@ def test_a_cancelled_task_ends_its_reply(model: wglm.Model) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        assert chat.messages[-1].role == "assistant"
 
     asyncio.run(main())
     gc.collect()

@@ -7,8 +7,9 @@
         for text in chat.send("Tell me a story about an owl.").texts():
             print(text, end="", flush=True)
 
-Every call that computes exists twice: one that blocks, and a coroutine whose name ends in ``_async``. A reply can be
-iterated with ``for`` and with ``async for``. Ctrl-C, or cancelling the task, stops what is being computed.
+The calls that load, download, answer and embed exist twice: one that blocks, and a coroutine whose name ends in
+``_async``. A reply can be iterated with ``for`` and with ``async for``. Ctrl-C, or cancelling the task, stops what is
+being computed.
 """
 
 from ._core import Adapter, CacheType, Estimate, LoadProgress, LoadStage, LocalModel, Logprob, Message

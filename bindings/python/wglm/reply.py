@@ -50,7 +50,7 @@ class Reply:
             with translated():
                 event = await self._core.next()
         except asyncio.CancelledError:
-            self.stop()
+            await asyncio.shield(asyncio.to_thread(self._finish))
             raise
         if event is None:
             raise StopAsyncIteration
@@ -90,12 +90,17 @@ class Reply:
 
     def close(self) -> None:
         """Ends the reply and gives it back. What was generated of it joins the conversation; events are lost."""
-        core, self._core = self._core, None
+        self._finish()
+        self._core = None
+
+    def _finish(self) -> None:
+        """Ends the reply and waits for its last event, so that what was generated joins the conversation."""
+        core = self._core
         if core is not None:
             core.stop()
             try:
-                while core.wait_next() is not None:
-                    pass
+                while (event := core.wait_next()) is not None:
+                    self._taken(event)
             except _core.WglmError:
                 pass  # how a reply fails that nobody waits for does not matter
 
