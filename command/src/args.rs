@@ -47,7 +47,7 @@ Examples:
 Environment:
   WGPU_ADAPTER_NAME, WGPU_BACKEND   like --gpu and --backend
   WGPU_POWER_PREF                   low prefers an integrated GPU; high or none does not
-  RUST_LOG                          log to stderr, e.g. info or wglm=debug
+  RUST_LOG                          log to stderr, e.g. info or wglm=debug; serve logs warnings without it
   NO_COLOR                          print no colors
 
 Options of llama.cpp that have no effect here (-ngl, -fa, -t, -b, --mlock, --no-mmap, --jinja) are \

@@ -61,6 +61,7 @@ mod wrap;
 use args::Command;
 use std::io::ErrorKind;
 use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
 
 /// Parses the arguments of the process, runs the command, and reports an error in one sentence. Where no model is
 /// named, it uses `demonstration`, the bytes of a GGUF file, if there are any.
@@ -77,8 +78,11 @@ pub fn main(demonstration: Option<&'static [u8]>) -> ExitCode {
         output::be_quiet();
     }
     notes.iter().for_each(|note| output::note(format_args!("note: {note}")));
-    if std::env::var_os("RUST_LOG").is_some() {
-        let filter = tracing_subscriber::EnvFilter::from_default_env();
+    let filter = match std::env::var_os("RUST_LOG") {
+        Some(_) => Some(EnvFilter::from_default_env()),
+        None => arguments.command.usual_log().map(EnvFilter::new),
+    };
+    if let Some(filter) = filter {
         tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(output::colour())

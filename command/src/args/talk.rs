@@ -115,6 +115,15 @@ impl Command {
             _ => false,
         }
     }
+
+    /// What is logged if `RUST_LOG` is not set: for a server, what its operator learns from nothing else.
+    pub fn usual_log(&self) -> Option<&'static str> {
+        match self {
+            #[cfg(feature = "serve")]
+            Self::Serve(_) => Some("wglm_engine::disk=warn,wglm_engine::scheduler=warn,wglm_command::serve=warn"),
+            _ => None,
+        }
+    }
 }
 
 /// The text after the help of `run`.
