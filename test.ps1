@@ -10,7 +10,7 @@ if (-not (Get-Command cargo -ErrorAction SilentlyContinue)) {
     exit 1
 }
 $test = @('test', '--manifest-path', "$PSScriptRoot\Cargo.toml")
-$first = $args | Select-Object -First 1
+$first = if ($args.Count) { $args[0] } else { '' }
 $rest = @($args | Select-Object -Skip 1)
 switch -CaseSensitive ($first) {
     '--all' { $env:WGLM_TESTS = 'all'; $test += @('--workspace', '--all-features') + $rest + @('--', '--skip=::long_') }
@@ -21,7 +21,7 @@ switch -CaseSensitive ($first) {
         $tests = 'kernels::every', 'kernels::parts', 'kernels::perturbed', 'kernels::parameters'
         $test += @('--test', 'it', '--') + $tests + '--nocapture'
     }
-    $null { $test += '--', '--skip=::long_', '--skip=::extended_' }
+    '' { $test += '--', '--skip=::long_', '--skip=::extended_' }
     default { $test += @($args) }
 }
 & cargo @test

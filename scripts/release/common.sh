@@ -53,7 +53,7 @@ split_symbols() {
             objcopy --strip-all --add-gnu-debuglink="$folder/$name.debug" "$file"
             ;;
         *-apple-*)
-            cp -R "$built.dSYM" "$folder/"
+            cp -RL "$built.dSYM" "$folder/" # a link, where cargo has put it
             strip -x "$file"
             codesign --force --sign - "$file" # the signature, without which nothing runs, was of the longer file
             ;;

@@ -26,8 +26,9 @@
 //! 11. `Executor::submit_with` (`plan/executor.rs`), which lists the dispatches
 //! 12. `Gpu::submit` (`gpu/pass.rs`), which records them and hands them to wgpu
 //!
-//! If a grammar or a chooser takes part, 4 calls `Policy::next` (`generate/choose.rs`), which feeds the token, and 5 to
-//! 7 are left out. A step that was recorded ahead is submitted by 10 at once.
+//! For a token that is chosen on the host, such as one for a grammar or a chooser, 4 calls `Policy::next`
+//! (`generate/choose.rs`), which also feeds it; 5 to 7 are then left out. A step that was recorded ahead goes from 9
+//! through `Submissions::run_prepared`, `Results::submit_first` and `Gpu::submit_prepared`.
 //!
 //! The result comes back to `PoolState::take` (`session/step.rs`), which 7 calls; each call is made by the next one:
 //!
