@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# Registers, threads and spills of the kernels on Apple's G13, the GPU of the M1, as Mesa's open compiler for it allocates
-# them: tables for docs/metal.md. No GPU and no driver take part, and nothing is installed. CI does not run this.
+# Registers, threads and spills of the kernels on Apple's G13, the GPU of the M1, as Mesa's open compiler for it
+# allocates them: tables for docs/metal.md. No GPU and no driver take part, and nothing is installed. CI does not run
+# this.
 #
-#     scripts/agx-stats.sh [FILE]      for the plans of a model file [default: one of GLM-4.7-Flash's shape, with four layers]
+# scripts/agx-stats.sh [FILE]      for the plans of a model file [default: one of GLM-4.7-Flash's shape, with four
+# layers]
 #
-# Mesa's compiler is built from Debian 13's source of it, by tools of Debian 12 and PyPI, all below the user's cache folder:
-# 2 GB, and about 15 minutes on two cores at the first run. Mesa's Vulkan driver of that version refuses every device, because
-# its interface to the kernel was not settled yet. It is not used: agx_stats.c links the compiler alone.
+# Mesa's compiler is built from Debian 13's source of it, by tools of Debian 12 and PyPI, all below the user's cache
+# folder: 2 GB, and about 15 minutes on two cores at the first run. Mesa's Vulkan driver of that version refuses every
+# device, because its interface to the kernel was not settled yet. It is not used: agx_stats.c links the compiler alone.
 #
-# Registers are those of 32 bits, of which a thread may have 128. Threads are those that a core holds at once, counted up to
-# the 1024 of one workgroup: by registers as in Mesa's own table, by workgroup memory if a core has 60 KB of it.
+# Registers are those of 32 bits, of which a thread may have 128. Threads are those that a core holds at once, counted
+# up to the 1024 of one workgroup: by registers as in Mesa's own table, by workgroup memory if a core has 60 KB of it.
 #
-# Exit status 77, after a line that says why: skipped, as this is no system that has those packages.
+# Exit status 77 means skipped: this system does not have those packages. A line says why.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 

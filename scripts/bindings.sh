@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the generated sides of the bindings again, after a change in bindings/src: bindings/python/wglm/_core.py and
+# Regenerates the generated halves of the bindings after a change in bindings/src: bindings/python/wglm/_core.py and
 # bindings/swift/Sources/Wglm{Core,FFI}. With --check nothing is written, and the status is 1 if they are not current.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"

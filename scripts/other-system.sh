@@ -1,12 +1,12 @@
-# Sourced by macos-check.sh and windows-check.sh, which set `target`: lints and type-checks library and command as for
-# another system, on Debian, and what else they name. Nothing is linked and nothing is installed.
+# Sourced by macos-check.sh and windows-check.sh, which set `target`. On Debian, it lints and type-checks the library,
+# the command and whatever else they name for another system. Nothing is linked or installed.
 #
-# No stable toolchain can do this without the standard library of that system, which rustup has and Debian has not; but
-# Debian brings a compiler together with the source of its library (rustc-web, made for its browsers), from which cargo
-# builds what is missing. These packages are unpacked below the user's cache folder, the objects lie beside them: a run
-# from nothing takes minutes, the next one seconds. To have a newer compiler, remove that folder.
+# This needs the standard library of that system. rustup has it, Debian does not; but Debian has a compiler together
+# with the source of its standard library (rustc-web, made for its browsers), from which cargo builds what is missing.
+# These packages and the objects go to the user's cache folder: the first run takes minutes, later ones seconds. For a
+# newer compiler, delete that folder.
 #
-# Exit status 77, after a line that says why: skipped, as this is no system that has those packages.
+# Exit status 77 means skipped: this system does not have those packages. A line says why.
 # shellcheck shell=bash
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 

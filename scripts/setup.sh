@@ -67,7 +67,7 @@ apt_as_root() {
 }
 
 # Brings the lists of Debian packages up to date.
-update_packages() { apt_as_root update || say "apt-get update failed; trying with the lists there are"; }
+update_packages() { apt_as_root update || say "apt-get update failed; using the existing package lists"; }
 
 # Installs Debian packages.
 install_packages() {
@@ -84,7 +84,7 @@ prepare_linux() {
     has_vulkan_loader || packages+=(libvulkan1)
     if [[ ${#packages[@]} -gt 0 ]]; then
         if ! command -v apt-get >/dev/null; then
-            say "missing here, by the names Debian gives them: ${packages[*]}"
+            say "missing packages (Debian names): ${packages[*]}"
         elif ! install_packages "${packages[@]}"; then
             say "could not install ${packages[*]}; as root: apt-get update && apt-get install ${packages[*]}"
         fi

@@ -3,13 +3,13 @@
 # Arguments go to `swift test`: scripts/swift-test.sh --filter StoppingTests
 #
 # The system's Swift is used, if there is one. Otherwise, on Linux and as root, Debian's Swift is installed in a folder
-# of its own, from nothing in some minutes: $WGLM_SWIFT_ROOT, or one below the user's cache folder.
+# of its own, which takes some minutes the first time: $WGLM_SWIFT_ROOT, or one below the user's cache folder.
 #
 # With --if-installed as the first argument nothing is installed: the tests are skipped without Swift.
 #
 # If WGLM_LIBRARY_DIR is set, cargo is not used: that folder has libwglm_bindings.a.
 #
-# Exit status 77, after a line that says why: skipped, as Swift cannot be had.
+# Exit status 77 means skipped: Swift is not available. A line says why.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 

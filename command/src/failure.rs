@@ -60,7 +60,7 @@ pub fn hint(error: &anyhow::Error) -> Option<String> {
         }
         Error::ContextFull { .. } => "-c sets a larger context",
         Error::WrongKernel { fault: KernelFault::RunsForever, verdict, .. } if !verdict.replaced().is_empty() => {
-            "start again: the finding is saved, and the next start avoids the kernel"
+            "run the command again: the result was saved, and the next run avoids this kernel"
         }
         Error::NoModel { name, .. } if name.parse::<ModelName>().is_ok() && cfg!(feature = "download") => {
             return Some(format!(

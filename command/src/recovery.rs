@@ -39,7 +39,7 @@ impl<R> Unbroken<'_, R> {
     fn recover(&mut self, mut lost: anyhow::Error) -> anyhow::Result<()> {
         while model::is_lost(&lost) && self.losses < MOST {
             self.losses += 1;
-            output::interject(format_args!("note: {lost}; doing that now, and the reply continues"));
+            output::interject(format_args!("note: {lost}; wglm does that now, and the reply then continues"));
             match self.move_on() {
                 Ok(()) => return Ok(()),
                 Err(error) => lost = error,

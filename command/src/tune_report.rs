@@ -20,8 +20,8 @@ const WHOLE: [Column; 3] = [
     Column { title: "gain", width: 17, right: true },
 ];
 
-/// Prints a tuning: JSON as in its file, CSV with a line for each trial, or a table of the trials that were compared in
-/// turns.
+/// Prints a tuning: JSON as in its file, CSV with a line for each trial, or a table of the trials that were compared
+/// alternately.
 pub fn report(format: OutputFormat, tuning: &Tuning) -> anyhow::Result<()> {
     match format {
         OutputFormat::Csv => csv(&tuning.trials.iter().map(record).collect::<anyhow::Result<Vec<Record>>>()?, true),
@@ -47,7 +47,7 @@ fn people(tuning: &Tuning) -> anyhow::Result<()> {
     }
     let others = tuning.trials.len() - compared.len();
     let all = output::count(tuning.trials.len(), "candidate");
-    output::lines([format!("{all} tried, {others} of them measured once only (-o json and -o csv list them)")])
+    output::lines([format!("{all} tried, {others} of them measured only once (-o json and -o csv list them)")])
 }
 
 /// The rows of a trial, one for each workload. Only the first has what all of them share.

@@ -6,16 +6,16 @@
 //! disk ends before the first name without a file. Conversations that begin alike share files, a conversation that has
 //! grown adds files to those it has, and a page of another model, or of another tenant, has another name.
 //!
-//! Each file is written beside, synced and renamed, and its header has a checksum of the rest. A kill loses the pages
-//! that were not written yet, and leaves nothing that is read later: see [`Replacement`](crate::files::Replacement). A
-//! damaged file is removed when it is read.
+//! Each file is written under a temporary name, synced and renamed, and its header has a checksum of the rest. A kill
+//! loses the pages that were not written yet, and leaves nothing that is read later: see
+//! [`Replacement`](crate::files::Replacement). A damaged file is removed when it is read.
 //!
 //! Several processes can use a folder. Files are complete whenever they are visible, so reading takes no lock. Whoever
 //! writes holds the lock of the folder, because all files together must stay below the limit.
 //!
 //! While it generates replies, the scheduler never asks the disk, which may not respond: it learns from the cache's
 //! threads which pages there are. A page that another process has just removed may therefore count as stored until the
-//! conversation's next prompt, of which all pages are touched.
+//! conversation's next prompt, all of whose pages are then marked as used.
 //!
 //! Files are written by a thread of the cache. Pages wait for it in memory, of which they may take a limited amount. If
 //! the disk fails, nothing is stored for a minute, and for longer each time that it fails again.
@@ -51,7 +51,7 @@ const AHEAD: usize = 4;
 const READS: usize = 64;
 /// The shortest wait for a page after which the disk can count as not responding: it may have to spin up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
-/// For how long the folder stays locked while pages wait.
+/// How long the folder stays locked while pages wait.
 const LOCKED: Duration = Duration::from_secs(1);
 
 /// The KV caches of conversations in a folder, so that a prompt need not be computed again after its conversation has
@@ -286,10 +286,10 @@ impl DiskCache {
         self.queue().is_some_and(|queue| queue.has(name) || lock(&self.owner.shared.present).contains(&name))
     }
 
-    /// Reads pages one after the other on a thread, of each the one with the multi-token-prediction block or otherwise
-    /// the one without, up to the first page that is not there. `bytes` are the sizes of pages without it and with it.
-    /// Few pages are read ahead of those that are taken, and no more once the receiver is dropped. Reading also ends if
-    /// too many other pages are being read, or if the disk does not respond.
+    /// Reads pages one after the other on a thread, up to the first that is missing: each with the KV rows of the
+    /// multi-token-prediction block if that file exists, otherwise without. `bytes` are the sizes of pages without it
+    /// and with it. Few pages are read ahead of those that are taken, and no more once the receiver is dropped. Reading
+    /// also ends if too many other pages are being read, or if the disk does not respond.
     pub(crate) fn read_ahead(&self, pages: Vec<[PageName; 2]>, bytes: [u64; 2]) -> Receiver<ReadPage> {
         let (sender, receiver) = sync_channel(AHEAD);
         if pages.is_empty() || !lock(&self.owner.shared.reads).may_begin() {
@@ -365,7 +365,7 @@ impl Shared {
     /// Removes what an earlier process left half written, and what exceeds the limit.
     fn tidy(&self) -> io::Result<()> {
         let mut files = self.folder.lock()?;
-        let placed = files.make_place(0, &HashSet::new());
+        let placed = files.make_space(0, &HashSet::new());
         self.record(&mut files);
         self.replace_present(&files);
         placed.map(drop)
@@ -437,7 +437,7 @@ impl Shared {
                 self.failing.end(self.folder.path());
             }
             Ok(Written::Already) => {}
-            Ok(Written::NoPlace) => add(&self.counts.dropped, 1),
+            Ok(Written::NoSpace) => add(&self.counts.dropped, 1),
             Err(reason) => {
                 add(&self.counts.dropped, 1);
                 add(&self.counts.failures, 1);
@@ -493,7 +493,7 @@ impl Drop for ThreadEnds<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             add(&self.0.counts.failures, 1);
-            tracing::error!("the thread of the disk cache has panicked, a defect: nothing more is stored");
+            tracing::error!("the disk cache's thread panicked, which is a bug in wglm; nothing more is stored");
         }
         self.0.queue.abandon();
     }

@@ -1,5 +1,5 @@
-//! What the command inspects, predicts, measures and reports with, besides what apps see: plans and the choices that go
-//! into them, kernels and their checks, and the ways to files and to a terminal that the engine takes too.
+//! What the command needs to inspect, predict, measure and report, in addition to the public names: plans and the
+//! choices that go into them, kernels and their checks, and the engine's own access to files and the terminal.
 
 #[cfg(feature = "constrain")]
 pub use crate::constrain::supported;

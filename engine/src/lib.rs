@@ -1,9 +1,9 @@
 //! The engine of [wglm](https://docs.rs/wglm), free to change in any release: apps use that crate, which has the public
 //! names of this one.
 //!
-//! What stands at the root and in [`catalog`], [`download`], [`offers`], [`sample`], [`text`] and [`tune`] is what apps
-//! see. [`instruments`] has in addition what the command inspects and measures with. The other modules are public for
-//! wglm's tests and benches alone.
+//! Apps see the root, and [`catalog`], [`download`], [`offers`], [`sample`], [`text`] and [`tune`]. [`instruments`]
+//! also has what the command needs to inspect and measure. The other modules are public only for wglm's tests and
+//! benches.
 
 #[cfg(feature = "schema")]
 mod asking;

@@ -5,7 +5,7 @@
 #   .\install.ps1 -Version VERSION    another version
 #
 # Nothing else is changed, and nothing is installed whose SHA-256 is not that of the release. WGLM_RELEASES names
-# another address of releases, below which a version's files lie in vVERSION/. Works with the PowerShell 5.1 of Windows.
+# another address of releases, below which a version's files are in vVERSION/. Works with the PowerShell 5.1 of Windows.
 param(
     [string] $To = (Join-Path $HOME '.local\bin'),
     [string] $Version = '@VERSION@'

@@ -6,7 +6,7 @@
 #   sh install.sh --version VERSION    another version
 #
 # Nothing else is changed, and nothing is installed whose SHA-256 is not that of the release. WGLM_RELEASES names
-# another address of releases, below which a version's files lie in vVERSION/.
+# another address of releases, below which a version's files are in vVERSION/.
 set -eu
 
 releases=${WGLM_RELEASES:-@RELEASES@}
@@ -26,7 +26,7 @@ main() {
             *) die "unknown option \"$1\"; usage: install.sh [--to DIR] [--version VERSION]" ;;
         esac
     done
-    [ "$to" != /.local/bin ] || die "there is no HOME: name a folder with --to"
+    [ "$to" != /.local/bin ] || die "HOME is not set; name a folder with --to"
 
     target=$(platform)
     name=wglm-$version-$target
@@ -43,11 +43,11 @@ main() {
     [ "$wanted" = "$found" ] || die "the download is not what was released: its SHA-256 is $found, not $wanted"
 
     tar -xzf "$work/archive" -C "$work" || die "the archive cannot be unpacked"
-    mkdir -p "$to" || die "$to cannot be made"
+    mkdir -p "$to" || die "cannot create $to"
     # Moved into place at once: a program that is running cannot be written to, but it can be replaced.
     if ! { cp "$work/$name/wglm" "$to/.wglm.$$" && chmod 755 "$to/.wglm.$$" && mv -f "$to/.wglm.$$" "$to/wglm"; }; then
         rm -f "$to/.wglm.$$"
-        die "$to cannot be written to"
+        die "cannot write to $to"
     fi
     "$to/wglm" --version >/dev/null || die "$to/wglm is installed, but does not start here"
     say "installed $("$to/wglm" --version) as $to/wglm"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes what users of a system install with its own means, in dist/: scripts/release/package.sh [TARGET]
+# Builds the native packages of a system in dist/: scripts/release/package.sh [TARGET]
 #
 #   on Debian and Ubuntu   wglm_VERSION_ARCH.deb, the command, and wglm-chat_VERSION_ARCH.deb, the window
 #   on a Mac               wglm-chat-VERSION-TARGET.dmg, a disk image with the window as an app

@@ -143,7 +143,8 @@ pub struct SelftestArgs {
     pub kernel: Option<String>,
     #[command(flatten)]
     pub output: OutputArgs,
-    /// The factor of the bounds: with 0 every rounding is an error, which shows that errors are detected
+    /// Multiply the error bounds by this factor; with 0 every rounding is an error, which shows that errors are
+    /// detected
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, hide = true)]
     pub bounds: f64,
 }

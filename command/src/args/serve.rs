@@ -64,11 +64,11 @@ pub struct ServeArgs {
     /// allows]
     #[arg(long, value_name = "N", value_parser = count, help_heading = LIMITS)]
     pub kv_tokens: Option<usize>,
-    /// Folder for the KV caches of conversations, so that a restart, or others that take their slots, cost them
-    /// nothing; only its owner may open it
+    /// Folder in which the KV caches of conversations are stored, so that they survive a restart and the loss of their
+    /// slot; only its owner may open it
     #[arg(long, value_name = "DIR", help_heading = LIMITS)]
     pub cache_dir: Option<PathBuf>,
-    /// Most bytes of all files in it, such as 500M or 20G; those that were unused for longest are removed first
+    /// Maximum total size of the files in that folder, such as 500M or 20G; the least recently used are removed first
     #[arg(long, value_name = "SIZE", default_value = "20G", requires = "cache_dir", value_parser = size, help_heading = LIMITS)]
     pub cache_disk: u64,
     /// Folder in which clients can save the KV caches of slots under names of their choice, and from which they

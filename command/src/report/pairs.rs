@@ -1,5 +1,5 @@
-//! The stage that compares two ways to compute the same, alternating, on GLM-4.7-Flash's shape: choices that wglm made
-//! for Macs without measuring them.
+//! The stage that compares two ways to compute the same thing, alternating, on GLM-4.7-Flash's shape: choices that wglm
+//! made for Macs without measuring them.
 
 use super::models::load;
 use super::shape;
@@ -8,7 +8,7 @@ use wglm_engine::instruments::{Compared, StepChoice, Tiling, compare};
 use wglm_engine::tune::Choices;
 use wglm_engine::{CacheShape, Check, Matrices, Model, Session};
 
-/// Two ways to compute the same.
+/// Two ways to compute the same thing.
 struct Pair {
     name: &'static str,
     /// The names of the two ways, and their choices.

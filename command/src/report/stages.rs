@@ -38,7 +38,7 @@ static STAGES: &[Stage] = &[
     stage(StageName::Selftest, "every kernel in every format against the CPU", [200, 60], measured::selftest),
     stage(StageName::Verdict, "loads, with the check of their kernels", [120, 90], models::verdict),
     stage(StageName::Profile, "how a token's time is divided", [90, 90], measured::profile),
-    stage(StageName::Pairs, "two ways to compute the same, alternating", [120, 90], pairs::run),
+    stage(StageName::Pairs, "two ways to compute the same thing, alternating", [120, 90], pairs::run),
     stage(StageName::Bench, "the speed of the model given with -m", [600, 300], measured::bench),
     stage(StageName::Crash, "a crash, for tests", [20, 20], crash),
     stage(StageName::Hang, "a hang, for tests", [600, 300], hang),

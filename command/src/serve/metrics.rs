@@ -75,7 +75,7 @@ fn of_memory(server: &Server, to: &mut Text) {
 
 fn of_disk(state: DiskCacheState, to: &mut Text) {
     to.gauge("disk_cache_bytes", "Bytes of the cache on disk.", state.bytes as usize);
-    to.gauge("disk_cache_limit_bytes", "The most bytes of the cache on disk.", state.most_bytes as usize);
+    to.gauge("disk_cache_limit_bytes", "Maximum size of the disk cache in bytes.", state.most_bytes as usize);
     for (name, help, count) in [
         ("disk_cache_read_tokens_total", "Tokens whose KV rows were read from disk.", state.read * PAGE),
         ("disk_cache_written_tokens_total", "Tokens whose KV rows were written to disk.", state.written * PAGE),
@@ -84,9 +84,17 @@ fn of_disk(state: DiskCacheState, to: &mut Text) {
             "Tokens that were not stored: the disk is too slow or too small.",
             state.dropped * PAGE,
         ),
-        ("disk_cache_removed_tokens_total", "Tokens that were removed from disk for others.", state.removed * PAGE),
+        (
+            "disk_cache_removed_tokens_total",
+            "Tokens that were removed from disk to make room for others.",
+            state.removed * PAGE,
+        ),
         ("disk_cache_damaged_total", "Damaged files of the cache on disk.", state.damaged),
-        ("disk_cache_failures_total", "Files of the cache that could not be written.", state.failures),
+        (
+            "disk_cache_failures_total",
+            "Failures of the disk cache, such as files that could not be read or written.",
+            state.failures,
+        ),
     ] {
         to.counter(name, help, count);
     }

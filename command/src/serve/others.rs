@@ -25,13 +25,13 @@ use wglm_engine::{Error, GenerateOptions, Gguf};
 /// The maximum length of a name that is looked up, in bytes.
 const LONGEST: usize = 1000;
 
-/// For how long a list of the models on this machine is used.
+/// How long a list of the models on this machine is used.
 const LISTED: Duration = Duration::from_secs(1);
 
-/// How many names are remembered that no model has.
+/// How many names that no model has are remembered.
 const MISSED: usize = 16;
 
-/// After which time a file that could not be read is read again.
+/// How long to wait before a file that could not be read is tried again.
 const RETRY: Duration = Duration::from_secs(30);
 
 /// How often a request checks whether its model is loaded.

@@ -25,7 +25,7 @@ const BODIES: usize = 64 << 10;
 pub struct Progress(Mutex<Option<(u64, Instant)>>);
 
 impl Progress {
-    /// For how long the model is known to have completed nothing although it had work.
+    /// How long the model is known to have completed nothing although it had work.
     fn idle(&self, state: &SchedulerState, now: Instant) -> Duration {
         let mut seen = lock(&self.0);
         let busy = state.waiting > 0 || state.slots.iter().any(|slot| slot.busy);

@@ -1,5 +1,5 @@
-//! For how long nothing is stored after the disk has failed: as long as it is full or read-only, replies read no pages
-//! from the GPU in vain, and write no warnings.
+//! How long nothing is stored after the disk has failed. While it is full or read-only, replies then do not read pages
+//! from the GPU in vain, and do not repeat the warning.
 
 use crate::threads::lock;
 use std::io;
@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// For how long at first.
+/// The first pause.
 const SHORTEST: Duration = Duration::from_secs(60);
-/// For how long at most, if it fails again and again.
+/// The longest pause, if the disk fails again and again.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
-/// Until when nothing is stored, and for how long in all; `None` if the disk works.
+/// The end and the length of the pause; `None` if the disk works.
 #[derive(Default)]
 pub struct Failing(Mutex<Option<(Instant, Duration)>>);
 
@@ -29,7 +29,7 @@ impl Failing {
         let is_first = state.replace((Instant::now() + pause, pause)).is_none();
         drop(state);
         if is_first {
-            tracing::warn!("nothing is stored in the disk cache in {} for a time: {reason}", folder.display());
+            tracing::warn!("the disk cache in {} stores nothing for a while: {reason}", folder.display());
         }
     }
 

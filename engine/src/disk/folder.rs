@@ -14,11 +14,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// The file that is locked by whoever writes.
 const LOCK: &str = "lock";
-/// For how long another process may hold the lock. Each holds it for about a second.
+/// How long another process may hold the lock. Each holds it for about a second.
 const LOCKED: Duration = Duration::from_secs(20);
 /// How often the lock is tried meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
-/// For how long a process that has more to write leaves the lock to others: longer than they wait between two tries.
+/// How long a process that has more to write leaves the lock to others: longer than they wait between two tries.
 pub const TURN: Duration = Duration::from_millis(30);
 
 pub struct Folder {
@@ -51,8 +51,8 @@ pub enum Written {
     Now,
     /// It was there already.
     Already,
-    /// There is no place for it beside the pages of the same conversation.
-    NoPlace,
+    /// There is no space for it next to the pages of the same conversation.
+    NoSpace,
 }
 
 impl Folder {
@@ -114,8 +114,8 @@ impl Folder {
         !set.is_err_and(|error| error.kind() == ErrorKind::NotFound)
     }
 
-    /// Waits until no other process writes to the folder, lists its files, and removes what processes left that ended
-    /// while they wrote.
+    /// Waits until no other process writes to the folder, lists its files, and removes what processes that ended while
+    /// writing left behind.
     ///
     /// # Errors
     /// The system's, and one of kind `TimedOut` if another process holds the lock for too long.
@@ -201,7 +201,7 @@ impl Files<'_> {
     ///
     /// # Errors
     /// The system's, if pages that it cannot remove take up the space.
-    pub fn make_place(&mut self, bytes: u64, kept: &HashSet<PageName>) -> io::Result<bool> {
+    pub fn make_space(&mut self, bytes: u64, kept: &HashSet<PageName>) -> io::Result<bool> {
         self.folder.most.checked_sub(bytes).map_or(Ok(false), |most| self.shrink(most, kept))
     }
 
@@ -249,11 +249,11 @@ impl Files<'_> {
             return Ok(Written::Already);
         }
         let bytes = page::file_bytes(rows.len());
-        if !self.make_place(bytes, kept)? {
-            return Ok(Written::NoPlace);
+        if !self.make_space(bytes, kept)? {
+            return Ok(Written::NoSpace);
         }
         match self.write_file(name, used, rows) {
-            // The disk is full of other files. Place for as much again is left for those that write them.
+            // The disk is full of other files. As much space again is left for whoever writes them.
             Err(error)
                 if is_full(&error) && self.shrink(self.bytes.saturating_sub(2 * bytes), kept).unwrap_or(false) =>
             {

@@ -80,7 +80,7 @@ impl Queue {
     pub fn use_pages(&self, pages: impl Iterator<Item = (PageName, SystemTime)>) {
         let mut pages = pages.peekable();
         if pages.peek().is_none() {
-            return; // nothing of which the thread could say that it is done
+            return; // there is nothing for the thread to report as done
         }
         self.add(|state| {
             if state.used.is_empty() {

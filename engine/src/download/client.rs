@@ -233,7 +233,7 @@ impl Client {
         Some(format!("{}/{owner}/{repo}", self.endpoint))
     }
 
-    /// Repeats something while its trouble is passing, as often as the options allow. `what` names it in the final
+    /// Retries something after transient failures, as often as the options allow. `what` names it in the final
     /// error, and `tell` receives the trouble that it waits for.
     pub fn persist<T>(
         &self,

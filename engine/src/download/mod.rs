@@ -9,7 +9,7 @@
 //!   error.
 //! * **Downloaded bytes stay.** A download resumes where the last one ended, however that ended. The name of the part
 //!   is the hash of the contents, so it never continues with another file's.
-//! * **Passing trouble is waited out**: lost connections, stalls, 429 and 5xx, and answers about another file, which
+//! * **Transient failures are retried**: lost connections, stalls, 429 and 5xx, and answers about another file, which
 //!   the hash will detect. Everything else is an error at once.
 //! * **Only the hub gets the token**, not the servers that it redirects to. A redirection from https to http is not
 //!   followed.
@@ -70,7 +70,8 @@ pub struct HubOptions {
     pub cache: Option<PathBuf>,
     /// How many connections fetch a large file, at least one.
     pub connections: usize,
-    /// How many bytes one request asks for: enough that its round trip does not matter, and few enough to lose.
+    /// How many bytes one request asks for: enough that its round trip does not matter, and few enough that losing them
+    /// costs little.
     pub piece: u64,
     /// How often a request is made again, without a byte received in between, before the download fails.
     pub retries: u32,

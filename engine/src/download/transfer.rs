@@ -4,8 +4,8 @@
 //! first answer shows whether the server sends ranges at all. If not, one connection fetches the whole file, and skips
 //! the bytes that are there already.
 //!
-//! Only the hash decides at the end whether the part is good, and an answer about another file is passing trouble: a
-//! proxy's page or a server that is being replaced must not discard the work of hours.
+//! Only the hash decides at the end whether the part is good, and an answer about another file counts as a transient
+//! failure: a proxy's page or a server that is being replaced must not discard the work of hours.
 
 use super::RemoteFile;
 use super::client::{Answer, Attempt, Client, Trouble, receive};

@@ -75,7 +75,7 @@ pub(super) fn remote(
     telling: (&Cancel, &mut dyn FnMut(PullProgress)),
 ) -> Result<Vec<VerifiedFile>> {
     let wanted = model.files.iter().map(|file| {
-        // On a system without links, the file itself lies where the link would.
+        // On a system without links, the file itself is where the link would be.
         let (blob, named) = (folder.blob(file.id()), folder.file(commit, &file.path));
         let path = if blob.exists() { blob } else { named };
         Wanted { path, bytes: Some(file.bytes), hash: Some(file.id().to_owned()) }

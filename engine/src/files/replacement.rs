@@ -23,7 +23,7 @@ const NAMED: usize = 40;
 /// The end of a temporary file's name.
 const ENDING: &str = ".new";
 
-/// For how long a temporary file has not changed that is abandoned, on a file system without locks.
+/// How long a temporary file must be unchanged to count as abandoned, on a file system without locks.
 const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
 /// Who may read a new file. An existing file keeps its permissions.

@@ -25,7 +25,7 @@ impl Builder {
     /// Verifies the drafts in the rows after the first one of each sequence, once a token was sampled for each row.
     /// Writes to [`Plan::SAMPLED`], for each sequence, the token that was sampled after its last accepted row and, to
     /// its [`DRAFTING`] entries after the [`VERIFIED_ROWS`] of the rows, the number of accepted drafts. The rows of a
-    /// sequence lie together, and the first row of all has the first entry of the rows.
+    /// sequence are adjacent, and the first row of the batch has the first of the rows' entries.
     ///
     /// # Errors
     /// See [`Builder::step`].

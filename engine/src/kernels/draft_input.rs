@@ -50,7 +50,7 @@ impl Builder {
         let variant = self
             .batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target_for(KERNEL.name)))
             .switch("KEPT", "k", matches!(states, HiddenStates::Kept(_)))
-            .constant("PLACES", "", KEPT_ROWS)
+            .constant("RING_LENGTH", "", KEPT_ROWS)
             .file(source!("lib/ring.wgsl"));
         let bindings = vec![
             self.bound_batch(),

@@ -22,7 +22,7 @@ const TOKENS: usize = 64;
 /// The fewest KV rows of a segment, in whole tiles of either kernel.
 pub(super) const SHORTEST: usize = 128;
 /// The number of KV rows after the last head's, which attention with matrices of 16 x 16 may read but does not use.
-const BEHIND: usize = 64;
+const PADDING_ROWS: usize = 64;
 /// The number of columns of keys or values of a tile, in either kernel.
 const COLUMNS: usize = 64;
 /// The number of storage buffers besides the weights': the batch, the pages, the cache and the output.
@@ -38,7 +38,7 @@ pub(crate) fn writes_out(kernel: &str) -> bool {
 /// The matrices that expand a latent to keys and values.
 #[derive(Clone, Copy)]
 pub struct LatentWeights<'a> {
-    /// The matrices of keys, transposed, because queries are multiplied with them {nope, rank, heads}.
+    /// The matrices of keys, transposed, because queries are multiplied by them {nope, rank, heads}.
     pub k_b: &'a Weight,
     /// The matrices of values {rank, value width, heads}.
     pub v_b: &'a Weight,
@@ -119,7 +119,7 @@ impl Builder {
     pub(crate) fn expanded(&mut self, label: &str, by: LatentWeights<'_>, cache: &Cache, segment: usize) -> Expanded {
         let ([nope, _, heads], [_, value, _]) = (by.k_b.shape, by.v_b.shape);
         let words = (nope + cache.rotary + value) / 2; // of two f16
-        let buffer = self.tensor_with_stride(label, [words, heads * segment + BEHIND], words).buffer;
+        let buffer = self.tensor_with_stride(label, [words, heads * segment + PADDING_ROWS], words).buffer;
         Expanded { buffer, segment, heads, widths: [nope, cache.rotary, value] }
     }
 

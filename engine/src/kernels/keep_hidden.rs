@@ -29,7 +29,7 @@ impl Builder {
         expect_shape(KERNEL.name, "the ring", ring.width, width)?;
         let variant = self
             .batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target_for(KERNEL.name)))
-            .constant("PLACES", "", KEPT_ROWS)
+            .constant("RING_LENGTH", "", KEPT_ROWS)
             .file(source!("lib/ring.wgsl"));
         let bindings = vec![
             self.bound_batch(),

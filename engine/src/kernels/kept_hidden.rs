@@ -24,7 +24,7 @@ impl Builder {
         let y = self.tensor(label, [width, self.rows()]);
         let variant = self
             .batch_files(VariantBuilder::new(KERNEL.name, OP, WORKGROUP))
-            .constant("PLACES", "", KEPT_ROWS)
+            .constant("RING_LENGTH", "", KEPT_ROWS)
             .file(source!("lib/ring.wgsl"));
         let bindings = vec![self.bound_batch(), self.bound("ring", ring.buffer), self.bound("y", y.buffer)];
         let params = Params { width: width as u32, ahead: ahead as u32, pitch: y.pitch as u32 };

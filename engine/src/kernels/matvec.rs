@@ -62,7 +62,7 @@ pub(super) struct MatvecProduct<'a> {
     /// the grid.
     pub rows: usize,
     pub layers: usize,
-    /// The number of vectors that the same matrix is multiplied with. A team may take several of them at a time.
+    /// The number of vectors that the same matrix is multiplied by. A team may take several of them at a time.
     pub together: usize,
     /// The number of vectors of the input that, with one more after them, form one long vector: those of a row's
     /// selected experts.

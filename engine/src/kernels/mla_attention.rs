@@ -23,8 +23,8 @@ const LANES: usize = 8;
 const QUERY_BYTES: usize = 12 << 10;
 /// The largest error of outputs of about 1.
 pub(crate) const BOUND: f64 = ATTENDED;
-/// Into how many splits the cache is divided, whatever its length, unless a number was chosen for the adapter: so many
-/// that, times the groups of heads of all rows, there are enough workgroups for the adapter.
+/// The number of splits of the cache, whatever its length, unless a number was chosen for the adapter: enough to keep
+/// the adapter's workgroups busy, since every group of heads of every row has a workgroup for each split.
 pub fn splits(target: &Target, rows: usize) -> usize {
     let least = (target.workgroups / 16).max(1); // for any number of rows, because the context may be deep
     target.choices.splits(rows).unwrap_or((target.workgroups / rows).clamp(least, MOST_SPLITS))

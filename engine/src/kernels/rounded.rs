@@ -74,7 +74,7 @@ impl From<Tensor> for Residual {
 pub(crate) struct Epilogue<'a> {
     /// The rounded output.
     pub rounded: Option<Rounded>,
-    /// The norm whose weights the output is multiplied with before it is rounded.
+    /// The norm whose weights the output is multiplied by before it is rounded.
     pub norm: Option<&'a Norm>,
 }
 

@@ -21,8 +21,8 @@ pub const NO_TOKEN: u32 = u32::MAX;
 
 /// Logits divided into slices.
 pub struct Slices {
-    /// For each slice of each row the bits of the largest logit, and its token: the lowest one of equals, [`NO_TOKEN`]
-    /// if none is a number.
+    /// For each slice of each row the bits of the largest logit, and its token: among equals the lowest one,
+    /// [`NO_TOKEN`] if none is a number.
     pub maxima: Tensor,
     /// All zeros, for [`Builder::histogram`].
     pub histogram: Tensor,

@@ -71,9 +71,9 @@ pub enum OutputPlace {
     F16(BufferRef, usize),
     /// A u32.
     U32(BufferRef, usize),
-    /// The index of a signed byte, four to a word, and the index of the f32 that it is multiplied with.
+    /// The index of a signed byte, four to a word, and the index of the f32 that it is multiplied by.
     Scaled(BufferRef, usize, usize),
-    /// The index of a byte, where 128 means zero and 0 means -1, and the index of the f16 that it is multiplied with.
+    /// The index of a byte, where 128 means zero and 0 means -1, and the index of the f16 that it is multiplied by.
     Block(BufferRef, usize, usize),
     /// The index of a sum and, in another buffer, the index of the sum of weights that divides it. Both are f32.
     Mean([BufferRef; 2], [usize; 2]),

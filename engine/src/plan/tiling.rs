@@ -19,8 +19,8 @@ pub struct Tiling {
     /// [`Target::LEAST_WORKGROUP`] to that number.
     pub workgroup: usize,
     /// Whether each lane reads its activations from the vector into registers. Otherwise the workgroup first stages the
-    /// vector in its memory. This does not affect int8 products, which read what the previous step has rounded, and of
-    /// merged splits of attention, which find their vector in workgroup memory.
+    /// vector in its memory. This does not affect int8 products, which read what the previous step has rounded, nor
+    /// products of merged splits of attention, which find their vector in workgroup memory.
     pub direct: bool,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Kernels read a grid from a buffer, which all weights of a model share: a constant array of this size lies in slow
 //! memory on some GPUs. There are two such buffers, with entries of four and of eight bytes, and each holds the grids
-//! of several formats one after the other. A byte is what kernels multiply with if its sign is not set: the magnitude
+//! of several formats one after the other. A byte is what kernels multiply by if its sign is not set: the magnitude
 //! plus 64, except in the last grid of fours, whose magnitudes are the odd numbers up to 15: there it is half the
 //! magnitude plus 7.5.
 

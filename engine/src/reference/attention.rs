@@ -63,7 +63,7 @@ pub(super) struct Weights {
     /// The largest score, and the sum of weights relative to it.
     top: f64,
     total: f64,
-    /// The largest root of the sum of squares of a score's terms. It is multiplied with the relative rounding errors of
+    /// The largest root of the sum of squares of a score's terms. It is multiplied by the relative rounding errors of
     /// the terms, which rarely have the same sign.
     spread: f64,
 }

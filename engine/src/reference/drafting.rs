@@ -9,7 +9,7 @@ use crate::plan::{BatchHeader, BufferRef, OutputPlace, Plan, Probe, Reference, R
 use std::mem::offset_of;
 
 /// The index in the ring buffers of a row's position plus `ahead`.
-fn ring_place(row: &RowHeader, ahead: usize) -> usize {
+fn ring_index(row: &RowHeader, ahead: usize) -> usize {
     row.sequence as usize * KEPT_ROWS + (row.position as usize + ahead) % KEPT_ROWS
 }
 
@@ -27,7 +27,7 @@ impl Reference for KeptHidden {
             if header.longest - header.position > KEPT_ROWS as u32 {
                 continue;
             }
-            let to = ring_place(&header, *ahead) * ring.width;
+            let to = ring_index(&header, *ahead) * ring.width;
             samples.extend(normed(probe, (x.buffer, row * x.pitch), norm, (ring.buffer, to))?);
         }
         Ok(samples)
@@ -39,7 +39,7 @@ impl Reference for PickedHidden {
         let (width, mut samples) = (self.ring.width, Vec::new());
         for row in probe.some(probe.count, VECTORS) {
             let header = probe.row_header(row)?;
-            let x = probe.values(self.ring.buffer, ring_place(&header, self.ahead) * width, width)?;
+            let x = probe.values(self.ring.buffer, ring_index(&header, self.ahead) * width, width)?;
             for at in probe.some(width, VALUES) {
                 let output = OutputPlace::F32(self.y.buffer, row * self.y.pitch + at);
                 samples.push(exact(output, f64::from(x[at])));
@@ -56,7 +56,7 @@ impl Reference for DraftInput {
             let header = probe.row_header(row)?;
             let hidden = match self.hidden {
                 HiddenStates::Rows(x) => (x.buffer, row * x.pitch),
-                HiddenStates::Kept(ring) => (ring.buffer, ring_place(&header, 0) * width),
+                HiddenStates::Kept(ring) => (ring.buffer, ring_index(&header, 0) * width),
             };
             let sources = [(self.embedding.buffer, row * self.embedding.pitch), hidden];
             for ((norm, source), half) in self.norms.iter().zip(sources).zip([0, width]) {
@@ -127,7 +127,7 @@ impl Reference for Drafted {
     }
 }
 
-/// The token of the largest of some maxima, each the bits of a logit and its token; of equals the lowest one.
+/// The token of the largest of some maxima, each the bits of a logit and its token; among equals the lowest one.
 fn likeliest(maxima: &[u32]) -> u32 {
     let best = maxima.chunks_exact(2).map(|pair| (f32::from_bits(pair[0]), pair[1]));
     best.reduce(|best, other| if other.0 > best.0 { other } else { best }).map_or(0, |(_, token)| token)

@@ -220,7 +220,7 @@ impl Errors {
                 rounding += w.abs() * steps[at];
             }
             (at, largest, along) = (at + 1, largest.max(w.abs()), along + x);
-            // A group's offset, which is about as large as its largest value, is multiplied with the sum of its inputs.
+            // A group's offset, which is about as large as its largest value, is multiplied by the sum of its inputs.
             if rounds_scales && (at % GROUP == 0 || at == end) {
                 let offset = largest * along.abs();
                 (of_offsets, squares, largest, along) = (of_offsets + offset, squares + offset * offset, 0.0, 0.0);

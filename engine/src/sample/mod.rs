@@ -201,7 +201,7 @@ impl Sampler {
     }
 }
 
-/// The most likely token; of equal ones that with the lowest id.
+/// The most likely token; among equals the one with the lowest id.
 fn greedy(logits: &[f32]) -> Result<u32> {
     let candidates = logits.iter().zip(0..).map(|(&logit, token)| Candidate { logit, token });
     let best = candidates

@@ -1,4 +1,4 @@
-//! Prompts whose pages come back from disk.
+//! Reads the pages of prompts back from disk.
 //!
 //! A thread reads the pages ahead, a few of them. Each round gives those that are ready to the session, so that other
 //! replies continue meanwhile. Once the disk turns out to be slower than computing, or does not respond, the rest of

@@ -1,4 +1,4 @@
-//! Conversations that go to disk, and come back from there.
+//! Stores conversations on disk.
 //!
 //! When a reply has ended, the full pages of its prompt are stored. The reply itself is not: most templates leave its
 //! thinking out of the next prompt, which then continues differently, and the next prompt stores what is left of it.
@@ -7,8 +7,8 @@
 //! other and for a limited time in each round, as the memory in which they wait for the disk allows. A slot is given to
 //! another conversation once all of its pages were read. A thread of the cache writes them.
 //!
-//! Before a prompt is computed, the pages that the disk has of it come back: see [`Reading`]. Whatever fails here is
-//! computed instead.
+//! Before a prompt is computed, those of its pages that are on disk are read back: see [`Reading`]. Whatever fails here
+//! is computed instead.
 
 use super::engine::{Engine, Slot, caught, died, empty};
 use super::reading::names;
@@ -19,10 +19,10 @@ use crate::session::Session;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// For how long a round stores pages, and waits for pages from disk; the replies that are being generated wait for this
+/// How long a round stores pages, and waits for pages from disk; the replies that are being generated wait for this
 /// time.
 pub(super) const ROUND: Duration = Duration::from_millis(30);
-/// For how long a conversation waits, in all, for slots and memory of others that are being stored. A disk that is
+/// How long a conversation waits, in all, for slots and memory of others that are being stored. A disk that is
 /// slower than that loses the rest, which costs less than a reply that does not begin.
 const LEAVING: Duration = Duration::from_secs(5);
 

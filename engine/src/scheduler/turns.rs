@@ -66,7 +66,7 @@ impl Turns {
         self.running.insert(id, tenant);
     }
 
-    /// A reply has ended.
+    /// Records that a reply has ended.
     pub fn end(&mut self, id: u64) {
         self.running.remove(&id);
     }

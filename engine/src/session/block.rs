@@ -3,8 +3,8 @@
 //! The block has a row for every token of a sequence, with its KV rows in the sequence's pages. Rows of a prompt are
 //! computed after the model's rows, part by part. For all other rows the model's hidden states are saved in a ring
 //! buffer of their sequence, and the block catches up when drafts are wanted, or when the buffer is full. Drafts are
-//! made on the device, for several sequences at a time, and the rows that verify them name their places, so nothing
-//! waits for the host.
+//! made on the device, for several sequences at a time, and the rows that verify them refer to them by index, so
+//! nothing waits for the host.
 
 use super::plans::SharedBuffers;
 use super::pool_state::PoolState;
@@ -39,8 +39,8 @@ pub struct ReadyBlock {
 }
 
 impl BlockPlans {
-    /// For this many sequences with this cache, whose KV rows take `layer_bytes` bytes. `kept` is the ring buffer of
-    /// the model's plans.
+    /// Creates the plans for this many sequences with this cache, whose KV rows take `layer_bytes` bytes. `kept` is the
+    /// ring buffer of the model's plans.
     pub fn new(
         model: &Model,
         cache: CacheShape,
@@ -131,7 +131,7 @@ impl BlockState {
         self.computed.max(self.saved).max(length.saturating_sub(KEPT_ROWS))..length
     }
 
-    /// Records that there are rows for `length` tokens, all of which were computed that can be.
+    /// Records that there are rows for `length` tokens, and that all rows that can be computed have been.
     pub fn computed_to(&mut self, length: usize) {
         self.has_from(self.pending(length).start, length);
     }

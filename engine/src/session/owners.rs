@@ -49,7 +49,7 @@ pub enum Values {
 }
 
 impl Owners {
-    /// A run of a plan begins. Returns its number.
+    /// Records that a run of a plan begins, and returns its number.
     pub fn begin(&mut self, plan: PlanKey) -> u64 {
         match plan {
             PlanKey::Alone => self.take_alone(),
@@ -57,14 +57,15 @@ impl Owners {
         }
     }
 
-    /// The single-row plan's buffers are written. Returns the number of the run.
+    /// Records that the single-row plan's buffers are written, and returns the number of the run.
     pub fn take_alone(&mut self) -> u64 {
         self.runs += 1;
         self.alone = self.runs;
         self.runs
     }
 
-    /// The buffers of another plan are written, or such a plan may be created, which drops those of others.
+    /// Records that the buffers of another plan are written, or that such a plan may be created, which drops those of
+    /// others.
     fn take_shared(&mut self) -> u64 {
         self.runs += 1;
         self.shared = self.runs;
@@ -85,7 +86,7 @@ impl Owners {
         self.list.replace(sequence) != Some(sequence)
     }
 
-    /// The pages of a sequence have changed, or it has ended.
+    /// Records that the pages of a sequence have changed, or that it has ended.
     pub fn drop_list(&mut self, sequence: usize) {
         self.list.take_if(|owner| *owner == sequence);
     }

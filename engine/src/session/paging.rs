@@ -1,4 +1,4 @@
-//! Full pages of a session's cache as bytes, which can go elsewhere and come back.
+//! Reads full pages of a session's cache as bytes, and restores them.
 //!
 //! A page's bytes are the KV rows of its 256 tokens: those of each layer, and last those of the multi-token-prediction
 //! block, if it has computed them. They mean the same in every session of the same model with the same type of cache

@@ -96,7 +96,7 @@ pub struct Sampler {
 }
 
 impl Plans {
-    /// For sessions with this cache, which together hold up to `pages` pages.
+    /// Creates the plans for sessions with this cache, which together hold up to `pages` pages.
     pub fn new(model: &Model, cache: CacheShape, pages: usize, sequences: usize) -> Result<Self> {
         let (device, planned) = (model.gpu().capabilities(), model.plan(cache, BatchShape::ALONE)?);
         planned.check(device)?;

@@ -99,7 +99,7 @@ impl Pool {
     /// A new session.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the pool has all of its sessions; any error from the device.
+    /// [`Error::Argument`] if the pool already has its maximum number of sessions; any error from the device.
     pub fn session(&self) -> Result<Session> {
         let sequence = self.enter()?.join()?;
         Session::of(self, sequence)

@@ -32,7 +32,7 @@ pub(super) struct PoolState {
 }
 
 impl PoolState {
-    /// For up to `sessions` sessions with this cache, which together hold up to `pages` pages.
+    /// Creates the state for up to `sessions` sessions with this cache, which together hold up to `pages` pages.
     pub fn new(model: &Model, cache: CacheShape, pages: usize, sessions: usize) -> Result<Self> {
         let (gpu, config) = (model.gpu(), model.config());
         let plans = Plans::new(model, cache, pages, sessions)?;

@@ -22,7 +22,7 @@ const LEAST: usize = 16;
 /// How long a token took on the GPU, in nanoseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenProfile {
-    /// A step of each of [`Plan::kinds`](crate::plan::Plan::kinds), among others of its kind.
+    /// For each of [`Plan::kinds`](crate::plan::Plan::kinds), the mean time of a step in a pass of such steps.
     pub kinds: Vec<f64>,
     /// All of the token in one pass, as it runs otherwise.
     pub pass: f64,
@@ -65,8 +65,8 @@ impl Session {
         Ok(profile)
     }
 
-    /// How long the parts of a step take that verifies `drafts` drafts by the multi-token-prediction block and makes
-    /// new ones: the model's rows, the block's rows, and a draft, each with its plan. The session keeps its tokens.
+    /// The times of the parts of a step that verifies `drafts` drafts by the multi-token-prediction block and makes new
+    /// ones: the model's rows, the block's rows, and a draft, each with its plan. The session keeps its tokens.
     ///
     /// # Errors
     /// The errors of [`Session::profile`]; [`Error::Argument`] for a model without a block, and for more drafts than a

@@ -84,8 +84,8 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Argument`] for parameters out of range or a bias that bans every token, [`Error::TokenOutOfRange`] for
-    /// a bias on no token, [`Error::OutOfMemory`] if bias or penalties are asked for the first time and do not fit into
-    /// memory: after these tokens are sampled as before. Any error from the device.
+    /// a bias on a token that is not in the vocabulary, [`Error::OutOfMemory`] if bias or penalties are asked for the
+    /// first time and do not fit into memory: after these tokens are sampled as before. Any error from the device.
     pub fn set_sampling(&mut self, params: &SamplerParams) -> Result<u64> {
         params.check()?;
         let seed = params.seed();
@@ -125,7 +125,8 @@ impl Session {
     /// How many logits `params` adjust at most.
     ///
     /// # Errors
-    /// [`Error::TokenOutOfRange`] for a bias on no token, [`Error::Argument`] if every token is banned.
+    /// [`Error::TokenOutOfRange`] for a bias on a token that is not in the vocabulary, [`Error::Argument`] if every
+    /// token is banned.
     fn most_adjustments(&self, params: &SamplerParams) -> Result<usize> {
         let vocab = self.model().config().vocab;
         if let Some(&(token, _)) = params.logit_bias.iter().find(|(token, _)| *token as usize >= vocab) {

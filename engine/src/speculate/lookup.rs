@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(predicted(&mut lookup, &[1, 2, 3, 4, 5, 1, 2, 3], 7), Some((vec![4, 5, 1, 2, 3, 4, 5], 3)));
     }
 
-    /// Of two positions the one with more matching tokens wins, and of equal ones the newer one.
+    /// Of two positions the one with more matching tokens wins, and among equals the newer one.
     #[test]
     fn the_longest_match_predicts() {
         let text = [7, 1, 2, 30, 8, 1, 2, 31, 7, 1, 2];

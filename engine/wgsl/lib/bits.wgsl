@@ -9,7 +9,7 @@ struct Bytes {
 // The same values as unsigned numbers below 1024, two to a word: values 4j and 4j + 2 of word j are an even pair,
 // values 4j + 1 and 4j + 3 an odd one. With the exponent of 1024 the halves of a word are f16, which are almost free as
 // operands, whereas converting integers is slow on some GPUs. A number may contain a power of two, which the format
-// defines, because bits are not shifted if possible.
+// defines, because shifts are avoided where possible.
 struct Pairs {
     low_even: vec4<u32>,  // of words 0..3
     low_odd: vec4<u32>,

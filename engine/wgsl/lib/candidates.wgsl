@@ -9,7 +9,7 @@ struct Candidate {
 
 var<private> row: u32; // the row of the batch whose logits a workgroup works on
 
-const NOBODY = Candidate(LOWEST, NO_TOKEN);
+const NO_CANDIDATE = Candidate(LOWEST, NO_TOKEN);
 
 const FINALISTS = 16u;
 
@@ -24,7 +24,7 @@ fn is_number(bits: u32) -> bool {
     return (bits & 0x7fffffffu) < 0x7f800000u;
 }
 
-// The candidate with the larger score; of equals the one with the lower id.
+// The candidate with the larger score; among equals the one with the lower id.
 fn better(a: Candidate, b: Candidate) -> Candidate {
     if b.score > a.score || (b.score == a.score && b.token < a.token) {
         return b;

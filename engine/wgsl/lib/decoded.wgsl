@@ -1,4 +1,4 @@
-// Groups of weights as bytes in registers, which a lane multiplies with several vectors.
+// Groups of weights as bytes in registers, which a lane multiplies by several vectors.
 
 struct Decoded {
     bytes: Bytes,

@@ -1,5 +1,5 @@
 // Values of a latent in blocks (lib/kv_blocks.wgsl), as f16: the byte in the last bits of 8.0 adds byte / 128, so
-// subtracting 9 gives exactly the number that is multiplied with the scale.
+// subtracting 9 gives exactly the number that is multiplied by the scale.
 
 // The scale of an even or odd block, from a word with both.
 fn block_scale(scales: u32, odd: bool) -> f16 {

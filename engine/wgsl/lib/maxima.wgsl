@@ -9,7 +9,7 @@ fn maximum_of(slice: u32) -> Candidate {
 
 // The likeliest token, in every invocation of the workgroup.
 fn likeliest(slices: u32, local: u32) -> Candidate {
-    var best = NOBODY;
+    var best = NO_CANDIDATE;
     for (var slice = local; slice < slices; slice += WORKGROUP) {
         best = better(best, maximum_of(slice));
     }

@@ -1,7 +1,7 @@
 // Online softmax, for attention with matrices: weights are computed tile after tile. A row's weights are relative to a
 // score, its reference, which is at most MARGIN below the largest so far. Only if a score exceeds it by more does the
 // reference change, and earlier sums are rescaled. LANES neighbouring invocations, 2 to 16, share the scores of a row.
-// Weights are multiplied with WEIGHT_UNIT, so that f16 can represent small ones.
+// Weights are multiplied by WEIGHT_UNIT, so that f16 can represent small ones.
 //
 // Each kernel reads scores and writes weights itself, because that depends on what matrices are loaded from: those of 8
 // x 8 only from arrays of scalars, those of 16 x 16 also from arrays of vec4s.

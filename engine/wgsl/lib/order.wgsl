@@ -1,4 +1,4 @@
-// The order of tokens for filters: the likeliest first, and of equals the lowest id.
+// The order of tokens for filters: the likeliest first, and among equals the one with the lowest id.
 //
 // A token's gap is half the difference between its logit and the largest: half, so that it is always finite. Its
 // position in the order is two numbers of 30 bits: the gap in units of 2^-23, then the id. So logits within 2^-22 of

@@ -1,5 +1,5 @@
-// How matrices of 8 x 8 store the sums of a product. Metal does not multiply matrices with numbers. So if sums can be
-// stored directly in the output (DIRECT), vectors are multiplied with the inverse of the unit of the weights: a power
+// How matrices of 8 x 8 store the sums of a product. Metal does not multiply matrices by scalars. So if sums can be
+// stored directly in the output (DIRECT), vectors are multiplied by the inverse of the unit of the weights: a power
 // of two, exact except for values below 0.001, which lose bits in f16, and become 0 below 5e-7. Inputs of such products
 // are normalised, or queries, or outputs of attention, and rarely so small; others keep all bits.
 
@@ -14,8 +14,7 @@ fn store_sums(s: Sums, at: u32) {
     coopStoreT(s, &y[at], pitch);
 }
 
-// Stores RIGHTS matrices of sums of SIDE vectors, beginning at `first`: all of them at once, because barriers take
-// long.
+// Stores RIGHTS matrices of sums of SIDE vectors, beginning at `first`: all of them at once, because barriers are slow.
 fn leave_sums(tile: Tile, first: u32, pair: u32, s0: Sums, s1: Sums, s2: Sums, s3: Sums, local: u32) {
     let scratch = local / 32u * RIGHTS * SIDE * SIDE;
     let pitch = RIGHTS * SIDE;

@@ -1,6 +1,6 @@
 // Verifies drafts. Each row of a sequence except the first has a draft, a guess of the token after the previous row. A
 // draft is accepted if it equals the token that was sampled after that row, and all drafts before it are accepted. The
-// sequence continues with the token that was sampled after the last accepted row. The rows of a sequence lie together.
+// sequence continues with the token that was sampled after the last accepted row. The rows of a sequence are adjacent.
 // One workgroup, and an invocation for each sequence.
 
 // As op/sample.wgsl writes it; after the entries of ROWS rows, DRAFTING for each sequence: how many of its drafts were

@@ -20,7 +20,7 @@ var<storage, read_write> y: array<f32>;
 // The first value of a row's hidden state: at the row's index or, with KEPT, at its place in the ring buffers.
 fn hidden_of(row: u32) -> u32 {
     if KEPT {
-        return ring_place(row, 0u) * params.hidden_pitch;
+        return ring_index(row, 0u) * params.hidden_pitch;
     }
     return row * params.hidden_pitch;
 }

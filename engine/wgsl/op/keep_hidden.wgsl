@@ -1,6 +1,6 @@
 // Stores hidden states for the multi-token-prediction block in ring buffers, one for each sequence: the vector of each
-// row, normalised, at its token's position plus a constant, modulo PLACES. If a sequence has more rows, its last ones
-// are stored. One workgroup for each row.
+// row, normalised, at its token's position plus a constant, modulo RING_LENGTH. If a sequence has more rows, its last
+// ones are stored. One workgroup for each row.
 
 struct Params {
     width: u32,
@@ -17,7 +17,7 @@ var<storage, read_write> ring: array<f32>; // vectors of `width` values
 @compute @workgroup_size(WORKGROUP)
 fn main(i: Invocation) {
     let row = i.workgroup.x;
-    if row >= row_count() || longest_of(row) - attended_by(row) >= PLACES {
+    if row >= row_count() || longest_of(row) - attended_by(row) >= RING_LENGTH {
         return;
     }
     let source = row * params.pitch;
@@ -27,7 +27,7 @@ fn main(i: Invocation) {
     }
     let mean = workgroup_sum(squares, team_of(i)) / f32(params.width);
     let scale = inverseSqrt(mean + params.epsilon);
-    let to = ring_place(row, params.ahead) * params.width;
+    let to = ring_index(row, params.ahead) * params.width;
     for (var k = i.local; k < params.width; k += WORKGROUP) {
         ring[to + k] = x[source + k] * scale * weight[k];
     }

@@ -13,6 +13,6 @@ var<storage, read_write> y: array<f32>;
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if id.x < params.width && id.y < row_count() {
-        y[id.y * params.pitch + id.x] = ring[ring_place(id.y, params.ahead) * params.width + id.x];
+        y[id.y * params.pitch + id.x] = ring[ring_index(id.y, params.ahead) * params.width + id.x];
     }
 }

@@ -1,7 +1,7 @@
-// Attention over the latent KV cache, which all heads share, for one row of the batch: of a KV row of KV_ROW chunks of
-// four values, all are the key and the first LATENT are the value. A workgroup computes HEADS heads over one split of
-// the cache, in tiles of SPAN KV rows, with online softmax. For each head it writes the output before division by the
-// sum of weights, the largest score, and that sum; lib/merge.wgsl merges the splits.
+// Attention over the latent KV cache, which all heads share, for one row of the batch: a KV row has KV_ROW chunks of
+// four values, all of which are the key, and the first LATENT of which are the value. A workgroup computes HEADS heads
+// over one split of the cache, in tiles of SPAN KV rows, with online softmax. For each head it writes the output before
+// division by the sum of weights, the largest score, and that sum; lib/merge.wgsl merges the splits.
 
 const TEAMS = WORKGROUP / LANES;
 const VALUES = 16u; // KV rows whose values an invocation loads before it uses the first

@@ -56,7 +56,7 @@ fn with_keys(scores: Sums, queries: Left, at: u32) -> Sums {
     return coopMultiplyAdd(queries, keys, scores);
 }
 
-// The sums of sixteen rows, beginning at row 16 * tile, each multiplied with its rescale. They go through the memory of
+// The sums of sixteen rows, beginning at row 16 * tile, each multiplied by its rescale. They go through the memory of
 // the scores, which are no longer needed.
 fn rescaled(sums: Sums, tile: u32, subgroup: u32, lane: u32) -> Sums {
     let scratch = 64u * subgroup;

@@ -112,7 +112,7 @@ fn with_values(sums: Sums, weighing: Left, at: u32) -> Sums {
     return coopMultiplyAdd(weighing, columns, sums);
 }
 
-// The sums, with each row's multiplied with its rescale. They go through the memory of the scores, which are no longer
+// The sums, with each row's multiplied by its rescale. They go through the memory of the scores, which are no longer
 // needed.
 fn rescaled(sums: Sums, local: u32) -> Sums {
     let scratch = local / 32u * 64u;
@@ -146,7 +146,7 @@ fn left_of(head: u32, first_row: u32, column: u32, local: u32) -> Sums {
     return coopLoadT<Sums>(&scores[scratch], pitch);
 }
 
-// Writes them, with each row's multiplied with its rescale.
+// Writes them, with each row's multiplied by its rescale.
 fn leave(sums: Sums, head: u32, first_row: u32, column: u32, local: u32) {
     let scratch = local / 32u * 64u;
     let pitch = 4u;

@@ -4,10 +4,10 @@
 // once and multiplied twice: as keys with the queries, whose columns PARTS subgroups share, and as values with the
 // weights.
 //
-// Matrices multiply f16, which KV rows are or are converted to. Queries and weights are split into TERMS terms of f16:
-// with two terms, products are as precise as those of f32.
+// Matrices multiply f16: KV rows are stored as f16 or converted to it. Queries and weights are split into TERMS terms
+// of f16: with two terms, products are as precise as those of f32.
 
-// Drivers flush f16 below 6e-5 to zero: queries are multiplied with this, and weights with WEIGHT_UNIT, so that second
+// Drivers flush f16 below 6e-5 to zero: queries are multiplied by this, and weights with WEIGHT_UNIT, so that second
 // terms are rarely so small.
 const QUERY_UNIT = 16.0;
 const KEY_STEPS = KV_ROW / (16u * PARTS);     // matrices of a key that a subgroup multiplies
@@ -95,7 +95,7 @@ fn with_values(sums: Sums, shares: Left, k: u32, column: u32) -> Sums {
     return coopMultiplyAdd(shares, values, sums);
 }
 
-// The sums, with each head's multiplied with its rescale. They go through the memory of the scores, which are no longer
+// The sums, with each head's multiplied by its rescale. They go through the memory of the scores, which are no longer
 // needed.
 fn rescaled(sums: Sums, subgroup: u32, lane: u32) -> Sums {
     let scratch = 256u * subgroup;

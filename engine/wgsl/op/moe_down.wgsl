@@ -1,5 +1,5 @@
 // y += Σ W[ids[slot]] · x[slot] + S · x[TOP_K], for each row of a batch: the second half of the selected experts, whose
-// inputs are already multiplied with their weights, and of the shared ones, added to the residual stream.
+// inputs are already multiplied by their weights, and of the shared ones, added to the residual stream.
 
 const CHOSEN_GROUPS = TOP_K * w_GROUPS;
 const ALL_GROUPS = CHOSEN_GROUPS + shared_GROUPS;

@@ -1,8 +1,9 @@
 // The first half of a mixture of experts and of the shared experts beside it, for each row of a batch. A workgroup
-// computes rows of the selected expert of one slot or, in slot TOP_K, of the shared ones, and then for COLUMNS rows of
-// the batch. y[slot] = silu(gate · x) · (up · x), times the expert's weight if it is a selected one. The shared
-// experts' workgroups come first, because their format is often the wider one. One of two files provides the selection:
-// lib/moe_choose.wgsl, if every workgroup selects, and lib/moe_chosen.wgsl, if an earlier step has. They provide
+// computes rows of the selected expert of one slot or, in slot TOP_K, of the shared ones, in the latter case for
+// COLUMNS rows of the batch at a time. y[slot] = silu(gate · x) · (up · x), times the expert's weight if it is a
+// selected one. The shared experts' workgroups come first, because their format is often the wider one. One of two
+// files provides the selection: lib/moe_choose.wgsl, if every workgroup selects, and lib/moe_chosen.wgsl, if an earlier
+// step has. They provide
 //   begin_choice(local)  called by all invocations before the input is staged
 //   end_choice(local)    called by all invocations after the next barrier
 //   expert_of(slot), expert_weight(slot)  valid after that

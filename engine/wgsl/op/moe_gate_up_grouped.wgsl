@@ -1,7 +1,7 @@
-// The first half of the selected experts and of the shared experts, as in op/moe_gate_up.wgsl and with the same bits,
-// for batches of more rows: a workgroup computes rows of one expert for all slots that selected it, PLACES of them at a
-// time. A team has one row of either matrix. A lane decodes a group of it once for all of these slots. The shared
-// experts' workgroups come first.
+// The first half of the selected experts and of the shared experts, as in op/moe_gate_up.wgsl and with bit-identical
+// results, for batches of more rows: a workgroup computes rows of one expert for all slots that selected it, PLACES of
+// them at a time. A team has one row of either matrix. A lane decodes a group of it once for all of these slots. The
+// shared experts' workgroups come first.
 
 var<storage, read> weights: array<f32>;  // [row][slot]
 var<storage, read_write> y: array<f32>;  // the output, whose vectors are Y_STRIDE apart

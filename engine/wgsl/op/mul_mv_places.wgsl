@@ -1,5 +1,5 @@
-// y = W · x, or y += W · x, as in op/mul_mv.wgsl and with the same bits, for the rows of a larger batch: a lane decodes
-// each group of a row of W once for PLACES of them.
+// y = W · x, or y += W · x, as in op/mul_mv.wgsl and with bit-identical results, for the rows of a larger batch: a lane
+// decodes each group of a row of W once for PLACES of them.
 
 var<storage, read_write> y: array<f32>; // the output, whose vectors are Y_STRIDE apart
 

@@ -18,8 +18,8 @@ struct Kept {
     tokens: Tokens,
 }
 
-const CREW = 64u; // invocations that share a slice
-const CHUNKS = SLICE / (4u * CREW);
+const SLICE_LANES = 64u; // invocations that share a slice
+const CHUNKS = SLICE / (4u * SLICE_LANES);
 const HUGE = 3e38;
 
 var<uniform> params: Params;
@@ -59,13 +59,13 @@ fn count_digits(level: u32, prefix: vec2<u32>, top: f32, local: u32) {
     }
     workgroupBarrier();
     let open = after(level - 1u);
-    for (var slice = local / CREW; slice < params.slices; slice += WORKGROUP / CREW) {
+    for (var slice = local / SLICE_LANES; slice < params.slices; slice += WORKGROUP / SLICE_LANES) {
         let largest = maximum_of(slice);
         if largest.token == NO_TOKEN || place_of(largest.score, 0u, top).x > (prefix.x | open.x) {
             continue;
         }
         for (var chunk = 0u; chunk < CHUNKS; chunk++) {
-            let first = slice * SLICE + 4u * (chunk * CREW + local % CREW);
+            let first = slice * SLICE + 4u * (chunk * SLICE_LANES + local % SLICE_LANES);
             if first < params.count {
                 count_four(first, level, prefix, open, top);
             }
@@ -125,7 +125,7 @@ fn filtered(top: f32, local: u32) -> Kept {
 fn draw_four(first: u32, last: vec2<u32>, top: f32) -> Candidate {
     let four = logits[row * params.pitch + first / 4u];
     let noise = pcg4d(vec4<u32>(first / 4u, batch.rows[row].position, way.seed[0], way.seed[1]));
-    var best = NOBODY;
+    var best = NO_CANDIDATE;
     for (var k = 0u; k < 4u; k++) {
         if first + k >= params.count || !is_number(four[k]) {
             continue;
@@ -140,15 +140,15 @@ fn draw_four(first: u32, last: vec2<u32>, top: f32) -> Candidate {
 }
 
 fn draw(last: vec2<u32>, top: f32, local: u32) -> Candidate {
-    var best = NOBODY;
-    for (var slice = local / CREW; slice < params.slices; slice += WORKGROUP / CREW) {
+    var best = NO_CANDIDATE;
+    for (var slice = local / SLICE_LANES; slice < params.slices; slice += WORKGROUP / SLICE_LANES) {
         let largest = maximum_of(slice);
         if largest.token == NO_TOKEN || gap_of(largest.score, top) > way.reach
             || place_of(largest.score, 0u, top).x > last.x {
             continue;
         }
         for (var chunk = 0u; chunk < CHUNKS; chunk++) {
-            let first = slice * SLICE + 4u * (chunk * CREW + local % CREW);
+            let first = slice * SLICE + 4u * (chunk * SLICE_LANES + local % SLICE_LANES);
             if first < params.count {
                 best = better(best, draw_four(first, last, top));
             }

@@ -1,5 +1,5 @@
-// The largest logit of each slice of a row, and of equals the one of the lowest token; NOBODY if none is finite. One
-// workgroup for each slice, four logits for each invocation. Clears the row's histogram for the step that fills it.
+// The largest logit of each slice of a row, and its token, among equals the lowest one; NO_CANDIDATE if none is finite.
+// One workgroup for each slice, four logits for each invocation. Clears the row's histogram for the step that fills it.
 
 struct Params {
     count: u32,
@@ -23,7 +23,7 @@ fn main(
         histogram[row * params.bins + bin] = 0u;
     }
     let first = 4u * (workgroup.x * WORKGROUP + local);
-    var best = NOBODY;
+    var best = NO_CANDIDATE;
     if first < params.count {
         let four = logits[row * params.pitch + first / 4u];
         for (var k = 0u; k < 4u; k++) {

@@ -1,6 +1,6 @@
 // Two sums of a range of a buffer, added to its pair in `sums`: every word times a factor that depends on its index in
 // the buffer, all modulo 2^32. src/kernels/weight_sum.rs says which errors they detect. A workgroup takes CHUNKS tiles
-// at a time, and continues one grid later; an invocation adds to the sums once, after all of its words.
+// at a time, in a grid-stride loop; an invocation adds to the sums once, after all of its words.
 
 struct Params {
     count: u32, // of the range, in vectors of four words

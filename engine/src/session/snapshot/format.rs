@@ -122,7 +122,7 @@ impl<'a, R: Read + Seek> Reader<'a, R> {
             return Err(damaged("its version", VERSION.to_string(), header.version.to_string()));
         }
         if header.bytes() != Some(length) {
-            let expected = header.bytes().map_or("one that can be".into(), |bytes| format!("{bytes} bytes"));
+            let expected = header.bytes().map_or("a valid size in its header".into(), |bytes| format!("{bytes} bytes"));
             return Err(damaged("its length", expected, format!("{length} bytes")));
         }
         let mut sum = Hasher::new();

@@ -1,11 +1,11 @@
 //! Sessions that outlive the program that created them.
 //!
 //! A snapshot has the tokens, their part of the cache, and the logits of the last token, so that a session continues
-//! from it exactly like the one that it was taken of. It fits sessions of the same file and the same type of cache, if
-//! their context is large enough, on any device and with any multi-token-prediction block or none: with another block,
-//! drafts are worse until it has processed enough tokens. A file and a block are identified by the file's header and
-//! the checksums of the weights as the GPU has them, which are the same on every device; a version of wglm with another
-//! layout of weights would refuse older snapshots.
+//! from it exactly like the session that it was taken from. It fits sessions of the same file and the same type of
+//! cache, if their context is large enough, on any device and with any multi-token-prediction block or none: with
+//! another block, drafts are worse until it has processed enough tokens. A file and a block are identified by the
+//! file's header and the checksums of the weights as the GPU has them, which are the same on every device; a version of
+//! wglm with another layout of weights would refuse older snapshots.
 
 mod file;
 mod format;
@@ -45,8 +45,8 @@ impl Session {
         Ok(bytes)
     }
 
-    /// Restores the state of a session, this one or another, when the snapshot was taken. How tokens are chosen does
-    /// not change. The part for another multi-token-prediction block is ignored: no text depends on it, but drafts are
+    /// Restores the state that a session, this one or another, had when the snapshot was taken. Sampling does not
+    /// change. The part for another multi-token-prediction block is ignored: no text depends on it, but drafts are
     /// worse until the block has processed enough tokens.
     ///
     /// # Errors

@@ -3,11 +3,11 @@
 //!
 //! An object is certain to be a call once its name is read, or else at its end; a name or an id is, once the tag after
 //! it appears. The end of the JSON ends a call if the family has no closing tag. A closing tag may be missing at the
-//! end of a reply or before the next call. If a key comes again, its last value counts.
+//! end of a reply or before the next call. If a key is repeated, its last value counts.
 //!
 //! A string may contain the letters of any tag, and the closing tag of a call even if that is a token, since tokenizers
-//! make no difference. Once such a call turns out not to be JSON, the string lacked its end: the call failed there, and
-//! what follows is read again. Other closing tags that are tokens end a call within a string as well.
+//! do not distinguish the two. Once such a call turns out not to be JSON, the string lacked its end: the call failed
+//! there, and what follows is read again. Other closing tags that are tokens end a call within a string as well.
 
 use super::scan::CallScan;
 use super::{CallProgress, Word};

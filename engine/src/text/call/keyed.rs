@@ -1,6 +1,6 @@
 //! GLM's form of a call: `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value>…</tool_call>`, with or
 //! without whitespace between the tags. A name is one word, a key contains no tags, and a value is anything up to its
-//! closing tag. It is certain to be a call once a tag that can follow a name appears. If a key comes again, its first
+//! closing tag. It is certain to be a call once a tag that can follow a name appears. If a key is repeated, its first
 //! value counts, which may have been reported already.
 //!
 //! A value may contain the tags of calls. Models sometimes forget the value's own closing tag, so if the first of those

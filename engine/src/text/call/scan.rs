@@ -2,7 +2,7 @@
 //!
 //! Models write JSON with small faults that leave no doubt about what is meant, so what is read is written again:
 //! without blanks between its parts, and with the control characters in strings escaped. (A backslash before a line end
-//! becomes `\n` with it.) Nothing is reported from the first character on that no JSON continues with. Strings and
+//! becomes `\n` with it.) Nothing is reported from the first character on that cannot continue any JSON. Strings and
 //! braces still count after it, to find the end.
 
 use super::arguments::json;
@@ -23,7 +23,7 @@ pub(super) struct CallScan {
     /// Whether the previous character was a backslash that escapes the next one.
     escaped: bool,
     syntax: JsonSyntax,
-    /// Whether something was read that no JSON continues with.
+    /// Whether something was read that cannot continue any JSON.
     pub broken: bool,
     pub complete: bool,
     /// Whether it does not begin with a brace.

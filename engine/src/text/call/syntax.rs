@@ -1,5 +1,5 @@
-//! Checks JSON one character at a time, so that a fault is known where it stands and not only at the end: every text
-//! that was accepted is the beginning of JSON that `serde_json` reads, unless a number in it is out of range.
+//! Checks JSON one character at a time, so that an error is detected where it occurs and not only at the end: every
+//! text that was accepted is the beginning of JSON that `serde_json` reads, unless a number in it is out of range.
 
 /// The deepest nesting that `serde_json` reads.
 const DEPTH: usize = 127;
@@ -30,7 +30,7 @@ enum Expected {
     Value,
     String(InString),
     Number(InNumber),
-    /// A part of a word of which this is the rest.
+    /// A word such as `true`, of which this part is still to come.
     Word(&'static str),
 }
 
