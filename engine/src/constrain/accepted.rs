@@ -395,6 +395,51 @@ fn schemas_of_libraries() {
     judged(&lenient, &["[1,1]", "[]"], &["[\"a\"]"]);
 }
 
+/// Annotations and unknown keywords have no effect, also in a schema that refers to itself.
+#[test]
+fn annotations_of_schemas_that_refer_to_themselves() {
+    // pydantic: a union of Add and Num, told apart by their field `kind`, within Add.
+    let kind = |name: &str| json!({"const": name, "title": "Kind", "type": "string"});
+    let union = json!({"discriminator": {"mapping": {"add": "#/$defs/Add", "num": "#/$defs/Num"}, "propertyName": "kind"},
+        "oneOf": [{"$ref": "#/$defs/Add"}, {"$ref": "#/$defs/Num"}]});
+    let pydantic = json!({"$ref": "#/$defs/Add", "$defs": {
+        "Add": {"properties": {"kind": kind("add"), "args": {"items": union, "title": "Args", "type": "array"}},
+            "required": ["kind", "args"], "title": "Add", "type": "object"},
+        "Num": {"properties": {"kind": kind("num"), "value": {"title": "Value", "type": "integer"}},
+            "required": ["kind", "value"], "title": "Num", "type": "object"},
+    }});
+    let num = r#"{"kind":"num","value":1}"#;
+    let nested = format!(r#"{{"kind":"add","args":[{num},{{"kind":"add","args":[]}}]}}"#);
+    judged(
+        &Constraint::json_schema(pydantic.clone()).unwrap(),
+        &[&nested, r#"{"kind":"add","args":[]}"#],
+        &[num, r#"{"kind":"add","args":[1]}"#, r#"{"kind":"add","args":[{"kind":"num"}]}"#],
+    );
+    judged(&closed(pydantic), &[&nested], &[r#"{"kind":"add","args":[],"x":1}"#]);
+    for (keyword, value) in [
+        ("deprecated", json!(true)),
+        ("nullable", json!(false)),
+        ("example", json!({})),
+        ("x-order", json!(1)),
+        ("errorMessage", json!("no")),
+        ("contentSchema", json!({"type": "integer"})),
+        ("$dynamicAnchor", json!("node")),
+        ("$recursiveAnchor", json!(true)),
+    ] {
+        let mut tree = json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "additionalProperties": false});
+        tree["properties"]["next"][keyword] = value.clone();
+        tree[keyword] = value;
+        judged(
+            &Constraint::json_schema(tree).unwrap_or_else(|error| panic!("{keyword}: {error}")),
+            &[r#"{"next":{"next":{}}}"#],
+            &[r#"{"next":1}"#, r#"{"x":1}"#],
+        );
+        // The name of a property and the key of a value, which are no keywords.
+        let named = json!({"type": "object", "properties": {keyword: {"enum": [{keyword: 1}]}}, "required": [keyword]});
+        judged(&closed(named), &[&format!(r#"{{"{keyword}":{{"{keyword}":1}}}}"#)], &["{}"]);
+    }
+}
+
 /// Every error names the part of the schema, in terms of JSON Schema, and fits on a screen.
 #[test]
 fn errors_in_words_of_json_schema() {

@@ -6,7 +6,7 @@
 
 use super::decimal::Decimal;
 use super::exact;
-use super::schema::{Fault, add_pattern, has_keyword, try_for_each};
+use super::schema::{Fault, add_pattern, for_each, has_keyword, try_for_each};
 use llguidance::regex_to_lark;
 use regex_syntax::hir::Look;
 use serde_json::{Map, Value, json};
@@ -204,6 +204,46 @@ const UNENFORCED: [&str; 14] = [
     "unevaluatedProperties",
     "uniqueItems",
 ];
+
+/// The keywords that llguidance implements, and those that it needs to find and to read schemas.
+const COMPILED: [&str; 30] = [
+    "$defs",
+    "$ref",
+    "$schema",
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "const",
+    "definitions",
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "items",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "oneOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "properties",
+    "required",
+    "type",
+];
+
+/// Removes annotations and unknown keywords. llguidance takes most of them for assertions, and merges these with the
+/// schemas of adjacent keywords. In a schema that refers to itself it cannot do that, and in others the grammar grows.
+pub(super) fn remove_annotations(schema: &mut Value) {
+    for_each(schema, &mut |keywords| keywords.retain(|keyword, _| COMPILED.contains(&keyword.as_str())));
+}
 
 /// Keywords that apply schemas to the same value.
 const APPLIED: [&str; 5] = ["$ref", "allOf", "anyOf", "oneOf", "patternProperties"];

@@ -339,6 +339,7 @@ pub(super) fn prepared(schema: Value, how: How) -> std::result::Result<Value, Fa
     }
     finite::prune(&mut schema)?;
     open_unions(&mut schema);
+    keywords::remove_annotations(&mut schema);
     exact::hold_numbers(&mut schema, lenient)?;
     for_each(&mut schema, &mut format::hold);
     let blanks = match how.of_function {
