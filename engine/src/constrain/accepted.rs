@@ -286,6 +286,28 @@ fn formats() {
     judged(&fixed, &["\"2020-01-01t00:00:00z\""], &["\"2020-01-01T00:00:00Z\""]);
 }
 
+/// A format is an annotation, so it does not take effect where it contradicts an assertion.
+#[test]
+fn formats_that_contradict_other_keywords() {
+    for (schema, accepted, refused) in [
+        (json!({"format": "time", "pattern": "^\\d{2}:\\d{2}$"}), "12:30", "12:30:00Z"),
+        (json!({"format": "uuid", "pattern": "^[0-9a-f]{32}$"}), "123e4567e89b12d3a456426614174000", "123e4567"),
+        (json!({"format": "date", "maxLength": 7}), "2026-11", "2026-11-24"),
+        (json!({"format": "ipv4", "minLength": 20}), "00000000000000000000", "127.0.0.1"),
+        // They agree on some strings.
+        (json!({"format": "date", "maxLength": 10}), "2026-11-24", "2026-11"),
+        (json!({"format": "time", "pattern": "^\\d{2}:\\d{2}"}), "12:30:00Z", "12:30"),
+    ] {
+        let mut schema = schema;
+        schema["type"] = "string".into();
+        let [accepted, refused] = [accepted, refused].map(|text| format!("\"{text}\""));
+        judged(&Constraint::json_schema(schema.clone()).unwrap(), &[&accepted], &[&refused]);
+        let optional = json!({"type": "object", "properties": {"a": schema}, "additionalProperties": false});
+        let [accepted, refused] = [accepted, refused].map(|text| format!("{{\"a\":{text}}}"));
+        judged(&Constraint::json_schema(optional).unwrap(), &[&accepted, "{}"], &[&refused]);
+    }
+}
+
 #[test]
 fn keywords_in_other_words() {
     for (schema, accepted, refused) in [

@@ -5,7 +5,10 @@
 //! most nine digits of a second, and bounded lengths.
 
 use super::schema::add_pattern;
+use llguidance::derivre::{RegexAst, RegexBuilder};
+use llguidance::{panic_utils, regex_to_lark};
 use serde_json::{Map, Value};
+use std::panic::AssertUnwindSafe;
 
 /// Years with a 29th of February: those divisible by four, but of the centuries only those divisible by four hundred.
 macro_rules! leap_year {
@@ -126,13 +129,42 @@ pub(super) fn expression(name: &str) -> Option<String> {
     })
 }
 
+/// The most steps for finding out whether a format contradicts other keywords, as many as llguidance takes to find out
+/// whether any string is valid.
+const MOST_STEPS: u64 = 10_000;
+
+/// Whether no string matches both the pattern of a format and the schema's keywords of strings. If that would take too
+/// many steps, they count as compatible.
+fn is_contradicted(pattern: &str, keywords: &Map<String, Value>) -> bool {
+    let own = keywords.get("pattern").and_then(Value::as_str);
+    let search = |pattern: &str| RegexAst::SearchRegex(regex_to_lark(pattern, "dw"));
+    let mut all: Vec<RegexAst> = own.into_iter().chain([pattern]).map(search).collect();
+    let [least, most] = ["minLength", "maxLength"].map(|key| keywords.get(key).and_then(Value::as_u64));
+    if least.is_some() || most.is_some() {
+        let most = most.map_or_else(String::new, |most| most.to_string());
+        all.push(RegexAst::Regex(format!("(?s:.{{{},{most}}})", least.unwrap_or(0))));
+    }
+    if all.len() == 1 {
+        return false;
+    }
+    let is_empty = || {
+        let mut builder = RegexBuilder::new();
+        let together = builder.mk(&RegexAst::And(all))?;
+        Ok(builder.to_regex_limited(together, MOST_STEPS)?.always_empty())
+    };
+    panic_utils::catch_unwind(AssertUnwindSafe(is_empty)).unwrap_or(false)
+}
+
 /// Replaces a schema's format by its expression. With `const` or `enum` the format is dropped, because the values are
-/// fixed.
+/// fixed. It is also dropped if it contradicts the schema's other keywords, because it is an annotation.
 pub(super) fn hold(keywords: &mut Map<String, Value>) {
     let Some(format) = keywords.shift_remove("format") else { return };
     let is_fixed = ["const", "enum"].iter().any(|key| keywords.contains_key(*key));
     let Some(expression) = format.as_str().and_then(expression).filter(|_| !is_fixed) else { return };
     let pattern = format!("^(?:{expression})$");
+    if is_contradicted(&pattern, keywords) {
+        return;
+    }
     if keywords.contains_key("pattern") {
         add_pattern(keywords, pattern);
     } else {
