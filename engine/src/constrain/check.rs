@@ -218,7 +218,7 @@ pub(super) fn accepts(constraint: &super::Constraint, text: &str) -> Result<bool
 }
 
 /// The compiler of grammars over single bytes.
-fn bytes() -> Result<&'static ParserFactory> {
+pub(super) fn bytes() -> Result<&'static ParserFactory> {
     static BYTES: OnceLock<ParserFactory> = OnceLock::new();
     if let Some(known) = BYTES.get() {
         return Ok(known);

@@ -5,38 +5,71 @@
 use super::call_grammar::{Rules, json_of, quoted};
 use super::check;
 use super::schema::{refers_elsewhere, with_definitions};
-use crate::text::{Tag, alternatives, is_of_type, types};
+use crate::text::{Tag, alternatives, is_of_type, other_argument, types};
 use serde_json::{Map, Value, json};
+use std::collections::HashSet;
 
 /// The maximum length of the rules for functions, in bytes. Further arguments accept any text.
 const MOST_TEXT: usize = 4 << 20;
 
 impl Rules<'_> {
-    /// Keys and values in GLM's form, in the order of the schema. A function without named parameters accepts any.
+    /// Keys and values in GLM's form, in the order of the schema. Others may follow, unless the schema rules them out.
     pub(super) fn keyed(&mut self, schema: &Value) -> String {
-        let [key, key_end, value, value_end] =
-            [Tag::Key, Tag::KeyEnd, Tag::Value, Tag::ValueEnd].map(|tag| self.tag(tag));
-        let required = schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
-        let properties = schema.get("properties").and_then(Value::as_object).filter(|named| !named.is_empty());
-        let Some(properties) = properties else {
-            if schema.get("additionalProperties") == Some(&Value::Bool(false)) || schema.get("properties").is_some() {
-                return String::new();
-            }
-            let any = self.anything();
-            let name = self.terminal("/[A-Za-z_][A-Za-z0-9_]{0,63}/");
-            return self.rule(&format!("({key} {name} {key_end} NL? {value} {any} {value_end} NL?)*"));
-        };
+        let required: Vec<&str> = list(schema, "required").iter().filter_map(Value::as_str).collect();
+        let named = schema.get("properties").and_then(Value::as_object);
         let mut arguments = Vec::new();
-        for (name, part) in properties {
+        for (name, part) in named.into_iter().flatten() {
             let is_json = !may_be_text(part, schema);
             self.arguments.entry(name.clone()).and_modify(|known| *known &= is_json).or_insert(is_json);
             let of_value = self.argument(part, schema);
-            let argument = format!("{key} {} {key_end} NL? {value} {of_value} {value_end} NL?", quoted(name));
-            let argument = self.rule(&argument);
-            let count = if required.iter().any(|known| known == name) { "" } else { "?" };
+            let argument = self.key_and_value(&quoted(name), &of_value);
+            let count = if required.contains(&name.as_str()) { "" } else { "?" };
             arguments.push(format!("{argument}{count}"));
         }
-        self.rule(&arguments.join(" "))
+        if may_have_others(schema) {
+            let is_named = |name: &str| named.is_some_and(|named| named.contains_key(name));
+            let mut only_required = HashSet::new();
+            for name in required.into_iter().filter(|name| !is_named(name)) {
+                if only_required.insert(name) {
+                    let of_value = self.of_others(schema);
+                    arguments.push(self.key_and_value(&quoted(name), &of_value));
+                }
+            }
+            let known = named.into_iter().flatten().map(|(name, _)| name.as_str()).chain(only_required);
+            let name = self.other_name(known);
+            let of_value = self.of_others(schema);
+            let other = self.key_and_value(&name, &of_value);
+            arguments.push(format!("({other})*"));
+        }
+        if arguments.is_empty() { String::new() } else { self.rule(&arguments.join(" ")) }
+    }
+
+    /// The rule of one argument.
+    fn key_and_value(&mut self, name: &str, of_value: &str) -> String {
+        let [key, key_end, value, value_end] =
+            [Tag::Key, Tag::KeyEnd, Tag::Value, Tag::ValueEnd].map(|tag| self.tag(tag));
+        self.rule(&format!("{key} {name} {key_end} NL? {value} {of_value} {value_end} NL?"))
+    }
+
+    /// The name of an argument that is not among the known ones.
+    fn other_name<'n>(&mut self, known: impl Iterator<Item = &'n str>) -> String {
+        let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        // No other known names match the expression, and these need no escapes but for the point.
+        let known: Vec<String> =
+            known.filter(|name| name.bytes().all(is_inner)).map(|name| name.replace('.', "[.]")).collect();
+        let any = "/[A-Za-z_][A-Za-z0-9_.-]{0,63}/";
+        match known.is_empty() {
+            true => self.terminal(any),
+            false => self.terminal(&format!("{any} & ~/({})/", known.join("|"))),
+        }
+    }
+
+    /// The value of an argument whose schema is that of all other properties.
+    fn of_others(&mut self, schema: &Value) -> String {
+        match other_argument(schema) {
+            Some(part) => self.argument(part, schema),
+            None => self.anything(),
+        }
     }
 
     /// A value in GLM's form, for a part of a function's schema.
@@ -161,6 +194,26 @@ impl Rules<'_> {
     }
 }
 
+/// Whether a function takes arguments that are not among its `properties`. One with an empty list of these, and without
+/// other keywords of properties, takes none.
+fn may_have_others(schema: &Value) -> bool {
+    let is_there = |keys: &[&str]| keys.iter().any(|key| schema.get(key).is_some());
+    match schema.get("additionalProperties") {
+        Some(Value::Bool(false)) => is_there(&["patternProperties"]),
+        Some(_) => true,
+        None => {
+            let takes_none = schema.get("properties").and_then(Value::as_object).is_some_and(Map::is_empty);
+            let names_others = is_there(&["patternProperties", "allOf", "anyOf", "oneOf", "$ref"]);
+            !takes_none || names_others || !list(schema, "required").is_empty()
+        }
+    }
+}
+
+/// The schemas or names that a keyword lists.
+fn list<'v>(schema: &'v Value, key: &str) -> &'v [Value] {
+    schema.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
 /// Whether an argument in GLM's form may be text that is not JSON.
 fn may_be_text(part: &Value, whole: &Value) -> bool {
     let may_be = |one: &&Value| {
@@ -181,5 +234,70 @@ fn json_pattern(kind: &str) -> Option<&'static str> {
         "array" => Some(r"\[(?s:.)*\]"),
         "object" => Some(r"\{(?s:.)*\}"),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::call_grammar::{CallGrammar, Calls};
+    use super::super::{check, matcher::Matcher};
+    use crate::text::{Tokenizer, Vocab};
+    use serde_json::{Value, json};
+
+    /// Whether a call of a function with these parameters and arguments may be written. Tags are spelled.
+    fn may_be(parameters: &Value, arguments: &[(&str, &str)]) -> bool {
+        // The letters that stand for single bytes.
+        let plain = |code: &u32| matches!(code, 33..=126 | 161..=172 | 174..=255);
+        let letters = (0..256).filter(plain).chain(256..256 + 68).filter_map(char::from_u32);
+        let tokens = letters.map(String::from).collect();
+        let vocab = Vocab { tokens, pre: "glm4".to_owned(), ..Vocab::default() };
+        let tools = [json!({"name": "f", "parameters": parameters})];
+        let tokenizer = Tokenizer::new(vocab).unwrap();
+        let calls = CallGrammar { family: Default::default(), tools: &tools, tokenizer: &tokenizer };
+        let grammar = calls.answer(None, &Calls::Function("f".to_owned())).unwrap().unwrap();
+        let mut matcher = Matcher::new(check::bytes().unwrap(), &grammar, 16, None).unwrap();
+        let written: String = arguments
+            .iter()
+            .map(|(key, value)| format!("<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n"))
+            .collect();
+        for byte in format!("<tool_call>f\n{written}</tool_call>").bytes() {
+            if matcher.is_over() || !matcher.allows(byte.into()).unwrap() {
+                return false;
+            }
+            matcher.accept(byte.into()).unwrap();
+        }
+        matcher.may_end()
+    }
+
+    #[test]
+    fn arguments_that_the_properties_do_not_name() {
+        let count = || json!({"count": {"type": "integer", "minimum": 0}});
+        let given = |more: Value| {
+            let mut schema = json!({"type": "object", "properties": count()});
+            schema.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+            schema
+        };
+        let other = [("count", "1"), ("x-y.z", "2")];
+        // Without other keywords a function has the properties that its schema names.
+        assert!(may_be(&given(json!({})), &other[..1]) && !may_be(&given(json!({})), &other));
+        assert!(!may_be(&given(json!({"additionalProperties": false})), &other));
+        let integers = given(json!({"additionalProperties": {"type": "integer"}}));
+        assert!(may_be(&integers, &other) && !may_be(&integers, &[("x", "two")]));
+        assert!(!may_be(&integers, &[("count", "1"), ("count", "-1")]), "a property as another argument");
+        for open in [
+            json!({"additionalProperties": true}),
+            json!({"patternProperties": {"^x": {}}, "additionalProperties": false}),
+            json!({"anyOf": [{"properties": {"x-y.z": {"type": "integer"}}}, {}]}),
+            json!({"allOf": [{"$ref": "#/$defs/x"}], "$defs": {"x": {"properties": {"x-y.z": {}}}}}),
+        ] {
+            let mut empty = open.clone();
+            empty["properties"] = json!({});
+            assert!(may_be(&given(open.clone()), &other) && may_be(&empty, &other[1..]), "{open}");
+        }
+        let required = given(json!({"required": ["ünlike", "count"]}));
+        assert!(may_be(&required, &[("count", "1"), ("ünlike", "2")]) && !may_be(&required, &other[..1]));
+        assert!(!may_be(&json!({"type": "object", "properties": {}}), &other[1..]), "a function without parameters");
+        assert!(may_be(&json!({"type": "object"}), &other));
     }
 }

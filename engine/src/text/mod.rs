@@ -46,6 +46,6 @@ pub use tokenizer::Tokenizer;
 pub use vocab::{TokenType, Vocab};
 #[cfg(feature = "constrain")]
 pub(crate) use {
-    family::CallForm, schema::alternatives, schema::decoded, schema::is_of_type, schema::referred, schema::types,
-    tag::Tag,
+    family::CallForm, schema::alternatives, schema::decoded, schema::is_of_type, schema::other_argument,
+    schema::referred, schema::types, tag::Tag,
 };

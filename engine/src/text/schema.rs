@@ -22,6 +22,11 @@ pub(crate) fn types<'a>(part: &'a Value, whole: &'a Value) -> Vec<&'a str> {
     Steps(MOST_STEPS).types(part, whole).unwrap_or_default()
 }
 
+/// The schema of the arguments that are not among the properties of a function's schema, if all of them have the same.
+pub(crate) fn other_argument(whole: &Value) -> Option<&Value> {
+    whole.get("additionalProperties").filter(|part| part.is_object() && whole.get("patternProperties").is_none())
+}
+
 /// The most parts of an `allOf` that are searched for types.
 const MOST_OF_ALL: usize = 100;
 

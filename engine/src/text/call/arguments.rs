@@ -2,13 +2,14 @@
 //! the function's schema decides whether `5` is a number or a string. A number that is out of range is a string.
 
 use super::Word;
-use crate::text::schema::{is_of_type, types};
+use crate::text::schema::{is_of_type, other_argument, types};
 use serde_json::Value;
 
 /// The types that the schema of argument `key` names, of function `name` among `tools`; none if they are not known.
 pub(super) fn types_of(tools: &[Value], name: &str, key: &str) -> Vec<String> {
     let whole = parameters(tools, name);
-    let part = whole.and_then(|whole| whole.get("properties")?.get(key));
+    let named = whole.and_then(|whole| whole.get("properties")?.get(key));
+    let part = named.or_else(|| other_argument(whole?));
     let names = part.zip(whole).map(|(part, whole)| types(part, whole)).unwrap_or_default();
     names.into_iter().map(str::to_owned).collect()
 }
