@@ -385,6 +385,48 @@ fn decimals_of_pydantic() {
     }
 }
 
+/// What zod writes for an address.
+fn zod_email() -> Value {
+    json!({"type": "string", "format": "email", "pattern":
+        "^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$"})
+}
+
+/// The patterns that zod writes next to formats look around, and texts match them and the format.
+#[test]
+fn formats_of_zod() {
+    judged(
+        &Constraint::json_schema(zod_email()).unwrap(),
+        &["\"a@example.org\"", "\"o'hara.b-c+d@mail.example.co.uk\"", "\"a.b.c@x-y.org\"", "\"_@a.bc\""],
+        &[
+            "\".a@example.org\"",
+            "\"a..b@example.org\"",
+            "\"a.@example.org\"",
+            "\"a'@example.org\"",
+            "\"a!b@example.org\"",
+            "\"a@example\"",
+            "\"a@-b.org\"",
+            "\"a@b..org\"",
+        ],
+    );
+    let duration = json!({"type": "string", "format": "duration", "pattern":
+        "^P(?:(\\d+W)|(?!.*W)(?=\\d|T\\d)(\\d+Y)?(\\d+M)?(\\d+D)?(T(?=\\d)(\\d+H)?(\\d+M)?(\\d+([.,]\\d+)?S)?)?)$"});
+    judged(
+        &Constraint::json_schema(duration).unwrap(),
+        &["\"P1Y2M3DT4H5M6S\"", "\"PT36H\"", "\"P2W\""],
+        &["\"P\"", "\"PT\"", "\"P1YT\"", "\"P1Y2W\"", "\"1Y\""],
+    );
+    // The pattern alone cannot be enforced, nor for listed values.
+    let (mut alone, mut listed) = (zod_email(), zod_email());
+    alone.as_object_mut().unwrap().shift_remove("format");
+    listed["enum"] = json!(["a@example.org"]);
+    for schema in [alone, listed] {
+        assert!(Constraint::json_schema(schema).unwrap_err().to_string().contains("look"));
+    }
+    let mut short = zod_email();
+    short["maxLength"] = 4.into();
+    assert!(Constraint::json_schema(short).unwrap_err().to_string().contains("no value is valid"));
+}
+
 /// The schemas that pydantic, zod and schemars write are enforced, or refused by name.
 #[test]
 fn schemas_of_libraries() {
@@ -406,7 +448,7 @@ fn schemas_of_libraries() {
         json!({"$schema": "https://json-schema.org/draft/2020-12/schema", "type": "object", "properties": {
             "record": {"type": "object", "propertyNames": {"type": "string"}, "additionalProperties": {"type": "number"}},
             "count": {"type": "integer", "minimum": -9007199254740991i64, "maximum": 9007199254740991i64},
-            "email": {"type": "string", "format": "email", "pattern": "^[A-Za-z0-9_'+\\-\\.]*@[A-Za-z0-9][A-Za-z0-9\\-]*\\.[A-Za-z]{2,}$"},
+            "email": zod_email(),
         }, "required": ["record", "count", "email"], "additionalProperties": false}),
     ] {
         Constraint::json_schema(schema.clone()).unwrap_or_else(|error| panic!("{schema}: {error}"));

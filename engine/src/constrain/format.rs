@@ -119,7 +119,7 @@ pub(super) fn expression(name: &str) -> Option<String> {
         "date" => date!().to_owned(),
         "time" => time!().to_owned(),
         "duration" => DURATION.to_owned(),
-        "email" => format!("{LOCAL}@{}[.][A-Za-z]{{2,24}}", hostname!()),
+        "email" => email(LOCAL),
         "hostname" => hostname!().to_owned(),
         "ipv4" => ipv4!().to_owned(),
         "ipv6" => ipv6!().to_owned(),
@@ -127,6 +127,53 @@ pub(super) fn expression(name: &str) -> Option<String> {
         "uuid" => "[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}".to_owned(),
         _ => return None,
     })
+}
+
+/// Local parts that match [`ZOD_EMAIL`] too: as in [`LOCAL`], but of fewer characters, and without an apostrophe at the
+/// end.
+const LOCAL_OF_ZOD: &str = concat!(
+    "(?:[A-Za-z0-9_'+-]{0,63}[A-Za-z0-9_+-]",
+    "|[A-Za-z0-9_'+-]{1,31}[.][A-Za-z0-9_'+-]{0,31}[A-Za-z0-9_+-]",
+    "|[A-Za-z0-9_'+-]{1,20}[.][A-Za-z0-9_'+-]{1,20}[.][A-Za-z0-9_'+-]{0,19}[A-Za-z0-9_+-])"
+);
+
+/// The pattern that zod writes next to the format `email`.
+const ZOD_EMAIL: &str =
+    concat!(r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]", r"@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$");
+
+/// The pattern that zod writes next to the format `duration`.
+const ZOD_DURATION: &str =
+    r"^P(?:(\d+W)|(?!.*W)(?=\d|T\d)(\d+Y)?(\d+M)?(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+([.,]\d+)?S)?)?)$";
+
+/// Replaces a format and the known pattern of a library next to it, which cannot be enforced because it looks around,
+/// by a pattern whose texts all match both. Listed values may be other such texts, so their pattern stays.
+pub(super) fn hold_known_pattern(keywords: &mut Map<String, Value>) {
+    if is_fixed(keywords) {
+        return;
+    }
+    let text = |key: &str| keywords.get(key).and_then(Value::as_str);
+    let both = match (text("format"), text("pattern")) {
+        (Some("email"), Some(ZOD_EMAIL)) => email(LOCAL_OF_ZOD),
+        (Some("duration"), Some(ZOD_DURATION)) => DURATION.to_owned(),
+        _ => return,
+    };
+    keywords.shift_remove("format");
+    keywords.insert("pattern".to_owned(), whole(&both).into());
+}
+
+/// Whether a schema lists its values.
+fn is_fixed(keywords: &Map<String, Value>) -> bool {
+    ["const", "enum"].iter().any(|key| keywords.contains_key(*key))
+}
+
+/// An address with this local part.
+fn email(local: &str) -> String {
+    format!("{local}@{}[.][A-Za-z]{{2,24}}", hostname!())
+}
+
+/// The pattern of texts that an expression matches from beginning to end.
+fn whole(expression: &str) -> String {
+    format!("^(?:{expression})$")
 }
 
 /// The most steps for finding out whether a format contradicts other keywords, as many as llguidance takes to find out
@@ -159,9 +206,8 @@ fn is_contradicted(pattern: &str, keywords: &Map<String, Value>) -> bool {
 /// fixed. It is also dropped if it contradicts the schema's other keywords, because it is an annotation.
 pub(super) fn hold(keywords: &mut Map<String, Value>) {
     let Some(format) = keywords.shift_remove("format") else { return };
-    let is_fixed = ["const", "enum"].iter().any(|key| keywords.contains_key(*key));
-    let Some(expression) = format.as_str().and_then(expression).filter(|_| !is_fixed) else { return };
-    let pattern = format!("^(?:{expression})$");
+    let Some(expression) = format.as_str().and_then(expression).filter(|_| !is_fixed(keywords)) else { return };
+    let pattern = whole(&expression);
     if is_contradicted(&pattern, keywords) {
         return;
     }

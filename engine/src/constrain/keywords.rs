@@ -6,6 +6,7 @@
 
 use super::decimal::Decimal;
 use super::exact;
+use super::format;
 use super::schema::{Fault, add_pattern, for_each, has_keyword, try_for_each};
 use llguidance::regex_to_lark;
 use regex_syntax::hir::Look;
@@ -150,6 +151,7 @@ pub(super) fn tidy(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
 }
 
 fn of_one(keywords: &mut Map<String, Value>, whole: &Value, lenient: bool) -> Result<(), String> {
+    format::hold_known_pattern(keywords);
     hold_look_ahead(keywords);
     let (mut wrong, mut message) = (Vec::new(), None);
     for (keyword, value) in &*keywords {
