@@ -84,7 +84,7 @@ struct Shared {
     /// What verdicts on its kernels are about.
     subject: String,
     tokenizer: Option<Arc<Tokenizer>>,
-    template: Option<ChatTemplate>,
+    template: Option<Result<ChatTemplate>>,
     /// Made for the first constraint.
     #[cfg(feature = "constrain")]
     vocabulary: OnceLock<Arc<Vocabulary>>,
@@ -182,6 +182,7 @@ impl Model {
         let planned = Arc::new(Planned { target, untuned, verdict, plans: Mutex::default() });
         let subject = kernels.subject().to_owned();
         let (file, fingerprint, digest) = (file.clone(), OnceLock::new(), OnceLock::new());
+        config.notices.extend(text.notices().inspect(|notice| tracing::warn!("{notice}")));
         let Text { tokenizer, template } = text;
         let shared = Shared {
             file,
@@ -338,9 +339,13 @@ impl Model {
     /// The chat template.
     ///
     /// # Errors
-    /// [`Error::Metadata`] if the file has none, inside an [`Error::File`] if the file has a path.
+    /// [`Error::Metadata`] if the file has none, [`Error::Template`] if it cannot be used, which is also one of
+    /// [`Config::notices`]. Both are inside an [`Error::File`] if the file has a path.
     pub fn template(&self) -> Result<&ChatTemplate> {
-        self.shared.template.as_ref().ok_or_else(|| self.missing("tokenizer.chat_template", "a chat template"))
+        match &self.shared.template {
+            Some(template) => template.as_ref().map_err(|error| self.shared.file.name(error.clone())),
+            None => Err(self.missing("tokenizer.chat_template", "a chat template")),
+        }
     }
 
     fn missing(&self, key: &str, expected: &str) -> Error {
@@ -463,19 +468,25 @@ fn last_n(count: i32) -> usize {
 /// The tokenizer and the template of a model.
 struct Text {
     tokenizer: Option<Arc<Tokenizer>>,
-    template: Option<ChatTemplate>,
+    template: Option<Result<ChatTemplate>>,
 }
 
 impl Text {
     fn read(file: &Gguf) -> Result<Self> {
         let vocab = Vocab::read(file)?;
-        let template = file.opt_string("tokenizer.chat_template")?.map(ChatTemplate::new).transpose()?;
+        let template = file.opt_string("tokenizer.chat_template")?.map(ChatTemplate::new);
         let template = match &vocab {
-            Some(vocab) => template.map(|template| template.with_vocab(vocab)),
+            Some(vocab) => template.map(|template| template.map(|template| template.with_vocab(vocab))),
             None => template,
         };
         let tokenizer = vocab.map(Tokenizer::new).transpose()?.map(Arc::new);
         Ok(Self { tokenizer, template })
+    }
+
+    /// Sentences about what is left unused.
+    fn notices(&self) -> impl Iterator<Item = String> {
+        let template = self.template.as_ref().and_then(|template| template.as_ref().err());
+        template.map(|error| format!("the model cannot chat: {error}")).into_iter()
     }
 }
 

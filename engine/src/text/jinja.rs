@@ -11,12 +11,14 @@
 mod bounds;
 mod budget;
 mod filters;
+mod generation;
 mod held;
 mod operators;
 mod program;
 
 pub(super) use bounds::SOURCE;
 pub(super) use budget::{exceeded, left, start};
+pub(super) use generation::as_condition;
 pub(super) use held::from_json;
 pub(super) use program::compile;
 

@@ -144,13 +144,13 @@ pub struct Prompt {
 /// A compiled chat template.
 ///
 /// It is rendered by minijinja 3 with the additions of transformers to Jinja2: `trim_blocks`, `lstrip_blocks`, `break`
-/// and `continue`, `tojson` without HTML escapes, `raise_exception`, and `strftime_now`, which uses UTC. Values print
-/// as in Python, and the methods of strings and mappings that templates use exist. The remaining differences from
-/// Jinja2, each of which is a case of `tests/fixtures/jinja/cases.json`, are:
+/// and `continue`, `tojson` without HTML escapes, `{% generation %}`, `raise_exception`, and `strftime_now`, which uses
+/// UTC. Values print as in Python, and the methods of strings and mappings that templates use exist. The remaining
+/// differences from Jinja2, each of which is a case of `tests/fixtures/jinja/cases.json`, are:
 ///
 /// * Formatting with `%` (`'%s' % x`), the test `callable`, `varargs` in macros, `cycler`, `joiner` and
 ///   `lipsum`, the filters `truncate`, `wordcount` and other rare ones, positional arguments of
-///   `dictsort`, and methods such as `zfill`, `center`, `index` are errors. So is `{% generation %}`.
+///   `dictsort`, and methods such as `zfill`, `center`, `index` are errors.
 /// * `'text'|int` is an error, not 0. A loop over none is empty, not an error. `d|attr('k')` reads a key of a mapping.
 /// * Slices with a negative step are right only over the whole list: `x[2:0:-1]` has one item too many, and reversing
 ///   an empty list is an error.
@@ -199,7 +199,7 @@ impl ChatTemplate {
             return Err(Error::Template { message });
         }
         // Jinja2 reads every kind of line ending as a new line.
-        let source = source.replace("\r\n", "\n").replace('\r', "\n");
+        let source = jinja::as_condition(&source.replace("\r\n", "\n").replace('\r', "\n"));
         jinja::thread(|| jinja::compile(&source).map(drop).map_err(|error| explain(&error)))?;
         Ok(Self { environment: jinja::environment(), family: Family::of(&source), source, names: Vec::new() })
     }

@@ -96,7 +96,7 @@ fn templates() -> Vec<Broken> {
         template("{% if %}", "unexpected"),
         template("{% for m in messages %}", "end"),
         template("{{ 'open", "string"),
-        template("{% generation %}{% endgeneration %}", "generation"),
+        template("{% translate %}{% endtranslate %}", "translate"),
         broken("a number", |s| s.set(TEMPLATE, 5u32), "Metadata", &[TEMPLATE, "string"]),
         broken("not UTF-8", |s| s.set(TEMPLATE, Meta::String(vec![0xc3])), "Metadata", &[TEMPLATE, "UTF-8"]),
     ]
@@ -106,8 +106,22 @@ fn templates() -> Vec<Broken> {
 fn every_broken_text_is_refused() {
     let cases = [vocabularies(), templates()].concat();
     all_refused(&cases, read_texts);
-    let load = |file: &Gguf| Model::load(file, gpu(), &LoadOptions::default()).map(drop);
+    let load = |file: &Gguf| Model::load(file, gpu(), &LoadOptions::default())?.template().map(drop);
     all_refused(&cases, load);
+}
+
+/// A model whose template cannot be used is loaded, and calls that need the template return the template's error.
+#[test]
+fn a_template_that_does_not_parse() {
+    let model = loaded(|s| {
+        with_texts(s);
+        s.set(TEMPLATE, "{% if %}");
+    });
+    let error = Chat::new(&model).map(drop).unwrap_err().to_string();
+    assert!(error.contains("line 1"), "{error}");
+    let notices = &model.config().notices;
+    assert!(notices.iter().any(|notice| notice.contains("cannot chat") && notice.contains("line 1")), "{notices:?}");
+    assert!(model.tokenizer().is_ok());
 }
 
 fn loaded(edit: impl FnOnce(&mut Small)) -> Model {

@@ -54,6 +54,15 @@ fn templates_that_expect_calls_as_openai_writes_them() {
     assert_eq!(render("f['arguments'] | tojson"), r#"Hello. weather {"city": "Rome", "days": 2}"#);
 }
 
+/// What transformers marks as written by the assistant is rendered as usual.
+#[test]
+fn templates_that_mark_what_the_assistant_wrote() {
+    let source = "{% for m in ['a', 'b'] %}\n  {%- generation %}\n{{ m }}\n{% endgeneration %}\n{% endfor %}\n";
+    assert_eq!(render_source(source).unwrap(), "a\nb\n");
+    let quoted = "{% generation %}{{ '{% generation %}' }}{% endgeneration %}.";
+    assert_eq!(render_source(quoted).unwrap(), "{% generation %}.");
+}
+
 /// DeepSeek-V3.1's template calls the switch `thinking`. A variable of this name that a caller sets takes precedence.
 #[test]
 fn templates_that_call_the_switch_thinking() {
