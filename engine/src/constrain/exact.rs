@@ -637,26 +637,48 @@ pub(super) fn hold(
     mut lexer: LexerSpec,
     exact: &BTreeSet<String>,
 ) -> Result<(Grammar, LexerSpec), String> {
-    let start = format!("\"{MARK}");
-    for at in 0..lexer.lexemes.len() {
-        if exact.is_empty() || !lexer.has_forced_bytes(&lexer.lexemes[at], start.as_bytes()) {
+    // With both marks no string is the beginning of another.
+    let mut strings: Vec<String> = exact.iter().map(|name| format!("\"{MARK}{name}{MARK}\"")).collect();
+    strings.sort_unstable();
+    for (at, lexeme) in std::mem::take(&mut lexer.lexemes).into_iter().enumerate() {
+        let begins = |start: &str| lexer.has_forced_bytes(&lexeme, start.as_bytes());
+        let Some(string) = only(&strings, begins) else {
+            lexer.lexemes.push(lexeme);
             continue;
-        }
-        let is =
-            |name: &&String| lexer.has_forced_bytes(&lexer.lexemes[at], format!("\"{MARK}{name}{MARK}\"").as_bytes());
-        let Some(name) = exact.iter().find(is) else { continue };
+        };
+        let text = string.trim_matches(['"', MARK]);
         // A lexeme stores its own index, so the new one is created at the old one's index.
-        let rest = lexer.lexemes.split_off(at);
-        let class = std::mem::replace(&mut lexer.current_class, rest[0].class());
-        let made = lexer.add_greedy_lexeme(format!("number{at}"), expression(name), false, None, usize::MAX);
+        let class = std::mem::replace(&mut lexer.current_class, lexeme.class());
+        let made = lexer.add_greedy_lexeme(format!("number{at}"), expression(text), false, None, usize::MAX);
         lexer.current_class = class;
         made.map_err(|error| error.to_string())?;
         if lexer.lexemes.len() == at {
             return Err("too complex: the same numbers in two grammars".to_owned());
         }
-        lexer.lexemes.extend(rest.into_iter().skip(1));
     }
     Ok((grammar, lexer))
+}
+
+/// The one of sorted strings that something is, which tells whether it begins with a text. Its beginnings are looked
+/// for where the strings differ, so that few texts are compared even if there are many strings.
+fn only(strings: &[String], begins: impl Fn(&str) -> bool) -> Option<&str> {
+    let mut among = strings;
+    while let (Some(first), Some(last)) = (among.first(), among.last()) {
+        let pairs = first.char_indices().zip(last.chars());
+        let Some(differ) = pairs.into_iter().find_map(|((at, one), other)| (one != other).then_some(at)) else { break };
+        if !begins(&first[..differ]) {
+            return None;
+        }
+        let mut rest = among;
+        among = &[];
+        while let (true, Some(first)) = (among.is_empty(), rest.first()) {
+            let next = first[differ..].chars().next().map_or(0, char::len_utf8);
+            let start = &first[..differ + next];
+            let (same, others) = rest.split_at(rest.partition_point(|string| string.starts_with(start)));
+            (among, rest) = (if begins(start) { same } else { &[] }, others);
+        }
+    }
+    among.first().map(String::as_str).filter(|string| begins(string))
 }
 
 /// The expressions for which a grammar's text has strings.
@@ -665,4 +687,33 @@ pub(super) fn expressions(text: &str) -> BTreeSet<String> {
     parts.next();
     // Each lies between two marks, in a name and in references to it.
     parts.step_by(2).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::only;
+    use std::cell::Cell;
+
+    /// Each of many strings is found with few comparisons, and nothing else is.
+    #[test]
+    fn one_of_many_strings() {
+        let mut strings: Vec<String> = (0..16_000u64).map(|at| format!("\"é{}é\"", 7 * at + (1 << 60))).collect();
+        strings.sort_unstable();
+        let compared = Cell::new(0);
+        for string in &strings {
+            let begins = |start: &str| {
+                compared.set(compared.get() + 1);
+                string.starts_with(start)
+            };
+            assert_eq!(only(&strings, begins), Some(string.as_str()));
+        }
+        assert!(compared.get() < 16_000 * 60, "{} comparisons", compared.get());
+        for other in ["", "\"é1", "\"é1é\"", "\"é1152921504606846977é\"", "\"é9\""] {
+            assert_eq!(only(&strings, |start| other.starts_with(start)), None, "{other}");
+        }
+        for few in [&[][..], &["a".to_owned()], &["a1".to_owned(), "a22".to_owned()]] {
+            few.iter().for_each(|one| assert_eq!(only(few, |start| one.starts_with(start)), Some(one.as_str())));
+            assert_eq!(only(few, |start| "b".starts_with(start)), None);
+        }
+    }
 }
