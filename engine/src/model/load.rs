@@ -182,8 +182,8 @@ impl Model {
         let planned = Arc::new(Planned { target, untuned, verdict, plans: Mutex::default() });
         let subject = kernels.subject().to_owned();
         let (file, fingerprint, digest) = (file.clone(), OnceLock::new(), OnceLock::new());
-        config.notices.extend(text.notices().inspect(|notice| tracing::warn!("{notice}")));
-        let Text { tokenizer, template } = text;
+        let Text { tokenizer, template, notices } = text;
+        config.notices.extend(notices.into_iter().inspect(|notice| tracing::warn!("{notice}")));
         let shared = Shared {
             file,
             fingerprint,
@@ -469,6 +469,8 @@ fn last_n(count: i32) -> usize {
 struct Text {
     tokenizer: Option<Arc<Tokenizer>>,
     template: Option<Result<ChatTemplate>>,
+    /// Sentences about what of them is left unused.
+    notices: Vec<String>,
 }
 
 impl Text {
@@ -479,14 +481,12 @@ impl Text {
             Some(vocab) => template.map(|template| template.map(|template| template.with_vocab(vocab))),
             None => template,
         };
+        let of_vocab = vocab.as_ref().and_then(Vocab::notice);
+        let failed = template.as_ref().and_then(|template| template.as_ref().err());
+        let of_template = failed.map(|error| format!("the model cannot chat: {error}"));
+        let notices = of_vocab.into_iter().chain(of_template).collect();
         let tokenizer = vocab.map(Tokenizer::new).transpose()?.map(Arc::new);
-        Ok(Self { tokenizer, template })
-    }
-
-    /// Sentences about what is left unused.
-    fn notices(&self) -> impl Iterator<Item = String> {
-        let template = self.template.as_ref().and_then(|template| template.as_ref().err());
-        template.map(|error| format!("the model cannot chat: {error}")).into_iter()
+        Ok(Self { tokenizer, template, notices })
     }
 }
 

@@ -75,7 +75,8 @@ pub struct Vocab {
     pub add_bos: bool,
     /// `eos_token_id`, whose name templates may write.
     pub eos: Option<u32>,
-    /// `eos_token_id`, `eot_token_id` and `eom_token_id`, as far as the file has them. A reply ends at any of them.
+    /// `eos_token_id`, `eot_token_id` and `eom_token_id`, as far as the file has them. A reply ends at any of them. An
+    /// id that is not in the vocabulary counts as absent.
     pub end: Vec<u32>,
     /// `fim_pre_token_id`, `fim_suf_token_id` and `fim_mid_token_id`, for texts with a gap: see
     /// [`InfillTokens`](super::InfillTokens). An id that is not in the vocabulary counts as absent.
@@ -100,11 +101,21 @@ impl Vocab {
                 "`tokenizer.ggml.add_bos_token` is set, but there is no `tokenizer.ggml.bos_token_id`".into(),
             ));
         }
-        let bos = self.bos.as_ref().filter(|_| self.add_bos);
-        match self.end.iter().chain(bos).find(|&&id| id as usize >= tokens) {
-            Some(&token) => Err(Error::TokenOutOfRange { token, vocab: tokens }),
+        let is_known = |id: &u32| (*id as usize) < tokens;
+        self.end.retain(is_known);
+        match self.bos.filter(|bos| self.add_bos && !is_known(bos)) {
+            Some(token) => Err(Error::TokenOutOfRange { token, vocab: tokens }),
             None => Ok(()),
         }
+    }
+
+    /// A sentence about ids of tokens that end a reply but are not in the vocabulary, if there are any.
+    pub(crate) fn notice(&self) -> Option<String> {
+        let unknown = self.end.iter().filter(|id| **id as usize >= self.tokens.len());
+        let unknown: Vec<String> = unknown.map(u32::to_string).collect();
+        (!unknown.is_empty()).then(|| {
+            format!("tokens that would end a reply are not in the vocabulary and are ignored: {}", unknown.join(", "))
+        })
     }
 
     /// The text, id and type of every token.

@@ -59,15 +59,11 @@ fn value(name: &str, value: impl Into<Meta>, variant: &'static str, says: &[&str
 fn vocabularies() -> Vec<Broken> {
     let without =
         |name: &str| broken(&format!("no {name}"), |s| s.unset(&ggml(name)), "Metadata", &[&ggml(name), "nothing"]);
-    let outside = ["bos", "eos", "eot", "eom"].map(|name| {
-        let edit = move |s: &mut Small| {
-            s.set(&ggml(&format!("{name}_token_id")), 259u32);
-            s.set(&ggml("add_bos_token"), true);
-            s.set(&ggml("bos_token_id"), if name == "bos" { 259u32 } else { 0 });
-        };
-        broken(&format!("{name} outside"), edit, "TokenOutOfRange", &["259"])
-    });
-    let mut cases = vec![
+    let outside = |s: &mut Small| {
+        s.set(&ggml("add_bos_token"), true);
+        s.set(&ggml("bos_token_id"), 259u32);
+    };
+    vec![
         without("tokens"),
         without("merges"),
         value("model", "llama", "Unsupported", &["tokenizer.ggml.model", "`llama`", "gpt2"]),
@@ -84,9 +80,8 @@ fn vocabularies() -> Vec<Broken> {
         value("merges", [7u32], "Metadata", &["merges", "strings"]),
         value("add_bos_token", true, "Tokenizer", &["add_bos_token", "bos_token_id"]),
         value("eos_token_id", "<|end|>", "Metadata", &["eos_token_id", "integer"]),
-    ];
-    cases.extend(outside);
-    cases
+        broken("bos outside", outside, "TokenOutOfRange", &["259"]),
+    ]
 }
 
 fn templates() -> Vec<Broken> {
@@ -108,6 +103,18 @@ fn every_broken_text_is_refused() {
     all_refused(&cases, read_texts);
     let load = |file: &Gguf| Model::load(file, gpu(), &LoadOptions::default())?.template().map(drop);
     all_refused(&cases, load);
+}
+
+/// Ids of tokens that end a reply are ignored if there are no such tokens, as in llama.cpp.
+#[test]
+fn ends_outside_the_vocabulary() {
+    let model = loaded(|s| {
+        with_texts(s);
+        ["eos", "eot", "eom"].iter().zip(259u32..).for_each(|(name, id)| s.set(&ggml(&format!("{name}_token_id")), id));
+    });
+    assert_eq!(model.tokenizer().unwrap().end_tokens(), [257, 258], "those that are known by name");
+    let notices = &model.config().notices;
+    assert!(notices.iter().any(|notice| notice.ends_with("ignored: 259, 260, 261")), "{notices:?}");
 }
 
 /// A model whose template cannot be used is loaded, and calls that need the template return the template's error.
