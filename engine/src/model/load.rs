@@ -451,7 +451,8 @@ pub fn recommended_sampling(file: &Gguf) -> Result<SamplerParams> {
     let usual = SamplerParams::default();
     Ok(SamplerParams {
         temperature: file.opt_f32("general.sampling.temp")?.unwrap_or(usual.temperature),
-        top_k: file.opt_u32("general.sampling.top_k")?.map_or(usual.top_k, |k| k as usize),
+        // In llama.cpp's convention, all tokens are kept if it is negative; 0 says that here.
+        top_k: file.opt_i32("general.sampling.top_k")?.map_or(usual.top_k, |k| usize::try_from(k).unwrap_or(0)),
         top_p: file.opt_f32("general.sampling.top_p")?.unwrap_or(usual.top_p),
         min_p: file.opt_f32("general.sampling.min_p")?.unwrap_or(usual.min_p),
         repeat_penalty: file.opt_f32("general.sampling.penalty_repeat")?.unwrap_or(usual.repeat_penalty),

@@ -6,6 +6,7 @@ use crate::common::gguf_writer::Meta;
 use crate::common::gpu::gpu;
 use wglm::text::Vocab;
 use wglm::{Chat, Error, Gguf, LoadOptions, Model, SamplerParams};
+use wglm_engine::instruments::recommended_sampling;
 
 const TEMPLATE: &str = "tokenizer.chat_template";
 
@@ -194,11 +195,21 @@ fn a_template_that_refuses_the_conversation() {
     }
 }
 
+/// A negative number of tokens to choose from means all of them, as in llama.cpp.
+#[test]
+fn all_tokens_to_choose_from() {
+    for (given, read) in [(-1i32, 0), (0, 0), (7, 7)] {
+        let mut small = Small::default();
+        small.set("general.sampling.top_k", given);
+        assert_eq!(recommended_sampling(&small.open().unwrap()).unwrap().top_k, read, "{given}");
+    }
+}
+
 /// The sampling parameters that the file recommends are checked like everything else in it.
 #[test]
 fn extended_impossible_sampling_parameters() {
     let wrong: [(&str, Meta); 4] =
-        [("temp", f32::NAN.into()), ("temp", "hot".into()), ("top_k", (-1i32).into()), ("min_p", 1u32.into())];
+        [("temp", f32::NAN.into()), ("temp", "hot".into()), ("top_k", 1.5f32.into()), ("min_p", 1u32.into())];
     for (name, value) in wrong {
         let key = format!("general.sampling.{name}");
         let mut small = Small::default();
