@@ -137,12 +137,14 @@ impl Resources {
             self.uris.insert(place.to_owned(), uri);
             base = place;
         }
-        for key in ["$anchor", "$id", "id"] {
+        // Without a dynamic reference, which is refused, a dynamic anchor is like any other.
+        let anchors = ["$anchor", "$dynamicAnchor"];
+        for key in anchors.into_iter().chain(["$id", "id"]) {
             if key == "id" && !self.is_old {
                 continue;
             }
             let Some(name) = schema.get(key).and_then(Value::as_str) else { continue };
-            let name = if key == "$anchor" { Some(name) } else { name.strip_prefix('#') };
+            let name = if anchors.contains(&key) { Some(name) } else { name.strip_prefix('#') };
             if let Some(name) = name.filter(|name| !name.is_empty()) {
                 self.anchors.entry((base.to_owned(), name.to_owned())).or_insert_with(|| place.to_owned());
             }
@@ -297,6 +299,8 @@ mod tests {
             assert!(!name.contains(['/', '~', '%']), "{schema}");
         }
         let anchored = simple(json!({"$ref": "#leaf", "$defs": {"a": {"$anchor": "leaf", "type": "null"}}}));
+        assert_eq!(anchored["$ref"], "#/$defs/a");
+        let anchored = simple(json!({"$ref": "#leaf", "$defs": {"a": {"$dynamicAnchor": "leaf", "type": "null"}}}));
         assert_eq!(anchored["$ref"], "#/$defs/a");
         let part =
             simple(json!({"type": "object", "properties": {"a": {"type": "null"}, "b": {"$ref": "#/properties/a"}}}));
