@@ -2,8 +2,9 @@
 //!
 //! A rule is one regular expression or several: each cuts the pieces that those before it left into what it matches and
 //! what lies between. The joined words equal the text. The rules cut as llama.cpp does (`llama-vocab.cpp`,
-//! `unicode.cpp`), even where that is coarser than the vocabulary's own tokenizer: llama.cpp's engine does not
-//! distinguish case beyond ASCII.
+//! `unicode.cpp`), even where that differs from the vocabulary's own tokenizer. It is coarser where case matters,
+//! because llama.cpp does not distinguish case beyond ASCII. In the rules of GPT-4o and Kimi it is finer: combining
+//! marks are letters of a word in the vocabularies' own expressions (`\p{M}`), and cut the word in llama.cpp's.
 
 use crate::error::{Error, Result};
 use tokenizers::SplitDelimiterBehavior::Isolated;
