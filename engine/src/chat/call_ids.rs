@@ -2,11 +2,14 @@
 
 use crate::generate::Event;
 use crate::text::{Message, ToolCall};
+use std::collections::HashSet;
 
 /// Gives ids to the calls of a reply.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallIds {
-    taken: Vec<String>,
+    taken: HashSet<String>,
+    /// All smaller numbers are taken or skipped. Without it, each new id would try the taken numbers again.
+    next: usize,
     /// The id of the call that has begun.
     begun: Option<String>,
 }
@@ -15,7 +18,7 @@ impl CallIds {
     /// For a reply that follows these messages, or continues one that has these calls.
     pub fn after(messages: &[Message], begun: &[ToolCall]) -> Self {
         let calls = messages.iter().flat_map(|message| &message.tool_calls).chain(begun);
-        Self { taken: calls.filter_map(|call| call.id.clone()).collect(), begun: None }
+        Self { taken: calls.filter_map(|call| call.id.clone()).collect(), ..Self::default() }
     }
 
     /// Gives the call of an event an id that no other one has: the one that the model wrote, or a number. All events of
@@ -36,9 +39,57 @@ impl CallIds {
         }
     }
 
-    fn unused(&self, written: Option<String>) -> Option<String> {
-        let is_taken = |id: &String| self.taken.contains(id);
-        let mut numbers = (self.taken.len()..).map(|number| format!("call_{number}"));
-        written.filter(|id| !is_taken(id)).or_else(|| numbers.find(|id| !is_taken(id)))
+    fn unused(&mut self, written: Option<String>) -> Option<String> {
+        if let Some(id) = written.filter(|id| !self.taken.contains(id)) {
+            return Some(id);
+        }
+        self.next = self.next.max(self.taken.len());
+        loop {
+            let id = format!("call_{}", self.next);
+            if !self.taken.contains(&id) {
+                return Some(id);
+            }
+            self.next += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CallIds;
+    use crate::generate::Event;
+    use crate::text::{Message, ToolCall};
+    use std::time::{Duration, Instant};
+
+    fn call(id: Option<&str>) -> ToolCall {
+        ToolCall { id: id.map(str::to_owned), ..ToolCall::new("owls", Default::default()) }
+    }
+
+    /// The ids that calls get which the model wrote with these.
+    fn given(ids: &mut CallIds, written: &[Option<&str>]) -> Vec<String> {
+        let give = |written: &Option<&str>| {
+            let mut event = Event::ToolCall(call(*written));
+            ids.give(&mut event);
+            if let Event::ToolCall(call) = event { call.id.unwrap_or_default() } else { String::new() }
+        };
+        written.iter().map(give).collect()
+    }
+
+    #[test]
+    fn ids_are_unique() {
+        let messages = [Message::assistant("").with_tool_calls(vec![call(Some("call_1")), call(None)])];
+        let mut ids = CallIds::after(&messages, &[call(Some("call_3"))]);
+        let written = [None, None, Some("own"), Some("own"), Some("call_1")];
+        assert_eq!(given(&mut ids, &written), ["call_2", "call_4", "own", "call_5", "call_6"]);
+    }
+
+    #[test]
+    fn many_ids_take_little_time() {
+        let taken = (60_000..120_000).map(|number| call(Some(&format!("call_{number}")))).collect();
+        let mut ids = CallIds::after(&[Message::assistant("").with_tool_calls(taken)], &[]);
+        let begun = Instant::now();
+        let given = given(&mut ids, &[None; 1000]);
+        assert_eq!(given.last().map(String::as_str), Some("call_120999"));
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     }
 }
