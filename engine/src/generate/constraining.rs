@@ -35,6 +35,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// The most tokens that a step feeds because a grammar forces them. Other replies wait for the step, and a grammar may
+/// force a text of any length, whose rest the next steps feed. A chunk of a prompt is usually at least twice as long.
+const MOST_FORCED: usize = 256;
+
 /// The grammars of a reply.
 pub(super) struct Constraining {
     model: Model,
@@ -268,7 +272,7 @@ impl Rule for Constraining {
         let may_think = self.thinks_at(turn.events.place()).is_some();
         let Some((matcher, _)) = self.holds.as_mut().filter(|_| !may_think) else { return Ok(Vec::new()) };
         let mut forced = matcher.forced();
-        forced.truncate(turn.most.min(session.context() - session.tokens().len()));
+        forced.truncate(most_forced(session, turn));
         session.feed(&forced)?;
         forced.iter().try_for_each(|token| matcher.accept(*token))?;
         Ok(forced)
@@ -351,7 +355,7 @@ impl Rule for Constraining {
         if let Some((matcher, _)) = self.holds.as_mut().filter(|_| turn.logits.is_none()) {
             if !matcher.is_over() {
                 certain.extend(matcher.forced());
-                certain.truncate(turn.most.min(session.context() - session.tokens().len()));
+                certain.truncate(most_forced(session, turn));
             }
             let known = self.model.tokenizer()?.vocab_size();
             if certain.len() == 1
@@ -419,6 +423,11 @@ impl Constraining {
         }
         Ok(())
     }
+}
+
+/// The most tokens that a step may feed because a grammar forces them.
+fn most_forced(session: &Session, turn: &Turn<'_>) -> usize {
+    turn.most.min(session.context() - session.tokens().len()).min(MOST_FORCED)
 }
 
 /// Removes the tokens that a bias bans from a mask.

@@ -1,6 +1,6 @@
 //! Tests replies that a grammar restricts, beside others.
 
-use super::{alone, by_turns, greedy, model_on, request, rest_by_turns, said, scheduler, stats};
+use super::{alone, by_turns, greedy, load, model_on, request, rest_by_turns, said, scheduler, small_file, stats};
 use crate::common::gpu::open;
 use serde_json::json;
 use wglm::{
@@ -64,6 +64,28 @@ fn long_replies_take_steps_together() {
     };
     let (two, six) = (dispatches(2), dispatches(6));
     assert!(six < 2 * two, "{two} and {six} dispatches");
+}
+
+/// Other replies wait for each step, so a step does not feed all tokens of a long text that a grammar forces.
+#[test]
+fn a_long_text_is_forced_in_several_steps() {
+    let gpu = open(true);
+    let scheduler = Scheduler::new(&load(&small_file(), &gpu, 8), &SchedulerOptions::default()).unwrap();
+    let text = "owl fox ".repeat(200);
+    let options = GenerateOptions { constraint: Some(Constraint::regex(&text).unwrap()), ..greedy(480) };
+    let reply = scheduler.chat(ChatState { options, ..request("Who are you?", 0) }).unwrap();
+    let mut events = Vec::new();
+    let (mut before, mut steps) = (0, Vec::new());
+    for event in reply {
+        events.push(event.unwrap());
+        let dispatches = gpu.work().dispatches;
+        steps.push(dispatches - before);
+        before = dispatches;
+    }
+    assert_eq!(said(&events), text);
+    assert!(stats(&events).generated > 380, "{:?}", stats(&events));
+    let longest = steps[2..].iter().max().unwrap();
+    assert!(longest * 4 < steps[2..].iter().sum::<u64>() * 3, "{steps:?}");
 }
 
 /// A reply that guessed while it was alone stays the same when another one joins, at any token.
