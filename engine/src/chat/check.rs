@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::text::{ChatTemplate, Content, Message};
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// Roles that are accepted without a check: a template that does not support one of them refuses it.
 const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
@@ -41,16 +42,18 @@ pub fn messages(messages: &[Message], template: &ChatTemplate) -> Result<()> {
 /// the model would react to a call that it never made. A history may begin with a call and its result, before any user
 /// message, as OpenAI's API accepts it.
 pub fn results(messages: &[Message]) -> Result<()> {
-    let mut called = Vec::new();
+    let (mut called, mut known) = (Vec::new(), HashSet::new());
     for (index, message) in messages.iter().enumerate() {
-        called.extend(message.tool_calls.iter().map(|call| call.id.as_deref()));
+        let of_message = message.tool_calls.iter().map(|call| call.id.as_deref());
+        known.extend(of_message.clone());
+        called.extend(of_message);
         if message.role != "tool" {
             continue;
         }
         let id = message.tool_call_id.as_deref().filter(|id| !id.is_empty());
         // A result without a known id may belong to a call without an id.
-        let known = called.contains(&None) || id.map_or(!called.is_empty(), |id| called.contains(&Some(id)));
-        if !known {
+        let is_known = known.contains(&None) || id.map_or(!known.is_empty(), |id| known.contains(&Some(id)));
+        if !is_known {
             let found = id.map_or("a result".to_owned(), |id| format!("{id:?}"));
             return Err(Error::Message { index, what: "tool_call_id", expected: ids(&called), found });
         }
@@ -105,5 +108,26 @@ fn shown(value: &Value) -> String {
     match json.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", &json[..end]),
         None => json,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::results;
+    use crate::text::{Message, ToolCall};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn many_results_are_checked_in_little_time() {
+        let call = |id: usize| ToolCall { id: Some(format!("call {id}")), ..ToolCall::new("owls", Default::default()) };
+        let calls = Message::assistant("").with_tool_calls((0..60_000).map(call).collect());
+        let result = |id: usize| Message::tool(format!("call {id}"), "7");
+        let mut messages: Vec<Message> = [calls].into_iter().chain((0..60_000).rev().map(result)).collect();
+        let begun = Instant::now();
+        assert!(results(&messages).is_ok());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        messages.push(result(60_000));
+        let error = results(&messages).map_err(|error| error.to_string());
+        assert!(error.is_err_and(|error| error.contains("\"call 59999\"")));
     }
 }

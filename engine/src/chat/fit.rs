@@ -8,7 +8,7 @@ use super::prompt::PromptMaker;
 use super::{Chat, Overflow};
 use crate::error::{Error, Result};
 use crate::text::Message;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// When turns are dropped because of [`Overflow`](super::Overflow), the length of the dropped part is rounded up to a
 /// multiple of the context divided by this.
@@ -39,8 +39,9 @@ impl Chat {
 /// See [`Chat::fit`].
 fn fewest(maker: &PromptMaker<'_>, messages: &[Message], reserve: usize) -> Result<usize> {
     maker.check(messages)?;
-    let (newest, context) = (newest(messages), maker.context);
-    let mut lengths = Lengths::new(|first| length(maker, messages, first));
+    let turns = turns(messages);
+    let (newest, context) = (newest(&turns), maker.context);
+    let mut lengths = Lengths::new(|first| length(maker, messages, &turns, first));
     let needed = lengths.without(0)?.saturating_add(reserve);
     if needed <= context {
         return Ok(0);
@@ -64,8 +65,9 @@ pub(super) fn overflow(
     reserve: usize,
     least: usize,
 ) -> Result<usize> {
-    let (newest, context) = (newest(messages), maker.context);
-    let mut lengths = Lengths::new(|first| length(maker, messages, first));
+    let turns = turns(messages);
+    let (newest, context) = (newest(&turns), maker.context);
+    let mut lengths = Lengths::new(|first| length(maker, messages, &turns, first));
     lengths.known.insert(0, whole);
     let shortest = lengths.without(newest)?;
     if shortest.saturating_add(reserve) <= context {
@@ -92,7 +94,7 @@ pub(super) fn first_possible(
     // Templates remove spaces at the ends.
     let length = |message: &Message| message.text().trim().len();
     let turns = turns(messages);
-    let newest = turns.iter().flatten().max().copied().unwrap_or(0);
+    let newest = newest(&turns);
     let mut by_turn = vec![0_usize; newest + 1];
     let mut needed = 0;
     for (message, turn) in messages.iter().zip(turns) {
@@ -127,13 +129,18 @@ pub(crate) fn drop_before(messages: &mut Vec<Message>, first: usize) -> Vec<Mess
 
 /// The messages that are left without the turns before one.
 pub(super) fn kept(messages: &[Message], first: usize) -> Vec<Message> {
-    let kept = messages.iter().zip(turns(messages)).filter(|(_, turn)| stays(*turn, first));
+    kept_of(messages, &turns(messages), first)
+}
+
+/// The same for messages of known turns.
+fn kept_of(messages: &[Message], turns: &[Option<usize>], first: usize) -> Vec<Message> {
+    let kept = messages.iter().zip(turns).filter(|(_, turn)| stays(**turn, first));
     kept.map(|(message, _)| message.clone()).collect()
 }
 
 /// The tokens of the prompt without the turns before one.
-fn length(maker: &PromptMaker<'_>, messages: &[Message], first: usize) -> Result<usize> {
-    Ok(maker.render_rest(&kept(messages, first))?.0.len())
+fn length(maker: &PromptMaker<'_>, messages: &[Message], turns: &[Option<usize>], first: usize) -> Result<usize> {
+    Ok(maker.render_rest(&kept_of(messages, turns, first))?.0.len())
 }
 
 /// Whether a message is kept when all turns before `first` are dropped.
@@ -141,35 +148,50 @@ fn stays(turn: Option<usize>, first: usize) -> bool {
     turn.is_none_or(|turn| turn >= first)
 }
 
-/// The newest turn.
-fn newest(messages: &[Message]) -> usize {
-    turns(messages).into_iter().flatten().max().unwrap_or(0)
+/// The newest of these turns.
+fn newest(turns: &[Option<usize>]) -> usize {
+    turns.iter().flatten().max().copied().unwrap_or(0)
 }
 
 /// The number of the turn that each message belongs to. Turn 0 is everything before the first user message; system
 /// messages belong to none. The result of a function belongs to the turn of its call, even if the user said something
 /// in between: a result without its call would be refused.
 fn turns(messages: &[Message]) -> Vec<Option<usize>> {
-    let (mut turn, mut calls) = (0, Vec::new());
+    let (mut turn, mut calls) = (0, CallTurns::default());
     let mut of = Vec::with_capacity(messages.len());
     for message in messages {
         turn += usize::from(message.role == "user");
-        calls.extend(message.tool_calls.iter().map(|call| (call.id.as_deref(), turn)));
+        message.tool_calls.iter().for_each(|call| calls.add(call.id.as_deref(), turn));
         of.push(match message.role.as_str() {
             "system" | "developer" => None,
-            "tool" => Some(turn_of_call(&calls, message.tool_call_id.as_deref()).unwrap_or(turn)),
+            "tool" => Some(calls.turn(message.tool_call_id.as_deref()).unwrap_or(turn)),
             _ => Some(turn),
         });
     }
     of
 }
 
-/// The turn of the newest call with an id, or, if there is none, of the newest call that may be meant.
-fn turn_of_call(calls: &[(Option<&str>, usize)], id: Option<&str>) -> Option<usize> {
-    let id = id.filter(|id| !id.is_empty());
-    let same = calls.iter().rev().find(|(call, _)| id.is_some() && *call == id);
-    let meant = || calls.iter().rev().find(|(call, _)| id.is_none() || call.is_none());
-    same.or_else(meant).map(|(_, turn)| *turn)
+/// The turns of the newest calls.
+#[derive(Default)]
+struct CallTurns<'a> {
+    /// By the id of the call, if it has one.
+    by_id: HashMap<Option<&'a str>, usize>,
+    newest: Option<usize>,
+}
+
+impl<'a> CallTurns<'a> {
+    fn add(&mut self, id: Option<&'a str>, turn: usize) {
+        self.by_id.insert(id, turn);
+        self.newest = Some(turn);
+    }
+
+    /// The turn of the newest call with an id, or, if there is none, of the newest call that may be meant.
+    fn turn(&self, id: Option<&str>) -> Option<usize> {
+        match id.filter(|id| !id.is_empty()) {
+            None => self.newest,
+            id => self.by_id.get(&id).or_else(|| self.by_id.get(&None)).copied(),
+        }
+    }
 }
 
 /// The lengths of prompts without the oldest turns, in tokens. Each is computed once, because that requires rendering a
@@ -224,6 +246,7 @@ impl<F: FnMut(usize) -> Result<usize>> Lengths<F> {
 mod tests {
     use super::{Error, Lengths, Message, Overflow, Result, drop_before, first_possible, turns};
     use crate::text::ToolCall;
+    use std::time::{Duration, Instant};
 
     /// The first turns that are kept while a conversation grows. `turn` is the number of tokens of a turn; the system
     /// prompt has 100.
@@ -279,6 +302,18 @@ mod tests {
         assert_eq!(messages, [user("2"), Message::assistant("Seven."), user("3")]);
         let nameless = [user("1"), call(None), user("2"), call(Some("c2")), user("3"), result("c1"), result("")];
         assert_eq!(turns(&nameless), [1, 1, 2, 2, 3, 1, 2].map(Some), "a call without an id may be meant");
+    }
+
+    #[test]
+    fn turns_of_many_results_take_little_time() {
+        let call = |id: usize| ToolCall { id: Some(format!("call {id}")), ..ToolCall::new("owls", Default::default()) };
+        let calls = Message::assistant("").with_tool_calls((0..60_000).map(call).collect());
+        let results = (0..60_000).map(|id| Message::tool(format!("call {id}"), "7"));
+        let messages: Vec<Message> =
+            [Message::user("1"), calls, Message::user("2")].into_iter().chain(results).collect();
+        let begun = Instant::now();
+        assert_eq!(turns(&messages)[3..], [Some(1); 60_000]);
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     }
 
     #[test]
