@@ -64,6 +64,22 @@ impl GivenMessage {
         };
         self.role == "user" && has_own
     }
+
+    /// How many messages the template gets for it: results of functions are messages of their own.
+    fn count(&self) -> usize {
+        match &self.content {
+            Blocks::Blocks(blocks) if self.role != "assistant" => {
+                let results = blocks.iter().filter(|block| kind(block) == "tool_result").count();
+                results + usize::from(results < blocks.len())
+            }
+            _ => 1,
+        }
+    }
+}
+
+/// How many messages [`conversation`] makes of these, without the system prompt.
+pub fn message_count(given: &[GivenMessage]) -> usize {
+    given.iter().map(GivenMessage::count).sum()
 }
 
 /// A text field of a block.
@@ -245,7 +261,7 @@ pub fn functions(tools: &[Value]) -> Result<Vec<Value>, Failure> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{GivenMessage, System, Warnings, conversation, functions};
+    use super::{GivenMessage, System, Warnings, conversation, functions, message_count};
     use serde_json::{Value, json};
 
     fn read(system: Value, messages: Value) -> Vec<wglm_engine::Message> {
@@ -347,6 +363,21 @@ mod tests {
         assert_eq!(messages[1].reasoning_content.as_deref(), Some("hm"));
         assert_eq!(messages[1].tool_calls[0].function.arguments, json!({"path": "."}));
         assert_eq!((messages[2].text().as_ref(), messages[2].tool_call_id.as_deref()), ("Error: gone", Some("t1")));
+    }
+
+    #[test]
+    fn each_result_counts_as_a_message() {
+        let result = |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": "a"});
+        let text = json!({"type": "text", "text": "?"});
+        let messages = json!([
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "content": [text, {"type": "text", "text": "Let me."}]},
+            {"role": "user", "content": [result("t1"), result("t2"), text, result("t3"), text]},
+            {"role": "user", "content": [result("t4"), result("t5")]},
+            {"role": "user", "content": []}]);
+        let given: Vec<GivenMessage> = serde_json::from_value(messages.clone()).unwrap();
+        assert_eq!(message_count(&given), 8);
+        assert_eq!(read(Value::Null, messages).len(), 8);
     }
 
     #[test]

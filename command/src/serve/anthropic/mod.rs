@@ -17,7 +17,7 @@ use super::server::{LoadedModel, Server};
 use super::unmet::{OtherFields, Warnings};
 use axum::extract::State;
 use axum::response::Response;
-use input::{GivenMessage, System, begins_reply, conversation, functions, is_function};
+use input::{GivenMessage, System, begins_reply, conversation, functions, is_function, message_count};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl ToolChoice {
 impl Body {
     /// The conversation. Adds warnings about what nothing reads.
     fn conversation(self, server: &Server, to: &mut Warnings) -> Result<(Conversation, Origins), Failure> {
-        check_messages("messages", self.messages.len(), server)?;
+        check_messages("messages", message_count(&self.messages), server)?;
         let tools = self.tools.unwrap_or_default();
         check_tools(&tools)?;
         let format = self.output_config.and_then(|config| config.format);
