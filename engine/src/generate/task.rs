@@ -605,6 +605,9 @@ impl<'a> GenerationTask<'a> {
 
     fn done(&mut self, stop: Stop, drafts: DraftStats) {
         self.events.finish(stop != Stop::End);
+        // The text that was held back until now may complete a stop string, which cuts it.
+        let is_stopped = self.events.stopped() && stop != Stop::Cancelled;
+        let stop = if is_stopped { Stop::StopString } else { stop };
         let progress = if let TaskState::Tokens(progress) = self.state { progress } else { TaskProgress::none() };
         let TaskProgress { prompt, prompt_time, since, generated } = progress;
         let generate_time = since.elapsed();

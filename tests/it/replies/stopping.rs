@@ -59,6 +59,23 @@ fn extended_held_back_text_is_reported() {
     assert_eq!((text(&events), stats.stop), (whole, Stop::Length));
 }
 
+/// A stop string in text that was held back until the end: a character of which only the first byte came.
+#[test]
+fn a_stop_string_in_the_last_text_is_reported() {
+    let tokenizer = model().tokenizer().unwrap();
+    let is_half = |token: &u32| tokenizer.token_bytes(*token).is_ok_and(|bytes| bytes == [0xc3]);
+    let half = (0..tokenizer.vocab_size() as u32).find(is_half).expect("a token of that byte");
+    let sampling = SamplerParams { logit_bias: vec![(half, 1000.0)], ..SamplerParams::greedy() };
+    for (stop, said, reason) in [("\u{fffd}", "", Stop::StopString), ("no such text", "\u{fffd}", Stop::Length)] {
+        let (mut session, sampling) = (Session::new(model()).unwrap(), sampling.clone());
+        let options = GenerateOptions { sampling, max_tokens: Some(1), stop: vec![stop.into()], ..Default::default() };
+        let prompt = tokenizer.encode("An owl", true).unwrap();
+        let (events, stats) = told(Generation::new(&mut session, prompt, None, options).unwrap());
+        assert_eq!((text(&events).as_str(), stats.stop), (said, reason));
+        assert_eq!(stats.stop_string, (reason == Stop::StopString).then_some(0));
+    }
+}
+
 fn tokens(events: &[Event]) -> Vec<&TokenLogprobs> {
     events.iter().filter_map(|event| if let Event::Token(token) = event { Some(token) } else { None }).collect()
 }
