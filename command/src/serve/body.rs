@@ -78,6 +78,13 @@ pub fn conversation_memory(text: &str) -> usize {
     count.conversation(text.len())
 }
 
+/// The memory that the values of JSON in a string of a conversation need in addition.
+pub fn inner_memory(text: &str) -> usize {
+    let mut count = Count::default();
+    count.add(text.as_bytes());
+    count.values * VALUE * VALUE_COPIES
+}
+
 /// Whether a byte of text is, or begins, a character that may be marked (`text/marker.rs` of the library). 0xEF begins
 /// the marks themselves, which are escaped.
 pub fn is_sign(byte: u8) -> bool {

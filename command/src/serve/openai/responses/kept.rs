@@ -2,7 +2,7 @@
 //! are dropped. A response is found only by clients that share a KV cache with the one that asked for it.
 
 use super::{Message, NOT_KEPT};
-use crate::serve::body::conversation_memory;
+use crate::serve::body::{conversation_memory, inner_memory};
 use crate::serve::client::{Caller, Client};
 use crate::serve::failure::Failure;
 use crate::serve::lock;
@@ -24,15 +24,61 @@ const EACH: usize = 512;
 pub struct Kept {
     /// Which KV cache the client uses.
     cache: u64,
-    /// All messages up to the end of the reply, without the instructions, as JSON.
-    messages: String,
+    /// All messages up to the end of the reply, without the instructions.
+    messages: Messages,
     /// The response as it was sent, as JSON.
     response: String,
 }
 
 impl Kept {
     fn bytes(&self) -> usize {
-        EACH + self.messages.len() + self.response.len()
+        EACH + self.messages.text.len() + self.response.len()
+    }
+}
+
+/// Messages as a list in JSON. The arguments of calls are strings in it: as values they would be nested more deeply
+/// than in the request, and the parser, which limits that, could refuse them.
+#[derive(Debug)]
+struct Messages {
+    text: String,
+    /// The memory that the arguments need, in addition to that of the text.
+    arguments: usize,
+}
+
+impl Messages {
+    fn of(messages: &[Message]) -> Option<Self> {
+        let mut written = Self { text: "[]".to_owned(), arguments: 0 };
+        written.add(messages).map(|()| written)
+    }
+
+    fn add(&mut self, messages: &[Message]) -> Option<()> {
+        for message in messages {
+            self.text.pop();
+            if self.text.len() > 1 {
+                self.text.push(',');
+            }
+            let json = match message.tool_calls.is_empty() {
+                true => serde_json::to_string(message),
+                false => serde_json::to_string(&self.with_calls_as_text(message.clone())),
+            };
+            self.text.push_str(&json.ok()?);
+            self.text.push(']');
+        }
+        Some(())
+    }
+
+    fn with_calls_as_text(&mut self, mut message: Message) -> Message {
+        for call in &mut message.tool_calls {
+            let arguments = call.function.arguments.to_string();
+            self.arguments += inner_memory(&arguments);
+            call.function.arguments = arguments.into();
+        }
+        message
+    }
+
+    /// The memory that they need when they are read.
+    fn memory(&self) -> usize {
+        conversation_memory(&self.text) + self.arguments
     }
 }
 
@@ -109,43 +155,38 @@ pub fn earlier(id: &str, server: &Server, client: Client, memory: &Share) -> Res
         Failure::of_field("previous_response_id", wrong).with_code("previous_response_not_found")
     };
     let kept = server.responses.get(id, client).ok_or_else(missing)?;
-    memory.resize(memory.bytes() + conversation_memory(&kept.messages))?;
+    memory.resize(memory.bytes() + kept.messages.memory())?;
     let broken =
         |error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot read a kept response: {error}"));
-    serde_json::from_str(&kept.messages).map_err(broken)
+    serde_json::from_str(&kept.messages.text).map_err(broken)
 }
 
 /// Stores the response to a request when its reply has ended.
 pub struct Keeper {
     kept: Arc<KeptResponses>,
     cache: u64,
-    /// The messages of the request, as a list in JSON.
-    messages: String,
+    /// The messages of the request.
+    messages: Messages,
 }
 
 impl Keeper {
     /// A keeper for a conversation, unless no responses are stored.
     pub fn new(kept: &Arc<KeptResponses>, client: Client, messages: &[Message]) -> Option<Self> {
-        let messages = (kept.most > 0).then(|| serde_json::to_string(messages).ok())??;
+        let messages = (kept.most > 0).then(|| Messages::of(messages))??;
         Some(Self { kept: kept.clone(), cache: client.cache, messages })
     }
 
     /// The bytes that it takes while the reply is generated and when the reply ends.
     pub fn bytes(&self) -> usize {
-        2 * self.messages.len()
+        2 * self.messages.text.len()
     }
 
     pub fn keep(self, id: &str, reply: &[Message], response: String) {
         let Self { kept, cache, mut messages } = self;
-        let separator = if messages == "[]" { "" } else { "," };
-        messages.truncate(messages.len() - 1);
-        for (index, message) in reply.iter().enumerate() {
-            let Ok(text) = serde_json::to_string(message) else { return };
-            messages.push_str(if index == 0 { separator } else { "," });
-            messages.push_str(&text);
+        if messages.add(reply).is_none() {
+            return;
         }
-        messages.push(']');
-        messages.shrink_to_fit();
+        messages.text.shrink_to_fit();
         kept.add(id.to_owned(), Kept { cache, messages, response });
     }
 }
@@ -172,9 +213,10 @@ pub async fn delete(State(server): State<Arc<Server>>, PathEnd(id): PathEnd) -> 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Client, EACH, Keeper, KeptResponses, Message};
+    use super::{Client, EACH, Keeper, KeptResponses, Message, conversation_memory};
     use crate::serve::client::{Network, Who};
     use std::sync::Arc;
+    use wglm_engine::text::{FunctionCall, ToolCall};
 
     fn client(cache: u64) -> Client {
         Client { who: Who::Network(Network::V4(1)), cache }
@@ -216,8 +258,25 @@ mod tests {
             let keeper = Keeper::new(&kept, client(0), &messages).unwrap();
             let reply = [Message::new("assistant", "!"), Message::tool("c", "2")];
             keeper.keep("a", &reply, String::new());
-            let all: Vec<Message> = serde_json::from_str(&kept.get("a", client(0)).unwrap().messages).unwrap();
+            let all: Vec<Message> = serde_json::from_str(&kept.get("a", client(0)).unwrap().messages.text).unwrap();
             assert_eq!(all, [&messages[..], &reply].concat());
         }
+    }
+
+    /// The parser reads at most 127 levels, and arguments are a text of their own in requests.
+    #[test]
+    fn deep_arguments_are_read_back() {
+        let arguments = format!(r#"{{"a": {}{}}}"#, "[".repeat(126), "]".repeat(126));
+        let function = FunctionCall::from_json("f", &arguments);
+        assert_eq!(function.arguments["a"].to_string().len(), 252);
+        let call = ToolCall { id: Some("c".into()), kind: "function".into(), function };
+        let messages = [Message::user("?"), Message::assistant("").with_tool_calls(vec![call])];
+        let kept = Arc::new(KeptResponses::new(1 << 20));
+        let keeper = Keeper::new(&kept, client(0), &messages).unwrap();
+        keeper.keep("a", &messages[1..], String::new());
+        let kept = kept.get("a", client(0)).unwrap();
+        let all: Vec<Message> = serde_json::from_str(&kept.messages.text).unwrap();
+        assert_eq!(all, [&messages[..], &messages[1..]].concat());
+        assert!(kept.messages.memory() > conversation_memory(&kept.messages.text));
     }
 }
