@@ -124,7 +124,9 @@ pub struct Fold {
     in_call: bool,
     /// When the first report of the prompt came, and the tokens that the cache held.
     prompt: Option<(Instant, usize)>,
-    thinking: String,
+    /// About how many tokens of thinking came. They are counted as they come: to encode all of a long thinking at the
+    /// end would keep other requests waiting.
+    thinking_tokens: usize,
     /// Whether the reply ends after its first call.
     one_call: bool,
     /// Whether tokens that are not text are reported as well.
@@ -133,8 +135,8 @@ pub struct Fold {
 
 impl Fold {
     pub fn new(one_call: bool) -> Self {
-        let (tokens, warnings, calls, has_failed, in_call, prompt, thinking) = Default::default();
-        Self { tokens, warnings, calls, has_failed, in_call, prompt, thinking, one_call, all_tokens: false }
+        let (tokens, warnings, calls, has_failed, in_call, prompt, thinking_tokens) = Default::default();
+        Self { tokens, warnings, calls, has_failed, in_call, prompt, thinking_tokens, one_call, all_tokens: false }
     }
 
     /// The same for a reply that is not a message: all tokens are reported, so that each has its log-probability.
@@ -172,7 +174,8 @@ impl Fold {
             Event::Thinking(_) | Event::Text(_) if self.has_enough() => None,
             Event::Thinking(text) => {
                 self.tokens.clear();
-                self.thinking.push_str(&text);
+                let encoded = tokenizer.and_then(|tokenizer| tokenizer.encode(&text, false).ok());
+                self.thinking_tokens += encoded.map_or(0, |tokens| tokens.len());
                 Some(Delta::Thinking(text))
             }
             Event::Text(text) => Some(Delta::Text { text, tokens: std::mem::take(&mut self.tokens) }),
@@ -202,7 +205,7 @@ impl Fold {
                 }
                 None
             }
-            Event::Done(stats) => Some(Delta::End(Box::new(self.finish(stats, tokenizer)))),
+            Event::Done(stats) => Some(Delta::End(Box::new(self.finish(stats)))),
             _ => None,
         }
     }
@@ -214,7 +217,7 @@ impl Fold {
         Delta::CallEnd { is_whole }
     }
 
-    fn finish(&mut self, stats: Stats, tokenizer: Option<&Tokenizer>) -> Finish {
+    fn finish(&mut self, stats: Stats) -> Finish {
         let reason = match stats.stop {
             Stop::End | Stop::StopString | Stop::Cancelled if self.has_failed => FinishReason::Length,
             Stop::Cancelled | Stop::Length if self.has_enough() => FinishReason::Calls,
@@ -227,9 +230,7 @@ impl Fold {
             }
             _ => FinishReason::Length,
         };
-        let count = |text: &str| tokenizer?.encode(text, false).ok().map(|tokens| tokens.len());
-        let thinking = if self.thinking.is_empty() { None } else { count(&self.thinking) };
-        let thinking_tokens = thinking.unwrap_or(0).min(stats.generated);
+        let thinking_tokens = self.thinking_tokens.min(stats.generated);
         let (rest, warnings) = (std::mem::take(&mut self.tokens), std::mem::take(&mut self.warnings));
         Finish { reason, stats, warnings, thinking_tokens, rest }
     }
