@@ -28,6 +28,9 @@ const WAITING: usize = 16;
 /// The maximum bytes of a request's schemas and functions, as JSON.
 const LONGEST: usize = 8 << 20;
 
+/// The maximum levels of the same: the parser of JSON refuses more.
+const DEEPEST: usize = 127;
+
 /// The time limit of a process. If the system limits processor time, this is reached only on a very busy machine.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(unix) { 30 } else { 2 * SECONDS });
 
@@ -116,6 +119,13 @@ impl Compiling {
                 "the schemas and tools have {found} bytes as JSON; at most {LONGEST} are allowed"
             )));
         }
+        // Functions in OpenAI's form have one level more than in the requests of other interfaces.
+        let found = levels(&text);
+        if found > DEEPEST {
+            return Err(Failure::invalid(format!(
+                "the schemas and tools have {found} levels as JSON; at most {DEEPEST} are allowed"
+            )));
+        }
         let key = self.hashes.each_ref().map(|hash| hash.hash_one(&text));
         match lock(&self.verdicts).get(key) {
             Some(verdict) => {
@@ -183,6 +193,23 @@ impl Compiling {
             }
         })
     }
+}
+
+/// How deeply the lists and objects of JSON are nested.
+fn levels(json: &[u8]) -> usize {
+    let (mut level, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => level += 1,
+            b']' | b'}' if !in_string => level = level.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(level);
+    }
+    deepest
 }
 
 fn meet(chat: &mut ChatState, constraint: Option<Constraint>) {
@@ -258,8 +285,40 @@ impl Verdicts {
 
 #[cfg(test)]
 mod tests {
-    use super::{CACHED, CACHED_BYTES, Failure, Verdicts};
-    use wglm_engine::Constraint;
+    use super::{CACHED, CACHED_BYTES, Calls, Compiling, DEEPEST, Demand, Failure, Format, Question, Verdicts, levels};
+    use wglm_engine::serde_json::{self, Value, json};
+    use wglm_engine::{ChatState, Constraint};
+
+    #[test]
+    fn levels_outside_of_strings_are_counted() {
+        for (text, wanted) in [("3", 0), (r#"{"a": [[], 1], "b": {}}"#, 3), (r#"["[[\"[", {"]\\": "{"}]"#, 2)] {
+            assert_eq!(levels(text.as_bytes()), wanted, "{text}");
+        }
+    }
+
+    /// The process that compiles cannot read deeper questions, which would look like too much work.
+    #[test]
+    fn deep_tools_are_refused_for_their_depth() {
+        let compiling = Compiling::default();
+        let demand = |depth: usize| {
+            let parameters = (0..depth).fold(json!({}), |inner, _| json!({"not": inner}));
+            let tool = json!({"type": "function", "function": {"name": "f", "parameters": parameters}});
+            let mut chat = ChatState { tools: vec![tool], ..ChatState::default() };
+            compiling.demand(&mut chat, Format::Text, Calls::Auto)
+        };
+        let open = demand(DEEPEST - 5).ok();
+        let read = |demand| match demand {
+            Demand::Open(open) => serde_json::from_slice::<Question>(&open.question).ok(),
+            Demand::Met => None,
+        };
+        assert!(open.and_then(read).is_some());
+        let refused = demand(DEEPEST - 4).err().map(|failure| failure.message);
+        let wanted = "the schemas and tools have 128 levels as JSON; at most 127 are allowed";
+        assert_eq!(refused.as_deref(), Some(wanted));
+        let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        let is_read = |depth| serde_json::from_str::<Value>(&nested(depth)).is_ok();
+        assert_eq!([DEEPEST, DEEPEST + 1].map(is_read), [true, false]);
+    }
 
     #[test]
     fn the_cache_is_limited() {
