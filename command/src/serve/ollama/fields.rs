@@ -64,6 +64,8 @@ impl Common {
             Value::Number(seconds) => {
                 seconds.as_f64().and_then(|seconds| SignedDuration::try_from_secs_f64(seconds).ok())
             }
+            // Zero needs no unit.
+            Value::String(text) if matches!(text.as_str(), "0" | "+0" | "-0") => Some(SignedDuration::ZERO),
             Value::String(text) => text.parse::<SignedDuration>().ok(),
             _ => None,
         };
@@ -178,6 +180,7 @@ mod tests {
     use super::{Common, format, thinks};
     use crate::serve::constraints::Format;
     use serde_json::{Value, json};
+    use std::time::Duration;
     use wglm_engine::SchemaOptions;
 
     fn read(body: Value) -> Common {
@@ -189,6 +192,21 @@ mod tests {
         assert!(read(json!({})).stream().is_on && read(json!({"stream": null})).stream().is_on);
         assert!(read(json!({"options": {"stream": false}})).stream().is_on, "which is no option");
         assert!(!read(json!({"stream": false})).stream().is_on);
+    }
+
+    #[test]
+    fn a_model_stays_loaded_for_a_time() {
+        let keep = |time: Value| read(json!({"keep_alive": time})).keep_alive();
+        let seconds = |count: u64| Some(Some(Duration::from_secs(count)));
+        for zero in [json!(0), json!("0"), json!("+0"), json!("-0"), json!("0s")] {
+            assert_eq!(keep(zero.clone()).unwrap(), seconds(0), "{zero}");
+        }
+        assert_eq!([json!(7), json!("2m")].map(|time| keep(time).unwrap()), [7, 120].map(seconds));
+        assert_eq!([json!(-1), json!("-5m")].map(|time| keep(time).unwrap()), [Some(None); 2]);
+        assert_eq!(keep(Value::Null).unwrap(), None);
+        for wrong in [json!("5"), json!("+-0"), json!("soon"), json!([])] {
+            assert_eq!(keep(wrong.clone()).unwrap_err().status, 400, "{wrong}");
+        }
     }
 
     #[test]
