@@ -128,6 +128,11 @@ fn without_a_prompt_the_model_is_loaded() {
             let (name, value) = fields.as_object().unwrap().iter().next().unwrap();
             assert_eq!(&line[name], value);
         }
+        for (keep, reason) in [(json!(0), "unload"), (json!("0"), "unload"), (json!("5m"), "load")] {
+            let asked = json!({"model": "any", "messages": [], "prompt": "", "keep_alive": keep});
+            let [line] = &shared().post(path, &asked).lines()[..] else { panic!("{path}: not one line") };
+            assert_eq!(line["done_reason"], reason, "{path}: {keep}");
+        }
     }
 }
 

@@ -45,8 +45,8 @@ pub struct Part<'a> {
     pub calls: Vec<Value>,
 }
 
-/// A request without a prompt only asks for the model to be loaded. The model is loaded, or the request would have been
-/// refused.
+/// A request without a prompt only asks for the model to be loaded or unloaded. The model is loaded, or the request
+/// would have been refused.
 pub fn nothing() -> (Prompt, usize) {
     (Prompt::Tokens(Vec::new(), Box::default()), 0)
 }
@@ -61,6 +61,8 @@ pub struct Lines<B> {
     written: usize,
     /// The end of the reply, if there is one.
     finish: Option<Finish>,
+    /// Whether the request wants the model to be unloaded at once.
+    unloads: bool,
     form: PhantomData<fn(B)>,
 }
 
@@ -85,7 +87,7 @@ fn whole_call(index: usize, call: &Call) -> Value {
 impl<B: LinesBody> Lines<B> {
     fn new(model: &str) -> Self {
         let (model, start, form) = (model.to_owned(), Instant::now(), PhantomData);
-        Self { model, start, calls: Reply::default(), written: 0, finish: None, form }
+        Self { model, start, calls: Reply::default(), written: 0, finish: None, unloads: false, form }
     }
 
     fn line(&self, part: Part<'_>) -> Value {
@@ -95,12 +97,13 @@ impl<B: LinesBody> Lines<B> {
         line
     }
 
-    /// The line with the rest of the reply, its end and its figures. Without a reply it says that the model is loaded.
+    /// The line with the rest of the reply, its end and its figures. Without a reply it says whether the
+    /// model was to be loaded or unloaded.
     fn last(&self, part: Part<'_>) -> Value {
         let mut line = self.line(part);
         line["done"] = true.into();
         let Some(finish) = &self.finish else {
-            line["done_reason"] = "load".into();
+            line["done_reason"] = if self.unloads { "unload" } else { "load" }.into();
             return line;
         };
         let (usage, stats) = (Usage::of(finish), &finish.stats);
@@ -139,10 +142,12 @@ impl<B: LinesBody> Interface for Lines<B> {
         let stream = body.common().stream();
         let is_raw = body.is_raw();
         let mut warnings = body.common().warnings(loaded.scheduler.context(), is_raw)?;
-        if let Some(keep) = body.common().keep_alive()? {
+        let keep = body.common().keep_alive()?;
+        if let Some(keep) = keep {
             server.others.keep(loaded, keep);
         }
-        let interface = Self::new(&loaded.name);
+        let unloads = keep == Some(Some(Duration::ZERO));
+        let interface = Self { unloads, ..Self::new(&loaded.name) };
         let (prompt, held) = body.prompt(server, loaded, &mut warnings)?;
         let warnings = warnings.texts();
         Ok((prompt, Request { choices: 1, stream, one_call: false, held, warnings, interface }))
