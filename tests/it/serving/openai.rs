@@ -51,6 +51,7 @@ fn a_stream_has_the_same_content() {
     let [.., figures, end] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!((end, &figures["choices"]), (&"[DONE]".into(), &json!([])));
     assert!(figures["usage"]["completion_tokens"].as_u64().unwrap() > 5, "{figures}");
+    assert!(events[..events.len() - 2].iter().all(|event| event.get("usage") == Some(&Value::Null)), "{events:?}");
     for at in [3, 2] {
         assert!(events[events.len() - at]["timings"]["predicted_per_second"].is_number(), "{events:?}");
     }

@@ -69,7 +69,8 @@ impl Frame {
         Self { id, created, model, logprobs, stream_usage, choices, usage: Usage::default(), timings: None }
     }
 
-    /// An answer or a chunk with nothing but its choices.
+    /// An answer or a chunk with nothing but its choices. If a stream ends with its usage, the usage of the other
+    /// chunks is null, as it is in OpenAI's API.
     fn answer<'a, C>(&'a self, object: &'a str, choices: &'a [C]) -> Answer<'a, C> {
         Answer {
             id: &self.id,
@@ -78,7 +79,7 @@ impl Frame {
             model: &self.model,
             system_fingerprint: FINGERPRINT,
             choices,
-            usage: None,
+            usage: self.stream_usage.then_some(Value::Null),
             timings: None,
             prompt_progress: None,
             warnings: Vec::new(),
