@@ -122,6 +122,15 @@ fn continues(body: &mut Body) -> Result<bool, Failure> {
     }
 }
 
+/// The number of likeliest tokens to report beside each token, if log-probabilities are wanted.
+fn logprobs_of(are_wanted: bool, top: Option<u64>) -> Result<Option<usize>, Failure> {
+    match top.unwrap_or(0) {
+        top if are_wanted => top_logprobs("top_logprobs", top).map(Some),
+        0 => Ok(None),
+        _ => Err(Failure::of_field("top_logprobs", "supported only together with logprobs: true")),
+    }
+}
+
 /// A choice in a chunk.
 fn choice(index: usize, delta: Value, logprobs: Option<ChatLogprobs>, reason: Option<&str>) -> Value {
     json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason})
@@ -192,8 +201,7 @@ impl Interface for Chat {
         let (mut chat, demand, held) = body.conversation(server, &mut warnings)?.chat(server, loaded)?;
         chat.continues = continues;
         let logprobs = body.logprobs == Some(true);
-        let top = || top_logprobs("top_logprobs", body.top_logprobs.unwrap_or(0));
-        chat.options.logprobs = logprobs.then(top).transpose()?;
+        chat.options.logprobs = logprobs_of(logprobs, body.top_logprobs)?;
         let usage = StreamOptions::usage(body.stream_options);
         let frame = Frame::new("chatcmpl-", &loaded.name, logprobs, usage, choices);
         let one_call = body.parallel_tool_calls == Some(false);
@@ -252,11 +260,19 @@ impl Interface for Chat {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Chat, Frame};
+    use super::{Chat, Frame, logprobs_of};
     use crate::serve::interface::Interface;
     use crate::serve::reply::Delta;
     use crate::serve::stream::Events;
     use serde_json::{Value, json};
+
+    #[test]
+    fn likely_tokens_need_log_probabilities() {
+        let read = |are_wanted: bool, top: Option<u64>| logprobs_of(are_wanted, top).map_err(|failure| failure.param);
+        assert_eq!([read(true, None), read(true, Some(2))], [Ok(Some(0)), Ok(Some(2))]);
+        assert_eq!([read(false, None), read(false, Some(0))], [Ok(None), Ok(None)]);
+        assert_eq!(read(false, Some(2)), Err(Some("top_logprobs".into())));
+    }
 
     #[test]
     fn a_call_has_an_index_and_its_first_chunk_the_name() {
