@@ -63,9 +63,10 @@ impl Link {
         }
     }
 
-    /// Bytes have arrived that are not the body of a request.
+    /// Bytes have arrived. They begin the next request if the connection waited for one. While an answer is sent, they
+    /// may be the rest of a body that nobody has read.
     pub fn received(&self) {
-        if !matches!(self.doing().phase, Phase::Handling { .. }) {
+        if self.doing().phase == Phase::Idle {
             self.set(Phase::Head);
         }
     }
@@ -112,5 +113,26 @@ impl Link {
 
     pub fn sends_no_more(&self) -> bool {
         self.sends_no_more.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Link, Network, Phase};
+
+    #[test]
+    fn the_rest_of_a_body_is_no_head() {
+        let link = Link::new(Network::V4(1));
+        link.received();
+        assert_eq!(link.doing().phase, Phase::Head);
+        for phase in [Phase::Handling { interim: true }, Phase::Answering { interim: true }] {
+            link.set(phase);
+            link.received();
+            assert_eq!(link.doing().phase, phase);
+        }
+        link.waits();
+        assert!(link.idle_since().is_some());
+        link.received();
+        assert!(link.idle_since().is_none() && link.doing().phase == Phase::Head);
     }
 }
