@@ -66,10 +66,15 @@ fn extended_tokens_are_counted_without_a_reply() {
     let serving = shared();
     let mut body = body();
     body["thinking"] = json!({"type": "enabled"});
-    let counted = serving.post("/v1/messages/count_tokens", &body).json()["input_tokens"].as_u64().unwrap();
-    let usage = serving.post("/v1/messages", &body).json()["usage"].clone();
-    let told = usage["input_tokens"].as_u64().unwrap() + usage["cache_read_input_tokens"].as_u64().unwrap();
-    assert_eq!(counted, told);
+    let asked = body["messages"][0].clone();
+    for begun in [None, Some(""), Some("Seven plus five is")] {
+        let begun = begun.map(|text| json!({"role": "assistant", "content": text}));
+        body["messages"] = [asked.clone()].into_iter().chain(begun).collect();
+        let counted = serving.post("/v1/messages/count_tokens", &body).json()["input_tokens"].as_u64().unwrap();
+        let usage = serving.post("/v1/messages", &body).json()["usage"].clone();
+        let told = usage["input_tokens"].as_u64().unwrap() + usage["cache_read_input_tokens"].as_u64().unwrap();
+        assert_eq!(counted, told, "{body}");
+    }
     body["max_tokens"].take();
     assert_eq!(serving.post("/v1/messages/count_tokens", &body).status, 200, "which needs no limit");
 }

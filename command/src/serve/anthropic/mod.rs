@@ -108,8 +108,12 @@ fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Pro
 
 /// `/v1/messages/count_tokens`.
 pub async fn count_tokens(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
-    let conversation =
-        |body: Body, server: &Server, _: Client, _: &Share| Ok(body.conversation(server, &mut Warnings::default())?.0);
+    let conversation = |body: Body, server: &Server, _: Client, _: &Share| {
+        let (mut conversation, _) = body.conversation(server, &mut Warnings::default())?;
+        // The beginning of a reply is counted even if it ends with a space, which no reply could continue.
+        let continues = begins_reply(&mut conversation.messages).unwrap_or(true);
+        Ok((conversation, continues))
+    };
     let tokens = count(server, body, conversation).await?;
     Ok(json(&json!({"input_tokens": tokens})))
 }

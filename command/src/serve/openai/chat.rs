@@ -169,8 +169,9 @@ impl Body {
 
 /// `/v1/chat/completions/input_tokens`, which llama.cpp's server has.
 pub async fn input_tokens(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
-    let conversation =
-        |mut body: Body, server: &Server, _: Client, _: &Share| body.conversation(server, &mut Warnings::default());
+    let conversation = |mut body: Body, server: &Server, _: Client, _: &Share| {
+        Ok((body.conversation(server, &mut Warnings::default())?, false))
+    };
     let tokens = count(server, body, conversation).await?;
     Ok(json(&json!({"input_tokens": tokens})))
 }

@@ -202,7 +202,7 @@ fn request(mut body: Body, server: &Server, loaded: &LoadedModel) -> Result<(Pro
 pub async fn input_tokens(State(server): State<Arc<Server>>, body: JsonBody) -> Result<Response, Failure> {
     let conversation = |mut body: Body, server: &Server, client: Client, memory: &Share| {
         complete(&mut body, server, client, memory)?;
-        Ok(body.conversation(server, &mut Warnings::default())?.0)
+        Ok((body.conversation(server, &mut Warnings::default())?.0, false))
     };
     let tokens = count(server, body, conversation).await?;
     Ok(json(&json!({"object": "response.input_tokens", "input_tokens": tokens})))
