@@ -120,7 +120,7 @@ impl Command {
     pub fn usual_log(&self) -> Option<&'static str> {
         match self {
             #[cfg(feature = "serve")]
-            Self::Serve(_) => Some("wglm_engine::disk=warn,wglm_engine::scheduler=warn,wglm_command::serve=warn"),
+            Self::Serve(_) => Some(wglm_engine::instruments::BACKGROUND_WARNINGS),
             _ => None,
         }
     }
