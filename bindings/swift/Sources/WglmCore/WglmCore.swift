@@ -3343,8 +3343,8 @@ public func FfiConverterTypeFunction_lower(_ value: Function) -> RustBuffer {
  */
 public struct LoadOptions: Equatable, Hashable, Codable {
     /**
-     * The context of conversations in tokens; 0 for the context that the model was trained for, none for that or 8192,
-     * whichever is less.
+     * The context of conversations in tokens; 0 for the context that the model was trained for; by default that
+     * context or 8192, whichever is smaller.
      */
     public var context: UInt32?
     /**
@@ -3377,8 +3377,8 @@ public struct LoadOptions: Equatable, Hashable, Codable {
     // declare one manually.
     public init(
         /**
-         * The context of conversations in tokens; 0 for the context that the model was trained for, none for that or 8192,
-         * whichever is less.
+         * The context of conversations in tokens; 0 for the context that the model was trained for; by default that
+         * context or 8192, whichever is smaller.
          */context: UInt32? = nil, 
         /**
          * The type of the cache's values; otherwise F32 if the cache then takes up to 64 MiB, and F16 if not.
