@@ -11,7 +11,7 @@ use wglm::{Chat, Chooser, Event, Gguf, Gpu, GpuOptions, LoadOptions, Model};
 const TARGET: f64 = 3.0;
 /// How fast the bound follows the difference between a token's surprise and the target.
 const RATE: f64 = 0.1;
-const MOST_TOKENS: usize = 120;
+const MAX_TOKENS: usize = 120;
 
 fn main() -> anyhow::Result<()> {
     let file = match std::env::args().nth(1) {
@@ -23,7 +23,7 @@ fn main() -> anyhow::Result<()> {
 
     let mut chat = Chat::new(&model)?;
     chat.reasoning = Some(false);
-    chat.options.max_tokens = Some(MOST_TOKENS);
+    chat.options.max_tokens = Some(MAX_TOKENS);
     let mut sampler = Mirostat { most: 2.0 * TARGET, random: Random(7), surprise: 0.0, count: 0 };
     for event in chat.send("Tell me a story about an owl.")?.with_chooser(&mut sampler) {
         if let Event::Text(text) = event? {

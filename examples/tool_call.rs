@@ -8,7 +8,7 @@ use wglm::serde_json::{Value, json};
 use wglm::{Chat, Event, Gguf, Gpu, GpuOptions, LoadOptions, Message, Model, Reply, ToolCall};
 
 /// The most rounds of calls, after which the model has to answer.
-const MOST_ROUNDS: usize = 4;
+const MAX_ROUNDS: usize = 4;
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -22,7 +22,7 @@ fn main() -> anyhow::Result<()> {
     chat.tools = vec![description()];
 
     let mut calls = show(chat.send(&question)?)?;
-    for round in 0..MOST_ROUNDS {
+    for round in 0..MAX_ROUNDS {
         if calls.is_empty() {
             break;
         }
@@ -31,7 +31,7 @@ fn main() -> anyhow::Result<()> {
             println!("{}({}) = {result}", call.function.name, call.function.arguments);
             chat.push(Message::tool(call.id.unwrap_or_default(), result));
         }
-        if round + 1 == MOST_ROUNDS {
+        if round + 1 == MAX_ROUNDS {
             chat.tools.clear();
         }
         calls = show(chat.reply()?)?;

@@ -18,7 +18,7 @@ const LARGEST_OF_SOFTWARE: usize = 64 << 20;
 const SMALLEST: usize = 16 << 20;
 /// How many seconds of copies are timed together, which makes the time for submitting and waiting negligible.
 const LONG: f64 = 0.02;
-const MOST_COPIES: usize = 1 << 12;
+const MAX_COPIES: usize = 1 << 12;
 /// The number of measurements, whose median is the result.
 const SAMPLES: usize = 5;
 
@@ -28,7 +28,7 @@ pub fn measure(gpu: &Gpu) -> Result<Bandwidth> {
     let (executor, bytes) = largest_copy(gpu, largest)?;
     let mut copies = 1;
     seconds(&executor, copies)?; // not timed, because it is the first to touch the memory
-    while seconds(&executor, copies)? < LONG && copies < MOST_COPIES {
+    while seconds(&executor, copies)? < LONG && copies < MAX_COPIES {
         copies *= 2;
     }
     let times = (0..SAMPLES).map(|_| seconds(&executor, copies)).collect::<Result<Vec<f64>>>()?;

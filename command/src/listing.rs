@@ -6,7 +6,7 @@ use super::wrap::filled;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The shortest length of a shortened name.
-const LEAST_NAME: usize = 16;
+const MIN_NAME: usize = 16;
 /// The prefix of lines below an entry.
 const INDENT: &str = "    ";
 
@@ -28,7 +28,7 @@ pub fn lines(titles: &[Title], entries: &[Entry], width: Option<usize>) -> Vec<S
     let mut widths: Vec<usize> = (0..titles.len()).map(widest).collect();
     let rest: usize = widths.iter().skip(1).map(|width| width + 2).sum();
     if let (Some(all), Some(name)) = (width, widths.first_mut()) {
-        *name = (*name).min(all.saturating_sub(rest).max(LEAST_NAME));
+        *name = (*name).min(all.saturating_sub(rest).max(MIN_NAME));
     }
     let row = |cells: &[String]| {
         let columns = cells.iter().zip(&widths).zip(titles);
@@ -72,7 +72,7 @@ fn fitting(letters: impl Iterator<Item = char>, most: usize) -> Vec<char> {
 
 /// A text in indented lines.
 fn indented(text: &str, width: Option<usize>) -> Vec<String> {
-    let most = width.map_or(usize::MAX, |width| width.saturating_sub(INDENT.len()).max(LEAST_NAME));
+    let most = width.map_or(usize::MAX, |width| width.saturating_sub(INDENT.len()).max(MIN_NAME));
     filled(text, most).iter().map(|line| format!("{INDENT}{line}")).collect()
 }
 

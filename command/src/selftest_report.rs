@@ -17,7 +17,7 @@ pub const COLUMNS: [Column; 7] = [
 ];
 
 /// The maximum number of remarks on a row that are printed below the table. CSV and JSON have all of them.
-const MOST_REMARKS: usize = 3;
+const MAX_REMARKS: usize = 3;
 
 pub type SelftestReport<'a> = RowReport<'a, SelftestConditions, SelftestRow>;
 
@@ -90,9 +90,9 @@ pub fn cells(row: &SelftestRow) -> Vec<String> {
 /// The remarks on a row, shortened if there are many.
 pub fn remarks_on(row: &SelftestRow) -> Vec<String> {
     let line = |remark: &String| format!("{}: {remark}", name(row));
-    let mut lines: Vec<String> = row.remarks.iter().take(MOST_REMARKS).map(line).collect();
-    if row.remarks.len() > MOST_REMARKS {
-        lines.push(format!("... and {} more cases", row.remarks.len() - MOST_REMARKS));
+    let mut lines: Vec<String> = row.remarks.iter().take(MAX_REMARKS).map(line).collect();
+    if row.remarks.len() > MAX_REMARKS {
+        lines.push(format!("... and {} more cases", row.remarks.len() - MAX_REMARKS));
     }
     if row.passes_at_four {
         lines.push(line(&"passes with four times its bound".to_owned()));

@@ -176,7 +176,7 @@ fn choices(steps: &[String], target: &Target) -> [Vec<Choices>; 2] {
         tilings.extend([(1, 1, false), (4, 1, false), (1, 4, false), (4, 1, true)].map(small));
     }
     // Larger workgroups are unaffected, and with teams of whole workgroups there is only one tiling.
-    tilings.retain(|tiling| tiling.workgroup <= Target::LEAST_WORKGROUP && target.team == Team::Subgroup);
+    tilings.retain(|tiling| tiling.workgroup <= Target::MIN_WORKGROUP && target.team == Team::Subgroup);
     let mut tiles = tile_candidates(target);
     tiles.push(ProductTile::Matrices { down: 1, across: 1, lefts: 2, rights: 2, groups: 1 });
     let few = tilings.into_iter().map(|tiling| Choices { tilings: each(steps, tiling), ..Choices::default() });

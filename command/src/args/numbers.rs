@@ -29,11 +29,11 @@ pub fn size(text: &str) -> Result<u64, String> {
 #[cfg(feature = "download")]
 pub fn connections(text: &str) -> Result<u32, String> {
     let number: u32 = positive(text)?;
-    if number <= MOST_CONNECTIONS { Ok(number) } else { Err(format!("expected a number from 1 to {MOST_CONNECTIONS}")) }
+    if number <= MAX_CONNECTIONS { Ok(number) } else { Err(format!("expected a number from 1 to {MAX_CONNECTIONS}")) }
 }
 
 #[cfg(feature = "download")]
-const MOST_CONNECTIONS: u32 = 16;
+const MAX_CONNECTIONS: u32 = 16;
 
 /// Parses an integer of at least 1, or -1 for no limit.
 pub fn some(text: &str) -> Result<OrNone<usize>, String> {

@@ -39,7 +39,7 @@ use std::time::Instant;
 const SUMMARY: &str = "summary: ";
 
 /// How often a stage continues after an item that crashed or hung.
-const MOST_FAILED_ITEMS: usize = 8;
+const MAX_FAILED_ITEMS: usize = 8;
 
 pub fn report(args: ReportArgs) -> anyhow::Result<ExitCode> {
     if let Some(name) = args.stage {
@@ -99,7 +99,7 @@ impl Report<'_> {
                 self.sum_up(&format!("{name}: {trouble}"));
             }
             from = match seen.item {
-                Some(item) if ended.may_go_on() && failed < MOST_FAILED_ITEMS && !whole.is_zero() => item + 1,
+                Some(item) if ended.may_go_on() && failed < MAX_FAILED_ITEMS && !whole.is_zero() => item + 1,
                 _ => break,
             };
         }

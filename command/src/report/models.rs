@@ -12,7 +12,7 @@ const SIGN: Duration = Duration::from_secs(5);
 /// The question for the demonstration model, and a word of the answer.
 const QUESTION: &str = "What is seven plus five?";
 const ANSWER: &str = "twelve";
-const MOST_TOKENS: usize = 100;
+const MAX_TOKENS: usize = 100;
 
 /// Loads a model without saved tunings and verdicts, and writes its progress from time to time.
 pub fn load(gpu: &Gpu, file: &Gguf, check: Check) -> anyhow::Result<Model> {
@@ -39,7 +39,7 @@ pub fn answer(here: &Here<'_>) -> anyhow::Result<()> {
     let mut chat = Chat::new(&model)?;
     chat.reasoning = Some(true);
     chat.options.sampling.temperature = 0.0;
-    chat.options.max_tokens = Some(MOST_TOKENS);
+    chat.options.max_tokens = Some(MAX_TOKENS);
     let (mut thinking, mut text) = (String::new(), String::new());
     for event in chat.send(QUESTION)? {
         match event? {

@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// The minimum number of bytes per second that a client has to read while more are waiting, on average over its time
 /// limit. A reply of 20 tokens a second is about 5 KiB a second as events. The system accepts more only when a third of
 /// its buffer is free ([`SEND_BUFFER`]), so a client may need three times this rate.
-const LEAST_RATE: u64 = 512;
+const MIN_RATE: u64 = 512;
 
 /// The system's buffer for what a client has not read, in bytes. Linux doubles it for its own records. By default it
 /// grows to megabytes for each connection, so the server would learn only every megabyte or so that a client reads.
@@ -55,7 +55,7 @@ impl ReadRate {
             self.waiting.get_or_insert_with(|| (Box::pin(sleep_until(Instant::now() + limit)), 0));
         loop {
             ready!(until.as_mut().poll(context));
-            if *bytes_read < (LEAST_RATE * limit.as_secs()).max(1) {
+            if *bytes_read < (MIN_RATE * limit.as_secs()).max(1) {
                 return Poll::Ready(io::ErrorKind::TimedOut.into());
             }
             *bytes_read = 0;

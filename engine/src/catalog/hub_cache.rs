@@ -21,7 +21,7 @@ const DEPTH: usize = 3;
 
 /// The most directory entries that are read below one folder. A folder that a setting names by mistake may have
 /// millions.
-const MOST_ENTRIES: usize = 1 << 17;
+const MAX_ENTRIES: usize = 1 << 17;
 
 /// How many folders deep to search for links, which protect contents from being deleted.
 #[cfg(feature = "download")]
@@ -176,7 +176,7 @@ pub(super) fn models(cache: &Path) -> Vec<LocalModel> {
 
 /// The models among the files below a folder that belongs to a repository.
 pub(super) fn below(root: &Path, repo: &str, source: Source) -> Vec<LocalModel> {
-    let (mut files, mut left) = (Vec::new(), MOST_ENTRIES);
+    let (mut files, mut left) = (Vec::new(), MAX_ENTRIES);
     walk(root, "", DEPTH, &mut left, &mut files);
     let paths: Vec<&str> = files.iter().map(|(path, _)| path.as_str()).collect();
     let model = |group: super::names::Group| {

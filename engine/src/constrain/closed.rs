@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 
 /// The most schemas and names that are visited. The closed schema has at most as many more.
-const MOST_STEPS: usize = 50_000;
+const MAX_STEPS: usize = 50_000;
 
 /// Keywords with alternatives, of which one has to hold.
 const BRANCHES: [&str; 2] = ["anyOf", "oneOf"];
@@ -106,13 +106,13 @@ struct Closing<'a> {
 impl<'a> Closing<'a> {
     fn step(&mut self, count: usize) -> Result<(), Fault> {
         self.steps += count;
-        if self.steps <= MOST_STEPS {
+        if self.steps <= MAX_STEPS {
             return Ok(());
         }
         Err(Fault::new(
             "#",
             format!(
-                "too large: closing its objects takes more than {MOST_STEPS} steps; \
+                "too large: closing its objects takes more than {MAX_STEPS} steps; \
              write additionalProperties: false where it is needed, and leave out the option that closes all objects"
             ),
         ))

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 /// The most digits before, and after, the point of a number.
-pub(super) const MOST_DIGITS: usize = 100;
+pub(super) const MAX_DIGITS: usize = 100;
 
 /// The largest exponent that is accepted.
 const LARGEST_EXPONENT: i64 = 1000;
@@ -230,7 +230,7 @@ fn fraction(integers: bool) -> &'static str {
 
 /// Numbers that are not negative.
 fn any(integers: bool) -> String {
-    format!("(?:0|[1-9][0-9]{{0,{}}}){}", MOST_DIGITS - 1, fraction(integers))
+    format!("(?:0|[1-9][0-9]{{0,{}}}){}", MAX_DIGITS - 1, fraction(integers))
 }
 
 /// Numbers from a positive bound, or from zero.
@@ -241,8 +241,8 @@ fn amounts_from(bound: &Bound, integers: bool) -> String {
         let left = whole.len() - at - 1;
         options.push(format!("{}[{}-9][0-9]{{{left}}}{any_fraction}", &whole[..at], char::from(digit + 1)));
     }
-    if whole.len() < MOST_DIGITS {
-        options.push(format!("[1-9][0-9]{{{},{}}}{any_fraction}", whole.len(), MOST_DIGITS - 1));
+    if whole.len() < MAX_DIGITS {
+        options.push(format!("[1-9][0-9]{{{},{}}}{any_fraction}", whole.len(), MAX_DIGITS - 1));
     }
     match (integers, bound.open, rest.is_empty()) {
         (true, false, true) => options.push(whole),

@@ -5,7 +5,7 @@
 
 use super::expression::ways;
 use super::schema::{Fault, all_values, list, named_types};
-use super::together::{self, MOST_WAYS};
+use super::together::{self, MAX_WAYS};
 use crate::text::referred;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
@@ -18,8 +18,8 @@ const DEEPEST: usize = 200;
 const DEEPEST_REFERRED: usize = 150;
 
 /// The most values in a schema, and the most bytes of its names and strings.
-const MOST_VALUES: usize = 200_000;
-const MOST_BYTES: usize = 4 << 20;
+const MAX_VALUES: usize = 200_000;
+const MAX_BYTES: usize = 4 << 20;
 
 /// The longest reference, in bytes. References are looked up repeatedly.
 const LONGEST_REFERENCE: usize = 2048;
@@ -28,20 +28,20 @@ const LONGEST_REFERENCE: usize = 2048;
 const LONGEST_GRAMMAR: usize = 256 << 10;
 
 /// The most alternatives of a `oneOf`: each is compared with each.
-const MOST_OF_ONE: usize = 1000;
+const MAX_OF_ONE: usize = 1000;
 
 /// The most values below the alternatives of one `oneOf`, and the most pairs of them in all lists together: nested
 /// alternatives are compared one by one.
-const MOST_BELOW: u64 = 10_000;
-const MOST_COMPARED: u64 = MOST_BELOW * MOST_BELOW;
+const MAX_BELOW: u64 = 10_000;
+const MAX_COMPARED: u64 = MAX_BELOW * MAX_BELOW;
 
 /// The most pairs of patterns in the `patternProperties` of all objects: each pattern of an object is compared with
 /// every other.
-const MOST_PATTERNS: u64 = 10_000;
+const MAX_PATTERNS: u64 = 10_000;
 
 /// The same for schemas that are merged with others. Each merge may bring all patterns of the schema together in one
 /// object.
-const MOST_MERGED: u64 = 1_000_000;
+const MAX_MERGED: u64 = 1_000_000;
 
 /// Why a schema is too large or too deep to be compiled, if it is.
 pub(super) fn of_schema(schema: &Value) -> Option<Fault> {
@@ -79,15 +79,15 @@ fn measured(schema: &Value) -> Result<Vec<&Map<String, Value>>, String> {
         if value.get("$ref").and_then(Value::as_str).is_some_and(|name| name.len() > LONGEST_REFERENCE) {
             return Err(format!("a reference of more than {LONGEST_REFERENCE} bytes"));
         }
-        if value.get("oneOf").and_then(Value::as_array).is_some_and(|list| list.len() > MOST_OF_ONE) {
-            return Err(format!("more than {MOST_OF_ONE} alternatives in oneOf"));
+        if value.get("oneOf").and_then(Value::as_array).is_some_and(|list| list.len() > MAX_OF_ONE) {
+            return Err(format!("more than {MAX_OF_ONE} alternatives in oneOf"));
         }
     }
-    if values > MOST_VALUES {
-        return Err(format!("too large: {values} values; the maximum is {MOST_VALUES}"));
+    if values > MAX_VALUES {
+        return Err(format!("too large: {values} values; the maximum is {MAX_VALUES}"));
     }
-    if bytes > MOST_BYTES {
-        return Err(format!("too large: {bytes} bytes of names and strings; the maximum is {MOST_BYTES}"));
+    if bytes > MAX_BYTES {
+        return Err(format!("too large: {bytes} bytes of names and strings; the maximum is {MAX_BYTES}"));
     }
     Ok(objects)
 }
@@ -112,12 +112,12 @@ fn of_whole(schema: &Value) -> Option<String> {
 /// Why too many patterns of properties would have to be compared, if so.
 fn of_patterns(objects: &[&Map<String, Value>]) -> Option<String> {
     let counts = || objects.iter().map(|keywords| length(keywords.get("patternProperties")));
-    if counts().map(|count| count * count).sum::<u64>() > MOST_PATTERNS {
-        return Some(format!("more than {MOST_PATTERNS} pairs of patterns in patternProperties"));
+    if counts().map(|count| count * count).sum::<u64>() > MAX_PATTERNS {
+        return Some(format!("more than {MAX_PATTERNS} pairs of patterns in patternProperties"));
     }
     let (patterns, merged) = (counts().sum::<u64>(), objects.iter().map(|keywords| merged(keywords)).sum::<u64>());
-    (patterns * patterns * merged > MOST_MERGED).then(|| {
-        format!("more than {MOST_MERGED} pairs of patterns in patternProperties of schemas that apply together")
+    (patterns * patterns * merged > MAX_MERGED).then(|| {
+        format!("more than {MAX_MERGED} pairs of patterns in patternProperties of schemas that apply together")
     })
 }
 
@@ -155,8 +155,8 @@ fn of_one(objects: &[&Map<String, Value>], whole: &Value) -> Option<String> {
     for keywords in objects {
         let count = below(list(keywords, "oneOf"), whole);
         pairs = pairs.saturating_add(count.saturating_mul(count));
-        if pairs > MOST_COMPARED {
-            return Some(format!("more than {MOST_COMPARED} pairs of values in oneOf"));
+        if pairs > MAX_COMPARED {
+            return Some(format!("more than {MAX_COMPARED} pairs of values in oneOf"));
         }
     }
     None
@@ -169,8 +169,8 @@ fn below(list: &[Value], whole: &Value) -> u64 {
         let (mut next, mut followed) = (Some(alternative), HashSet::new());
         while let Some(part) = next {
             // Up to one more than the most.
-            count += all_values(part).take((MOST_BELOW + 1).saturating_sub(count) as usize).count() as u64;
-            if count > MOST_BELOW {
+            count += all_values(part).take((MAX_BELOW + 1).saturating_sub(count) as usize).count() as u64;
+            if count > MAX_BELOW {
                 return count;
             }
             let reference = part.get("$ref").and_then(Value::as_str).filter(|name| followed.insert(*name));
@@ -212,7 +212,7 @@ impl<'a> Depth<'a> {
     /// The number of levels below a schema at a level; `None` for too many.
     fn below(&mut self, schema: &'a Value, level: usize) -> Option<usize> {
         self.steps += 1;
-        if self.steps > 2 * MOST_VALUES {
+        if self.steps > 2 * MAX_VALUES {
             return None;
         }
         let mut below = 0;
@@ -374,8 +374,8 @@ pub(super) fn of_lark(grammar: &str) -> Option<String> {
     let mut known = HashMap::new();
     let met = rules.operands.iter().filter(|(_, of)| of.are_met);
     let most = met.map(|(name, _)| rules.ways(name, 0, &mut known)).max().unwrap_or(0);
-    (most > MOST_WAYS).then(|| {
-        format!("too complex: the expressions that apply together allow {most} ways to continue a text; the maximum is {MOST_WAYS}")
+    (most > MAX_WAYS).then(|| {
+        format!("too complex: the expressions that apply together allow {most} ways to continue a text; the maximum is {MAX_WAYS}")
     })
 }
 

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 pub(super) const MARK: char = '\u{10fffd}';
 
 /// The most numbers, and schemas, that are visited to find a schema's range of numbers.
-const MOST_STEPS: usize = 2000;
+const MAX_STEPS: usize = 2000;
 
 /// The number that a value is.
 pub(super) fn number(value: &Value) -> Option<Decimal> {
@@ -232,7 +232,7 @@ impl<'a> Said<'a> {
 
     fn step(&mut self) -> Option<()> {
         self.steps += 1;
-        (self.steps <= MOST_STEPS).then_some(())
+        (self.steps <= MAX_STEPS).then_some(())
     }
 
     /// The schema that a reference means, unless it is being visited.
@@ -363,7 +363,7 @@ fn point(value: &Value) -> Option<Range> {
 
 /// The intersections of the ranges of two lists.
 fn both(one: &[Range], other: &[Range]) -> Option<Vec<Range>> {
-    if one.len().saturating_mul(other.len()) > MOST_STEPS {
+    if one.len().saturating_mul(other.len()) > MAX_STEPS {
         return None;
     }
     let all = one.iter().flat_map(|one| other.iter().map(|other| one.and(other)));
@@ -425,7 +425,7 @@ fn of_format(name: &str) -> Option<Range> {
 }
 
 /// The most schemas that are visited in total.
-const MOST_LOOKED_AT: usize = 2_000_000;
+const MAX_LOOKED_AT: usize = 2_000_000;
 
 /// The state of rewriting numbers.
 struct Rewriting<'a> {
@@ -479,7 +479,7 @@ impl Rewriting<'_> {
         let mut said = Said::of(self.whole);
         let types = said.types(&schema);
         self.looked_at += said.steps;
-        if self.looked_at > MOST_LOOKED_AT {
+        if self.looked_at > MAX_LOOKED_AT {
             return Err("too complex: too many schemas apply together".to_owned());
         }
         let ranges = if types == Some(NUMBER) { Said::of(self.whole).numbers(&schema) } else { None };

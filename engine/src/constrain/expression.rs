@@ -12,7 +12,7 @@ use std::collections::HashSet;
 pub(super) const LONGEST: usize = 64 << 10;
 
 /// The most classes written with a backslash: one may have 700 ranges of characters, of eight bytes each.
-const MOST_CLASSES: usize = 4000;
+const MAX_CLASSES: usize = 4000;
 
 /// The continuations assumed for an expression that cannot be parsed, and for a `format`, whose expression only
 /// llguidance knows.
@@ -28,8 +28,8 @@ pub(super) fn ways(expression: &str) -> Result<u64, String> {
         return Err(format!("too large: an expression of {} bytes, more than {LONGEST}", expression.len()));
     }
     let classes = expression.matches('\\').count();
-    if classes > MOST_CLASSES {
-        return Err(format!("too large: an expression with {classes} backslashes, more than {MOST_CLASSES}"));
+    if classes > MAX_CLASSES {
+        return Err(format!("too large: an expression with {classes} backslashes, more than {MAX_CLASSES}"));
     }
     let Ok(parsed) = Parser::new().parse(&llguidance::regex_to_lark(expression, "dw")) else { return Ok(UNKNOWN) };
     let mut sets = HashSet::new();

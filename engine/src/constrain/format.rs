@@ -178,7 +178,7 @@ fn whole(expression: &str) -> String {
 
 /// The most steps for finding out whether a format contradicts other keywords, as many as llguidance takes to find out
 /// whether any string is valid.
-const MOST_STEPS: u64 = 10_000;
+const MAX_STEPS: u64 = 10_000;
 
 /// Whether no string matches both the pattern of a format and the schema's keywords of strings. If that would take too
 /// many steps, they count as compatible.
@@ -197,7 +197,7 @@ fn is_contradicted(pattern: &str, keywords: &Map<String, Value>) -> bool {
     let is_empty = || {
         let mut builder = RegexBuilder::new();
         let together = builder.mk(&RegexAst::And(all))?;
-        Ok(builder.to_regex_limited(together, MOST_STEPS)?.always_empty())
+        Ok(builder.to_regex_limited(together, MAX_STEPS)?.always_empty())
     };
     panic_utils::catch_unwind(AssertUnwindSafe(is_empty)).unwrap_or(false)
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 
 /// The maximum length of the rules for functions, in bytes. Further arguments accept any text.
-const MOST_TEXT: usize = 4 << 20;
+const MAX_TEXT: usize = 4 << 20;
 
 impl Rules<'_> {
     /// Keys and values in GLM's form, in the order of the schema. Others may follow, unless the schema rules them out.
@@ -78,7 +78,7 @@ impl Rules<'_> {
         if let Some(known) = reference.and_then(|reference| self.references.get(reference)) {
             return known.clone();
         }
-        if self.is_full || self.text.len() > MOST_TEXT {
+        if self.is_full || self.text.len() > MAX_TEXT {
             return self.anything();
         }
         // JSON of these types is read as JSON, not as text.
@@ -92,7 +92,7 @@ impl Rules<'_> {
             written += made.iter().map(String::len).sum::<usize>();
             options.extend(made);
             // Each alternative has its own copy of its definitions.
-            if self.text.len() + written > MOST_TEXT {
+            if self.text.len() + written > MAX_TEXT {
                 self.is_full = true; // retrying with other arguments would not help
                 options.clear();
                 break;

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 /// The most memory of a compiled grammar, in bytes as estimated by llguidance, which is up to twice the actual use. An
 /// expression with repetition counts takes about 700 bytes for each character of a text.
-const MOST_MEMORY: usize = 32 << 20;
+const MAX_MEMORY: usize = 32 << 20;
 
 /// The most items of a grammar's rules that are processed for a reply, of 8 bytes each. If all are stored, that is 64
 /// MB. A reply of 3000 tokens for a schema of 60 properties takes 55,000.
-const MOST_ITEMS: usize = 8_000_000;
+const MAX_ITEMS: usize = 8_000_000;
 
 /// The memory of the rules of an object's property, in bytes, measured on an object of 1000.
 const MEMORY_OF_RULES: usize = 4 << 10;
@@ -58,9 +58,9 @@ impl Matcher {
         let too_much =
             |what: String| Err(failed(self.kind, "", format!("too complex: a reply takes more than {what}")));
         let step = step.and_then(|step| match (bytes, items) {
-            (0..=MOST_MEMORY, 0..=MOST_ITEMS) => Ok(step),
-            (0..=MOST_MEMORY, _) => too_much(format!("{MOST_ITEMS} items of rules")),
-            _ => too_much(format!("{} MiB", MOST_MEMORY >> 20)),
+            (0..=MAX_MEMORY, 0..=MAX_ITEMS) => Ok(step),
+            (0..=MAX_MEMORY, _) => too_much(format!("{MAX_ITEMS} items of rules")),
+            _ => too_much(format!("{} MiB", MAX_MEMORY >> 20)),
         });
         if let Err(Error::Constraint { message, .. }) = &step {
             self.failed = Some(message.clone());

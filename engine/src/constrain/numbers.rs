@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 /// The most digits of a number before its exponent, and in its exponent. With these limits every number is finite, and
 /// all integers of 64 bits are allowed.
-const MOST_DIGITS: u16 = 20;
-const MOST_OF_EXPONENT: u16 = 2;
+const MAX_DIGITS: u16 = 20;
+const MAX_OF_EXPONENT: u16 = 2;
 
 /// The most digits if the schema itself has longer numbers: with the exponent they are finite too.
-const MOST_OF_EXACT: usize = 200;
+const MAX_OF_EXACT: usize = 200;
 
 /// The tokens that can be part of a number.
 pub(super) struct Digits {
@@ -65,7 +65,7 @@ pub(super) struct Numbers {
     in_key: bool,
     /// The state of the JSON, if the text is in JSON.
     json: Option<Json>,
-    /// How many digits a number may have beyond [`MOST_DIGITS`].
+    /// How many digits a number may have beyond [`MAX_DIGITS`].
     more: u16,
 }
 
@@ -78,8 +78,8 @@ impl Numbers {
     /// The same for a schema whose longest number has `longest` digits. If these exceed the limit of other numbers, the
     /// grammar bounds the long numbers, and a fraction may follow them.
     pub fn with_longest(self, longest: usize) -> Self {
-        let usual = usize::from(MOST_DIGITS);
-        let more = if longest > usual { longest.min(MOST_OF_EXACT - usual) } else { 0 };
+        let usual = usize::from(MAX_DIGITS);
+        let more = if longest > usual { longest.min(MAX_OF_EXACT - usual) } else { 0 };
         Self { more: more as u16, ..self }
     }
 
@@ -132,7 +132,7 @@ impl Numbers {
 
     /// Whether no number is too long after these bytes.
     pub fn allows(&self, bytes: &[u8]) -> bool {
-        self.json.is_none_or(|json| json.in_string || json.allows(bytes, MOST_DIGITS + self.more))
+        self.json.is_none_or(|json| json.in_string || json.allows(bytes, MAX_DIGITS + self.more))
     }
 
     /// Removes tokens from a mask that would make a number too long, unless none would remain.
@@ -142,7 +142,7 @@ impl Numbers {
         for token in &digits.tokens {
             let (word, bit) = (*token as usize / 32, 1u32 << (token % 32));
             if let Some(word) = mask.get_mut(word).filter(|word| **word & bit != 0)
-                && !json.allows(digits.bytes(*token), MOST_DIGITS + self.more)
+                && !json.allows(digits.bytes(*token), MAX_DIGITS + self.more)
             {
                 *word &= !bit;
             }
@@ -189,7 +189,7 @@ impl Json {
             let is_in_text = self.in_string;
             self.read(*byte);
             let point = *byte == b'.' && self.exponent.is_none() && self.digits >= most;
-            is_in_text || self.digits <= most && self.exponent.unwrap_or(0) <= MOST_OF_EXPONENT && !point
+            is_in_text || self.digits <= most && self.exponent.unwrap_or(0) <= MAX_OF_EXPONENT && !point
         })
     }
 }

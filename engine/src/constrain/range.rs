@@ -4,7 +4,7 @@
 //! llguidance has bounds in double precision and multiples in 32 bits. A range that it represents exactly is left to
 //! it. Any other range becomes an [expression](Written::Exact) of the texts of its numbers.
 
-use super::decimal::{Bound, Decimal, MOST_DIGITS, added, not_above, not_below, remainder};
+use super::decimal::{Bound, Decimal, MAX_DIGITS, added, not_above, not_below, remainder};
 use llguidance::derivre::RegexAst;
 use serde_json::{Map, Value, json};
 
@@ -12,13 +12,13 @@ use serde_json::{Map, Value, json};
 pub(super) const EXACT: i128 = (1 << 53) - 1;
 
 /// The largest factor of `multipleOf` besides powers of ten: derivre stores remainders, times ten, in 32 bits.
-const MOST_FACTOR: u128 = 400_000_000;
+const MAX_FACTOR: u128 = 400_000_000;
 
 /// The most decimal places of `multipleOf`.
-const MOST_PLACES: i64 = 8;
+const MAX_PLACES: i64 = 8;
 
 /// The most multiples that are listed one by one.
-const MOST_LISTED: usize = 1000;
+const MAX_LISTED: usize = 1000;
 
 /// Numbers within bounds.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -221,7 +221,7 @@ impl Range {
         };
         let factor = match &self.multiples[..] {
             [] => true,
-            [only] => only.is_integer() && *only <= Decimal::from(MOST_FACTOR as i128),
+            [only] => only.is_integer() && *only <= Decimal::from(MAX_FACTOR as i128),
             _ => false,
         };
         factor && self.least.iter().chain(&self.most).all(small)
@@ -285,8 +285,8 @@ impl Range {
         for (bound, key) in [(&self.least, "minimum"), (&self.most, "maximum")] {
             let Some(bound) = bound else { continue };
             let (whole, places) = bound.value.lengths();
-            if whole > MOST_DIGITS || places > MOST_DIGITS {
-                return Err(format!("`{key}`: a number has more than {MOST_DIGITS} digits before or after its point"));
+            if whole > MAX_DIGITS || places > MAX_DIGITS {
+                return Err(format!("`{key}`: a number has more than {MAX_DIGITS} digits before or after its point"));
             }
             let of = if key == "minimum" { not_below } else { not_above };
             parts.push(of(bound, self.integers));
@@ -299,7 +299,7 @@ impl Range {
         let (digits, exponent) = factor.coefficient();
         let (places, zeros) = ((-exponent).max(0), exponent.max(0));
         match digits.parse::<u128>() {
-            Ok(digits) if digits <= MOST_FACTOR && places <= MOST_PLACES && zeros <= MOST_DIGITS as i64 => {
+            Ok(digits) if digits <= MAX_FACTOR && places <= MAX_PLACES && zeros <= MAX_DIGITS as i64 => {
                 parts.push(format!("*{digits},{places},{zeros}"));
                 Ok(parts.join("&"))
             }
@@ -316,7 +316,7 @@ impl Range {
         let is_negative = self.most.as_ref().is_some_and(|most| most.value.sign() <= 0);
         let mut texts = Vec::new();
         while Decimal::parse(&next)? <= end {
-            if texts.len() == MOST_LISTED {
+            if texts.len() == MAX_LISTED {
                 return None;
             }
             let value = Decimal::parse(&format!("{next}e-{places}"))?;
@@ -353,7 +353,7 @@ pub(super) fn expression(text: &str) -> RegexAst {
         let of_factor = RegexAst::Concat(vec![
             RegexAst::Regex("-?".to_owned()),
             RegexAst::MultipleOf(factor, places),
-            RegexAst::Literal("0".repeat((zeros as usize).min(MOST_DIGITS))),
+            RegexAst::Literal("0".repeat((zeros as usize).min(MAX_DIGITS))),
         ]);
         RegexAst::Or(vec![of_factor, RegexAst::Literal("0".to_owned())])
     };

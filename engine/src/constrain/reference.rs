@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
 /// The most values in all added definitions.
-const MOST_COPIED: usize = 200_000;
+const MAX_COPIED: usize = 200_000;
 
 /// Converts all references in a schema to the simple form. If `lenient`, dangling references accept anything.
 ///
@@ -36,7 +36,7 @@ pub(super) fn simplify(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
         meant.insert(key, simple);
     }
     let copied = wanted.iter().filter_map(|(target, _)| schema.pointer(target)).flat_map(all_values).count();
-    if copied > MOST_COPIED {
+    if copied > MAX_COPIED {
         return Err(Fault::new("#", format!("too large: references to {copied} values that are not definitions")));
     }
     let mut definitions = Map::new();

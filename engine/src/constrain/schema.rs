@@ -201,7 +201,7 @@ pub(super) fn open_unions(schema: &mut Value) {
 
 /// The most required properties, values of a property and chained references that are examined to distinguish
 /// alternatives.
-const MOST_LOOKED_AT: usize = 50;
+const MAX_LOOKED_AT: usize = 50;
 
 /// Whether no value is valid against two of these schemas: their types differ, or all are objects that require the same
 /// property, with different texts as its value.
@@ -232,7 +232,7 @@ fn are_of_other_types(all: &[&Value]) -> bool {
 /// The properties that a schema requires.
 fn required(schema: &Value) -> impl Iterator<Item = &str> {
     let names = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-    names.take(MOST_LOOKED_AT).filter_map(Value::as_str)
+    names.take(MAX_LOOKED_AT).filter_map(Value::as_str)
 }
 
 /// The texts that a schema allows as the value of a required property, if it allows nothing else.
@@ -242,14 +242,14 @@ fn texts_of<'a>(schema: &'a Value, name: &str, whole: &'a Value) -> Option<Vec<&
         Some(only) => std::slice::from_ref(only),
         None => property.get("enum")?.as_array()?,
     };
-    let is_known = values.len() <= MOST_LOOKED_AT && required(schema).any(|known| known == name);
+    let is_known = values.len() <= MAX_LOOKED_AT && required(schema).any(|known| known == name);
     if is_known { values.iter().map(Value::as_str).collect() } else { None }
 }
 
 /// The schema itself, or the target of its reference.
 fn meant<'a>(part: &'a Value, whole: &'a Value) -> &'a Value {
     let mut part = part;
-    for _ in 0..MOST_LOOKED_AT {
+    for _ in 0..MAX_LOOKED_AT {
         let reference = part.get("$ref").and_then(Value::as_str);
         match reference.and_then(|reference| referred(reference, whole)) {
             Some(referred) => part = referred,

@@ -13,21 +13,21 @@ use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
 /// The most properties of one object, including those from all schemas that apply to it.
-pub(super) const MOST_PROPERTIES: u64 = 1000;
+pub(super) const MAX_PROPERTIES: u64 = 1000;
 
 /// The same with `minProperties` or `maxProperties`, for which llguidance tries each property.
-const MOST_COUNTED: u64 = 60;
+const MAX_COUNTED: u64 = 60;
 
 /// The most pairs of properties of the same object, in all objects of a schema.
-const MOST_PAIRS: u64 = 3_000_000;
+const MAX_PAIRS: u64 = 3_000_000;
 
 /// The most ways to continue a string that all of its expressions allow together, and the total for all strings with
 /// more than one expression. A pair takes a fifth of a microsecond.
-pub(super) const MOST_WAYS: u64 = 100_000;
-const MOST_WAYS_OF_ALL: u64 = 500_000;
+pub(super) const MAX_WAYS: u64 = 100_000;
+const MAX_WAYS_OF_ALL: u64 = 500_000;
 
 /// The most schemas after all alternatives are merged with adjacent keywords, of up to 300 bytes each.
-const MOST_SCHEMAS: u64 = 250_000;
+const MAX_SCHEMAS: u64 = 250_000;
 
 /// The explanation of the limit in messages.
 const MERGED: &str = "once alternatives are merged with adjacent keywords";
@@ -36,7 +36,7 @@ const MERGED: &str = "once alternatives are merged with adjacent keywords";
 const INTEGERS: &str = "; an integer that may be negative counts as three, one with a `minimum` of 0 as one";
 
 /// The most schemas, properties and strings that are visited for counting.
-const MOST_STEPS: u64 = 500_000;
+const MAX_STEPS: u64 = 500_000;
 
 /// The counts of what applies together at a place of the JSON.
 #[derive(Debug, Clone, Copy, Default)]
@@ -210,17 +210,17 @@ const NAME: usize = 64;
 impl<'a> Count<'a> {
     fn step(&mut self, count: usize) -> Result<(), Found<'a>> {
         self.steps += count as u64;
-        if self.steps <= MOST_STEPS {
+        if self.steps <= MAX_STEPS {
             return Ok(());
         }
-        let message = format!("too large: more than {MOST_STEPS} schemas and properties that apply together");
+        let message = format!("too large: more than {MAX_STEPS} schemas and properties that apply together");
         Err(Found::whole(message))
     }
 
     /// Checks the limits everywhere below a schema.
     fn judge(&mut self, sum: &Sum<'a>) -> Result<(), Found<'a>> {
         let any: Vec<(&Path<'a>, &Counts)> = sum.at.iter().filter(|(path, _)| path.contains(&Step::Any)).collect();
-        if (any.len() as u64).saturating_mul(sum.at.len() as u64) > 50 * MOST_STEPS {
+        if (any.len() as u64).saturating_mul(sum.at.len() as u64) > 50 * MAX_STEPS {
             return Err(Found::whole("too large: too many patterns and lists in addition to properties".to_owned()));
         }
         for (path, own) in &sum.at {
@@ -228,36 +228,36 @@ impl<'a> Count<'a> {
             let held = same.fold(*own, |held, (_, other)| held.and(**other));
             let found = |message: String| Err(Found { path: path.clone(), message });
             let (most, beside) = match held.counted {
-                true => (MOST_COUNTED, " with minProperties or maxProperties"),
-                false => (MOST_PROPERTIES, ""),
+                true => (MAX_COUNTED, " with minProperties or maxProperties"),
+                false => (MAX_PROPERTIES, ""),
             };
             if held.properties > most {
                 let count = held.properties;
                 return found(format!("too large: {count} properties of one object{beside}; the maximum is {most}"));
             }
             // Those of `own`: schemas for all properties are mostly not merged with those for one.
-            if own.alternatives > MOST_SCHEMAS {
-                return found(format!("too large: more than {MOST_SCHEMAS} alternatives, {MERGED}{INTEGERS}"));
+            if own.alternatives > MAX_SCHEMAS {
+                return found(format!("too large: more than {MAX_SCHEMAS} alternatives, {MERGED}{INTEGERS}"));
             }
             let ways = held.ways.max(held.names.saturating_mul(held.names));
-            if ways > MOST_WAYS {
+            if ways > MAX_WAYS {
                 return found(format!(
                     "too complex: the expressions that apply together allow {ways} ways to continue a text; the maximum is \
-                     {MOST_WAYS}"
+                     {MAX_WAYS}"
                 ));
             }
             self.pairs += held.properties * held.properties;
             self.ways += if held.expressions > 1 { held.ways } else { 0 };
         }
         let (pairs, ways) = (self.pairs, self.ways);
-        if pairs > MOST_PAIRS {
-            let most = MOST_PAIRS;
+        if pairs > MAX_PAIRS {
+            let most = MAX_PAIRS;
             return Err(Found::whole(format!(
                 "too large: {pairs} pairs of properties of the same object; the maximum is {most}"
             )));
         }
-        if ways > MOST_WAYS_OF_ALL {
-            let most = MOST_WAYS_OF_ALL;
+        if ways > MAX_WAYS_OF_ALL {
+            let most = MAX_WAYS_OF_ALL;
             let what = "ways to continue texts, by all expressions that apply together";
             return Err(Found::whole(format!("too complex: {ways} {what}; the maximum is {most}")));
         }
@@ -306,10 +306,10 @@ impl<'a> Count<'a> {
     fn and(&mut self, sum: &mut Sum<'a>, part: Sum<'a>) -> Result<(), Found<'a>> {
         self.step(part.at.len())?;
         sum.and(part);
-        if sum.schemas <= MOST_SCHEMAS {
+        if sum.schemas <= MAX_SCHEMAS {
             return Ok(());
         }
-        Err(Found::whole(format!("too large: more than {MOST_SCHEMAS} schemas, {MERGED}")))
+        Err(Found::whole(format!("too large: more than {MAX_SCHEMAS} schemas, {MERGED}")))
     }
 
     fn either(&mut self, any: Option<Sum<'a>>, part: Sum<'a>) -> Result<Sum<'a>, Found<'a>> {

@@ -4,7 +4,7 @@ use super::check;
 use super::matcher::{Matcher, failed};
 use super::numbers::{Digits, Numbers};
 use super::stack::with_stack;
-use super::together::MOST_PROPERTIES;
+use super::together::MAX_PROPERTIES;
 use crate::error::{Error, Result, unpoisoned};
 use crate::text::{TokenType, Tokenizer};
 use llguidance::api::{ParserLimits, TopLevelGrammar};
@@ -56,13 +56,13 @@ const AT_A_TIME: usize = 2;
 
 /// The most states of a grammar's lexer. An expression with repetition counts adds some with each token. Their memory
 /// is bounded too: see [`Matcher::memory`].
-const MOST_STATES: usize = 50_000;
+const MAX_STATES: usize = 50_000;
 
 /// The most symbols of a grammar before equal ones are merged, of up to 300 bytes each.
-const MOST_SYMBOLS: usize = 200_000;
+const MAX_SYMBOLS: usize = 200_000;
 
 /// The most ways in which the rules of a grammar can continue a text at any time: four for each property of an object.
-const MOST_ITEMS: usize = 4 * MOST_PROPERTIES as usize + 100;
+const MAX_ITEMS: usize = 4 * MAX_PROPERTIES as usize + 100;
 
 impl Vocabulary {
     /// The vocabulary of a tokenizer, for a model with `logits` logits.
@@ -172,9 +172,9 @@ pub(super) fn factory_of(env: &TokEnv, slices: &[String]) -> Result<ParserFactor
     let mut factory = factory.map_err(|error| failed(VOCABULARY, "", error))?;
     *factory.quiet().limits_mut() = ParserLimits {
         verbose_errors: false,
-        max_lexer_states: MOST_STATES,
-        max_grammar_size: MOST_SYMBOLS,
-        max_items_in_row: MOST_ITEMS,
+        max_lexer_states: MAX_STATES,
+        max_grammar_size: MAX_SYMBOLS,
+        max_items_in_row: MAX_ITEMS,
         ..ParserLimits::default()
     };
     Ok(factory)

@@ -37,7 +37,7 @@ use std::time::Instant;
 
 /// The most tokens that a step feeds because a grammar forces them. Other replies wait for the step, and a grammar may
 /// force a text of any length, whose rest the next steps feed. A chunk of a prompt is usually at least twice as long.
-const MOST_FORCED: usize = 256;
+const MAX_FORCED: usize = 256;
 
 /// The grammars of a reply.
 pub(super) struct Constraining {
@@ -427,7 +427,7 @@ impl Constraining {
 
 /// The most tokens that a step may feed because a grammar forces them.
 fn most_forced(session: &Session, turn: &Turn<'_>) -> usize {
-    turn.most.min(session.context() - session.tokens().len()).min(MOST_FORCED)
+    turn.most.min(session.context() - session.tokens().len()).min(MAX_FORCED)
 }
 
 /// Removes the tokens that a bias bans from a mask.

@@ -30,9 +30,9 @@ impl GgufHeader {
         read_magic(reader)?;
         let version = read_version(reader)?;
         let within = |place| move |error: ParseError| error.within(place);
-        let tensors = reader.count("tensors", limits::TENSORS, tensor::LEAST_ENTRY).map_err(within("tensor count"))?;
+        let tensors = reader.count("tensors", limits::TENSORS, tensor::MIN_ENTRY).map_err(within("tensor count"))?;
         let keys =
-            reader.count("metadata keys", limits::KEYS, metadata::LEAST_ENTRY).map_err(within("metadata count"))?;
+            reader.count("metadata keys", limits::KEYS, metadata::MIN_ENTRY).map_err(within("metadata count"))?;
 
         let metadata = Metadata::parse(reader, keys)?;
         let alignment = read_alignment(&metadata, file)?;

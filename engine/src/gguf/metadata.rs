@@ -10,7 +10,7 @@ use super::value::{Value, ValueType, skip};
 use crate::error::{Error, Result};
 
 /// The size in bytes of the smallest entry: an empty key, a type, and a value of one byte.
-pub(super) const LEAST_ENTRY: usize = 8 + 4 + 1;
+pub(super) const MIN_ENTRY: usize = 8 + 4 + 1;
 
 /// A key, and the type and position of its value.
 struct MetadataEntry {

@@ -10,9 +10,9 @@ use super::types::TensorType;
 use crate::error::{Error, Result};
 
 /// The most dimensions that GGML supports.
-const MOST_DIMS: u32 = 4;
+const MAX_DIMS: u32 = 4;
 /// The size in bytes of the smallest entry: an empty name, one dimension, a type, an offset.
-pub(super) const LEAST_ENTRY: usize = 8 + 4 + 8 + 4 + 8;
+pub(super) const MIN_ENTRY: usize = 8 + 4 + 8 + 4 + 8;
 
 /// The description of a tensor.
 #[derive(Debug, Clone)]
@@ -163,8 +163,8 @@ fn outside(name: &str, offset: u64) -> Error {
 
 fn read_dims(reader: &mut ByteReader<'_>) -> Result<Vec<usize>, ParseError> {
     let count = reader.u32()?;
-    if !(1..=MOST_DIMS).contains(&count) {
-        return Err(reader.error(4, format!("1 to {MOST_DIMS} dimensions"), count.to_string()));
+    if !(1..=MAX_DIMS).contains(&count) {
+        return Err(reader.error(4, format!("1 to {MAX_DIMS} dimensions"), count.to_string()));
     }
     (0..count).map(|_| read_dim(reader)).collect()
 }

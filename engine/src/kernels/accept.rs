@@ -10,14 +10,14 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/accept.wgsl");
 /// Only one invocation works, so the workgroup is the smallest.
-const WORKGROUP: usize = Target::LEAST_WORKGROUP;
+const WORKGROUP: usize = Target::MIN_WORKGROUP;
 /// The most rows of a step that verifies drafts, of one sequence or of several.
 pub const VERIFIED_ROWS: usize = 32;
 /// The most drafts of a sequence that a step verifies.
-pub const MOST_DRAFTS: usize = 15;
+pub const MAX_DRAFTS: usize = 15;
 /// The entries of a sequence in [`Plan::SAMPLED`] after those of verified rows: the number of its drafts that were
 /// accepted, the number made since, and the drafts.
-pub const DRAFTING: usize = 1 + MOST_DRAFTS.div_ceil(Plan::SAMPLED_WORDS);
+pub const DRAFTING: usize = 1 + MAX_DRAFTS.div_ceil(Plan::SAMPLED_WORDS);
 
 pub(super) const KERNEL: Kernel = Kernel { name: "accept", op: OP, params: &[], matrices: &[] };
 

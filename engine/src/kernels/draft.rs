@@ -1,6 +1,6 @@
 //! A draft: the likeliest token of the multi-token-prediction block.
 
-use super::accept::{DRAFTING, MOST_DRAFTS, VERIFIED_ROWS};
+use super::accept::{DRAFTING, MAX_DRAFTS, VERIFIED_ROWS};
 use super::computes::Drafted;
 use super::slice_max::{SLICE, Slices, candidate_files};
 use super::{Kernel, params};
@@ -27,7 +27,7 @@ impl Builder {
             .constant("SAMPLED_WORDS", "", Plan::SAMPLED_WORDS)
             .constant("ROWS", "", VERIFIED_ROWS)
             .constant("DRAFTING", "", DRAFTING)
-            .constant("MOST", "", MOST_DRAFTS)
+            .constant("MOST", "", MAX_DRAFTS)
             .file(source!("lib/maxima.wgsl"));
         let bindings = vec![self.bound_batch(), self.bound("maxima", slices.maxima.buffer), self.bound_sampled()];
         let params = Params { slices: slices.count() as u32 };

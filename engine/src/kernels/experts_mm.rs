@@ -11,7 +11,7 @@ use crate::plan::{Builder, Tensor, Weight};
 /// The largest mean number of slots of an expert for which tiles of 16 are used.
 const FEW_SLOTS: usize = 10;
 /// The most rows for which the shared experts are computed with the others, as measured on an H200.
-const MOST_JOINED: usize = 1024;
+const MAX_JOINED: usize = 1024;
 
 /// The matrices of all experts, or those of the shared ones.
 pub struct ExpertWeights<'a> {
@@ -48,7 +48,7 @@ impl Builder {
         let multiplied = gated.iter().chain(&down).all(|weight| !weight.quant.exceeds_half());
         let fits = buffers_of(&gated).max(buffers_of(&down)) + OTHERS <= target.buffers;
         let summed = experts.down.shape[1].is_multiple_of(4); // by `sum_normed`
-        let few = self.by_tiles() && self.rows_alone() <= MOST_JOINED;
+        let few = self.by_tiles() && self.rows_alone() <= MAX_JOINED;
         fused && few && multiplied && fits && summed && shared.is_one_like(experts)
     }
 

@@ -27,12 +27,12 @@ pub(crate) const BOUND: f64 = ATTENDED;
 /// the adapter's workgroups busy, since every group of heads of every row has a workgroup for each split.
 pub fn splits(target: &Target, rows: usize) -> usize {
     let least = (target.workgroups / 16).max(1); // for any number of rows, because the context may be deep
-    target.choices.splits(rows).unwrap_or((target.workgroups / rows).clamp(least, MOST_SPLITS))
+    target.choices.splits(rows).unwrap_or((target.workgroups / rows).clamp(least, MAX_SPLITS))
 }
 /// The factor on attention's weights before kernels convert them to f16: drivers flush f16 below 6e-5 to zero.
 pub(super) const HALF_UNIT: f32 = 64.0;
 /// The most splits that can be merged.
-pub(super) const MOST_SPLITS: usize = 64;
+pub(super) const MAX_SPLITS: usize = 64;
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: &[], matrices: &[] };
 
@@ -89,7 +89,7 @@ fn heads_together(heads: usize, kv_row: usize) -> usize {
 
 /// The number of invocations of a workgroup for latents of `rank` values: one for each chunk of four, within limits.
 fn workgroup(rank: usize) -> usize {
-    (rank / 4).next_power_of_two().clamp(Target::LEAST_WORKGROUP, WORKGROUP)
+    (rank / 4).next_power_of_two().clamp(Target::MIN_WORKGROUP, WORKGROUP)
 }
 
 impl Builder {

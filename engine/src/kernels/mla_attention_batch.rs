@@ -14,7 +14,7 @@ const OP: Source = source!("op/mla_attention_batch.wgsl");
 const WORKGROUP: usize = 256;
 /// The most queries of a workgroup, which share its reads of the cache. There are fewer if an invocation would
 /// otherwise sum more than OWN_VALUES values. A query belongs to one head of one row.
-const MOST_ROWS: usize = 32;
+const MAX_ROWS: usize = 32;
 const OWN_VALUES: usize = 64;
 /// The number of neighbouring invocations that share the values of a query's output.
 const COLUMN_LANES: usize = 64;
@@ -152,6 +152,6 @@ pub(super) fn by_registers(heads: usize, kv_row: usize, value: usize) -> (Varian
 
 /// The number of queries of a workgroup: a power of two.
 fn rows_together(value: usize) -> usize {
-    let most = (OWN_VALUES * WORKGROUP / value).clamp(1, MOST_ROWS);
+    let most = (OWN_VALUES * WORKGROUP / value).clamp(1, MAX_ROWS);
     1 << most.ilog2()
 }

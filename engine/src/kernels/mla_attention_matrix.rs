@@ -4,7 +4,7 @@
 use super::Kernel;
 use super::errors::ATTENDED;
 use super::kv_write::Cache;
-use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, MOST_SPLITS, splits};
+use super::mla_attention::{Attending, AttentionSplits, HALF_UNIT, MAX_SPLITS, splits};
 use crate::error::{Error, Result};
 use crate::gpu::Matrices;
 use crate::plan::{Builder, Target, Team, Tensor, VariantBuilder};
@@ -54,7 +54,7 @@ impl Builder {
         if chosen.is_some() || !self.together() || self.depth() <= DEEP {
             return splits(self.target(), self.rows());
         }
-        (WORKGROUPS / (heads * self.rows()).div_ceil(ROWS)).clamp(8, MOST_SPLITS)
+        (WORKGROUPS / (heads * self.rows()).div_ceil(ROWS)).clamp(8, MAX_SPLITS)
     }
 
     /// As [`Builder::mla_attention`]. With products of bytes, queries and weights are f16, otherwise they have the

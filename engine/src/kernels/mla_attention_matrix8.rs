@@ -18,7 +18,7 @@ const OP: Source = source!("op/mla_attention_matrix8.wgsl");
 /// Rows and columns of a cooperative matrix.
 const SIDE: usize = 8;
 /// The most queries of a workgroup: its invocations can hold the outputs of sixteen in registers.
-const MOST_ROWS: usize = 2 * SIDE;
+const MAX_ROWS: usize = 2 * SIDE;
 /// Invocations that turn a row's scores into weights.
 const LANES: usize = 8;
 /// The numbers of subgroups that a workgroup may have: the first that divides the columns of keys and of values evenly.
@@ -90,7 +90,7 @@ fn subgroups_over(cache: &Cache) -> Option<usize> {
 /// weights.
 fn subgroups_over_segment(widths: [usize; 2], workgroup_bytes: usize) -> Option<usize> {
     let (tile, row) = (MatrixType::F16.tile(), widths.iter().sum::<usize>() + 32);
-    let bytes = |subgroups: usize| 2 * tile * row + (4 * subgroups + 2) * MOST_ROWS * tile + 512;
+    let bytes = |subgroups: usize| 2 * tile * row + (4 * subgroups + 2) * MAX_ROWS * tile + 512;
     subgroups(widths, SUBGROUPS_OF_SEGMENTS).filter(|n| bytes(*n) <= workgroup_bytes)
 }
 
@@ -102,7 +102,7 @@ fn variant_of(
     kv_row: usize,
     subgroups: usize,
 ) -> (VariantBuilder, usize) {
-    let rows = if rows > SIDE { MOST_ROWS } else { SIDE };
+    let rows = if rows > SIDE { MAX_ROWS } else { SIDE };
     let variant = VariantBuilder::new(KERNEL.name, OP, 32 * subgroups)
         .matrices()
         .constant("ROWS", "r", rows)

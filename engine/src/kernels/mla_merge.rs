@@ -1,7 +1,7 @@
 //! Merges the splits of attention into each head's output.
 
 use super::computes::Merge;
-use super::mla_attention::{AttentionSplits, MOST_SPLITS};
+use super::mla_attention::{AttentionSplits, MAX_SPLITS};
 use super::{Kernel, expect_most, expect_shape};
 use crate::error::Result;
 use crate::plan::{Bound, Builder, Cost, Tensor, VariantBuilder};
@@ -20,7 +20,7 @@ impl Builder {
     pub fn mla_merge(&mut self, label: &str, parts: &AttentionSplits, y: &Tensor) -> Result<()> {
         expect_shape(KERNEL.name, "y", y.shape[0], parts.sums.shape[0])?;
         expect_shape(KERNEL.name, "y's vectors", y.shape[1] * parts.splits, parts.sums.shape[1])?;
-        expect_most(KERNEL.name, "splits", parts.splits, MOST_SPLITS)?;
+        expect_most(KERNEL.name, "splits", parts.splits, MAX_SPLITS)?;
         let variant = VariantBuilder::new(KERNEL.name, OP, WORKGROUP).usual_team(self.target_for(KERNEL.name));
         let variant = self.merge_files(variant, parts).constant("Y_STRIDE", "y", y.stride);
         let mut bindings = self.bound_parts(parts);
@@ -36,7 +36,7 @@ impl Builder {
         self.known_split_files(variant, parts.splits)
             .constant("RANK", "c", parts.sums.shape[0])
             .constant("HEADS", "h", parts.heads)
-            .constant("MOST_SPLITS", "", MOST_SPLITS)
+            .constant("MAX_SPLITS", "", MAX_SPLITS)
             .file(source!("lib/merge.wgsl"))
     }
 

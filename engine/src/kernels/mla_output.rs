@@ -4,7 +4,7 @@
 use super::computes::{self, Errors, Merged, Terms, Which};
 use super::errors::ATTENDED;
 use super::matvec::{Feed, MatvecProduct};
-use super::mla_attention::{AttentionSplits, MOST_SPLITS};
+use super::mla_attention::{AttentionSplits, MAX_SPLITS};
 use super::rounded::{Epilogue, Rounded};
 use super::{Kernel, expect_most, expect_shape};
 use crate::error::Result;
@@ -35,7 +35,7 @@ impl Builder {
         expect_shape(KERNEL.name, &w.name, parts.sums.shape[0], rank)?;
         let vectors = heads * self.rows();
         expect_shape(KERNEL.name, &w.name, parts.sums.shape[1], vectors * parts.splits)?;
-        expect_most(KERNEL.name, "splits", parts.splits, MOST_SPLITS)?;
+        expect_most(KERNEL.name, "splits", parts.splits, MAX_SPLITS)?;
         expect_shape(KERNEL.name, "y", y.shape[0], rows)?;
         expect_shape(KERNEL.name, "y", y.shape[1], vectors)?;
         let epilogue = Epilogue { rounded: self.rounded(KERNEL.name, y, label), norm: None };

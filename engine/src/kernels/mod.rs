@@ -62,7 +62,7 @@ pub(crate) mod sum_parts;
 mod tiling;
 pub(crate) mod weight_sum;
 
-pub use accept::{DRAFTING, MOST_DRAFTS, VERIFIED_ROWS};
+pub use accept::{DRAFTING, MAX_DRAFTS, VERIFIED_ROWS};
 pub use adjust::Adjustment;
 pub use computes::Kept;
 pub use draft_input::HiddenStates;

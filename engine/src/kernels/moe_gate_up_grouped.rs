@@ -19,7 +19,7 @@ const SUMS_PER_ROW: usize = 2;
 /// conversations 1683 instead of 1736.
 const TEAM_ROWS: usize = 1;
 /// The most rows of a batch, of which all may select the same expert.
-const MOST_BATCH: usize = 64;
+const MAX_BATCH: usize = 64;
 
 impl Builder {
     /// Whether the plan computes the rows of an expert together. The experts are then selected in a separate step.
@@ -32,7 +32,7 @@ impl Builder {
 
 /// How this kernel computes `product`; `None` if it cannot.
 pub(super) fn places<'a>(plan: &Builder, product: &'a MatvecProduct<'a>) -> Option<Places<'a>> {
-    let able = product.epilogue.rounded.is_some() && plan.rows() <= MOST_BATCH;
+    let able = product.epilogue.rounded.is_some() && plan.rows() <= MAX_BATCH;
     let slots = plan.grouping().filter(|_| able)?.slots;
     Places::of(plan, product, (&KERNEL, SUMS_PER_ROW, TEAM_ROWS), slots)
 }
@@ -50,7 +50,7 @@ pub(super) fn step(
     let variant = places
         .variant(plan, product)
         .constant("TOP_K", "k", routed.ids.shape[0])
-        .constant("MOST_SLOTS", "", MOST_BATCH)
+        .constant("MAX_SLOTS", "", MAX_BATCH)
         .constant("Y_STRIDE", "y", y.stride)
         .file(source!("lib/expert_slots.wgsl"))
         .file_for("w", gated)

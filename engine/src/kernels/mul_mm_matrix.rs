@@ -11,8 +11,8 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/mul_mm_matrix.wgsl");
 /// The most chunks of vectors and groups of rows that an invocation loads for a step: each is a separate variable in
 /// the shader.
-const MOST_VECTORS: usize = 16;
-const MOST_ROWS: usize = 4;
+const MAX_VECTORS: usize = 16;
+const MAX_ROWS: usize = 4;
 
 pub(crate) const KERNEL: Kernel =
     Kernel { name: "mul_mm_matrix", op: OP, params: PART_FIELDS, matrices: &[Matrices::Eight, Matrices::Sixteen] };
@@ -62,9 +62,9 @@ impl MatrixTile {
         let sums = 4 * subgroups * abreast * self.side * self.side;
         let staged = 2 * pitch * (self.tokens() + self.rows()) + sums + 16;
         let shares = |values: usize| (values * self.groups).div_ceil(32 * subgroups);
-        let named = shares(8 * self.tokens()) <= MOST_VECTORS && shares(self.rows()) <= MOST_ROWS;
+        let named = shares(8 * self.tokens()) <= MAX_VECTORS && shares(self.rows()) <= MAX_ROWS;
         let whole = product.rows.first().groups().is_multiple_of(self.groups);
-        let sizes = Target::LEAST_WORKGROUP..=target.invocations;
+        let sizes = Target::MIN_WORKGROUP..=target.invocations;
         let fits = sizes.contains(&(32 * subgroups)) && staged <= target.workgroup_bytes;
         whole && fits && named && product.holds(self.tokens())
     }

@@ -4,7 +4,7 @@
 use super::Kernel;
 use super::matvec::MatvecProduct;
 use super::places::Places;
-use super::tiling::MOST_SUMS;
+use super::tiling::MAX_SUMS;
 use crate::plan::{Builder, VariantBuilder};
 use crate::quant::Arithmetic;
 use crate::wgsl::{Source, source};
@@ -20,7 +20,7 @@ pub(super) fn places<'a>(plan: &Builder, product: &'a MatvecProduct<'a>) -> Opti
     let (most, blocks) = (plan.grouping()?.rows, product.blocks(plan, product.rows));
     let busy = |places: &usize| blocks * plan.rows().div_ceil(*places) >= plan.target().workgroups;
     let mut able = [8, 4, 2].into_iter().filter(|places| one && *places <= most).filter(busy);
-    able.find_map(|places| Places::of(plan, product, (&KERNEL, 1, MOST_SUMS), places))
+    able.find_map(|places| Places::of(plan, product, (&KERNEL, 1, MAX_SUMS), places))
 }
 
 /// The shader.

@@ -6,7 +6,7 @@
 use super::Kernel;
 use super::matvec::{Input, MatvecProduct};
 use super::rounded::{Rounded, WORDS};
-use super::tiling::{MOST_SUMS, staged_bytes};
+use super::tiling::{MAX_SUMS, staged_bytes};
 use crate::plan::{Builder, Grouping, MAX_GRID, Team, Tiling, VariantBuilder};
 use crate::quant::Arithmetic;
 use crate::wgsl::source;
@@ -47,7 +47,7 @@ impl<'a> Places<'a> {
         let tiling = tiling.in_blocks_of(product.epilogue.unit(), target);
         let Tiling { lanes, rows, .. } = tiling;
         let alike = lanes == usual.lanes && lanes <= target.subgroup;
-        let fits = rows <= most_rows && rows * sums_per_row <= MOST_SUMS && rows.is_power_of_two();
+        let fits = rows <= most_rows && rows * sums_per_row <= MAX_SUMS && rows.is_power_of_two();
         let places = most.min(lanes / rows);
         // All groups, or a multiple of the lanes, so that each lane takes the same groups in the same order.
         let kept = product.epilogue.workgroup_bytes(tiling.block(), places);

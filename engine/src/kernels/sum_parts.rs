@@ -20,8 +20,8 @@ const WORKGROUP: usize = 64;
 /// The number of subgroups that occupies a large GPU: four on each of its cores. With many rows, twice as many pay off.
 const MANY_SUBGROUPS: usize = 512;
 /// The most workgroups that share a tile, and the fewest steps of columns for each of them.
-const MOST_PARTS: usize = 16;
-const LEAST_STEPS: usize = 2;
+const MAX_PARTS: usize = 16;
+const MIN_STEPS: usize = 2;
 /// From this many steps of columns on, sharing a tile pays off despite the time for the sum.
 const MANY_STEPS: usize = 16;
 /// The most rows of a small batch. The number of workgroups that share a tile depends only on whether a batch is small
@@ -76,7 +76,7 @@ impl Builder {
         let few = y.rows.min(self.rows_alone()) <= FEW_ROWS || !by_matrices;
         let (batch, wanted) = if few { (FEW, MANY_SUBGROUPS) } else { (MANY, 2 * MANY_SUBGROUPS) };
         let occupied = batch.div_ceil(vectors) * blocks * stacks * tile.subgroups();
-        (wanted / occupied.max(1)).min(steps / LEAST_STEPS).clamp(1, MOST_PARTS)
+        (wanted / occupied.max(1)).min(steps / MIN_STEPS).clamp(1, MAX_PARTS)
     }
 
     /// A buffer for the parts of a product, in whole tiles. Products whose parts are summed in the next step share it.

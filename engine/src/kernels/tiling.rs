@@ -8,7 +8,7 @@ use crate::quant::{Arithmetic, Quant};
 const STAGED_BYTES: usize = 16 << 10;
 const SHARED_BYTES: usize = 1 << 10;
 /// The most rows or columns of a team, whose sums are in a vec4.
-pub(super) const MOST_SUMS: usize = 4;
+pub(super) const MAX_SUMS: usize = 4;
 /// Up to this many rows, an input with a norm is not staged: there are about as many workgroups as rows, and each would
 /// stage all of it.
 const FEW_ROWS: usize = 256;
@@ -57,7 +57,7 @@ impl Tiling {
     fn of_apple(shape: &ProductShape) -> Self {
         let lanes = shape.groups.next_power_of_two().clamp(8, 32);
         let format = shape.format.filter(|_| shape.arithmetic == Arithmetic::Float);
-        let rows = format.map_or(MOST_SUMS, Quant::rows_in_registers);
+        let rows = format.map_or(MAX_SUMS, Quant::rows_in_registers);
         Self { lanes, rows, workgroup: 64, columns: 1, direct: true }
     }
 
@@ -97,7 +97,7 @@ impl Tiling {
                 (Arithmetic::Int, true) | (Arithmetic::Float, false) => 8,
                 (Arithmetic::Float, true) => 4,
             };
-            return Some(Self { lanes, rows: 1, workgroup: 256, columns: tokens.min(MOST_SUMS), direct: false });
+            return Some(Self { lanes, rows: 1, workgroup: 256, columns: tokens.min(MAX_SUMS), direct: false });
         }
         let (lanes, together, workgroup) = match (arithmetic, rows, groups) {
             (_, ..=FEW_ROWS | MANY_ROWS.., _) | (Arithmetic::Float, _, ..=8) => return None,
@@ -118,7 +118,7 @@ impl Tiling {
 
     /// This tiling within the limits of the target.
     fn on(self, target: &Target) -> Self {
-        let workgroup = self.workgroup.min(target.invocations).max(Target::LEAST_WORKGROUP);
+        let workgroup = self.workgroup.min(target.invocations).max(Target::MIN_WORKGROUP);
         let wide = target.wide && (Target::WIDE..=workgroup).contains(&self.lanes);
         let lanes = if wide { self.lanes } else { target.lanes(self.lanes) };
         Self { lanes, workgroup, ..self }
@@ -135,9 +135,9 @@ impl Tiling {
     pub(super) fn in_blocks_of(mut self, unit: usize, target: &Target) -> Self {
         while !self.block().is_multiple_of(unit) {
             match self {
-                Self { rows: 3, .. } => self.rows = MOST_SUMS,
+                Self { rows: 3, .. } => self.rows = MAX_SUMS,
                 Self { workgroup, .. } if 2 * workgroup <= target.invocations.min(512) => self.workgroup *= 2,
-                Self { rows, columns: 1, .. } if rows < MOST_SUMS => self.rows *= 2,
+                Self { rows, columns: 1, .. } if rows < MAX_SUMS => self.rows *= 2,
                 Self { lanes, .. } => self.lanes = target.lanes(lanes / 2),
             }
         }
@@ -168,7 +168,7 @@ pub(super) fn tile(target: &Target, arithmetic: Arithmetic, groups: usize, colum
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_SUMS, Target, Tiling};
+    use super::{MAX_SUMS, Target, Tiling};
 
     #[test]
     fn whatever_is_asked_for_leaves_whole_halves_of_groups() {
@@ -176,13 +176,13 @@ mod tests {
         for (subgroup, invocations) in [4, 8, 32, 64].into_iter().flat_map(|s| [128, 256, 1024].map(|i| (s, i))) {
             let target = Target { subgroup, invocations, ..Target::default() };
             for (lanes, workgroup) in powers(10).flat_map(|lanes| powers(10).map(move |workgroup| (lanes, workgroup))) {
-                let rows = 1..=if lanes <= workgroup { MOST_SUMS } else { 0 };
+                let rows = 1..=if lanes <= workgroup { MAX_SUMS } else { 0 };
                 for (rows, columns) in rows.map(|rows| (rows, 1)).chain([(1, 4)]) {
                     let tiling = Tiling { lanes, rows, columns, workgroup: workgroup.max(lanes), direct: false };
                     let tiling = tiling.on(&target).in_blocks_of(16, &target);
                     let Tiling { lanes, rows, workgroup, .. } = tiling;
-                    let sizes = Target::LEAST_WORKGROUP..=invocations;
-                    let sound = lanes <= workgroup && sizes.contains(&workgroup) && rows * columns <= MOST_SUMS;
+                    let sizes = Target::MIN_WORKGROUP..=invocations;
+                    let sound = lanes <= workgroup && sizes.contains(&workgroup) && rows * columns <= MAX_SUMS;
                     assert!(sound && tiling.block().is_multiple_of(16), "{tiling:?} of {target:?}");
                 }
             }

@@ -23,7 +23,7 @@ const WORKGROUP: usize = 256;
 /// The number of outstanding reads of an invocation, of four words each.
 pub(crate) const CHUNKS: usize = 4;
 /// Enough workgroups to saturate any memory, and few enough that their final additions cost little.
-pub(crate) const MOST_WORKGROUPS: usize = 256;
+pub(crate) const MAX_WORKGROUPS: usize = 256;
 
 /// The number of words of a tile.
 pub(crate) const TILE: usize = 4 * WORKGROUP;
@@ -66,7 +66,7 @@ impl Builder {
         let cost = Cost { weights: count as u64, ..Cost::default() };
         let summed = WordSums { words, range: start / 4..(start + count) / 4, sums, place };
         self.computes(KERNEL.name, summed);
-        let workgroups = count.div_ceil(4 * TILE * CHUNKS).min(MOST_WORKGROUPS);
+        let workgroups = count.div_ceil(4 * TILE * CHUNKS).min(MAX_WORKGROUPS);
         self.step(label, variant, bindings, &params, [workgroups, 1, 1], cost)
     }
 }

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::gpu::{Capabilities, Matrices};
 use crate::kernels::expand_kv::writes_out;
-use crate::kernels::{DRAFTING, KEPT_ROWS, MOST_DRAFTS, VERIFIED_ROWS};
+use crate::kernels::{DRAFTING, KEPT_ROWS, MAX_DRAFTS, VERIFIED_ROWS};
 use crate::plan::{Builder, LocalId, Plan, Purpose, StepChoice, Target, Team, Tensor, Tiling};
 use crate::quant::GROUP;
 use crate::speculate::DraftKind;
@@ -302,7 +302,7 @@ pub(crate) fn sampled_bytes(sequences: usize) -> u64 {
 
 /// How many drafts of a sequence a step can verify.
 pub(crate) fn most_drafts(config: &Config) -> usize {
-    if serves_few(config) { MOST_DRAFTS } else { 0 }
+    if serves_few(config) { MAX_DRAFTS } else { 0 }
 }
 
 /// The most sequences that the rows of a batch can be of. The kernels of many rows compute those of one sequence only.

@@ -43,7 +43,7 @@ const MORE: usize = 24;
 /// More than a [`Checker`] takes to read outputs back, in bytes.
 const READ_BACK: u64 = (1 << 18) + 64;
 /// How long a step has run at least if the system stopped it and the device was lost. Systems wait for seconds.
-const LEAST_HANG: Duration = Duration::from_secs(1);
+const MIN_HANG: Duration = Duration::from_secs(1);
 
 /// Checks the kernels of a model that is being loaded.
 pub(super) struct Subject<'a> {
@@ -258,7 +258,7 @@ impl Subject<'_> {
         let stopped = match &error {
             Error::Endless { .. } => true,
             // An app may have destroyed its device, and does not tell.
-            Error::DeviceLost { .. } => !gpu.is_closed() && (gpu.is_ours() || ran >= LEAST_HANG),
+            Error::DeviceLost { .. } => !gpu.is_closed() && (gpu.is_ours() || ran >= MIN_HANG),
             // Out of memory also loses work, but then the GPU still executes other work.
             Error::NoResult => !works(gpu, self.patience),
             _ => false,

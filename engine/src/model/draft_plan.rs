@@ -12,7 +12,7 @@ use super::graph::{STREAM, layer};
 use super::weights::{BlockWeights, ModelWeights};
 use super::{Config, PromptOptions};
 use crate::error::{Error, Result};
-use crate::kernels::{HiddenStates, Input, KEPT_ROWS, Kept, MOST_DRAFTS, Residual, splits};
+use crate::kernels::{HiddenStates, Input, KEPT_ROWS, Kept, MAX_DRAFTS, Residual, splits};
 use crate::plan::{BufferRef, Builder, LocalId, Plan, Target, Tensor};
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ pub(super) const KEPT: &str = "kept";
 const DRAFTED: &str = "drafted";
 
 /// The most rows of a sequence that drafts may continue from, and the drafts themselves.
-pub(crate) const CANDIDATES: usize = 2 * (1 + MOST_DRAFTS);
+pub(crate) const CANDIDATES: usize = 2 * (1 + MAX_DRAFTS);
 
 /// Adds a buffer of hidden states to a plan.
 pub(super) fn saved_states(b: &mut Builder, name: &str, config: &Config) -> (Kept, LocalId) {

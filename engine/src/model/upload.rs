@@ -33,7 +33,7 @@ const SMALLEST_STAGING: usize = 64 << 10;
 /// The number of stagings of a thread.
 const ROTATIONS: usize = 2;
 /// The most threads. More do not load faster, because the bus is saturated.
-const MOST_THREADS: usize = 32;
+const MAX_THREADS: usize = 32;
 /// The size in bytes up to which weights share a buffer over the file. The system can then evict one buffer and keep
 /// the others.
 const WINDOW: usize = 1 << 30;
@@ -104,7 +104,7 @@ fn buffers(file: &Gguf, gpu: &Gpu, weights: &[Weight], placed: &InPlace) -> Resu
 }
 
 fn threads() -> usize {
-    cores().min(MOST_THREADS)
+    cores().min(MAX_THREADS)
 }
 
 /// The most staging memory in bytes for `total` bytes of weights.

@@ -371,7 +371,7 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Shape`] if the grid has too many workgroups in a dimension, or a workgroup has fewer invocations than
-    /// [`Target::LEAST_WORKGROUP`].
+    /// [`Target::MIN_WORKGROUP`].
     pub fn step(
         &mut self,
         label: &str,

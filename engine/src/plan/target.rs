@@ -98,7 +98,7 @@ impl Target {
     /// The fewest invocations of a workgroup in any plan. If a kernel is limited to 32, barriers order no memory in
     /// code from Apple's compiler (KhronosGroup/MoltenVK#2711, with a native reproduction: with 33 all values are
     /// right, with 32 99.9 % are wrong). Sizes are powers of two, so this is the smallest safe one.
-    pub const LEAST_WORKGROUP: usize = 64;
+    pub const MIN_WORKGROUP: usize = 64;
 
     /// Workgroups for a GPU, even a large one.
     const WORKGROUPS: usize = 128;

@@ -16,7 +16,7 @@ pub struct Tiling {
     /// number of rows is 1, and the other is at most 4.
     pub columns: usize,
     /// The number of invocations of a workgroup, which share staged activations. A plan raises fewer than
-    /// [`Target::LEAST_WORKGROUP`] to that number.
+    /// [`Target::MIN_WORKGROUP`] to that number.
     pub workgroup: usize,
     /// Whether each lane reads its activations from the vector into registers. Otherwise the workgroup first stages the
     /// vector in its memory. This does not affect int8 products, which read what the previous step has rounded, nor
@@ -47,7 +47,7 @@ impl FromStr for Tiling {
             _ => return Err(unlike("tiling", TILING, text)),
         };
         let Self { lanes, rows, columns, workgroup, .. } = tiling;
-        let sizes = (Target::LEAST_WORKGROUP..=1024).contains(&workgroup);
+        let sizes = (Target::MIN_WORKGROUP..=1024).contains(&workgroup);
         let powers = lanes.is_power_of_two() && workgroup.is_power_of_two() && lanes <= workgroup && sizes;
         let sums = (1..=4).contains(&rows) && (1..=4).contains(&columns) && (rows == 1 || columns == 1);
         if powers && sums { Ok(tiling) } else { Err(unlike("tiling", TILING, text)) }
@@ -106,7 +106,7 @@ impl FromStr for ProductTile {
         match *numbers(text).as_slice() {
             [vectors @ (16 | 32 | 64), rows @ (2 | 4)] => Ok(Self::Registers { vectors, rows }),
             [down @ 1..=32, across @ 1..=32, lefts @ 1..=4, rights @ (2 | 4), groups @ 1..=4]
-                if (Target::LEAST_WORKGROUP..=1024).contains(&(32 * down * across)) =>
+                if (Target::MIN_WORKGROUP..=1024).contains(&(32 * down * across)) =>
             {
                 Ok(Self::Matrices { down, across, lefts, rights, groups })
             }

@@ -155,15 +155,15 @@ impl VariantBuilder {
         self
     }
 
-    /// Fails if its workgroups have fewer invocations than [`Target::LEAST_WORKGROUP`]: no kernel is ever compiled with
+    /// Fails if its workgroups have fewer invocations than [`Target::MIN_WORKGROUP`]: no kernel is ever compiled with
     /// fewer.
     pub(super) fn check_size(&self, step: &str) -> Result<()> {
-        if self.size >= Target::LEAST_WORKGROUP {
+        if self.size >= Target::MIN_WORKGROUP {
             return Ok(());
         }
         let got = format!("workgroups of {} invocations", self.size);
         let want =
-            format!("at least {}: barriers of smaller ones order no memory on Apple's GPUs", Target::LEAST_WORKGROUP);
+            format!("at least {}: barriers of smaller ones order no memory on Apple's GPUs", Target::MIN_WORKGROUP);
         Err(Error::Shape { op: self.kernel, tensor: step.to_owned(), got, want })
     }
 

@@ -20,10 +20,10 @@ use std::thread::{ThreadId, current};
 use std::time::Duration;
 
 /// A reply pauses once this many of its events were not taken.
-const MOST_EVENTS: usize = 64;
+const MAX_EVENTS: usize = 64;
 /// A paused reply continues once fewer than this many are left: if its cache was dropped meanwhile and has to be
 /// computed again, it should not pause again at once.
-const FEW_EVENTS: usize = MOST_EVENTS / 2;
+const FEW_EVENTS: usize = MAX_EVENTS / 2;
 /// How long a thread waits at a time if no thread drives the engine. A [`Cancel`](crate::Cancel) wakes no thread, so
 /// the waiting thread has to check it.
 const LOOK: Duration = Duration::from_millis(20);
@@ -441,7 +441,7 @@ impl Board {
 
     /// Whether any polled reply can continue.
     fn any_polled(&self) -> bool {
-        let goes_on = |it: &Mailbox| it.polled && !it.over && it.events.len() < MOST_EVENTS;
+        let goes_on = |it: &Mailbox| it.polled && !it.over && it.events.len() < MAX_EVENTS;
         !self.ended && self.mailboxes.values().any(goes_on)
     }
 
@@ -467,7 +467,7 @@ impl Board {
             let Some(request) = self.turns.next(&mut self.waiting) else { break };
             engine.accept(request);
         }
-        let most = |paused| if paused { FEW_EVENTS } else { MOST_EVENTS };
+        let most = |paused| if paused { FEW_EVENTS } else { MAX_EVENTS };
         if self.stores.begun < self.stores.asked {
             self.stores.begun = self.stores.asked;
             engine.begin_store();

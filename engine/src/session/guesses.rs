@@ -7,7 +7,7 @@
 
 use super::Session;
 use crate::error::Result;
-use crate::kernels::{MOST_DRAFTS, VERIFIED_ROWS};
+use crate::kernels::{MAX_DRAFTS, VERIFIED_ROWS};
 use crate::model::{most_drafts, most_sequences};
 use crate::speculate::{Continuation, DraftKind, DraftPlanner, DraftStats, Evidence, Offer, Speculation, Wish};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// the weights once for all rows, and on the CPU.
 const ROW: [f64; 2] = [0.2, 1.0];
 /// The most drafts by the multi-token-prediction block. Each is made from the previous one, so later ones are worse.
-const MOST_PREDICTED: usize = 8;
+const MAX_PREDICTED: usize = 8;
 /// The default for the most rows of a step of several conversations with drafts. On an H200, with drafts that are right
 /// as often as docs/performance.md assumes, two conversations gained 60 % by three drafts each and four 24 % by one,
 /// which are steps of eight rows. Eight conversations with a draft each gained 4 %, and sixteen nothing.
@@ -95,7 +95,7 @@ impl Drafter {
     pub fn new(is_software: bool) -> Self {
         Self {
             options: Speculation::OFF,
-            planner: DraftPlanner::new(1 + MOST_DRAFTS, ROW[usize::from(is_software)]),
+            planner: DraftPlanner::new(1 + MAX_DRAFTS, ROW[usize::from(is_software)]),
             stats: DraftStats::default(),
             clock: StepClock::default(),
         }
@@ -283,7 +283,7 @@ impl Session {
         if kind != DraftKind::Lookup && self.model().has_block() {
             // Penalties on a row depend on the tokens before it, and the host does not know the ids of the block's
             // drafts.
-            let count = if self.sequence.sampling.penalises() { 1 } else { MOST_PREDICTED };
+            let count = if self.sequence.sampling.penalises() { 1 } else { MAX_PREDICTED };
             offers.push((Offer { evidence: Evidence::Predicted, count: most.min(count) }, None));
         }
         Some(offers)

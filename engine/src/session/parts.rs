@@ -18,7 +18,7 @@ const TIME: Duration = Duration::from_secs(1);
 const LEAST: usize = 64;
 /// The same if each part writes out the keys and values of all tokens before it, which costs as many products as about
 /// 400 tokens save.
-const LEAST_WRITING_OUT: usize = 512;
+const MIN_WRITING_OUT: usize = 512;
 /// The most tokens of a part while others wait: about the size of the largest parts on a GPU with chunks of the usual
 /// size. Smaller parts cost the prompt more than they give the others.
 const WHILE_OTHERS_WAIT: usize = 512;
@@ -123,7 +123,7 @@ impl Parts {
 
 /// The fewest tokens of a part whose plan writes out keys and values, or does not.
 fn least(writes_out: bool) -> usize {
-    if writes_out { LEAST_WRITING_OUT } else { LEAST }
+    if writes_out { MIN_WRITING_OUT } else { LEAST }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::kernels::batch_splits;
 use crate::model::{BatchShape, Outputs};
 
 /// The most rows of several prompts.
-const MOST_ROWS: usize = 512;
+const MAX_ROWS: usize = 512;
 
 /// The remaining tokens of a prompt, which are computed in one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Session {
         let least = 1 + smaller.unwrap_or_default();
         // A batch takes about as much memory as a part of a single prompt with as many rows over a deep cache: if its
         // attention has more splits, whose results are kept for each row, it has fewer rows.
-        let most = MOST_ROWS.min(self.options.together());
+        let most = MAX_ROWS.min(self.options.together());
         let usual = batch_splits(self.model().config().heads * most, true);
         let most = (most * usual / splits.max(usual)).min(parts.most_together());
         Ok(Some(FinalPart { shape, aligned, rows: tokens.len().next_multiple_of(aligned), least, most }))

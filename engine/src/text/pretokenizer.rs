@@ -61,7 +61,7 @@ const NUMBERS_FIRST: [&str; 3] = [
 const HAN_FIRST: &str = r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]+|[^\r\n\p{L}\p{N}]?[\p{L}--[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// The most spaces in one word where the regular expression gives up; see [`Words::cut`].
-const MOST_BLANKS: usize = 1 << 19;
+const MAX_BLANKS: usize = 1 << 19;
 
 static FAMILIES: &[VocabFamily] = &[
     VocabFamily {
@@ -132,7 +132,7 @@ impl Words {
     /// Calls `word` with every word of `text`, in order.
     ///
     /// The regular expression engine gives up on more than a million spaces in a row. Such a run is cut into words of
-    /// at most `MOST_BLANKS`.
+    /// at most `MAX_BLANKS`.
     pub(super) fn cut<'t>(&self, text: &'t str, word: &mut dyn FnMut(&'t str) -> Result<()>) -> Result<()> {
         cut(&self.splits, text, word)
     }
@@ -151,9 +151,9 @@ fn cut<'t>(splits: &[Split], text: &'t str, word: &mut dyn FnMut(&'t str) -> Res
         }
         rest = &rest[done..];
         // The rest follows the last match, unless the engine gave up on spaces.
-        let blanks = rest.chars().take(MOST_BLANKS).take_while(|char| char.is_whitespace());
+        let blanks = rest.chars().take(MAX_BLANKS).take_while(|char| char.is_whitespace());
         let (count, blanks) = blanks.fold((0, 0), |(count, bytes), char| (count + 1, bytes + char.len_utf8()));
-        if count < MOST_BLANKS {
+        if count < MAX_BLANKS {
             return cut(others, rest, word);
         }
         cut(others, &rest[..blanks], word)?;

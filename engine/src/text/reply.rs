@@ -32,7 +32,7 @@ use std::sync::Arc;
 const STEP: usize = 128;
 
 /// How often what follows a call that failed is read again in a reply; then it is text. Each time may be all the rest.
-const MOST_REREADS: usize = 8;
+const MAX_REREADS: usize = 8;
 
 /// A piece of a reply. Pieces of text are never empty.
 #[derive(Debug, Clone, PartialEq)]
@@ -519,7 +519,7 @@ impl ReplyParser {
     /// Reads again what came after a call may have ended, once it is known that it had.
     fn reread(&mut self, rest: Option<Vec<OwnedPart>>) {
         self.rereads += usize::from(rest.is_some());
-        let finds_tags = self.rereads <= MOST_REREADS;
+        let finds_tags = self.rereads <= MAX_REREADS;
         for (tag, text) in rest.into_iter().flatten() {
             let tag = tag.filter(|_| finds_tags);
             self.read(tag.map_or(ReplyPart::Text(&text), |tag| ReplyPart::Tag(tag, self.family.text(tag))));

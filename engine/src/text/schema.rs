@@ -7,14 +7,14 @@ use std::collections::HashSet;
 /// The most steps for finding alternatives and types: visited schemas, and values and type names in them. Arguments are
 /// read during a reply, so a schema that would take more steps counts as one without a type. Reader and grammar must
 /// agree on that, and so share the count.
-const MOST_STEPS: usize = 10_000;
+const MAX_STEPS: usize = 10_000;
 
 /// The alternatives that a part of a schema consists of, with references, `anyOf` and `oneOf` resolved. References
 /// point into the whole schema, and each is followed once. An `allOf` of one schema is that schema. Empty if there
 /// would be too many steps.
 #[cfg(feature = "constrain")]
 pub(crate) fn alternatives<'a>(part: &'a Value, whole: &'a Value) -> Vec<&'a Value> {
-    Steps(MOST_STEPS).alternatives(part, whole).unwrap_or_default()
+    Steps(MAX_STEPS).alternatives(part, whole).unwrap_or_default()
 }
 
 /// The names of types in JSON Schema.
@@ -23,7 +23,7 @@ const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "arr
 /// The types that a part of a schema names, each once, without names that JSON Schema does not have; empty if it names
 /// none, or if that would take too many steps.
 pub(crate) fn types<'a>(part: &'a Value, whole: &'a Value) -> Vec<&'a str> {
-    Steps(MOST_STEPS).types(part, whole).unwrap_or_default()
+    Steps(MAX_STEPS).types(part, whole).unwrap_or_default()
 }
 
 /// The schema of the arguments that are not among the properties of a function's schema, if all of them have the same.
@@ -32,7 +32,7 @@ pub(crate) fn other_argument(whole: &Value) -> Option<&Value> {
 }
 
 /// The most parts of an `allOf` that are searched for types.
-const MOST_OF_ALL: usize = 100;
+const MAX_OF_ALL: usize = 100;
 
 /// The number of steps left.
 struct Steps(usize);
@@ -72,7 +72,7 @@ impl Steps {
         for one in self.alternatives(part, whole)? {
             let mut names = self.named_by(one)?;
             // All of these must hold, so the first that names types is enough.
-            for part in list(one, "allOf").unwrap_or_default().iter().take(MOST_OF_ALL) {
+            for part in list(one, "allOf").unwrap_or_default().iter().take(MAX_OF_ALL) {
                 if names.is_empty() {
                     for one in self.alternatives(part, whole)? {
                         names.extend(self.named_by(one)?);

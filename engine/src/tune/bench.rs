@@ -20,7 +20,7 @@ use std::time::Instant;
 
 /// Seconds of a measurement: shorter work is repeated.
 const SAMPLE: f64 = 5e-3;
-const MOST_REPEATS: usize = 32;
+const MAX_REPEATS: usize = 32;
 /// The most seconds of a submission: longer work is submitted in slices, because drivers abort work that takes seconds.
 const SUBMISSION: f64 = 0.1;
 /// The slices of work whose time is unknown.
@@ -352,7 +352,7 @@ impl Rhythm {
     fn of(seconds: f64, steps: usize) -> Self {
         let repeats = (SAMPLE / seconds.max(1e-9)).ceil() as usize;
         let slices = (seconds / SUBMISSION).ceil() as usize;
-        Self { repeats: repeats.clamp(1, MOST_REPEATS), slices: slices.clamp(1, steps.max(1)) }
+        Self { repeats: repeats.clamp(1, MAX_REPEATS), slices: slices.clamp(1, steps.max(1)) }
     }
 }
 

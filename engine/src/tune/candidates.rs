@@ -284,7 +284,7 @@ pub fn tiling_candidates(target: &Target, rows: RowRange) -> Vec<Tiling> {
     }
     let Target { subgroup, wide, invocations, .. } = *target;
     let widest = if wide { 128 } else { subgroup };
-    let sizes = Target::LEAST_WORKGROUP..=invocations;
+    let sizes = Target::MIN_WORKGROUP..=invocations;
     let can = |it: &Tiling| sizes.contains(&it.workgroup) && it.lanes <= it.workgroup && it.lanes <= widest;
     tilings.retain(|tiling| can(tiling) && (tiling.lanes <= subgroup || tiling.lanes >= Target::WIDE));
     tilings
@@ -296,7 +296,7 @@ pub fn tile_candidates(target: &Target) -> Vec<ProductTile> {
     if target.matrices == Matrices::None {
         return [64, 32, 16].into_iter().flat_map(registers).collect();
     }
-    let large = |[down, across, ..]: &[usize; 4]| 32 * down * across >= Target::LEAST_WORKGROUP;
+    let large = |[down, across, ..]: &[usize; 4]| 32 * down * across >= Target::MIN_WORKGROUP;
     let tile = |[down, across, lefts, rights]: [usize; 4]| {
         [2, 1].map(|groups| ProductTile::Matrices { down, across, lefts, rights, groups })
     };

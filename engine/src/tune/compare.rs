@@ -9,7 +9,7 @@ use crate::plan::Choices;
 use std::time::Instant;
 
 /// The least context of a comparison, in tokens.
-const LEAST_CONTEXT: usize = 512;
+const MIN_CONTEXT: usize = 512;
 
 /// Workload that [`compare`] measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub fn compare(model: &Model, choices: [&Choices; 2], work: Compared, seconds: f
         Compared::Token(depth) => (depth, 1, Workload::Token { depth }),
         Compared::Rows(rows) => (0, rows, Workload::Rows { rows, depth: 0 }),
     };
-    let cache = CacheShape { context: (depth + rows + 1).max(LEAST_CONTEXT), ty: model.cache().ty };
+    let cache = CacheShape { context: (depth + rows + 1).max(MIN_CONTEXT), ty: model.cache().ty };
     let mut bench = GpuBench::new(model, cache, Instant::now(), (None, false))?;
     let start = bench.start();
     let [before, after] = choices.map(|choices| choices.or(&start));

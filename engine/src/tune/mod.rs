@@ -90,7 +90,7 @@ const DEEP: [usize; 4] = [16 << 10, 4 << 10, 1 << 10, 0];
 const LONG: usize = 4096;
 const AFTER: usize = 512;
 /// The most tokens of a cache or prompt with a software driver, which takes tens of milliseconds for each.
-const MOST_ON_SOFTWARE: usize = 256;
+const MAX_ON_SOFTWARE: usize = 256;
 /// The part of the GPU's memory that the cache may take.
 const SHARE: u64 = 8;
 /// The default budget: the time of this many tokens, within these bounds in seconds.
@@ -199,7 +199,7 @@ fn search(
 
 /// The tokens of a long prompt for this model.
 fn long(model: &Model) -> usize {
-    let most = if model.gpu().report().is_software() { MOST_ON_SOFTWARE } else { LONG };
+    let most = if model.gpu().report().is_software() { MAX_ON_SOFTWARE } else { LONG };
     most.min(model.config().context)
 }
 
@@ -215,7 +215,7 @@ fn bench<'a>(
         [gpu.report().memory, memory.limit].into_iter().flatten().min().map(|all| all.saturating_sub(memory.held));
     let mut last = None;
     for deep in DEEP {
-        let deep = if gpu.report().is_software() { deep.min(MOST_ON_SOFTWARE) } else { deep }.min(config.context / 2);
+        let deep = if gpu.report().is_software() { deep.min(MAX_ON_SOFTWARE) } else { deep }.min(config.context / 2);
         let cache = CacheShape { context: (deep + AFTER).max(long(model)), ty };
         let bytes = cache.layer_bytes(config).saturating_mul(config.layers as u64);
         if deep > 0 && free.is_some_and(|free| bytes > free / SHARE) {

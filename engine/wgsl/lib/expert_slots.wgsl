@@ -1,13 +1,13 @@
 // Finds the slots that a workgroup computes: a slot is a row of the batch and an expert that it selected, and has a
 // vector of the output. The first layers of the grid are for the shared experts, with PLACES rows of the batch each;
 // each layer after them is for one expert, and all rows that selected it. A row selects an expert once at most, so
-// there are never more than MOST_SLOTS.
+// there are never more than MAX_SLOTS.
 
 const SLOTS = TOP_K + 1u; // of a row of the batch, the last for the shared experts
 
 var<storage, read> ids: array<u32>; // [row][slot]
 
-var<workgroup> found: array<atomic<u32>, MOST_SLOTS>; // row · SLOTS + slot
+var<workgroup> found: array<atomic<u32>, MAX_SLOTS>; // row · SLOTS + slot
 var<workgroup> found_count: atomic<u32>;
 
 // Finds the slots of a layer. Called by the whole workgroup. Returns their number.
@@ -25,12 +25,12 @@ fn find_slots(layer: u32, local: u32) -> u32 {
     } else {
         for (var n = local; n < row_count() * TOP_K; n += WORKGROUP) {
             if ids[n] == expert_of(layer) {
-                atomicStore(&found[atomicAdd(&found_count, 1u) % MOST_SLOTS], n / TOP_K * SLOTS + n % TOP_K);
+                atomicStore(&found[atomicAdd(&found_count, 1u) % MAX_SLOTS], n / TOP_K * SLOTS + n % TOP_K);
             }
         }
     }
     workgroupBarrier();
-    return min(atomicLoad(&found_count), MOST_SLOTS);
+    return min(atomicLoad(&found_count), MAX_SLOTS);
 }
 
 fn shared_layers() -> u32 {

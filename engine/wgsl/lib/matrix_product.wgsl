@@ -11,7 +11,7 @@ fn w_raw_of(i: u32, tile: Tile, matrix: u32, group: u32, local: u32) -> array<ve
     return w_raw(place);
 }
 
-fn w_share_of(tile: Tile, matrix: u32, starts: array<vec4<u32>, MOST_VECTORS / 4u>, group: u32, local: u32) -> Share {
+fn w_share_of(tile: Tile, matrix: u32, starts: array<vec4<u32>, MAX_VECTORS / 4u>, group: u32, local: u32) -> Share {
     var share: Share;
     share.rows[0] = w_raw_of(0u, tile, matrix, group, local);
     if ROW_SHARE > 1u { share.rows[1] = w_raw_of(1u, tile, matrix, group, local); }

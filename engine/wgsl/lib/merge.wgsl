@@ -9,8 +9,8 @@ const PHASES = max(1u, WORKGROUP / LATENT);
 var<storage, read> parts: array<vec4<f32>>;  // [head][split][rank]
 var<storage, read> stats: array<vec2<f32>>; // [head][split]: reference, sum of weights
 
-var<workgroup> split_stats: array<vec2<f32>, MOST_SPLITS>;
-var<workgroup> shares: array<f32, MOST_SPLITS>;
+var<workgroup> split_stats: array<vec2<f32>, MAX_SPLITS>;
+var<workgroup> shares: array<f32, MAX_SPLITS>;
 var<workgroup> phase_sums: array<vec4<f32>, PHASES * LATENT>;
 
 // Called by the whole workgroup; `merged` can be called after the next barrier. Each team finds the largest reference

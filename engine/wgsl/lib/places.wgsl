@@ -6,12 +6,12 @@
 // adding only one half. The additions are the same as in team_sum, where both lanes do all of them, so the results are
 // the same to the last bit.
 
-const MOST_PLACES = 8u;
+const MAX_PLACES = 8u;
 const VALUES = OWN * ROWS;
 const SHARERS = LANES / PLACES;     // lanes that have the sums of the same place in the end
 const ROW_SHARERS = SHARERS / ROWS; // and of the same row
 
-alias PlaceSums = array<vec4<f32>, MOST_PLACES>;
+alias PlaceSums = array<vec4<f32>, MAX_PLACES>;
 
 // The place and the row of its team whose sums a lane has in the end, and whether it is the first such lane.
 fn place_of_lane(lane: u32) -> u32 {

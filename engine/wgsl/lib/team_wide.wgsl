@@ -1,7 +1,7 @@
 // A team is the lanes that sum one row together. Here it is LANES lanes of several whole subgroups, each of at most
 // LANES: subgroups sum within themselves, and then through workgroup memory. Calls must be in uniform control flow.
 
-const MOST_SUBGROUPS = WORKGROUP / SUBGROUP; // of a workgroup, SUBGROUP being the fewest lanes one may have
+const MAX_SUBGROUPS = WORKGROUP / SUBGROUP; // of a workgroup, SUBGROUP being the fewest lanes one may have
 
 struct Team {
     index: u32,     // of this team in the workgroup
@@ -12,7 +12,7 @@ struct Team {
 }
 
 var<private> team_turn: u32; // consecutive sums use different memory, so that one barrier each suffices
-var<workgroup> team_parts: array<vec4<f32>, 2u * MOST_SUBGROUPS>; // [turn][subgroup]
+var<workgroup> team_parts: array<vec4<f32>, 2u * MAX_SUBGROUPS>; // [turn][subgroup]
 
 fn team_of(i: Invocation) -> Team {
     let subgroups = LANES / i.lanes;
@@ -23,7 +23,7 @@ fn team_of(i: Invocation) -> Team {
 
 // The sums of up to four values over the team, in every lane.
 fn team_sums(v: vec4<f32>, t: Team) -> vec4<f32> {
-    let start = team_turn * MOST_SUBGROUPS;
+    let start = team_turn * MAX_SUBGROUPS;
     team_turn = 1u - team_turn;
     var sums = vec4<f32>(subgroupAdd(v.x), 0.0, 0.0, 0.0);
     if SUMS > 1u { sums.y = subgroupAdd(v.y); }
@@ -45,7 +45,7 @@ fn team_sum(v: f32, t: Team) -> f32 {
 
 // The largest v of the team, in every lane.
 fn team_max(v: f32, t: Team) -> f32 {
-    let start = team_turn * MOST_SUBGROUPS;
+    let start = team_turn * MAX_SUBGROUPS;
     team_turn = 1u - team_turn;
     var largest = subgroupMax(v);
     team_parts[start + t.subgroup] = vec4<f32>(largest); // all lanes of the subgroup write the same

@@ -35,13 +35,13 @@ fn is_second(i: u32, r: u32) -> bool {
 }
 
 // An invocation's share of a step. Nothing here is indexed by a loop: compilers that do not unroll it, possibly
-// Metal's, would keep it in memory. src/kernels/mul_mm_matrix.rs limits tiles to MOST_VECTORS and MOST_ROWS.
-const MOST_VECTORS = 16u;
-const MOST_ROWS = 4u;
+// Metal's, would keep it in memory. src/kernels/mul_mm_matrix.rs limits tiles to MAX_VECTORS and MAX_ROWS.
+const MAX_VECTORS = 16u;
+const MAX_ROWS = 4u;
 
 struct Share {
-    vectors: array<array<vec4<f32>, 4>, MOST_VECTORS / 4u>,
-    rows: array<array<vec4<u32>, 4>, MOST_ROWS>,
+    vectors: array<array<vec4<f32>, 4>, MAX_VECTORS / 4u>,
+    rows: array<array<vec4<u32>, 4>, MAX_ROWS>,
 }
 
 // The vec4 at which an invocation's i-th chunk starts. Places past the last vector repeat it.
@@ -57,8 +57,8 @@ fn four_starts(tile: Tile, i: u32, local: u32) -> vec4<u32> {
     );
 }
 
-fn starts_of(tile: Tile, local: u32) -> array<vec4<u32>, MOST_VECTORS / 4u> {
-    var starts: array<vec4<u32>, MOST_VECTORS / 4u>;
+fn starts_of(tile: Tile, local: u32) -> array<vec4<u32>, MAX_VECTORS / 4u> {
+    var starts: array<vec4<u32>, MAX_VECTORS / 4u>;
     starts[0] = four_starts(tile, 0u, local);
     if VECTOR_SHARE > 4u { starts[1] = four_starts(tile, 4u, local); }
     if VECTOR_SHARE > 8u { starts[2] = four_starts(tile, 8u, local); }

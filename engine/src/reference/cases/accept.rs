@@ -1,7 +1,7 @@
 //! The cases of `accept`.
 
 use crate::error::Result;
-use crate::kernels::{DRAFTING, MOST_DRAFTS, VERIFIED_ROWS};
+use crate::kernels::{DRAFTING, MAX_DRAFTS, VERIFIED_ROWS};
 use crate::plan::{BufferRef, Plan, RowHeader, Target};
 use crate::reference::{Case, CaseBuilder};
 
@@ -15,13 +15,13 @@ const ALONE: [Verified; 6] = [
     (&[5, 6, 7, 8], &[5, 6, 9]),
     (&[5, 6, 7, 8], &[5, 6, 7]),
     (&[0, 0, 0], &[1, 0]),
-    (&[9; MOST_DRAFTS + 1], &[9; MOST_DRAFTS]),
+    (&[9; MAX_DRAFTS + 1], &[9; MAX_DRAFTS]),
 ];
 /// Several sequences: without drafts between others, and as many rows as possible.
 const TOGETHER: [&[Verified]; 3] = [
     &[(&[5, 6, 7], &[5, 4]), (&[8], &[]), (&[7, 7], &[7])],
     &[(&[5], &[]), (&[5], &[])],
-    &[(&[9; MOST_DRAFTS + 1], &[9; MOST_DRAFTS]), (&[9; MOST_DRAFTS + 1], &[8; MOST_DRAFTS])],
+    &[(&[9; MAX_DRAFTS + 1], &[9; MAX_DRAFTS]), (&[9; MAX_DRAFTS + 1], &[8; MAX_DRAFTS])],
 ];
 
 pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {

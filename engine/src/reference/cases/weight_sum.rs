@@ -1,7 +1,7 @@
 //! The cases of `weight_sum`.
 
 use crate::error::Result;
-use crate::kernels::weight_sum::{CHUNKS, MOST_WORKGROUPS, TILE};
+use crate::kernels::weight_sum::{CHUNKS, MAX_WORKGROUPS, TILE};
 use crate::plan::{BufferRef, Target};
 use crate::reference::{Case, CaseBuilder};
 
@@ -17,7 +17,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         case.plan.weight_sum("sum", words.buffer, bytes, (sums, 1))?;
         Ok(case.finish(format!("{count} words after {before}")))
     };
-    let turn = MOST_WORKGROUPS * CHUNKS * TILE; // of all workgroups
+    let turn = MAX_WORKGROUPS * CHUNKS * TILE; // of all workgroups
     [(0, 4), (TILE, 12), (0, TILE), (3 * TILE, CHUNKS * TILE + 4), (0, turn + 5 * TILE / 4)]
         .into_iter()
         .map(case)
