@@ -174,8 +174,7 @@ impl Fold {
             Event::Thinking(_) | Event::Text(_) if self.has_enough() => None,
             Event::Thinking(text) => {
                 self.tokens.clear();
-                let encoded = tokenizer.and_then(|tokenizer| tokenizer.encode(&text, false).ok());
-                self.thinking_tokens += encoded.map_or(0, |tokens| tokens.len());
+                self.thinking_tokens += tokenizer.map_or(0, |tokenizer| length(tokenizer, &text));
                 Some(Delta::Thinking(text))
             }
             Event::Text(text) => Some(Delta::Text { text, tokens: std::mem::take(&mut self.tokens) }),
@@ -300,6 +299,12 @@ impl Reply {
             Delta::End(finish) => self.finish = *finish,
         }
     }
+}
+
+/// The number of tokens of a piece of text, without the token that begins every text.
+fn length(tokenizer: &Tokenizer, text: &str) -> usize {
+    let count = |text| tokenizer.encode(text, false).map_or(0, |tokens| tokens.len());
+    count(text).saturating_sub(count(""))
 }
 
 #[cfg(test)]
