@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use wglm_engine::instruments::recommended_sampling;
 use wglm_engine::sample::Sampler;
+use wglm_engine::text::ChatTemplate;
 use wglm_engine::text::{Message, Vocab};
 use wglm_engine::{Cancel, Chat, Config, GenerateOptions, Generation, Gguf, Model, Reply, Session};
 
@@ -85,7 +86,10 @@ pub fn options(file: &Gguf, args: &SamplingArgs, chat: bool) -> anyhow::Result<G
     anyhow::ensure!(Vocab::read(file)?.is_some(), "{name} has no tokenizer (`tokenizer.ggml.model`); use another file");
     if chat {
         let template = file.opt_string("tokenizer.chat_template")?;
-        anyhow::ensure!(template.is_some(), "{name} has no chat template (`tokenizer.chat_template`); use run --raw");
+        match template.map(ChatTemplate::new) {
+            Some(template) => drop(template?),
+            None => anyhow::bail!("{name} has no chat template (`tokenizer.chat_template`); use run --raw"),
+        }
     }
     let (max_tokens, stop, speculation) = (args.max_tokens(), args.stop.clone(), args.speculation());
     Ok(GenerateOptions {

@@ -94,12 +94,12 @@ impl Model {
     /// Loads the model in `file` onto the device.
     ///
     /// # Errors
-    /// [`Error::Metadata`], [`Error::Tensor`], [`Error::Unsupported`], [`Error::Tokenizer`] and [`Error::Template`] if
-    /// the file has a defect, inside an [`Error::File`] if it has a path; [`Error::Io`] if it cannot be read or was
-    /// written to meanwhile; [`Error::HostMemory`], [`Error::TooLarge`], [`Error::ContextTooLarge`] and
-    /// [`Error::OutOfMemory`] if something does not fit, [`Error::Upload`] if weights did not arrive,
-    /// [`Error::WrongKernel`] if a kernel cannot be used and nothing can take its place, or if it ended the device;
-    /// [`Error::Endless`] if the GPU does not finish a first token.
+    /// [`Error::Metadata`], [`Error::Tensor`], [`Error::Unsupported`] and [`Error::Tokenizer`] if the file has a
+    /// defect, inside an [`Error::File`] if it has a path; [`Error::Io`] if it cannot be read or was written to
+    /// meanwhile; [`Error::HostMemory`], [`Error::TooLarge`], [`Error::ContextTooLarge`] and [`Error::OutOfMemory`] if
+    /// something does not fit, [`Error::Upload`] if weights did not arrive, [`Error::WrongKernel`] if a kernel cannot
+    /// be used and nothing can take its place, or if it ended the device; [`Error::Endless`] if the GPU does not finish
+    /// a first token.
     pub fn load(file: &Gguf, gpu: &Gpu, options: &LoadOptions) -> Result<Self> {
         Self::load_with(file, gpu, options, &Cancel::default(), &mut |_| {})
     }
@@ -339,11 +339,14 @@ impl Model {
     /// The chat template.
     ///
     /// # Errors
-    /// [`Error::Metadata`] if the file has none, [`Error::Template`] if it cannot be used, which is also one of
-    /// [`Config::notices`]. Both are inside an [`Error::File`] if the file has a path.
+    /// [`Error::Metadata`] if the file has none, or one that cannot be used, which [`Config::notices`] say too. It is
+    /// inside an [`Error::File`] if the file has a path.
     pub fn template(&self) -> Result<&ChatTemplate> {
         match &self.shared.template {
-            Some(template) => template.as_ref().map_err(|error| self.shared.file.name(error.clone())),
+            Some(template) => template.as_ref().map_err(|error| {
+                let (key, expected) = ("tokenizer.chat_template".into(), "a template that can be used".into());
+                self.shared.file.name(Error::Metadata { key, expected, found: error.to_string() })
+            }),
             None => Err(self.missing("tokenizer.chat_template", "a chat template")),
         }
     }

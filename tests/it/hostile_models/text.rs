@@ -87,7 +87,7 @@ fn vocabularies() -> Vec<Broken> {
 
 fn templates() -> Vec<Broken> {
     let template =
-        |source: &str, says: &str| broken(source, |s| s.set(TEMPLATE, source), "Template", &["line 1", says]);
+        |source: &str, says: &str| broken(source, |s| s.set(TEMPLATE, source), "Metadata", &["line 1", says]);
     vec![
         template("{% if %}", "unexpected"),
         template("{% for m in messages %}", "end"),
