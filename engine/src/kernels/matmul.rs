@@ -345,16 +345,16 @@ impl<'a> TileProduct<'a> {
         (product(self.rows, which, (first, self.y.per_row() - first)), shared)
     }
 
-    /// The grid of tiles of `vectors` vectors and `rows` staged rows.
+    /// The tiles of `vectors` vectors and `rows` staged rows: along the vectors, the rows and the stack.
     pub fn grid(&self, vectors: usize, rows: usize) -> [usize; 3] {
         let (columns, stacks) = self.tiles(vectors);
-        [columns, self.staged().div_ceil(rows) + usize::from(self.rotated.is_some()), stacks]
+        [columns, self.staged().div_ceil(rows), stacks]
     }
 
-    /// The grid if several workgroups share a tile and write parts.
+    /// The grid of workgroups, if several share a tile and write parts, and with those that rotate.
     pub fn shared_grid(&self, (vectors, rows): (usize, usize), parts: Option<&Summands>) -> [usize; 3] {
         let [columns, blocks, stacks] = self.grid(vectors, rows);
-        [columns, blocks, stacks * parts.map_or(1, |parts| parts.parts)]
+        [columns, blocks + usize::from(self.rotated.is_some()), stacks * parts.map_or(1, |parts| parts.parts)]
     }
 
     /// The cost of such tiles. Neighbouring tiles share rows of weights, which are read once; the vectors are read
@@ -364,7 +364,8 @@ impl<'a> TileProduct<'a> {
         let values = 32 * self.rows.first().groups() * columns * vectors * blocks * rows * stacks;
         let x = stacks as u64 * read(self.x.bytes() / stacks as u64, blocks);
         let touched = if let TileRows::One { add: true, .. } = self.rows { 2 } else { 1 };
-        let activations = x + touched * self.y.bytes();
+        let rotated = self.rotated.map_or(0, |rotated| 8 * (rotated.rotary * rotated.q.shape[1]) as u64);
+        let activations = x + touched * self.y.bytes() + rotated;
         let of_all = |(_, weight): &(_, &Weight)| weight.matrix_bytes() * weight.shape[2] as u64;
         let weights = self.roles().iter().map(of_all).sum();
         Cost { weights, activations, flops: 2 * values as u64, ..Cost::default() }

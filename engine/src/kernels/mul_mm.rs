@@ -105,8 +105,14 @@ impl Builder {
         const OTHERS: usize = 3; // x, y, batch
         let target = self.target();
         let fits = buffers_of(&[w, other]) + OTHERS <= target.buffers;
+        let [small, large] = [w.shape[1].min(other.shape[1]), w.shape[1].max(other.shape[1])];
+        let alike = 2 * large <= 3 * small; // both get as many workgroups as the larger one
         let halves = !w.quant.exceeds_half() && !other.quant.exceeds_half();
-        fits && halves && target.fusions.latent && target.matrices == Matrices::Sixteen && self.multiplies_halves()
+        fits && alike
+            && halves
+            && target.fusions.latent
+            && target.matrices == Matrices::Sixteen
+            && self.multiplies_halves()
     }
 
     /// w · x {rows of w} and other · x {rows of other} for every token, computed in one step and left in parts. `None`,
