@@ -199,7 +199,9 @@ impl Rules<'_> {
 fn may_have_others(schema: &Value) -> bool {
     let is_there = |keys: &[&str]| keys.iter().any(|key| schema.get(key).is_some());
     match schema.get("additionalProperties") {
-        Some(Value::Bool(false)) => is_there(&["patternProperties"]),
+        Some(Value::Bool(false)) => {
+            schema.get("patternProperties").and_then(Value::as_object).is_some_and(|patterns| !patterns.is_empty())
+        }
         Some(_) => true,
         None => {
             let takes_none = schema.get("properties").and_then(Value::as_object).is_some_and(Map::is_empty);
