@@ -50,6 +50,7 @@ class Reply:
             with translated():
                 event = await self._core.next()
         except asyncio.CancelledError:
+            self.stop()
             await asyncio.shield(asyncio.to_thread(self._finish))
             raise
         if event is None:
@@ -90,8 +91,10 @@ class Reply:
 
     def close(self) -> None:
         """Ends the reply and gives it back. What was generated of it joins the conversation; events are lost."""
-        self._finish()
-        self._core = None
+        try:
+            self._finish()
+        finally:
+            self._core = None
 
     def _finish(self) -> None:
         """Ends the reply and waits for its last event, so that what was generated joins the conversation."""
