@@ -3,8 +3,7 @@
 # allocates them: tables for docs/metal.md. No GPU and no driver take part, and nothing is installed. CI does not run
 # this.
 #
-# scripts/agx-stats.sh [FILE]      for the plans of a model file [default: one of GLM-4.7-Flash's shape, with four
-# layers]
+#     scripts/agx-stats.sh [FILE]   for the plans of a model file [default: GLM-4.7-Flash's shape, with four layers]
 #
 # Mesa's compiler is built from Debian 13's source of it, by tools of Debian 12 and PyPI, all below the user's cache
 # folder: 2 GB, and about 15 minutes on two cores at the first run. Mesa's Vulkan driver of that version refuses every

@@ -7,7 +7,7 @@ var<storage, read> kv_norm: array<vec4<f32>>;
 const LATENT = RANK / 4u; // chunks
 const CHUNKS = LATENT + (PAIRS + 1u) / 2u;
 
-// Chunk k of the latent of a row of the batch. Every value is multiplied by `scale` and with the norm's weight.
+// Chunk k of the latent of a row of the batch. Every value is multiplied by `scale` and by the norm's weight.
 fn latent_chunk(row: u32, k: u32, scale: f32) -> vec4<f32> {
     return kv_chunk(row, k) * scale * kv_norm[k];
 }

@@ -7,7 +7,7 @@
 // Matrices multiply f16: KV rows are stored as f16 or converted to it. Queries and weights are split into TERMS terms
 // of f16: with two terms, products are as precise as those of f32.
 
-// Drivers flush f16 below 6e-5 to zero: queries are multiplied by this, and weights with WEIGHT_UNIT, so that second
+// Drivers flush f16 below 6e-5 to zero: queries are multiplied by this, and weights by WEIGHT_UNIT, so that second
 // terms are rarely so small.
 const QUERY_UNIT = 16.0;
 const KEY_STEPS = KV_ROW / (16u * PARTS);     // matrices of a key that a subgroup multiplies
