@@ -188,7 +188,7 @@ fn extended_a_context_that_is_too_small_is_refused() {
     refuses("bench -c 64 -p 100 -n 0", "pp100 needs a context of 100 tokens, but -c gives 64");
     refuses("bench -c 64 -p 0 -n 8 -d 60", "tg8 @ d60 needs a context of 68 tokens, but -c gives 64");
     refuses("bench -c 0 -p 5000 -n 0", "pp5000 needs a context of 5000 tokens, but -c gives 4096");
-    refuses("bench -p 18446744073709551615", "at most 4294967295 are possible");
+    refuses("bench -p 18446744073709551615", "the maximum is 4294967295");
     refuses("profile -c 64 -d 100", "needs a context of 101 tokens, but -c gives 64");
     refuses("profile -ub 512 -p 600", "expected at most the prompt batch size of 512 tokens (-ub), found 600");
     assert_eq!(rows(&succeed("bench -c 64 -p 4 -n 0 -r 1 --json").out).len(), 1);
