@@ -80,7 +80,7 @@ pub fn main(demonstration: Option<&'static [u8]>) -> ExitCode {
     notes.iter().for_each(|note| output::note(format_args!("note: {note}")));
     let filter = match std::env::var_os("RUST_LOG") {
         Some(_) => Some(EnvFilter::from_default_env()),
-        None => arguments.command.usual_log().map(EnvFilter::new),
+        None => arguments.command.default_log().map(EnvFilter::new),
     };
     if let Some(filter) = filter {
         tracing_subscriber::fmt()

@@ -24,6 +24,6 @@ pub use crate::tune::candidates::{FEW_CLASSES, tile_candidates, tiling_candidate
 pub use crate::tune::compare::{Compared, compare};
 pub use crate::visible::{is_obeyed, visible};
 
-/// The log filter for warnings about work in the background, such as that of a server and of the cache on disk, which
-/// no result reports.
-pub const BACKGROUND_WARNINGS: &str = "wglm_engine::disk=warn,wglm_engine::scheduler=warn,wglm_command::serve=warn";
+/// The log filter for the engine's warnings about work in the background, such as that of the cache on disk, which no
+/// result reports.
+pub const BACKGROUND_WARNINGS: &str = "wglm_engine::disk=warn,wglm_engine::scheduler=warn";

@@ -116,11 +116,14 @@ impl Command {
         }
     }
 
-    /// What is logged if `RUST_LOG` is not set: for a server, what its operator learns from nothing else.
-    pub fn usual_log(&self) -> Option<&'static str> {
+    /// The log filter if `RUST_LOG` is not set. A server logs warnings about work in the background, because nothing
+    /// else tells its operator about it.
+    pub fn default_log(&self) -> Option<String> {
         match self {
             #[cfg(feature = "serve")]
-            Self::Serve(_) => Some(wglm_engine::instruments::BACKGROUND_WARNINGS),
+            Self::Serve(_) => {
+                Some(format!("{},wglm_command::serve=warn", wglm_engine::instruments::BACKGROUND_WARNINGS))
+            }
             _ => None,
         }
     }

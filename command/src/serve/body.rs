@@ -78,6 +78,13 @@ pub fn conversation_memory(text: &str) -> usize {
     count.conversation(text.len())
 }
 
+/// How deeply the lists and objects of JSON are nested.
+pub fn levels(json: &[u8]) -> usize {
+    let mut count = Count::default();
+    count.add(json);
+    count.deepest
+}
+
 /// The memory that the values of JSON in a string of a conversation need in addition.
 pub fn inner_memory(text: &str) -> usize {
     let mut count = Count::default();
@@ -98,6 +105,9 @@ struct Count {
     values: usize,
     /// The number of characters in strings that may be marked.
     signs: usize,
+    /// The number of lists and objects that are open, and the maximum so far.
+    level: usize,
+    deepest: usize,
     in_string: bool,
     escaped: bool,
 }
@@ -122,7 +132,13 @@ impl Count {
             }
             match byte {
                 b'"' => self.in_string = true,
-                b',' | b':' | b'[' | b'{' => self.values += 1,
+                b',' | b':' => self.values += 1,
+                b'[' | b'{' => {
+                    self.values += 1;
+                    self.level += 1;
+                    self.deepest = self.deepest.max(self.level);
+                }
+                b']' | b'}' => self.level = self.level.saturating_sub(1),
                 _ => {}
             }
         }
@@ -210,7 +226,7 @@ async fn discard(body: &mut BodyDataStream) {
 
 #[cfg(test)]
 mod tests {
-    use super::Count;
+    use super::{Count, levels};
 
     #[test]
     fn values_are_counted_outside_of_strings() {
@@ -223,6 +239,13 @@ mod tests {
             let mut count = Count::default();
             text.as_bytes().chunks(3).for_each(|bytes| count.add(bytes));
             assert_eq!((count.values, count.signs), (values, signs), "{text}");
+        }
+    }
+
+    #[test]
+    fn levels_outside_of_strings_are_counted() {
+        for (text, wanted) in [("3", 0), (r#"{"a": [[], 1], "b": {}}"#, 3), (r#"["[[\"[", {"]\\": "{"}]"#, 2)] {
+            assert_eq!(levels(text.as_bytes()), wanted, "{text}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Compiles the schemas of requests, first in a separate process, which can be stopped (`compile_child`), and then
 //! here. Agents send the same functions with each request, so the results are cached.
 
+use super::body::levels;
 use super::compile_child::{ARGUMENT, Answer, MEMORY, Question, SECONDS};
 use super::constraints::Format;
 use super::failure::Failure;
@@ -28,7 +29,7 @@ const WAITING: usize = 16;
 /// The maximum bytes of a request's schemas and functions, as JSON.
 const LONGEST: usize = 8 << 20;
 
-/// The maximum levels of the same: the parser of JSON refuses more.
+/// The maximum number of levels of the same: the parser of JSON refuses more.
 const DEEPEST: usize = 127;
 
 /// The time limit of a process. If the system limits processor time, this is reached only on a very busy machine.
@@ -195,23 +196,6 @@ impl Compiling {
     }
 }
 
-/// How deeply the lists and objects of JSON are nested.
-fn levels(json: &[u8]) -> usize {
-    let (mut level, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
-    for byte in json {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => in_string = !in_string,
-            b'[' | b'{' if !in_string => level += 1,
-            b']' | b'}' if !in_string => level = level.saturating_sub(1),
-            _ => {}
-        }
-        deepest = deepest.max(level);
-    }
-    deepest
-}
-
 fn meet(chat: &mut ChatState, constraint: Option<Constraint>) {
     chat.options.constraint = constraint.or(chat.options.constraint.take());
 }
@@ -285,16 +269,9 @@ impl Verdicts {
 
 #[cfg(test)]
 mod tests {
-    use super::{CACHED, CACHED_BYTES, Calls, Compiling, DEEPEST, Demand, Failure, Format, Question, Verdicts, levels};
+    use super::{CACHED, CACHED_BYTES, Calls, Compiling, DEEPEST, Demand, Failure, Format, Question, Verdicts};
     use wglm_engine::serde_json::{self, Value, json};
     use wglm_engine::{ChatState, Constraint};
-
-    #[test]
-    fn levels_outside_of_strings_are_counted() {
-        for (text, wanted) in [("3", 0), (r#"{"a": [[], 1], "b": {}}"#, 3), (r#"["[[\"[", {"]\\": "{"}]"#, 2)] {
-            assert_eq!(levels(text.as_bytes()), wanted, "{text}");
-        }
-    }
 
     /// The process that compiles cannot read deeper questions, which would look like too much work.
     #[test]

@@ -124,8 +124,8 @@ pub struct Fold {
     in_call: bool,
     /// When the first report of the prompt came, and the tokens that the cache held.
     prompt: Option<(Instant, usize)>,
-    /// About how many tokens of thinking came. They are counted as they come: to encode all of a long thinking at the
-    /// end would keep other requests waiting.
+    /// The approximate number of tokens of thinking so far. They are counted as they come, because encoding a long text
+    /// at the end would keep other requests waiting.
     thinking_tokens: usize,
     /// Whether the reply ends after its first call.
     one_call: bool,
@@ -174,7 +174,7 @@ impl Fold {
             Event::Thinking(_) | Event::Text(_) if self.has_enough() => None,
             Event::Thinking(text) => {
                 self.tokens.clear();
-                self.thinking_tokens += tokenizer.map_or(0, |tokenizer| length(tokenizer, &text));
+                self.thinking_tokens += tokenizer.map_or(0, |tokenizer| token_count(tokenizer, &text));
                 Some(Delta::Thinking(text))
             }
             Event::Text(text) => Some(Delta::Text { text, tokens: std::mem::take(&mut self.tokens) }),
@@ -302,7 +302,7 @@ impl Reply {
 }
 
 /// The number of tokens of a piece of text, without the token that begins every text.
-fn length(tokenizer: &Tokenizer, text: &str) -> usize {
+fn token_count(tokenizer: &Tokenizer, text: &str) -> usize {
     let count = |text| tokenizer.encode(text, false).map_or(0, |tokens| tokens.len());
     count(text).saturating_sub(count(""))
 }

@@ -659,8 +659,8 @@ pub(super) fn hold(
     Ok((grammar, lexer))
 }
 
-/// The one of sorted strings that something is, which tells whether it begins with a text. Its beginnings are looked
-/// for where the strings differ, so that few texts are compared even if there are many strings.
+/// Finds the string that something equals among sorted strings, given only a test of whether it begins with a text. The
+/// test is made where the strings differ, so that it is made few times even if there are many strings.
 fn only(strings: &[String], begins: impl Fn(&str) -> bool) -> Option<&str> {
     let mut among = strings;
     while let (Some(first), Some(last)) = (among.first(), among.last()) {

@@ -59,11 +59,12 @@ pub(super) enum TileVectors<'a> {
 /// A product that becomes a step.
 pub(super) struct TileProduct<'a> {
     pub rows: TileRows<'a>,
-    /// The only matrix, or pair, of another weight, if the step computes its tiles too. Slots of the shared experts are
-    /// multiplied by it, or the vectors of the batch, as if it were the second matrix of a stack. Then the products
-    /// remain in parts.
+    /// The matrix, or pair, of another weight whose tiles the step also computes. In a product of slots, it is that of
+    /// the shared experts. In a product of a batch, all vectors are multiplied by both weights, as if these were a
+    /// stack of two matrices, and the products remain in parts.
     pub other: Option<TileRows<'a>>,
-    /// What the step rotates besides: the rest of the vectors of a batch, written after their products.
+    /// Queries whose rotary parts the step also rotates. The product multiplies their first values, and the rotary
+    /// parts are written after the products.
     pub rotated: Option<RotatedQueries>,
     pub vectors: TileVectors<'a>,
     pub x: &'a Tensor,
@@ -260,23 +261,23 @@ impl<'a> TileProduct<'a> {
         };
         let variant = match self.rotated {
             Some(_) => variant
-                .constant("FACTORS", "", self.x.shape[0])
+                .constant("NOPE", "", self.x.shape[0])
                 .constant("ROW_BLOCKS", "rotated", blocks - 1)
                 .file(source!("lib/rope.wgsl"))
-                .file(source!("lib/beside_rotation.wgsl")),
-            None => variant.file(source!("lib/beside_none.wgsl")),
+                .file(source!("lib/extra_rotation.wgsl")),
+            None => variant.file(source!("lib/extra_none.wgsl")),
         };
         let [rows, files @ ..] = self.rows.files(operands);
         let of_weights = ["w", "w_other"].into_iter().take(1 + usize::from(self.other.is_some()));
         let of_weights = of_weights.flat_map(|role| files.map(|file| (role, file)));
         let variant = of_weights.fold(variant, |variant, (role, file)| variant.file_for(role, file));
-        let same = matches!((self.vectors, self.other), (TileVectors::Batch, Some(_))); // vector for both weights
+        let shares_vectors = matches!((self.vectors, self.other), (TileVectors::Batch, Some(_)));
         let y = parts.map_or(self.y, |parts| &parts.tensor);
         let count = parts.map_or(1, |parts| parts.parts);
         variant
             .constant("PARTS", if count > 1 { "c" } else { "" }, count)
             .constant("STACKS", "", self.tiles(1).1)
-            .constant("X_STRIDE", "x", if same { 0 } else { self.x.stride / 4 })
+            .constant("X_STRIDE", "x", if shares_vectors { 0 } else { self.x.stride / 4 })
             .constant("X_PITCH", "x", self.x.pitch / 4)
             .constant("Y_STRIDE", "y", y.stride)
             .constant("Y_PITCH", "y", y.pitch)

@@ -99,9 +99,9 @@ impl Builder {
         }
     }
 
-    /// Whether [`Builder::mul_mm_both`] suits the two matrices: in one step they occupy more of a large GPU. Without
+    /// Whether [`Builder::mul_mm_pair`] suits the two matrices: in one step they occupy more of a large GPU. Without
     /// matrices of 16 x 16, this was not measured.
-    pub(super) fn multiplies_both(&self, [w, other]: [&Weight; 2]) -> bool {
+    pub(super) fn suits_pair(&self, [w, other]: [&Weight; 2]) -> bool {
         const OTHERS: usize = 3; // x, y, batch
         let target = self.target();
         let fits = buffers_of(&[w, other]) + OTHERS <= target.buffers;
@@ -120,12 +120,12 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit together.
-    pub(crate) fn mul_mm_both(
+    pub(crate) fn mul_mm_pair(
         &mut self,
         label: &str,
         [w, other]: [&Weight; 2],
         x: &Tensor,
-    ) -> Result<Option<[Summands; 2]>> {
+    ) -> Result<Option<(Summands, Summands)>> {
         let rows = w.shape[1].max(other.shape[1]);
         let y = Tensor { shape: [rows, 2 * x.rows], stride: rows, pitch: 2 * rows, ..*x }; // nothing is written to it
         let one = |w| TileRows::One { w, add: false };
@@ -137,7 +137,10 @@ impl Builder {
             return Ok(None);
         }
         let parts = self.matmul_in_parts(label, &format!("{label}.parts"), &product, tile)?;
-        Ok(parts.map(|parts| product.split(&parts)))
+        Ok(parts.and_then(|parts| {
+            let (first, second) = product.split(&parts);
+            Some((first, second?))
+        }))
     }
 
     /// y {rank + rotary, n} for every token: the first values of q {nope + rotary, n} times w {nope, rank, n}, followed

@@ -91,8 +91,8 @@ impl Builder {
             return Ok((q, kv.into()));
         }
         let q = self.tensor_with_stride(label, [w.shape[1], self.rows()], w.shape[1]);
-        if let Some(next) = next.filter(|_| self.by_tiles() && self.multiplies_both([w, kv_a]))
-            && let Some([parts, kv]) = self.mul_mm_both("attn_qkv_a", [w, kv_a], &h.tensor)?
+        if let Some(next) = next.filter(|_| self.by_tiles() && self.suits_pair([w, kv_a]))
+            && let Some((parts, kv)) = self.mul_mm_pair("attn_qkv_a", [w, kv_a], &h.tensor)?
         {
             let normed = self.sum_normed(&format!("{label}.sum"), &parts, (&q, false), None, next)?;
             return Ok((Residual { normed: Some(normed), ..Residual::from(q) }, kv));

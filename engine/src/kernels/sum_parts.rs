@@ -111,8 +111,9 @@ impl Builder {
             let Product { x, errors, .. } = products;
             PartialProduct { weights, side: SIDE, x, parts, step, errors }
         };
-        let [first, second] = if product.other.is_some() { product.split(parts) } else { [*parts; 2] };
-        let other = product.other.as_ref().zip(products.1).map(|(rows, products)| of_weights(rows, products, second));
+        let (first, second) = product.split(parts);
+        let other = product.other.as_ref().zip(products.1).zip(second);
+        let other = other.map(|((rows, products), parts)| of_weights(rows, products, parts));
         self.computes(kernel, (of_weights(&product.rows, products.0, first), other));
     }
 
@@ -151,14 +152,14 @@ impl Builder {
 }
 
 impl TileProduct<'_> {
-    /// The parts of each of the two products that a step computes.
-    pub(super) fn split(&self, parts: &Summands) -> [Summands; 2] {
-        let stride = parts.tensor.stride;
-        let split = |rows: Option<&TileRows<'_>>, first| {
-            let shape = [rows.map_or(0, TileRows::staged), parts.tensor.rows];
-            Summands { tensor: Tensor { shape, ..parts.tensor }, first, ..*parts }
+    /// The parts of the product, and those of the product with the other weight if the step computes both.
+    pub(super) fn split(&self, parts: &Summands) -> (Summands, Option<Summands>) {
+        let Some(other) = &self.other else { return (*parts, None) };
+        let of = |rows: &TileRows<'_>, first| {
+            let tensor = Tensor { shape: [rows.staged(), parts.tensor.rows], ..parts.tensor };
+            Summands { tensor, first, ..*parts }
         };
-        [split(Some(&self.rows), 0), split(self.other.as_ref(), stride)]
+        (of(&self.rows, 0), Some(of(other, parts.tensor.stride)))
     }
 }
 

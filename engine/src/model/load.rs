@@ -473,7 +473,7 @@ fn last_n(count: i32) -> usize {
 struct Text {
     tokenizer: Option<Arc<Tokenizer>>,
     template: Option<Result<ChatTemplate>>,
-    /// Sentences about what of them is left unused.
+    /// Notices about parts of them that are not used.
     notices: Vec<String>,
 }
 

@@ -41,7 +41,7 @@ fn matrix_of(tile: Tile) -> u32 {
 @compute @workgroup_size(WORKGROUP)
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {
     let at = in_grid(workgroup);
-    if beside(at, local) {
+    if extra_work(at, local) {
         return;
     }
     let part = at.z / STACKS;

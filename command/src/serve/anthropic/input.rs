@@ -65,7 +65,7 @@ impl GivenMessage {
         self.role == "user" && has_own
     }
 
-    /// How many messages the template gets for it: results of functions are messages of their own.
+    /// The number of messages that the template gets for it. Each result of a function is a message of its own.
     fn count(&self) -> usize {
         match &self.content {
             Blocks::Blocks(blocks) if self.role != "assistant" => {
@@ -77,7 +77,7 @@ impl GivenMessage {
     }
 }
 
-/// How many messages [`conversation`] makes of these, without the system prompt.
+/// The number of messages that [`conversation`] makes of these, without the system prompt.
 pub fn message_count(given: &[GivenMessage]) -> usize {
     given.iter().map(GivenMessage::count).sum()
 }

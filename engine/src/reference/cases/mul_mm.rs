@@ -27,7 +27,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     cases.push(case(target, &F32, [800, 72, 2], (40, 37), true)?);
     let two = [([72, 136], (40, 37)), ([200, 64], (7, 5))];
     for ((w, other), (rows, tokens)) in pairs(1).into_iter().chain([(&F32, &F32); 2]).zip(two.into_iter().cycle()) {
-        cases.extend(case_of_both(target, [w, other], rows, tokens)?);
+        cases.extend(case_of_pair(target, [w, other], rows, tokens)?);
     }
     for (i, quant) in QUANTS.iter().enumerate() {
         let shape = [([24, 70, 8], (40, 37)), ([64, 33, 4], (7, 5)), ([192, 512, 64], (20, 17))][i % 3];
@@ -66,7 +66,7 @@ pub(super) fn case(
 }
 
 /// Two matrices of these formats and numbers of rows times the same vectors in one step, if that leaves parts.
-fn case_of_both(
+fn case_of_pair(
     target: &Target,
     quants: [&'static Quant; 2],
     rows: [usize; 2],
@@ -78,11 +78,11 @@ fn case_of_both(
     let w = case.weight("w", quants[0], [columns, rows[0], 1])?;
     let other = case.weight("other", quants[1], [columns, rows[1], 1])?;
     let x = case.batch("x", [columns, 1], tokens, count);
-    let Some(parts) = case.plan.mul_mm_both("product", [&w, &other], &x)? else { return Ok(None) };
-    for (name, parts) in ["y", "z"].into_iter().zip(&parts) {
+    let Some(parts) = case.plan.mul_mm_pair("product", [&w, &other], &x)? else { return Ok(None) };
+    for (name, parts) in [("y", parts.0), ("z", parts.1)] {
         let y = case.batch(name, [parts.tensor.shape[0], 1], tokens, count);
         let norm = case.norm(&format!("{name}.norm"), y.shape[0])?;
-        case.plan.sum_normed(&format!("{name}.sum"), parts, (&y, false), None, &norm)?;
+        case.plan.sum_normed(&format!("{name}.sum"), &parts, (&y, false), None, &norm)?;
     }
     case.allow_between(&[]);
     let names = quants.map(|quant| quant.name);

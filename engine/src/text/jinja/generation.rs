@@ -1,7 +1,7 @@
 //! The tags `{% generation %}` and `{% endgeneration %}`. Templates mark with them what the assistant wrote, for
 //! transformers, which renders the text between them as usual. The engine does not know them.
 
-/// A source with these tags as those of a condition that always holds.
+/// The source with these tags replaced by those of a condition that always holds.
 pub fn as_condition(source: &str) -> String {
     let (mut made, mut copied, mut at) = (String::new(), 0, 0);
     while let Some(open) = source[at..].find('{').map(|found| at + found) {
@@ -31,7 +31,7 @@ pub fn as_condition(source: &str) -> String {
     made + &source[copied..]
 }
 
-/// Where a tag ends that is closed by `close` and may contain it in strings.
+/// The end of a tag that `close` closes, and whose strings may contain `close`.
 fn end_of_tag(source: &str, start: usize, close: &[u8; 2]) -> usize {
     let (bytes, mut at, mut quote) = (source.as_bytes(), start, None);
     while let Some(&byte) = bytes.get(at) {
@@ -57,7 +57,7 @@ fn word(source: &str, start: usize, end: usize) -> (usize, &str) {
     (start + tag.len() - inner.len(), word)
 }
 
-/// Where the text ends that is not a template, from the end of its opening tag to that of its closing one.
+/// The end of the closing tag of raw text, which begins at the end of its opening tag.
 fn end_of_raw(source: &str, start: usize) -> usize {
     let mut at = start;
     while let Some(open) = source[at..].find("{%").map(|found| at + found + 2) {
