@@ -111,6 +111,30 @@ def interrupt():
     until("a beginning", lambda: not idle() and len(answers()[-1]) > 10)
 
 
+# What the page receives of a reply after its first 8000 bytes waits for `held` to be false, or for the page to stop it.
+HOLD = """
+window.held = true;
+const fetched = window.fetch;
+window.fetch = async (path, options) => {
+  const response = await fetched(path, options);
+  if (!response.headers.get("Content-Type")?.startsWith("text/event-stream")) return response;
+  let passed = 0;
+  const gate = new TransformStream({
+    async transform(bytes, out) {
+      for (let at = 0; at < bytes.length; at += 1000) {
+        while (window.held && passed > 8000 && !options.signal.aborted)
+          await new Promise(then => setTimeout(then, 20));
+        const part = bytes.subarray(at, at + 1000);
+        passed += part.length;
+        out.enqueue(part);
+      }
+    },
+  });
+  return new Response(response.body.pipeThrough(gate), response);
+};
+"""
+
+
 def greets():
     until("the model's name", lambda: "1024 tokens" in find("#model")[0].text)
     assert len(find("#examples button")) == 3 and find("#first")[0].is_displayed() and names() == []
@@ -364,6 +388,7 @@ def replies_in_two_windows_at_once():
     click("New")
     ask(QUESTION)
     answered()
+    run(HOLD)
     interrupt()
     first, second = another_window()
     until("a sign of the first window", lambda: odd() == "Another window is receiving this reply.")
@@ -377,6 +402,8 @@ def replies_in_two_windows_at_once():
     until("the reply", lambda: idle() and odd() == "" and find(".figures"))
     in_second = said(), answers()
     browser.switch_to.window(first)
+    assert not idle()
+    run("window.held = false")
     until("the reply", lambda: idle() and odd() == "" and len(find(".figures")) == 2)
     in_first = said(), answers()
     assert in_first[0] == [QUESTION, "Tell me a story about an owl."], in_first
@@ -401,6 +428,7 @@ def deletes_in_all_windows():
         if edits:
             click("Edit")
         else:
+            run(HOLD)
             interrupt()
         before = names()
         first, second = another_window()
@@ -409,6 +437,7 @@ def deletes_in_all_windows():
         until("an empty conversation", lambda: idle() and not find(".message"))
         assert notice() == "Another window has deleted this conversation."
         assert names() == before[1:], names()
+        run("window.held = false")
         ask(QUESTION)
         answered()
         delete()
