@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes bindings/swift/WglmFFI.xcframework on a Mac, for the Swift package: the Rust library for macOS and iOS.
-#   scripts/swift-xcframework.sh             makes it, its zip and the checksum, and says what a release sets
+#   scripts/swift-xcframework.sh             makes it, its zip, the checksum and the licences of the crates in it, and
+#                                            says what a release sets
 #   scripts/swift-xcframework.sh --dry-run   only says which commands would run, on any system
 # Needs Xcode and rustup. Nobody has run this on a Mac yet.
 set -euo pipefail
@@ -60,6 +61,7 @@ run xcodebuild -create-xcframework \
     -library "$built/aarch64-apple-ios/release/$name" -headers "$out/headers" \
     -library "$built/aarch64-apple-ios-sim/release/$name" -headers "$out/headers" \
     -output "$framework"
+run python3 scripts/release/notices.py "$out/LICENSES-crates.txt" aarch64-apple-darwin wglm-bindings
 run ditto -c -k --keepParent "$framework" "$out/WglmFFI.xcframework.zip"
 
 if [[ $dry ]]; then
@@ -68,6 +70,6 @@ if [[ $dry ]]; then
 else
     checksum=$(swift package compute-checksum "$out/WglmFFI.xcframework.zip")
 fi
-say "The package in this folder now uses $framework. For a release, upload $out/WglmFFI.xcframework.zip, and set"
-say "in Package.swift: let release: (url: String, checksum: String)? = ("
-say "    \"the address of the zip\", \"$checksum\")"
+say "The package in this folder now uses $framework. For a release, upload $out/WglmFFI.xcframework.zip and"
+say "$out/LICENSES-crates.txt, and set in Package.swift:"
+say "    let release: (url: String, checksum: String)? = (\"the address of the zip\", \"$checksum\")"

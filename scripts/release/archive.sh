@@ -20,7 +20,7 @@ mkdir -p "$folder" "$work/$name-symbols" "$dist"
 cp "$built" "$folder/"
 split_symbols "$folder/$(basename "$built")" "$work/$name-symbols" "$target"
 cp "$root"/{LICENSE-APACHE,LICENSE-MIT,README.md,CHANGELOG.md} "$root/command/LICENSE-markdown-it" "$folder/"
-notices wglm "$target" "$folder/LICENSES-crates.txt"
+notices "$folder/LICENSES-crates.txt" "$target" wglm
 documents "$folder/$(basename "$built")" "$folder"
 
 # pack NAME: an archive of a folder, in the form that the target's users can open without installing anything.

@@ -77,11 +77,11 @@ documents() {
     "$program" completions zsh >"$folder/completions/_wglm"
 }
 
-# notices PACKAGE TARGET FILE: writes the licences of all crates that are built into a package.
+# notices FILE TARGET PACKAGE...: writes the licences of all crates that are built into these packages.
 notices() {
     local python=python3
     command -v python3 >/dev/null || python=python # on Windows
-    PYTHONIOENCODING=utf-8 "$python" "$root/scripts/release/notices.py" "$1" "$2" >"$3"
+    "$python" "$root/scripts/release/notices.py" "$@"
 }
 
 # checksum FILE: writes FILE.sha256, in the form that `sha256sum --check` reads.

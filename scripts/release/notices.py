@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the licences of the crates that are built into a package: notices.py PACKAGE TARGET
+"""Writes the licences of the crates that are built into packages to a file: notices.py FILE TARGET PACKAGE...
 
 Most licences demand that their text accompanies a program. Crates with the same text share one copy of it. A crate
 whose archive has no such file is listed with the licence that it declares."""
@@ -24,7 +24,7 @@ def texts(package):
 
 
 def main():
-    name, target = sys.argv[1:]
+    file, target, *names = sys.argv[1:]
     root = pathlib.Path(__file__).resolve().parents[2]
     command = ["cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target]
     data = json.loads(subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE).stdout)
@@ -32,7 +32,7 @@ def main():
     nodes = {node["id"]: node for node in data["resolve"]["nodes"]}
     members = set(data["workspace_members"])
 
-    seen, waiting = set(), [i for i in members if packages[i]["name"] == name]
+    seen, waiting = set(), [i for i in members if packages[i]["name"] in names]
     while waiting:
         at = waiting.pop()
         if at not in seen:
@@ -41,14 +41,16 @@ def main():
             waiting += (other for other, kind in kinds if None in kind)
 
     shared = {}
-    print(f"{name} contains these crates, under these licences:\n")
+    verb = "contains" if len(names) == 1 else "contain"
+    lines = [f"{' and '.join(names)} {verb} these crates, under these licences:\n"]
     for package in sorted((packages[i] for i in seen - members), key=lambda package: package["name"]):
         crate = f"{package['name']} {package['version']}"
-        print(f"    {crate}: {package['license'] or 'see below'}")
+        lines.append(f"    {crate}: {package['license'] or 'see below'}")
         for text in texts(package):
             shared.setdefault(text, []).append(crate)
     for text, crates in shared.items():
-        print(f"\n{'=' * 80}\n{', '.join(crates)}\n\n{text}")
+        lines.append(f"\n{'=' * 80}\n{', '.join(crates)}\n\n{text}")
+    pathlib.Path(file).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ target=${1:-$(host)}
 work=$dist/work # where the lists of files in both Cargo.toml look for what is written here
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/wglm" "$work/chat-gui"
-notices chat-gui "$target" "$work/chat-gui/LICENSES-crates.txt"
+notices "$work/chat-gui/LICENSES-crates.txt" "$target" chat-gui
 cross=()
 [[ $target == $(host) ]] || cross=(--target "$target")
 
@@ -73,7 +73,7 @@ case $target in
     *-linux-*)
         command -v cargo-deb >/dev/null || die "cargo-deb is missing: cargo install --locked cargo-deb"
         build wglm wglm "$target"
-        notices wglm "$target" "$work/wglm/LICENSES-crates.txt"
+        notices "$work/wglm/LICENSES-crates.txt" "$target" wglm
         documents "$built" "$work/wglm"
         build chat-gui chat-gui "$target"
         check_glibc

@@ -4,6 +4,7 @@
 #   WGLM_PROFILE=release scripts/release/wheel.sh   with another profile of cargo than `dist`
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 cd "$root"
 
 target=${CARGO_TARGET_DIR:-$root/target}
@@ -27,4 +28,5 @@ case $library in
     *.dylib) strip -x -o "$package/wglm/${library##*/}" "$library" ;;
     *) cp "$library" "$package/wglm" ;;
 esac
+notices "$package/LICENSES-crates.txt" "$(host)" wglm wglm-bindings
 (cd "$package" && "$maturin" build --locked --profile "$profile" --out "$root/dist")
