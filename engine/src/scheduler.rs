@@ -352,23 +352,30 @@ impl Scheduler {
     /// # Errors
     /// The errors of [`chat`](Self::chat), except for constraints that cannot be enforced, which [`reply`](Self::reply)
     /// reports.
-    pub fn prepare(&self, request: ChatState) -> Result<PreparedChat> {
-        let ChatState { mut messages, mut reasoning, tools, template_kwargs, options, overflow, continues, .. } =
-            request;
-        options.check()?;
+    pub fn prepare(&self, mut request: ChatState) -> Result<PreparedChat> {
+        request.options.check()?;
         self.model.gpu().check_process()?;
         self.shared.check_queue()?; // before the work on the prompt
-        let (model, context) = (&self.model, self.context());
-        let begun = continues.then(|| take_beginning(&mut messages, &options, model, context)).transpose()?;
-        if let Some(begun) = &begun {
-            reasoning = Some(begun.reasoning_content.as_ref().is_some_and(|thought| !thought.is_empty()));
-        }
-        let (tools, template_kwargs, begun) = (&tools, &template_kwargs, begun.as_ref());
-        let maker = PromptMaker { model, context, reasoning, tools, template_kwargs, begun };
-        let ((prompt, parser), first) = maker.prepare(&messages, overflow, options.max_tokens)?;
+        let begun = take_beginning(&mut request, &self.model, self.context())?;
+        let maker = PromptMaker::new(&self.model, self.context(), &request, begun.as_ref());
+        let ((prompt, parser), first) =
+            maker.prepare(&request.messages, request.overflow, request.options.max_tokens)?;
+        let ChatState { mut messages, options, .. } = request;
         let ids = CallIds::after(&messages, &[]); // the dropped messages have ids as well
         let dropped = drop_before(&mut messages, first);
         Ok(PreparedChat { made: Arc::new(MadePrompt { prompt, parser, options, ids, dropped }) })
+    }
+
+    /// Returns the number of tokens of the prompt for a reply to a conversation, including those of the beginning of
+    /// the reply if the conversation ends with [one](ChatState::continues). The conversation may be longer than the
+    /// context: nothing is dropped.
+    ///
+    /// # Errors
+    /// The errors of [`prepare`](Self::prepare) for messages and tools of which no prompt can be made.
+    pub fn prompt_tokens(&self, mut request: ChatState) -> Result<usize> {
+        let begun = take_beginning(&mut request, &self.model, usize::MAX)?;
+        let maker = PromptMaker::new(&self.model, usize::MAX, &request, begun.as_ref());
+        Ok(maker.render(&request.messages)?.0.len())
     }
 
     /// Requests a reply to a conversation that this scheduler [prepared](Self::prepare), with this seed instead of the

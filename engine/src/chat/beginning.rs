@@ -1,23 +1,22 @@
 //! The message that a reply continues, if the tokens of which it was generated are unknown.
 
-use super::check;
+use super::{ChatState, check};
 use crate::error::{Error, Result};
 use crate::generate::GenerateOptions;
 use crate::model::Model;
 use crate::text::Message;
 
-/// Removes the last message, whose text is the beginning of the reply to the others.
+/// Removes the last message if the reply [continues](ChatState::continues) it: its text is the beginning of the reply.
 ///
 /// # Errors
-/// See [`ChatState::continues`](super::ChatState::continues).
-pub(crate) fn take_beginning(
-    messages: &mut Vec<Message>,
-    options: &GenerateOptions,
-    model: &Model,
-    context: usize,
-) -> Result<Message> {
+/// See [`ChatState::continues`].
+pub(crate) fn take_beginning(chat: &mut ChatState, model: &Model, context: usize) -> Result<Option<Message>> {
+    if !chat.continues {
+        return Ok(None);
+    }
+    let messages = &mut chat.messages;
     check::messages(messages, model.template()?)?;
-    check_free(options)?;
+    check_free(&chat.options)?;
     let last = messages.pop_if(|last| last.role == "assistant").ok_or_else(|| check::not_begun(messages))?;
     let wrong = |what, expected: &str, found| {
         Err(Error::Message { index: messages.len(), what, expected: expected.to_owned(), found })
@@ -31,7 +30,7 @@ pub(crate) fn take_beginning(
     let (tokenizer, thought) = (model.tokenizer()?, last.reasoning_content.as_deref().unwrap_or_default());
     tokenizer.check_length(thought, context)?;
     tokenizer.check_length(&last.text(), context)?;
-    Ok(last)
+    Ok(Some(last))
 }
 
 /// Refuses options that determine how an answer begins.

@@ -2,7 +2,7 @@
 //! be too long.
 
 use super::overflow::Overflow;
-use super::{check, fit};
+use super::{ChatState, check, fit};
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::text::{ChatInput, Message, ReplyParser, Tokenizer};
@@ -24,7 +24,15 @@ pub(crate) struct PromptMaker<'a> {
     pub begun: Option<&'a Message>,
 }
 
-impl PromptMaker<'_> {
+impl<'a> PromptMaker<'a> {
+    /// For a saved conversation without `begun`, the beginning of the reply. The reply thinks only if that has.
+    pub fn new(model: &'a Model, context: usize, chat: &'a ChatState, begun: Option<&'a Message>) -> Self {
+        let ChatState { reasoning, tools, template_kwargs, .. } = chat;
+        let thinks = |begun: &Message| begun.reasoning_content.as_ref().is_some_and(|thought| !thought.is_empty());
+        let reasoning = begun.map_or(*reasoning, |begun| Some(thinks(begun)));
+        Self { model, context, reasoning, tools, template_kwargs, begun }
+    }
+
     /// The prompt for `messages`, and the parser for the reply to it.
     pub fn render(&self, messages: &[Message]) -> Result<Prepared> {
         self.check(messages)?;
