@@ -504,6 +504,26 @@ fn annotations_of_schemas_that_refer_to_themselves() {
     }
 }
 
+/// The schemas of an OpenAPI document, under keywords that JSON Schema does not know.
+#[test]
+fn schemas_of_an_openapi_document() {
+    let document = |name: Value| {
+        json!({"$ref": "#/components/schemas/Owl", "components": {"schemas": {
+            "Owl": {"type": "object", "properties": {
+                "name": {"$ref": "#/components/schemas/Name"}, "mate": {"$ref": "#/components/schemas/Owl"}},
+                "required": ["name"]},
+            "Name": name,
+        }}})
+    };
+    judged(
+        &closed(document(json!({"type": "string", "maxLength": 3}))),
+        &[r#"{"name":"Ada","mate":{"name":"Bo"}}"#, r#"{"name":""}"#],
+        &[r#"{"name":"Adam"}"#, r#"{"mate":{"name":"Bo"}}"#, r#"{"name":"Ada","mate":1}"#],
+    );
+    let set = json!({"type": "array", "uniqueItems": true});
+    assert!(Constraint::json_schema(document(set)).unwrap_err().to_string().contains("`uniqueItems`"));
+}
+
 /// Every error names the part of the schema, in terms of JSON Schema, and fits on a screen.
 #[test]
 fn errors_in_words_of_json_schema() {

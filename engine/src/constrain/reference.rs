@@ -11,25 +11,35 @@ use std::collections::{HashMap, HashSet};
 /// The most values in all added definitions.
 const MAX_COPIED: usize = 200_000;
 
-/// Converts all references in a schema to the simple form. If `lenient`, dangling references accept anything.
+/// Converts all references in a schema to the simple form. If `lenient`, dangling references accept anything. Returns
+/// whether definitions were added.
 ///
 /// # Errors
 /// For a reference to another document, or to something that does not exist.
-pub(super) fn simplify(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
+pub(super) fn simplify(schema: &mut Value, lenient: bool) -> Result<bool, Fault> {
     if !has_keyword(schema, "$ref") {
-        return Ok(());
+        return Ok(false);
     }
     let mut all = Resources::new(schema.clone());
     all.collect(schema, "", "");
     let mut names = Names::of(schema);
     let (mut meant, mut wanted) = (HashMap::new(), Vec::new());
-    for (place, base, reference) in &all.references {
-        let key = (base.clone(), reference.clone());
+    let mut next = 0;
+    while let Some((place, base, reference)) = all.references.get(next).cloned() {
+        next += 1;
+        let key = (base, reference);
         if meant.contains_key(&key) {
             continue;
         }
-        let simple = match all.target(base, reference) {
-            Ok(target) => Some(names.simple(&target, &mut wanted)),
+        let simple = match all.target(&key.0, &key.1) {
+            Ok(target) => {
+                // A schema under an unknown keyword, as in `#/components/schemas/A`, is one because of this reference.
+                if let Some(part) = schema.pointer(&target) {
+                    let base = all.base_of(&target).to_owned();
+                    all.collect(part, &target, &base);
+                }
+                Some(names.simple(&target, &mut wanted))
+            }
             Err(_) if lenient => None,
             Err(message) => return Err(Fault::new(&format!("#{place}"), format!("`$ref`: {message}"))),
         };
@@ -46,8 +56,9 @@ pub(super) fn simplify(schema: &mut Value, lenient: bool) -> Result<(), Fault> {
         definitions.insert(name.clone(), copy);
     }
     rewrite(schema, "", "", &meant, all.is_old);
+    let added = !definitions.is_empty();
     define(schema, definitions);
-    Ok(())
+    Ok(added)
 }
 
 /// The named parts of a document. Places are JSON pointers.
@@ -64,6 +75,8 @@ struct Resources {
     anchors: HashMap<(String, String), String>,
     /// The places of references, the resources that contain them, and the references.
     references: Vec<(String, String, String)>,
+    /// The places of all collected schemas.
+    collected: HashSet<String>,
 }
 
 /// The `$id` of a schema that begins a resource.
@@ -121,10 +134,15 @@ impl Resources {
             last_segments: HashMap::new(),
             anchors: HashMap::new(),
             references: Vec::new(),
+            collected: HashSet::new(),
         }
     }
 
+    /// Adds what is named in the schema at a place, unless it has been added before.
     fn collect(&mut self, schema: &Value, place: &str, base: &str) {
+        if !self.collected.insert(place.to_owned()) {
+            return;
+        }
         let mut base = base;
         if let Some(id) = id(schema, self.is_old) {
             let uri = joined(self.uris.get(base).map_or("", String::as_str), id);
@@ -328,6 +346,23 @@ mod tests {
         assert_eq!(schema["properties"]["b"]["$ref"], "#/$defs/other");
         assert_eq!(schema["$defs"]["inner"]["$ref"], "#/$defs/own");
         assert_eq!(schema["$defs"]["own"], json!({"type": "null"}));
+    }
+
+    /// Schemas under a keyword that JSON Schema does not know refer to each other, and to themselves.
+    #[test]
+    fn schemas_under_an_unknown_keyword() {
+        let schema = simple(json!({
+            "$ref": "#/components/schemas/A",
+            "components": {"schemas": {
+                "A": {"type": "object", "properties": {
+                    "a": {"$ref": "#/components/schemas/A"}, "b": {"$ref": "#/components/schemas/B"}}},
+                "B": {"type": "null"},
+            }},
+        }));
+        assert_eq!(schema["$ref"], "#/$defs/A");
+        let a = &schema["$defs"]["A"]["properties"];
+        assert_eq!((&a["a"]["$ref"], &a["b"]["$ref"]), (&json!("#/$defs/A"), &json!("#/$defs/B")));
+        assert_eq!(schema["$defs"]["B"], json!({"type": "null"}));
     }
 
     #[test]

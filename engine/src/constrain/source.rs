@@ -328,7 +328,9 @@ pub(super) fn prepared(schema: Value, how: How) -> std::result::Result<Value, Fa
     let Value::Object(mut given) = given else { return Err(whole("`x-guidance` is not an object".to_owned())) };
     let lenient = how.of_function || given.get("lenient") == Some(&Value::Bool(true));
     keywords::tidy(&mut schema, lenient)?;
-    reference::simplify(&mut schema, lenient)?;
+    if reference::simplify(&mut schema, lenient)? {
+        keywords::tidy(&mut schema, lenient)?; // a definition may be a copy of what was under an unknown keyword
+    }
     match given.shift_remove(CLOSED) {
         None | Some(Value::Bool(false)) => {}
         Some(Value::Bool(true)) => schema = closed::closed(&schema)?,
