@@ -343,11 +343,11 @@ impl DiskCache {
         }
     }
 
-    /// Whether nothing is to be stored for a time, because the disk has failed, or at present, because it does not
-    /// respond.
+    /// Whether nothing is to be stored for a time, because the disk has failed, at present, because it does not respond,
+    /// or ever, because the thread has panicked.
     pub(crate) fn is_failing(&self) -> bool {
-        let Shared { failing, reads, .. } = &*self.owner.shared;
-        failing.is_now() || lock(reads).hang()
+        let Shared { failing, reads, queue, .. } = &*self.owner.shared;
+        failing.is_now() || lock(reads).hang() || queue.is_abandoned()
     }
 
     /// Counts pages that were not stored.

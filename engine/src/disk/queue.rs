@@ -150,6 +150,11 @@ impl Queue {
         self.changed.notify_all();
     }
 
+    /// Whether the thread is gone.
+    pub fn is_abandoned(&self) -> bool {
+        lock(&self.state).gone
+    }
+
     /// The thread is gone, so nobody waits for it.
     pub fn abandon(&self) {
         *lock(&self.state) = State { gone: true, ..State::default() };
@@ -202,7 +207,7 @@ mod tests {
         queue.end();
         assert!(queue.next(true).is_none());
         queue.abandon();
-        assert!(queue.reserve(1).is_none(), "the thread is gone");
+        assert!(queue.reserve(1).is_none() && queue.is_abandoned(), "the thread is gone");
         queue.wait();
     }
 

@@ -288,7 +288,14 @@ impl Engine {
                 awaited.push(index);
                 return Some(Request { waits_since: Some(since), ..request });
             }
-            Ok((index, _)) => self.begin(index, request),
+            Ok((index, _)) => {
+                let id = request.id;
+                if caught(|| self.begin(index, request)).is_none() {
+                    empty(&mut self.slots[index].session);
+                    self.outcome.events.push((id, Err(died())));
+                    self.outcome.over.push(id);
+                }
+            }
             Err(error) => self.end_request(request, Some(error)),
         }
         self.outcome.worked = true;
