@@ -7,7 +7,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-/// The most bytes of pages that wait, or are being written, if the limit of the files is at least twice as large.
+/// The maximum number of bytes in pages that wait, or are being written, if the limit of the files is at least twice as
+/// large.
 pub const MOST: u64 = 1 << 30;
 
 /// A page to be written.
@@ -54,7 +55,7 @@ struct State {
     gone: bool,
 }
 
-/// A place for a page that is going to be added. Dropped, it is free again.
+/// A reservation for a page that will be added. Dropping it frees the space.
 pub struct Place<'a> {
     queue: &'a Queue,
     bytes: u64,

@@ -32,7 +32,7 @@ const LONGEST: Duration = Duration::from_millis(1);
 
 /// What [`Error::Endless`] says did not finish.
 const WORK: &str = "the GPU's work";
-/// How often and with which pauses a closed device is polled until its queue is empty.
+/// How often a closed device is polled until its queue is empty, and with which pauses.
 const LAST_POLLS: u32 = 100;
 const LAST_PAUSE: Duration = Duration::from_millis(10);
 

@@ -67,7 +67,7 @@ pub(super) struct Slot {
     pub used: u64,
     /// How many of the session's tokens are the last prompt.
     prompt: usize,
-    /// What of the session has to be stored on disk.
+    /// The part of the session that has to be stored on disk.
     pub storing: Option<Storing>,
     /// Whether all that the session holds was stored, or as much as the disk took while another conversation waited.
     pub is_stored: bool,
