@@ -87,8 +87,8 @@ impl Submissions {
         self.wait(gpu, AHEAD)
     }
 
-    /// Submits copies between buffers, with a number in the buffer of the single-row plan. Waits if too many submissions
-    /// are running.
+    /// Submits copies between buffers, with a number in the buffer of the single-row plan. Waits if too many
+    /// submissions are running.
     pub fn copy(&mut self, alone: &Ready, copies: &[BufferCopy<'_>]) -> Result<()> {
         self.write(alone, &[])?;
         let gpu = alone.executor.gpu();
