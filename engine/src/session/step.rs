@@ -186,17 +186,19 @@ impl PoolState {
     /// without an output: after these the sequences have their tokens. Any error from the device.
     pub fn run(&mut self, sequences: &mut [&mut Sequence], request: StepRequest<'_>) -> Result<Ticket> {
         let [Row { token: Token::Last, .. }] = request.rows[..] else { return self.run_rows(sequences, request) };
-        let (held, confirmed, last) = (sequences[0].tokens.len(), sequences[0].confirmed, sequences[0].tokens.last());
-        let last = last.copied();
+        let Sequence { tokens, confirmed, output, .. } = &*sequences[0];
+        let (held, last, confirmed, output) = (tokens.len(), tokens.last().copied(), *confirmed, *output);
         let ran = self.run_rows(sequences, request);
         if let (Some(last), Err(error)) = (last, &ran)
             && !matches!(error, Error::NoResult)
             && sequences[0].tokens.len() + 1 == held
         {
             // It was to be computed again, and its KV row is still there.
-            sequences[0].tokens.push(last);
-            if sequences[0].confirmed == confirmed.min(held - 1) {
-                sequences[0].confirmed = confirmed;
+            let sequence = &mut *sequences[0];
+            sequence.tokens.push(last);
+            sequence.output = output; // which the device no longer holds
+            if sequence.confirmed == confirmed.min(held - 1) {
+                sequence.confirmed = confirmed;
             }
         }
         ran

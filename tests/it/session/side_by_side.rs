@@ -268,6 +268,7 @@ fn extended_a_lost_copy_of_a_page_is_noticed() {
     first.feed(&text).unwrap();
     first.sampled_token().unwrap();
     assert_eq!(second.sync(&text).unwrap().cached, PAGE);
+    second.sampled_token().unwrap();
     first.rewind(100);
     nothing_came(dropping(model.gpu(), 1..2, || {
         first.feed(&text[100..101])?;
