@@ -114,7 +114,7 @@ pub fn main(demonstration: Option<&'static [u8]>) -> ExitCode {
 
 /// Prints an error as a JSON object, unless the command has printed something already.
 fn tell_json(error: &anyhow::Error) -> anyhow::Result<()> {
-    if output::has_written_stdout() { Ok(()) } else { output::lines([failure::as_json(error)]) }
+    if output::has_printed() { Ok(()) } else { output::lines([failure::as_json(error)]) }
 }
 
 /// Makes macOS more patient with GPU work that keeps the screen waiting, as llama.cpp does (ggml-metal.cpp) and mlx's

@@ -25,7 +25,7 @@ static QUIET: AtomicBool = AtomicBool::new(false);
 /// Whether anything was written to stdout, successfully or not.
 static WROTE_STDOUT: AtomicBool = AtomicBool::new(false);
 
-pub fn has_written_stdout() -> bool {
+pub fn has_printed() -> bool {
     WROTE_STDOUT.load(Ordering::Relaxed)
 }
 

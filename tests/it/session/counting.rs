@@ -169,7 +169,7 @@ fn extended_tokens_of_several_sessions() {
         "one of them: [1, 1, 40, 1, 1]",
         "logits of each: [6, 6, 120, 9, 6]",
         "three together, one with penalties: [1, 1, 42, 2, 1]",
-        "two together, one under a mask: [3, 2, 43, 3, 2]",
+        "two together, one under a mask: [3, 2, 43, 4, 2]",
         "drafts of one: [1, 1, 41, 1, 2]",
     ]);
 }
