@@ -22,6 +22,10 @@ use tokio::time::{Instant, timeout_at};
 /// sent each time, because only a failed write shows that the client is gone.
 const SECOND: Duration = Duration::from_secs(1);
 
+/// Characters that end a line for Python's `str.splitlines`, by which some clients divide a stream, although JSON may
+/// have them in its strings. Written as escapes they are the same strings.
+const LINE_ENDS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
+
 /// Events in the form of the stream.
 #[derive(Debug, Default)]
 pub struct Events {
@@ -37,7 +41,7 @@ impl Events {
     /// An event that consists of a line of text.
     pub fn line(&mut self, line: &str) {
         self.text.push_str("data: ");
-        self.text.push_str(line);
+        self.push_on_one_line(line);
         self.text.push_str("\n\n");
     }
 
@@ -58,8 +62,19 @@ impl Events {
 
     /// A line of JSON, in a stream that consists of such lines.
     pub fn json_line(&mut self, data: &Value) {
-        self.text.push_str(&data.to_string());
+        self.push_on_one_line(&data.to_string());
         self.text.push('\n');
+    }
+
+    /// Adds JSON, or another text that contains no [`LINE_ENDS`], so that every client takes it for one line.
+    fn push_on_one_line(&mut self, json: &str) {
+        let mut from = 0;
+        for (at, end) in json.match_indices(LINE_ENDS) {
+            self.text.push_str(&json[from..at]);
+            end.chars().for_each(|end| self.text.push_str(&format!("\\u{:04x}", u32::from(end))));
+            from = at + end.len();
+        }
+        self.text.push_str(&json[from..]);
     }
 
     /// The data of all events, for tests.
@@ -183,6 +198,18 @@ mod tests {
         events.comment("waiting");
         let wanted = "data: {\"a\":\"line\\nline\"}\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n: waiting\n\n";
         assert_eq!(events.text, wanted);
+    }
+
+    /// Python's `str.splitlines` would end lines at these characters.
+    #[test]
+    fn every_client_takes_json_for_one_line() {
+        let data = json!({"type": "a", "text": "\u{2028}b\u{2029}\u{85}c\u{a0}"});
+        let mut events = Events::default();
+        events.named(&data);
+        events.json_line(&data);
+        let written = r#"{"type":"a","text":"\u2028b\u2029\u0085c@"}"#.replace('@', "\u{a0}");
+        assert_eq!(events.text, format!("event: a\ndata: {written}\n\n{written}\n"));
+        assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), data);
     }
 
     /// Writes texts and heartbeats with the number of their reply.
