@@ -9,7 +9,7 @@ use super::constraints::{Format, FormatField};
 use super::conversation::{Conversation, Origins, check_messages, check_tools};
 use super::counting::count;
 use super::failure::Failure;
-use super::fields::{Fields, max_tokens};
+use super::fields::{Fields, integer, max_tokens};
 use super::interface::{Prompt, Request};
 use super::memory::Share;
 use super::router::json;
@@ -29,6 +29,7 @@ pub use blocks::Messages;
 pub struct Body {
     messages: Vec<GivenMessage>,
     system: Option<System>,
+    #[serde(default, deserialize_with = "integer")]
     max_tokens: Option<i64>,
     tools: Option<Vec<Value>>,
     tool_choice: Option<ToolChoice>,

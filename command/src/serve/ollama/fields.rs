@@ -3,7 +3,7 @@
 use crate::serve::constraints::{Format, FormatField};
 use crate::serve::conversation::Conversation;
 use crate::serve::failure::{Failure, shown};
-use crate::serve::fields::{Fields, max_tokens};
+use crate::serve::fields::{Fields, integer, max_tokens};
 use crate::serve::interface::Stream;
 use crate::serve::parse::located;
 use crate::serve::server::{LoadedModel, Server};
@@ -41,7 +41,9 @@ impl<'de> Deserialize<'de> for Common {
 /// How tokens are sampled, with the field names that all interfaces share, and where a reply ends.
 #[derive(Debug, Default, Deserialize)]
 struct Options {
+    #[serde(default, deserialize_with = "integer")]
     num_predict: Option<i64>,
+    #[serde(default, deserialize_with = "integer")]
     num_ctx: Option<u64>,
     #[serde(flatten)]
     fields: Fields,
@@ -236,6 +238,18 @@ mod tests {
         let options = |tokens: i64| read(json!({"options": {"num_predict": tokens}})).options.unwrap();
         let most = |tokens: i64| options(tokens).max_tokens().unwrap();
         assert_eq!([-2, -1, 0, 7].map(most), [None, None, Some(0), Some(7)]);
+    }
+
+    /// Home Assistant sends all numbers of its settings as floating point.
+    #[test]
+    fn integers_may_be_written_with_a_point() {
+        let options = |options: &str| serde_json::from_str::<Common>(&format!("{{\"options\": {options}}}"));
+        let read = options(r#"{"num_ctx": 8192.0, "num_predict": 2.0, "top_k": 40.0, "seed": 1.0}"#).unwrap().options;
+        let read = read.unwrap();
+        assert_eq!((read.num_ctx, read.num_predict), (Some(8192), Some(2)));
+        for wrong in [r#"{"num_ctx": 8192.5}"#, r#"{"num_ctx": -1.0}"#, r#"{"num_predict": "2"}"#] {
+            assert!(options(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

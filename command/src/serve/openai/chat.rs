@@ -8,7 +8,7 @@ use crate::serve::constraints::{self, FormatField};
 use crate::serve::conversation::{Conversation, check_messages, check_tools};
 use crate::serve::counting::count;
 use crate::serve::failure::Failure;
-use crate::serve::fields::{Fields, StreamOptions, choices, max_tokens, top_logprobs};
+use crate::serve::fields::{Fields, StreamOptions, choices, integer, max_tokens, top_logprobs};
 use crate::serve::figures::ChatLogprobs;
 use crate::serve::interface::{Interface, Prompt, Request};
 use crate::serve::memory::Share;
@@ -38,9 +38,13 @@ pub struct Body {
     response_format: Option<FormatField>,
     json_schema: Option<Value>,
     logprobs: Option<bool>,
+    #[serde(default, deserialize_with = "integer")]
     top_logprobs: Option<u64>,
+    #[serde(default, deserialize_with = "integer")]
     max_tokens: Option<i64>,
+    #[serde(default, deserialize_with = "integer")]
     max_completion_tokens: Option<i64>,
+    #[serde(default, deserialize_with = "integer")]
     n: Option<u64>,
     /// vLLM's name for replies that continue the last message, and what vLLM requires beside it.
     continue_final_message: Option<bool>,

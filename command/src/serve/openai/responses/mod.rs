@@ -12,7 +12,7 @@ use crate::serve::constraints::{FormatField, choice};
 use crate::serve::conversation::{Conversation, Origin, Origins, check_messages, check_tools};
 use crate::serve::counting::count;
 use crate::serve::failure::{Failure, shown};
-use crate::serve::fields::{Fields, max_tokens};
+use crate::serve::fields::{Fields, integer, max_tokens};
 use crate::serve::interface::{Prompt, Request};
 use crate::serve::memory::Share;
 use crate::serve::parse::read_field;
@@ -47,6 +47,7 @@ pub struct Body {
     tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
+    #[serde(default, deserialize_with = "integer")]
     max_output_tokens: Option<i64>,
     text: Option<Map<String, Value>>,
     truncation: Option<String>,
