@@ -125,7 +125,7 @@ impl Responses {
                 items.ok().and_then(|items| conversation(items, &self.namespaces, &mut Warnings::default()).ok());
             // Without the reply, the conversation would continue as if there had been none.
             if let Some((reply, _)) = reply {
-                keeper.keep(&self.id, &reply, response.to_string());
+                keeper.keep(&self.id, &reply, &response);
             }
         }
         response

@@ -12,7 +12,7 @@ use crate::serve::constraints::{FormatField, choice};
 use crate::serve::conversation::{Conversation, Origin, Origins, check_messages, check_tools};
 use crate::serve::counting::count;
 use crate::serve::failure::{Failure, shown};
-use crate::serve::fields::{Fields, integer, max_tokens};
+use crate::serve::fields::{Fields, at_most, integer, max_tokens};
 use crate::serve::interface::{Prompt, Request};
 use crate::serve::memory::Share;
 use crate::serve::parse::read_field;
@@ -37,8 +37,8 @@ pub use kept::KeptResponses;
 const INCLUDE_THINKING: &str = "reasoning.encrypted_content";
 
 /// Why there may be no response with an id, and the remedy.
-const NOT_KEPT: &str = "it may have been dropped to make room for newer ones (--keep-responses), or the server was \
-                        restarted: send the whole conversation as input";
+const NOT_KEPT: &str = "it may have been dropped to make room for newer ones (--keep-responses), it was not to be \
+                        stored (store), or the server was restarted: send the whole conversation as input";
 
 #[derive(Debug, Deserialize)]
 pub struct Body {
@@ -92,9 +92,13 @@ fn check_complete(body: &Body) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds the conversation of the previous response.
+/// Adds the conversation of the previous response, and the items that the input refers to.
 fn complete(body: &mut Body, server: &Server, client: Client, memory: &Share) -> Result<(), Failure> {
     body.client = Some(client);
+    if let Some(Input::Items(items)) = &mut body.input {
+        at_most("input", items.len(), server.limits.messages, "messages")?;
+        kept::resolve(items, server, client, memory)?;
+    }
     match body.previous_response_id.as_deref() {
         None | Some("") => body.previous_response_id = None,
         Some(id) => body.earlier = kept::earlier(id, server, client, memory)?,
