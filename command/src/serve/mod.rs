@@ -26,8 +26,8 @@
 //!    ones. An answer without a stream collects them first.
 //!
 //! An answer begins when all of its replies are accepted and the first token exists, or after a second: failures before
-//! that have a status of their own. A stream that cannot be finished ends its connection, so that no client mistakes a
-//! part for the whole reply.
+//! that have a status of their own, except those that an interface reports as events. A stream that cannot be finished
+//! ends its connection, so that no client mistakes a part for the whole reply.
 
 mod access;
 mod anthropic;

@@ -6,6 +6,7 @@ use super::client::Caller;
 use super::failure::Failure;
 use super::interface::Interface;
 use super::link::Link;
+use super::memory::counted;
 use super::replies::Replies;
 use super::reply::Delta;
 use axum::body::{Body, Bytes};
@@ -124,13 +125,26 @@ pub fn response<I: Interface>(replies: Replies, mut interface: I, progress: bool
         let (bytes, rest) = stream?.next().await;
         Some((Ok::<_, Infallible>(bytes), rest))
     });
+    answer::<I>(Body::from_stream(body))
+}
+
+/// The answer that is a stream without replies, because of a failure. Its memory stays counted until the client has
+/// received it.
+pub fn refusal<I: Interface>(mut interface: I, failure: &Failure, memory: impl Send + 'static) -> Response {
+    let mut events = Events::default();
+    interface.begin(0, &mut events);
+    interface.failed(failure, &mut events);
+    answer::<I>(Body::from(counted(events.text, memory)))
+}
+
+fn answer<I: Interface>(body: Body) -> Response {
     let headers = [
         (header::CONTENT_TYPE, I::STREAM_TYPE),
         (header::CACHE_CONTROL, "no-cache"),
         // For nginx, which would collect events before it passes them on.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    (headers, Body::from_stream(body)).into_response()
+    (headers, body).into_response()
 }
 
 impl<I: Interface, S: Source> Stream<I, S> {
