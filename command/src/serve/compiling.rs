@@ -7,13 +7,14 @@ use super::constraints::Format;
 use super::failure::Failure;
 use super::lock;
 use super::memory::Size;
+use super::rooms::Room;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -42,7 +43,7 @@ const CACHED_BYTES: usize = 4 << 20;
 pub struct Compiling {
     /// The path of this command; `None` if it cannot be found.
     program: Option<PathBuf>,
-    waiting: Arc<Semaphore>,
+    waiting: Room,
     processes: Semaphore,
     /// Two hashes with random keys, so that nobody can construct two questions with the same hashes.
     hashes: [RandomState; 2],
@@ -83,19 +84,6 @@ pub struct Open {
     schema: Option<Value>,
 }
 
-impl Default for Compiling {
-    fn default() -> Self {
-        Self {
-            program: program(),
-            waiting: Arc::new(Semaphore::new(PROCESSES + WAITING)),
-            processes: Semaphore::new(PROCESSES),
-            hashes: [RandomState::new(), RandomState::new()],
-            verdicts: Mutex::default(),
-            counts: CompileCounts::default(),
-        }
-    }
-}
-
 /// The path of this executable. On Linux it is valid even after an update has replaced the file.
 fn program() -> Option<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
@@ -103,6 +91,18 @@ fn program() -> Option<PathBuf> {
 }
 
 impl Compiling {
+    /// `limits_clients` says whether a client can have only half of the places of those who wait.
+    pub fn new(limits_clients: bool) -> Self {
+        Self {
+            program: program(),
+            waiting: Room::new("for their schemas to be compiled", (PROCESSES, WAITING)).shared(limits_clients),
+            processes: Semaphore::new(PROCESSES),
+            hashes: [RandomState::new(), RandomState::new()],
+            verdicts: Mutex::default(),
+            counts: CompileCounts::default(),
+        }
+    }
+
     /// Adds the constraints of a request to its chat, except those that still have to be compiled.
     pub fn demand(&self, chat: &mut ChatState, format: Format, calls: Calls) -> Result<Demand, Failure> {
         chat.options.constraint = (format == Format::Object).then(Constraint::json_object);
@@ -143,11 +143,9 @@ impl Compiling {
         let Demand::Open(open) = demand else { return Ok(()) };
         let Open { key, question, schema } = *open;
         let bytes = question.len() + schema.as_ref().map_or(0, |schema| Size::of(schema).bytes());
-        let full = || {
-            Failure::unavailable("too many requests are waiting for their schemas to be compiled; try again later", 1)
-        };
-        let waiting = self.waiting.clone().try_acquire_owned().map_err(|_| full())?;
-        let process = self.processes.acquire().await.map_err(|_| full())?;
+        let waiting = self.waiting.enter()?;
+        let closed = |_| Failure::unavailable("no schemas are compiled any more", 1);
+        let process = self.processes.acquire().await.map_err(closed)?;
         // Another request may have compiled the same meanwhile.
         let known = lock(&self.verdicts).get(key);
         let verdict = match known {
@@ -276,7 +274,7 @@ mod tests {
     /// The process that compiles cannot read deeper questions, which would look like too much work.
     #[test]
     fn deep_tools_are_refused_for_their_depth() {
-        let compiling = Compiling::default();
+        let compiling = Compiling::new(true);
         let demand = |depth: usize| {
             let parameters = (0..depth).fold(json!({}), |inner, _| json!({"not": inner}));
             let tool = json!({"type": "function", "function": {"name": "f", "parameters": parameters}});
