@@ -4,7 +4,7 @@
 use super::body::levels;
 use super::compile_child::{ARGUMENT, Answer, MEMORY, Question, SECONDS};
 use super::constraints::Format;
-use super::failure::Failure;
+use super::failure::{EngineName, Failure};
 use super::lock;
 use super::memory::Size;
 use super::rooms::Room;
@@ -32,6 +32,10 @@ const LONGEST: usize = 8 << 20;
 
 /// The maximum number of levels of the same: the parser of JSON refuses more.
 const DEEPEST: usize = 127;
+
+/// How the library's errors name a remedy, and the fields in which it is `strict`.
+const LENIENT: &str = ", or make the schema lenient";
+const WITH_STRICT: [&str; 3] = ["output_config.format", "response_format", "text.format"];
 
 /// The time limit of a process. If the system limits processor time, this is reached only on a very busy machine.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(unix) { 30 } else { 2 * SECONDS });
@@ -82,6 +86,8 @@ pub struct Open {
     key: [u64; 2],
     question: Vec<u8>,
     schema: Option<Value>,
+    /// The field of the request that has the schema.
+    field: &'static str,
 }
 
 /// The path of this executable. On Linux it is valid even after an update has replaced the file.
@@ -104,7 +110,13 @@ impl Compiling {
     }
 
     /// Adds the constraints of a request to its chat, except those that still have to be compiled.
-    pub fn demand(&self, chat: &mut ChatState, format: Format, calls: Calls) -> Result<Demand, Failure> {
+    /// `field` is the one with the format.
+    pub fn demand(
+        &self,
+        chat: &mut ChatState,
+        (format, field): (Format, &'static str),
+        calls: Calls,
+    ) -> Result<Demand, Failure> {
         chat.options.constraint = (format == Format::Object).then(Constraint::json_object);
         let schema = if let Format::Schema(schema) = format { Some(schema) } else { None };
         let tools = if calls == Calls::None { Vec::new() } else { chat.tools.clone() };
@@ -131,17 +143,17 @@ impl Compiling {
         match lock(&self.verdicts).get(key) {
             Some(verdict) => {
                 self.counts.known.fetch_add(1, Ordering::Relaxed);
-                meet(chat, verdict?);
+                meet(chat, of_field(verdict, field)?);
                 Ok(Demand::Met)
             }
-            None => Ok(Demand::Open(Box::new(Open { key, question: text, schema: question.schema }))),
+            None => Ok(Demand::Open(Box::new(Open { key, question: text, schema: question.schema, field }))),
         }
     }
 
     /// Compiles what is still to be compiled, and adds it to the chat. Dropping the future kills the process.
     pub async fn settle(&self, chat: &mut ChatState, demand: Demand) -> Result<(), Failure> {
         let Demand::Open(open) = demand else { return Ok(()) };
-        let Open { key, question, schema } = *open;
+        let Open { key, question, schema, field } = *open;
         let bytes = question.len() + schema.as_ref().map_or(0, |schema| Size::of(schema).bytes());
         let waiting = self.waiting.enter()?;
         let closed = |_| Failure::unavailable("no schemas are compiled any more", 1);
@@ -157,7 +169,7 @@ impl Compiling {
             }
         };
         drop((process, waiting));
-        meet(chat, verdict?);
+        meet(chat, of_field(verdict, field)?);
         Ok(())
     }
 
@@ -181,7 +193,7 @@ impl Compiling {
         let answer = output.status.success().then(|| serde_json::from_slice::<Answer>(&output.stdout).ok()).flatten();
         Ok(match answer {
             Some(Answer { refused: None }) => Ok(()),
-            Some(Answer { refused: Some(why) }) => Err(Failure::invalid(why)),
+            Some(Answer { refused: Some(why) }) => Err(refused(why)),
             // Something else killed it, perhaps because the system ran out of memory: the schema may be fine.
             None if was_killed(&output) => {
                 return Err(Failure::unavailable("the process that compiles schemas was killed", 2));
@@ -192,6 +204,23 @@ impl Compiling {
             }
         })
     }
+}
+
+/// The failure for a refused schema, which does not name the field yet: other requests may have the same elsewhere.
+fn refused(why: String) -> Failure {
+    Failure::of_engine(EngineName::Argument("constraint"), why)
+}
+
+/// The verdict for the schema in this field. The remedy is that of the field, if it has one.
+fn of_field(verdict: Verdict, field: &str) -> Verdict {
+    verdict.map_err(|failure| {
+        if failure.engine_name.is_none() {
+            return failure; // for all schemas and tools together
+        }
+        let remedy = if WITH_STRICT.contains(&field) { ", or set \"strict\": false" } else { "" };
+        let failure = failure.with_name(|_| Some(field.to_owned()));
+        Failure { message: failure.message.replace(LENIENT, remedy), ..failure }
+    })
 }
 
 fn meet(chat: &mut ChatState, constraint: Option<Constraint>) {
@@ -238,7 +267,8 @@ async fn here(question: Vec<u8>) -> Result<Result<(), Failure>, Failure> {
     let compile = move || {
         let Question { schema, .. } =
             serde_json::from_slice(&question).map_err(|error| Failure::invalid(error.to_string()))?;
-        Ok(schema.map_or(Ok(()), |schema| Constraint::json_schema(schema).map(drop).map_err(Failure::from)))
+        let compiled = schema.map_or(Ok(()), |schema| Constraint::json_schema(schema).map(drop));
+        Ok(compiled.map_err(|error| refused(error.to_string())))
     };
     let lost = |_| Failure::unavailable("the thread that compiles schemas failed", 2);
     tokio::task::spawn_blocking(compile).await.map_err(lost)?
@@ -267,7 +297,10 @@ impl Verdicts {
 
 #[cfg(test)]
 mod tests {
-    use super::{CACHED, CACHED_BYTES, Calls, Compiling, DEEPEST, Demand, Failure, Format, Question, Verdicts};
+    use super::{
+        CACHED, CACHED_BYTES, Calls, Compiling, DEEPEST, Demand, Failure, Format, LENIENT, Question, Verdicts,
+    };
+    use super::{of_field, refused, too_much};
     use wglm_engine::serde_json::{self, Value, json};
     use wglm_engine::{ChatState, Constraint};
 
@@ -279,7 +312,7 @@ mod tests {
             let parameters = (0..depth).fold(json!({}), |inner, _| json!({"not": inner}));
             let tool = json!({"type": "function", "function": {"name": "f", "parameters": parameters}});
             let mut chat = ChatState { tools: vec![tool], ..ChatState::default() };
-            compiling.demand(&mut chat, Format::Text, Calls::Auto)
+            compiling.demand(&mut chat, (Format::Text, "response_format"), Calls::Auto)
         };
         let open = demand(DEEPEST - 5).ok();
         let read = |demand| match demand {
@@ -293,6 +326,22 @@ mod tests {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         let is_read = |depth| serde_json::from_str::<Value>(&nested(depth)).is_ok();
         assert_eq!([DEEPEST, DEEPEST + 1].map(is_read), [true, false]);
+    }
+
+    /// The library's errors name its own option.
+    #[test]
+    fn a_refused_schema_has_its_field_and_the_remedy_of_the_field() {
+        let schema = json!({"type": "array", "uniqueItems": true});
+        let why = Constraint::json_schema(schema).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(why.contains(LENIENT), "{why}");
+        for (field, remedy) in [("text.format", "remove it, or set \"strict\": false"), ("format", "remove it")] {
+            let failure = of_field(Err(refused(why.clone())), field).err();
+            let failure = failure.unwrap_or_else(|| Failure::invalid("none"));
+            assert!(failure.message.starts_with(&format!("{field}: ")), "{failure:?}");
+            assert!(failure.message.ends_with(remedy), "{failure:?}");
+            assert_eq!((failure.param.as_deref(), failure.status.as_u16()), (Some(field), 400));
+        }
+        assert_eq!(of_field(Err(too_much()), "format").err(), Some(too_much()), "which may be because of the tools");
     }
 
     #[test]

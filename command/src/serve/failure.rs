@@ -138,7 +138,7 @@ impl Failure {
     }
 
     /// The failure for an error of the engine about something that has this name there.
-    fn of_engine(name: EngineName, wrong: impl Display) -> Self {
+    pub fn of_engine(name: EngineName, wrong: impl Display) -> Self {
         let field = match name {
             EngineName::Argument(argument) => argument.to_owned(),
             EngineName::Message(index, field) => joined(&format!("messages[{index}]"), field.unwrap_or_default()),

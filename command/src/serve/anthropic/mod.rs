@@ -25,6 +25,9 @@ use wglm_engine::Calls;
 
 pub use blocks::Messages;
 
+/// The field that has the format of the answer.
+const FORMAT: &str = "output_config.format";
+
 #[derive(Debug, Deserialize)]
 pub struct Body {
     messages: Vec<GivenMessage>,
@@ -79,7 +82,8 @@ impl Body {
             messages,
             tools: functions(&tools)?,
             calls: self.tool_choice.map_or(Ok(Calls::Auto), ToolChoice::read)?,
-            format: format.map_or(Ok(Format::Text), |format| format.read("output_config.format", written))?,
+            format: format.map_or(Ok(Format::Text), |format| format.read(FORMAT, written))?,
+            format_in: FORMAT,
             max_tokens: max_tokens([("max_tokens", self.max_tokens)])?,
             thinking: false,
             overflow: server.overflow,

@@ -18,6 +18,8 @@ use wglm_engine::{Calls, GenerateOptions, Message, Overflow, SchemaOptions};
 /// The field that has the fields which all interfaces share.
 const OPTIONS: &str = "options";
 
+const FORMAT: &str = "format";
+
 #[derive(Debug, Deserialize)]
 #[serde(remote = "Self")] // so that the function below can say which field is wrong
 pub struct Common {
@@ -125,7 +127,8 @@ impl Common {
             messages,
             tools,
             calls: Calls::Auto,
-            format: format(self.format, server.schema_options(options.fields.json_whitespace))?,
+            format: format(self.format, server.schema_options(options.fields.json_whitespace).with_closed(true))?,
+            format_in: FORMAT,
             max_tokens: options.max_tokens()?,
             thinking: server.reasoning,
             overflow: if truncates { Overflow::DROP_OLDEST } else { Overflow::Refuse },
@@ -138,7 +141,7 @@ impl Common {
     pub fn raw(self, loaded: &LoadedModel) -> Result<GenerateOptions, Failure> {
         if format(self.format, SchemaOptions::default())? != Format::Text {
             let wrong = "not supported together with raw or suffix; leave these out or use /api/chat";
-            return Err(Failure::of_field("format", wrong).with_code("unsupported"));
+            return Err(Failure::of_field(FORMAT, wrong).with_code("unsupported"));
         }
         let given = self.options.unwrap_or_default();
         let most = given.max_tokens()?;
@@ -148,7 +151,7 @@ impl Common {
     }
 }
 
-/// Reads `format`: nothing, `json`, or a schema.
+/// Reads `format`: nothing, `json`, or a schema. The caller closes its objects, as Ollama does.
 fn format(given: Option<Value>, options: SchemaOptions) -> Result<Format, Failure> {
     let field = match given {
         None | Some(Value::Null) => FormatField::default(),
@@ -157,10 +160,10 @@ fn format(given: Option<Value>, options: SchemaOptions) -> Result<Format, Failur
         Some(schema @ Value::Object(_)) => FormatField::schema(schema),
         Some(other) => {
             let wrong = format!("{}: expected \"json\" or a JSON schema", shown(&other.to_string()));
-            return Err(Failure::of_field("format", wrong));
+            return Err(Failure::of_field(FORMAT, wrong));
         }
     };
-    field.read("format", options)
+    field.read(FORMAT, options)
 }
 
 /// Reads `think`: whether the model thinks, if the field says so. The model has only one level of effort.

@@ -164,17 +164,28 @@ impl Body {
             Some("disabled") => Overflow::Refuse,
             Some(_) => return Err(Failure::of_field("truncation", "expected auto or disabled")),
         };
-        let format: Option<FormatField> = read_field("text.format", self.format().clone())?;
+        let format_in = "text.format";
+        let format: Option<FormatField> = read_field(format_in, self.format().clone())?;
         let written = server.schema_options(self.fields.json_whitespace);
-        let format = format.unwrap_or_default().read("text.format", written)?;
+        let format = format.unwrap_or_default().read(format_in, written)?;
         self.tool_choice.as_mut().map_or(Ok(()), |choice| namespaces.resolve(choice))?;
         let calls = choice(self.tool_choice.as_ref(), &mut tools)?;
         let thinking = server.reasoning;
         let max_tokens = max_tokens([("max_output_tokens", self.max_output_tokens)])?;
         let fields = std::mem::take(&mut self.fields);
         let fields_in = "";
-        let conversation =
-            Conversation { messages, tools, calls, format, max_tokens, thinking, overflow, fields, fields_in };
+        let conversation = Conversation {
+            messages,
+            tools,
+            calls,
+            format,
+            format_in,
+            max_tokens,
+            thinking,
+            overflow,
+            fields,
+            fields_in,
+        };
         Ok((conversation, namespaces, origins))
     }
 }
