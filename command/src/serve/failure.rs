@@ -191,6 +191,9 @@ impl Failure {
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         response
     }
 }
@@ -251,7 +254,7 @@ impl From<&Error> for Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Dialect, EngineName, Failure};
+    use super::{Dialect, EngineName, Failure, HeaderValue, StatusCode, header};
     use wglm_engine::Error;
 
     #[test]
@@ -293,6 +296,16 @@ mod tests {
         assert_eq!(failure.of_fields_in("options"), Failure::of_field("options.stop", "65 strings"));
         let of_none = Failure::invalid("the model has no tokenizer");
         assert_eq!(of_none.clone().of_fields_in("options"), of_none);
+    }
+
+    #[test]
+    fn a_client_without_a_key_is_told_how_to_send_it() {
+        let sent = |status| {
+            let answer = Failure::new(status, "no").answer(Dialect::OpenAi);
+            answer.headers().get(header::WWW_AUTHENTICATE).cloned()
+        };
+        assert_eq!(sent(StatusCode::UNAUTHORIZED), Some(HeaderValue::from_static("Bearer")));
+        assert_eq!(sent(StatusCode::FORBIDDEN), None);
     }
 
     #[test]
