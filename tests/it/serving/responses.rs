@@ -245,6 +245,34 @@ fn a_response_is_continued_by_its_id() {
     assert_eq!((error["param"].as_str(), shared().get(&path).status), (Some("previous_response_id"), 404));
 }
 
+/// Codex looks for the code only among the events of a stream.
+#[test]
+fn a_conversation_that_is_too_long_fails_in_the_stream() {
+    let mut body = json!({"input": "owl ".repeat(2000), "stream": true, "truncation": "disabled"});
+    let answer = shared().post("/v1/responses", &body);
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")));
+    let events = answer.events();
+    let (first, last) = (&events[0], events.last().unwrap());
+    assert_eq!([&first["type"], &last["type"]], ["response.created", "response.failed"]);
+    let error = &last["response"]["error"];
+    assert_eq!((&last["response"]["status"], &error["code"]), (&json!("failed"), &json!("context_length_exceeded")));
+    assert!(error["message"].as_str().unwrap().contains("prompt is too long"), "{error}");
+    body["stream"] = false.into();
+    let answer = shared().post("/v1/responses", &body);
+    assert_eq!((answer.status, &answer.json()["error"]["code"]), (400, &json!("context_length_exceeded")));
+    (body["stream"], body["input"]) = (true.into(), json!([{"role": "wizard", "content": "?"}]));
+    assert_eq!(shared().post("/v1/responses", &body).status, 400, "other failures have a status of their own");
+}
+
+#[test]
+fn conversations_are_not_compacted() {
+    let answer = shared().post("/v1/responses/compact", &json!({"input": QUESTION}));
+    let error = answer.json()["error"]["message"].clone();
+    assert_eq!((answer.status, answer.header("allow")), (404, None), "{error}");
+    assert!(error.as_str().unwrap().contains("does not compact"), "{error}");
+    assert_eq!(shared().post("/v1/responses/resp_1", &json!({})).status, 405);
+}
+
 /// Some clients send the ids of stored items in place of the items themselves. The prompt has the same tokens.
 #[test]
 fn items_are_found_by_their_ids() {
