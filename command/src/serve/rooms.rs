@@ -68,13 +68,13 @@ impl Room {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::{Room, RoomPlace};
-    use crate::serve::client::{Caller, Client, Network, Who};
+    use crate::serve::client::{Caller, Client, ClientId, Network};
     use crate::serve::failure::Failure;
     use crate::serve::link::Link;
     use std::sync::Arc;
 
     async fn enter(room: &Room, key: usize) -> Result<RoomPlace, Failure> {
-        let client = Client { who: Who::Key(key), cache: 0 };
+        let client = Client { who: ClientId::Key(key), cache: 0 };
         let caller = Caller { client, link: Arc::new(Link::new(Network::V4(0))) };
         caller.answer(async { room.enter() }).await
     }
