@@ -78,6 +78,10 @@ pub struct SchedulerOptions {
     /// Where conversations are stored: their prompts when replies end, and all of them when they lose their slot and
     /// when the scheduler is dropped; `None` for nowhere.
     pub disk: Option<DiskCache>,
+    /// Makes the ids of function calls to which the model gives none, for programs in which they have to be unique
+    /// among all conversations; `None` for `call_0`, `call_1` and so on, which are unique within a conversation. An id
+    /// that the conversation already has is replaced by such a one.
+    pub call_ids: Option<fn() -> String>,
 }
 
 impl Default for SchedulerOptions {
@@ -92,6 +96,7 @@ impl Default for SchedulerOptions {
             compile_all: None,
             drafted_rows: None,
             disk: None,
+            call_ids: None,
         }
     }
 }
@@ -155,6 +160,7 @@ pub struct Scheduler {
     model: Model,
     shared: Arc<Owner>,
     tenant: Tenant,
+    call_ids: Option<fn() -> String>,
 }
 
 /// A conversation with its rendered prompt: [`Scheduler::prepare`] returns it, and [`Scheduler::reply`] generates any
@@ -300,7 +306,7 @@ impl Scheduler {
         }
         let engine = Engine::new(pool, options.disk.clone());
         let shared = Arc::new(Owner::new(Shared::new(engine, sessions, options.queue), model.gpu().process()));
-        Ok(Self { model, shared, tenant: Tenant::default() })
+        Ok(Self { model, shared, tenant: Tenant::default(), call_ids: options.call_ids })
     }
 
     /// The same scheduler for requests of a tenant, for several parties that share a model and do not trust each other.
@@ -361,7 +367,7 @@ impl Scheduler {
         let ((prompt, parser), first) =
             maker.prepare(&request.messages, request.overflow, request.options.max_tokens)?;
         let ChatState { mut messages, options, .. } = request;
-        let ids = CallIds::after(&messages, &[]); // the dropped messages have ids as well
+        let ids = CallIds::after(&messages, &[]).made_by(self.call_ids); // the dropped messages have ids as well
         let dropped = drop_before(&mut messages, first);
         Ok(PreparedChat { made: Arc::new(MadePrompt { prompt, parser, options, ids, dropped }) })
     }

@@ -4,16 +4,17 @@
 use super::body::levels;
 use super::compile_child::{ARGUMENT, Answer, MEMORY, Question, SECONDS};
 use super::constraints::Format;
-use super::failure::Failure;
+use super::failure::{EngineName, Failure};
 use super::lock;
 use super::memory::Size;
+use super::rooms::Room;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -32,6 +33,10 @@ const LONGEST: usize = 8 << 20;
 /// The maximum number of levels of the same: the parser of JSON refuses more.
 const DEEPEST: usize = 127;
 
+/// How the library's errors name a remedy, and the fields in which it is `strict`.
+const LENIENT: &str = ", or make the schema lenient";
+const WITH_STRICT: [&str; 3] = ["output_config.format", "response_format", "text.format"];
+
 /// The time limit of a process. If the system limits processor time, this is reached only on a very busy machine.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(unix) { 30 } else { 2 * SECONDS });
 
@@ -42,7 +47,7 @@ const CACHED_BYTES: usize = 4 << 20;
 pub struct Compiling {
     /// The path of this command; `None` if it cannot be found.
     program: Option<PathBuf>,
-    waiting: Arc<Semaphore>,
+    waiting: Room,
     processes: Semaphore,
     /// Two hashes with random keys, so that nobody can construct two questions with the same hashes.
     hashes: [RandomState; 2],
@@ -81,19 +86,8 @@ pub struct Open {
     key: [u64; 2],
     question: Vec<u8>,
     schema: Option<Value>,
-}
-
-impl Default for Compiling {
-    fn default() -> Self {
-        Self {
-            program: program(),
-            waiting: Arc::new(Semaphore::new(PROCESSES + WAITING)),
-            processes: Semaphore::new(PROCESSES),
-            hashes: [RandomState::new(), RandomState::new()],
-            verdicts: Mutex::default(),
-            counts: CompileCounts::default(),
-        }
-    }
+    /// The field of the request that has the schema.
+    field: &'static str,
 }
 
 /// The path of this executable. On Linux it is valid even after an update has replaced the file.
@@ -103,8 +97,26 @@ fn program() -> Option<PathBuf> {
 }
 
 impl Compiling {
+    /// `limits_clients` says whether a client can have only half of the places of those who wait.
+    pub fn new(limits_clients: bool) -> Self {
+        Self {
+            program: program(),
+            waiting: Room::new("for their schemas to be compiled", (PROCESSES, WAITING)).shared(limits_clients),
+            processes: Semaphore::new(PROCESSES),
+            hashes: [RandomState::new(), RandomState::new()],
+            verdicts: Mutex::default(),
+            counts: CompileCounts::default(),
+        }
+    }
+
     /// Adds the constraints of a request to its chat, except those that still have to be compiled.
-    pub fn demand(&self, chat: &mut ChatState, format: Format, calls: Calls) -> Result<Demand, Failure> {
+    /// `field` is the one with the format.
+    pub fn demand(
+        &self,
+        chat: &mut ChatState,
+        (format, field): (Format, &'static str),
+        calls: Calls,
+    ) -> Result<Demand, Failure> {
         chat.options.constraint = (format == Format::Object).then(Constraint::json_object);
         let schema = if let Format::Schema(schema) = format { Some(schema) } else { None };
         let tools = if calls == Calls::None { Vec::new() } else { chat.tools.clone() };
@@ -131,23 +143,21 @@ impl Compiling {
         match lock(&self.verdicts).get(key) {
             Some(verdict) => {
                 self.counts.known.fetch_add(1, Ordering::Relaxed);
-                meet(chat, verdict?);
+                meet(chat, of_field(verdict, field)?);
                 Ok(Demand::Met)
             }
-            None => Ok(Demand::Open(Box::new(Open { key, question: text, schema: question.schema }))),
+            None => Ok(Demand::Open(Box::new(Open { key, question: text, schema: question.schema, field }))),
         }
     }
 
     /// Compiles what is still to be compiled, and adds it to the chat. Dropping the future kills the process.
     pub async fn settle(&self, chat: &mut ChatState, demand: Demand) -> Result<(), Failure> {
         let Demand::Open(open) = demand else { return Ok(()) };
-        let Open { key, question, schema } = *open;
+        let Open { key, question, schema, field } = *open;
         let bytes = question.len() + schema.as_ref().map_or(0, |schema| Size::of(schema).bytes());
-        let full = || {
-            Failure::unavailable("too many requests are waiting for their schemas to be compiled; try again later", 1)
-        };
-        let waiting = self.waiting.clone().try_acquire_owned().map_err(|_| full())?;
-        let process = self.processes.acquire().await.map_err(|_| full())?;
+        let waiting = self.waiting.enter()?;
+        let closed = |_| Failure::unavailable("no schemas are compiled any more", 1);
+        let process = self.processes.acquire().await.map_err(closed)?;
         // Another request may have compiled the same meanwhile.
         let known = lock(&self.verdicts).get(key);
         let verdict = match known {
@@ -159,7 +169,7 @@ impl Compiling {
             }
         };
         drop((process, waiting));
-        meet(chat, verdict?);
+        meet(chat, of_field(verdict, field)?);
         Ok(())
     }
 
@@ -183,7 +193,7 @@ impl Compiling {
         let answer = output.status.success().then(|| serde_json::from_slice::<Answer>(&output.stdout).ok()).flatten();
         Ok(match answer {
             Some(Answer { refused: None }) => Ok(()),
-            Some(Answer { refused: Some(why) }) => Err(Failure::invalid(why)),
+            Some(Answer { refused: Some(why) }) => Err(refused(why)),
             // Something else killed it, perhaps because the system ran out of memory: the schema may be fine.
             None if was_killed(&output) => {
                 return Err(Failure::unavailable("the process that compiles schemas was killed", 2));
@@ -194,6 +204,23 @@ impl Compiling {
             }
         })
     }
+}
+
+/// The failure for a refused schema, which does not name the field yet: other requests may have the same elsewhere.
+fn refused(why: String) -> Failure {
+    Failure::of_engine(EngineName::Argument("constraint"), why)
+}
+
+/// The verdict for the schema in this field. The remedy is that of the field, if it has one.
+fn of_field(verdict: Verdict, field: &str) -> Verdict {
+    verdict.map_err(|failure| {
+        if failure.engine_name.is_none() {
+            return failure; // for all schemas and tools together
+        }
+        let remedy = if WITH_STRICT.contains(&field) { ", or set \"strict\": false" } else { "" };
+        let failure = failure.with_name(|_| Some(field.to_owned()));
+        Failure { message: failure.message.replace(LENIENT, remedy), ..failure }
+    })
 }
 
 fn meet(chat: &mut ChatState, constraint: Option<Constraint>) {
@@ -240,7 +267,8 @@ async fn here(question: Vec<u8>) -> Result<Result<(), Failure>, Failure> {
     let compile = move || {
         let Question { schema, .. } =
             serde_json::from_slice(&question).map_err(|error| Failure::invalid(error.to_string()))?;
-        Ok(schema.map_or(Ok(()), |schema| Constraint::json_schema(schema).map(drop).map_err(Failure::from)))
+        let compiled = schema.map_or(Ok(()), |schema| Constraint::json_schema(schema).map(drop));
+        Ok(compiled.map_err(|error| refused(error.to_string())))
     };
     let lost = |_| Failure::unavailable("the thread that compiles schemas failed", 2);
     tokio::task::spawn_blocking(compile).await.map_err(lost)?
@@ -269,19 +297,22 @@ impl Verdicts {
 
 #[cfg(test)]
 mod tests {
-    use super::{CACHED, CACHED_BYTES, Calls, Compiling, DEEPEST, Demand, Failure, Format, Question, Verdicts};
+    use super::{
+        CACHED, CACHED_BYTES, Calls, Compiling, DEEPEST, Demand, Failure, Format, LENIENT, Question, Verdicts,
+    };
+    use super::{of_field, refused, too_much};
     use wglm_engine::serde_json::{self, Value, json};
     use wglm_engine::{ChatState, Constraint};
 
     /// The process that compiles cannot read deeper questions, which would look like too much work.
     #[test]
     fn deep_tools_are_refused_for_their_depth() {
-        let compiling = Compiling::default();
+        let compiling = Compiling::new(true);
         let demand = |depth: usize| {
             let parameters = (0..depth).fold(json!({}), |inner, _| json!({"not": inner}));
             let tool = json!({"type": "function", "function": {"name": "f", "parameters": parameters}});
             let mut chat = ChatState { tools: vec![tool], ..ChatState::default() };
-            compiling.demand(&mut chat, Format::Text, Calls::Auto)
+            compiling.demand(&mut chat, (Format::Text, "response_format"), Calls::Auto)
         };
         let open = demand(DEEPEST - 5).ok();
         let read = |demand| match demand {
@@ -295,6 +326,22 @@ mod tests {
         let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
         let is_read = |depth| serde_json::from_str::<Value>(&nested(depth)).is_ok();
         assert_eq!([DEEPEST, DEEPEST + 1].map(is_read), [true, false]);
+    }
+
+    /// The library's errors name its own option.
+    #[test]
+    fn a_refused_schema_has_its_field_and_the_remedy_of_the_field() {
+        let schema = json!({"type": "array", "uniqueItems": true});
+        let why = Constraint::json_schema(schema).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(why.contains(LENIENT), "{why}");
+        for (field, remedy) in [("text.format", "remove it, or set \"strict\": false"), ("format", "remove it")] {
+            let failure = of_field(Err(refused(why.clone())), field).err();
+            let failure = failure.unwrap_or_else(|| Failure::invalid("none"));
+            assert!(failure.message.starts_with(&format!("{field}: ")), "{failure:?}");
+            assert!(failure.message.ends_with(remedy), "{failure:?}");
+            assert_eq!((failure.param.as_deref(), failure.status.as_u16()), (Some(field), 400));
+        }
+        assert_eq!(of_field(Err(too_much()), "format").err(), Some(too_much()), "which may be because of the tools");
     }
 
     #[test]

@@ -72,6 +72,8 @@ pub struct Conversation {
     pub tools: Vec<Value>,
     pub calls: Calls,
     pub format: Format,
+    /// The field of the request that has the format.
+    pub format_in: &'static str,
     pub max_tokens: Option<usize>,
     /// Whether the model thinks, if neither the variables of the template nor the fields say so.
     pub thinking: bool,
@@ -112,7 +114,7 @@ impl Conversation {
         let mut chat = self.state(server, loaded)?;
         let schema = if let Format::Schema(schema) = &self.format { Size::of(schema).bytes() } else { 0 };
         let held = COPIES * (schema + chat.tools.iter().map(|tool| Size::of(tool).bytes()).sum::<usize>());
-        let demand = server.compiling.demand(&mut chat, self.format, self.calls)?;
+        let demand = server.compiling.demand(&mut chat, (self.format, self.format_in), self.calls)?;
         Ok((chat, demand, held))
     }
 }

@@ -138,7 +138,7 @@ impl Failure {
     }
 
     /// The failure for an error of the engine about something that has this name there.
-    fn of_engine(name: EngineName, wrong: impl Display) -> Self {
+    pub fn of_engine(name: EngineName, wrong: impl Display) -> Self {
         let field = match name {
             EngineName::Argument(argument) => argument.to_owned(),
             EngineName::Message(index, field) => joined(&format!("messages[{index}]"), field.unwrap_or_default()),
@@ -190,6 +190,9 @@ impl Failure {
         let mut response = (self.status, json, self.body(dialect).to_string()).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }
@@ -251,7 +254,7 @@ impl From<&Error> for Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Dialect, EngineName, Failure};
+    use super::{Dialect, EngineName, Failure, HeaderValue, StatusCode, header};
     use wglm_engine::Error;
 
     #[test]
@@ -293,6 +296,16 @@ mod tests {
         assert_eq!(failure.of_fields_in("options"), Failure::of_field("options.stop", "65 strings"));
         let of_none = Failure::invalid("the model has no tokenizer");
         assert_eq!(of_none.clone().of_fields_in("options"), of_none);
+    }
+
+    #[test]
+    fn a_client_without_a_key_is_told_how_to_send_it() {
+        let sent = |status| {
+            let answer = Failure::new(status, "no").answer(Dialect::OpenAi);
+            answer.headers().get(header::WWW_AUTHENTICATE).cloned()
+        };
+        assert_eq!(sent(StatusCode::UNAUTHORIZED), Some(HeaderValue::from_static("Bearer")));
+        assert_eq!(sent(StatusCode::FORBIDDEN), None);
     }
 
     #[test]

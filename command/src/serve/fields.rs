@@ -5,9 +5,12 @@ use super::interface::Stream;
 use super::parse::located;
 use super::prompts::start_tokens;
 use super::server::{LoadedModel, Server};
+use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 use serde_path_to_error::{Deserializer as Tracked, Track};
+use std::fmt;
+use std::marker::PhantomData;
 use wglm_engine::{GenerateOptions, Overflow};
 
 const STOPS: usize = 64;
@@ -37,15 +40,18 @@ pub struct Fields {
     return_progress: Option<bool>,
     temperature: Option<f32>,
     top_p: Option<f32>,
+    #[serde(deserialize_with = "integer")]
     top_k: Option<i64>,
     min_p: Option<f32>,
-    #[serde(deserialize_with = "seed")]
+    /// Any integer: clients send signed and unsigned ones, and some send more than 64 bits.
+    #[serde(deserialize_with = "integer")]
     seed: Option<i128>,
     presence_penalty: Option<f32>,
     frequency_penalty: Option<f32>,
     repeat_penalty: Option<f32>,
     /// Another name for `repeat_penalty`. An alias would refuse a request that has both.
     repetition_penalty: Option<f32>,
+    #[serde(deserialize_with = "integer")]
     repeat_last_n: Option<i64>,
     logit_bias: Option<Biases>,
     stop: Option<OneOrMore>,
@@ -331,12 +337,53 @@ pub fn top_logprobs(field: &str, given: u64) -> Result<usize, Failure> {
     top.ok_or_else(|| Failure::of_field(field, wrong()))
 }
 
-/// A seed is any integer. Clients send signed and unsigned ones, and some send more than 64 bits.
-fn seed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i128>, D::Error> {
-    let Some(number) = Option::<Number>::deserialize(from)? else { return Ok(None) };
-    let large = || number.as_f64().filter(|seed| seed.fract() == 0.0).map(|seed| seed as i128);
-    let seed = number.as_i128().or_else(large);
-    seed.map(Some).ok_or_else(|| serde::de::Error::custom(format!("expected an integer, found {number}")))
+/// An integer that may be absent. Some clients keep all numbers as floating point and send 40.0 for 40.
+pub fn integer<'de, T: TryFrom<i128>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
+    from.deserialize_option(Integer(PhantomData))
+}
+
+struct Integer<T>(PhantomData<T>);
+
+impl<T: TryFrom<i128>> Integer<T> {
+    fn of<E: Error>(&self, number: i128, found: Unexpected<'_>) -> Result<Option<T>, E> {
+        T::try_from(number).map(Some).map_err(|_| E::invalid_value(found, self))
+    }
+}
+
+impl<'de, T: TryFrom<i128>> Visitor<'de> for Integer<T> {
+    type Value = Option<T>;
+
+    /// In the words of serde, which `parse` translates.
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(std::any::type_name::<T>())
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Option<T>, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Option<T>, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, from: D) -> Result<Option<T>, D::Error> {
+        from.deserialize_any(self)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Option<T>, E> {
+        self.of(number.into(), Unexpected::Signed(number))
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Option<T>, E> {
+        self.of(number.into(), Unexpected::Unsigned(number))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Option<T>, E> {
+        match number.fract() == 0.0 {
+            true => self.of(number as i128, Unexpected::Float(number)),
+            false => Err(E::invalid_type(Unexpected::Float(number), &self)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -415,5 +462,16 @@ mod tests {
         assert_eq!(seed("18446744073709551615").unwrap(), Some(i128::from(u64::MAX)));
         assert_eq!((seed("null").unwrap(), seed("1e30").unwrap().is_some()), (None, true));
         assert!(seed("1.5").is_err() && seed("\"1\"").is_err());
+    }
+
+    /// Programs such as Home Assistant send them.
+    #[test]
+    fn an_integer_may_be_written_with_a_point() {
+        let read = |top_k: &str| serde_json::from_str::<Fields>(&format!("{{\"top_k\": {top_k}}}"));
+        let top_k = |text: &str| read(text).unwrap().top_k;
+        assert_eq!(["40.0", "-1.0", "4e1", "40", "null"].map(top_k), [Some(40), Some(-1), Some(40), Some(40), None]);
+        for wrong in ["40.5", "1e30", "\"40\"", "true", "[]"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
     }
 }

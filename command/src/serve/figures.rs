@@ -191,11 +191,11 @@ impl Serialize for CompletionLogprobs<'_> {
     }
 }
 
-/// The most likely tokens by their texts. Of several with the same text, which is always an incomplete character, only
-/// the most likely one.
+/// The most likely tokens by their texts, and the one that was chosen, even if it is not among them. Of several with
+/// the same text, which is always an incomplete character, only the most likely one.
 fn top(token: &TokenProbability) -> Map<String, Value> {
     let mut all = Map::new();
-    for Likelihood { bytes, logprob, .. } in &token.top {
+    for Likelihood { bytes, logprob, .. } in token.top.iter().chain([&token.chosen]) {
         all.entry(String::from_utf8_lossy(bytes)).or_insert_with(|| finite(*logprob).into());
     }
     all
@@ -221,8 +221,18 @@ fn finite(logprob: f32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::decimal;
+    use super::{Likelihood, TokenProbability, decimal, top};
     use serde_json::json;
+
+    /// As OpenAI's API has it: up to one more than were asked for.
+    #[test]
+    fn the_chosen_token_is_among_the_likely_ones() {
+        let token = |id: u32, text: &str, logprob| Likelihood { id, bytes: text.into(), logprob };
+        let of = |chosen| TokenProbability { chosen, top: vec![token(1, "a", -0.5), token(2, "b", -1.0)] };
+        let with_other = json!({"a": -0.5, "b": -1.0, "c": -2.0});
+        assert_eq!(json!(top(&of(token(3, "c", -2.0)))), with_other);
+        assert_eq!(json!(top(&of(token(2, "b", -1.0)))), json!({"a": -0.5, "b": -1.0}));
+    }
 
     #[test]
     fn numbers_have_the_digits_of_the_request() {

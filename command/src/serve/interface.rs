@@ -63,6 +63,12 @@ pub trait Interface: Sized + Send + 'static {
     /// Writes a failure, which ends the stream.
     fn failed(&mut self, failure: &Failure, to: &mut Events);
 
+    /// Whether clients that asked for a stream look for this failure of a prompt only among the events of a stream, and
+    /// not in an answer with a status of its own.
+    fn is_an_event(_failure: &Failure) -> bool {
+        false
+    }
+
     /// Writes a heartbeat, which clients ignore except that it keeps them from giving up, with the progress of a
     /// reply's prompt if the client asked for it.
     fn alive(&mut self, reply: usize, progress: Option<Progress>, to: &mut Events);
@@ -128,6 +134,12 @@ async fn answered<I: Interface>(server: Arc<Server>, body: JsonBody) -> Result<R
     server.check_queue()?;
     let loaded = server.named(&body).await?;
     let (prompts, request, share) = prepare::<I>(&server, &loaded, body).await?;
+    let prompts = match prompts {
+        Err(failure) if request.stream.is_on && I::is_an_event(&failure) => {
+            return Ok(stream::refusal(request.interface, &failure, share));
+        }
+        prompts => prompts?,
+    };
     let memory = memory(&prompts, &loaded, request.choices, request.held).reserve(share)?;
     let starts = with_seeds(&prompts, request.choices);
     drop(prompts);
@@ -140,13 +152,13 @@ async fn answered<I: Interface>(server: Arc<Server>, body: JsonBody) -> Result<R
     Ok(counted_json(request.interface.whole(replies), memory))
 }
 
-/// Reads a request, has its schemas compiled, and makes its prompts. No thread of the pool is held while a schema is
-/// compiled.
+/// Reads a request, has its schemas compiled, and makes its prompts, which may fail for a request that was read. No
+/// thread of the pool is held while a schema is compiled.
 async fn prepare<I: Interface>(
     server: &Arc<Server>,
     loaded: &Arc<LoadedModel>,
     body: JsonBody,
-) -> Result<(Vec<Start>, Request<I>, Share), Failure> {
+) -> Result<(Result<Vec<Start>, Failure>, Request<I>, Share), Failure> {
     let (of, with, needed, client) = (server.clone(), loaded.clone(), I::memory(&body), Caller::current().client);
     let read = move |memory: &Share| {
         let mut read = read(&body.bytes)?;
@@ -157,12 +169,9 @@ async fn prepare<I: Interface>(
         }
         let prompt = match prompt {
             Prompt::Tokens(prompts, options) => {
-                Ok(prompts.into_iter().map(|tokens| Start::Tokens(tokens, options.clone())).collect())
+                Ok(Ok(prompts.into_iter().map(|tokens| Start::Tokens(tokens, options.clone())).collect()))
             }
-            Prompt::Chat(chat, Demand::Met) => {
-                let prepared = with.scheduler.prepare(*chat);
-                Ok(vec![Start::Chat(prepared.map_err(|error| named(error.into(), Some(&request.interface)))?)])
-            }
+            Prompt::Chat(chat, Demand::Met) => Ok(chat_start(&with, *chat, &request.interface)),
             Prompt::Chat(chat, demand) => Err((chat, demand)),
         };
         Ok((prompt, request))
@@ -174,9 +183,18 @@ async fn prepare<I: Interface>(
     };
     server.compiling.settle(&mut chat, demand).await?;
     let (with, turn) = (loaded.clone(), server.pools.prompts.turn(server.limits.io).await?);
-    let prepared = turn.run(memory, move |_| Ok(with.scheduler.prepare(*chat)?)).await;
-    let (chat, memory) = prepared.map_err(|failure| named(failure, Some(&request.interface)))?;
-    Ok((vec![Start::Chat(chat)], request, memory))
+    let prepare = move |_: &Share| {
+        let prompt = chat_start(&with, *chat, &request.interface);
+        Ok((prompt, request))
+    };
+    let ((prompt, request), memory) = turn.run(memory, prepare).await?;
+    Ok((prompt, request, memory))
+}
+
+/// What the reply to a conversation is generated from.
+fn chat_start<I: Interface>(with: &LoadedModel, chat: ChatState, interface: &I) -> Result<Vec<Start>, Failure> {
+    let prepared = with.scheduler.prepare(chat);
+    Ok(vec![Start::Chat(prepared.map_err(|error| named(error.into(), Some(interface)))?)])
 }
 
 /// The memory that is held until the replies end: theirs and `held` bytes more.

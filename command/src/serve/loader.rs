@@ -1,6 +1,6 @@
 //! How the server loads a model: the one that it was started with, the first time and again, and others.
 
-use super::server::LoadedModel;
+use super::server::{LoadedModel, call_id};
 use crate::args::{ModelArgs, SamplingArgs, ServeArgs};
 use crate::{fits, model, output, tunings};
 use std::path::{MAIN_SEPARATOR, Path};
@@ -19,7 +19,9 @@ impl Loader {
         let (sessions, tokens) = (args.parallel, args.kv_tokens);
         let queue = args.parallel.saturating_add(args.queue); // the server has a queue of its own
         let drafted_rows = args.draft_rows;
-        let scheduler = SchedulerOptions { sessions, queue, tokens, drafted_rows, disk, ..SchedulerOptions::default() };
+        let call_ids: Option<fn() -> String> = Some(call_id);
+        let usual = SchedulerOptions::default();
+        let scheduler = SchedulerOptions { sessions, queue, tokens, drafted_rows, disk, call_ids, ..usual };
         Self { model: args.model.clone(), sampling: args.sampling.clone(), scheduler }
     }
 

@@ -14,11 +14,11 @@
 //!    `client`).
 //! 3. `body` receives the body, limits its length and its time, and counts its memory (`memory`). It also receives a
 //!    little more of a refused body, so that the client gets the refusal instead of a reset connection.
-//! 4. `interface` is the handler. On a thread of a pool (`pools`), an `Interface` parses the body: `openai::chat`,
-//!    `openai::completions`, `openai::responses`, `anthropic`, `ollama::chat` or `ollama::generate`. They share `parse`
-//!    (errors that name a field), `fields`, `unmet` (what is refused or ignored), `constraints`, `conversation` and
-//!    `parts` (what the parts of messages say). `compiling` first compiles schemas in a separate process. `counting`
-//!    only counts the tokens of a conversation, for requests without a reply.
+//! 4. `interface` is the handler. On a thread of a pool (`pools`, `rooms`), an `Interface` parses the body:
+//!    `openai::chat`, `openai::completions`, `openai::responses`, `anthropic`, `ollama::chat` or `ollama::generate`.
+//!    They share `parse` (errors that name a field), `fields`, `unmet` (what is refused or ignored), `constraints`,
+//!    `conversation` and `parts` (what the parts of messages say). `compiling` first compiles schemas in a separate
+//!    process. `counting` only counts the tokens of a conversation, for requests without a reply.
 //! 5. `replies` takes a place for each reply (`places`) and generates it on a thread that blocks in the scheduler.
 //!    Events go through one queue (`unread`); `reply` turns them into deltas, and `deadline` cancels the replies at
 //!    their time limit.
@@ -26,8 +26,8 @@
 //!    ones. An answer without a stream collects them first.
 //!
 //! An answer begins when all of its replies are accepted and the first token exists, or after a second: failures before
-//! that have a status of their own. A stream that cannot be finished ends its connection, so that no client mistakes a
-//! part for the whole reply.
+//! that have a status of their own, except those that an interface reports as events. A stream that cannot be finished
+//! ends its connection, so that no client mistakes a part for the whole reply.
 
 mod access;
 mod anthropic;
@@ -69,6 +69,7 @@ mod reload;
 mod replies;
 mod reply;
 mod rerank;
+mod rooms;
 mod router;
 mod run;
 mod server;

@@ -11,10 +11,11 @@ use std::borrow::Cow;
 use wglm_engine::Constraint;
 
 /// What serde calls the types of JSON, and what people call them.
-const EXPECTED: [(&str, &str); 8] = [
+const EXPECTED: [(&str, &str); 9] = [
     ("a boolean", "true or false"),
     ("a map", "an object"),
     ("a sequence", "a list"),
+    ("i128", "an integer"),
     ("i64", "a 64-bit integer"),
     ("string or map", "one of the allowed strings"),
     ("u32", "an integer from 0 to 4294967295"),
@@ -168,6 +169,7 @@ mod tests {
             ),
             (r#"{"messages": [], "stream": "yes"}"#, "stream", "stream: expected true or false, found \"yes\""),
             (r#"{"messages": [], "seed": 1.5}"#, "seed", "seed: expected an integer, found 1.5"),
+            (r#"{"messages": [], "top_k": 1.5}"#, "top_k", "top_k: expected a 64-bit integer, found 1.5"),
             (
                 r#"{"messages": [], "repeat_last_n": 9223372036854775808}"#,
                 "repeat_last_n",

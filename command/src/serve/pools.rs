@@ -1,9 +1,11 @@
 //! Thread pools for work on the host, so that one kind of work cannot take the threads and processors of another. Each
-//! has a few threads and a limited number of requests that wait for one; more are refused with 503 and `Retry-After`.
+//! has a few threads and a limited number of requests that wait for one (`rooms.rs`); more are refused with 503 or 429,
+//! and `Retry-After`.
 //! Replies have threads of their own (`replies.rs`), and `/health` needs none.
 
 use super::failure::Failure;
 use super::memory::Share;
+use super::rooms::{Room, RoomPlace};
 use axum::http::StatusCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,11 +34,14 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// `replies` is the maximum number of replies that run or wait at once.
-    pub fn new(replies: usize) -> Self {
+    /// `replies` is the maximum number of replies that run or wait at once, and `limits_clients` whether a client can
+    /// have only half of the places for requests without a reply. A single client may use all places for replies, of
+    /// which others get their share.
+    pub fn new(replies: usize, limits_clients: bool) -> Self {
         let prompts = Pool::new("prepare prompts", (PROMPTS, replies));
         let models = Pool::new("read models", (MODELS, replies));
-        Self { prompts, tools: Pool::new("answer requests without a reply", TOOLS), models }
+        let tools = Pool::new("answer requests without a reply", TOOLS);
+        Self { prompts, tools: Pool { places: tools.places.shared(limits_clients), ..tools }, models }
     }
 }
 
@@ -44,16 +49,16 @@ pub struct Pool {
     /// What its threads do, for errors.
     work: &'static str,
     running: Arc<Semaphore>,
+    /// How many can run.
+    most: usize,
     /// For requests that run and those that wait.
-    places: Arc<Semaphore>,
-    /// How many can run and how many can wait.
-    most: (usize, usize),
+    places: Room,
 }
 
 /// A thread of a pool, which is free again when this is dropped.
 pub struct Turn {
     _running: OwnedSemaphorePermit,
-    _place: OwnedSemaphorePermit,
+    _place: RoomPlace,
 }
 
 impl Turn {
@@ -76,20 +81,13 @@ impl Turn {
 impl Pool {
     /// `most` says how many can run and how many can wait.
     fn new(work: &'static str, most: (usize, usize)) -> Self {
-        let (running, waiting) = most;
-        let places = running.saturating_add(waiting).min(Semaphore::MAX_PERMITS);
-        let (of_running, places) = (Arc::new(Semaphore::new(running)), Arc::new(Semaphore::new(places)));
-        Self { work, running: of_running, places, most }
+        let places = Room::new("to be processed", most);
+        Self { work, running: Arc::new(Semaphore::new(most.0)), most: most.0, places }
     }
 
     /// Waits for a thread, but not for longer than `patience`.
     pub async fn turn(&self, patience: Duration) -> Result<Turn, Failure> {
-        let full = |_| {
-            let (_, most) = self.most;
-            let message = format!("too many requests are waiting to be processed (limit {most}); try again later");
-            Failure::unavailable(message, 1)
-        };
-        let place = self.places.clone().try_acquire_owned().map_err(full)?;
+        let place = self.places.enter()?;
         match timeout(patience, self.running.clone().acquire_owned()).await {
             Ok(Ok(running)) => Ok(Turn { _running: running, _place: place }),
             _ => Err(Failure::unavailable(format!("all threads that {} are busy; try again later", self.work), 2)),
@@ -98,15 +96,13 @@ impl Pool {
 
     /// Whether another request would be refused.
     pub fn is_full(&self) -> bool {
-        self.places.available_permits() == 0
+        self.places.is_full()
     }
 
     /// How many are running, and how many are waiting.
     pub fn state(&self) -> (usize, usize) {
-        let (running, waiting) = self.most;
-        let busy = running - self.running.available_permits().min(running);
-        let all = running.saturating_add(waiting) - self.places.available_permits();
-        (busy, all.saturating_sub(busy))
+        let busy = self.most - self.running.available_permits().min(self.most);
+        (busy, self.places.taken().saturating_sub(busy))
     }
 }
 

@@ -5,7 +5,7 @@
 //! comes with a warning, and the reply ends as if a limit had cut it off, whatever else it contains: a client that
 //! checks why a reply ended can tell that a call is incomplete.
 
-use super::server::id;
+use super::server::call_id;
 use std::time::{Duration, Instant};
 use wglm_engine::text::TokenType;
 use wglm_engine::{Event, Logprob, Stats, Stop, TokenLogprobs, Tokenizer};
@@ -182,7 +182,7 @@ impl Fold {
             Event::ToolCall(_) | Event::ToolCallFailed { .. } if self.has_enough() => None,
             Event::ToolCallStart { id: given, name } => {
                 self.in_call = true;
-                Some(Delta::Call { id: given.unwrap_or_else(|| id("call_")), name })
+                Some(Delta::Call { id: given.unwrap_or_else(call_id), name })
             }
             Event::ToolCallPiece(piece) => Some(Delta::Arguments(piece)),
             Event::ToolCall(_) => Some(self.end_call(true)),

@@ -4,7 +4,7 @@
 
 use super::conversation::template_input;
 use super::failure::Failure;
-use super::fields::at_most;
+use super::fields::{at_most, integer};
 use super::interface::{Interface, Prompt, Request, Stream};
 use super::prompts::{Encoder, start_tokens};
 use super::reply::{Delta, Progress, Reply};
@@ -33,6 +33,7 @@ pub struct Body {
     documents: Vec<Document>,
     /// The documents in the form of TEI (Text Embeddings Inference), which has an answer of its own.
     texts: Option<Vec<Document>>,
+    #[serde(default, deserialize_with = "integer")]
     top_n: Option<u64>,
     return_documents: Option<bool>,
     return_text: Option<bool>,

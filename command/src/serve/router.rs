@@ -100,6 +100,9 @@ fn of_ollama() -> Router<Arc<Server>> {
     fixed.into_iter().fold(paths, |paths, path| paths.route(path, post(ollama::models::fixed)))
 }
 
+/// Where OpenAI's servers shorten conversations. To the router, it looks like the path of a response.
+const COMPACTION: &str = "v1/responses/compact";
+
 /// The last part of a path.
 pub struct PathEnd(pub String);
 
@@ -125,7 +128,12 @@ async fn unknown(request: Request) -> Failure {
 }
 
 async fn wrong_method(request: Request) -> Failure {
+    let compacts = request.uri().path().trim_start_matches('/') == COMPACTION;
     refuse(request).await;
+    if compacts {
+        let message = "no such path: this server does not compact conversations; let the client shorten them";
+        return Failure::new(StatusCode::NOT_FOUND, message);
+    }
     Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
 }
 
@@ -190,7 +198,8 @@ async fn around(State((server, access)): State<(Arc<Server>, Arc<Access>)>, requ
         }
     };
     if let Some(mut failure) = response.extensions_mut().remove::<Failure>() {
-        let allow = response.headers().get(header::ALLOW).cloned();
+        let is_wrong_method = failure.status == StatusCode::METHOD_NOT_ALLOWED;
+        let allow = response.headers().get(header::ALLOW).filter(|_| is_wrong_method).cloned();
         if let Some(allow) = allow.as_ref().and_then(|allow| allow.to_str().ok()) {
             failure.message = format!("method not allowed: use {}", allow.replace(',', " or "));
         }

@@ -241,6 +241,11 @@ pub fn now() -> u64 {
     seconds(SystemTime::now())
 }
 
+/// A new id of a function call. Clients that collect the calls of several conversations expect all ids to differ.
+pub fn call_id() -> String {
+    id("call_")
+}
+
 /// A new id: a prefix and 24 random characters.
 pub fn id(prefix: &str) -> String {
     use std::hash::{BuildHasher, Hasher, RandomState};

@@ -6,6 +6,7 @@ use super::client::Caller;
 use super::failure::Failure;
 use super::interface::Interface;
 use super::link::Link;
+use super::memory::counted;
 use super::replies::Replies;
 use super::reply::Delta;
 use axum::body::{Body, Bytes};
@@ -22,6 +23,10 @@ use tokio::time::{Instant, timeout_at};
 /// sent each time, because only a failed write shows that the client is gone.
 const SECOND: Duration = Duration::from_secs(1);
 
+/// Characters that end a line for Python's `str.splitlines`, by which some clients divide a stream, although JSON may
+/// have them in its strings. Written as escapes they are the same strings.
+const LINE_ENDS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
+
 /// Events in the form of the stream.
 #[derive(Debug, Default)]
 pub struct Events {
@@ -37,7 +42,7 @@ impl Events {
     /// An event that consists of a line of text.
     pub fn line(&mut self, line: &str) {
         self.text.push_str("data: ");
-        self.text.push_str(line);
+        self.push_on_one_line(line);
         self.text.push_str("\n\n");
     }
 
@@ -58,8 +63,19 @@ impl Events {
 
     /// A line of JSON, in a stream that consists of such lines.
     pub fn json_line(&mut self, data: &Value) {
-        self.text.push_str(&data.to_string());
+        self.push_on_one_line(&data.to_string());
         self.text.push('\n');
+    }
+
+    /// Adds JSON, or another text that contains no [`LINE_ENDS`], so that every client takes it for one line.
+    fn push_on_one_line(&mut self, json: &str) {
+        let mut from = 0;
+        for (at, end) in json.match_indices(LINE_ENDS) {
+            self.text.push_str(&json[from..at]);
+            end.chars().for_each(|end| self.text.push_str(&format!("\\u{:04x}", u32::from(end))));
+            from = at + end.len();
+        }
+        self.text.push_str(&json[from..]);
     }
 
     /// The data of all events, for tests.
@@ -109,13 +125,26 @@ pub fn response<I: Interface>(replies: Replies, mut interface: I, progress: bool
         let (bytes, rest) = stream?.next().await;
         Some((Ok::<_, Infallible>(bytes), rest))
     });
+    answer::<I>(Body::from_stream(body))
+}
+
+/// The answer that is a stream without replies, because of a failure. Its memory stays counted until the client has
+/// received it.
+pub fn refusal<I: Interface>(mut interface: I, failure: &Failure, memory: impl Send + 'static) -> Response {
+    let mut events = Events::default();
+    interface.begin(0, &mut events);
+    interface.failed(failure, &mut events);
+    answer::<I>(Body::from(counted(events.text, memory)))
+}
+
+fn answer<I: Interface>(body: Body) -> Response {
     let headers = [
         (header::CONTENT_TYPE, I::STREAM_TYPE),
         (header::CACHE_CONTROL, "no-cache"),
         // For nginx, which would collect events before it passes them on.
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    (headers, Body::from_stream(body)).into_response()
+    (headers, body).into_response()
 }
 
 impl<I: Interface, S: Source> Stream<I, S> {
@@ -183,6 +212,18 @@ mod tests {
         events.comment("waiting");
         let wanted = "data: {\"a\":\"line\\nline\"}\n\nevent: ping\ndata: {\"type\":\"ping\"}\n\n: waiting\n\n";
         assert_eq!(events.text, wanted);
+    }
+
+    /// Python's `str.splitlines` would end lines at these characters.
+    #[test]
+    fn every_client_takes_json_for_one_line() {
+        let data = json!({"type": "a", "text": "\u{2028}b\u{2029}\u{85}c\u{a0}"});
+        let mut events = Events::default();
+        events.named(&data);
+        events.json_line(&data);
+        let written = r#"{"type":"a","text":"\u2028b\u2029\u0085c@"}"#.replace('@', "\u{a0}");
+        assert_eq!(events.text, format!("event: a\ndata: {written}\n\n{written}\n"));
+        assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), data);
     }
 
     /// Writes texts and heartbeats with the number of their reply.

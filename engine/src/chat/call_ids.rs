@@ -12,6 +12,8 @@ pub(crate) struct CallIds {
     next: usize,
     /// The id of the call that has begun.
     begun: Option<String>,
+    /// Makes ids in place of numbers.
+    make: Option<fn() -> String>,
 }
 
 impl CallIds {
@@ -21,8 +23,13 @@ impl CallIds {
         Self { taken: calls.filter_map(|call| call.id.clone()).collect(), ..Self::default() }
     }
 
-    /// Gives the call of an event an id that no other one has: the one that the model wrote, or a number. All events of
-    /// a call get the same.
+    /// The same with ids that `make` makes, if there is one, for calls to which the model gives none.
+    pub fn made_by(self, make: Option<fn() -> String>) -> Self {
+        Self { make, ..self }
+    }
+
+    /// Gives the call of an event an id that no other one has: the one that the model wrote, one that was made, or a
+    /// number. All events of a call get the same.
     pub fn give(&mut self, event: &mut Event) {
         match event {
             Event::ToolCallStart { id, .. } => {
@@ -40,7 +47,9 @@ impl CallIds {
     }
 
     fn unused(&mut self, written: Option<String>) -> Option<String> {
-        if let Some(id) = written.filter(|id| !self.taken.contains(id)) {
+        let is_unused = |id: &String| !self.taken.contains(id);
+        let made = || self.make.map(|make| make()).filter(is_unused);
+        if let Some(id) = written.filter(is_unused).or_else(made) {
             return Some(id);
         }
         self.next = self.next.max(self.taken.len());
@@ -80,6 +89,19 @@ mod tests {
         let mut ids = CallIds::after(&messages, &[call(Some("call_3"))]);
         let written = [None, None, Some("own"), Some("own"), Some("call_1")];
         assert_eq!(given(&mut ids, &written), ["call_2", "call_4", "own", "call_5", "call_6"]);
+    }
+
+    /// Ids that are made take the place of numbers, unless they are taken. What the model wrote is kept.
+    #[test]
+    fn ids_may_be_made() {
+        let messages = [Message::assistant("").with_tool_calls(vec![call(Some("call_1"))])];
+        let made = || CallIds::after(&messages, &[]).made_by(Some(|| "made".to_owned()));
+        assert_eq!(given(&mut made(), &[Some("own"), None, Some("call_1"), None]), ["own", "made", "call_3", "call_4"]);
+        let mut ids = made();
+        let mut start = Event::ToolCallStart { id: None, name: "owls".to_owned() };
+        ids.give(&mut start);
+        assert!(matches!(start, Event::ToolCallStart { id: Some(id), .. } if id == "made"));
+        assert_eq!(given(&mut ids, &[None]), ["made"], "all events of a call have the same");
     }
 
     /// Numbers that are taken are tried once, and not again for each new id.

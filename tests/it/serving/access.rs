@@ -17,6 +17,7 @@ fn extended_a_key_is_required() {
         let answer = get(path, &[]);
         let kind = answer.json()["error"]["type"].clone();
         assert_eq!((answer.status, kind), (401, "authentication_error".into()), "{path}");
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer"), "{path}");
     }
     assert_eq!(get("/v1/messages", &[]).json()["type"], "error", "in Anthropic's form");
     assert_eq!((get("/health", &[]).status, get("/", &[]).status), (200, 200));

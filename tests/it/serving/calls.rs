@@ -196,6 +196,43 @@ fn rain(path: &str) -> Value {
     })
 }
 
+/// Clients collect the calls of several replies and conversations.
+#[test]
+fn extended_no_two_calls_have_the_same_id() {
+    let tool = json!({"type": "function", "function": {"name": "ring"}});
+    let mut body = json!({"messages": [{"role": "user", "content": QUESTION}], "tools": [tool], "n": 2,
+        "tool_choice": "required", "max_tokens": 60, "temperature": 0, "reasoning_effort": "none"});
+    let path = "/v1/chat/completions";
+    let ids = |calls: &Value| -> Vec<String> {
+        let calls = calls.as_array().into_iter().flatten();
+        calls.filter_map(|call| call["id"].as_str().map(str::to_owned)).collect()
+    };
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        for choice in shared().post(path, &body).json()["choices"].as_array().unwrap() {
+            let given = ids(&choice["message"]["tool_calls"]);
+            assert!(!given.is_empty(), "{choice}");
+            all.extend(given);
+        }
+    }
+    body["stream"] = true.into();
+    let events = shared().post(path, &body).events();
+    all.extend(events.iter().flat_map(|event| ids(&event["choices"][0]["delta"]["tool_calls"])));
+    assert!(all.len() >= 6 && all.iter().all(|id| id.starts_with("call_") && id.len() == 29), "{all:?}");
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), count, "{all:?}");
+
+    let body = json!({"input": QUESTION, "tools": [{"type": "function", "name": "ring"}], "tool_choice": "required",
+        "max_output_tokens": 60, "temperature": 0, "reasoning": {"effort": "none"}, "stream": true});
+    let events = shared().post("/v1/responses", &body).events();
+    let begun = events.iter().find(|event| event["item"]["type"] == "function_call").unwrap();
+    let output = events.last().unwrap()["response"]["output"].as_array().unwrap().clone();
+    let call = output.iter().find(|item| item["type"] == "function_call").unwrap();
+    assert!(call["call_id"].is_string() && begun["item"]["call_id"] == call["call_id"], "{begun} {call}");
+}
+
 /// The request with the answer's message and the result of its call.
 fn with_result(path: &str, body: &Value, answer: &Value) -> Value {
     let (mut next, result) = (body.clone(), "It rains.");

@@ -196,6 +196,9 @@ fn extended_options_of_a_schema() {
         let answer = serving.post("/v1/chat/completions", &with(&fields));
         assert_eq!(answer.status, status, "{strict}: {}", answer.text());
         assert_eq!(answer.text().contains("`uniqueItems`"), status == 400, "{}", answer.text());
+        let error = &answer.json()["error"];
+        let names_remedy = error["message"].as_str().is_some_and(|error| error.ends_with("or set \"strict\": false"));
+        assert_eq!((names_remedy, error["param"] == "response_format"), (status == 400, status == 400), "{error}");
     }
     let mut body = with(&of_schema(&schema()));
     (body["temperature"], body["reasoning_effort"]) = (json!(1.5), "none".into());
@@ -234,7 +237,7 @@ fn closing() -> Arc<Serving> {
     shared_in(&CLOSING, &["--json-closed"])
 }
 
-/// Objects are closed by `strict`, in Anthropic's interface and by `--json-closed`.
+/// Objects are closed by `strict`, in the interfaces of Anthropic, Ollama and llama.cpp, and by `--json-closed`.
 #[test]
 fn extended_strict_closes_the_objects_of_a_schema() {
     let (serving, closing) = (shared(), closing());
@@ -253,9 +256,13 @@ fn extended_strict_closes_the_objects_of_a_schema() {
         "/v1/messages",
         &with(&json!({"max_tokens": 2, "output_config": {"format": format}}))
     ));
+    // As in llama.cpp and in Ollama.
     let own = with(&json!({"json_schema": needs_others(), "max_tokens": 2}));
-    assert!(!is_impossible(&serving, "/v1/chat/completions", &own));
-    assert!(is_impossible(&closing, "/v1/chat/completions", &own));
+    assert!(is_impossible(&serving, "/v1/chat/completions", &own));
+    let ollama = json!({"format": needs_others(), "options": {"num_predict": 2}, "stream": false});
+    assert!(is_impossible(&serving, "/api/chat", &with(&ollama)));
+    let question = json!({"prompt": QUESTION, "format": needs_others(), "stream": false});
+    assert!(is_impossible(&serving, "/api/generate", &question));
 }
 
 /// A request of `path` that has to call a function, whose argument is an object with a number, or that has no

@@ -169,6 +169,27 @@ fn extended_calls_and_their_results_are_accepted() {
     check_end(&json, "length");
 }
 
+/// Home Assistant sends numbers as floating point, and only the end of a long conversation.
+#[test]
+fn requests_of_home_assistant_are_accepted() {
+    let mut body = body("/api/chat");
+    body["options"] = json!({"num_predict": 2.0, "num_ctx": 1024.0, "top_k": 40.0, "seed": 7.0});
+    let json = shared().post("/api/chat", &body).json();
+    assert_eq!((&json["eval_count"], &json["warnings"]), (&json!(2), &Value::Null), "{json}");
+    body["options"]["num_ctx"] = 1024.5.into();
+    let refused = shared().post("/api/chat", &body);
+    assert_eq!((refused.status, refused.text().contains("options.num_ctx: expected an integer")), (400, true));
+
+    let mut body = with_option("/api/chat", "num_predict", 2.into());
+    body["messages"] = json!([{"role": "system", "content": "Be brief."}, {"role": "tool", "content": "on"},
+        {"role": "assistant", "content": "It is on."}, {"role": "user", "content": QUESTION}]);
+    let json = shared().post("/api/chat", &body).json();
+    let warning = "messages: a result without an earlier call became a message of the user";
+    assert_eq!((&json["done"], &json["warnings"]), (&json!(true), &json!([warning])));
+    let chat = json!({"messages": body["messages"]});
+    assert_eq!(shared().post("/v1/chat/completions", &chat).status, 400, "OpenAI's API pairs them");
+}
+
 /// Ollama ignores most samplers, and names that it does not know.
 #[test]
 fn options_that_ollama_ignores_are_named() {

@@ -19,7 +19,7 @@ fn faulty(fault: &str, seed: usize) -> Value {
 /// disconnected clients end.
 #[test]
 fn extended_processes_end_at_their_limits() {
-    let serving = Serving::start_with(&[], &[("WGLM_COMPILE_FAULT", "1")]);
+    let serving = Serving::start_with(&["--max-per-client", "0"], &[("WGLM_COMPILE_FAULT", "1")]);
     for fault in ["memory", "time", "stack"] {
         for _ in 0..2 {
             let answer = serving.post("/v1/chat/completions", &faulty(fault, 9));
@@ -30,7 +30,14 @@ fn extended_processes_end_at_their_limits() {
     let figures = ["schema_processes_total", "schema_limits_total", "schemas_known_total"];
     assert_eq!(figures.map(|name| serving.figure(name)), [3, 3, 3]);
     assert_eq!(processes_of(&serving), 0);
-    waiting_clients(&serving);
+    waiting_clients(&serving, 18, "HTTP/1.1 503");
+}
+
+/// A client that lets processes wait leaves half of the places to others.
+#[test]
+fn extended_a_client_has_half_of_the_places_for_schemas() {
+    let serving = Serving::start_with(&[], &[("WGLM_COMPILE_FAULT", "1")]);
+    waiting_clients(&serving, 9, "HTTP/1.1 429");
 }
 
 /// The number of a server's child processes that are running or have not been waited for.
@@ -46,7 +53,8 @@ fn processes_of(serving: &Serving) -> usize {
         .count()
 }
 
-fn waiting_clients(serving: &Serving) {
+/// Fills the places of requests that wait for their schemas. One more gets this status.
+fn waiting_clients(serving: &Serving, places: usize, status: &str) {
     let ask = |seed: usize| -> TcpStream {
         let mut connection = connect(&serving.address);
         let body = faulty("wait", seed).to_string();
@@ -56,9 +64,9 @@ fn waiting_clients(serving: &Serving) {
             .unwrap();
         connection
     };
-    let mut waiting: Vec<TcpStream> = (0..18).map(ask).collect();
+    let mut waiting: Vec<TcpStream> = (0..places).map(ask).collect();
     wait_for("two processes", || processes_of(serving) == 2);
-    let mut seed = 18;
+    let mut seed = places;
     wait_for("a full queue", || {
         seed += 1;
         let mut connection = ask(seed);
@@ -70,7 +78,7 @@ fn waiting_clients(serving: &Serving) {
             waiting.push(connection);
             return false;
         }
-        assert!(answer.starts_with("HTTP/1.1 503") && answer.to_lowercase().contains("retry-after: 1"), "{answer}");
+        assert!(answer.starts_with(status) && answer.to_lowercase().contains("retry-after: 1"), "{answer}");
         true
     });
     is_alive(serving); // requests without a schema are answered meanwhile

@@ -197,7 +197,6 @@ fn stored_conversations_are_refused() {
         ("conversation", json!({"id": "conv_1"})),
         ("prompt", json!({"id": "pmpt_1"})),
         ("background", json!(true)),
-        ("input", json!([{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": QUESTION}])),
     ] {
         let mut body = plain(false);
         body[field] = value;
@@ -244,6 +243,61 @@ fn a_response_is_continued_by_its_id() {
     let error = &missing.json()["error"];
     assert_eq!((missing.status, &error["code"]), (400, &json!("previous_response_not_found")));
     assert_eq!((error["param"].as_str(), shared().get(&path).status), (Some("previous_response_id"), 404));
+}
+
+/// Codex looks for the code only among the events of a stream.
+#[test]
+fn a_conversation_that_is_too_long_fails_in_the_stream() {
+    let mut body = json!({"input": "owl ".repeat(2000), "stream": true, "truncation": "disabled"});
+    let answer = shared().post("/v1/responses", &body);
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")));
+    let events = answer.events();
+    let (first, last) = (&events[0], events.last().unwrap());
+    assert_eq!([&first["type"], &last["type"]], ["response.created", "response.failed"]);
+    let error = &last["response"]["error"];
+    assert_eq!((&last["response"]["status"], &error["code"]), (&json!("failed"), &json!("context_length_exceeded")));
+    assert!(error["message"].as_str().unwrap().contains("prompt is too long"), "{error}");
+    body["stream"] = false.into();
+    let answer = shared().post("/v1/responses", &body);
+    assert_eq!((answer.status, &answer.json()["error"]["code"]), (400, &json!("context_length_exceeded")));
+    (body["stream"], body["input"]) = (true.into(), json!([{"role": "wizard", "content": "?"}]));
+    assert_eq!(shared().post("/v1/responses", &body).status, 400, "other failures have a status of their own");
+}
+
+#[test]
+fn conversations_are_not_compacted() {
+    let answer = shared().post("/v1/responses/compact", &json!({"input": QUESTION}));
+    let error = answer.json()["error"]["message"].clone();
+    assert_eq!((answer.status, answer.header("allow")), (404, None), "{error}");
+    assert!(error.as_str().unwrap().contains("does not compact"), "{error}");
+    assert_eq!(shared().post("/v1/responses/resp_1", &json!({})).status, 405);
+}
+
+/// Some clients send the ids of stored items in place of the items themselves. The prompt has the same tokens.
+#[test]
+fn items_are_found_by_their_ids() {
+    let user = |text: &str| json!({"role": "user", "content": text});
+    let response = shared().post("/v1/responses", &json!({"input": QUESTION, "temperature": 0})).json();
+    let items = response["output"].as_array().unwrap().clone();
+    assert_eq!(items.iter().map(|item| &item["type"]).collect::<Vec<_>>(), ["reasoning", "message"]);
+    let refer = |item: &Value| json!({"type": "item_reference", "id": item["id"]});
+    let next = |items: Vec<Value>| {
+        let input = [vec![user(QUESTION)], items, vec![user("And eight?")]].concat();
+        json!({"input": input, "temperature": 0, "max_output_tokens": 1})
+    };
+    let referring = next(items.iter().map(refer).collect());
+    let [by_id, whole] = [&referring, &next(items)].map(|body| shared().post("/v1/responses", body).json());
+    assert_eq!(by_id["usage"]["input_tokens"], whole["usage"]["input_tokens"], "{by_id}");
+    assert!(by_id["usage"]["input_tokens"].is_u64() && by_id["warnings"].is_null(), "{by_id}");
+    let counted = shared().post("/v1/responses/input_tokens", &referring).json();
+    assert_eq!(counted["input_tokens"], whole["usage"]["input_tokens"]);
+
+    let path = format!("/v1/responses/{}", response["id"].as_str().unwrap());
+    assert_eq!(ask(&shared().address, "DELETE", &path, &[], b"").status, 200);
+    let gone = shared().post("/v1/responses", &referring);
+    let error = &gone.json()["error"];
+    assert_eq!((gone.status, &error["param"]), (400, &json!("input[1].id")));
+    assert!(error["message"].as_str().unwrap().contains("--keep-responses"), "{error}");
 }
 
 #[test]

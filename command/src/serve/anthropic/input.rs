@@ -248,13 +248,23 @@ pub fn begins_reply(messages: &mut Vec<Message>) -> Result<bool, Failure> {
 
 /// Whether a tool is a function. Anthropic's servers run tools of other types.
 pub fn is_function(tool: &Value) -> bool {
-    let is_named = tool.get("name").is_some_and(Value::is_string);
-    is_named && tool.get("type").is_none_or(|kind| kind.is_null() || kind.as_str() == Some("custom"))
+    let kind = field(tool, "type");
+    let is_own = tool.get("name").is_some_and(Value::is_string) && kind.is_none_or(|kind| kind == "custom");
+    is_own || kind == Some("function")
 }
 
-/// The functions among the tools, in OpenAI's form.
+/// The functions among the tools, in OpenAI's form, which clients may send as well.
 pub fn functions(tools: &[Value]) -> Result<Vec<Value>, Failure> {
-    let own = |(index, tool)| function(&format!("tools[{index}]"), tool, ["name", "description", "input_schema"]);
+    let own = |(index, tool): (usize, &Value)| {
+        let place = format!("tools[{index}]");
+        match tool.get("function") {
+            Some(inner) if field(tool, "type") == Some("function") => {
+                function(&format!("{place}.function"), inner, ["name", "description", "parameters"])
+            }
+            None if tool.get("parameters").is_some() => function(&place, tool, ["name", "description", "parameters"]),
+            _ => function(&place, tool, ["name", "description", "input_schema"]),
+        }
+    };
     tools.iter().enumerate().filter(|(_, tool)| is_function(tool)).map(own).collect()
 }
 
@@ -378,6 +388,24 @@ mod tests {
         let given: Vec<GivenMessage> = serde_json::from_value(messages.clone()).unwrap();
         assert_eq!(message_count(&given), 8);
         assert_eq!(read(Value::Null, messages).len(), 8);
+    }
+
+    #[test]
+    fn functions_may_have_openais_form() {
+        let parameters = json!({"type": "object"});
+        let inner = json!({"name": "ls", "parameters": parameters});
+        let flat = json!({"type": "function", "name": "ls", "parameters": parameters});
+        let tools = [json!({"name": "ls", "input_schema": parameters}), json!({"type": "function", "function": inner})];
+        for tool in tools.into_iter().chain([flat]) {
+            assert_eq!(functions(&[tool]).unwrap(), [json!({"type": "function", "function": inner})]);
+        }
+        for (tool, field) in [
+            (json!({"type": "function", "function": {}}), "tools[0].function.name"),
+            (json!({"type": "function", "function": 3}), "tools[0].function.name"),
+            (json!({"type": "function"}), "tools[0].name"),
+        ] {
+            assert_eq!(functions(&[tool]).unwrap_err().param.as_deref(), Some(field));
+        }
     }
 
     #[test]

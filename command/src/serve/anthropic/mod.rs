@@ -9,7 +9,7 @@ use super::constraints::{Format, FormatField};
 use super::conversation::{Conversation, Origins, check_messages, check_tools};
 use super::counting::count;
 use super::failure::Failure;
-use super::fields::{Fields, max_tokens};
+use super::fields::{Fields, integer, max_tokens};
 use super::interface::{Prompt, Request};
 use super::memory::Share;
 use super::router::json;
@@ -25,10 +25,14 @@ use wglm_engine::Calls;
 
 pub use blocks::Messages;
 
+/// The field that has the format of the answer.
+const FORMAT: &str = "output_config.format";
+
 #[derive(Debug, Deserialize)]
 pub struct Body {
     messages: Vec<GivenMessage>,
     system: Option<System>,
+    #[serde(default, deserialize_with = "integer")]
     max_tokens: Option<i64>,
     tools: Option<Vec<Value>>,
     tool_choice: Option<ToolChoice>,
@@ -78,7 +82,8 @@ impl Body {
             messages,
             tools: functions(&tools)?,
             calls: self.tool_choice.map_or(Ok(Calls::Auto), ToolChoice::read)?,
-            format: format.map_or(Ok(Format::Text), |format| format.read("output_config.format", written))?,
+            format: format.map_or(Ok(Format::Text), |format| format.read(FORMAT, written))?,
+            format_in: FORMAT,
             max_tokens: max_tokens([("max_tokens", self.max_tokens)])?,
             thinking: false,
             overflow: server.overflow,

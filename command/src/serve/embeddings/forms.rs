@@ -3,6 +3,7 @@
 use super::Work;
 use super::input::Input;
 use crate::serve::failure::{Failure, shown};
+use crate::serve::fields::integer;
 use crate::serve::ollama::{Common, nanoseconds};
 use crate::serve::server::{LoadedModel, Server};
 use crate::serve::unmet::{OtherFields, Warnings};
@@ -68,6 +69,7 @@ fn check_dimensions(asked: Option<u64>, loaded: &LoadedModel) -> Result<(), Fail
 pub struct OpenAi {
     input: Option<Input>,
     encoding_format: Option<String>,
+    #[serde(default, deserialize_with = "integer")]
     dimensions: Option<u64>,
     #[serde(flatten)]
     others: OtherFields,
@@ -95,6 +97,7 @@ impl Form for OpenAi {
 #[derive(Debug, Deserialize)]
 pub struct OllamaEmbed {
     input: Option<Input>,
+    #[serde(default, deserialize_with = "integer")]
     dimensions: Option<u64>,
     #[serde(flatten)]
     common: Common,
@@ -144,6 +147,7 @@ fn of_ollama(
 pub struct Llama {
     input: Option<Input>,
     content: Option<Input>,
+    #[serde(default, deserialize_with = "integer")]
     embd_normalize: Option<i64>,
     #[serde(flatten)]
     others: OtherFields,

@@ -3,7 +3,7 @@
 
 use crate::serve::body::JsonBody;
 use crate::serve::failure::{Dialect, Failure};
-use crate::serve::fields::{Fields, TOP_LOGPROBS, at_most, max_tokens};
+use crate::serve::fields::{Fields, TOP_LOGPROBS, at_most, integer, max_tokens};
 use crate::serve::figures::{LlamaLogprobs, prompt_progress, timings};
 use crate::serve::infill::GapFields;
 use crate::serve::interface::{Interface, Prompt, Request};
@@ -21,8 +21,11 @@ use wglm_engine::Stop;
 #[derive(Debug, Deserialize)]
 pub struct Body {
     prompt: Option<Prompts>,
+    #[serde(default, deserialize_with = "integer")]
     n_predict: Option<i64>,
+    #[serde(default, deserialize_with = "integer")]
     max_tokens: Option<i64>,
+    #[serde(default, deserialize_with = "integer")]
     n_probs: Option<u64>,
     return_tokens: Option<bool>,
     post_sampling_probs: Option<bool>,

@@ -3,7 +3,7 @@
 use crate::serve::constraints::{Format, FormatField};
 use crate::serve::conversation::Conversation;
 use crate::serve::failure::{Failure, shown};
-use crate::serve::fields::{Fields, max_tokens};
+use crate::serve::fields::{Fields, integer, max_tokens};
 use crate::serve::interface::Stream;
 use crate::serve::parse::located;
 use crate::serve::server::{LoadedModel, Server};
@@ -17,6 +17,8 @@ use wglm_engine::{Calls, GenerateOptions, Message, Overflow, SchemaOptions};
 
 /// The field that has the fields which all interfaces share.
 const OPTIONS: &str = "options";
+
+const FORMAT: &str = "format";
 
 #[derive(Debug, Deserialize)]
 #[serde(remote = "Self")] // so that the function below can say which field is wrong
@@ -41,7 +43,9 @@ impl<'de> Deserialize<'de> for Common {
 /// How tokens are sampled, with the field names that all interfaces share, and where a reply ends.
 #[derive(Debug, Default, Deserialize)]
 struct Options {
+    #[serde(default, deserialize_with = "integer")]
     num_predict: Option<i64>,
+    #[serde(default, deserialize_with = "integer")]
     num_ctx: Option<u64>,
     #[serde(flatten)]
     fields: Fields,
@@ -123,7 +127,8 @@ impl Common {
             messages,
             tools,
             calls: Calls::Auto,
-            format: format(self.format, server.schema_options(options.fields.json_whitespace))?,
+            format: format(self.format, server.schema_options(options.fields.json_whitespace).with_closed(true))?,
+            format_in: FORMAT,
             max_tokens: options.max_tokens()?,
             thinking: server.reasoning,
             overflow: if truncates { Overflow::DROP_OLDEST } else { Overflow::Refuse },
@@ -136,7 +141,7 @@ impl Common {
     pub fn raw(self, loaded: &LoadedModel) -> Result<GenerateOptions, Failure> {
         if format(self.format, SchemaOptions::default())? != Format::Text {
             let wrong = "not supported together with raw or suffix; leave these out or use /api/chat";
-            return Err(Failure::of_field("format", wrong).with_code("unsupported"));
+            return Err(Failure::of_field(FORMAT, wrong).with_code("unsupported"));
         }
         let given = self.options.unwrap_or_default();
         let most = given.max_tokens()?;
@@ -146,7 +151,7 @@ impl Common {
     }
 }
 
-/// Reads `format`: nothing, `json`, or a schema.
+/// Reads `format`: nothing, `json`, or a schema. The caller closes its objects, as Ollama does.
 fn format(given: Option<Value>, options: SchemaOptions) -> Result<Format, Failure> {
     let field = match given {
         None | Some(Value::Null) => FormatField::default(),
@@ -155,10 +160,10 @@ fn format(given: Option<Value>, options: SchemaOptions) -> Result<Format, Failur
         Some(schema @ Value::Object(_)) => FormatField::schema(schema),
         Some(other) => {
             let wrong = format!("{}: expected \"json\" or a JSON schema", shown(&other.to_string()));
-            return Err(Failure::of_field("format", wrong));
+            return Err(Failure::of_field(FORMAT, wrong));
         }
     };
-    field.read("format", options)
+    field.read(FORMAT, options)
 }
 
 /// Reads `think`: whether the model thinks, if the field says so. The model has only one level of effort.
@@ -236,6 +241,18 @@ mod tests {
         let options = |tokens: i64| read(json!({"options": {"num_predict": tokens}})).options.unwrap();
         let most = |tokens: i64| options(tokens).max_tokens().unwrap();
         assert_eq!([-2, -1, 0, 7].map(most), [None, None, Some(0), Some(7)]);
+    }
+
+    /// Home Assistant sends all numbers of its settings as floating point.
+    #[test]
+    fn integers_may_be_written_with_a_point() {
+        let options = |options: &str| serde_json::from_str::<Common>(&format!("{{\"options\": {options}}}"));
+        let read = options(r#"{"num_ctx": 8192.0, "num_predict": 2.0, "top_k": 40.0, "seed": 1.0}"#).unwrap().options;
+        let read = read.unwrap();
+        assert_eq!((read.num_ctx, read.num_predict), (Some(8192), Some(2)));
+        for wrong in [r#"{"num_ctx": 8192.5}"#, r#"{"num_ctx": -1.0}"#, r#"{"num_predict": "2"}"#] {
+            assert!(options(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

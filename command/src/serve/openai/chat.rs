@@ -8,7 +8,7 @@ use crate::serve::constraints::{self, FormatField};
 use crate::serve::conversation::{Conversation, check_messages, check_tools};
 use crate::serve::counting::count;
 use crate::serve::failure::Failure;
-use crate::serve::fields::{Fields, StreamOptions, choices, max_tokens, top_logprobs};
+use crate::serve::fields::{Fields, StreamOptions, choices, integer, max_tokens, top_logprobs};
 use crate::serve::figures::ChatLogprobs;
 use crate::serve::interface::{Interface, Prompt, Request};
 use crate::serve::memory::Share;
@@ -38,9 +38,13 @@ pub struct Body {
     response_format: Option<FormatField>,
     json_schema: Option<Value>,
     logprobs: Option<bool>,
+    #[serde(default, deserialize_with = "integer")]
     top_logprobs: Option<u64>,
+    #[serde(default, deserialize_with = "integer")]
     max_tokens: Option<i64>,
+    #[serde(default, deserialize_with = "integer")]
     max_completion_tokens: Option<i64>,
+    #[serde(default, deserialize_with = "integer")]
     n: Option<u64>,
     /// vLLM's name for replies that continue the last message, and what vLLM requires beside it.
     continue_final_message: Option<bool>,
@@ -143,9 +147,11 @@ impl Body {
         let tools = self.tools.take().unwrap_or_default();
         check_tools(&tools)?;
         warnings.tools("", &tools, is_function);
-        let (name, format) = match self.json_schema.take() {
-            Some(schema) => ("json_schema", FormatField::schema(schema)),
-            None => ("response_format", self.response_format.take().unwrap_or_default()),
+        let written = server.schema_options(self.fields.json_whitespace);
+        let (format_in, format, written) = match self.json_schema.take() {
+            // llama.cpp's own field, whose objects are closed there.
+            Some(schema) => ("json_schema", FormatField::schema(schema), written.with_closed(true)),
+            None => ("response_format", self.response_format.take().unwrap_or_default(), written),
         };
         let mut tools = functions(tools)?;
         let calls = constraints::choice(self.tool_choice.as_ref(), &mut tools)?;
@@ -154,7 +160,8 @@ impl Body {
             messages: messages(std::mem::take(&mut self.messages), warnings)?,
             tools,
             calls,
-            format: format.read(name, server.schema_options(fields.json_whitespace))?,
+            format: format.read(format_in, written)?,
+            format_in,
             max_tokens: max_tokens([
                 ("max_completion_tokens", self.max_completion_tokens),
                 ("max_tokens", self.max_tokens),

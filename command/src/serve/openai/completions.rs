@@ -4,7 +4,7 @@ use super::frame::Frame;
 use crate::serve::body::JsonBody;
 use crate::serve::constraints::{Format, FormatField};
 use crate::serve::failure::Failure;
-use crate::serve::fields::{Fields, StreamOptions, choices, max_tokens, top_logprobs};
+use crate::serve::fields::{Fields, StreamOptions, choices, integer, max_tokens, top_logprobs};
 use crate::serve::figures::CompletionLogprobs;
 use crate::serve::infill::Gap;
 use crate::serve::interface::{Interface, Prompt, Request};
@@ -38,12 +38,17 @@ const CHAT: &str = "not supported here; use /v1/chat/completions";
 pub struct Body {
     prompt: Option<Prompts>,
     stream_options: Option<StreamOptions>,
+    #[serde(default, deserialize_with = "integer")]
     max_tokens: Option<i64>,
+    #[serde(default, deserialize_with = "integer")]
     n_predict: Option<i64>,
+    #[serde(default, deserialize_with = "integer")]
     n: Option<u64>,
+    #[serde(default, deserialize_with = "integer")]
     best_of: Option<u64>,
     echo: Option<bool>,
     suffix: Option<String>,
+    #[serde(default, deserialize_with = "integer")]
     logprobs: Option<u64>,
     response_format: Option<FormatField>,
     json_schema: Option<Value>,

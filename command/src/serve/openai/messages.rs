@@ -45,6 +45,7 @@ fn one(index: usize, mut message: Message, parts: &mut Parts, to: &mut Warnings)
         message.tool_calls.extend(call);
     }
     check_parts("tool_calls", "calls", message.tool_calls.len())?;
+    take_thinking(&mut message);
     if let Some(Content::Parts(given)) = &message.content {
         check_parts("content", "parts", given.len())?;
         let text = |(at, part)| parts.part(index, part).map_err(|failure| failure.within(&format!("content[{at}]")));
@@ -62,6 +63,28 @@ fn one(index: usize, mut message: Message, parts: &mut Parts, to: &mut Warnings)
     to.ignored_in("messages", &message.extra);
     message.extra.clear();
     Ok(message)
+}
+
+/// Moves the thinking of an assistant's message out of its parts, where some clients send it back: as text, or as parts
+/// with text.
+fn take_thinking(message: &mut Message) {
+    let Some(Content::Parts(parts)) = &mut message.content else { return };
+    if message.role != "assistant" {
+        return;
+    }
+    let taken: Vec<String> =
+        parts.extract_if(.., |part| part["type"] == "thinking").map(|part| thinking(&part)).collect();
+    let taken = taken.join("\n");
+    if !taken.is_empty() && message.reasoning_content.as_ref().is_none_or(String::is_empty) {
+        message.reasoning_content = Some(taken);
+    }
+}
+
+fn thinking(part: &Value) -> String {
+    match &part["thinking"] {
+        Value::Array(texts) => texts.iter().filter_map(|text| text["text"].as_str()).collect(),
+        text => text.as_str().or_else(|| part["text"].as_str()).unwrap_or_default().to_owned(),
+    }
 }
 
 /// Whether the last message says that the reply continues it, as in DeepSeek's API. Mistral's API has the same field,
@@ -212,6 +235,24 @@ mod tests {
         ]);
         let names = ["content.weight", "mood", "reasoning", "thinking", "audio"];
         assert_eq!(warned(unread), names.map(|name| format!("messages.{name}: not supported; ignored")));
+    }
+
+    #[test]
+    fn thinking_may_be_a_part() {
+        let with = |parts: Value| messages(json!([{"role": "assistant", "content": parts}])).unwrap().remove(0);
+        for thinking in [
+            json!({"type": "thinking", "thinking": "hm"}),
+            json!({"type": "thinking", "thinking": [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}]}),
+            json!({"type": "thinking", "text": "hm", "signature": "s"}),
+        ] {
+            let message = with(json!([thinking, {"type": "text", "text": "!"}]));
+            assert_eq!((message.reasoning_content.as_deref(), message.text().as_ref()), (Some("hm"), "!"));
+        }
+        let both = json!([{"role": "assistant", "reasoning_content": "hm",
+            "content": [{"type": "thinking", "thinking": "other"}, {"type": "text", "text": "!"}]}]);
+        assert_eq!(messages(both).unwrap()[0].reasoning_content.as_deref(), Some("hm"));
+        let by_user = json!([{"role": "user", "content": [{"type": "thinking", "thinking": "hm"}]}]);
+        assert_eq!(messages(by_user).unwrap_err().status, 400);
     }
 
     #[test]

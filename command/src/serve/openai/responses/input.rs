@@ -28,12 +28,22 @@ pub struct Item {
     output: Option<Value>,
     summary: Option<Value>,
     encrypted_content: Option<String>,
+    id: Option<String>,
     #[serde(flatten)]
     others: Map<String, Value>,
 }
 
+impl Item {
+    /// The id of the item that this one only refers to. Its type may be left out.
+    pub fn reference(&self) -> Option<&str> {
+        let is_bare = self.role.is_none() && self.content.is_none();
+        let refers = self.kind.as_deref().map_or(is_bare && self.id.is_some(), |kind| kind == "item_reference");
+        refers.then(|| self.id.as_deref().unwrap_or_default())
+    }
+}
+
 /// The fields of an item of a response that a client sends back with it.
-const REPLY_FIELDS: &[&str] = &["id", "phase", "status"];
+const REPLY_FIELDS: &[&str] = &["phase", "status"];
 
 /// The fields of parts of any type that are read, that come with a picture or a file, or that replies have.
 const PART_FIELDS: &[&str] = &[
@@ -121,10 +131,8 @@ impl Messages {
                 let text = self.parts.result("output", item.output.as_ref())?;
                 self.push(Message::tool(id, text));
             }
-            "item_reference" => {
-                let message = "an item of type item_reference: items are not stored; send the whole conversation";
-                return Err(Failure::unsupported(message));
-            }
+            // Those that are stored have been replaced.
+            "item_reference" => return Err(Failure::of_field("id", "the item that this one refers to is not stored")),
             other => {
                 to.ignored(&format!("input: an item of type {}", shown(other)));
                 return Ok(());
@@ -173,7 +181,7 @@ pub fn conversation(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Failure, Message, Namespaces, Warnings, conversation, encoded_thinking};
+    use super::{Failure, Item, Message, Namespaces, Warnings, conversation, encoded_thinking};
     use serde_json::{Value, json};
 
     fn read(items: Value) -> Vec<Message> {
@@ -229,7 +237,7 @@ mod tests {
                 json!({"role": "user", "content": [{"type": "input_image", "image_url": "data:"}]}),
                 "input[1].content[0]: a part of type input_image",
             ),
-            (json!({"type": "item_reference", "id": "msg_1"}), "input[1]: an item of type item_reference"),
+            (json!({"type": "item_reference", "id": "msg_1"}), "input[1].id: the item that this one refers to"),
             (json!({"role": "wizard", "content": "?"}), "input[1].role: wizard"),
         ] {
             let items = json!([{"role": "user", "content": "?"}, item]);
@@ -247,6 +255,19 @@ mod tests {
             let failure = read_with(items, &mut Warnings::default()).unwrap_err();
             assert_eq!(failure.message, "input[2].name: expected the name of a function, found none");
             assert_eq!(failure.param.as_deref(), Some("input[2].name"));
+        }
+    }
+
+    #[test]
+    fn references_may_leave_out_their_type() {
+        for (item, id) in [
+            (json!({"type": "item_reference", "id": "msg_1"}), Some("msg_1")),
+            (json!({"type": "item_reference"}), Some("")),
+            (json!({"id": "msg_1"}), Some("msg_1")),
+            (json!({"id": "msg_1", "role": "user", "content": "?"}), None),
+            (json!({"id": "msg_1", "type": "message"}), None),
+        ] {
+            assert_eq!(serde_json::from_value::<Item>(item.clone()).unwrap().reference(), id, "{item}");
         }
     }
 

@@ -125,7 +125,7 @@ impl Responses {
                 items.ok().and_then(|items| conversation(items, &self.namespaces, &mut Warnings::default()).ok());
             // Without the reply, the conversation would continue as if there had been none.
             if let Some((reply, _)) = reply {
-                keeper.keep(&self.id, &reply, response.to_string());
+                keeper.keep(&self.id, &reply, &response);
             }
         }
         response
@@ -341,6 +341,11 @@ impl Interface for Responses {
         self.write("response.failed", json!({"response": response}), to);
     }
 
+    /// Codex shortens a conversation only if this event says that it is too long.
+    fn is_an_event(failure: &Failure) -> bool {
+        failure.code == Some("context_length_exceeded")
+    }
+
     /// The response at the end of a stream that nobody reads.
     fn whole(mut self, replies: Vec<Reply>) -> String {
         let mut unread = Events::default();
@@ -352,11 +357,12 @@ impl Interface for Responses {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::Responses;
+    use super::{Failure, Responses};
     use crate::serve::interface::Interface;
     use crate::serve::reply::Delta;
     use crate::serve::stream::Events;
     use serde_json::{Value, json};
+    use wglm_engine::Error;
 
     #[test]
     fn items_come_in_pieces_and_again_as_a_whole() {
@@ -398,6 +404,22 @@ mod tests {
         let item =
             ["response.output_item.added", "response.function_call_arguments.delta", "response.output_item.done"];
         assert_eq!((kinds, &written[2]["item"]["status"]), (item.to_vec(), &json!("incomplete")));
+    }
+
+    /// Codex finds the code of a conversation that is too long only there.
+    #[test]
+    fn a_conversation_that_is_too_long_is_an_event() {
+        let too_long = Failure::from(Error::ContextFull { needed: 9000, context: 8192 });
+        assert!(Responses::is_an_event(&too_long) && !Responses::is_an_event(&Failure::invalid("wrong")));
+        let (mut response, mut events) =
+            (Responses::new("m", Default::default(), true, Default::default(), None), Events::default());
+        response.begin(0, &mut events);
+        response.failed(&too_long, &mut events);
+        let written = events.values();
+        let kinds: Vec<&str> = written.iter().map(|event| event["type"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["response.created", "response.in_progress", "response.failed"]);
+        let response = &written[2]["response"];
+        assert_eq!([&response["status"], &response["error"]["code"]], ["failed", "context_length_exceeded"]);
     }
 
     /// A heartbeat has the fields of the response, but not the long ones of the request or the text written so far.

@@ -1,6 +1,8 @@
-//! Responses that are stored in memory, so that later requests can continue them. When their memory is full, the oldest
-//! are dropped. A response is found only by clients that share a KV cache with the one that asked for it.
+//! Responses that are stored in memory, so that later requests can continue them or refer to their items. When their
+//! memory is full, the oldest of those who have the most are dropped. A response is found only by clients that share a
+//! KV cache with the one that asked for it.
 
+use super::input::Item;
 use super::{Message, NOT_KEPT};
 use crate::serve::body::{conversation_memory, inner_memory};
 use crate::serve::client::{Caller, Client};
@@ -12,12 +14,17 @@ use crate::serve::server::Server;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 /// What a response takes in addition to its texts, in bytes.
 const EACH: usize = 512;
+
+/// What an item takes in addition to its text, in bytes: its id twice, and where it is.
+const EACH_ITEM: usize = 256;
 
 /// A response, and the conversation that led to it.
 #[derive(Debug)]
@@ -28,12 +35,38 @@ pub struct Kept {
     messages: Messages,
     /// The response as it was sent, as JSON.
     response: String,
+    /// The ids of its items, and where the response has them.
+    items: Vec<(String, Range<usize>)>,
 }
 
 impl Kept {
-    fn bytes(&self) -> usize {
-        EACH + self.messages.text.len() + self.response.len()
+    fn new(cache: u64, messages: Messages, response: &Value) -> Self {
+        let text = response.to_string();
+        let items = items(response, &text);
+        Self { cache, messages, response: text, items }
     }
+
+    fn bytes(&self) -> usize {
+        EACH + self.messages.text.len() + self.response.len() + self.items.len() * EACH_ITEM
+    }
+
+    /// An item of the response, as JSON.
+    fn item(&self, id: &str) -> Option<&str> {
+        let (_, place) = self.items.iter().find(|(own, _)| own == id)?;
+        self.response.get(place.clone())
+    }
+}
+
+/// The ids of a response's items, and where its text has them.
+fn items(response: &Value, text: &str) -> Vec<(String, Range<usize>)> {
+    let mut from = text.find("\"output\":").unwrap_or_default();
+    let place = |item: &Value| {
+        let (id, item) = (item["id"].as_str()?, item.to_string());
+        let start = from + text[from..].find(&item)?;
+        from = start + item.len();
+        Some((id.to_owned(), start..from))
+    };
+    response["output"].as_array().map_or(&[][..], Vec::as_slice).iter().filter_map(place).collect()
 }
 
 /// Messages as a list in JSON. The arguments of calls are strings in it: as values they would be nested more deeply
@@ -86,9 +119,19 @@ impl Messages {
 struct Entries {
     /// The responses by id, each with its number.
     responses: HashMap<String, (u64, Arc<Kept>)>,
+    /// The ids of responses by those of their items.
+    items: HashMap<String, String>,
+    /// What clients have that share a KV cache, by the number of the cache.
+    owners: HashMap<u64, Owned>,
+    next: u64,
+    bytes: usize,
+}
+
+/// The responses of clients that share a KV cache.
+#[derive(Default)]
+struct Owned {
     /// The ids by number, the oldest first.
     order: BTreeMap<u64, String>,
-    next: u64,
     bytes: usize,
 }
 
@@ -97,11 +140,42 @@ impl Entries {
         self.responses.get(id).map(|(_, kept)| kept).filter(|kept| kept.cache == client.cache)
     }
 
+    /// The response that has an item.
+    fn with_item(&self, item: &str, client: Client) -> Option<&Arc<Kept>> {
+        self.get(self.items.get(item)?, client)
+    }
+
+    fn add(&mut self, id: String, kept: Kept) {
+        let (number, bytes) = (self.next, kept.bytes());
+        self.next += 1;
+        self.bytes += bytes;
+        let owned = self.owners.entry(kept.cache).or_default();
+        owned.bytes += bytes;
+        owned.order.insert(number, id.clone());
+        self.items.extend(kept.items.iter().map(|(item, _)| (item.clone(), id.clone())));
+        self.responses.insert(id, (number, Arc::new(kept)));
+    }
+
     fn remove(&mut self, id: &str) {
-        if let Some((number, kept)) = self.responses.remove(id) {
-            self.order.remove(&number);
-            self.bytes -= kept.bytes();
+        let Some((number, kept)) = self.responses.remove(id) else { return };
+        self.bytes -= kept.bytes();
+        kept.items.iter().for_each(|(item, _)| drop(self.items.remove(item)));
+        if let Some(owned) = self.owners.get_mut(&kept.cache) {
+            owned.bytes -= kept.bytes();
+            owned.order.remove(&number);
+            if owned.order.is_empty() {
+                self.owners.remove(&kept.cache);
+            }
         }
+    }
+
+    /// The oldest response of those who have the most, if `cache` gets `bytes` more. So nobody can drop all responses
+    /// of others.
+    fn to_drop(&self, cache: u64, bytes: usize) -> Option<String> {
+        let all = |(owner, owned): &(&u64, &Owned)| owned.bytes + if **owner == cache { bytes } else { 0 };
+        // Of several with the same, the one that needs the memory.
+        let (_, most) = self.owners.iter().max_by_key(|owner| (all(owner), *owner.0 == cache))?;
+        most.order.values().next().cloned()
     }
 }
 
@@ -122,15 +196,10 @@ impl KeptResponses {
             return;
         }
         while entries.bytes + bytes > self.most {
-            let Some((_, oldest)) = entries.order.first_key_value() else { break };
-            let oldest = oldest.clone();
-            entries.remove(&oldest);
+            let Some(id) = entries.to_drop(kept.cache, bytes) else { break };
+            entries.remove(&id);
         }
-        let number = entries.next;
-        entries.next += 1;
-        entries.bytes += bytes;
-        entries.order.insert(number, id.clone());
-        entries.responses.insert(id, (number, Arc::new(kept)));
+        entries.add(id, kept);
     }
 
     fn get(&self, id: &str, client: Client) -> Option<Arc<Kept>> {
@@ -156,9 +225,35 @@ pub fn earlier(id: &str, server: &Server, client: Client, memory: &Share) -> Res
     };
     let kept = server.responses.get(id, client).ok_or_else(missing)?;
     memory.resize(memory.bytes() + kept.messages.memory())?;
+    read(&kept.messages.text)
+}
+
+/// The items that a request refers to take the places of the references. The memory of each is added to the request's
+/// share before it is parsed.
+pub fn resolve(items: &mut [Item], server: &Server, client: Client, memory: &Share) -> Result<(), Failure> {
+    for (index, item) in items.iter_mut().enumerate() {
+        let Some(id) = item.reference() else { continue };
+        let kept = lock(&server.responses.entries).with_item(id, client).cloned();
+        let Some(text) = kept.as_ref().and_then(|kept| kept.item(id)) else {
+            let wrong = format!("there is no item {}; {NOT_KEPT}", super::shown(id));
+            return Err(Failure::of_field(&format!("input[{index}].id"), wrong));
+        };
+        // The arguments of a call are JSON in a string.
+        memory.resize(memory.bytes() + conversation_memory(text) + inner_memory(&without_quotes(text)))?;
+        *item = read(text)?;
+    }
+    Ok(())
+}
+
+/// A text of JSON whose strings are none, so that the JSON in them is counted.
+fn without_quotes(text: &str) -> String {
+    text.replace(['"', '\\'], " ")
+}
+
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
     let broken =
         |error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot read a kept response: {error}"));
-    serde_json::from_str(&kept.messages.text).map_err(broken)
+    serde_json::from_str(text).map_err(broken)
 }
 
 /// Stores the response to a request when its reply has ended.
@@ -181,13 +276,13 @@ impl Keeper {
         2 * self.messages.text.len()
     }
 
-    pub fn keep(self, id: &str, reply: &[Message], response: String) {
+    pub fn keep(self, id: &str, reply: &[Message], response: &Value) {
         let Self { kept, cache, mut messages } = self;
         if messages.add(reply).is_none() {
             return;
         }
         messages.text.shrink_to_fit();
-        kept.add(id.to_owned(), Kept { cache, messages, response });
+        kept.add(id.to_owned(), Kept::new(cache, messages, response));
     }
 }
 
@@ -215,6 +310,8 @@ pub async fn delete(State(server): State<Arc<Server>>, PathEnd(id): PathEnd) -> 
 mod tests {
     use super::{Client, EACH, Keeper, KeptResponses, Message, conversation_memory};
     use crate::serve::client::{ClientId, Network};
+    use crate::serve::lock;
+    use serde_json::{Value, json};
     use std::sync::Arc;
     use wglm_engine::text::{FunctionCall, ToolCall};
 
@@ -225,7 +322,7 @@ mod tests {
     /// Stores a response whose texts have 102 bytes.
     fn keep(kept: &Arc<KeptResponses>, cache: u64, id: &str) {
         let keeper = Keeper::new(kept, client(cache), &[]).unwrap();
-        keeper.keep(id, &[], "r".repeat(100));
+        keeper.keep(id, &[], &"r".repeat(98).into());
     }
 
     #[test]
@@ -238,9 +335,40 @@ mod tests {
         keep(&kept, 0, "d");
         assert_eq!(["c", "d"].map(is_there), [true, true]);
         let too_long = Keeper::new(&kept, client(0), &[Message::user("x".repeat(2000))]).unwrap();
-        too_long.keep("e", &[], String::new());
+        too_long.keep("e", &[], &Value::Null);
         assert_eq!(["c", "d", "e"].map(is_there), [true, true, false], "what is too long drops nothing");
         assert!(Keeper::new(&Arc::new(KeptResponses::new(0)), client(0), &[]).is_none());
+    }
+
+    /// Otherwise one client could drop the responses of all others.
+    #[test]
+    fn those_who_have_the_most_make_room() {
+        let kept = Arc::new(KeptResponses::new(4 * (EACH + 102)));
+        ["a", "b", "c", "d"].iter().for_each(|id| keep(&kept, 0, id));
+        let left = |cache: u64, ids: &[&str]| ids.iter().filter(|id| kept.get(id, client(cache)).is_some()).count();
+        ["e", "f"].iter().for_each(|id| keep(&kept, 1, id));
+        assert_eq!((left(0, &["a", "b"]), left(0, &["c", "d"]), left(1, &["e", "f"])), (0, 2, 2));
+        ["g", "h", "i"].iter().for_each(|id| keep(&kept, 1, id));
+        assert_eq!((left(0, &["c", "d"]), left(1, &["e", "f", "g"]), left(1, &["h", "i"])), (2, 0, 2));
+        ["c", "d"].iter().for_each(|id| assert!(kept.remove(id, client(0))));
+        assert_eq!(lock(&kept.entries).owners.len(), 1, "nothing is left of a client without responses");
+    }
+
+    #[test]
+    fn items_are_found_as_long_as_their_response() {
+        let kept = Arc::new(KeptResponses::new(1 << 20));
+        let items =
+            json!([{"id": "rs_1", "type": "reasoning"}, {"type": "message", "id": "msg_1", "x": "\"output\":"}]);
+        let keeper = Keeper::new(&kept, client(3), &[Message::user("rs_1")]).unwrap();
+        keeper.keep("a", &[], &json!({"id": "a", "instructions": "msg_1", "output": items, "x": items[1]}));
+        let found = |id: &str, cache: u64| -> Option<Value> {
+            let kept = lock(&kept.entries).with_item(id, client(cache)).cloned()?;
+            serde_json::from_str(kept.item(id)?).ok()
+        };
+        assert_eq!([found("rs_1", 3), found("msg_1", 3)], [0, 1].map(|index| Some(items[index].clone())));
+        assert_eq!([found("msg_2", 3), found("msg_1", 4)], [None, None], "of another client");
+        assert!(kept.remove("a", client(3)) && found("msg_1", 3).is_none());
+        assert!(lock(&kept.entries).items.is_empty());
     }
 
     #[test]
@@ -257,7 +385,7 @@ mod tests {
         for messages in [vec![], vec![Message::user("?")]] {
             let keeper = Keeper::new(&kept, client(0), &messages).unwrap();
             let reply = [Message::new("assistant", "!"), Message::tool("c", "2")];
-            keeper.keep("a", &reply, String::new());
+            keeper.keep("a", &reply, &Value::Null);
             let all: Vec<Message> = serde_json::from_str(&kept.get("a", client(0)).unwrap().messages.text).unwrap();
             assert_eq!(all, [&messages[..], &reply].concat());
         }
@@ -273,7 +401,7 @@ mod tests {
         let messages = [Message::user("?"), Message::assistant("").with_tool_calls(vec![call])];
         let kept = Arc::new(KeptResponses::new(1 << 20));
         let keeper = Keeper::new(&kept, client(0), &messages).unwrap();
-        keeper.keep("a", &messages[1..], String::new());
+        keeper.keep("a", &messages[1..], &Value::Null);
         let kept = kept.get("a", client(0)).unwrap();
         let all: Vec<Message> = serde_json::from_str(&kept.messages.text).unwrap();
         assert_eq!(all, [&messages[..], &messages[1..]].concat());

@@ -12,7 +12,7 @@ use crate::serve::constraints::{FormatField, choice};
 use crate::serve::conversation::{Conversation, Origin, Origins, check_messages, check_tools};
 use crate::serve::counting::count;
 use crate::serve::failure::{Failure, shown};
-use crate::serve::fields::{Fields, max_tokens};
+use crate::serve::fields::{Fields, at_most, integer, max_tokens};
 use crate::serve::interface::{Prompt, Request};
 use crate::serve::memory::Share;
 use crate::serve::parse::read_field;
@@ -37,8 +37,8 @@ pub use kept::KeptResponses;
 const INCLUDE_THINKING: &str = "reasoning.encrypted_content";
 
 /// Why there may be no response with an id, and the remedy.
-const NOT_KEPT: &str = "it may have been dropped to make room for newer ones (--keep-responses), or the server was \
-                        restarted: send the whole conversation as input";
+const NOT_KEPT: &str = "it may have been dropped to make room for newer ones (--keep-responses), it was not to be \
+                        stored (store), or the server was restarted: send the whole conversation as input";
 
 #[derive(Debug, Deserialize)]
 pub struct Body {
@@ -47,6 +47,7 @@ pub struct Body {
     tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
+    #[serde(default, deserialize_with = "integer")]
     max_output_tokens: Option<i64>,
     text: Option<Map<String, Value>>,
     truncation: Option<String>,
@@ -91,9 +92,13 @@ fn check_complete(body: &Body) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds the conversation of the previous response.
+/// Adds the conversation of the previous response, and the items that the input refers to.
 fn complete(body: &mut Body, server: &Server, client: Client, memory: &Share) -> Result<(), Failure> {
     body.client = Some(client);
+    if let Some(Input::Items(items)) = &mut body.input {
+        at_most("input", items.len(), server.limits.messages, "messages")?;
+        kept::resolve(items, server, client, memory)?;
+    }
     match body.previous_response_id.as_deref() {
         None | Some("") => body.previous_response_id = None,
         Some(id) => body.earlier = kept::earlier(id, server, client, memory)?,
@@ -159,17 +164,28 @@ impl Body {
             Some("disabled") => Overflow::Refuse,
             Some(_) => return Err(Failure::of_field("truncation", "expected auto or disabled")),
         };
-        let format: Option<FormatField> = read_field("text.format", self.format().clone())?;
+        let format_in = "text.format";
+        let format: Option<FormatField> = read_field(format_in, self.format().clone())?;
         let written = server.schema_options(self.fields.json_whitespace);
-        let format = format.unwrap_or_default().read("text.format", written)?;
+        let format = format.unwrap_or_default().read(format_in, written)?;
         self.tool_choice.as_mut().map_or(Ok(()), |choice| namespaces.resolve(choice))?;
         let calls = choice(self.tool_choice.as_ref(), &mut tools)?;
         let thinking = server.reasoning;
         let max_tokens = max_tokens([("max_output_tokens", self.max_output_tokens)])?;
         let fields = std::mem::take(&mut self.fields);
         let fields_in = "";
-        let conversation =
-            Conversation { messages, tools, calls, format, max_tokens, thinking, overflow, fields, fields_in };
+        let conversation = Conversation {
+            messages,
+            tools,
+            calls,
+            format,
+            format_in,
+            max_tokens,
+            thinking,
+            overflow,
+            fields,
+            fields_in,
+        };
         Ok((conversation, namespaces, origins))
     }
 }

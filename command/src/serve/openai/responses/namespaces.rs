@@ -27,14 +27,33 @@ pub struct Namespaces {
     offered: HashMap<(String, String), String>,
 }
 
+fn kind(tool: &Value) -> Option<&str> {
+    tool.get("type").and_then(Value::as_str)
+}
+
 /// The type of a tool and its name, `None` for a tool without a name.
 fn named(tool: &Value) -> Option<(&str, &str)> {
-    let field = |name: &str| tool.get(name).and_then(Value::as_str);
-    field("type").zip(field("name"))
+    let name = fields("", tool).1.get("name").and_then(Value::as_str);
+    kind(tool).zip(name)
 }
 
 fn is_function(tool: &Value) -> bool {
-    named(tool).is_some_and(|(kind, _)| kind == "function")
+    kind(tool) == Some("function")
+}
+
+/// Where a tool has its fields, and the object that has them: the tool itself, or its field `function`, as in chat
+/// completions.
+fn fields<'a>(place: &str, tool: &'a Value) -> (String, &'a Value) {
+    match tool.get("function").filter(|inner| inner.is_object() && tool.get("name").is_none()) {
+        Some(inner) => (format!("{place}.function"), inner),
+        None => (place.to_owned(), tool),
+    }
+}
+
+/// A function that the model gets, in the form of chat completions.
+fn offered(place: &str, tool: &Value) -> Result<Value, Failure> {
+    let (place, fields) = fields(place, tool);
+    function(&place, fields, FIELDS)
 }
 
 /// Namespace and name in the characters that names may have. Codex's namespaces end with a separator.
@@ -89,7 +108,7 @@ impl Namespaces {
         for (index, tool) in tools.iter().enumerate() {
             let place = format!("tools[{index}]");
             match named(tool) {
-                Some(("function", _)) => functions.push(function(&place, tool, FIELDS)?),
+                _ if is_function(tool) => functions.push(offered(&place, tool)?),
                 Some(("namespace", namespace)) => {
                     namespaces.add(&place, (namespace, tool), &mut taken, &mut functions, warnings)?;
                 }
@@ -115,15 +134,15 @@ impl Namespaces {
         }
         warnings.tools(&format!(" in namespace {}", shown(namespace)), members, is_function);
         let mut about = tool.get("description").and_then(Value::as_str).filter(|about| !about.is_empty());
-        for (index, tool) in members.iter().enumerate() {
-            let Some(("function", name)) = named(tool) else { continue };
+        for (index, tool) in members.iter().enumerate().filter(|(_, tool)| is_function(tool)) {
+            let mut function = offered(&format!("{place}.tools[{index}]"), tool)?;
+            let name = function["function"]["name"].as_str().unwrap_or_default();
             check_name(name)?;
             at_most("tools", functions.len() + 1, TOOLS, "functions")?;
             let offered = taken.take(joined(namespace, name));
             let member = (namespace.to_owned(), name.to_owned());
             self.members.insert(offered.clone(), member.clone());
             self.offered.insert(member, offered.clone());
-            let mut function = function(&format!("{place}.tools[{index}]"), tool, FIELDS)?;
             function["function"]["name"] = offered.into();
             if let Some(about) = about.take() {
                 let own = function["function"]["description"].as_str().unwrap_or_default();
@@ -251,12 +270,32 @@ mod tests {
         let function = json!({"type": "function", "name": "read", "parameters": "x"});
         let within = json!({"type": "namespace", "name": "files", "tools": [{"type": "custom"}, function]});
         let unnamed = json!({"type": "function", "name": ""});
-        for (tool, field) in
-            [(function, "tools[1].parameters"), (within, "tools[1].tools[1].parameters"), (unnamed, "tools[1].name")]
-        {
+        let nameless = json!({"type": "namespace", "name": "files", "tools": [{"type": "function"}]});
+        let nested = json!({"type": "function", "function": {"name": "f", "parameters": []}});
+        for (tool, field) in [
+            (function, "tools[1].parameters"),
+            (within, "tools[1].tools[1].parameters"),
+            (unnamed, "tools[1].name"),
+            (json!({"type": "function", "parameters": {}}), "tools[1].name"),
+            (nameless, "tools[1].tools[0].name"),
+            (nested, "tools[1].function.parameters"),
+            (json!({"type": "function", "function": {}}), "tools[1].function.name"),
+        ] {
             let failure = Namespaces::read(&[json!({"type": "web_search"}), tool], &mut Warnings::default());
             assert_eq!(failure.unwrap_err().param.as_deref(), Some(field));
         }
+    }
+
+    #[test]
+    fn functions_may_have_the_form_of_chat_completions() {
+        let flat = json!({"type": "function", "name": "read", "description": "Reads.", "strict": true});
+        let nested = json!({"type": "function", "function": {"name": "read", "description": "Reads.", "strict": true}});
+        let within = |tool: &Value| json!({"type": "namespace", "name": "files", "tools": [tool]});
+        let mut warnings = Warnings::default();
+        for [one, other] in [[flat.clone(), nested.clone()], [&flat, &nested].map(within)] {
+            assert_eq!(Namespaces::read(&[other], &mut warnings).unwrap().0, read(&[one]).0);
+        }
+        assert!(warnings.texts().is_empty());
     }
 
     #[test]
