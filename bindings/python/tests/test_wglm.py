@@ -124,6 +124,71 @@ def test_leaving_a_block_ends_the_reply(model: wglm.Model) -> None:
     assert list(reply) == []
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["events", "texts"])
+def test_an_interrupted_loop_ends_its_reply(whole: bool, model: wglm.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = wglm.Chat(model, thinking=False, temperature=0)
+    reply = chat.send(STORY)
+    interrupt_once_a_piece_is_there(reply, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        for _ in reply if whole else reply.texts():
+            pass
+    assert chat.messages[-1].role == "assistant" and chat.messages[-1].content.endswith(reply.text)
+    chat.push("user", SUM)  # not Busy
+
+
+def interrupt_once_a_piece_is_there(reply: wglm.Reply, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python raises KeyboardInterrupt in the call that returns, as here, once it no longer blocks."""
+    core = reply._core
+    assert core is not None
+    wait, interrupts = core.wait_next, [KeyboardInterrupt]
+
+    def wait_next() -> object:
+        event = wait()
+        if interrupts and isinstance(event, wglm._core.Event.TEXT):
+            raise interrupts.pop()
+        return event
+
+    monkeypatch.setattr(core, "wait_next", wait_next)
+
+
+def test_leaving_a_loop_over_texts_ends_the_reply(model: wglm.Model) -> None:
+    chat = wglm.Chat(model, thinking=False, temperature=0)
+    reply = chat.send(STORY)
+    for _ in reply.texts():
+        break
+    assert chat.messages[-1].role == "assistant"
+
+    async def tell() -> None:
+        reply = chat.send(STORY)
+        async for _ in reply.texts_async():
+            break
+        assert [message.role for message in chat.messages[-2:]] == ["user", "assistant"]
+        assert await chat.send(SUM).result_async()
+
+    asyncio.run(tell())
+
+
+def test_a_task_cancelled_inside_a_loop_over_texts_ends_its_reply(model: wglm.Model) -> None:
+    chat = wglm.Chat(model, thinking=False, temperature=0)
+
+    async def tell(begun: asyncio.Event) -> None:
+        reply = chat.send(STORY)
+        async for _ in reply.texts_async():
+            begun.set()
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        begun = asyncio.Event()
+        task = asyncio.create_task(tell(begun))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await chat.send(SUM).result_async()
+
+    asyncio.run(main())
+
+
 def test_conversations_from_many_threads(model: wglm.Model) -> None:
     expected = wglm.Chat(model, thinking=False, temperature=0, max_tokens=8).send(STORY).result()
     told: list[str] = []
