@@ -271,6 +271,17 @@ def test_constraints(model: wglm.Model) -> None:
         chat.set_options(temprature=0)  # type: ignore[call-arg]
 
 
+def test_a_constraint_of_a_pydantic_model_allows_no_other_fields(model: wglm.Model) -> None:
+    class Nothing(pydantic.BaseModel):
+        pass
+
+    class Sum(pydantic.BaseModel):
+        nothing: Nothing
+
+    chat = wglm.Chat(model, thinking=False, max_tokens=80, constraint=wglm.JsonSchema(Sum))
+    assert json.loads(chat.send(SUM).result()) == {"nothing": {}}
+
+
 def test_functions_are_run(model: wglm.Model) -> None:
     asked: list[str] = []
     chat: wglm.Chat
