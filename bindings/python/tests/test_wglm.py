@@ -315,6 +315,14 @@ def test_a_function_that_fails_is_reported_to_the_model(model: wglm.Model) -> No
     assert chat.messages[2].content == "error: no connection"
 
 
+def test_a_function_without_code_is_reported_to_the_model(model: wglm.Model) -> None:
+    described = wglm.Chat(model, functions=[wglm.Function("weather", "The weather")])
+    chat = wglm.Chat(model)
+    chat.restore(described.save())
+    call = wglm.ToolCall("1", "weather", {})
+    assert chat._called(call) == "error: there is no function of the name weather"
+
+
 def test_what_a_function_of_python_becomes() -> None:
     @wglm.function
     def search(query: str, limit: int = 3, tags: list[str] = []) -> str:
