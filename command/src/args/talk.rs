@@ -148,5 +148,5 @@ Messages are read from the terminal, or from a file or pipe, one per line. A lin
 and Ctrl-D sends an unfinished one.
 
 Exit status: 0; with messages from a file or pipe, 1 if a message or a command failed, 3 if a reply ended without an \
-answer, or inside an answer that --json-schema or --grammar constrains; 130 after Ctrl-C (pressed twice at the prompt; \
-once if TERM=dumb), 143 after SIGTERM, 129 after SIGHUP.";
+answer, or inside an answer that --json-schema or --grammar constrains; 130 after Ctrl-C (on a terminal it stops the \
+reply, and has to be pressed twice at the prompt, once if TERM=dumb), 143 after SIGTERM, 129 after SIGHUP.";
