@@ -166,6 +166,9 @@ fn show(bar: &ProgressBar, shown: &mut LoadStage, LoadProgress { stage, done, to
     if std::mem::replace(shown, stage) != stage {
         bar.set_style(progress::style(form(stage)));
     }
+    if total == 0 {
+        return; // a bar without a total would be drawn as full
+    }
     bar.update(|state| {
         state.set_len(total);
         state.set_pos(done);
