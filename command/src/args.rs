@@ -150,7 +150,7 @@ pub enum Command {
 /// the process.
 pub fn parse() -> (Arguments, Vec<String>) {
     let translated = llama::translated(std::env::args_os()).unwrap_or_else(|error| usage(&error));
-    let parsed = Arguments::try_parse_from(translated.args).map_err(suggest::with_command);
+    let parsed = Arguments::try_parse_from(translated.args).map_err(suggest::with_tip);
     let arguments = parsed.unwrap_or_else(|error| usage(&error));
     if let Err((name, wrong)) = arguments.command.check() {
         let mut root = Arguments::command();

@@ -135,6 +135,20 @@ fn errors_are_json_too() {
     let demo = json(&succeed("inspect --json").out);
     assert!(demo["error"].is_null() && demo["needs"].is_object(), "{demo}");
     for line in ["inspect --json nosuch.gguf", "tokenize --json -m nosuch.gguf hi", "bench -o json -m nosuch.gguf"] {
+/// Mistakes with the prompt of `run`.
+#[test]
+fn ways_to_give_a_prompt_are_suggested() {
+    for (line, tip) in [
+        ("run", "tip: `wglm run -` reads the prompt from stdin"),
+        ("run one two", "tip: a prompt of several words needs quotes: `wglm run \"one two\"`"),
+        ("run -n 5 one two three", "tip: a prompt of several words needs quotes"),
+    ] {
+        let done = wglm(line);
+        assert!(done.code == Some(2) && done.err.contains(tip), "{line}: {done:?}");
+    }
+    assert!(!wglm("run --nosuch hi").err.contains("quotes") && !wglm("tokenize").err.contains("stdin"));
+}
+
         let done = wglm(line);
         let object = json(&done.out);
         assert!(done.code == Some(1) && object["error"].as_str().unwrap().contains("nosuch.gguf"), "{line}: {done:?}");
@@ -169,10 +183,11 @@ fn extended_options_of_llama_cpp_have_no_effect_and_say_so() {
 
 #[test]
 fn an_empty_text_is_wrong_usage() {
-    for (args, option) in [
-        (vec!["run", "-p", ""], "--prompt"),
-        (vec!["run", "--raw", ""], "PROMPT"),
-        (vec!["run", "-p", "hi", "-r", ""], "--reverse-prompt"),
+    for (args, words) in [
+        (vec!["run", "-p", ""], "error: the prompt is empty"),
+        (vec!["run", "--json", "   "], "error: the prompt is empty"),
+        (vec!["run", "--raw", ""], "error: the prompt is empty"),
+        (vec!["run", "-p", "hi", "-r", ""], "a value is required for '--reverse-prompt"),
     ] {
         let done = outcome(command(&args));
         assert_eq!(done.code, Some(2), "{args:?}: {done:?}");
