@@ -293,8 +293,8 @@ pub struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// The command to describe [default: wglm itself]
-    pub command: Option<String>,
+    /// The command to describe, such as `run` or `models rm` [default: wglm itself]
+    pub command: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -83,6 +83,12 @@ fn extended_wrong_usage_exits_with_2() {
         ("perplexity -f x -c 2", "for '--ctx-size <N>': expected 0 or at least 3 tokens"),
         ("logits --tokens t.i32 --out o.f32 --positions -1", "expected 0 or a positive integer"),
         ("man nosuch", "no command `nosuch`; the commands are run, "),
+        ("man models nosuch", "no command `nosuch`; the commands are rm"),
+        ("man run rm", "no command `rm`; `run` has no commands"),
+        ("serve --draft-rows 33", "for '--draft-rows <N>': expected a number from 0 to 32"),
+        ("serve --cors foo", "for '--cors <ORIGIN>': expected *, null or an origin such as https://example.org"),
+        ("serve --cors https://example.org/page", "expected *, null or an origin such as https://example.org"),
+        ("serve --allow-host owl:80", "for '--allow-host <NAME>': expected a host name without a port"),
         ("run -p hi --reasoning maybe", "possible values: on, off"),
         ("run -p hi -ub 0", "expected a number from 1 to 4096"),
         ("run -p hi -ub -1", "for '--ubatch-size <N>': expected a number from 1 to 4096"),
@@ -244,6 +250,8 @@ fn completions_and_man_pages_have_every_command() {
     }
     let page = succeed("man").out;
     assert!(page.contains(".TH wglm 1") && page.contains("wglm\\-perplexity"), "{page}");
+    assert!(succeed("man models").out.contains("wglm\\-models\\-rm(1)"), "{}", succeed("man models").out);
+    assert!(succeed("man models rm").out.contains(".TH wglm-models-rm 1"), "{}", succeed("man models rm").out);
     assert!(succeed("man bench").out.contains("\\-\\-n\\-depth"));
     let title = concat!(".TH wglm-run 1  \"wglm ", env!("CARGO_PKG_VERSION"), "\"");
     assert!(succeed("man run").out.contains(title), "{}", succeed("man run").out);
