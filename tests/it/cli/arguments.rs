@@ -135,12 +135,6 @@ fn the_intended_command_is_suggested() {
     }
 }
 
-/// If the result is JSON, the error is too.
-#[test]
-fn errors_are_json_too() {
-    let demo = json(&succeed("inspect --json").out);
-    assert!(demo["error"].is_null() && demo["needs"].is_object(), "{demo}");
-    for line in ["inspect --json nosuch.gguf", "tokenize --json -m nosuch.gguf hi", "bench -o json -m nosuch.gguf"] {
 /// Mistakes with the prompt of `run`.
 #[test]
 fn ways_to_give_a_prompt_are_suggested() {
@@ -155,6 +149,12 @@ fn ways_to_give_a_prompt_are_suggested() {
     assert!(!wglm("run --nosuch hi").err.contains("quotes") && !wglm("tokenize").err.contains("stdin"));
 }
 
+/// If the result is JSON, the error is too.
+#[test]
+fn errors_are_json_too() {
+    let demo = json(&succeed("inspect --json").out);
+    assert!(demo["error"].is_null() && demo["needs"].is_object(), "{demo}");
+    for line in ["inspect --json nosuch.gguf", "tokenize --json -m nosuch.gguf hi", "bench -o json -m nosuch.gguf"] {
         let done = wglm(line);
         let object = json(&done.out);
         assert!(done.code == Some(1) && object["error"].as_str().unwrap().contains("nosuch.gguf"), "{line}: {done:?}");
@@ -197,10 +197,7 @@ fn an_empty_text_is_wrong_usage() {
     ] {
         let done = outcome(command(&args));
         assert_eq!(done.code, Some(2), "{args:?}: {done:?}");
-        assert!(
-            done.out.is_empty() && done.err.contains("a value is required") && done.err.contains(option),
-            "{done:?}"
-        );
+        assert!(done.out.is_empty() && done.err.contains(words), "{done:?}");
     }
 }
 
@@ -250,9 +247,9 @@ fn completions_and_man_pages_have_every_command() {
     }
     let page = succeed("man").out;
     assert!(page.contains(".TH wglm 1") && page.contains("wglm\\-perplexity"), "{page}");
-    assert!(succeed("man models").out.contains("wglm\\-models\\-rm(1)"), "{}", succeed("man models").out);
-    assert!(succeed("man models rm").out.contains(".TH wglm-models-rm 1"), "{}", succeed("man models rm").out);
     assert!(succeed("man bench").out.contains("\\-\\-n\\-depth"));
     let title = concat!(".TH wglm-run 1  \"wglm ", env!("CARGO_PKG_VERSION"), "\"");
     assert!(succeed("man run").out.contains(title), "{}", succeed("man run").out);
+    assert!(succeed("man models").out.contains("wglm\\-models\\-rm(1)"), "{}", succeed("man models").out);
+    assert!(succeed("man models rm").out.contains(".TH wglm-models-rm 1"), "{}", succeed("man models rm").out);
 }
