@@ -6,6 +6,10 @@ import asyncio
 import gc
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pydantic
@@ -459,6 +463,57 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         wglm.pull("nobody/nothing")
     with pytest.raises(wglm.InvalidInput):
         wglm.pull("not a name")
+
+
+def test_a_download_goes_where_it_should(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    with hub({"model-Q4_0.gguf": b"not a model" * 100}) as (address, requests):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        path = wglm.pull("owner/repo:Q4_0", folder=tmp_path / "models", token="hf_mine", revision="v2")
+        assert Path(path).read_bytes() == b"not a model" * 100
+        assert Path(path).is_relative_to(tmp_path / "models")
+        assert requests[0] == ("/api/models/owner/repo/revision/v2?blobs=true", "Bearer hf_mine")
+        with pytest.raises(wglm.NotFound, match="found Q4_0"):
+            asyncio.run(wglm.pull_async("owner/repo:Q8_0", folder=tmp_path / "models"))
+
+
+@contextmanager
+def hub(files: dict[str, bytes]) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+    """A hub with one repository. The paths and authorizations of its requests follow its address."""
+    requests: list[tuple[str, str | None]] = []
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append((self.path, self.headers["Authorization"]))
+            contents = files.get(self.path.rsplit("/", 1)[-1])
+            self.answer(listing(files) if self.path.startswith("/api/") else contents)
+
+        def answer(self, body: bytes | None) -> None:
+            self.send_response(404 if body is None else 200)
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", requests
+        finally:
+            server.shutdown()
+
+
+def listing(files: dict[str, bytes]) -> bytes:
+    siblings = [
+        {"rfilename": name, "size": len(bytes), "lfs": {"sha256": sha256(bytes).hexdigest(), "size": len(bytes)}}
+        for name, bytes in files.items()
+    ]
+    return json.dumps({"sha": "1" * 40, "siblings": siblings}).encode()
 
 
 def test_a_tuning(model: wglm.Model) -> None:
