@@ -51,8 +51,8 @@ Environment:
   NO_COLOR                          print no colors
 
 Options of llama.cpp that have no effect here (-ngl, -fa, -t, -b, --mlock, --no-mmap, --jinja) are \
-ignored with a note. If an option is given twice, the last one counts, except for those that can be repeated: -l and -r, and with serve also \
---api-key, --cors and --allow-host.";
+ignored with a note. If an option is given twice, the last one counts, except for those that can be repeated: -l and \
+-r, and with serve also --api-key, --cors and --allow-host.";
 
 /// Run GLM-4.7-Flash from a GGUF file on the GPU, through Metal, Vulkan or DirectX 12.
 ///

@@ -63,7 +63,8 @@ split_symbols() {
 
 # commands PROGRAM [NAME]: the commands of a program, or of one of its commands.
 commands() {
-    "$1" help "${@:2}" | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on && /^  [a-z]/ && $1 != "help" { print $1 }'
+    "$1" help "${@:2}" |
+        awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on && /^  [a-z]/ && $1 != "help" { print $1 }'
 }
 
 # documents PROGRAM FOLDER: writes the man pages and the completions that the command prints about itself.
