@@ -3,6 +3,8 @@
 use crate::cancel::{Cancel, inner};
 use crate::error::WglmError;
 use crate::load::LoadOptions;
+use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use wglm::catalog::{self, ModelName, Places};
 use wglm::download::{Hub, HubOptions};
@@ -97,22 +99,59 @@ pub trait PullListener: Send + Sync {
     fn on_progress(&self, progress: PullProgress);
 }
 
+/// What to download, and where to store it. What is not given is as for Hugging Face's own programs.
+#[derive(Clone, Default, PartialEq, Eq, uniffi::Record)]
+pub struct PullOptions {
+    /// The folder to store files in, which gets the layout of Hugging Face's cache; otherwise that cache.
+    #[uniffi(default)]
+    pub folder: Option<String>,
+    /// The token for private and gated repositories; otherwise `HF_TOKEN`, or the one that `hf auth login` has stored.
+    #[uniffi(default)]
+    pub token: Option<String>,
+    /// The branch, tag or commit; otherwise `main`.
+    #[uniffi(default)]
+    pub revision: Option<String>,
+}
+
+/// Prints everything except the token, so that logs show only whether there is one.
+impl fmt::Debug for PullOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { folder, token, revision } = self;
+        let token = token.as_ref().map(|_| "…");
+        f.debug_struct("PullOptions")
+            .field("folder", folder)
+            .field("token", &token)
+            .field("revision", revision)
+            .finish()
+    }
+}
+
+impl PullOptions {
+    fn hub(&self) -> HubOptions {
+        let usual = HubOptions::default();
+        let cache = self.folder.as_ref().map(PathBuf::from).or(usual.cache);
+        HubOptions { cache, token: self.token.clone().or(usual.token), ..usual }
+    }
+}
+
 /// Downloads a model from Hugging Face, and returns the path for `Model.load`. `name` is `OWNER/REPO:QUANT`, or
 /// `OWNER/REPO` for the model of the repository that suits this machine best when loaded with `options`. An interrupted
 /// download continues where it ended. Blocks.
 ///
 /// # Errors
 /// `NotFound`, `AccessDenied`, `Network`, `Io`, `Cancelled`; `OutOfMemory` if no model of the repository fits.
-#[uniffi::export(default(options = None, listener = None, cancel = None))]
+#[uniffi::export(default(options = None, source = None, listener = None, cancel = None))]
 pub fn pull(
     name: String,
     options: Option<LoadOptions>,
+    source: Option<PullOptions>,
     listener: Option<Arc<dyn PullListener>>,
     cancel: Option<Arc<Cancel>>,
 ) -> Result<String, WglmError> {
     let (name, options, cancel) = (name.parse::<ModelName>()?, options.unwrap_or_default(), inner(cancel));
-    let hub = Hub::new(HubOptions::default())?;
-    let repository = hub.list(&name.repo, "main", &cancel)?;
+    let source = source.unwrap_or_default();
+    let hub = Hub::new(source.hub())?;
+    let repository = hub.list(&name.repo, source.revision.as_deref().unwrap_or("main"), &cancel)?;
     let model = match &name.label {
         Some(label) => repository.model(label)?.clone(),
         None => {

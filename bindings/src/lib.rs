@@ -25,7 +25,9 @@ mod reply;
 
 pub use ask::Asking;
 pub use cancel::Cancel;
-pub use catalog::{Adapter, LocalModel, PullListener, PullProgress, adapters, find_model, local_models, pull};
+pub use catalog::{
+    Adapter, LocalModel, PullListener, PullOptions, PullProgress, adapters, find_model, local_models, pull,
+};
 pub use chat::{Chat, Overflow};
 pub use error::WglmError;
 pub use event::{Event, Logprob, Stats, Stop, TokenLogprobs};

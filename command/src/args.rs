@@ -51,7 +51,8 @@ Environment:
   NO_COLOR                          print no colors
 
 Options of llama.cpp that have no effect here (-ngl, -fa, -t, -b, --mlock, --no-mmap, --jinja) are \
-ignored with a note. If an option is given twice, the last one counts, except for -l and -r.";
+ignored with a note. If an option is given twice, the last one counts, except for those that can be repeated: -l and \
+-r, and with serve also --api-key, --cors and --allow-host.";
 
 /// Run GLM-4.7-Flash from a GGUF file on the GPU, through Metal, Vulkan or DirectX 12.
 ///
@@ -150,7 +151,7 @@ pub enum Command {
 /// the process.
 pub fn parse() -> (Arguments, Vec<String>) {
     let translated = llama::translated(std::env::args_os()).unwrap_or_else(|error| usage(&error));
-    let parsed = Arguments::try_parse_from(translated.args).map_err(suggest::with_command);
+    let parsed = Arguments::try_parse_from(translated.args).map_err(suggest::with_tip);
     let arguments = parsed.unwrap_or_else(|error| usage(&error));
     if let Err((name, wrong)) = arguments.command.check() {
         let mut root = Arguments::command();
@@ -293,8 +294,8 @@ pub struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// The command to describe [default: wglm itself]
-    pub command: Option<String>,
+    /// The command to describe, such as `run` or `models rm` [default: wglm itself]
+    pub command: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -366,7 +367,7 @@ pub struct LogitsArgs {
     /// Output file, little-endian f32; - writes to stdout
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Positions to write, counted from 0 [default: all]
+    /// Positions to write, counted from 0 and separated by commas [default: all]
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<usize>, action = ArgAction::Set)]
     pub positions: Option<Vec<usize>>,
 }

@@ -36,9 +36,14 @@ fn chosen(found: &[AdapterReport], options: &GpuOptions) -> anyhow::Result<usize
     }
 }
 
-/// The size of the cooperative matrices that kernels can use; `None` if there are none.
-fn matrices(adapter: &AdapterReport) -> Option<u32> {
-    match adapter.matrices {
+/// The size of the cooperative matrices that kernels can use, for people.
+pub fn size_of_matrices(matrices: Matrices) -> String {
+    rows_of(matrices).map_or("none".into(), |size| format!("{size} x {size}"))
+}
+
+/// The rows and columns of cooperative matrices; `None` if there are none.
+fn rows_of(matrices: Matrices) -> Option<u32> {
+    match matrices {
         Matrices::None => None,
         Matrices::Eight => Some(8),
         Matrices::Sixteen => Some(16),
@@ -51,7 +56,7 @@ fn describe(adapter: &AdapterReport, chosen: bool) -> String {
         true => format!("of {least}"),
         false => format!("of {least} to {most}"),
     });
-    let matrices = matrices(adapter).map_or("none".into(), |size| format!("{size} x {size}"));
+    let matrices = size_of_matrices(adapter.matrices);
     let memory = adapter.memory.map_or("unknown".into(), output::bytes);
     let mark = if chosen { " (default)" } else { "" };
     format!(
@@ -84,7 +89,7 @@ fn as_json(adapter: &AdapterReport, chosen: bool) -> Value {
         "memory": adapter.memory,
         "subgroup_min": adapter.subgroup.map(|(least, _)| least),
         "subgroup_max": adapter.subgroup.map(|(_, most)| most),
-        "matrices": matrices(adapter),
+        "matrices": rows_of(adapter.matrices),
         "arithmetic": usual_arithmetic(adapter).name(),
         "shader_f16": adapter.f16,
         "timestamps": adapter.timestamps,

@@ -2,8 +2,8 @@
 
 use super::args::{Arguments, CompletionsArgs, ManArgs};
 use super::output;
-use clap::CommandFactory;
 use clap::error::ErrorKind;
+use clap::{Command, CommandFactory};
 
 pub fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
     let (mut command, mut script) = (Arguments::command(), Vec::new());
@@ -12,22 +12,30 @@ pub fn completions(args: &CompletionsArgs) -> anyhow::Result<()> {
 }
 
 pub fn man(args: &ManArgs) -> anyhow::Result<()> {
-    let mut root = Arguments::command().disable_help_subcommand(true);
+    let without_help = |command: Command| command.disable_help_subcommand(true);
+    let mut root = without_help(Arguments::command()).mut_subcommands(without_help);
     root.build();
-    let command = match &args.command {
-        None => root,
-        Some(name) => {
-            let names = || root.get_subcommands().map(|known| known.get_name()).collect::<Vec<_>>().join(", ");
-            match root.find_subcommand(name) {
-                Some(found) => found.clone(),
-                None => {
-                    let message = format!("no command `{name}`; the commands are {}", names());
-                    output::usage(&root.error(ErrorKind::InvalidSubcommand, message))
-                }
+    let mut command = &root;
+    for name in &args.command {
+        command = match command.find_subcommand(name) {
+            Some(found) => found,
+            None => {
+                let message = unknown(command, name);
+                output::usage(&root.error(ErrorKind::InvalidSubcommand, message))
             }
-        }
-    };
+        };
+    }
+    let command = command.clone();
     let mut page = Vec::new();
     clap_mangen::Man::new(command).source(concat!("wglm ", env!("CARGO_PKG_VERSION"))).render(&mut page)?;
     output::say(&String::from_utf8_lossy(&page))
+}
+
+/// The message for a name that is no command of this one.
+fn unknown(command: &Command, name: &str) -> String {
+    let known: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+    match known.is_empty() {
+        true => format!("no command `{name}`; `{}` has no commands", command.get_name()),
+        false => format!("no command `{name}`; the commands are {}", known.join(", ")),
+    }
 }

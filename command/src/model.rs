@@ -1,7 +1,7 @@
 //! Opens files and loads models, with a progress bar on a terminal.
 
 use super::args::{FileArgs, ModelArgs};
-use super::{faults, fits, interrupts, output, progress, tunings, verdicts};
+use super::{failure, faults, fits, interrupts, output, progress, tunings, verdicts};
 use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -118,6 +118,7 @@ pub fn load_tuned(
         zero_copy(&model);
     }
     let (context, made_for) = (model.cache().context, model.config().context);
+    failure::set_made_for(made_for);
     if context > made_for {
         output::note(format_args!(
             "note: a context of {context} tokens exceeds the model's {made_for}; long replies may be worse"
@@ -164,6 +165,9 @@ fn zero_copy(model: &Model) {
 fn show(bar: &ProgressBar, shown: &mut LoadStage, LoadProgress { stage, done, total, .. }: LoadProgress) {
     if std::mem::replace(shown, stage) != stage {
         bar.set_style(progress::style(form(stage)));
+    }
+    if total == 0 {
+        return; // a bar without a total would be drawn as full
     }
     bar.update(|state| {
         state.set_len(total);

@@ -61,12 +61,12 @@ fn offline(args: &PullArgs) -> anyhow::Result<ExitCode> {
     let command = output::command();
     anyhow::ensure!(
         !args.list && !args.verify,
-        "the hub is not contacted while HF_HUB_OFFLINE is set; `{command} models` lists the models on this machine, and `{command} models \
-         --verify` reads it"
+        "the hub is not contacted while HF_HUB_OFFLINE is set; `{command} models` lists the models on this machine, \
+         and `{command} models --verify` compares them with their hashes"
     );
     let name = args.name.to_string();
     let model = find_model(&name, &Places::default())
-        .map_err(|error| anyhow::anyhow!("{error}").context("nothing can be downloaded while HF_HUB_OFFLINE is set"))?;
+        .map_err(|error| not_here(&error).context("nothing can be downloaded while HF_HUB_OFFLINE is set"))?;
     if args.json {
         let object = serde_json::json!({ "name": model.name, "path": model.path, "received": 0, "verified": false });
         output::lines([object])?;
@@ -78,6 +78,16 @@ fn offline(args: &PullArgs) -> anyhow::Result<ExitCode> {
         output::lines([model.path.display()])?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The error for a model that is not on this machine, without the advice to download it.
+fn not_here(error: &Error) -> anyhow::Error {
+    match error {
+        Error::NoModel { name, found, .. } => {
+            anyhow::anyhow!("no model `{name}` on this machine: found {found}; unset HF_HUB_OFFLINE to download it")
+        }
+        error => anyhow::anyhow!("{error}"),
+    }
 }
 
 /// Compares a model with the hashes that the hub lists, or without a label all models with files on this machine.

@@ -111,7 +111,7 @@ pub fn prepare(chat: &mut Chat, args: &TalkArgs, options: GenerateOptions) {
     }
 }
 
-/// The prompt. A blank one is refused, since `chat` skips blank lines, unless plain text is continued.
+/// The prompt. A blank one is refused; if it is on the command line, that has refused it already.
 fn prompt(args: &RunArgs) -> anyhow::Result<String> {
     let stdin = Path::new("-");
     let (prompt, name) = match (args.text.as_ref().or(args.prompt.as_ref()), &args.file) {
@@ -119,7 +119,6 @@ fn prompt(args: &RunArgs) -> anyhow::Result<String> {
         (None, Some(file)) => (input::text(file)?, input::name(file)),
         _ => (input::text(stdin)?, input::name(stdin)),
     };
-    let blank = if args.raw { prompt.is_empty() } else { prompt.trim().is_empty() };
-    anyhow::ensure!(!blank, "{name}: the prompt is empty");
+    anyhow::ensure!(!args.is_blank(&prompt), "{name}: the prompt is empty");
     Ok(prompt)
 }

@@ -20,11 +20,19 @@ const WHOLE: [Column; 3] = [
     Column { title: "gain", width: 17, right: true },
 ];
 
-/// Prints a tuning: JSON as in its file, CSV with a line for each trial, or a table of the trials that were compared
-/// alternately.
+/// The fields of a trial in CSV.
+const FIELDS: [&str; 9] =
+    ["step", "candidate", "work", "before_seconds", "after_seconds", "gain", "spread", "turns", "outcome"];
+
+/// Prints a tuning: JSON as in its file, CSV with a header and a line for each trial, or a table of the trials that
+/// were compared alternately.
 pub fn report(format: OutputFormat, tuning: &Tuning) -> anyhow::Result<()> {
     match format {
-        OutputFormat::Csv => csv(&tuning.trials.iter().map(record).collect::<anyhow::Result<Vec<Record>>>()?, true),
+        OutputFormat::Csv => {
+            let records = tuning.trials.iter().map(record).collect::<anyhow::Result<Vec<Record>>>()?;
+            output::lines([FIELDS.join(",")])?;
+            csv(&records, false)
+        }
         OutputFormat::Md => people(tuning),
         _ => output::say(&tuning.to_string()),
     }
@@ -87,4 +95,21 @@ fn record(trial: &Trial) -> anyhow::Result<Record> {
         "turns": turns,
         "outcome": outcome.to_string(),
     }))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::{FIELDS, record};
+    use serde_json::json;
+
+    #[test]
+    fn the_header_names_the_fields_of_a_trial() {
+        let trial = json!({
+            "question": "moe.down", "candidate": "8x1x64", "figures": [], "gain": 0.0, "spread": 0.0, "turns": 0,
+            "outcome": "kept",
+        });
+        let record = record(&serde_json::from_value(trial).unwrap()).unwrap();
+        assert_eq!(record.keys().collect::<Vec<_>>(), FIELDS);
+    }
 }

@@ -429,7 +429,7 @@ pub enum Error {
     },
 
     /// A server could not be reached, refused a request, or sent something unexpected.
-    #[error("cannot download {what}: {reason}; {remedy}")]
+    #[error("cannot get {what}: {reason}; {remedy}")]
     Download {
         /// The repository or file.
         what: String,

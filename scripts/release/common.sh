@@ -61,14 +61,22 @@ split_symbols() {
     esac
 }
 
+# commands PROGRAM [NAME]: the commands of a program, or of one of its commands.
+commands() {
+    "$1" help "${@:2}" |
+        awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on && /^  [a-z]/ && $1 != "help" { print $1 }'
+}
+
 # documents PROGRAM FOLDER: writes the man pages and the completions that the command prints about itself.
 documents() {
-    local program=$1 folder=$2 name
+    local program=$1 folder=$2 name part
     mkdir -p "$folder/man" "$folder/completions"
     "$program" man >"$folder/man/wglm.1"
-    for name in $("$program" help |
-        awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on && /^  [a-z]/ { print $1 }'); do
-        [[ $name == help ]] || "$program" man "$name" >"$folder/man/wglm-$name.1"
+    for name in $(commands "$program"); do
+        "$program" man "$name" >"$folder/man/wglm-$name.1"
+        for part in $(commands "$program" "$name"); do
+            "$program" man "$name" "$part" >"$folder/man/wglm-$name-$part.1"
+        done
     done
     "$program" completions bash >"$folder/completions/wglm.bash"
     "$program" completions elvish >"$folder/completions/wglm.elv"

@@ -6,6 +6,10 @@ import asyncio
 import gc
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pydantic
@@ -124,6 +128,71 @@ def test_leaving_a_block_ends_the_reply(model: wglm.Model) -> None:
     assert list(reply) == []
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["events", "texts"])
+def test_an_interrupted_loop_ends_its_reply(whole: bool, model: wglm.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = wglm.Chat(model, thinking=False, temperature=0)
+    reply = chat.send(STORY)
+    interrupt_once_a_piece_is_there(reply, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        for _ in reply if whole else reply.texts():
+            pass
+    assert chat.messages[-1].role == "assistant" and chat.messages[-1].content.endswith(reply.text)
+    chat.push("user", SUM)  # not Busy
+
+
+def interrupt_once_a_piece_is_there(reply: wglm.Reply, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python raises KeyboardInterrupt in the call that returns, as here, once it no longer blocks."""
+    core = reply._core
+    assert core is not None
+    wait, interrupts = core.wait_next, [KeyboardInterrupt]
+
+    def wait_next() -> object:
+        event = wait()
+        if interrupts and isinstance(event, wglm._core.Event.TEXT):
+            raise interrupts.pop()
+        return event
+
+    monkeypatch.setattr(core, "wait_next", wait_next)
+
+
+def test_leaving_a_loop_over_texts_ends_the_reply(model: wglm.Model) -> None:
+    chat = wglm.Chat(model, thinking=False, temperature=0)
+    reply = chat.send(STORY)
+    for _ in reply.texts():
+        break
+    assert chat.messages[-1].role == "assistant"
+
+    async def tell() -> None:
+        reply = chat.send(STORY)
+        async for _ in reply.texts_async():
+            break
+        assert [message.role for message in chat.messages[-2:]] == ["user", "assistant"]
+        assert await chat.send(SUM).result_async()
+
+    asyncio.run(tell())
+
+
+def test_a_task_cancelled_inside_a_loop_over_texts_ends_its_reply(model: wglm.Model) -> None:
+    chat = wglm.Chat(model, thinking=False, temperature=0)
+
+    async def tell(begun: asyncio.Event) -> None:
+        reply = chat.send(STORY)
+        async for _ in reply.texts_async():
+            begun.set()
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        begun = asyncio.Event()
+        task = asyncio.create_task(tell(begun))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await chat.send(SUM).result_async()
+
+    asyncio.run(main())
+
+
 def test_conversations_from_many_threads(model: wglm.Model) -> None:
     expected = wglm.Chat(model, thinking=False, temperature=0, max_tokens=8).send(STORY).result()
     told: list[str] = []
@@ -206,6 +275,17 @@ def test_constraints(model: wglm.Model) -> None:
         chat.set_options(temprature=0)  # type: ignore[call-arg]
 
 
+def test_a_constraint_of_a_pydantic_model_allows_no_other_fields(model: wglm.Model) -> None:
+    class Nothing(pydantic.BaseModel):
+        pass
+
+    class Sum(pydantic.BaseModel):
+        nothing: Nothing
+
+    chat = wglm.Chat(model, thinking=False, max_tokens=80, constraint=wglm.JsonSchema(Sum))
+    assert json.loads(chat.send(SUM).result()) == {"nothing": {}}
+
+
 def test_functions_are_run(model: wglm.Model) -> None:
     asked: list[str] = []
     chat: wglm.Chat
@@ -237,6 +317,14 @@ def test_a_function_that_fails_is_reported_to_the_model(model: wglm.Model) -> No
     chat = wglm.Chat(model, functions=[broken], thinking=False, temperature=0, calls="broken")
     chat.run("Try it.")
     assert chat.messages[2].content == "error: no connection"
+
+
+def test_a_function_without_code_is_reported_to_the_model(model: wglm.Model) -> None:
+    described = wglm.Chat(model, functions=[wglm.Function("weather", "The weather")])
+    chat = wglm.Chat(model)
+    chat.restore(described.save())
+    call = wglm.ToolCall("1", "weather", {})
+    assert chat._called(call) == "error: there is no function of the name weather"
 
 
 def test_what_a_function_of_python_becomes() -> None:
@@ -375,6 +463,57 @@ def test_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         wglm.pull("nobody/nothing")
     with pytest.raises(wglm.InvalidInput):
         wglm.pull("not a name")
+
+
+def test_a_download_goes_where_it_should(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    with hub({"model-Q4_0.gguf": b"not a model" * 100}) as (address, requests):
+        monkeypatch.setenv("HF_ENDPOINT", address)
+        path = wglm.pull("owner/repo:Q4_0", folder=tmp_path / "models", token="hf_mine", revision="v2")
+        assert Path(path).read_bytes() == b"not a model" * 100
+        assert Path(path).is_relative_to(tmp_path / "models")
+        assert requests[0] == ("/api/models/owner/repo/revision/v2?blobs=true", "Bearer hf_mine")
+        with pytest.raises(wglm.NotFound, match="found Q4_0"):
+            asyncio.run(wglm.pull_async("owner/repo:Q8_0", folder=tmp_path / "models"))
+
+
+@contextmanager
+def hub(files: dict[str, bytes]) -> Iterator[tuple[str, list[tuple[str, str | None]]]]:
+    """A hub with one repository. The paths and authorizations of its requests follow its address."""
+    requests: list[tuple[str, str | None]] = []
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append((self.path, self.headers["Authorization"]))
+            contents = files.get(self.path.rsplit("/", 1)[-1])
+            self.answer(listing(files) if self.path.startswith("/api/") else contents)
+
+        def answer(self, body: bytes | None) -> None:
+            self.send_response(404 if body is None else 200)
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", requests
+        finally:
+            server.shutdown()
+
+
+def listing(files: dict[str, bytes]) -> bytes:
+    siblings = [
+        {"rfilename": name, "size": len(bytes), "lfs": {"sha256": sha256(bytes).hexdigest(), "size": len(bytes)}}
+        for name, bytes in files.items()
+    ]
+    return json.dumps({"sha": "1" * 40, "siblings": siblings}).encode()
 
 
 def test_a_tuning(model: wglm.Model) -> None:

@@ -12,8 +12,7 @@ The calls that load, download, answer and embed exist twice: one that blocks, an
 being computed.
 """
 
-from ._core import Adapter, CacheType, Estimate, LoadProgress, LoadStage, LocalModel, Logprob, Message
-from ._core import PullProgress, Stats, Stop, TokenLogprobs, TuneProgress
+from ._core import CacheType, LoadStage, Stop
 from .chat import Chat
 from .constraints import Constraint, JsonObject, JsonSchema, Lark, Regex
 from .errors import (
@@ -52,6 +51,8 @@ from .events import (
 from .functions import Function, function
 from .library import adapters, estimate, find_model, local_models, pull, pull_async, version
 from .model import Model
+from .records import Adapter, Estimate, LoadProgress, LocalModel, Logprob, Message
+from .records import PullProgress, Stats, TokenLogprobs, TuneProgress
 from .reply import Reply
 
 __version__ = version()

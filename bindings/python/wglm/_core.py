@@ -533,7 +533,7 @@ def _uniffi_check_api_checksums(lib):
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     if lib.uniffi_wglm_bindings_checksum_func_local_models() != 11742:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
-    if lib.uniffi_wglm_bindings_checksum_func_pull() != 3676:
+    if lib.uniffi_wglm_bindings_checksum_func_pull() != 15243:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
     if lib.uniffi_wglm_bindings_checksum_func_version() != 43511:
         raise InternalError("UniFFI API checksum mismatch: try cleaning and rebuilding your project")
@@ -854,6 +854,7 @@ _UniffiLib.uniffi_wglm_bindings_fn_func_local_models.argtypes = (
 )
 _UniffiLib.uniffi_wglm_bindings_fn_func_local_models.restype = _UniffiRustBuffer
 _UniffiLib.uniffi_wglm_bindings_fn_func_pull.argtypes = (
+    _UniffiRustBuffer,
     _UniffiRustBuffer,
     _UniffiRustBuffer,
     _UniffiRustBuffer,
@@ -3123,6 +3124,51 @@ class _UniffiFfiConverterTypeOptions(_UniffiConverterRustBuffer):
         _UniffiFfiConverterOptionalTypeConstraint.write(value.constraint, buf)
         _UniffiFfiConverterOptionalTypeCalls.write(value.calls, buf)
         _UniffiFfiConverterBoolean.write(value.stop_loops, buf)
+
+@dataclass
+class PullOptions:
+    """
+    What to download, and where to store it. What is not given is as for Hugging Face's own programs.
+"""
+    def __init__(self, *, folder:typing.Optional[str] = None, token:typing.Optional[str] = None, revision:typing.Optional[str] = None):
+        self.folder = folder
+        self.token = token
+        self.revision = revision
+        
+        
+
+    
+    def __str__(self):
+        return "PullOptions(folder={}, token={}, revision={})".format(self.folder, self.token, self.revision)
+    def __eq__(self, other):
+        if self.folder != other.folder:
+            return False
+        if self.token != other.token:
+            return False
+        if self.revision != other.revision:
+            return False
+        return True
+
+class _UniffiFfiConverterTypePullOptions(_UniffiConverterRustBuffer):
+    @staticmethod
+    def read(buf):
+        return PullOptions(
+            folder=_UniffiFfiConverterOptionalString.read(buf),
+            token=_UniffiFfiConverterOptionalString.read(buf),
+            revision=_UniffiFfiConverterOptionalString.read(buf),
+        )
+
+    @staticmethod
+    def check_lower(value):
+        _UniffiFfiConverterOptionalString.check_lower(value.folder)
+        _UniffiFfiConverterOptionalString.check_lower(value.token)
+        _UniffiFfiConverterOptionalString.check_lower(value.revision)
+
+    @staticmethod
+    def write(value, buf):
+        _UniffiFfiConverterOptionalString.write(value.folder, buf)
+        _UniffiFfiConverterOptionalString.write(value.token, buf)
+        _UniffiFfiConverterOptionalString.write(value.revision, buf)
 
 @dataclass
 class PullProgress:
@@ -7047,6 +7093,31 @@ class _UniffiFfiConverterSequenceTypeLocalModel(_UniffiConverterRustBuffer):
             _UniffiFfiConverterTypeLocalModel.read(buf) for i in range(count)
         ]
 
+class _UniffiFfiConverterOptionalTypePullOptions(_UniffiConverterRustBuffer):
+    @classmethod
+    def check_lower(cls, value):
+        if value is not None:
+            _UniffiFfiConverterTypePullOptions.check_lower(value)
+
+    @classmethod
+    def write(cls, value, buf):
+        if value is None:
+            buf.write_u8(0)
+            return
+
+        buf.write_u8(1)
+        _UniffiFfiConverterTypePullOptions.write(value, buf)
+
+    @classmethod
+    def read(cls, buf):
+        flag = buf.read_u8()
+        if flag == 0:
+            return None
+        elif flag == 1:
+            return _UniffiFfiConverterTypePullOptions.read(buf)
+        else:
+            raise InternalError("Unexpected flag byte for optional type")
+
 class _UniffiFfiConverterOptionalTypePullListener(_UniffiConverterRustBuffer):
     @classmethod
     def check_lower(cls, value):
@@ -7144,7 +7215,7 @@ def local_models() -> typing.List[LocalModel]:
         *_uniffi_lowered_args,
     )
     return _uniffi_lift_return(_uniffi_ffi_result)
-def pull(name: str,options: typing.Union[object, typing.Optional[LoadOptions]] = _DEFAULT,listener: typing.Union[object, typing.Optional[PullListener]] = _DEFAULT,cancel: typing.Union[object, typing.Optional[Cancel]] = _DEFAULT) -> str:
+def pull(name: str,options: typing.Union[object, typing.Optional[LoadOptions]] = _DEFAULT,source: typing.Union[object, typing.Optional[PullOptions]] = _DEFAULT,listener: typing.Union[object, typing.Optional[PullListener]] = _DEFAULT,cancel: typing.Union[object, typing.Optional[Cancel]] = _DEFAULT) -> str:
     """
     Downloads a model from Hugging Face, and returns the path for `Model.load`. `name` is `OWNER/REPO:QUANT`, or
     `OWNER/REPO` for the model of the repository that suits this machine best when loaded with `options`. An interrupted
@@ -7160,6 +7231,10 @@ def pull(name: str,options: typing.Union[object, typing.Optional[LoadOptions]] =
         options = None
     _UniffiFfiConverterOptionalTypeLoadOptions.check_lower(options)
 
+    if source is _DEFAULT:
+        source = None
+    _UniffiFfiConverterOptionalTypePullOptions.check_lower(source)
+
     if listener is _DEFAULT:
         listener = None
     _UniffiFfiConverterOptionalTypePullListener.check_lower(listener)
@@ -7170,6 +7245,7 @@ def pull(name: str,options: typing.Union[object, typing.Optional[LoadOptions]] =
     _uniffi_lowered_args = (
         _UniffiFfiConverterString.lower(name),
         _UniffiFfiConverterOptionalTypeLoadOptions.lower(options),
+        _UniffiFfiConverterOptionalTypePullOptions.lower(source),
         _UniffiFfiConverterOptionalTypePullListener.lower(listener),
         _UniffiFfiConverterOptionalTypeCancel.lower(cancel),
     )
@@ -7216,6 +7292,7 @@ __all__ = [
     "ToolCall",
     "Message",
     "Options",
+    "PullOptions",
     "PullProgress",
     "Stats",
     "TokenLogprobs",

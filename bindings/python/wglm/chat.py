@@ -153,8 +153,11 @@ class Chat:
         return reply.result() if reply.stats is None else reply.text
 
     def _called(self, call: ToolCall) -> str:
+        called = self._functions.get(call.name)
+        if called is None:
+            return f"error: there is no function of the name {call.name}"
         try:
-            return self._functions[call.name].result(call.arguments)
+            return called.result(call.arguments)
         except Exception as error:
             return f"error: {error}"
 
@@ -248,7 +251,10 @@ class Chat:
             return self.core.save()
 
     def restore(self, saved: str) -> None:
-        """Replaces the conversation by one that `save` returned."""
+        """Replaces the conversation by one that `save` returned.
+
+        It describes its functions to the model, but does not contain their code: for `run`, pass them to the `Chat`.
+        """
         with translated():
             self.core.restore(saved)
 

@@ -11,7 +11,11 @@ from . import _core
 
 @dataclass(frozen=True)
 class JsonSchema:
-    """JSON that is valid against a schema: a dictionary, JSON, or a pydantic model."""
+    """JSON that is valid against a schema: a dictionary, JSON, or a pydantic model.
+
+    Objects of a pydantic model have only the model's fields, as in `Chat.ask`. Those of another schema may have further
+    properties, unless it has ``"additionalProperties": false``.
+    """
 
     schema: Any
 
@@ -44,10 +48,17 @@ def is_pydantic(schema: Any) -> bool:
 
 
 def schema_text(schema: Any) -> str:
-    """A schema as JSON. Objects of a pydantic model have only the model's fields, as those ignore others."""
+    """A schema as JSON."""
     if isinstance(schema, str):
         return schema
     return json.dumps(schema.model_json_schema() if is_pydantic(schema) else schema)
+
+
+def _constraint_schema(schema: Any) -> str:
+    """The schema of a constraint as JSON. Without ``closed``, a reply could add properties that the model ignores."""
+    if not is_pydantic(schema):
+        return schema_text(schema)
+    return schema_text(schema.model_json_schema() | {"x-guidance": {"closed": True}})
 
 
 def constraint_of(constraint: Constraint | None) -> Any:
@@ -56,7 +67,7 @@ def constraint_of(constraint: Constraint | None) -> Any:
         case None:
             return None
         case JsonSchema(schema):
-            return _core.Constraint.JSON_SCHEMA(schema_text(schema))
+            return _core.Constraint.JSON_SCHEMA(_constraint_schema(schema))
         case JsonObject():
             return _core.Constraint.JSON_OBJECT()
         case Regex(expression):

@@ -8,15 +8,16 @@ from types import TracebackType
 
 from . import _core
 from ._core import Stats
-from .errors import translated
+from .errors import WglmError, translated
 from .events import Done, Event, Text, Thinking, event_of
 
 
 class Reply:
     """A reply that is being generated: an iterator of events, also for ``async for``.
 
-    Generation begins when the first event is requested. Leaving a ``with`` block, ``close``, or a cancelled task ends
-    the reply; what was generated of it joins the conversation. A ``break`` alone does not.
+    Generation begins when the first event is requested. Leaving a ``with`` block, ``close``, Ctrl-C or a cancelled task
+    while it waits for an event, and the end of a loop over `texts` end the reply; what was generated of it joins the
+    conversation. A ``break`` out of a loop over the events of a reply that is kept in a variable does not.
     """
 
     def __init__(self, core: _core.Reply) -> None:
@@ -32,13 +33,21 @@ class Reply:
         return self
 
     def __next__(self) -> Event:
-        if self._core is None:
+        core = self._core
+        if core is None:
             raise StopIteration
-        with translated():
-            event = self._core.wait_next()
-        if event is None:
+        try:
+            with translated():
+                event = core.wait_next()
+            taken = None if event is None else self._taken(event)
+        except WglmError:
+            raise  # it has ended, or another call waits for its events
+        except BaseException:  # such as KeyboardInterrupt
+            self._finish()
+            raise
+        if taken is None:
             raise StopIteration
-        return self._taken(event)
+        return taken
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -58,14 +67,17 @@ class Reply:
         return self._taken(event)
 
     def texts(self) -> Iterator[str]:
-        """The pieces of the answer."""
-        return (event.text for event in self if isinstance(event, Text))
+        """The pieces of the answer. When the iterator is dropped, as by a ``break``, the reply ends."""
+        try:
+            for event in self:
+                if isinstance(event, Text):
+                    yield event.text
+        finally:
+            self.close()
 
-    async def texts_async(self) -> AsyncIterator[str]:
-        """The pieces of the answer, for ``async for``."""
-        async for event in self:
-            if isinstance(event, Text):
-                yield event.text
+    def texts_async(self) -> AsyncIterator[str]:
+        """The pieces of the answer, for ``async for``. When the iterator is dropped, the reply ends."""
+        return _Texts(self)
 
     def result(self) -> str:
         """Waits for the end of the reply, and returns the whole answer. An exception meanwhile ends the reply."""
@@ -125,3 +137,20 @@ class Reply:
             case Done(stats):
                 self.stats = stats
         return event
+
+
+class _Texts(AsyncIterator[str]):
+    """The pieces of an answer. This is no generator, because the event loop closes a generator only after the code that
+    follows its loop has begun."""
+
+    def __init__(self, reply: Reply) -> None:
+        self._reply = reply
+
+    async def __anext__(self) -> str:
+        while True:
+            event = await self._reply.__anext__()
+            if isinstance(event, Text):
+                return event.text
+
+    def __del__(self) -> None:
+        self._reply.close()

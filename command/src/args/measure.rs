@@ -15,16 +15,16 @@ use wglm_engine::{CacheType, DraftKind, Speculation};
 pub struct BenchArgs {
     #[command(flatten)]
     pub model: ModelArgs,
-    /// Prompt lengths to measure, in tokens; 0 for none
+    /// Prompt lengths to measure, in tokens, separated by commas; 0 for none
     #[arg(short = 'p', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<usize>, default_value = "512", action = ArgAction::Set)]
     pub n_prompt: Vec<usize>,
-    /// Numbers of tokens to generate; 0 for none
+    /// Numbers of tokens to generate, separated by commas; 0 for none
     #[arg(short = 'n', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<usize>, default_value = "128", action = ArgAction::Set)]
     pub n_gen: Vec<usize>,
-    /// Numbers of tokens already in the KV cache before a test
+    /// Numbers of tokens already in the KV cache before a test, separated by commas
     #[arg(short = 'd', long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = whole::<usize>, default_value = "0", action = ArgAction::Set)]
     pub n_depth: Vec<usize>,
-    /// Numbers of conversations that generate tokens side by side, in the same steps
+    /// Numbers of conversations that generate tokens side by side, in the same steps, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', allow_negative_numbers = true, value_parser = positive::<u32>, default_value = "1", action = ArgAction::Set)]
     pub sessions: Vec<u32>,
     /// Repetitions of each test
@@ -32,7 +32,8 @@ pub struct BenchArgs {
     pub repetitions: u32,
     #[command(flatten)]
     pub output: OutputArgs,
-    /// Draw results saved with -o json or -o csv, side by side, instead of measuring; with -o svg
+    /// Draw results saved with -o json or -o csv, side by side, instead of measuring; with -o svg. The files are
+    /// separated by commas
     #[arg(long, value_name = "FILES", value_delimiter = ',', action = ArgAction::Set)]
     pub from: Vec<PathBuf>,
     /// Skip the warmup run before each test

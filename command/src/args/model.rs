@@ -16,7 +16,7 @@ pub struct AdapterArgs {
     /// Use the first GPU whose name contains NAME [env: WGPU_ADAPTER_NAME]
     #[arg(long, value_name = "NAME", help_heading = "GPU")]
     pub gpu: Option<String>,
-    /// Use only these backends: metal, vulkan, dx12 [env: WGPU_BACKEND]
+    /// Use only these backends, separated by commas: metal, vulkan, dx12 [env: WGPU_BACKEND]
     #[arg(long, value_name = "LIST", help_heading = "GPU")]
     pub backend: Option<String>,
 }
@@ -117,9 +117,9 @@ pub struct FileArgs {
     /// Use f32, f16 and bf16 weights in place, from the mapped file (Metal only; not yet tested on a Mac)
     #[arg(long, help_heading = TUNING)]
     pub zero_copy: bool,
-    /// Override kernel tiling (benchmarking): a list of STEP[@ROWS]=LANESxROWSxWORKGROUP[xCOLUMNS][d], e.g.
-    /// moe.down=32x1x512 or, for plans of 4 to 7 rows, moe.down@4-7=32x2x512; with a d at the end, as in 32x4x64d,
-    /// lanes read activations directly instead of staging them in workgroup memory
+    /// Override kernel tiling (benchmarking): STEP[@ROWS]=LANESxROWSxWORKGROUP[xCOLUMNS][d], e.g. moe.down=32x1x512 or,
+    /// for plans of 4 to 7 rows, moe.down@4-7=32x2x512; several are separated by commas; with a d at the end, as in
+    /// 32x4x64d, lanes read activations directly instead of staging them in workgroup memory
     #[arg(long, env = "WGLM_TILING", hide_env_values = true, value_name = "LIST", value_parser = tilings, help_heading = TUNING)]
     pub tiling: Option<TilingList>,
     /// In batches of FROM rows or more, decode weights once for up to SLOTS of the rows that selected the same expert,
@@ -130,7 +130,8 @@ pub struct FileArgs {
     /// Table of kernel tilings (benchmarking) [default: the GPU's own]
     #[arg(long, value_name = "TABLE", value_parser = choice(TABLES), help_heading = TUNING)]
     pub tiling_table: Option<Tilings>,
-    /// Disable these fusions (debugging): all, or a list of norm, latent, cache, absorb, merge, round, experts, route
+    /// Disable these fusions (debugging): all, or several of norm, latent, cache, absorb, merge, round, experts and
+    /// route, separated by commas
     #[arg(long, env = "WGLM_UNFUSE", hide_env_values = true, value_name = "LIST", value_parser = fusions, help_heading = TUNING)]
     pub unfuse: Option<Fusions>,
 }

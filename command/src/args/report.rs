@@ -13,7 +13,7 @@ pub struct ReportArgs {
     /// The file to write [default: wglm-report.txt, with a number if that exists]
     #[arg(short, long = "output", value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Run only these stages
+    /// Run only these stages, separated by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',', action = ArgAction::Set)]
     pub only: Vec<StageName>,
     /// Write every compiled shader, in Metal's shading language, to a folder

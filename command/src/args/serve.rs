@@ -3,6 +3,7 @@
 use super::choice::{Choice, choice};
 use super::numbers::{positive, size, whole};
 use super::{ModelArgs, SamplingArgs, Switch};
+use crate::serve::host::Host;
 use clap::Args;
 use std::path::PathBuf;
 use wglm_engine::Overflow;
@@ -31,11 +32,11 @@ pub struct ServeArgs {
     #[arg(long, help_heading = ACCESS)]
     pub share_cache: bool,
     /// Let web pages of this origin call the server, such as https://example.org; * for all; can be repeated
-    #[arg(long, value_name = "ORIGIN", help_heading = ACCESS)]
+    #[arg(long, value_name = "ORIGIN", value_parser = origin, help_heading = ACCESS)]
     pub cors: Vec<String>,
     /// Another host name of the server; with this, requests for unknown names are refused at every address; can be
     /// repeated
-    #[arg(long, value_name = "NAME", help_heading = ACCESS)]
+    #[arg(long, value_name = "NAME", value_parser = host_name, help_heading = ACCESS)]
     pub allow_host: Vec<String>,
     /// Do not serve the web page
     #[arg(long, alias = "no-webui", help_heading = ACCESS)]
@@ -58,7 +59,7 @@ pub struct ServeArgs {
     pub queue: usize,
     /// Maximum rows in a batched step that verifies guesses: one per conversation plus one per guess, up to 32; 0 to
     /// guess only while a single conversation is running [default: 8]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number, help_heading = LIMITS)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = rows, help_heading = LIMITS)]
     pub draft_rows: Option<usize>,
     /// Total tokens of all conversations in the KV cache [default: as many as the conversations can have, if memory
     /// allows]
@@ -141,7 +142,68 @@ fn number(text: &str) -> Result<usize, String> {
     whole::<u32>(text).map(|number| number as usize)
 }
 
+/// The maximum number of rows in a batched step that verifies guesses.
+const MAX_ROWS: usize = 32;
+
+/// Parses a number of rows, which may be 0.
+fn rows(text: &str) -> Result<usize, String> {
+    number(text).ok().filter(|rows| *rows <= MAX_ROWS).ok_or_else(|| format!("expected a number from 0 to {MAX_ROWS}"))
+}
+
+/// Checks the origin of pages, as browsers send it: without a path.
+fn origin(text: &str) -> Result<String, String> {
+    let of_scheme = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    let is_origin = text.trim_end_matches('/').split_once("://").is_some_and(|(scheme, host)| {
+        let is_host = Host::read(host).is_some_and(|host| host != Host::Name(""));
+        !scheme.is_empty() && scheme.bytes().all(of_scheme) && is_host
+    });
+    if is_origin || matches!(text, "*" | "null") {
+        return Ok(text.to_owned());
+    }
+    Err("expected *, null or an origin such as https://example.org".to_owned())
+}
+
+/// Checks the name of a host.
+fn host_name(text: &str) -> Result<String, String> {
+    let is_name = !text.contains(':') && Host::read(text).is_some_and(|host| host != Host::Name(""));
+    if is_name { Ok(text.to_owned()) } else { Err("expected a host name without a port".to_owned()) }
+}
+
 /// Parses a time of at least a second that clocks can represent.
 fn seconds(text: &str) -> Result<u64, String> {
     positive::<u32>(text).map(u64::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{host_name, origin, rows};
+
+    #[test]
+    fn origins_have_a_scheme_and_a_host() {
+        for good in
+            ["*", "null", "https://example.org", "http://127.0.0.1:3000/", "http://[::1]:80", "app://obsidian.md"]
+        {
+            assert!(origin(good).is_ok(), "{good}");
+        }
+        for bad in ["", "foo", "example.org", "https://", "https://a/b", "https://a b", "://a", "https://*.example.org"]
+        {
+            assert!(origin(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_names() {
+        for good in ["owl", "owl.example.org", "my_owl.local", "192.168.1.2"] {
+            assert!(host_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", "a b", "owl:80", "https://owl", "*.example.org"] {
+            assert!(host_name(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rows_are_those_of_a_step() {
+        assert_eq!((rows("0"), rows("32")), (Ok(0), Ok(32)));
+        assert!(rows("33").is_err() && rows("-1").is_err() && rows("few").is_err());
+    }
 }

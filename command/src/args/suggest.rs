@@ -1,11 +1,12 @@
-//! Suggests the command that may have been meant. clap suggests one only if most letters are in the right position,
-//! which does not hold for `rnu` and `run`, and none for a prompt without a command.
+//! Suggests the command that may have been meant, and how to give `run` a prompt. clap suggests a command only if most
+//! letters are in the right position, which does not hold for `rnu` and `run`, and none for a prompt without a command.
 
 use super::Arguments;
 use crate::output;
 use clap::CommandFactory;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use std::ffi::OsString;
 use strsim::damerau_levenshtein;
 
 /// The maximum number of wrong, missing, extra or swapped letters in a name that is still recognised.
@@ -14,11 +15,37 @@ const WRONG: usize = 2;
 /// The maximum number of characters of a prompt that a suggestion repeats.
 const PROMPT: usize = 40;
 
-/// Adds a suggestion to the error about an unknown command.
-pub fn with_command(mut error: Error) -> Error {
-    if error.kind() != ErrorKind::InvalidSubcommand {
-        return error;
+/// Adds a suggestion to an error about an unknown command, or about the prompt of `run`.
+pub fn with_tip(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => with_command(error),
+        _ if first().is_some_and(|first| first == "run") => with_prompt(error),
+        _ => error,
     }
+}
+
+/// The first argument, which is the command.
+fn first() -> Option<OsString> {
+    std::env::args_os().nth(1)
+}
+
+fn with_prompt(mut error: Error) -> Error {
+    let command = output::command();
+    let is_word =
+        || matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(word)) if !word.starts_with('-'));
+    let tip = match error.kind() {
+        ErrorKind::MissingRequiredArgument => format!("`{command} run -` reads the prompt from stdin"),
+        ErrorKind::UnknownArgument if is_word() => {
+            format!("a prompt of several words needs quotes: `{command} run \"one two\"`")
+        }
+        _ => return error,
+    };
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(tip)]));
+    error
+}
+
+/// Adds a suggestion to the error about an unknown command.
+fn with_command(mut error: Error) -> Error {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return error };
     let word = word.clone();
     if let Some(name) = alike(&word) {
@@ -27,7 +54,7 @@ pub fn with_command(mut error: Error) -> Error {
     }
     error.remove(ContextKind::SuggestedSubcommand);
     // Such a word asks for help and is not a prompt.
-    if std::env::args_os().nth(1).is_some_and(|first| first == "help") {
+    if first().is_some_and(|first| first == "help") {
         return error;
     }
     let command = output::command();

@@ -1,7 +1,7 @@
 //! Arguments of `run` and `chat`.
 
 use super::{Command, ConstraintArgs, ModelArgs, OutputFormat, SamplingArgs, Switch};
-use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
+use clap::builder::FalseyValueParser;
 use clap::{ArgGroup, Args};
 use std::path::{Path, PathBuf};
 
@@ -37,10 +37,10 @@ pub struct ChatArgs {
 #[command(group = ArgGroup::new("from").args(["text", "prompt", "file"]).required(true))]
 pub struct RunArgs {
     /// Prompt; - reads stdin, without the end of its last line
-    #[arg(value_name = "PROMPT", value_parser = NonEmptyStringValueParser::new())]
+    #[arg(value_name = "PROMPT")]
     pub text: Option<String>,
     /// Prompt; - reads stdin
-    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true, value_parser = NonEmptyStringValueParser::new())]
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub prompt: Option<String>,
     /// Read the prompt from a file
     #[arg(short, long, value_name = "FILE")]
@@ -66,12 +66,20 @@ pub struct ShowArgs {
 }
 
 impl RunArgs {
+    /// Whether a prompt says nothing. `chat` skips blank lines, but plain text can continue from blanks.
+    pub fn is_blank(&self, prompt: &str) -> bool {
+        if self.raw { prompt.is_empty() } else { prompt.trim().is_empty() }
+    }
+
     /// Checks combinations of options.
     ///
     /// # Errors
     /// What is wrong.
     pub fn check(&self) -> Result<(), String> {
         let ConstraintArgs { json_schema, json_schema_file, grammar, grammar_file, .. } = &self.talk.constraint;
+        if self.text.as_ref().or(self.prompt.as_ref()).is_some_and(|prompt| self.is_blank(prompt)) {
+            return Err("the prompt is empty".into());
+        }
         let is_dash = |text: &Option<String>| text.as_deref() == Some("-");
         let is_stdin = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
         let prompt = is_dash(&self.text) || is_dash(&self.prompt) || is_stdin(&self.file);
@@ -148,5 +156,5 @@ Messages are read from the terminal, or from a file or pipe, one per line. A lin
 and Ctrl-D sends an unfinished one.
 
 Exit status: 0; with messages from a file or pipe, 1 if a message or a command failed, 3 if a reply ended without an \
-answer, or inside an answer that --json-schema or --grammar constrains; 130 after Ctrl-C (pressed twice at the prompt; \
-once if TERM=dumb), 143 after SIGTERM, 129 after SIGHUP.";
+answer, or inside an answer that --json-schema or --grammar constrains; 130 after Ctrl-C (on a terminal it stops the \
+reply, and has to be pressed twice at the prompt, once if TERM=dumb), 143 after SIGTERM, 129 after SIGHUP.";

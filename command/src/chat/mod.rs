@@ -82,6 +82,9 @@ fn converse(mut talk: Talk, mut source: MessageSource) -> anyhow::Result<ExitCod
         if talk.take(entry::Entry::of(&text))?.is_break() {
             break;
         }
+        if !typed && interrupts::asked() {
+            return Ok(INTERRUPTED.into()); // otherwise each press would only stop one reply of many
+        }
     }
     Ok(if typed { ExitCode::SUCCESS } else { talk.code() })
 }

@@ -97,8 +97,11 @@ impl Talk {
         let events = self.reloader.keep_going(self.chat.reply()?.with_cancel(&cancel), model, Reply::move_to);
         reply.show(events, self.view)?;
         if reply.stop() == Some(Stop::Context) {
+            let session = self.chat.session();
+            let is_longest = session.context() >= session.model().config().context;
+            let larger = if is_longest { "" } else { ", -c N sets a larger context" };
             output::complain(format_args!(
-                "the context is full: the oldest messages will be dropped; /clear starts over, -c N sets a larger context"
+                "the context is full: the oldest messages will be dropped; /clear starts over{larger}"
             ));
         }
         if reply.without_answer().or(reply.cut()).is_some() {

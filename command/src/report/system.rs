@@ -40,11 +40,11 @@ pub fn run(here: &Here<'_>) -> anyhow::Result<()> {
     sum_up(format_args!("wglm {}{build} on {}", env!("CARGO_PKG_VERSION"), system()))?;
     sum_up(format_args!("{} ({}, {}, {})", adapter.name, adapter.backend, adapter.kind, adapter.driver))?;
     sum_up(format_args!(
-        "{} of memory, buffers of up to {}; {}; matrices {:?}; timestamps {}",
+        "{} of memory, buffers of up to {}; {}; matrices {}; timestamps {}",
         adapter.memory.map_or("an unknown amount".into(), output::bytes),
         output::bytes(adapter.max_buffer),
         if can.subgroups { format!("subgroups of {}", can.subgroup) } else { "no subgroups".into() },
-        can.matrices,
+        devices::size_of_matrices(can.matrices),
         if adapter.timestamps { "yes" } else { "no" },
     ))
 }

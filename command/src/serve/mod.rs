@@ -44,7 +44,7 @@ mod embeddings;
 mod failure;
 mod fields;
 mod figures;
-mod host;
+pub mod host;
 mod infill;
 mod interface;
 mod keys;

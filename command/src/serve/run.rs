@@ -128,10 +128,11 @@ fn server(args: &ServeArgs, file: &Gguf, loader: Arc<Loader>) -> anyhow::Result<
 
 /// Answers requests with a model from now on, and reports it.
 fn begin(args: &ServeArgs, file: &Gguf, server: &Server, loaded: LoadedModel) {
-    let (slots, context) = (output::count(args.parallel, "conversation"), loaded.scheduler.context());
+    let slots = output::count(args.parallel, "conversation");
+    let context = output::count(loaded.scheduler.context(), "token");
     let needs = needs(args, file, &loaded.model);
     server.loaded.set(loaded);
-    output::note(format_args!("{} is ready: up to {slots} at a time, {context} tokens of context each", server.name));
+    output::note(format_args!("{} is ready: up to {slots} at a time, {context} of context each", server.name));
     needs.into_iter().for_each(|line| output::note(format_args!("{line}")));
 }
 

@@ -25,7 +25,7 @@ pub enum AskError {
     /// the value; [`Chat::resume`] continues it with the same schema and returns its events. A
     /// [`Scheduler`](crate::Scheduler) stores no conversation: ask it again, with a larger
     /// [`max_tokens`](GenerateOptions::max_tokens).
-    #[error("the reply ended before its value was complete ({stop:?}), after {} bytes; resume it if it belongs to a Chat, or ask again with a larger max_tokens", text.len())]
+    #[error("the reply ended before its value was complete ({}), after {} bytes; resume it if it belongs to a Chat, or ask again with a larger max_tokens", why(*stop), text.len())]
     Unfinished {
         /// The answer so far.
         text: String,
@@ -43,6 +43,18 @@ pub enum AskError {
         /// The answer.
         text: String,
     },
+}
+
+/// Why a reply ended before its value was complete, for people.
+fn why(stop: Stop) -> &'static str {
+    match stop {
+        Stop::End => "the model ended it",
+        Stop::Length => "max_tokens was reached",
+        Stop::Context => "the context is full",
+        Stop::Cancelled => "it was stopped",
+        Stop::StopString => "a stop string came up",
+        Stop::Loop => "it repeated itself",
+    }
 }
 
 impl Chat {

@@ -24,6 +24,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// The longest wait that a server may ask for.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
+/// What helps after a failure of the network.
+pub(super) const LATER: &str = "check the network, and try again later";
+
 /// The limit on looking up a server's address, and on connecting to it, neither of which can be interrupted.
 const LONGEST_GREETING: Duration = Duration::from_secs(10);
 
@@ -142,7 +145,8 @@ impl Client {
             if let Some(token) = token {
                 request = request.header(AUTHORIZATION, format!("Bearer {token}"));
             }
-            let (parts, body) = request.call().map_err(|error| failed(&url, error))?.into_parts();
+            let (parts, body) =
+                request.call().map_err(|error| failed(&url, self.proxy(&url).as_deref(), error))?.into_parts();
             let status = parts.status.as_u16();
             let headers = parts.headers;
             if linked.is_empty() && headers.contains_key("x-linked-etag") {
@@ -179,6 +183,13 @@ impl Client {
             remedy: "check the address of the hub (HF_ENDPOINT)".into(),
             kind: ErrorKind::Network,
         }))
+    }
+
+    /// The proxy through which an address is requested, without the user's name and password.
+    fn proxy(&self, url: &str) -> Option<String> {
+        let proxy = self.agent.config().proxy()?;
+        let is_exempt = url.parse().is_ok_and(|uri| proxy.is_no_proxy(&uri));
+        (!is_exempt).then(|| format!("{}:{}", proxy.host(), proxy.port()))
     }
 
     /// Fails while the network is turned off.
@@ -237,11 +248,12 @@ impl Client {
         Some(format!("{}/{owner}/{repo}", self.endpoint))
     }
 
-    /// Retries something after transient failures, as often as the options allow. `what` names it in the final
-    /// error, and `tell` receives the reason for each wait.
+    /// Retries something after transient failures, as often as the options allow. The final error has `what` and
+    /// `remedy`, and `tell` receives the reason for each wait.
     pub fn persist<T>(
         &self,
         what: &str,
+        remedy: &str,
         check_stop: &mut StopCheck<'_>,
         tell: &dyn Fn(Option<String>),
         mut attempt: impl FnMut(&mut StopCheck<'_>) -> Attempt<T>,
@@ -263,8 +275,8 @@ impl Client {
             check_stop()?; // an interrupted request is not a failure
             failures += 1;
             if failures > self.retries || wait.is_some_and(|wait| wait > LONGEST_WAIT) {
-                let remedy = "check the network, and try again later; the download will resume".into();
-                return Err(Error::Download { what: what.into(), reason, remedy, kind: ErrorKind::Network });
+                let (what, remedy) = (what.into(), remedy.into());
+                return Err(Error::Download { what, reason, remedy, kind: ErrorKind::Network });
             }
             let pause = self.pause.saturating_mul(1 << (failures - 1).min(16)).min(LONGEST_PAUSE);
             tell(Some(reason));
@@ -370,8 +382,12 @@ fn sleep(time: Duration, check_stop: &mut StopCheck<'_>) -> Result<()> {
     Ok(())
 }
 
-fn failed(url: &str, error: ureq::Error) -> RequestFailure {
-    let host = host(url);
+/// What a failed request to an address means, which was made through `proxy` if there is one.
+fn failed(url: &str, proxy: Option<&str>, error: ureq::Error) -> RequestFailure {
+    let host = match proxy {
+        Some(proxy) => format!("{} through the proxy {proxy} (HTTPS_PROXY, ALL_PROXY, HTTP_PROXY)", host(url)),
+        None => host(url).to_owned(),
+    };
     let lasting = |reason: String, remedy: &str| {
         let (remedy, kind) = (remedy.into(), ErrorKind::Network);
         RequestFailure::Permanent(Error::Download { what: place(url).into(), reason, remedy, kind })
@@ -526,10 +542,21 @@ mod tests {
 
     #[test]
     fn errors_of_certificates_last() {
-        let trouble = |error: rustls::Error| failed("https://a/b", ureq::Error::Io(io::Error::other(error)));
+        let trouble = |error: rustls::Error| failed("https://a/b", None, ureq::Error::Io(io::Error::other(error)));
         let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
         assert!(matches!(trouble(expired), RequestFailure::Permanent(Error::Download { .. })));
         assert!(matches!(trouble(rustls::Error::DecryptError), RequestFailure::Transient(..)));
+    }
+
+    #[test]
+    fn errors_name_the_proxy() {
+        let names = |proxy, words: &str| {
+            let lost = ureq::Error::Io(io::ErrorKind::ConnectionRefused.into());
+            let failure = failed("https://a/b", proxy, lost);
+            assert!(matches!(failure, RequestFailure::Transient(reason, None) if reason.starts_with(words)), "{words}");
+        };
+        names(None, "no connection to a (");
+        names(Some("p:1"), "no connection to a through the proxy p:1 (");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! bytes of a file show the same vocabulary as a file that was read before, it is taken from there, and reading
 //! continues after it. If what follows does not parse, the vocabularies differed, and the header is read in full.
 
-use super::client::{Attempt, Client, RequestFailure, receive};
+use super::client::{Attempt, Client, LATER, RequestFailure, receive};
 use super::{RemoteModel, Repository};
 use crate::error::{Error, Result, unpoisoned};
 use crate::gguf::Gguf;
@@ -189,7 +189,7 @@ impl Beginning<'_> {
     fn fetch(&mut self, end: usize, check_stop: &mut StopCheck<'_>) -> Result<()> {
         let end = end.min(self.size);
         let Self { client, url, path, there, passed, .. } = self;
-        client.persist(path, check_stop, &|_| {}, |check_stop| {
+        client.persist(path, LATER, check_stop, &|_| {}, |check_stop| {
             let before = there.len();
             let result = more(client, url, (there, *passed), end, check_stop);
             Attempt { result, progress: there.len() > before }

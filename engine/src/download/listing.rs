@@ -1,6 +1,6 @@
 //! The contents of a repository.
 
-use super::client::{Attempt, Client, RequestFailure, is_hash};
+use super::client::{Attempt, Client, LATER, RequestFailure, is_hash};
 use crate::catalog::{RepoName, groups, is_called};
 use crate::error::{Error, ErrorKind, Result};
 use crate::threads::StopCheck;
@@ -127,7 +127,8 @@ pub(super) fn list(
     revision: &str,
     check_stop: &mut StopCheck<'_>,
 ) -> Result<Repository> {
-    let about = client.persist(&repo.to_string(), check_stop, &|_| {}, |_| ask(client, repo, revision).into())?;
+    let about =
+        client.persist(&repo.to_string(), LATER, check_stop, &|_| {}, |_| ask(client, repo, revision).into())?;
     let commit = about.sha.filter(|sha| !sha.is_empty() && sha.bytes().all(|b| b.is_ascii_alphanumeric()));
     let commit = commit.ok_or_else(|| strange(repo, "it has no commit"))?;
     let paths: Vec<&str> = about.siblings.iter().map(|sibling| sibling.rfilename.as_str()).collect();
@@ -171,7 +172,7 @@ fn file(
         return Ok(RemoteFile { path, bytes, sha256, git });
     }
     let url = client.file(repo, commit, &path);
-    let (hash, length) = client.persist(&path, check_stop, &|_| {}, |_| {
+    let (hash, length) = client.persist(&path, LATER, check_stop, &|_| {}, |_| {
         let answer = client.get(&url, Some(0..1), None);
         Attempt::from(answer.map(|answer| (answer.hash(), answer.size())))
     })?;

@@ -8,7 +8,7 @@
 //! failure: a proxy's page or a server that is being replaced must not discard the work of hours.
 
 use super::RemoteFile;
-use super::client::{Answer, Attempt, Client, RequestFailure, receive};
+use super::client::{Answer, Attempt, Client, LATER, RequestFailure, receive};
 use super::part::PartFile;
 use crate::error::{Error, Result, unpoisoned};
 use crate::threads::{Job, StopCheck, lock, work};
@@ -133,7 +133,8 @@ impl<'a> Transfer<'a> {
     fn piece(&self, piece: Range<u64>, check_stop: &mut StopCheck<'_>) -> Result<()> {
         let mut at = piece.start;
         let tell = |trouble| *lock(&self.trouble) = trouble;
-        self.client.persist(&self.file.path, check_stop, &tell, |check_stop| {
+        let remedy = format!("{LATER}; the download will resume");
+        self.client.persist(&self.file.path, &remedy, check_stop, &tell, |check_stop| {
             let before = at;
             let result = self.attempt(&mut at, piece.end, check_stop);
             Attempt { result, progress: at > before }

@@ -83,6 +83,12 @@ fn extended_wrong_usage_exits_with_2() {
         ("perplexity -f x -c 2", "for '--ctx-size <N>': expected 0 or at least 3 tokens"),
         ("logits --tokens t.i32 --out o.f32 --positions -1", "expected 0 or a positive integer"),
         ("man nosuch", "no command `nosuch`; the commands are run, "),
+        ("man models nosuch", "no command `nosuch`; the commands are rm"),
+        ("man run rm", "no command `rm`; `run` has no commands"),
+        ("serve --draft-rows 33", "for '--draft-rows <N>': expected a number from 0 to 32"),
+        ("serve --cors foo", "for '--cors <ORIGIN>': expected *, null or an origin such as https://example.org"),
+        ("serve --cors https://example.org/page", "expected *, null or an origin such as https://example.org"),
+        ("serve --allow-host owl:80", "for '--allow-host <NAME>': expected a host name without a port"),
         ("run -p hi --reasoning maybe", "possible values: on, off"),
         ("run -p hi -ub 0", "expected a number from 1 to 4096"),
         ("run -p hi -ub -1", "for '--ubatch-size <N>': expected a number from 1 to 4096"),
@@ -129,6 +135,20 @@ fn the_intended_command_is_suggested() {
     }
 }
 
+/// Mistakes with the prompt of `run`.
+#[test]
+fn ways_to_give_a_prompt_are_suggested() {
+    for (line, tip) in [
+        ("run", "tip: `wglm run -` reads the prompt from stdin"),
+        ("run one two", "tip: a prompt of several words needs quotes: `wglm run \"one two\"`"),
+        ("run -n 5 one two three", "tip: a prompt of several words needs quotes"),
+    ] {
+        let done = wglm(line);
+        assert!(done.code == Some(2) && done.err.contains(tip), "{line}: {done:?}");
+    }
+    assert!(!wglm("run --nosuch hi").err.contains("quotes") && !wglm("tokenize").err.contains("stdin"));
+}
+
 /// If the result is JSON, the error is too.
 #[test]
 fn errors_are_json_too() {
@@ -169,17 +189,15 @@ fn extended_options_of_llama_cpp_have_no_effect_and_say_so() {
 
 #[test]
 fn an_empty_text_is_wrong_usage() {
-    for (args, option) in [
-        (vec!["run", "-p", ""], "--prompt"),
-        (vec!["run", "--raw", ""], "PROMPT"),
-        (vec!["run", "-p", "hi", "-r", ""], "--reverse-prompt"),
+    for (args, words) in [
+        (vec!["run", "-p", ""], "error: the prompt is empty"),
+        (vec!["run", "--json", "   "], "error: the prompt is empty"),
+        (vec!["run", "--raw", ""], "error: the prompt is empty"),
+        (vec!["run", "-p", "hi", "-r", ""], "a value is required for '--reverse-prompt"),
     ] {
         let done = outcome(command(&args));
         assert_eq!(done.code, Some(2), "{args:?}: {done:?}");
-        assert!(
-            done.out.is_empty() && done.err.contains("a value is required") && done.err.contains(option),
-            "{done:?}"
-        );
+        assert!(done.out.is_empty() && done.err.contains(words), "{done:?}");
     }
 }
 
@@ -232,4 +250,6 @@ fn completions_and_man_pages_have_every_command() {
     assert!(succeed("man bench").out.contains("\\-\\-n\\-depth"));
     let title = concat!(".TH wglm-run 1  \"wglm ", env!("CARGO_PKG_VERSION"), "\"");
     assert!(succeed("man run").out.contains(title), "{}", succeed("man run").out);
+    assert!(succeed("man models").out.contains("wglm\\-models\\-rm(1)"), "{}", succeed("man models").out);
+    assert!(succeed("man models rm").out.contains(".TH wglm-models-rm 1"), "{}", succeed("man models rm").out);
 }

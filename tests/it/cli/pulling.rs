@@ -259,6 +259,13 @@ fn extended_a_token_and_a_proxy_are_used() {
     let mut command = desk.command(&["pull", "--list", NAME]);
     command.env("HTTP_PROXY", "http://127.0.0.1:1").env("NO_PROXY", "127.0.0.1");
     assert_eq!(outcome(command).code, Some(0));
+    // The errors of a listing name the proxy, and there is no download to resume.
+    let mut command = desk.command(&["pull", "--list", NAME]);
+    command.env("HF_ENDPOINT", "http://hub.invalid:99").env("HTTP_PROXY", "http://name:secret@127.0.0.1:1");
+    let done = outcome(command);
+    refused("no proxy", &done, "cannot get owner/some-GGUF: ");
+    assert!(done.err.contains("hub.invalid:99 through the proxy 127.0.0.1:1 (HTTPS_PROXY"), "{}", done.err);
+    assert!(!done.err.contains("secret") && !done.err.contains("resume"), "{}", done.err);
     // The token that `hf auth login` stores.
     let kept = desk.home.path().join("token");
     std::fs::write(&kept, "hf_kept\n").unwrap();
@@ -402,7 +409,13 @@ fn extended_offline_local_models_are_used() {
         command.env("HF_HUB_OFFLINE", "1");
         outcome(command)
     };
-    refused("not here", &offline(&["pull", NAME]), "nothing can be downloaded while HF_HUB_OFFLINE is set");
+    let missing = offline(&["pull", NAME]);
+    refused(
+        "not here",
+        &missing,
+        "nothing can be downloaded while HF_HUB_OFFLINE is set: no model `owner/some-GGUF` on",
+    );
+    assert!(missing.err.contains("found nothing; unset HF_HUB_OFFLINE to download it"), "{}", missing.err);
     desk.succeed(&["pull", &format!("{NAME}:Q4_0")]);
     let asked = desk.server.requests().len();
     let done = offline(&["pull", NAME]);

@@ -223,7 +223,10 @@ fn an_empty_prompt_is_refused() {
     refused("stdin", &fed(command(["run", "-"]), b"\n"), "stdin: the prompt is empty");
     refuses("run -f /dev/null", "/dev/null: the prompt is empty");
     refused("blanks", &fed(command(["run", "-"]), b" \n\t\n"), "stdin: the prompt is empty");
-    refused("blanks", &outcome(command(["run", "-p", "  "])), "the command line: the prompt is empty");
+    for prompt in ["", "  "] {
+        let done = outcome(command(["run", "-p", prompt]));
+        assert!(done.code == Some(2) && done.err.contains("error: the prompt is empty"), "{done:?}");
+    }
 }
 
 #[test]

@@ -123,16 +123,25 @@ extension Model {
     /// - Parameters:
     ///   - name: `OWNER/REPO:QUANT`, or `OWNER/REPO` for the model of the repository that suits this machine best.
     ///   - options: How it will be loaded, which decides what fits.
+    ///   - folder: Where files are stored, with the layout of Hugging Face's cache; otherwise in that cache.
+    ///   - token: For private and gated repositories; otherwise the environment variable `HF_TOKEN`.
+    ///   - revision: The branch, tag or commit; otherwise `main`.
     ///   - progress: Called on the thread that downloads, at least every tenth of a second.
     /// - Returns: The file for ``load(contentsOf:options:progress:)``.
     public static func pull(
         _ name: String,
         options: LoadOptions = LoadOptions(),
+        to folder: URL? = nil,
+        token: String? = nil,
+        revision: String? = nil,
         progress: (@Sendable (PullProgress) -> Void)? = nil
     ) async throws -> URL {
         let (cancel, listener) = (WglmCore.Cancel(), Progress(pull: progress))
+        let source = WglmCore.PullOptions(folder: folder?.plainPath, token: token, revision: revision)
         return try await blocking(cancel) {
-            URL(filePath: try WglmCore.pull(name: name, options: options, listener: listener, cancel: cancel))
+            let path = try WglmCore.pull(
+                name: name, options: options, source: source, listener: listener, cancel: cancel)
+            return URL(filePath: path)
         }
     }
 

@@ -74,12 +74,20 @@ public final class ModelLoader {
         }
     }
 
-    /// Downloads a model, unless it is on this machine, and loads it. What the loader did before is cancelled.
-    public func download(_ name: String, options: LoadOptions = LoadOptions()) {
+    /// Downloads a model, unless it is on this machine, and loads it. What the loader did before is cancelled. The
+    /// arguments are those of ``Model/pull(_:options:to:token:revision:progress:)``.
+    public func download(
+        _ name: String,
+        options: LoadOptions = LoadOptions(),
+        to folder: URL? = nil,
+        token: String? = nil,
+        revision: String? = nil
+    ) {
         begin { loader in
             loader.state = .downloading(nil)
             let file = try await Self.following { progress in
-                try await Model.pull(name, options: options, progress: progress)
+                try await Model.pull(
+                    name, options: options, to: folder, token: token, revision: revision, progress: progress)
             } show: { progress in
                 loader.state = .downloading(progress)
             }

@@ -4027,6 +4027,85 @@ public func FfiConverterTypeOptions_lower(_ value: Options) -> RustBuffer {
 
 
 /**
+ * What to download, and where to store it. What is not given is as for Hugging Face's own programs.
+ */
+public struct PullOptions: Equatable, Hashable, Codable {
+    /**
+     * The folder to store files in, which gets the layout of Hugging Face's cache; otherwise that cache.
+     */
+    public var folder: String?
+    /**
+     * The token for private and gated repositories; otherwise `HF_TOKEN`, or the one that `hf auth login` has stored.
+     */
+    public var token: String?
+    /**
+     * The branch, tag or commit; otherwise `main`.
+     */
+    public var revision: String?
+
+    // Default memberwise initializers are never public by default, so we
+    // declare one manually.
+    public init(
+        /**
+         * The folder to store files in, which gets the layout of Hugging Face's cache; otherwise that cache.
+         */folder: String? = nil, 
+        /**
+         * The token for private and gated repositories; otherwise `HF_TOKEN`, or the one that `hf auth login` has stored.
+         */token: String? = nil, 
+        /**
+         * The branch, tag or commit; otherwise `main`.
+         */revision: String? = nil) {
+        self.folder = folder
+        self.token = token
+        self.revision = revision
+    }
+
+    
+
+    
+}
+
+#if compiler(>=6)
+extension PullOptions: Sendable {}
+#endif
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public struct FfiConverterTypePullOptions: FfiConverterRustBuffer {
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> PullOptions {
+        return
+            try PullOptions(
+                folder: FfiConverterOptionString.read(from: &buf), 
+                token: FfiConverterOptionString.read(from: &buf), 
+                revision: FfiConverterOptionString.read(from: &buf)
+        )
+    }
+
+    public static func write(_ value: PullOptions, into buf: inout [UInt8]) {
+        FfiConverterOptionString.write(value.folder, into: &buf)
+        FfiConverterOptionString.write(value.token, into: &buf)
+        FfiConverterOptionString.write(value.revision, into: &buf)
+    }
+}
+
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypePullOptions_lift(_ buf: RustBuffer) throws -> PullOptions {
+    return try FfiConverterTypePullOptions.lift(buf)
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
+public func FfiConverterTypePullOptions_lower(_ value: PullOptions) -> RustBuffer {
+    return FfiConverterTypePullOptions.lower(value)
+}
+
+
+/**
  * The progress of a download.
  */
 public struct PullProgress: Equatable, Hashable, Codable {
@@ -5914,6 +5993,30 @@ fileprivate struct FfiConverterOptionTypeLoadOptions: FfiConverterRustBuffer {
 #if swift(>=5.8)
 @_documentation(visibility: private)
 #endif
+fileprivate struct FfiConverterOptionTypePullOptions: FfiConverterRustBuffer {
+    typealias SwiftType = PullOptions?
+
+    public static func write(_ value: SwiftType, into buf: inout [UInt8]) {
+        guard let value = value else {
+            writeInt(&buf, Int8(0))
+            return
+        }
+        writeInt(&buf, Int8(1))
+        FfiConverterTypePullOptions.write(value, into: &buf)
+    }
+
+    public static func read(from buf: inout (data: Data, offset: Data.Index)) throws -> SwiftType {
+        switch try readInt(&buf) as Int8 {
+        case 0: return nil
+        case 1: return try FfiConverterTypePullOptions.read(from: &buf)
+        default: throw UniffiInternalError.unexpectedOptionalTag
+        }
+    }
+}
+
+#if swift(>=5.8)
+@_documentation(visibility: private)
+#endif
 fileprivate struct FfiConverterOptionTypeStats: FfiConverterRustBuffer {
     typealias SwiftType = Stats?
 
@@ -6381,12 +6484,13 @@ public func localModels() -> [LocalModel]  {
  * # Errors
  * `NotFound`, `AccessDenied`, `Network`, `Io`, `Cancelled`; `OutOfMemory` if no model of the repository fits.
  */
-public func pull(name: String, options: LoadOptions? = nil, listener: PullListener? = nil, cancel: Cancel? = nil)throws  -> String  {
+public func pull(name: String, options: LoadOptions? = nil, source: PullOptions? = nil, listener: PullListener? = nil, cancel: Cancel? = nil)throws  -> String  {
     return try  FfiConverterString.lift(try rustCallWithError(FfiConverterTypeWglmError_lift) {
         uniffiCallStatus in
     uniffi_wglm_bindings_fn_func_pull(
         FfiConverterString.lower(name),
         FfiConverterOptionTypeLoadOptions.lower(options),
+        FfiConverterOptionTypePullOptions.lower(source),
         FfiConverterOptionTypePullListener.lower(listener),
         FfiConverterOptionTypeCancel.lower(cancel),uniffiCallStatus
     )
@@ -6435,7 +6539,7 @@ private let initializationResult: InitializationResult = {
     if (uniffi_wglm_bindings_checksum_func_local_models() != 11742) {
         return InitializationResult.apiChecksumMismatch
     }
-    if (uniffi_wglm_bindings_checksum_func_pull() != 3676) {
+    if (uniffi_wglm_bindings_checksum_func_pull() != 15243) {
         return InitializationResult.apiChecksumMismatch
     }
     if (uniffi_wglm_bindings_checksum_func_estimate() != 50855) {

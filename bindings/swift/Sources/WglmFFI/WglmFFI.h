@@ -693,7 +693,7 @@ RustBuffer uniffi_wglm_bindings_fn_func_local_models(RustCallStatus *_Nonnull ou
 #endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_WGLM_BINDINGS_FN_FUNC_PULL
 #define UNIFFI_FFIDEF_UNIFFI_WGLM_BINDINGS_FN_FUNC_PULL
-RustBuffer uniffi_wglm_bindings_fn_func_pull(RustBuffer name, RustBuffer options, RustBuffer listener, RustBuffer cancel, RustCallStatus *_Nonnull out_status
+RustBuffer uniffi_wglm_bindings_fn_func_pull(RustBuffer name, RustBuffer options, RustBuffer source, RustBuffer listener, RustBuffer cancel, RustCallStatus *_Nonnull out_status
 );
 #endif
 #ifndef UNIFFI_FFIDEF_UNIFFI_WGLM_BINDINGS_FN_FUNC_ESTIMATE

@@ -54,6 +54,8 @@ private final class ChatModel {
     func send(_ message: String) async {
         do {
             for try await piece in chat.send(message).text { text += piece }
+        } catch is CancellationError {
+            // the view is gone
         } catch {
             text = error.localizedDescription
         }
