@@ -5,7 +5,7 @@ use super::small::Small;
 use crate::common::gguf_writer::Meta;
 use crate::common::gpu::gpu;
 use wglm::text::Vocab;
-use wglm::{Chat, Error, Gguf, LoadOptions, Model, SamplerParams};
+use wglm::{Chat, Error, Gguf, LoadOptions, Model, SamplerParams, Session};
 use wglm_engine::instruments::recommended_sampling;
 
 const TEMPLATE: &str = "tokenizer.chat_template";
@@ -101,7 +101,11 @@ fn templates(variant: &'static str) -> Vec<Broken> {
 #[test]
 fn every_broken_text_is_refused() {
     all_refused(&[vocabularies(), templates("Template")].concat(), read_texts);
-    let load = |file: &Gguf| Model::load(file, gpu(), &LoadOptions::default())?.template().map(drop);
+    // A model is loaded even so, and its calls return the error.
+    let load = |file: &Gguf| {
+        let model = Model::load(file, gpu(), &LoadOptions::default()).expect("weights that can be used");
+        model.tokenizer().and(model.template()).map(drop)
+    };
     all_refused(&[vocabularies(), templates("Metadata")].concat(), load);
 }
 
@@ -129,6 +133,26 @@ fn a_template_that_does_not_parse() {
     let notices = &model.config().notices;
     assert!(notices.iter().any(|notice| notice.contains("cannot chat") && notice.contains("line 1")), "{notices:?}");
     assert!(model.tokenizer().is_ok());
+}
+
+/// A model whose vocabulary or template cannot be used computes tokens, and a notice says what is wrong.
+#[test]
+fn a_model_without_usable_text_computes() {
+    let no_rule: fn(&mut Small) = |s| s.set(&ggml("pre"), "a family nobody knows");
+    let other: fn(&mut Small) = |s| s.set(&ggml("model"), "llama");
+    let no_template: fn(&mut Small) = |s| s.set(TEMPLATE, Meta::String(vec![0xc3]));
+    for (edit, says) in [(no_rule, "a family nobody knows"), (other, "`llama`"), (no_template, TEMPLATE)] {
+        let model = loaded(|s| {
+            with_texts(s);
+            edit(s);
+        });
+        let error = Chat::new(&model).map(drop).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+        let notices = &model.config().notices;
+        assert!(notices.iter().any(|notice| notice.contains(says)), "{says}: {notices:?}");
+        let mut session = Session::new(&model).unwrap();
+        session.feed(&[1, 2, 3]).unwrap();
+    }
 }
 
 fn loaded(edit: impl FnOnce(&mut Small)) -> Model {
