@@ -317,8 +317,9 @@ impl Model {
     /// The tokenizer.
     ///
     /// # Errors
-    /// [`Error::Metadata`] if the file has none; the errors of [`Vocab::read`] and [`Tokenizer::new`] if it has one that
-    /// cannot be used, which [`Config::notices`] say too. They are inside an [`Error::File`] if the file has a path.
+    /// [`Error::Metadata`] if the file has none; the errors of [`Vocab::read`] and [`Tokenizer::new`] if it has one
+    /// that cannot be used, which [`Config::notices`] say too. They are inside an [`Error::File`] if the file has a
+    /// path.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
         self.shared_tokenizer().map(|tokenizer| &**tokenizer)
     }
@@ -496,11 +497,12 @@ impl Text {
             Some(Ok(vocab)) => template.map(|template| template.map(|template| template.with_vocab(vocab))),
             _ => template,
         };
-        let mut notices: Vec<String> = vocab.iter().flatten().filter_map(Vocab::notice).collect();
         let tokenizer = vocab.map(|vocab| vocab.and_then(Tokenizer::new).map(Arc::new));
-        if let Some(Err(error)) = &tokenizer {
-            notices.push(format!("the model computes tokens, but neither reads nor writes text: {}", error.cause()));
-        }
+        let mut notices = match &tokenizer {
+            Some(Ok(tokenizer)) => tokenizer.notices().to_vec(),
+            Some(Err(error)) => vec![format!("the model neither reads nor writes text: {}", error.cause())],
+            None => Vec::new(),
+        };
         if let Some(Err(error)) = &template {
             notices.push(format!("the model cannot chat: {}", error.cause()));
         }

@@ -22,7 +22,13 @@ impl Vocab {
         }
         let owned = |strings: Vec<&str>| strings.into_iter().map(str::to_owned).collect();
         let types = file.opt_i32s("tokenizer.ggml.token_type")?.unwrap_or_default();
-        let pre = file.opt_string("tokenizer.ggml.pre")?.unwrap_or("default");
+        let pre = file.opt_string("tokenizer.ggml.pre")?.unwrap_or(pretokenizer::UNNAMED);
+        // As in llama.cpp, this vocabulary alone may be without merges.
+        let merges = match file.opt_strings("tokenizer.ggml.merges")? {
+            None if pre == "kimi-k2" => Vec::new(),
+            None => file.strings("tokenizer.ggml.merges")?,
+            Some(merges) => merges,
+        };
         let bos = file.opt_u32("tokenizer.ggml.bos_token_id")?;
         let usual = bos.is_some() && pretokenizer::family(pre).is_ok_and(|family| family.add_bos);
         let ends = ["eos", "eot", "eom"].map(|name| file.opt_u32(&format!("tokenizer.ggml.{name}_token_id")));
@@ -31,7 +37,7 @@ impl Vocab {
         Ok(Some(Self {
             tokens: owned(file.strings("tokenizer.ggml.tokens")?),
             types: types.into_iter().map(TokenType::from_gguf).collect(),
-            merges: owned(file.strings("tokenizer.ggml.merges")?),
+            merges: owned(merges),
             pre: pre.to_owned(),
             bos,
             add_bos: file.opt_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(usual),

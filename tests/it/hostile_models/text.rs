@@ -77,7 +77,7 @@ fn vocabularies() -> Vec<Broken> {
         value("token_type", Meta::Array(5, types()[1..].to_vec()), "Tokenizer", &["259 tokens", "258 token types"]),
         value("token_type", ["normal"], "Metadata", &["token_type", "integers"]),
         value("merges", ["he"], "Tokenizer", &["merge 0", "`he`"]),
-        value("merges", ["h e", "x y"], "Tokenizer", &["merge 1", "`x y`"]),
+        value("merges", ["h e", " y"], "Tokenizer", &["merge 1", "` y`"]),
         value("merges", [7u32], "Metadata", &["merges", "strings"]),
         value("add_bos_token", true, "Tokenizer", &["add_bos_token", "bos_token_id"]),
         value("eos_token_id", "<|end|>", "Metadata", &["eos_token_id", "integer"]),
@@ -107,6 +107,36 @@ fn every_broken_text_is_refused() {
         model.tokenizer().and(model.template()).map(drop)
     };
     all_refused(&[vocabularies(), templates("Metadata")].concat(), load);
+}
+
+/// What llama.cpp accepts too: no name of a rule, more types than tokens, and merges of texts that are no tokens.
+#[test]
+fn vocabularies_that_lack_something() {
+    let unnamed: fn(&mut Small) = |s| s.unset(&ggml("pre"));
+    let merges: fn(&mut Small) = |s| s.set(&ggml("merges"), strings(vec!["h e".into(), "x y".into()]));
+    let bytes: fn(&mut Small) = |s| s.set(&ggml("tokens"), strings([&tokens()[1..], &["none".into()]].concat()));
+    let kimi: fn(&mut Small) = |s| {
+        s.set(&ggml("pre"), "kimi-k2");
+        s.unset(&ggml("merges"));
+    };
+    for (edit, says) in
+        [(unnamed, "tokenizer.ggml.pre"), (merges, "merge 1, `x y`"), (bytes, "0x21"), (kimi, "no merges")]
+    {
+        let model = loaded(|s| {
+            with_texts(s);
+            edit(s);
+        });
+        let notices = &model.config().notices;
+        assert!(notices.iter().any(|notice| notice.contains(says)), "{says}: {notices:?}");
+        let tokenizer = model.tokenizer().unwrap();
+        let text = "xyz hey";
+        assert_eq!(tokenizer.decode(&tokenizer.encode(text, false).unwrap(), false).unwrap(), text, "{says}");
+    }
+    let model = loaded(|s| {
+        with_texts(s);
+        s.set(&ggml("token_type"), Meta::Array(5, [types(), types()].concat()));
+    });
+    assert!(model.tokenizer().is_ok());
 }
 
 /// Ids of tokens that end a reply are ignored if there are no such tokens, as in llama.cpp.
