@@ -31,7 +31,8 @@ impl Vocab {
         };
         let bos = file.opt_u32("tokenizer.ggml.bos_token_id")?;
         let usual = bos.is_some() && pretokenizer::family(pre).is_ok_and(|family| family.add_bos);
-        let ends = ["eos", "eot", "eom"].map(|name| file.opt_u32(&format!("tokenizer.ggml.{name}_token_id")));
+        let ends = ["eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"];
+        let ends = ends.map(|name| file.opt_u32(&format!("tokenizer.ggml.{name}_token_id")));
         let infill = ["fim_pre", "fim_suf", "fim_mid"].map(|name| format!("tokenizer.ggml.{name}_token_id"));
         let [prefix, suffix, middle] = infill.map(|name| file.opt_u32(&name));
         Ok(Some(Self {

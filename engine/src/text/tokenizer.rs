@@ -21,8 +21,9 @@ const LONGEST_WORD: usize = 1 << 16;
 /// Turns text into tokens and tokens into bytes.
 ///
 /// Some tokens of a vocabulary are reserved: control tokens such as `<|user|>`, and those user-defined tokens that are
-/// markup, enclosed in `<` and `>` or in `[` and `]`, such as `<think>`. In a prompt only the template's own text
-/// becomes a reserved token. Other user-defined tokens, such as runs of spaces, are plain text and recognized anywhere.
+/// markup, enclosed in `<` and `>` or in `[` and `]`, such as `<think>`. Tokens that are known by name to end a reply
+/// count as control tokens, whatever their type. In a prompt only the template's own text becomes a reserved token.
+/// Other user-defined tokens, such as runs of spaces, are plain text and recognized anywhere.
 pub struct Tokenizer {
     encoder: WordEncoder,
     words: Words,
@@ -54,6 +55,7 @@ impl Tokenizer {
         let family = pretokenizer::family(&vocab.pre)?;
         let mut notices = vocab.notices();
         vocab.check()?;
+        let end = ends::of_reply(&mut vocab, family);
         let (bytes, ends) = vocab.spell_out();
         let starts = [0].into_iter().chain(ends.iter().copied());
         let longest = starts.zip(&ends).map(|(start, end)| (end - start) as usize).max().unwrap_or(0).max(1);
@@ -61,7 +63,6 @@ impl Tokenizer {
         let specials = SpecialTokens::new(literal.map(|(text, id, kind)| (text, id, kind.is_reserved(text))));
         let reserved = vocab.typed().filter(|(text, _, kind)| kind.is_reserved(text));
         let marker = Marker::new(reserved.map(|(text, ..)| text));
-        let end = ends::of_reply(&vocab, family);
         let bos = vocab.bos.filter(|_| vocab.add_bos);
         let known = |id: &u32| (*id as usize) < ends.len();
         let infill = InfillTokens::of(vocab.infill.map(|id| id.filter(known)), &specials);

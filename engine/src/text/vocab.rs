@@ -77,8 +77,9 @@ pub struct Vocab {
     pub add_bos: bool,
     /// `eos_token_id`, whose name templates may write.
     pub eos: Option<u32>,
-    /// `eos_token_id`, `eot_token_id` and `eom_token_id`, as far as the file has them. A reply ends at any of them. An
-    /// id that is not in the vocabulary counts as absent.
+    /// `eos_token_id`, `eot_token_id`, `eom_token_id`, and those of what follows a text in a gap, `fim_pad_token_id`,
+    /// `fim_rep_token_id` and `fim_sep_token_id`, as far as the file has them. A reply ends at any of them. An id that
+    /// is not in the vocabulary counts as absent.
     pub end: Vec<u32>,
     /// `fim_pre_token_id`, `fim_suf_token_id` and `fim_mid_token_id`, for texts with a gap: see
     /// [`InfillTokens`](super::InfillTokens). An id that is not in the vocabulary counts as absent.

@@ -89,6 +89,18 @@ fn user_defined_markup_is_not_text() {
     }
 }
 
+/// Files have the type of a normal token for tokens that end a reply. As in llama.cpp, they are control tokens.
+#[test]
+fn ends_of_a_normal_type() {
+    let tokenizer = Tokenizer::new(tiny(&[("<|im_end|>", TokenType::Normal)], &[])).unwrap();
+    assert_eq!(tokenizer.encode("a<|im_end|>", true).unwrap()[1..], [256]);
+    assert!(!tokenizer.encode("a<|im_end|>", false).unwrap().contains(&256));
+    assert_eq!((tokenizer.special("<|im_end|>"), tokenizer.is_end(256)), (Some(256), true));
+    assert_eq!(tokenizer.decode(&[256], false).unwrap(), "");
+    let untyped = Vocab { types: Vec::new(), ..tiny(&[("<eos>", TokenType::Normal)], &[]) };
+    assert_eq!(Tokenizer::new(untyped).unwrap().encode("<eos>", true).unwrap(), [256]);
+}
+
 /// User-defined tokens are stored as they are: `é` is a character there, and not the byte 0xe9.
 #[test]
 fn literal_tokens_are_not_mistaken_for_the_byte_level_alphabet() {
