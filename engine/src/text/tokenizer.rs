@@ -24,6 +24,9 @@ const LONGEST_WORD: usize = 1 << 16;
 /// markup, enclosed in `<` and `>` or in `[` and `]`, such as `<think>`. Tokens that are known by name to end a reply
 /// count as control tokens, whatever their type. In a prompt only the template's own text becomes a reserved token.
 /// Other user-defined tokens, such as runs of spaces, are plain text and recognized anywhere.
+///
+/// Reserved tokens are found first: of those in a text the leftmost, and of several that begin there the longest, then
+/// the next ones after it. The other user-defined tokens are found in the same way in the text between.
 pub struct Tokenizer {
     encoder: WordEncoder,
     words: Words,
@@ -80,8 +83,11 @@ impl Tokenizer {
     /// [`Error::Tokenizer`] if the vocabulary has no token for a byte of the text.
     pub fn encode(&self, text: &str, parse_special: bool) -> Result<Vec<u32>> {
         let mut tokens = self.start();
-        let which = if parse_special { SpecialFilter::All } else { SpecialFilter::Free };
-        self.cut(text, which, &mut tokens, |text, tokens| self.encode_plain(text, tokens))?;
+        if parse_special {
+            self.cut(text, SpecialFilter::Reserved, &mut tokens, |text, tokens| self.encode_free(text, tokens))?;
+        } else {
+            self.encode_free(text, &mut tokens)?;
+        }
         Ok(tokens)
     }
 
@@ -91,7 +97,7 @@ impl Tokenizer {
         let mut tokens = self.start();
         self.cut(prompt, SpecialFilter::Reserved, &mut tokens, |text, tokens| {
             // Marks may have split the names of the other literal tokens.
-            self.cut(&unmark(text), SpecialFilter::Free, tokens, |text, tokens| self.encode_plain(text, tokens))
+            self.encode_free(&unmark(text), tokens)
         })?;
         // Some templates write the beginning-of-text token themselves.
         if self.bos.is_some_and(|bos| tokens.starts_with(&[bos, bos])) {
@@ -136,6 +142,11 @@ impl Tokenizer {
             rest = &rest[end..];
         }
         plain(rest, tokens)
+    }
+
+    /// Encodes a text without reserved tokens.
+    fn encode_free(&self, text: &str, tokens: &mut Vec<u32>) -> Result<()> {
+        self.cut(text, SpecialFilter::Free, tokens, |text, tokens| self.encode_plain(text, tokens))
     }
 
     fn encode_plain(&self, text: &str, tokens: &mut Vec<u32>) -> Result<()> {

@@ -5,7 +5,7 @@ use super::fable_vocab::fable_vocab;
 use proptest::prelude::*;
 use std::sync::LazyLock;
 use wglm::Error;
-use wglm::text::{Detokenizer, TokenType, Tokenizer, Vocab};
+use wglm::text::{ChatInput, ChatTemplate, Detokenizer, TokenType, Tokenizer, Vocab};
 
 static FABLE: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::new(fable_vocab()).unwrap());
 
@@ -99,6 +99,18 @@ fn ends_of_a_normal_type() {
     assert_eq!(tokenizer.decode(&[256], false).unwrap(), "");
     let untyped = Vocab { types: Vec::new(), ..tiny(&[("<eos>", TokenType::Normal)], &[]) };
     assert_eq!(Tokenizer::new(untyped).unwrap().encode("<eos>", true).unwrap(), [256]);
+}
+
+/// A reserved token is found before one that is free, also where the free one begins further left, as in prompts.
+#[test]
+fn reserved_tokens_are_found_first() {
+    let names = [("--<", TokenType::UserDefined), ("<|x|>", TokenType::Control)];
+    let tokenizer = Tokenizer::new(tiny(&names, &[])).unwrap();
+    let template = ChatTemplate::new("--<|x|>--<").unwrap();
+    let prompt = template.prompt(&ChatInput::new(&[]), &tokenizer).unwrap();
+    let tokens = tokenizer.encode("--<|x|>--<", true).unwrap();
+    assert_eq!((&tokens, tokens[2..].to_vec()), (&prompt.tokens, vec![257, 256]));
+    assert_eq!(tokenizer.encode("--<|x|>", false).unwrap()[0], 256);
 }
 
 /// User-defined tokens are stored as they are: `é` is a character there, and not the byte 0xe9.
