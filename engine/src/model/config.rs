@@ -224,7 +224,7 @@ impl Keys<'_> {
             draft_blocks,
             leading_dense,
             context: self.count("context_length")?,
-            vocab: self.vocab(&mut notices)?,
+            vocab: self.vocab(width, &mut notices)?,
             width,
             dense_width: self.optional_of("feed_forward_length", 0..leading_dense)?,
             heads,
@@ -256,17 +256,24 @@ impl Keys<'_> {
         if agrees && share > 0 { Ok(share) } else { self.count(name) }
     }
 
-    /// The number of tokens of the embeddings. As in llama.cpp, the tensor decides, and not the key.
-    fn vocab(&self, notices: &mut Vec<String>) -> Result<usize> {
+    /// The number of tokens of the embeddings. As in llama.cpp, the tensor decides, and not the key, unless the tensor
+    /// contradicts the embedding's width or the output matrix.
+    fn vocab(&self, width: usize, notices: &mut Vec<String>) -> Result<usize> {
         let named = Some(self.optional("vocab_size")?).filter(|n| *n > 0);
-        let rows = self.file.tensor("token_embd.weight").and_then(|t| t.dims.get(1)).copied();
-        if let (Some(named), Some(rows)) = (named, rows)
-            && named != rows
-        {
-            let key = self.key("vocab_size");
-            notices.push(format!("`{key}` is {named}, but `token_embd.weight` has {rows} rows: using {rows} tokens"));
+        let embedding = self.file.tensor("token_embd.weight");
+        let rows = embedding.and_then(|tensor| tensor.dims.get(1)).copied();
+        let output = self.file.tensor("output.weight").map(|tensor| &tensor.dims);
+        let agrees = embedding.is_some_and(|tensor| {
+            tensor.dims.first() == Some(&width) && output.is_none_or(|output| *output == tensor.dims)
+        });
+        match (named, rows) {
+            (Some(named), Some(rows)) if named != rows && agrees => {
+                let (key, found) = (self.key("vocab_size"), format!("`token_embd.weight` has {rows} rows"));
+                notices.push(format!("`{key}` is {named}, but {found}: using {rows} tokens"));
+                Ok(rows)
+            }
+            _ => named.or(rows).ok_or_else(|| metadata(&self.key("vocab_size"), "a count", "nothing")),
         }
-        rows.or(named).ok_or_else(|| metadata(&self.key("vocab_size"), "a count", "nothing"))
     }
 
     /// Fails for keys that change what a model computes in ways that wglm does not implement.
