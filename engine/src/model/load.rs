@@ -317,17 +317,17 @@ impl Model {
     /// The tokenizer.
     ///
     /// # Errors
-    /// [`Error::Metadata`] if the file has none; the errors of [`Vocab::read`] and [`Tokenizer::new`] if it has one
-    /// that cannot be used, which [`Config::notices`] say too. They are inside an [`Error::File`] if the file has a
-    /// path.
+    /// [`Error::Metadata`] if the file has none, or, like [`Error::Unsupported`], one that cannot be used, which
+    /// [`Config::notices`] say too. It is inside an [`Error::File`] if the file has a path.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
         self.shared_tokenizer().map(|tokenizer| &**tokenizer)
     }
 
     fn shared_tokenizer(&self) -> Result<&Arc<Tokenizer>> {
+        let key = "tokenizer.ggml.model";
         match &self.shared.tokenizer {
-            Some(tokenizer) => tokenizer.as_ref().map_err(|error| self.shared.file.name(error.clone())),
-            None => Err(self.missing("tokenizer.ggml.model", "a tokenizer")),
+            Some(tokenizer) => tokenizer.as_ref().map_err(|error| self.unusable(key, "a tokenizer", error)),
+            None => Err(self.missing(key, "a tokenizer")),
         }
     }
 
@@ -350,16 +350,24 @@ impl Model {
     /// [`Error::Metadata`] if the file has none, or one that cannot be used, which [`Config::notices`] say too. It is
     /// inside an [`Error::File`] if the file has a path.
     pub fn template(&self) -> Result<&ChatTemplate> {
+        let key = "tokenizer.chat_template";
         match &self.shared.template {
-            Some(template) => template.as_ref().map_err(|error| match error.cause() {
-                metadata @ Error::Metadata { .. } => self.shared.file.name(metadata.clone()),
-                error => {
-                    let (key, expected) = ("tokenizer.chat_template".into(), "a template that can be used".into());
-                    self.shared.file.name(Error::Metadata { key, expected, found: error.to_string() })
-                }
-            }),
-            None => Err(self.missing("tokenizer.chat_template", "a chat template")),
+            Some(template) => template.as_ref().map_err(|error| self.unusable(key, "a template", error)),
+            None => Err(self.missing(key, "a chat template")),
         }
+    }
+
+    /// The error for a part of the file that cannot be used. It is about the file, and not about what the part was
+    /// needed for.
+    fn unusable(&self, key: &str, expected: &str, error: &Error) -> Error {
+        let error = match error.cause() {
+            stated @ (Error::Metadata { .. } | Error::Unsupported { .. }) => stated.clone(),
+            other => {
+                let expected = format!("{expected} that can be used");
+                Error::Metadata { key: key.into(), expected, found: other.to_string() }
+            }
+        };
+        self.shared.file.name(error)
     }
 
     fn missing(&self, key: &str, expected: &str) -> Error {
