@@ -316,7 +316,7 @@ impl Keys<'_> {
             }
             None if GROUPED.contains(&experts) => config.notices.push(format!(
                 "the file lacks `{key}`: assuming one group of {experts} experts; if the original model has several, \
-                 as DeepSeek's with 160 and 256 experts do, other experts are selected than in the original"
+                 as DeepSeek's with 160 and 256 experts do, the selected experts differ from those of the original"
             )),
             None => {}
         }
