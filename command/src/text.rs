@@ -34,7 +34,8 @@ pub fn template(args: TemplateArgs) -> anyhow::Result<()> {
         .opt_string("tokenizer.chat_template")?
         .with_context(|| format!("{} has no chat template (`tokenizer.chat_template`)", model::title(&file)))?;
     let template = ChatTemplate::new(source)?;
-    let template = match Vocab::read(&file)? {
+    // A template needs no vocabulary, except for the names of tokens.
+    let template = match Vocab::read(&file).ok().flatten() {
         Some(vocab) => template.with_vocab(&vocab),
         None => template,
     };

@@ -105,8 +105,8 @@ impl Chat {
     /// Creates an empty conversation in a new session.
     ///
     /// # Errors
-    /// [`Error::Metadata`](crate::Error::Metadata) if the model has no tokenizer or no chat template, inside an
-    /// [`Error::File`](crate::Error::File) if its file has a path; otherwise the errors of [`Session::new`].
+    /// The errors of [`Model::tokenizer`] and [`Model::template`] if the model has no tokenizer or no chat template, or
+    /// one that cannot be used; otherwise the errors of [`Session::new`].
     pub fn new(model: &Model) -> Result<Self> {
         Self::with_session(Session::new(model)?)
     }

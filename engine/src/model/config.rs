@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::gguf::Gguf;
 use crate::kernels::{Gating, Routing};
 use crate::text::Family;
+use std::ops::Range;
 
 /// The only supported architecture, as GGUF calls the family of GLM-4.7-Flash.
 const ARCHITECTURE: &str = "deepseek2";
@@ -59,8 +60,8 @@ pub struct Config {
     pub rotary: usize,
     /// How positions become angles.
     pub rope: RopeScaling,
-    /// The ε under the root of every norm, x / √(mean(x²) + ε) · weight, as in ggml's `ggml_rms_norm`; the paper's
-    /// formula has none (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019).
+    /// The ε under the root of every norm, x / √(mean(x²) + ε) · weight, as in ggml's `ggml_rms_norm`. The formula in
+    /// the paper about these norms has no ε (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019).
     pub epsilon: f32,
     /// The experts; `None` if every layer is dense.
     pub experts: Option<Experts>,
@@ -84,9 +85,6 @@ impl Config {
         keys.nothing_else()?;
         let mut config = keys.config()?;
         config.experts = keys.experts(&mut config)?;
-        if config.experts.is_none() {
-            config.leading_dense = config.layers;
-        }
         config.check()?;
         let template = file.opt_string("tokenizer.chat_template").ok().flatten();
         config.notices.extend(template.and_then(Family::notice));
@@ -110,10 +108,6 @@ impl Config {
         if self.rotary >= self.key_width {
             let expected = format!("less than the key width {}", self.key_width);
             return Err(metadata(&key("rope.dimension_count"), &expected, &self.rotary.to_string()));
-        }
-        if self.leading_dense > self.layers {
-            let expected = format!("at most the {} layers", self.layers);
-            return Err(metadata(&key("leading_dense_block_count"), &expected, &self.leading_dense.to_string()));
         }
         if self.leading_dense > 0 && self.dense_width == 0 {
             return Err(metadata(
@@ -177,6 +171,27 @@ impl Keys<'_> {
         Ok(self.file.opt_u32(&self.key(name))?.unwrap_or(0) as usize)
     }
 
+    /// A number that may be absent or 0, or a list with a number for each block. Those of the blocks in `layers`, which
+    /// are the ones that use it, have to be the same.
+    fn optional_of(&self, name: &str, layers: Range<usize>) -> Result<usize> {
+        self.optional(name).or_else(|error| {
+            let list = self.file.u32s(&self.key(name)).unwrap_or_default();
+            match list.get(layers) {
+                Some([]) if !list.is_empty() => Ok(0),
+                Some([first, others @ ..]) if others.iter().all(|other| other == first) => Ok(*first as usize),
+                _ => Err(error),
+            }
+        })
+    }
+
+    /// Such a number of at least 1.
+    fn count_of(&self, name: &str, layers: Range<usize>) -> Result<usize> {
+        match self.optional_of(name, layers)? {
+            0 => self.count(name),
+            count => Ok(count),
+        }
+    }
+
     /// A float that may be absent.
     pub(super) fn number(&self, name: &str, usual: f64) -> Result<f64> {
         Ok(self.file.opt_f32(&self.key(name))?.map_or(usual, f64::from))
@@ -199,37 +214,66 @@ impl Keys<'_> {
             let key = self.key("attention.layer_norm_rms_epsilon");
             return Err(metadata(&key, "0 to 1", &epsilon.to_string()));
         }
+        // Without experts all layers are dense; a file may also say that more layers are dense than it has.
+        let leading = self.optional("leading_dense_block_count")?;
+        let leading_dense = if self.optional("expert_count")? == 0 { layers } else { leading.min(layers) };
+        let (width, heads) = (self.count("embedding_length")?, self.count_of("attention.head_count", 0..layers)?);
+        let mut notices = Vec::new();
         Ok(Config {
             layers,
             draft_blocks,
-            leading_dense: self.optional("leading_dense_block_count")?,
+            leading_dense,
             context: self.count("context_length")?,
-            vocab: self.vocab()?,
-            width: self.count("embedding_length")?,
-            dense_width: self.optional("feed_forward_length")?,
-            heads: self.count("attention.head_count")?,
+            vocab: self.vocab(width, &mut notices)?,
+            width,
+            dense_width: self.optional_of("feed_forward_length", 0..leading_dense)?,
+            heads,
             query_rank,
             latent_rank: self.count("attention.kv_lora_rank")?,
-            key_width: self.head_width("attention.key_length_mla", "attention.key_length")?,
-            value_width: self.head_width("attention.value_length_mla", "attention.value_length")?,
+            key_width: self.head_width(["attention.key_length_mla", "attention.key_length"], width, heads)?,
+            value_width: self.head_width(["attention.value_length_mla", "attention.value_length"], width, heads)?,
             rotary: self.count("rope.dimension_count")?,
-            rope: RopeScaling::read(self)?,
+            rope: RopeScaling::read(self, &mut notices)?,
             epsilon,
             experts: None,
-            notices: Vec::new(),
+            notices,
         })
     }
 
-    /// Files from before absorbed attention store the widths of a head under the plain key.
-    fn head_width(&self, name: &str, early: &str) -> Result<usize> {
+    /// Files from before absorbed attention store the widths of a head under the plain key. Without both keys a head
+    /// has its share of the embedding's width, as in llama.cpp, if a tensor of the first layer has that width too.
+    fn head_width(&self, [name, early]: [&str; 2], width: usize, heads: usize) -> Result<usize> {
         let present = |name| self.file.get(&self.key(name)).is_some();
-        self.count(if present(early) && !present(name) { early } else { name })
+        if present(early) || present(name) {
+            return self.count(if present(name) { name } else { early });
+        }
+        let (stems, axis): (&[_], _) =
+            if early == "attention.key_length" { (&["attn_q", "attn_q_b"], 1) } else { (&["attn_output"], 0) };
+        let share = width / heads;
+        let tensor = stems.iter().find_map(|stem| self.file.tensor(&format!("blk.0.{stem}.weight")));
+        let agrees =
+            tensor.and_then(|tensor| tensor.dims.get(axis)).is_some_and(|dim| Some(*dim) == share.checked_mul(heads));
+        if agrees && share > 0 { Ok(share) } else { self.count(name) }
     }
 
-    fn vocab(&self) -> Result<usize> {
-        let named = self.optional("vocab_size")?;
-        let rows = self.file.tensor("token_embd.weight").and_then(|t| t.dims.get(1)).copied();
-        Some(named).filter(|n| *n > 0).or(rows).ok_or_else(|| metadata(&self.key("vocab_size"), "a count", "nothing"))
+    /// The number of tokens of the embeddings. As in llama.cpp, the tensor decides, and not the key, unless the tensor
+    /// contradicts the embedding's width or the output matrix.
+    fn vocab(&self, width: usize, notices: &mut Vec<String>) -> Result<usize> {
+        let named = Some(self.optional("vocab_size")?).filter(|n| *n > 0);
+        let embedding = self.file.tensor("token_embd.weight");
+        let rows = embedding.and_then(|tensor| tensor.dims.get(1)).copied();
+        let output = self.file.tensor("output.weight").map(|tensor| &tensor.dims);
+        let agrees = embedding.is_some_and(|tensor| {
+            tensor.dims.first() == Some(&width) && output.is_none_or(|output| *output == tensor.dims)
+        });
+        match (named, rows) {
+            (Some(named), Some(rows)) if named != rows && agrees => {
+                let (key, found) = (self.key("vocab_size"), format!("`token_embd.weight` has {rows} rows"));
+                notices.push(format!("`{key}` is {named}, but {found}: using {rows} tokens"));
+                Ok(rows)
+            }
+            _ => named.or(rows).ok_or_else(|| metadata(&self.key("vocab_size"), "a count", "nothing")),
+        }
     }
 
     /// Fails for keys that change what a model computes in ways that wglm does not implement.
@@ -248,12 +292,13 @@ impl Keys<'_> {
             return Ok(None);
         }
         self.one_group(count, config)?;
-        let top_k = self.count("expert_used_count")?;
+        let layers = config.leading_dense..config.layers;
+        let top_k = self.count_of("expert_used_count", layers.clone())?;
         if top_k > count {
             let expected = format!("at most the {count} experts");
             return Err(metadata(&self.key("expert_used_count"), &expected, &top_k.to_string()));
         }
-        let width = self.count("expert_feed_forward_length")?;
+        let width = self.count_of("expert_feed_forward_length", layers)?;
         let shared = self.optional("expert_shared_count")?;
         let scale = self.file.opt_f32(&self.key("expert_weights_scale"))?.filter(|s| *s != 0.0).unwrap_or(1.0);
         let normalise = self.file.opt_bool(&self.key("expert_weights_norm"))?.unwrap_or(false);
@@ -280,21 +325,26 @@ impl Keys<'_> {
 
     fn gating(&self, config: &mut Config) -> Result<Gating> {
         let key = self.key("expert_gating_func");
-        match self.file.opt_u32(&key)? {
+        let stored = self.file.opt_u32(&key)?;
+        match stored {
             Some(1) => Ok(Gating::Softmax),
             Some(2) => Ok(Gating::Sigmoid),
-            Some(other) => Err(unsupported(&key, &other.to_string(), "wglm supports 1 (softmax) and 2 (sigmoid)")),
-            None => {
+            None | Some(0) => {
                 let blocks = config.layers + config.draft_blocks;
                 let glm = GLM_BLOCKS.contains(&blocks) && config.vocab == GLM_VOCAB;
                 let (gating, name) = if glm { (Gating::Sigmoid, "sigmoid") } else { (Gating::Softmax, "softmax") };
+                let lacks = match stored {
+                    None => format!("the file lacks `{key}`"),
+                    Some(_) => format!("`{key}` is 0, which says nothing"),
+                };
                 config.notices.push(format!(
-                    "the file lacks `{key}`: assuming {name}, because it has {blocks} blocks and {} tokens \
+                    "{lacks}: assuming {name}, because it has {blocks} blocks and {} tokens \
                      (47 or 48 and {GLM_VOCAB} mean sigmoid, anything else softmax)",
                     config.vocab
                 ));
                 Ok(gating)
             }
+            Some(other) => Err(unsupported(&key, &other.to_string(), "wglm supports 1 (softmax) and 2 (sigmoid)")),
         }
     }
 }

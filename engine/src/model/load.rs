@@ -83,7 +83,7 @@ struct Shared {
     uploaded: Uploaded,
     /// What verdicts on its kernels are about.
     subject: String,
-    tokenizer: Option<Arc<Tokenizer>>,
+    tokenizer: Option<Result<Arc<Tokenizer>>>,
     template: Option<Result<ChatTemplate>>,
     /// Made for the first constraint.
     #[cfg(feature = "constrain")]
@@ -94,12 +94,13 @@ impl Model {
     /// Loads the model in `file` onto the device.
     ///
     /// # Errors
-    /// [`Error::Metadata`], [`Error::Tensor`], [`Error::Unsupported`] and [`Error::Tokenizer`] if the file has a
-    /// defect, inside an [`Error::File`] if it has a path; [`Error::Io`] if it cannot be read or was written to
-    /// meanwhile; [`Error::HostMemory`], [`Error::TooLarge`], [`Error::ContextTooLarge`] and [`Error::OutOfMemory`] if
-    /// something does not fit, [`Error::Upload`] if weights did not arrive, [`Error::WrongKernel`] if a kernel cannot
-    /// be used and nothing can take its place, or if it ended the device; [`Error::Endless`] if the GPU does not finish
-    /// a first token.
+    /// [`Error::Metadata`], [`Error::Tensor`] and [`Error::Unsupported`] if the file has a defect, inside an
+    /// [`Error::File`] if it has a path; [`Error::Io`] if it cannot be read or was written to meanwhile;
+    /// [`Error::HostMemory`], [`Error::TooLarge`], [`Error::ContextTooLarge`] and [`Error::OutOfMemory`] if something
+    /// does not fit, [`Error::Upload`] if weights did not arrive, [`Error::WrongKernel`] if a kernel cannot be used and
+    /// nothing can take its place, or if it ended the device; [`Error::Endless`] if the GPU does not finish a first
+    /// token. A tokenizer or a chat template that cannot be used is no error here, because a model computes without
+    /// them: [`Config::notices`] say so, and [`Model::tokenizer`] and [`Model::template`] return the error.
     pub fn load(file: &Gguf, gpu: &Gpu, options: &LoadOptions) -> Result<Self> {
         Self::load_with(file, gpu, options, &Cancel::default(), &mut |_| {})
     }
@@ -317,9 +318,18 @@ impl Model {
     /// The tokenizer.
     ///
     /// # Errors
-    /// [`Error::Metadata`] if the file has none, inside an [`Error::File`] if the file has a path.
+    /// [`Error::Metadata`] if the file has none, or, like [`Error::Unsupported`], one that cannot be used, which
+    /// [`Config::notices`] say too. It is inside an [`Error::File`] if the file has a path.
     pub fn tokenizer(&self) -> Result<&Tokenizer> {
-        self.shared.tokenizer.as_deref().ok_or_else(|| self.missing("tokenizer.ggml.model", "a tokenizer"))
+        self.shared_tokenizer().map(|tokenizer| &**tokenizer)
+    }
+
+    fn shared_tokenizer(&self) -> Result<&Arc<Tokenizer>> {
+        let key = "tokenizer.ggml.model";
+        match &self.shared.tokenizer {
+            Some(tokenizer) => tokenizer.as_ref().map_err(|error| self.unusable(key, "a tokenizer", error)),
+            None => Err(self.missing(key, "a tokenizer")),
+        }
     }
 
     /// The vocabulary as constraints need it, made on first use.
@@ -331,9 +341,7 @@ impl Model {
         if let Some(known) = self.shared.vocabulary.get() {
             return Ok(known);
         }
-        let tokenizer = self.shared.tokenizer.as_ref();
-        let tokenizer = tokenizer.ok_or_else(|| self.missing("tokenizer.ggml.model", "a tokenizer"))?;
-        let made = Arc::new(Vocabulary::new(tokenizer, self.config().vocab)?);
+        let made = Arc::new(Vocabulary::new(self.shared_tokenizer()?, self.config().vocab)?);
         Ok(self.shared.vocabulary.get_or_init(|| made))
     }
 
@@ -343,13 +351,24 @@ impl Model {
     /// [`Error::Metadata`] if the file has none, or one that cannot be used, which [`Config::notices`] say too. It is
     /// inside an [`Error::File`] if the file has a path.
     pub fn template(&self) -> Result<&ChatTemplate> {
+        let key = "tokenizer.chat_template";
         match &self.shared.template {
-            Some(template) => template.as_ref().map_err(|error| {
-                let (key, expected) = ("tokenizer.chat_template".into(), "a template that can be used".into());
-                self.shared.file.name(Error::Metadata { key, expected, found: error.to_string() })
-            }),
-            None => Err(self.missing("tokenizer.chat_template", "a chat template")),
+            Some(template) => template.as_ref().map_err(|error| self.unusable(key, "a template", error)),
+            None => Err(self.missing(key, "a chat template")),
         }
+    }
+
+    /// The error for a part of the file that cannot be used. It is about the file, and not about what the part was
+    /// needed for.
+    fn unusable(&self, key: &str, expected: &str, error: &Error) -> Error {
+        let error = match error.cause() {
+            stated @ (Error::Metadata { .. } | Error::Unsupported { .. }) => stated.clone(),
+            other => {
+                let expected = format!("{expected} that can be used");
+                Error::Metadata { key: key.into(), expected, found: other.to_string() }
+            }
+        };
+        self.shared.file.name(error)
     }
 
     fn missing(&self, key: &str, expected: &str) -> Error {
@@ -470,28 +489,33 @@ fn last_n(count: i32) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// The tokenizer and the template of a model.
+/// The tokenizer and the template of a model, or why they cannot be used.
 struct Text {
-    tokenizer: Option<Arc<Tokenizer>>,
+    tokenizer: Option<Result<Arc<Tokenizer>>>,
     template: Option<Result<ChatTemplate>>,
-    /// Notices about parts of them that are not used.
+    /// Notices about them, and about parts of them that are not used.
     notices: Vec<String>,
 }
 
 impl Text {
-    fn read(file: &Gguf) -> Result<Self> {
-        let vocab = Vocab::read(file)?;
-        let template = file.opt_string("tokenizer.chat_template")?.map(ChatTemplate::new);
+    fn read(file: &Gguf) -> Self {
+        let vocab = Vocab::read(file).transpose();
+        let source = file.opt_string("tokenizer.chat_template").transpose();
+        let template = source.map(|source| source.and_then(ChatTemplate::new));
         let template = match &vocab {
-            Some(vocab) => template.map(|template| template.map(|template| template.with_vocab(vocab))),
-            None => template,
+            Some(Ok(vocab)) => template.map(|template| template.map(|template| template.with_vocab(vocab))),
+            _ => template,
         };
-        let of_vocab = vocab.as_ref().and_then(Vocab::notice);
-        let failed = template.as_ref().and_then(|template| template.as_ref().err());
-        let of_template = failed.map(|error| format!("the model cannot chat: {error}"));
-        let notices = of_vocab.into_iter().chain(of_template).collect();
-        let tokenizer = vocab.map(Tokenizer::new).transpose()?.map(Arc::new);
-        Ok(Self { tokenizer, template, notices })
+        let tokenizer = vocab.map(|vocab| vocab.and_then(Tokenizer::new).map(Arc::new));
+        let mut notices = match &tokenizer {
+            Some(Ok(tokenizer)) => tokenizer.notices().to_vec(),
+            Some(Err(error)) => vec![format!("the model neither reads nor writes text: {}", error.cause())],
+            None => Vec::new(),
+        };
+        if let Some(Err(error)) = &template {
+            notices.push(format!("the model cannot chat: {}", error.cause()));
+        }
+        Self { tokenizer, template, notices }
     }
 }
 
@@ -518,7 +542,7 @@ impl Loading<'_> {
         jobs.insert(
             0,
             Box::new(|_| {
-                text = Some(Text::read(file)?);
+                text = Some(Text::read(file));
                 Ok(())
             }),
         );

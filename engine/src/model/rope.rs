@@ -39,8 +39,8 @@ pub struct Yarn {
 }
 
 impl RopeScaling {
-    /// Reads the keys `rope.*`.
-    pub(super) fn read(keys: &Keys<'_>) -> Result<Self> {
+    /// Reads the keys `rope.*`. Adds sentences about those that have no effect.
+    pub(super) fn read(keys: &Keys<'_>, notices: &mut Vec<String>) -> Result<Self> {
         let base = keys.number("rope.freq_base", 10_000.0)?;
         let base = keys.positive("rope.freq_base", base)?;
         let attention_factor = keys.number("rope.scaling.attn_factor", 1.0)?;
@@ -51,7 +51,7 @@ impl RopeScaling {
             Some("none" | "") => Ok(plain),
             // As in llama.cpp, a factor without a type is that of linear scaling.
             None | Some("linear") => Ok(Self { factor: factor(keys)?, ..plain }),
-            Some("yarn") => Ok(Self { factor: factor(keys)?, yarn: Some(Yarn::read(keys, base)?), ..plain }),
+            Some("yarn") => Ok(Self { factor: factor(keys)?, yarn: Some(Yarn::read(keys, base, notices)?), ..plain }),
             Some(other) => Err(unsupported(&keys.key("rope.scaling.type"), other, "use `none`, `linear` or `yarn`")),
         }
     }
@@ -97,16 +97,16 @@ fn factor(keys: &Keys<'_>) -> Result<f64> {
 }
 
 impl Yarn {
-    fn read(keys: &Keys<'_>, base: f64) -> Result<Self> {
+    fn read(keys: &Keys<'_>, base: f64, notices: &mut Vec<String>) -> Result<Self> {
         if base <= 1.0 {
             return Err(metadata(&keys.key("rope.freq_base"), "more than 1, for YaRN", &base.to_string()));
         }
-        // The extent of the stretching; less than 0 means unset. `yarn_attn_factor` is not read, since llama.cpp
-        // replaces it with a value that it computes from the factor.
-        let extent = keys.number("rope.scaling.yarn_ext_factor", 1.0)?;
+        // The extent of the stretching; less than 0 means unset. Like `yarn_attn_factor`, which llama.cpp replaces with
+        // a value that it computes from the factor, it has no effect: llama.cpp reads it for another architecture only.
+        let name = "rope.scaling.yarn_ext_factor";
+        let extent = keys.number(name, 1.0)?;
         if extent != 1.0 && extent >= 0.0 {
-            let key = keys.key("rope.scaling.yarn_ext_factor");
-            return Err(unsupported(&key, &extent.to_string(), "use 1, or a negative value for the default"));
+            notices.push(format!("`{}` is {extent}, and is ignored as in llama.cpp: using 1", keys.key(name)));
         }
         let positive = |name: &str, usual| keys.positive(name, keys.number(name, usual)?);
         let multiplier = "rope.scaling.yarn_log_multiplier";

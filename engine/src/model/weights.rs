@@ -184,15 +184,17 @@ impl ModelWeights {
         }
     }
 
-    /// A notice about tensors of the layers, or of no layer, that are not used. They may change what the model should
-    /// compute. A multi-token-prediction block may be left out, and tensors that are known change nothing.
+    /// A notice about tensors that are not used, although they may change what the model should compute. Not mentioned
+    /// are the tensors of a multi-token-prediction block, which may be left out, and those that are known to change
+    /// nothing.
     pub fn notice_of_unknown(&self, config: &Config) -> Option<String> {
         let blocks = config.layers..config.layers + config.draft_blocks;
         let is_of_block = |name: &str| {
             let index = name.strip_prefix("blk.").and_then(|rest| rest.split('.').next()?.parse().ok());
             index.is_some_and(|index: usize| blocks.contains(&index))
         };
-        let is_known = |name: &str| KNOWN.iter().any(|known| name.ends_with(known));
+        let changes_angles = |name: &str| self.table.files().iter().take(1).any(|file| changes_angles(file, name));
+        let is_known = |name: &str| name.ends_with(ABSORBED) || name.ends_with(ANGLES) && !changes_angles(name);
         let unknown: Vec<_> = self.table.unused().filter(|name| !is_of_block(name) && !is_known(name)).collect();
         let (first, count) = (unknown.first()?, unknown.len());
         let more = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
@@ -212,9 +214,21 @@ impl ModelWeights {
 
 const OUTPUT: &str = "output.weight";
 
-/// The ends of the names of tensors that are not needed: `attn_k_b` and `attn_v_b` have the values of `attn_kv_b`, and
-/// the hyper-parameters say how positions become angles.
-const KNOWN: [&str; 2] = [".attn_kv_b.weight", "rope_freqs.weight"];
+/// The end of the names of tensors that are not needed beside `attn_k_b` and `attn_v_b`, which have their values.
+const ABSORBED: &str = ".attn_kv_b.weight";
+
+/// The end of the names of factors for angles. The hyper-parameters say how positions become angles.
+const ANGLES: &str = "rope_freqs.weight";
+
+/// The most bytes of such factors that are read to find out whether they are all 1.
+const MOST_ANGLES: usize = 1 << 16;
+
+/// Whether factors for angles are other than 1, or cannot be read.
+fn changes_angles(file: &Gguf, name: &str) -> bool {
+    let tensor = file.tensor(name).filter(|tensor| tensor.ty.name == "f32" && tensor.bytes <= MOST_ANGLES);
+    let factors = tensor.and_then(|tensor| file.read_all(tensor).ok());
+    factors.is_none_or(|factors| factors.chunks(4).any(|factor| factor != 1f32.to_le_bytes()))
+}
 
 impl BlockWeights {
     /// The block after the layers of a model's file.

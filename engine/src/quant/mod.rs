@@ -9,7 +9,7 @@
 //! neighbouring lanes read neighbouring bytes. These kinds of stream hold the quants:
 //!
 //! * `nibbles`, 16 bytes a group: byte *i* holds value *i* in its low and value *i* + 16 in its high half;
-//! * * `bits`, 4 bytes a group: bit 8 *c* + *j* is a bit of value 4 *j* + *c*;
+//! * `bits`, 4 bytes a group: bit 8 *c* + *j* is a bit of value 4 *j* + *c*;
 //! * `crumbs`, 8 bytes a group: byte *i* holds the 2-bit values *i*, *i* + 8, *i* + 16, *i* + 24, lowest first;
 //! * `planes`, 16 bytes a group: bit 8 *c* + *j* of word *k* is bit *k* of the 4-bit value 4 *j* + *c*;
 //! * `entries`, 8 bytes a group: the low 8 bits of quants, which are indices of entries of four values;

@@ -22,16 +22,23 @@ impl Vocab {
         }
         let owned = |strings: Vec<&str>| strings.into_iter().map(str::to_owned).collect();
         let types = file.opt_i32s("tokenizer.ggml.token_type")?.unwrap_or_default();
-        let pre = file.opt_string("tokenizer.ggml.pre")?.unwrap_or("default");
+        let pre = file.opt_string("tokenizer.ggml.pre")?.unwrap_or(pretokenizer::UNNAMED);
+        // As in llama.cpp, this vocabulary alone may be without merges.
+        let merges = match file.opt_strings("tokenizer.ggml.merges")? {
+            None if pre == "kimi-k2" => Vec::new(),
+            None => file.strings("tokenizer.ggml.merges")?,
+            Some(merges) => merges,
+        };
         let bos = file.opt_u32("tokenizer.ggml.bos_token_id")?;
         let usual = bos.is_some() && pretokenizer::family(pre).is_ok_and(|family| family.add_bos);
-        let ends = ["eos", "eot", "eom"].map(|name| file.opt_u32(&format!("tokenizer.ggml.{name}_token_id")));
+        let ends = ["eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep"];
+        let ends = ends.map(|name| file.opt_u32(&format!("tokenizer.ggml.{name}_token_id")));
         let infill = ["fim_pre", "fim_suf", "fim_mid"].map(|name| format!("tokenizer.ggml.{name}_token_id"));
         let [prefix, suffix, middle] = infill.map(|name| file.opt_u32(&name));
         Ok(Some(Self {
             tokens: owned(file.strings("tokenizer.ggml.tokens")?),
             types: types.into_iter().map(TokenType::from_gguf).collect(),
-            merges: owned(file.strings("tokenizer.ggml.merges")?),
+            merges: owned(merges),
             pre: pre.to_owned(),
             bos,
             add_bos: file.opt_bool("tokenizer.ggml.add_bos_token")?.unwrap_or(usual),

@@ -15,7 +15,7 @@ pub struct InfillTokens {
 }
 
 /// The names of these tokens in the vocabularies of several makers. A file's metadata often does not have them.
-const NAMES: [[&str; 3]; 6] = [
+pub(super) const NAMES: [[&str; 3]; 6] = [
     ["<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"],
     ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"],
     ["<fim_prefix>", "<fim_suffix>", "<fim_middle>"],

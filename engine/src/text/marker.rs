@@ -7,9 +7,13 @@
 //! reversed. The marks are removed when the rest of the prompt is cut into words. In names that begin and end with
 //! letters, a mark follows only the first letter. A template that drops single characters can drop marks.
 //!
+//! The keys and values that belong to the form of the input, such as `tool_calls` and the role `user`, get no marks
+//! ([`super::fixed`]), because templates look for them by name.
+//!
 //! If a template itself writes the first and the last character of a name, as in `<|{{ role }}|>`, the result is the
 //! token of that name.
 
+use super::fixed::Place;
 use super::prefixes::Prefixes;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -54,13 +58,22 @@ impl Marker {
         Self { signs, words: Prefixes::new(words), escaped }
     }
 
-    /// Marks all strings of a value, keys included.
+    /// Marks all strings of a value, keys included, except those that belong to the form of a template's input.
     pub(super) fn mark(&self, value: Value) -> Value {
+        self.mark_at(Place::Known(""), value)
+    }
+
+    fn mark_at(&self, place: Place<'_>, value: Value) -> Value {
         match value {
+            Value::String(text) if place.fixes_value(&text) => Value::String(text),
             Value::String(text) => Value::String(self.mark_text(&text)),
-            Value::Array(items) => items.into_iter().map(|item| self.mark(item)).collect(),
+            Value::Array(items) => items.into_iter().map(|item| self.mark_at(place, item)).collect(),
             Value::Object(entries) => {
-                entries.into_iter().map(|(key, value)| (self.mark_text(&key), self.mark(value))).collect()
+                let mark = |(key, value): (String, Value)| {
+                    let value = self.mark_at(place.under(&key), value);
+                    (if place.fixes_key(&key) { key } else { self.mark_text(&key) }, value)
+                };
+                entries.into_iter().map(mark).collect()
             }
             other => other,
         }
@@ -136,6 +149,30 @@ mod tests {
         assert_eq!(marked("EOS, THE\n").replace(MARK, "."), "E.OS, THE.\n");
         assert_eq!(marked("user, tool and so on"), "user, tool and so on");
         assert!(!marked("§").contains('§'));
+    }
+
+    /// Templates find what they look for, whatever the names of the tokens, and everything else is marked.
+    #[test]
+    fn the_form_of_the_input_is_not_marked() {
+        let marker = Marker::new(["_eot_", "user", "role", "string", "type"]);
+        let at = |json: &str| marker.mark(serde_json::from_str(json).unwrap_or_default()).to_string();
+        let form = r#"[{"role":"user","tool_calls":[{"type":"function","tool_call_id":1}],"reasoning_content":2}]"#;
+        assert_eq!(at(form), form);
+        let schema = r#"{"type":["string","null"],"minLength":1,"properties":{}}"#;
+        assert_eq!(at(schema), schema);
+        for free in [
+            r#"{"content":"user"}"#,
+            r#"{"role":"_eot_"}"#,
+            r#"{"arguments":{"role":1}}"#,
+            r#"{"arguments":{"a":{"type":1}}}"#,
+            r#"{"properties":{"type":1}}"#,
+            r#"{"_eot_":1}"#,
+            r#"{"enum":["string"]}"#,
+            r#"{"name":"role"}"#,
+        ] {
+            assert_ne!(at(free), free);
+            assert_eq!(unmark(&at(free)), free);
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod call;
 mod detokenizer;
 mod ends;
 mod family;
+mod fixed;
 mod from_file;
 mod infill;
 mod jinja;

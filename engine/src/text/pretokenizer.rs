@@ -1,10 +1,12 @@
 //! The rules that cut text into words before byte-pair encoding. A file names its rule.
 //!
-//! A rule is one regular expression or several: each cuts the pieces that those before it left into what it matches and
-//! what lies between. The joined words equal the text. The rules cut as llama.cpp does (`llama-vocab.cpp`,
-//! `unicode.cpp`), even where that differs from the vocabulary's own tokenizer. It is coarser where case matters,
-//! because llama.cpp does not distinguish case beyond ASCII. In the rules of GPT-4o and Kimi it is finer: combining
-//! marks are letters of a word in the vocabularies' own expressions (`\p{M}`), and cut the word in llama.cpp's.
+//! A rule is one regular expression or several. The first one cuts the text into what it matches and what lies between;
+//! each further one cuts the pieces that the one before it left. The joined words equal the text.
+//!
+//! The rules cut as llama.cpp does (`llama-vocab.cpp`, `unicode.cpp`), even where that differs from the vocabulary's own
+//! tokenizer. llama.cpp makes longer words where the vocabulary's own expressions cut between capital and small letters,
+//! because it does not distinguish case beyond ASCII. With the rules of GPT-4o and Kimi it makes shorter ones: a
+//! combining mark belongs to a word in the vocabularies' own expressions (`\p{M}`), and cuts it in llama.cpp's.
 
 use crate::error::{Error, Result};
 use tokenizers::SplitDelimiterBehavior::Isolated;
@@ -28,9 +30,13 @@ pub(super) struct VocabFamily {
 const UP_TO_THREE_DIGITS: &str = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// The regular expression of Qwen 2. It differs from Llama 3's in that every digit is a word.
 const SINGLE_DIGITS: &str = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// The regular expression of GPT-2.
+/// The regular expression of GPT-2. llama.cpp's lacks the last alternative, which matches single spaces that llama.cpp
+/// leaves over as words.
 const ANY_DIGITS: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
+/// The regular expressions of llama.cpp's default, for a vocabulary that does not name its rule: punctuation, GPT-2's
+/// words, numbers, then groups of three digits.
+const PUNCTUATION_FIRST: [&str; 4] = [r"[\p{P}\$\+<=>\^~\|]+", ANY_DIGITS, r"\p{N}+", "[0-9][0-9][0-9]"];
 /// The regular expression of GPT-4o. Letters beyond ASCII are both upper and lower case.
 const WORDS_BY_CASE: &str = r"[^\r\n\p{L}\p{N}]?[\p{L}&&[^a-z]]*[\p{L}&&[^A-Z]]+(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|[^\r\n\p{L}\p{N}]?[\p{L}&&[^a-z]]+[\p{L}&&[^A-Z]]*(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// The regular expressions of Youtu-LLM: Korean, punctuation, Bopomofo, Chinese and Japanese, then all other text.
@@ -63,45 +69,94 @@ const HAN_FIRST: &str = r"[\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}
 /// The most spaces in one word where the regular expression gives up; see [`Words::cut`].
 const MAX_BLANKS: usize = 1 << 19;
 
+/// The name that a file may have in place of a rule's. One without any name means the same.
+pub(super) const UNNAMED: &str = "default";
+
+/// Tokens after which it is another's turn in GLM's vocabularies.
+const GLM_TURNS: &[&str] = &["<|user|>", "<|observation|>"];
+
 static FAMILIES: &[VocabFamily] = &[
     VocabFamily {
-        names: &[
-            "glm4",
-            "chatglm-bpe",
-            "chatglm4",
-            "glm-4",
-            "glm4.5",
-            "glm-4.5",
-            "glm4.6",
-            "glm-4.6",
-            "glm4.7",
-            "glm-4.7",
-        ],
+        names: &["glm4", "glm5", "chatglm4", "glm-4", "glm4.5", "glm-4.5", "glm4.6", "glm-4.6", "glm4.7", "glm-4.7"],
         ignore_merges: true,
-        end: &["<|user|>", "<|observation|>"],
+        end: GLM_TURNS,
         ..VocabFamily::cutting(&[UP_TO_THREE_DIGITS])
     },
+    VocabFamily { names: &["chatglm-bpe"], end: GLM_TURNS, ..VocabFamily::cutting(&[UP_TO_THREE_DIGITS]) },
     VocabFamily {
-        names: &["llama-bpe", "llama3", "llama-v3"],
+        names: &[
+            "llama-bpe",
+            "llama3",
+            "llama-v3",
+            "falcon3",
+            "falcon-h1",
+            "pixtral",
+            "midm-2.0",
+            "lfm2",
+            "jina-v5-nano",
+        ],
         ignore_merges: true,
         add_bos: true,
         ..VocabFamily::cutting(&[UP_TO_THREE_DIGITS])
     },
-    VocabFamily { names: &["qwen2", "deepseek-r1-qwen"], ..VocabFamily::cutting(&[SINGLE_DIGITS]) },
-    VocabFamily { names: &["gpt-2", "gpt2"], ..VocabFamily::cutting(&[ANY_DIGITS]) },
+    VocabFamily { names: &["smaug-bpe", "dbrx"], ..VocabFamily::cutting(&[UP_TO_THREE_DIGITS]) },
+    VocabFamily {
+        names: &[
+            "qwen2",
+            "deepseek-r1-qwen",
+            "stablelm2",
+            "hunyuan",
+            "solar-open",
+            "megrez",
+            "kormo",
+            "f2llmv2",
+            "grok-2",
+        ],
+        ..VocabFamily::cutting(&[SINGLE_DIGITS])
+    },
+    VocabFamily {
+        names: &[
+            "gpt-2",
+            "gpt2",
+            "phi-2",
+            "mpt",
+            "olmo",
+            "jais",
+            "trillion",
+            "granite-docling",
+            "exaone4",
+            "a.x-4.0",
+            "mellum",
+            "modern-bert",
+        ],
+        ..VocabFamily::cutting(&[ANY_DIGITS])
+    },
     VocabFamily { names: &["gigachat"], end: &["<|message_sep|>"], ..VocabFamily::cutting(&[ANY_DIGITS]) },
     VocabFamily { names: &["youtu"], ignore_merges: true, ..VocabFamily::cutting(&EAST_ASIAN_FIRST) },
     VocabFamily { names: &["deepseek-llm"], ..VocabFamily::cutting(&CASED_LETTERS) },
     VocabFamily { names: &["deepseek-coder"], ..VocabFamily::cutting(&WORDS_OF_CODE) },
-    VocabFamily { names: &["deepseek-v3", "joyai-llm"], ..VocabFamily::cutting(&NUMBERS_FIRST) },
-    VocabFamily { names: &["kanana2", "gpt-4o", "llama4"], ..VocabFamily::cutting(&[WORDS_BY_CASE]) },
+    VocabFamily {
+        names: &["deepseek-v3", "joyai-llm", "hunyuan-dense", "hy_v4"],
+        ..VocabFamily::cutting(&NUMBERS_FIRST)
+    },
+    VocabFamily {
+        names: &["kanana2", "gpt-4o", "llama4", "talkie", "minimax-m2"],
+        ..VocabFamily::cutting(&[WORDS_BY_CASE])
+    },
     VocabFamily { names: &["kimi-k2"], ..VocabFamily::cutting(&[HAN_FIRST]) },
+    VocabFamily { names: &[UNNAMED, ""], ..VocabFamily::cutting(&PUNCTUATION_FIRST) },
 ];
+
+/// Whether a file that has this name, or an empty one, leaves its rule unnamed.
+pub(super) fn is_unnamed(pre: &str) -> bool {
+    pre.is_empty() || pre == UNNAMED
+}
 
 /// The family whose rule is called `pre`.
 pub(super) fn family(pre: &str) -> Result<&'static VocabFamily> {
     FAMILIES.iter().find(|family| family.names.contains(&pre)).ok_or_else(|| {
-        let known: Vec<_> = FAMILIES.iter().flat_map(|family| family.names).copied().collect();
+        let names = FAMILIES.iter().flat_map(|family| family.names).copied();
+        let known: Vec<_> = names.filter(|name| !name.is_empty()).collect();
         Error::Tokenizer { message: format!("`tokenizer.ggml.pre` is `{pre}`; known: {}", known.join(", ")) }
     })
 }
@@ -211,15 +266,59 @@ mod tests {
     #[test]
     fn names_of_one_rule() {
         let text = "It'S 12345 東京の Köln \n\n  x!?\n";
-        for (one, other) in [("joyai-llm", "deepseek-v3"), ("llama4", "kanana2"), ("deepseek-r1-qwen", "qwen2")] {
+        for (one, other) in [
+            ("joyai-llm", "deepseek-v3"),
+            ("hy_v4", "deepseek-v3"),
+            ("llama4", "kanana2"),
+            ("talkie", "kanana2"),
+            ("deepseek-r1-qwen", "qwen2"),
+            ("megrez", "qwen2"),
+            ("olmo", "gpt-2"),
+            ("glm5", "glm4"),
+            ("chatglm-bpe", "glm4"),
+            ("falcon3", "llama-bpe"),
+            ("dbrx", "llama-bpe"),
+            ("", UNNAMED),
+        ] {
             assert_eq!(cut(one, text), cut(other, text), "{one}");
         }
     }
 
+    /// The flags that llama.cpp sets beside a rule.
+    #[test]
+    fn names_of_one_rule_differ_in_their_flags() {
+        for (pre, ignore_merges, add_bos) in [
+            ("glm5", true, false),
+            ("chatglm-bpe", false, false),
+            ("lfm2", true, true),
+            ("smaug-bpe", false, false),
+            ("stablelm2", false, false),
+            ("default", false, false),
+        ] {
+            let family = family(pre).unwrap();
+            assert_eq!((family.ignore_merges, family.add_bos), (ignore_merges, add_bos), "{pre}");
+        }
+    }
+
+    #[test]
+    fn no_name_is_there_twice() {
+        let mut names: Vec<_> = FAMILIES.iter().flat_map(|family| family.names).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    /// The rule of vocabularies that name none.
+    #[test]
+    fn punctuation_and_groups_of_digits() {
+        assert_eq!(cut(UNNAMED, "It's 12345!"), ["It", "'", "s", " ", "123", "45", "!"]);
+    }
+
     #[test]
     fn an_unknown_name_is_refused_with_the_known_ones() {
-        let message = family("default").err().unwrap().to_string();
-        assert!(message.contains("tokenizer.ggml.pre") && message.contains("`default`") && message.contains("glm4, "));
+        let message = family("tekken").err().unwrap().to_string();
+        assert!(message.contains("tokenizer.ggml.pre") && message.contains("`tekken`") && message.contains("glm4, "));
     }
 
     /// Long runs of one character make a backtracking engine give up.
@@ -227,7 +326,7 @@ mod tests {
     fn long_runs_of_one_kind() {
         for unit in [" ", "\n", " \n", "a", "1", "!", "\t ", "é", "' "] {
             let text = unit.repeat(1_500_000);
-            for pre in ["glm4", "qwen2", "gpt2", "youtu", "deepseek-llm", "kanana2", "kimi-k2"] {
+            for pre in ["glm4", "qwen2", "gpt2", "youtu", "deepseek-llm", "kanana2", "kimi-k2", "default"] {
                 assert_eq!(cut(pre, &text).concat(), text, "{pre}: {unit:?}");
             }
             let text = format!("{text}x");

@@ -1,10 +1,9 @@
 //! Finds the tokens that are recognized as a whole, before the rest of a text is cut into words.
 
 use super::prefixes::Prefixes;
-use std::cmp::Reverse;
 
-/// The literal tokens of a vocabulary: those whose text is searched for verbatim. The leftmost match wins, then the
-/// longest, then the one with the lowest id.
+/// The literal tokens of a vocabulary: those whose text is searched for verbatim. Reserved and free ones are searched
+/// for separately. The leftmost match wins, then the longest, then the one with the lowest id.
 #[derive(Debug)]
 pub(super) struct SpecialTokens {
     /// The tokens that only a template's own text may become, by their texts.
@@ -16,7 +15,7 @@ pub(super) struct SpecialTokens {
 /// Which literal tokens to search for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpecialFilter {
-    All,
+    /// The tokens that are reserved.
     Reserved,
     /// The tokens that are not reserved.
     Free,
@@ -34,22 +33,20 @@ impl SpecialTokens {
 
     /// The id of the literal token `text`.
     pub(super) fn id(&self, text: &str) -> Option<u32> {
-        self.tables(SpecialFilter::All).filter_map(|table| table.get(text)).min()
+        [&self.reserved, &self.free].iter().filter_map(|table| table.get(text)).min()
     }
 
     /// The first match in `text`: its start, its end and its id.
     pub(super) fn find(&self, text: &str, which: SpecialFilter) -> Option<(usize, usize, u32)> {
+        let table = match which {
+            SpecialFilter::Reserved => &self.reserved,
+            SpecialFilter::Free => &self.free,
+        };
         // No token begins with a byte inside a character, so each match starts at a boundary.
         (0..text.len()).find_map(|start| {
-            let hits = self.tables(which).filter_map(|table| table.longest(&text.as_bytes()[start..]));
-            let (hit, id) = hits.max_by_key(|(text, id)| (text.len(), Reverse(*id)))?;
+            let (hit, id) = table.longest(&text.as_bytes()[start..])?;
             Some((start, start + hit.len(), id))
         })
-    }
-
-    fn tables(&self, which: SpecialFilter) -> impl Iterator<Item = &Prefixes<u32>> {
-        let reserved = (which != SpecialFilter::Free).then_some(&self.reserved);
-        reserved.into_iter().chain((which != SpecialFilter::Reserved).then_some(&self.free))
     }
 }
 
@@ -66,10 +63,10 @@ mod tests {
             ("é<", 9, false),
             ("", 1, true),
         ]);
-        assert_eq!(specials.find("x<a><c>", SpecialFilter::All), Some((1, 4, 3)));
+        assert_eq!(specials.find("x<a><c>", SpecialFilter::Reserved), Some((1, 4, 3)));
         assert_eq!(specials.find("x<a><b>", SpecialFilter::Reserved), Some((1, 7, 8)));
         assert_eq!(specials.find("x<a><b>é<", SpecialFilter::Free), Some((7, 10, 9)));
-        assert_eq!(specials.find("è< <a", SpecialFilter::All), None);
+        assert_eq!(specials.find("è< <a", SpecialFilter::Free), None);
         assert_eq!((specials.id("<a>"), specials.id("<b>"), specials.id("")), (Some(3), None, None));
     }
 }

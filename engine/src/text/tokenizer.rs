@@ -1,18 +1,17 @@
 //! Byte-level BPE with a file's vocabulary.
 //!
-//! Any text can be encoded, and decoding returns it byte for byte. Encoding turns text into control tokens and tags
-//! only on request, and in a [prompt](super::ChatTemplate::prompt) only the template's own text. A vocabulary with a
-//! defect is refused when it is loaded, with an error that names the defect.
+//! Any text can be encoded, if the vocabulary has a token for every byte, and decoding returns it byte for byte.
+//! Encoding turns text into control tokens and tags only on request, and in a
+//! [prompt](super::ChatTemplate::prompt) only the template's own text. A vocabulary with a defect is refused when it is
+//! loaded, with an error that names the defect.
 
+use super::bpe::WordEncoder;
 use super::marker::{Marker, unmark};
 use super::pretokenizer::{self, Words};
 use super::special::{SpecialFilter, SpecialTokens};
-use super::vocab::failed;
-use super::{InfillTokens, TokenType, Vocab, bpe, byte_level, ends};
+use super::{InfillTokens, TokenType, Vocab, ends};
 use crate::error::{Error, Result};
 use std::fmt;
-use tokenizers::Model;
-use tokenizers::models::bpe::BPE;
 
 /// The longest word in bytes that is merged as a whole. Merging takes about 160 bytes of memory for each byte of a
 /// word, and a text of megabytes can be a single word. A longer word is merged in pieces, whose tokens may differ at
@@ -22,10 +21,14 @@ const LONGEST_WORD: usize = 1 << 16;
 /// Turns text into tokens and tokens into bytes.
 ///
 /// Some tokens of a vocabulary are reserved: control tokens such as `<|user|>`, and those user-defined tokens that are
-/// markup, enclosed in `<` and `>` or in `[` and `]`, such as `<think>`. In a prompt only the template's own text
-/// becomes a reserved token. Other user-defined tokens, such as runs of spaces, are plain text and recognized anywhere.
+/// markup, enclosed in `<` and `>` or in `[` and `]`, such as `<think>`. Tokens that are known by name to end a reply
+/// count as control tokens, whatever their type. In a prompt only the template's own text becomes a reserved token.
+/// Other user-defined tokens, such as runs of spaces, are plain text and recognized anywhere.
+///
+/// Reserved tokens are found first: of those in a text the leftmost, and of several that begin there the longest, then
+/// the next ones after it. The other user-defined tokens are found in the same way in the text between.
 pub struct Tokenizer {
-    bpe: BPE,
+    encoder: WordEncoder,
     words: Words,
     specials: SpecialTokens,
     marker: Marker,
@@ -39,6 +42,7 @@ pub struct Tokenizer {
     bos: Option<u32>,
     end: Vec<u32>,
     infill: Option<InfillTokens>,
+    notices: Vec<String>,
 }
 
 impl Tokenizer {
@@ -52,7 +56,9 @@ impl Tokenizer {
     /// [`Error::Tokenizer`] if the vocabulary has a defect.
     pub fn new(mut vocab: Vocab) -> Result<Self> {
         let family = pretokenizer::family(&vocab.pre)?;
+        let mut notices = vocab.notices();
         vocab.check()?;
+        let end = ends::of_reply(&mut vocab, family);
         let (bytes, ends) = vocab.spell_out();
         let starts = [0].into_iter().chain(ends.iter().copied());
         let longest = starts.zip(&ends).map(|(start, end)| (end - start) as usize).max().unwrap_or(0).max(1);
@@ -60,13 +66,12 @@ impl Tokenizer {
         let specials = SpecialTokens::new(literal.map(|(text, id, kind)| (text, id, kind.is_reserved(text))));
         let reserved = vocab.typed().filter(|(text, _, kind)| kind.is_reserved(text));
         let marker = Marker::new(reserved.map(|(text, ..)| text));
-        let end = ends::of_reply(&vocab, family);
         let bos = vocab.bos.filter(|_| vocab.add_bos);
         let known = |id: &u32| (*id as usize) < ends.len();
         let infill = InfillTokens::of(vocab.infill.map(|id| id.filter(known)), &specials);
-        let bpe = bpe::build(&mut vocab, family)?;
+        let encoder = WordEncoder::new(&mut vocab, family, &mut notices)?;
         let (words, types) = (family.compile()?, vocab.types);
-        Ok(Self { bpe, words, specials, marker, types, bytes, ends, longest, bos, end, infill })
+        Ok(Self { encoder, words, specials, marker, types, bytes, ends, longest, bos, end, infill, notices })
     }
 
     /// Encodes `text`, preceded by the beginning-of-text token if the file wants one.
@@ -75,11 +80,14 @@ impl Tokenizer {
     /// are plain text. Other user-defined tokens are always recognized.
     ///
     /// # Errors
-    /// [`Error::Tokenizer`] if the text cannot be encoded.
+    /// [`Error::Tokenizer`] if the vocabulary has no token for a byte of the text.
     pub fn encode(&self, text: &str, parse_special: bool) -> Result<Vec<u32>> {
         let mut tokens = self.start();
-        let which = if parse_special { SpecialFilter::All } else { SpecialFilter::Free };
-        self.cut(text, which, &mut tokens, |text, tokens| self.encode_plain(text, tokens))?;
+        if parse_special {
+            self.cut(text, SpecialFilter::Reserved, &mut tokens, |text, tokens| self.encode_free(text, tokens))?;
+        } else {
+            self.encode_free(text, &mut tokens)?;
+        }
         Ok(tokens)
     }
 
@@ -89,7 +97,7 @@ impl Tokenizer {
         let mut tokens = self.start();
         self.cut(prompt, SpecialFilter::Reserved, &mut tokens, |text, tokens| {
             // Marks may have split the names of the other literal tokens.
-            self.cut(&unmark(text), SpecialFilter::Free, tokens, |text, tokens| self.encode_plain(text, tokens))
+            self.encode_free(&unmark(text), tokens)
         })?;
         // Some templates write the beginning-of-text token themselves.
         if self.bos.is_some_and(|bos| tokens.starts_with(&[bos, bos])) {
@@ -136,14 +144,18 @@ impl Tokenizer {
         plain(rest, tokens)
     }
 
+    /// Encodes a text without reserved tokens.
+    fn encode_free(&self, text: &str, tokens: &mut Vec<u32>) -> Result<()> {
+        self.cut(text, SpecialFilter::Free, tokens, |text, tokens| self.encode_plain(text, tokens))
+    }
+
     fn encode_plain(&self, text: &str, tokens: &mut Vec<u32>) -> Result<()> {
-        self.words.cut(text, &mut |word| {
-            pieces(word).try_for_each(|word| {
-                let word = self.bpe.tokenize(&byte_level::encode(word)).map_err(|error| failed(error.to_string()))?;
-                tokens.extend(word.iter().map(|token| token.id));
-                Ok(())
-            })
-        })
+        self.words.cut(text, &mut |word| pieces(word).try_for_each(|word| self.encoder.encode(word, tokens)))
+    }
+
+    /// Sentences about what the vocabulary lacks, and about what of it is ignored.
+    pub(crate) fn notices(&self) -> &[String] {
+        &self.notices
     }
 
     /// The number of bytes of the longest token: a text of more than `n` times as many bytes has more than `n` tokens.

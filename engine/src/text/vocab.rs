@@ -1,6 +1,6 @@
 //! The data that a tokenizer is built from, and the checks that it is consistent.
 
-use super::byte_level;
+use super::{byte_level, pretokenizer};
 use crate::error::{Error, Result};
 
 /// The type of a token, from the file's `tokenizer.ggml.token_type`.
@@ -63,11 +63,13 @@ pub struct Vocab {
     /// `tokens`: the text of every token, by id. If two have the same text, text is encoded to the first one; both can
     /// be decoded.
     pub tokens: Vec<String>,
-    /// `token_type`: one for each token. If the file has none, this is empty and all tokens are normal.
+    /// `token_type`: one for each token; further ones are ignored. If the file has none, this is empty and all tokens
+    /// are normal.
     pub types: Vec<TokenType>,
     /// `merges`: pairs of tokens with a space between them, highest priority first.
     pub merges: Vec<String>,
-    /// `pre`: the name of the rule that cuts text into words.
+    /// `pre`: the name of the rule that cuts text into words. Without one (`default`, or nothing) llama.cpp's default
+    /// applies.
     pub pre: String,
     /// `bos_token_id`.
     pub bos: Option<u32>,
@@ -75,8 +77,9 @@ pub struct Vocab {
     pub add_bos: bool,
     /// `eos_token_id`, whose name templates may write.
     pub eos: Option<u32>,
-    /// `eos_token_id`, `eot_token_id` and `eom_token_id`, as far as the file has them. A reply ends at any of them. An
-    /// id that is not in the vocabulary counts as absent.
+    /// `eos_token_id`, `eot_token_id`, `eom_token_id`, and those of what follows a text in a gap, `fim_pad_token_id`,
+    /// `fim_rep_token_id` and `fim_sep_token_id`, as far as the file has them. A reply ends at any of them. An id that
+    /// is not in the vocabulary counts as absent.
     pub end: Vec<u32>,
     /// `fim_pre_token_id`, `fim_suf_token_id` and `fim_mid_token_id`, for texts with a gap: see
     /// [`InfillTokens`](super::InfillTokens). An id that is not in the vocabulary counts as absent.
@@ -87,10 +90,14 @@ impl Vocab {
     /// Returns an error if the tables are inconsistent, and fills in absent types.
     pub(super) fn check(&mut self) -> Result<()> {
         let tokens = self.tokens.len();
+        if tokens == 0 {
+            return Err(failed("`tokenizer.ggml.tokens` is empty: expected at least one token".into()));
+        }
         if self.types.is_empty() {
             self.types = vec![TokenType::Normal; tokens];
         }
-        if self.types.len() != tokens {
+        self.types.truncate(tokens);
+        if self.types.len() < tokens {
             return Err(failed(format!("{tokens} tokens, but {} token types", self.types.len())));
         }
         if self.tokens.iter().map(String::len).sum::<usize>() > u32::MAX as usize {
@@ -109,13 +116,27 @@ impl Vocab {
         }
     }
 
-    /// A sentence about ids of tokens that end a reply but are not in the vocabulary, if there are any.
-    pub(crate) fn notice(&self) -> Option<String> {
+    /// Sentences about what the vocabulary lacks, and about ids of tokens that end a reply but are not in it.
+    pub(super) fn notices(&self) -> Vec<String> {
+        let mut notices = Vec::new();
+        if pretokenizer::is_unnamed(&self.pre) {
+            notices.push(
+                "the file does not name its pre-tokenizer (`tokenizer.ggml.pre`): text is cut into words by \
+                 llama.cpp's default rule, and if the model was trained with another one, its answers are worse; \
+                 convert the model again"
+                    .to_owned(),
+            );
+        }
+        if self.merges.is_empty() {
+            notices.push("the vocabulary has no merges: a text is encoded byte by byte, which makes it long".into());
+        }
         let unknown = self.end.iter().filter(|id| **id as usize >= self.tokens.len());
         let unknown: Vec<String> = unknown.map(u32::to_string).collect();
-        (!unknown.is_empty()).then(|| {
-            format!("tokens that would end a reply are not in the vocabulary and are ignored: {}", unknown.join(", "))
-        })
+        if !unknown.is_empty() {
+            let ids = unknown.join(", ");
+            notices.push(format!("tokens that would end a reply are not in the vocabulary and are ignored: {ids}"));
+        }
+        notices
     }
 
     /// The text, id and type of every token.
@@ -147,4 +168,38 @@ pub(super) fn raw_byte(text: &str) -> Option<u8> {
 /// The error for a defect of the vocabulary.
 pub(super) fn failed(message: String) -> Error {
     Error::Tokenizer { message }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn vocab(tokens: usize, types: usize) -> Vocab {
+        let types = vec![TokenType::Control; types];
+        Vocab { tokens: vec!["a".to_owned(); tokens], types, pre: "glm4".into(), ..Vocab::default() }
+    }
+
+    #[test]
+    fn types_are_cut_to_the_tokens() {
+        for (types, then) in [(0, TokenType::Normal), (2, TokenType::Control), (5, TokenType::Control)] {
+            let mut vocab = vocab(2, types);
+            vocab.check().unwrap();
+            assert_eq!(vocab.types, [then; 2], "{types}");
+        }
+        assert!(vocab(2, 1).check().unwrap_err().to_string().contains("2 tokens, but 1 token types"));
+        assert!(vocab(0, 0).check().unwrap_err().to_string().contains("at least one token"));
+    }
+
+    #[test]
+    fn what_a_vocabulary_lacks_is_said() {
+        let whole = Vocab { merges: vec!["a a".into()], ..vocab(1, 0) };
+        assert!(whole.notices().is_empty());
+        let says = |vocab: &Vocab, part: &str| vocab.notices().iter().any(|notice| notice.contains(part));
+        for pre in ["", "default"] {
+            assert!(says(&Vocab { pre: pre.into(), ..whole.clone() }, "tokenizer.ggml.pre"), "{pre}");
+        }
+        assert!(says(&Vocab { merges: Vec::new(), ..whole.clone() }, "no merges"));
+        assert!(says(&Vocab { end: vec![0, 7, 8], ..whole }, "ignored: 7, 8"));
+    }
 }

@@ -23,6 +23,9 @@ const COUNTS: [&str; 8] = [
     "expert_feed_forward_length",
 ];
 
+/// Keys that may have a number for each block, of which those that are used have to be the same.
+const OF_LAYERS: [&str; 3] = ["feed_forward_length", "expert_used_count", "expert_feed_forward_length"];
+
 pub fn cases() -> Vec<Broken> {
     [architecture(), missing(), wrong_types(), zeros(), floats(), absurd(), inconsistent(), unsupported(), yarn()]
         .concat()
@@ -62,9 +65,9 @@ fn missing() -> Vec<Broken> {
         Broken::new(format!("no {name}"), |s| s.unset(&key(name)), "Metadata", &[says, "nothing"])
     };
     let mut cases: Vec<Broken> = COUNTS.iter().map(|name| without(name, &key(name))).collect();
-    // Both keys have an older name that is read as well; if neither exists, the error names the newer one.
+    // The key has an older name that is read as well; if neither exists, and heads of width / heads contradict the
+    // tensors, the error names the newer one.
     cases.push(without("attention.key_length_mla", &key("attention.key_length_mla")));
-    cases.push(without("attention.value_length_mla", &key("attention.value_length_mla")));
     cases.push(without(EPSILON, &key(EPSILON)));
     let no_vocabulary = |s: &mut Small| {
         s.unset(&key("vocab_size"));
@@ -93,7 +96,9 @@ fn wrong_types() -> Vec<Broken> {
             _ => continue,
         };
         let wrong: [Meta; 3] = ["nonsense".into(), Meta::Array(4, vec![]), [1u8, 2].into()];
-        for wrong in wrong {
+        // Some keys may have a number for each block.
+        let kinds = if OF_LAYERS.iter().any(|of| name == key(of)) { 2 } else { 3 };
+        for wrong in wrong.into_iter().take(kinds) {
             let what = format!("{name} = {wrong:?}");
             cases.push(Broken::new(what, |s| s.set(&name, wrong), "Metadata", &[&name, expected]));
         }
@@ -148,11 +153,10 @@ fn absurd() -> Vec<Broken> {
         tensor("block_count", MAX, "blk.2.attn_norm.weight"),
         several(&[("block_count", MAX), ("leading_dense_block_count", MAX)], "Tensor", "blk.1.ffn_gate.weight"),
         several(&[("block_count", MAX), ("nextn_predict_layers", MAX - 3)], "Tensor", "blk.2.attn_norm.weight"),
-        metadata("leading_dense_block_count", "at most the 2 layers"),
+        tensor("leading_dense_block_count", MAX, "blk.1.ffn_gate.weight"),
         metadata("nextn_predict_layers", "less than the 2 blocks"),
         metadata("expert_used_count", "at most the 4 experts"),
         metadata("rope.dimension_count", "less than the key width 24"),
-        tensor("vocab_size", MAX, "token_embd.weight"),
         tensor("embedding_length", MAX, "token_embd.weight"),
         tensor("feed_forward_length", MAX, "blk.0.ffn_gate.weight"),
         tensor("attention.head_count", MAX, "blk.0.attn_q_b.weight"),
@@ -177,7 +181,6 @@ fn inconsistent() -> Vec<Broken> {
     vec![
         metadata("nextn_predict_layers", 2, "less than the 2 blocks"),
         metadata("nextn_predict_layers", 3, "less than the 2 blocks"),
-        metadata("leading_dense_block_count", 3, "at most the 2 layers"),
         metadata("expert_used_count", 5, "at most the 4 experts"),
         metadata("rope.dimension_count", 24, "less than the key width 24"),
         metadata("rope.dimension_count", 26, "less than the key width 24"),
@@ -190,7 +193,6 @@ fn inconsistent() -> Vec<Broken> {
 fn unsupported() -> Vec<Broken> {
     let number = |name: &str, n: u32| value(name, n, "Unsupported", &[&key(name), &format!("`{n}`")]);
     vec![
-        number("expert_gating_func", 0),
         number("expert_gating_func", 7),
         number("expert_group_count", 8),
         number("expert_group_count", MAX),
@@ -228,8 +230,7 @@ fn yarn() -> Vec<Broken> {
     let mut cases = vec![
         yarn_but(ORIGINAL, "4096".into(), "Metadata", &["integer"]),
         yarn_but("rope.scaling.yarn_log_multiplier", (-0.1f32).into(), "Metadata", &["0 or more"]),
-        yarn_but("rope.scaling.yarn_ext_factor", 0.5f32.into(), "Unsupported", &["`0.5`", "use 1"]),
-        yarn_but("rope.scaling.yarn_ext_factor", 0f32.into(), "Unsupported", &["`0`", "use 1"]),
+        yarn_but("rope.scaling.yarn_ext_factor", "1".into(), "Metadata", &["float"]),
         yarn_but(BASE, 1f32.into(), "Metadata", &["more than 1"]),
     ];
     let positive = ["factor", "attn_factor", "yarn_beta_fast", "yarn_beta_slow"].map(|n| format!("rope.scaling.{n}"));
@@ -282,7 +283,11 @@ fn defaults_of_keys_of_scaling() {
     for value in [None, Some(Meta::F32(0.0))] {
         assert_eq!(but(FACTOR, value).factor, 1.0);
     }
-    for (name, value) in [("rope.scaling.yarn_attn_factor", 0.5), ("rope.scaling.yarn_ext_factor", -1.0)] {
+    for (name, value) in [
+        ("rope.scaling.yarn_attn_factor", 0.5),
+        ("rope.scaling.yarn_ext_factor", -1.0),
+        ("rope.scaling.yarn_ext_factor", 0.5),
+    ] {
         assert_eq!(but(name, Some(Meta::F32(value))), stretched, "{name}");
     }
 }
@@ -313,4 +318,53 @@ fn dense_layers_without_their_width() {
     let missing = Broken::new("missing", |s| s.unset(&name), "Metadata", &[&name, "dense layers", "nothing"]);
     let zero = Broken::new("zero", |s| s.set(&name, 0u32), "Metadata", &[&name, "dense layers"]);
     all_refused(&[missing, zero], plan_file);
+}
+
+fn config(edit: impl FnOnce(&mut Small)) -> Config {
+    let mut small = Small::default();
+    edit(&mut small);
+    let file = small.open().unwrap();
+    plan_file(&file).unwrap();
+    Config::read(&file).unwrap()
+}
+
+/// What llama.cpp computes too, although the keys are odd.
+#[test]
+fn odd_keys_that_mean_the_same() {
+    let usual = config(|_| ());
+    let odd: [(&str, Meta); 6] = [
+        ("vocab_size", MAX.into()),
+        // Layer 0 is dense, and layer 1 has experts.
+        ("feed_forward_length", [256u32, 7].into()),
+        ("attention.head_count", [2u32, 2, 9].into()),
+        ("expert_used_count", [0u32, 2].into()),
+        ("expert_feed_forward_length", [0u32, 32].into()),
+        ("rope.scaling.factor", 0f32.into()),
+    ];
+    for (name, value) in odd {
+        let mut read = config(|s| s.set(&key(name), value));
+        read.notices.clear();
+        assert_eq!(read, usual, "{name}");
+    }
+    assert_eq!(config(|s| s.unset(&key("attention.value_length_mla"))), usual, "the width by the number of heads");
+    let told = config(|s| s.set(&key("vocab_size"), 39u32)).notices;
+    assert!(told.len() == 1 && told[0].contains("39") && told[0].contains("40 rows"), "{told:?}");
+}
+
+/// As in llama.cpp, 0 says as little about the scores of experts as a missing key.
+#[test]
+fn a_kind_of_scores_that_says_nothing() {
+    let missing = config(|s| s.unset(&key("expert_gating_func")));
+    let zero = config(|s| s.set(&key("expert_gating_func"), 0u32));
+    assert_eq!(zero.experts, missing.experts);
+    assert!(missing.notices[0].contains("lacks") && zero.notices[0].contains("is 0"), "{:?}", zero.notices);
+}
+
+#[test]
+fn an_extent_that_llama_cpp_ignores() {
+    let told = config(|s| {
+        with_yarn(s);
+        s.set(&key("rope.scaling.yarn_ext_factor"), 0.5f32);
+    });
+    assert!(told.notices.len() == 1 && told.notices[0].contains("yarn_ext_factor` is 0.5"), "{:?}", told.notices);
 }

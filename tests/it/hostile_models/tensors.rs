@@ -56,12 +56,16 @@ fn tensors_that_nothing_uses_are_mentioned() {
         load(&small, &options).unwrap().config().notices.clone()
     };
     let notices = |names: &[&str]| of(Small::default(), names);
-    assert_eq!(notices(&["rope_freqs.weight", "blk.1.attn_kv_b.weight"]), [""; 0]);
+    assert_eq!(notices(&["blk.1.attn_kv_b.weight"]), [""; 0]);
     assert_eq!(of(Small::with_block(&Numbers::default()), &["blk.2.attn_q_a.bias"]), [""; 0]);
-    for name in ["blk.0.exp_probs_b.weight", "blk.2.attn_norm.weight"] {
+    // Factors of angles are values about 1 here, and not needed if they are 1.
+    for name in ["blk.0.exp_probs_b.weight", "blk.2.attn_norm.weight", "rope_freqs.weight"] {
         let one = notices(&[name]);
         assert!(one.len() == 1 && one[0].contains(&format!("(`{name}`)")), "{one:?}");
     }
+    let mut ones = Small::default();
+    ones.poison = Some(("rope_freqs.weight".into(), 1.0));
+    assert_eq!(of(ones, &["rope_freqs.weight"]), [""; 0]);
     let three = notices(&["blk.0.attn_sinks", "rope_factors_long.weight", "blk.1.attn_gate.weight"]);
     assert!(three.len() == 1 && three[0].contains("(`blk.0.attn_sinks` and 2 more)"), "{three:?}");
 }

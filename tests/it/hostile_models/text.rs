@@ -5,7 +5,7 @@ use super::small::Small;
 use crate::common::gguf_writer::Meta;
 use crate::common::gpu::gpu;
 use wglm::text::Vocab;
-use wglm::{Chat, Error, Gguf, LoadOptions, Model, SamplerParams};
+use wglm::{Chat, Error, Gguf, LoadOptions, Model, SamplerParams, Session};
 use wglm_engine::instruments::recommended_sampling;
 
 const TEMPLATE: &str = "tokenizer.chat_template";
@@ -57,7 +57,8 @@ fn value(name: &str, value: impl Into<Meta>, variant: &'static str, says: &[&str
     broken(name, |s| s.set(&ggml(name), value), variant, says)
 }
 
-fn vocabularies() -> Vec<Broken> {
+/// Vocabularies with an error, whose variant is `defect` if the error is not about a single key.
+fn vocabularies(defect: &'static str, outside_of_tokens: &'static str) -> Vec<Broken> {
     let without =
         |name: &str| broken(&format!("no {name}"), |s| s.unset(&ggml(name)), "Metadata", &[&ggml(name), "nothing"]);
     let outside = |s: &mut Small| {
@@ -70,18 +71,18 @@ fn vocabularies() -> Vec<Broken> {
         value("model", "llama", "Unsupported", &["tokenizer.ggml.model", "`llama`", "gpt2"]),
         value("model", "", "Unsupported", &["tokenizer.ggml.model", "gpt2"]),
         value("model", 2u32, "Metadata", &["tokenizer.ggml.model", "string"]),
-        value("pre", "a family nobody knows", "Tokenizer", &["tokenizer.ggml.pre", "a family nobody knows", "glm4"]),
+        value("pre", "a family nobody knows", defect, &["tokenizer.ggml.pre", "a family nobody knows", "glm4"]),
         value("tokens", 3u32, "Metadata", &["tokenizer.ggml.tokens", "array of strings"]),
-        value("tokens", Meta::Array(8, vec![]), "Tokenizer", &["token"]),
+        value("tokens", Meta::Array(8, vec![]), defect, &["token"]),
         value("tokens", Meta::Array(8, vec![Meta::String(vec![0xff])]), "Metadata", &["tokens", "UTF-8"]),
-        value("token_type", Meta::Array(5, types()[1..].to_vec()), "Tokenizer", &["259 tokens", "258 token types"]),
+        value("token_type", Meta::Array(5, types()[1..].to_vec()), defect, &["259 tokens", "258 token types"]),
         value("token_type", ["normal"], "Metadata", &["token_type", "integers"]),
-        value("merges", ["he"], "Tokenizer", &["merge 0", "`he`"]),
-        value("merges", ["h e", "x y"], "Tokenizer", &["merge 1", "`x y`"]),
+        value("merges", ["he"], defect, &["merge 0", "`he`"]),
+        value("merges", ["h e", " y"], defect, &["merge 1", "` y`"]),
         value("merges", [7u32], "Metadata", &["merges", "strings"]),
-        value("add_bos_token", true, "Tokenizer", &["add_bos_token", "bos_token_id"]),
+        value("add_bos_token", true, defect, &["add_bos_token", "bos_token_id"]),
         value("eos_token_id", "<|end|>", "Metadata", &["eos_token_id", "integer"]),
-        broken("bos outside", outside, "TokenOutOfRange", &["259"]),
+        broken("bos outside", outside, outside_of_tokens, &["259"]),
     ]
 }
 
@@ -100,9 +101,44 @@ fn templates(variant: &'static str) -> Vec<Broken> {
 
 #[test]
 fn every_broken_text_is_refused() {
-    all_refused(&[vocabularies(), templates("Template")].concat(), read_texts);
-    let load = |file: &Gguf| Model::load(file, gpu(), &LoadOptions::default())?.template().map(drop);
-    all_refused(&[vocabularies(), templates("Metadata")].concat(), load);
+    let defects = vocabularies("Tokenizer", "TokenOutOfRange");
+    all_refused(&[defects, templates("Template")].concat(), read_texts);
+    // A model is loaded even so, and its calls return the error.
+    let load = |file: &Gguf| {
+        let model = Model::load(file, gpu(), &LoadOptions::default()).expect("weights that can be used");
+        model.tokenizer().and(model.template()).map(drop)
+    };
+    all_refused(&[vocabularies("Metadata", "Metadata"), templates("Metadata")].concat(), load);
+}
+
+/// What llama.cpp accepts too: no name of a rule, more types than tokens, and merges of texts that are no tokens.
+#[test]
+fn vocabularies_that_lack_something() {
+    let unnamed: fn(&mut Small) = |s| s.unset(&ggml("pre"));
+    let merges: fn(&mut Small) = |s| s.set(&ggml("merges"), strings(vec!["h e".into(), "x y".into()]));
+    let bytes: fn(&mut Small) = |s| s.set(&ggml("tokens"), strings([&tokens()[1..], &["none".into()]].concat()));
+    let kimi: fn(&mut Small) = |s| {
+        s.set(&ggml("pre"), "kimi-k2");
+        s.unset(&ggml("merges"));
+    };
+    for (edit, says) in
+        [(unnamed, "tokenizer.ggml.pre"), (merges, "merge 1, `x y`"), (bytes, "0x21"), (kimi, "no merges")]
+    {
+        let model = loaded(|s| {
+            with_texts(s);
+            edit(s);
+        });
+        let notices = &model.config().notices;
+        assert!(notices.iter().any(|notice| notice.contains(says)), "{says}: {notices:?}");
+        let tokenizer = model.tokenizer().unwrap();
+        let text = "xyz hey";
+        assert_eq!(tokenizer.decode(&tokenizer.encode(text, false).unwrap(), false).unwrap(), text, "{says}");
+    }
+    let model = loaded(|s| {
+        with_texts(s);
+        s.set(&ggml("token_type"), Meta::Array(5, [types(), types()].concat()));
+    });
+    assert!(model.tokenizer().is_ok());
 }
 
 /// Ids of tokens that end a reply are ignored if there are no such tokens, as in llama.cpp.
@@ -129,6 +165,26 @@ fn a_template_that_does_not_parse() {
     let notices = &model.config().notices;
     assert!(notices.iter().any(|notice| notice.contains("cannot chat") && notice.contains("line 1")), "{notices:?}");
     assert!(model.tokenizer().is_ok());
+}
+
+/// A model whose vocabulary or template cannot be used computes tokens, and a notice says what is wrong.
+#[test]
+fn a_model_without_usable_text_computes() {
+    let no_rule: fn(&mut Small) = |s| s.set(&ggml("pre"), "a family nobody knows");
+    let other: fn(&mut Small) = |s| s.set(&ggml("model"), "llama");
+    let no_template: fn(&mut Small) = |s| s.set(TEMPLATE, Meta::String(vec![0xc3]));
+    for (edit, says) in [(no_rule, "a family nobody knows"), (other, "`llama`"), (no_template, TEMPLATE)] {
+        let model = loaded(|s| {
+            with_texts(s);
+            edit(s);
+        });
+        let error = Chat::new(&model).map(drop).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+        let notices = &model.config().notices;
+        assert!(notices.iter().any(|notice| notice.contains(says)), "{says}: {notices:?}");
+        let mut session = Session::new(&model).unwrap();
+        session.feed(&[1, 2, 3]).unwrap();
+    }
 }
 
 fn loaded(edit: impl FnOnce(&mut Small)) -> Model {

@@ -280,6 +280,35 @@ fn json_contains_no_marks() {
     assert_eq!(reserved(&FABLE, &tokens), Vec::<String>::new());
 }
 
+/// Names of tokens that are also names in the form of the input, which the template looks for.
+#[test]
+fn names_that_templates_look_for() {
+    let control = ["_eot_", "_tool_", "user", "role", "type", "assistant", "function"];
+    let tokenizer = Tokenizer::new(tiny(&control.map(|name| (name, TokenType::Control)), &[])).unwrap();
+    let template = "{% for m in messages %}{% if m.role == 'user' %}[U]{{ m.content }}{% endif %}\
+        {% for c in m.tool_calls %}[C]{% if c.type == 'function' %}{{ c.function.arguments | tojson }}{% endif %}\
+        {% endfor %}{% if m.tool_call_id %}[T]{{ m.tool_call_id }}{% endif %}{{ m.reasoning_content }}{% endfor %}\
+        {% for t in tools %}{% if t.function.parameters.type == 'object' %}[O]{% endif %}\
+        {{ t.function.parameters.properties | tojson }}{% endfor %}_eot_";
+    let calls = serde_json::from_value(json!([{"function": {"name": "f", "arguments": {"_eot_": "role_tool_"}}}]));
+    let messages = [
+        Message::user("_eot_ user role"),
+        Message::assistant("").with_reasoning("_tool_type").with_tool_calls(calls.unwrap()),
+        Message::tool("_eot_", "assistant"),
+    ];
+    let properties = json!({"_tool_": {"type": "user"}, "role": {"enum": ["function"]}});
+    let tools = [json!({"function": {"name": "f", "parameters": {"type": "object", "properties": properties}}})];
+    let input = ChatInput { tools: Some(&tools), ..ChatInput::new(&messages) };
+    let tokens = ChatTemplate::new(template).unwrap().prompt(&input, &tokenizer).unwrap().tokens;
+    let text = tokenizer.decode(&tokens, true).unwrap();
+    for part in ["[U]_eot_ user role", "[C]{\"_eot_\": \"role_tool_\"}", "_tool_type", "[T]_eot_", "[O]"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    // The words of the form are the template's: it prints the keywords of the schemas.
+    let forged: Vec<_> = reserved(&tokenizer, &tokens).into_iter().filter(|name| name != "type").collect();
+    assert_eq!(forged, ["_eot_"], "{text}");
+}
+
 /// A role may be part of a control token that the template completes.
 #[test]
 fn roles_make_control_tokens() {

@@ -40,7 +40,7 @@ pub async fn health(State(server): State<Arc<Server>>) -> Result<Response, Failu
 pub async fn props(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
     let loaded = server.loaded()?;
     let (model, sampling) = (&loaded.model, &loaded.defaults.sampling);
-    let source = model.file().opt_string("tokenizer.chat_template")?.unwrap_or_default();
+    let source = model.file().opt_string("tokenizer.chat_template").ok().flatten().unwrap_or_default();
     let memory = server.memory.requests.try_take(source.len() * PROPS_COPIES)?; // the file may have a long template
     let (tools, reasoning) = (source.contains("tools"), source.contains("reasoning_content"));
     let caps = json!({

@@ -182,7 +182,7 @@ pub async fn detokenize(State(server): State<Arc<Server>>, body: JsonBody) -> Re
 pub async fn tokenizer_info(State(server): State<Arc<Server>>) -> Result<Response, Failure> {
     let loaded = server.loaded()?;
     let (file, tokenizer) = (loaded.model.file(), loaded.model.tokenizer()?);
-    let source = file.opt_string("tokenizer.chat_template")?.unwrap_or_default();
+    let source = file.opt_string("tokenizer.chat_template").ok().flatten().unwrap_or_default();
     let memory = server.memory.requests.try_take(source.len() * TEMPLATE_COPIES)?;
     let name =
         |token: Option<u32>| token.and_then(|token| tokenizer.token_bytes(token).ok()).map(String::from_utf8_lossy);
