@@ -63,8 +63,7 @@ fn tensors_that_nothing_uses_are_mentioned() {
         let one = notices(&[name]);
         assert!(one.len() == 1 && one[0].contains(&format!("(`{name}`)")), "{one:?}");
     }
-    let mut ones = Small::default();
-    ones.poison = Some(("rope_freqs.weight".into(), 1.0));
+    let ones = Small { poison: Some(("rope_freqs.weight".into(), 1.0)), ..Small::default() };
     assert_eq!(of(ones, &["rope_freqs.weight"]), [""; 0]);
     let three = notices(&["blk.0.attn_sinks", "rope_factors_long.weight", "blk.1.attn_gate.weight"]);
     assert!(three.len() == 1 && three[0].contains("(`blk.0.attn_sinks` and 2 more)"), "{three:?}");
