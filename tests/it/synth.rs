@@ -295,7 +295,7 @@ fn the_largest_chunks_are_planned() {
 #[test]
 fn extended_the_required_limits_are_enough() {
     let dir = TempDir::new().unwrap();
-    let files = ["k-quants", "k-quants-down", "tables", "tables-down"];
+    let files = ["k-quants", "k-quants-down", "tables", "tables-down", "groups"];
     let files = files.map(|name| Gguf::open(fixture(&format!("models/{name}.gguf"))).unwrap());
     for file in [full(&dir)].into_iter().chain(files) {
         let config = Config::read(&file).unwrap();
