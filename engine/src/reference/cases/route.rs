@@ -26,8 +26,8 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Groups: those of DeepSeek-V3 and of DeepSeek-V2, with sizes that are no multiples of four, more of them than a
-/// workgroup has invocations, all experts of the used ones selected, all of them used, and several tokens.
+/// Groups: those of DeepSeek-V3 and of DeepSeek-V2, others with sizes that are no multiples of four, all experts of the
+/// used ones selected, all of them used, and several tokens; and more groups than a workgroup has invocations.
 fn grouped(target: &Target) -> Result<Vec<Case>> {
     let routing = |gating, top_k, (count, used)| {
         let groups = Some(ExpertGroups { count, used });
@@ -38,10 +38,10 @@ fn grouped(target: &Target) -> Result<Vec<Case>> {
         (256, Gating::Sigmoid, 8, (8, 4), (1, 1)),
         (160, Gating::Softmax, 6, (8, 3), (1, 1)),
         (18, Gating::Sigmoid, 5, (3, 1), (1, 1)),
-        (201, Gating::Softmax, 9, (67, 40), (1, 1)),
         (64, Gating::Sigmoid, 6, (32, 3), (1, 1)),
         (12, Gating::Sigmoid, 4, (3, 3), (1, 1)),
         (256, Gating::Sigmoid, 8, (8, 4), (40, 37)),
+        (268, Gating::Sigmoid, 9, (67, 20), (9, 9)),
         (20, Gating::Softmax, 3, (4, 2), (9, 9)),
     ] {
         cases.push(case(target, experts, routing(gating, top_k, groups), tokens)?);
