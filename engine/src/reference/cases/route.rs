@@ -87,3 +87,26 @@ fn hopeless(target: &Target) -> Result<Case> {
     case.plan.route("route", logits, &bias, routing)?;
     Ok(case.finish("logits of -1e30"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    /// Groups that are not equally large, that have no second expert, or that have too few experts.
+    #[test]
+    fn impossible_groups_are_refused() {
+        let refused = |experts, top_k, (count, used)| {
+            let groups = Some(ExpertGroups { count, used });
+            let routing = Routing { gating: Gating::Sigmoid, top_k, groups, normalise: true, scale: 1.0 };
+            let built = case(&Target::default(), experts, routing, (1, 1));
+            assert!(matches!(built, Ok(_) | Err(Error::Shape { .. })), "{:?}", built.err());
+            built.is_err()
+        };
+        for (count, used) in [(0, 0), (0, 1), (5, 1), (12, 4), (24, 1), (3, 0), (3, 4)] {
+            assert!(refused(12, 2, (count, used)), "{used} of {count}");
+        }
+        assert!(refused(12, 5, (3, 1)) && refused(12, 0, (3, 1)));
+        assert!(!refused(12, 4, (3, 1)) && !refused(12, 12, (3, 3)));
+    }
+}
