@@ -94,7 +94,7 @@ pub fn bench(args: BenchArgs) -> anyhow::Result<()> {
     measured(args, &mut |_| Ok(ControlFlow::Continue(())))
 }
 
-/// Does the same, and passes each row to `tell`, until `tell` refuses one.
+/// Does the same, and passes each row to `tell` until `tell` returns `Break`.
 pub fn measured(
     args: BenchArgs,
     tell: &mut dyn FnMut(&BenchRow) -> anyhow::Result<ControlFlow<()>>,

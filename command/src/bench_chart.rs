@@ -145,8 +145,8 @@ fn heading(rows: &[&Row<'_>]) -> String {
     facts.join(", ").replacen(", on ", " on ", 1)
 }
 
-/// The lines of a panel's rows, named by the facts in which rows of the picture differ and by `always`. `over` gives
-/// the horizontal position.
+/// The lines of a panel's rows, named by the facts that differ between rows of the picture, and by `always`. `over`
+/// gives the horizontal position.
 fn lines(
     rows: &[&Row<'_>],
     all: &[&Row<'_>],
@@ -170,7 +170,7 @@ fn differ(rows: &[&Row<'_>], index: usize) -> bool {
     rows.windows(2).any(|pair| pair[0].facts[index] != pair[1].facts[index])
 }
 
-/// The way in which tokens are generated, from a test's name, without their number and the depth.
+/// How tokens are generated, from a test's name, without their number and the depth.
 fn how(test: &str) -> String {
     let words: Vec<&str> = test.split_whitespace().skip(1).collect();
     let is_depth = |index: usize| words[index] == "@" || index > 0 && words[index - 1] == "@";

@@ -18,8 +18,8 @@ use std::task::{Context, Poll, Waker};
 
 /// A reply that will be a value: what [`SharedChat::begin_ask`], [`SharedChat::begin_resume_ask`] and
 /// [`Scheduler::begin_ask`] return. A window calls [`try_value`](Self::try_value) in each frame, an asynchronous task
-/// awaits the value, and [`wait`](Self::wait) blocks. Nothing is computed before one of these. Dropping it cancels the
-/// reply.
+/// awaits the value, and [`wait`](Self::wait) blocks. Nothing is computed until one of these happens. Dropping it
+/// cancels the reply.
 ///
 /// ```
 /// use wglm::{AskError, Asking, SharedChat};

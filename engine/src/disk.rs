@@ -2,23 +2,23 @@
 //!
 //! A file holds a full page: 256 tokens of a conversation. Its name is a hash of the model, the type of cache, the
 //! tenant, and all tokens from the beginning of the conversation to the end of the page. So there is no index that
-//! could be damaged or grow: whoever has the tokens knows the names, and the longest beginning of a prompt that is on
-//! disk ends before the first name without a file. Conversations that begin alike share files, a conversation that has
-//! grown adds files to those it has, and a page of another model, or of another tenant, has another name.
+//! could be damaged or grow: the names follow from the tokens, and the longest beginning of a prompt that is on disk
+//! ends before the first name without a file. Conversations that begin alike share files, a conversation that has grown
+//! adds files to those it has, and a page of another model, or of another tenant, has another name.
 //!
 //! Each file is written under a temporary name, synced and renamed, and its header has a checksum of the rest. A kill
 //! loses the pages that were not written yet, and leaves nothing that is read later: see
 //! [`Replacement`](crate::files::Replacement). A damaged file is removed when it is read.
 //!
-//! Several processes can use a folder. Files are complete whenever they are visible, so reading takes no lock. Whoever
-//! writes holds the lock of the folder, because all files together must stay below the limit.
+//! Several processes can use a folder. Files are complete whenever they are visible, so reading takes no lock. A
+//! process that writes holds the lock of the folder, because all files together must stay below the limit.
 //!
-//! While it generates replies, the scheduler never asks the disk, which may not respond: it learns from the cache's
-//! threads which pages there are. A page that another process has just removed may therefore count as stored until the
+//! While it generates replies, the scheduler never accesses the disk, which may not respond: the cache's threads tell
+//! it which pages exist. A page that another process has just removed may therefore count as stored until the
 //! conversation's next prompt, all of whose pages are then marked as used.
 //!
-//! Files are written by a thread of the cache. Pages wait for it in memory, of which they may take a limited amount. If
-//! the disk fails, nothing is stored for a minute, and for longer each time that it fails again.
+//! Files are written by a thread of the cache. Pages wait for it in a limited amount of memory. If the disk fails,
+//! nothing is stored for a minute, and for longer each time that it fails again.
 
 mod failing;
 mod folder;
@@ -43,13 +43,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-/// How much earlier than the page before it a page counts as used.
+/// How much earlier a page counts as last used than the page before it.
 const EARLIER: Duration = Duration::from_millis(1);
 /// How many pages are read ahead.
 const AHEAD: usize = 4;
-/// The most pages that are read at a time.
+/// The maximum number of pages that are read at a time.
 const READS: usize = 64;
-/// The shortest wait for a page after which the disk can count as not responding: it may have to spin up.
+/// The minimum wait for a page before the disk can count as not responding, because it may have to spin up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 /// How long the folder stays locked while pages wait.
 const LOCKED: Duration = Duration::from_secs(1);
@@ -58,16 +58,17 @@ const LOCKED: Duration = Duration::from_secs(1);
 /// lost its place on the GPU, or after the program was started again. [`SchedulerOptions::disk`] takes one. Clones
 /// share it, and several schedulers, also of different models, can use it, and so can several processes.
 ///
-/// A [`Scheduler`] stores what a prompt has filled of the cache once the reply has ended, and the reply too when
-/// another conversation takes the slot over, when memory for others is short, on [`Scheduler::store`], and when the
-/// scheduler is dropped. Before a prompt is computed, the beginning of it that is on disk is read. It is stored in
-/// pages of 256 tokens, each in a file of its own, so the last, incomplete page of a conversation is computed again,
-/// and conversations with the same beginning store it once. A page takes 256 times the bytes of a token in the cache
-/// ([`Model::estimate`](crate::Model::estimate)). Pages that wait for the disk take at most 1 GiB of memory, or
-/// half as much as the files may if that is less, and those that were read ahead at most nine pages for each reply.
+/// When a reply has ended, a [`Scheduler`] stores the part of the cache that its prompt filled. It stores the reply too
+/// when another conversation takes over the slot, when other conversations need the memory, on [`Scheduler::store`],
+/// and when the scheduler is dropped. Before a prompt is computed, the beginning of it that is on disk is read. The
+/// cache is stored in pages of 256 tokens, each in a file of its own, so the last, incomplete page of a conversation is
+/// computed again, and conversations with the same beginning store it once. A page takes 256 times the bytes of a token
+/// in the cache ([`Model::estimate`](crate::Model::estimate)). Pages that wait for the disk take at most 1 GiB of
+/// memory, or half as much as the files may if that is less, and those that were read ahead at most nine pages for each
+/// reply.
 ///
-/// On Unix, the folder and its files can be opened by nobody but their owner. They are not encrypted, and what a
-/// conversation was about can be guessed from them. Pages are found by the file of the model, the type of cache, and
+/// On Unix, only the owner can open the folder and its files. They are not encrypted, and what a conversation was about
+/// can be guessed from them. Pages are found by the file of the model, the type of cache, and
 /// [`Tenant::cache`](crate::Tenant::cache): that number has to mean the same party each time the program runs.
 ///
 /// The last drop of a cache waits until everything is written.
@@ -220,9 +221,9 @@ impl DiskCache {
     /// folder are not touched. An empty folder is closed to everybody but its owner.
     ///
     /// # Errors
-    /// On Unix, [`Error::Argument`] for a folder of another user, and for a folder with files in it that others than
-    /// its owner may open; everywhere for a limit of 0. [`Error::Io`], also if another process holds the folder's lock
-    /// for 20 seconds, or if pages above the limit cannot be removed; [`Error::NoThread`].
+    /// On Unix, [`Error::Argument`] for a folder of another user, and for a folder with files in it that users other
+    /// than its owner may open; everywhere for a limit of 0. [`Error::Io`], also if another process holds the folder's
+    /// lock for 20 seconds, or if pages above the limit cannot be removed; [`Error::NoThread`].
     pub fn open(folder: impl AsRef<Path>, most_bytes: u64) -> Result<Self> {
         Self::open_with(folder, most_bytes, queue::MOST.min(most_bytes / 2))
     }
@@ -343,11 +344,11 @@ impl DiskCache {
         }
     }
 
-    /// Whether nothing is to be stored for a time, because the disk has failed, or at present, because it does not
-    /// respond.
+    /// Whether nothing is to be stored for a time, because the disk has failed, at present, because it does not respond,
+    /// or ever, because the thread has panicked.
     pub(crate) fn is_failing(&self) -> bool {
-        let Shared { failing, reads, .. } = &*self.owner.shared;
-        failing.is_now() || lock(reads).hang()
+        let Shared { failing, reads, queue, .. } = &*self.owner.shared;
+        failing.is_now() || lock(reads).hang() || queue.is_abandoned()
     }
 
     /// Counts pages that were not stored.
@@ -385,7 +386,8 @@ impl Shared {
         if let Ok(Some(_)) = read {
             lock(&self.present).insert(name);
         }
-        // Whoever removes a page forgets it after that, so one that was removed during the read is not left there.
+        // The thread that removes a page forgets it afterwards, so a page that was removed during the read is not left
+        // there.
         if !matches!(read, Ok(Some(_))) || !self.folder.has(name) {
             self.forget([&name]);
         }
@@ -403,8 +405,8 @@ impl Shared {
         }
     }
 
-    /// Does some work, and for a time what follows it, so that the folder is listed once for several pages. After that
-    /// time it leaves the lock to other processes.
+    /// Does one piece of work, and then further work for a limited time, so that the folder is listed once for several
+    /// pages. After that time it leaves the lock to other processes.
     fn write_some(&self, first: Work) {
         let (until, mut files, mut next) = (Instant::now() + LOCKED, None, Some(first));
         while let Some(Work { job, used }) = next {

@@ -299,7 +299,7 @@ impl Scheduler {
             pool = pool_of(&model, tokens)?;
         }
         let engine = Engine::new(pool, options.disk.clone());
-        let shared = Arc::new(Owner::new(Shared::new(engine, sessions, options.queue)));
+        let shared = Arc::new(Owner::new(Shared::new(engine, sessions, options.queue), model.gpu().process()));
         Ok(Self { model, shared, tenant: Tenant::default() })
     }
 
@@ -604,8 +604,8 @@ impl std::fmt::Debug for ScheduledReply {
 impl Drop for ScheduledReply {
     fn drop(&mut self) {
         self.cancel.cancel();
-        self.shared.leave(self.id);
         if self.process.check().is_ok() {
+            self.shared.leave(self.id);
             self.shared.store_later();
         }
     }

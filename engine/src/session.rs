@@ -305,6 +305,9 @@ impl Drop for Session {
     /// Waits, because running work keeps the cache: the next session should find its memory free.
     fn drop(&mut self) {
         let _ = self.wait();
-        self.pool.state().leave(&mut self.sequence);
+        // In a process that was forked, another thread of the parent may hold the lock forever.
+        if let Ok(mut state) = self.pool.enter() {
+            state.leave(&mut self.sequence);
+        }
     }
 }

@@ -16,7 +16,7 @@ to=${HOME:-}/.local/bin
 say() { printf '%s\n' "$*" >&2; }
 die() { say "install.sh: $*"; exit 1; }
 
-# The whole is a function, so that a download that breaks off installs nothing instead of half.
+# The whole script is a function, so that an interrupted download installs nothing rather than half of it.
 main() {
     while [ $# -gt 0 ]; do
         case $1 in

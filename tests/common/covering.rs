@@ -1,6 +1,6 @@
-//! Which of the kernels' cases run. The whole product of kernels, formats, shapes and modes takes a quarter of an hour
-//! on two cores, most of it to compile shaders. A covering set takes a minute and includes every kernel, every format
-//! and every WGSL file; one of all pairs also has every kernel in every format.
+//! Which of the kernels' cases run. Running all combinations of kernels, formats, shapes and modes takes a quarter of
+//! an hour on two cores, most of it spent compiling shaders. A covering set takes a minute and includes every kernel,
+//! every format and every WGSL file; one of all pairs also has every kernel in every format.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, OnceLock, PoisonError};

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use wglm_engine::{Constraint, SchemaOptions};
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Constraints (the thinking before the answer is free)")]
+#[command(next_help_heading = "Constraints (thinking before the answer is not constrained)")]
 pub struct ConstraintArgs {
     /// Make answers JSON that is valid against this JSON schema: the schema itself or its file name; - reads stdin
     #[arg(short, long, value_name = "SCHEMA|FILE", value_parser = NonEmptyStringValueParser::new(),

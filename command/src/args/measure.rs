@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use wglm_engine::{CacheType, DraftKind, Speculation};
 
 #[derive(Debug, Args)]
-#[command(mut_arg("context", |arg| arg.help("Context size in tokens [default: the need of each test]")), mut_arg("output", drawable))]
+#[command(mut_arg("context", |arg| arg.help("Context size in tokens [default: as many as each test needs]")), mut_arg("output", drawable))]
 pub struct BenchArgs {
     #[command(flatten)]
     pub model: ModelArgs,

@@ -43,7 +43,7 @@ pub struct ServeArgs {
     /// Name of the model in replies [default: the name of its file]
     #[arg(short, long, value_name = "NAME", help_heading = "Model")]
     pub alias: Option<String>,
-    /// Maximum models that are loaded at a time. Requests can name other models on this machine, as `wglm models` lists
+    /// Maximum models that are loaded at once. Requests can name other models on this machine, as `wglm models` lists
     /// them; 1: all requests get the model of -m, whatever they name
     #[arg(long, value_name = "N", default_value_t = 4, allow_negative_numbers = true, value_parser = count, help_heading = "Model")]
     pub models_max: usize,
@@ -105,7 +105,7 @@ pub struct ServeArgs {
     /// Maximum replies to one request (its field n)
     #[arg(long, value_name = "N", default_value_t = 8, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_choices: usize,
-    /// Maximum connections at a time
+    /// Maximum connections at once
     #[arg(long, value_name = "N", default_value_t = 512, allow_negative_numbers = true, value_parser = count, help_heading = LIMITS)]
     pub max_connections: usize,
     /// Maximum connections from one address, and maximum simultaneous requests with one key; 0 for no limit, such as

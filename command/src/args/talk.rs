@@ -138,8 +138,8 @@ so does one that already matches the grammar, even if it could continue.
 
 With --json, exactly one JSON object is printed to stdout once the options have been parsed, even after an error or \
 Ctrl-C. Its fields are always: text, thinking, tool_calls, prompt, generated, seed, stop, prompt_seconds, \
-generate_seconds, drafts, error, hint. Values that the reply did not get far enough to have are null; text, thinking \
-and tool_calls are then empty. After Ctrl-C stop is \"cancelled\".";
+generate_seconds, drafts, error, hint. Values that the reply did not reach are null; text, thinking and tool_calls \
+are then empty. After Ctrl-C stop is \"cancelled\".";
 
 /// The text after the help of `chat`.
 pub const CHAT_STATUS: &str = "\

@@ -98,7 +98,7 @@ pub fn is_sign(byte: u8) -> bool {
     matches!(byte, b'<' | b'>' | b'[' | b']' | 0xEF)
 }
 
-/// Counts, while a body arrives, what it will take to read it.
+/// Counts, while a body arrives, the memory that reading it will take.
 #[derive(Debug, Default)]
 struct Count {
     /// The number of JSON values and keys, at least as many as a parser would make.

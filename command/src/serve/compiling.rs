@@ -22,7 +22,7 @@ use wglm_engine::serde_json;
 use wglm_engine::serde_json::Value;
 use wglm_engine::{Calls, ChatState, Constraint};
 
-/// How many processes compile at a time, and how many requests can wait for one.
+/// How many processes compile at once, and how many requests can wait for one.
 const PROCESSES: usize = 2;
 const WAITING: usize = 16;
 

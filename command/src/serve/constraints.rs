@@ -43,8 +43,8 @@ pub fn choice(choice: Option<&Value>, functions: &mut Vec<Value>) -> Result<Call
     }
 }
 
-/// Refuses a function without a name, or with parameters that are no object. `place` is where the request has it, and
-/// the names are those of its fields.
+/// Refuses a function without a name, or with parameters that are not an object. `place` is where the request has it,
+/// and the names are those of its fields.
 pub fn check_function(place: &str, function: &Value, [name, parameters]: [&str; 2]) -> Result<(), Failure> {
     let wrong = |field, expected, found: Option<&Value>| {
         let found = found.map_or("none".to_owned(), Value::to_string);

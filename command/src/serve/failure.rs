@@ -224,7 +224,7 @@ impl From<&Error> for Failure {
                 Self { length: Some((*needed, *context)), ..failure }
             }
             Error::Message { index, what, expected, found } => {
-                // Some parts are no fields, such as "arguments of a tool call".
+                // Some parts are not fields, such as "arguments of a tool call".
                 let (field, part) =
                     if what.contains(' ') { (None, format!("{what}: ")) } else { (Some(*what), String::new()) };
                 let wrong = format_args!("{part}expected {expected}, found {found}");

@@ -75,8 +75,8 @@ impl GapFields {
 }
 
 impl Gap {
-    /// The tokens of the prompt. Beside it the context has room for a reply of `most` tokens, or of a quarter of the
-    /// context for `None`, but at most of half of it. `field` is the one that asks for a gap to be filled.
+    /// The tokens of the prompt. It leaves room in the context for a reply of `most` tokens (a quarter of the context
+    /// for `None`), but never for more than half of the context. `field` is the one that asks for a gap to be filled.
     pub fn tokens(self, field: &str, most: Option<usize>, loaded: &LoadedModel) -> Result<Vec<u32>, Failure> {
         let marks = loaded.model.tokenizer()?.infill_tokens();
         let marks = marks.ok_or_else(|| Failure::of_field(field, NO_TOKENS).with_code("unsupported"))?;

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How many connections can wait in the system until they are accepted.
 const BACKLOG: u32 = 1024;
 
-/// How many refused connections are answered at a time. Others are closed without an answer.
+/// How many refused connections are answered at once. Others are closed without an answer.
 const REFUSED: usize = 64;
 
 /// Listens at the first address that works.

@@ -38,7 +38,7 @@ const RETRY: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(50);
 
 pub struct Others {
-    /// How many models are loaded at a time, besides the server's own.
+    /// How many models are loaded at once, besides the server's own.
     most: usize,
     /// How long a model stays loaded without requests.
     keep: Duration,
@@ -54,7 +54,7 @@ pub struct Others {
     described: Mutex<HashMap<PathBuf, FileDescription>>,
     /// The models on this machine.
     local: Recent<[LocalModel]>,
-    /// Names that no model has, and when that was found out.
+    /// Names that no model has, and when each was looked up.
     missed: Mutex<Vec<(String, Instant)>>,
 }
 
@@ -155,7 +155,7 @@ impl Others {
         requested(&mut lock(&self.entries), &model.path)
     }
 
-    /// Whether a name means the server's own model without a look at the others.
+    /// Whether it is certain, without looking at the other models, that a name means the server's own.
     pub fn is_own_name(&self, name: &str) -> bool {
         !self.are_allowed() || name.len() > LONGEST || name.eq_ignore_ascii_case(&self.own_name)
     }

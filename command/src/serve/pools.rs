@@ -10,13 +10,13 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// How many requests are parsed and their prompts made at a time.
+/// How many requests are parsed, and their prompts made, at once.
 const PROMPTS: usize = 4;
 
-/// How many requests without a reply run at a time, and how many wait.
+/// How many requests without a reply run at once, and how many wait.
 const TOOLS: (usize, usize) = (2, 32);
 
-/// How many requests read files of models at a time, to describe models or to begin to load one.
+/// How many requests read files of models at once, to describe models or to begin to load one.
 const MODELS: usize = 4;
 
 /// The threads of all pools together.
@@ -32,7 +32,7 @@ pub struct Pools {
 }
 
 impl Pools {
-    /// `replies` is the maximum number of replies that run or wait at a time.
+    /// `replies` is the maximum number of replies that run or wait at once.
     pub fn new(replies: usize) -> Self {
         let prompts = Pool::new("prepare prompts", (PROMPTS, replies));
         let models = Pool::new("read models", (MODELS, replies));

@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for Object {
     }
 }
 
-/// Data of pictures and sounds. How much it is matters, and nothing else.
+/// The data of pictures and sounds. Only its size matters.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum OneOrMany {

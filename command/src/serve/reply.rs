@@ -255,7 +255,7 @@ pub struct Reply {
     pub finish: Finish,
 }
 
-/// A reply of which nothing has arrived yet.
+/// An empty reply, before anything has arrived.
 impl Default for Reply {
     fn default() -> Self {
         let (thinking, text, calls, tokens, prompt) = Default::default();

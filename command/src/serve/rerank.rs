@@ -14,7 +14,7 @@ use super::unmet::OtherFields;
 use serde::{Deserialize, Serialize};
 use wglm_engine::{ChatState, Message, Tokenizer};
 
-/// The most documents of a request.
+/// The maximum number of documents in a request.
 const DOCUMENTS: usize = 64;
 
 /// What the model is asked to do. The query comes before the document, so that the cache has it for the next one.

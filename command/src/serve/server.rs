@@ -44,13 +44,13 @@ pub struct Limits {
     pub replies: usize,
     /// Replies that are waiting, for messages.
     pub queue: usize,
-    /// Requests of one client at a time; 0 for no limit.
+    /// The maximum number of requests from one client at once; 0 for no limit.
     pub requests: usize,
     /// The time from a request to the end of its reply.
     pub reply: Duration,
     /// The time for a client to send a request, or to read a part of an answer.
     pub io: Duration,
-    /// The longest time for which a stream sends nothing.
+    /// The longest time that a stream sends nothing.
     pub silence: Duration,
 }
 
@@ -178,8 +178,8 @@ impl Server {
         self.read_models(move |server, _turn| server.others.listed(&models)).await
     }
 
-    /// Runs, on a thread, short work that reads files of models. Few threads do so at a time. The turn ends when `run`
-    /// drops it, even if the client has left.
+    /// Runs, on a thread, short work that reads files of models. Only a few threads do so at once. The turn ends when
+    /// `run` drops it, even if the client has left.
     pub async fn read_models<T: Send + 'static>(
         self: &Arc<Self>,
         run: impl FnOnce(&Self, Turn) -> T + Send + 'static,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The most warnings about a request, besides the one that counts the others.
+/// The maximum number of warnings about a request, besides the one that counts the others.
 const WARNINGS: usize = 16;
 
 /// Fields that can be ignored in silence: they concern a provider's accounts, storage and caches, the loading of the
@@ -52,7 +52,7 @@ const HARMLESS: &[&str] = &[
     "xtc_threshold",
 ];
 
-/// Fields that are true where they are absent, so that false asks for something.
+/// Fields that are true by default, so that false is a request.
 const TRUE_BY_DEFAULT: &[&str] =
     &["add_special_tokens", "detokenize", "skip_special_tokens", "spaces_between_special_tokens"];
 
@@ -60,7 +60,7 @@ const TRUE_BY_DEFAULT: &[&str] =
 #[derive(Debug)]
 struct Unsupported {
     name: &'static str,
-    /// Whether a value has no effect, besides those that ask for nothing.
+    /// Whether a value has no effect. Values that ask for nothing are not passed to it.
     is_neutral: fn(&Value) -> bool,
     remedy: &'static str,
 }
@@ -243,7 +243,7 @@ impl OtherFields {
         Ok(self.warnings)
     }
 
-    /// The same, but for the fields `names` there are warnings even if they would change the reply.
+    /// The same, except that the fields `names` only cause warnings, even if they would change the reply.
     pub fn read_ignoring(mut self, names: &[&str]) -> Result<Warnings, Failure> {
         self.ignore(|field| names.contains(&field.name));
         self.read()

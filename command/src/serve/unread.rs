@@ -36,7 +36,7 @@ pub enum Message {
     Overflow,
 }
 
-/// The bytes of all replies that wait.
+/// The number of bytes that wait, for all replies together.
 #[derive(Debug, Clone, Default)]
 pub struct Budget(Arc<AtomicUsize>);
 

@@ -1,4 +1,4 @@
-//! The Hugging Face cache. Of a repository it has
+//! The Hugging Face cache. For each repository it has
 //!
 //! * `models--OWNER--REPO/blobs/HASH`: the files, each named by its SHA-256;
 //! * `models--OWNER--REPO/snapshots/COMMIT/PATH`: a relative link to the blob for each file of a commit;
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 /// The extension of an incomplete file.
 pub(crate) const PART: &str = "part";
 
-/// The most bytes of a file that names a commit.
+/// The maximum size of a file that names a commit, in bytes.
 const LONGEST_REFERENCE: usize = 1 << 10;
 
-/// The deepest nesting of folders with files of a commit.
+/// The maximum depth of folders with files of a commit.
 const DEPTH: usize = 3;
 
-/// The most directory entries that are read below one folder. A folder that a setting names by mistake may have
-/// millions.
+/// The maximum number of directory entries that are read below one folder, because a setting may name a folder with
+/// millions of them by mistake.
 const MAX_ENTRIES: usize = 1 << 17;
 
 /// How many folders deep to search for links, which protect contents from being deleted.
@@ -147,7 +147,7 @@ impl RepoFolder {
     }
 }
 
-/// The models in a cache. Of a model in several commits, the newest complete one is listed.
+/// The models in a cache. If a model is in several commits, the newest complete one is listed.
 pub(super) fn models(cache: &Path) -> Vec<LocalModel> {
     let mut found: Vec<LocalModel> = Vec::new();
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {

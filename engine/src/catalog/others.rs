@@ -7,7 +7,7 @@ use crate::files::read_text;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a manifest.
+/// The maximum size of a manifest in bytes.
 const MANIFEST: usize = 1 << 20;
 
 /// LM Studio's models: `PUBLISHER/REPO/FILE.gguf`.

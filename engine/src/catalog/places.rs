@@ -4,10 +4,10 @@ use crate::files::read_text;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a file that contains the path of a folder.
+/// The maximum size of a file that contains the path of a folder, in bytes.
 const LONGEST_PATH: usize = 16 << 10;
 
-/// The most bytes of LM Studio's settings.
+/// The maximum size of LM Studio's settings in bytes.
 const LONGEST_SETTINGS: usize = 1 << 20;
 
 /// The folders in which programs store models. Folders that do not exist are skipped.

@@ -1,4 +1,4 @@
-//! The message that a reply continues, if the tokens of which it was generated are unknown.
+//! The message that a reply continues, if its original tokens are unknown.
 
 use super::{ChatState, check};
 use crate::error::{Error, Result};

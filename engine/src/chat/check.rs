@@ -8,9 +8,9 @@ use std::collections::HashSet;
 
 /// Roles that are accepted without a check: a template that does not support one of them refuses it.
 const ROLES: [&str; 4] = ["system", "user", "assistant", "tool"];
-/// The most characters of JSON that an error message shows.
+/// The maximum number of characters of JSON that an error message shows.
 const SHOWN: usize = 80;
-/// The most ids that an error message lists.
+/// The maximum number of ids that an error message lists.
 const IDS: usize = 3;
 
 /// Returns an error for the first message that cannot become part of a prompt.

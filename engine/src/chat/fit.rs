@@ -1,8 +1,8 @@
 //! Removes old turns from conversations that outgrow the context.
 //!
-//! More turns are removed than necessary: as many as make the removed part a multiple of a quarter of the context. So
-//! the following requests, each with the whole conversation, are cut at the same turn for a while, and find what
-//! follows it in the cache.
+//! More turns are removed than necessary: the length of the removed part is rounded up to a multiple of a quarter of
+//! the context. Later requests, each of which has the whole conversation, are therefore cut at the same turn for a
+//! while and find the rest in the cache.
 
 use super::prompt::PromptMaker;
 use super::{Chat, Overflow};
@@ -231,8 +231,8 @@ impl<F: FnMut(usize) -> Result<usize>> Lengths<F> {
     }
 
     /// The same, but with the length of the dropped part rounded up to a multiple of `step` tokens, so that it stays
-    /// the same while the conversation grows. So what follows the gap stays in the cache for some turns, even if each
-    /// request comes with the whole conversation.
+    /// the same while the conversation grows. The text after the gap therefore stays in the cache for some turns, even
+    /// if each request has the whole conversation.
     fn first_after_mark(&mut self, capacity: usize, newest: usize, step: usize) -> Result<usize> {
         let first = self.first_within(capacity, newest.min(1), newest)?;
         let whole = self.without(0)?;

@@ -51,7 +51,7 @@ impl<'a> PromptMaker<'a> {
         self.render_within(messages, usize::MAX)
     }
 
-    /// The same, but a text that must have more than `context` tokens is refused before it is encoded.
+    /// The same, except that a text that must have more than `context` tokens is refused before it is encoded.
     fn render_within(&self, messages: &[Message], context: usize) -> Result<Prepared> {
         let (tokenizer, template) = (self.model.tokenizer()?, self.model.template()?);
         check::tools(self.tools)?;

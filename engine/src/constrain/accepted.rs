@@ -498,7 +498,7 @@ fn annotations_of_schemas_that_refer_to_themselves() {
             &[r#"{"next":{"next":{}}}"#],
             &[r#"{"next":1}"#, r#"{"x":1}"#],
         );
-        // The name of a property and the key of a value, which are no keywords.
+        // A property name and a key within a value, neither of which is a keyword.
         let named = json!({"type": "object", "properties": {keyword: {"enum": [{keyword: 1}]}}, "required": [keyword]});
         judged(&closed(named), &[&format!(r#"{{"{keyword}":{{"{keyword}":1}}}}"#)], &["{}"]);
     }

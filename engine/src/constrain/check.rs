@@ -40,7 +40,7 @@ pub(super) fn fault(place: &str, message: &str) -> Error {
     failed(SCHEMA, &shortened(place), message)
 }
 
-/// The most characters of a path that are shown.
+/// The maximum number of characters of a path that are shown.
 const LONGEST_PLACE: usize = 120;
 
 /// A path, with its middle cut out if it is long.

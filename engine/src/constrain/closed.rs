@@ -1,5 +1,5 @@
-//! Closes the objects of a schema: they have no properties besides those that the schema names, unless it says itself
-//! what other properties are allowed.
+//! Closes the objects of a schema: they may have only the properties that the schema names, unless the schema itself
+//! allows others.
 //!
 //! Several schemas may apply to the same object (`allOf`, `anyOf`, `oneOf`, `$ref`). If each were closed alone, none of
 //! them would allow the properties of the others. So they are closed together, as `unevaluatedProperties` would: what
@@ -11,10 +11,10 @@ use crate::text::referred;
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 
-/// The most schemas and names that are visited. The closed schema has at most as many more.
+/// The maximum number of schemas and names that are visited. The closed schema has at most this many more.
 const MAX_STEPS: usize = 50_000;
 
-/// Keywords with alternatives, of which one has to hold.
+/// Keywords with alternatives, one of which has to hold.
 const BRANCHES: [&str; 2] = ["anyOf", "oneOf"];
 /// Keywords whose schemas apply to the same value as the schema that has them.
 const IN_PLACE: [&str; 3] = ["allOf", "anyOf", "oneOf"];
@@ -180,7 +180,7 @@ impl<'a> Closing<'a> {
         Ok(())
     }
 
-    /// Closes a schema of which others, that all apply, are parts. One with alternatives closes each of these.
+    /// Closes a schema with parts that all apply. If a part has alternatives, each of these is closed.
     fn all(&mut self, keywords: &mut Map<String, Value>, known: &Known) -> Result<(), Fault> {
         let mut known = known.clone();
         known.extend(&self.known_of_reference(keywords)?);

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-/// The most digits before, and after, the point of a number.
+/// The maximum number of digits before, and after, the decimal point of a number.
 pub(super) const MAX_DIGITS: usize = 100;
 
 /// The largest exponent that is accepted.

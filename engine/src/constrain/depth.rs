@@ -10,33 +10,33 @@ use crate::text::referred;
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
-/// The deepest nesting of the values of a schema and of the brackets of a grammar.
+/// The maximum nesting depth of the values of a schema and of the brackets of a grammar.
 const DEEPEST: usize = 200;
 
-/// The deepest nesting of schemas, and of rules of a grammar, where the target of a reference counts as nested within
-/// the referrer.
+/// The maximum nesting depth of schemas, and of rules of a grammar, where the target of a reference counts as nested
+/// within the referrer.
 const DEEPEST_REFERRED: usize = 150;
 
-/// The most values in a schema, and the most bytes of its names and strings.
+/// The maximum number of values in a schema, and of bytes in its names and strings.
 const MAX_VALUES: usize = 200_000;
 const MAX_BYTES: usize = 4 << 20;
 
-/// The longest reference, in bytes. References are looked up repeatedly.
+/// The maximum length of a reference in bytes. References are looked up repeatedly.
 const LONGEST_REFERENCE: usize = 2048;
 
-/// The longest grammar, in bytes.
+/// The maximum length of a grammar in bytes.
 const LONGEST_GRAMMAR: usize = 256 << 10;
 
-/// The most alternatives of a `oneOf`: each is compared with each.
+/// The maximum number of alternatives in a `oneOf`: each is compared with every other.
 const MAX_OF_ONE: usize = 1000;
 
-/// The most values below the alternatives of one `oneOf`, and the most pairs of them in all lists together: nested
-/// alternatives are compared one by one.
+/// The maximum number of values below the alternatives of one `oneOf`, and of pairs of them in all lists together:
+/// nested alternatives are compared one by one.
 const MAX_BELOW: u64 = 10_000;
 const MAX_COMPARED: u64 = MAX_BELOW * MAX_BELOW;
 
-/// The most pairs of patterns in the `patternProperties` of all objects: each pattern of an object is compared with
-/// every other.
+/// The maximum number of pairs of patterns in the `patternProperties` of all objects: each pattern of an object is
+/// compared with every other.
 const MAX_PATTERNS: u64 = 10_000;
 
 /// The same for schemas that are merged with others. Each merge may bring all patterns of the schema together in one

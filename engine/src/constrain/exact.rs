@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 /// The prefix of numbers and of expressions of numbers: a character that no text contains.
 pub(super) const MARK: char = '\u{10fffd}';
 
-/// The most numbers, and schemas, that are visited to find a schema's range of numbers.
+/// The maximum number of numbers, and of schemas, that are visited to find a schema's range of numbers.
 const MAX_STEPS: usize = 2000;
 
 /// The number that a value is.
@@ -144,8 +144,8 @@ pub(super) fn misused(schema: &Value) -> Option<String> {
     })
 }
 
-/// The most digits that a number in an answer may need: those of the longest number in the schema, or of its longest
-/// format.
+/// The maximum number of digits that a number in an answer may need: those of the longest number in the schema, or of
+/// its longest format.
 pub(super) fn longest(schema: &Value) -> usize {
     let longest = |value: &Value| match value {
         Value::Object(entries) => {
@@ -424,7 +424,7 @@ fn of_format(name: &str) -> Option<Range> {
     }
 }
 
-/// The most schemas that are visited in total.
+/// The maximum number of schemas that are visited in total.
 const MAX_LOOKED_AT: usize = 2_000_000;
 
 /// The state of rewriting numbers.
@@ -598,7 +598,7 @@ fn written(ranges: &[Range]) -> Result<Vec<Written>, String> {
     Ok(written)
 }
 
-/// Adds the options of which one has to be valid; without any no value is.
+/// Adds the options, one of which has to be valid; without options, no value is.
 fn set_options(keywords: &mut Map<String, Value>, options: Vec<Value>) {
     let key = if options.is_empty() { "enum" } else { "anyOf" };
     keywords.insert(key.to_owned(), options.into());

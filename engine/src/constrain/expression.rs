@@ -8,18 +8,18 @@ use regex_syntax::Parser;
 use regex_syntax::hir::{Class, Hir, HirKind};
 use std::collections::HashSet;
 
-/// The longest expression, in bytes.
+/// The maximum length of an expression in bytes.
 pub(super) const LONGEST: usize = 64 << 10;
 
-/// The most classes written with a backslash: one may have 700 ranges of characters, of eight bytes each.
+/// The maximum number of classes written with a backslash: one may have 700 ranges of characters, of eight bytes each.
 const MAX_CLASSES: usize = 4000;
 
 /// The continuations assumed for an expression that cannot be parsed, and for a `format`, whose expression only
 /// llguidance knows.
 pub(super) const UNKNOWN: u64 = 8;
 
-/// The most ways in which an expression can continue a text. An expression that cannot be parsed is left to llguidance,
-/// which reports the error.
+/// The maximum number of ways in which an expression can continue a text. An expression that cannot be parsed is left
+/// to llguidance, which reports the error.
 ///
 /// # Errors
 /// The reason why the expression is too large.

@@ -1,9 +1,9 @@
 //! Whether a schema has a finite value.
 //!
-//! A type that always contains another one of its kind has none, and its text would never end. So for each schema this
-//! computes whether it has a finite value: at first none is known, and a schema has a value as soon as everything that
-//! it requires has one, until nothing changes. Schemas without a value are refused if they are required, and otherwise
-//! allow nothing.
+//! A type whose every value contains another value of the same type has none, and its text would never end. So for each
+//! schema this computes whether it has a finite value: at first none is known, and a schema has a value as soon as
+//! everything that it requires has one, until nothing changes. Schemas without a value are refused if they are
+//! required, and otherwise allow nothing.
 
 use super::exact::{Said, plainly};
 use super::schema::{Fault, escaped, list, named_types, within};

@@ -176,8 +176,8 @@ fn whole(expression: &str) -> String {
     format!("^(?:{expression})$")
 }
 
-/// The most steps for finding out whether a format contradicts other keywords, as many as llguidance takes to find out
-/// whether any string is valid.
+/// The maximum number of steps for finding out whether a format contradicts other keywords: the number that llguidance
+/// takes to find out whether any string is valid.
 const MAX_STEPS: u64 = 10_000;
 
 /// Whether no string matches both the pattern of a format and the schema's keywords of strings. If that would take too

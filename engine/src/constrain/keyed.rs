@@ -54,7 +54,7 @@ impl Rules<'_> {
     /// The name of an argument that is not among the known ones.
     fn other_name<'n>(&mut self, known: impl Iterator<Item = &'n str>) -> String {
         let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        // No other known names match the expression, and these need no escapes but for the point.
+        // No other known name matches the expression, and in these names only the dot needs an escape.
         let known: Vec<String> =
             known.filter(|name| name.bytes().all(is_inner)).map(|name| name.replace('.', "[.]")).collect();
         let any = "/[A-Za-z_][A-Za-z0-9_.-]{0,63}/";

@@ -11,12 +11,12 @@ use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-/// The most memory of a compiled grammar, in bytes as estimated by llguidance, which is up to twice the actual use. An
-/// expression with repetition counts takes about 700 bytes for each character of a text.
+/// The maximum memory of a compiled grammar, in bytes as estimated by llguidance, which is up to twice the actual use.
+/// An expression with repetition counts takes about 700 bytes for each character of a text.
 const MAX_MEMORY: usize = 32 << 20;
 
-/// The most items of a grammar's rules that are processed for a reply, of 8 bytes each. If all are stored, that is 64
-/// MB. A reply of 3000 tokens for a schema of 60 properties takes 55,000.
+/// The maximum number of items of a grammar's rules that are processed for a reply, of 8 bytes each. If all are stored,
+/// that is 64 MB. A reply of 3000 tokens for a schema of 60 properties takes 55,000.
 const MAX_ITEMS: usize = 8_000_000;
 
 /// The memory of the rules of an object's property, in bytes, measured on an object of 1000.
@@ -202,7 +202,7 @@ fn parser(factory: &ParserFactory, grammar: &Grammar) -> std::result::Result<Tok
     factory.create_parser_from_init_default(GrammarInit::Internal(rules, lexer)).map_err(text)
 }
 
-/// The most characters of llguidance's messages that are shown.
+/// The maximum number of characters of llguidance's messages that are shown.
 const SHOWN: usize = 400;
 
 /// The error of a constraint, with llguidance's message except for its dump of internal state.

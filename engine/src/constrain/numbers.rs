@@ -8,12 +8,12 @@ use crate::text::Tokenizer;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The most digits of a number before its exponent, and in its exponent. With these limits every number is finite, and
-/// all integers of 64 bits are allowed.
+/// The maximum number of digits of a number before its exponent, and in its exponent. With these limits every number is
+/// finite, and all integers of 64 bits are allowed.
 const MAX_DIGITS: u16 = 20;
 const MAX_OF_EXPONENT: u16 = 2;
 
-/// The most digits if the schema itself has longer numbers: with the exponent they are finite too.
+/// The maximum number of digits if the schema itself has longer numbers: with the exponent they are finite too.
 const MAX_OF_EXACT: usize = 200;
 
 /// The tokens that can be part of a number.

@@ -14,10 +14,10 @@ pub(super) const EXACT: i128 = (1 << 53) - 1;
 /// The largest factor of `multipleOf` besides powers of ten: derivre stores remainders, times ten, in 32 bits.
 const MAX_FACTOR: u128 = 400_000_000;
 
-/// The most decimal places of `multipleOf`.
+/// The maximum number of decimal places of `multipleOf`.
 const MAX_PLACES: i64 = 8;
 
-/// The most multiples that are listed one by one.
+/// The maximum number of multiples that are listed one by one.
 const MAX_LISTED: usize = 1000;
 
 /// Numbers within bounds.

@@ -199,8 +199,8 @@ pub(super) fn open_unions(schema: &mut Value) {
     });
 }
 
-/// The most required properties, values of a property and chained references that are examined to distinguish
-/// alternatives.
+/// The maximum number of required properties, values of a property and chained references that are examined to
+/// distinguish alternatives.
 const MAX_LOOKED_AT: usize = 50;
 
 /// Whether no value is valid against two of these schemas: their types differ, or all are objects that require the same

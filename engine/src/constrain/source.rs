@@ -270,7 +270,7 @@ impl Constraint {
         matches!(self.0, ConstraintText::JsonSchema(_)).then(|| Numbers::of_json(self.longest_number()))
     }
 
-    /// The most digits that a number in its answers may need.
+    /// The maximum number of digits that a number in its answers may need.
     pub(super) fn longest_number(&self) -> usize {
         if let ConstraintText::JsonSchema(schema) = &self.0 { exact::longest(schema) } else { 0 }
     }

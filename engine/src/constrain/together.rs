@@ -12,21 +12,21 @@ use crate::text::referred;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
-/// The most properties of one object, including those from all schemas that apply to it.
+/// The maximum number of properties of one object, including those from all schemas that apply to it.
 pub(super) const MAX_PROPERTIES: u64 = 1000;
 
 /// The same with `minProperties` or `maxProperties`, for which llguidance tries each property.
 const MAX_COUNTED: u64 = 60;
 
-/// The most pairs of properties of the same object, in all objects of a schema.
+/// The maximum number of pairs of properties of the same object, in all objects of a schema.
 const MAX_PAIRS: u64 = 3_000_000;
 
-/// The most ways to continue a string that all of its expressions allow together, and the total for all strings with
-/// more than one expression. A pair takes a fifth of a microsecond.
+/// The maximum number of ways to continue a string that all of its expressions allow together, and the total for all
+/// strings with more than one expression. A pair takes a fifth of a microsecond.
 pub(super) const MAX_WAYS: u64 = 100_000;
 const MAX_WAYS_OF_ALL: u64 = 500_000;
 
-/// The most schemas after all alternatives are merged with adjacent keywords, of up to 300 bytes each.
+/// The maximum number of schemas, of up to 300 bytes each, after all alternatives are merged with adjacent keywords.
 const MAX_SCHEMAS: u64 = 250_000;
 
 /// The explanation of the limit in messages.
@@ -35,7 +35,7 @@ const MERGED: &str = "once alternatives are merged with adjacent keywords";
 /// Why a few schemas may exceed the limit.
 const INTEGERS: &str = "; an integer that may be negative counts as three, one with a `minimum` of 0 as one";
 
-/// The most schemas, properties and strings that are visited for counting.
+/// The maximum number of schemas, properties and strings that are visited for counting.
 const MAX_STEPS: u64 = 500_000;
 
 /// The counts of what applies together at a place of the JSON.
@@ -44,9 +44,9 @@ struct Counts {
     properties: u64,
     /// Whether the number of properties is limited by keywords.
     counted: bool,
-    /// The ways of expressions of properties' names, summed.
+    /// The sum of the ways of the expressions for property names.
     names: u64,
-    /// The ways of expressions of a string, multiplied, and the number of expressions.
+    /// The product of the ways of a string's expressions, and the number of those expressions.
     ways: u64,
     expressions: u64,
     /// The number of alternatives once each is merged with those of other schemas; 0 for one.

@@ -47,21 +47,22 @@ struct Compiled {
     begun: Vec<Arc<str>>,
 }
 
-/// How many compiled grammars are cached, and the most memory that they take together, in bytes.
+/// How many compiled grammars are cached, and the maximum memory that they take together, in bytes.
 const KEPT: usize = 32;
 const KEPT_BYTES: usize = 64 << 20;
 
-/// How many grammars are compiled at a time. Each takes up to 100 MB temporarily.
+/// How many grammars are compiled at once. Each takes up to 100 MB temporarily.
 const AT_A_TIME: usize = 2;
 
-/// The most states of a grammar's lexer. An expression with repetition counts adds some with each token. Their memory
-/// is bounded too: see [`Matcher::memory`].
+/// The maximum number of states of a grammar's lexer. An expression with repetition counts adds some with each token.
+/// Their memory is bounded too: see [`Matcher::memory`].
 const MAX_STATES: usize = 50_000;
 
-/// The most symbols of a grammar before equal ones are merged, of up to 300 bytes each.
+/// The maximum number of symbols of a grammar, of up to 300 bytes each, before equal ones are merged.
 const MAX_SYMBOLS: usize = 200_000;
 
-/// The most ways in which the rules of a grammar can continue a text at any time: four for each property of an object.
+/// The maximum number of ways in which the rules of a grammar can continue a text at any time: four for each property
+/// of an object.
 const MAX_ITEMS: usize = 4 * MAX_PROPERTIES as usize + 100;
 
 impl Vocabulary {
@@ -87,8 +88,8 @@ impl Vocabulary {
     }
 
     /// Compiles a grammar or, if that fails, the one that `otherwise` makes for the error. Either is cached as the
-    /// result for the first one. Threads that want the same grammar wait for the first of them, and two grammars are
-    /// compiled at a time.
+    /// result for the first one. Threads that want the same grammar wait for the first of them, and at most two
+    /// grammars are compiled at once.
     ///
     /// # Errors
     /// The error of `otherwise`; [`Error::Constraint`] for its grammar if that is malformed or too large.
@@ -231,5 +232,5 @@ fn word(tokenizer: &Tokenizer, token: u32) -> Vec<u8> {
     }
 }
 
-/// The longest token that grammars know, in bytes.
+/// The maximum length in bytes of a token that grammars know.
 const LONGEST: usize = 250;

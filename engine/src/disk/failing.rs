@@ -1,5 +1,5 @@
-//! How long nothing is stored after the disk has failed. While it is full or read-only, replies then do not read pages
-//! from the GPU in vain, and do not repeat the warning.
+//! How long nothing is stored after the disk has failed. While the disk is full or read-only, replies thus neither read
+//! pages from the GPU for nothing nor repeat the warning.
 
 use crate::threads::lock;
 use std::io;

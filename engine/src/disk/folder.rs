@@ -1,7 +1,7 @@
-//! The folder of a disk cache: who may open it, and which of its files go when it is full.
+//! The folder of a disk cache: who may open it, and which files are removed when it is full.
 //!
-//! The time of a file's last change says when the page was last used. Of a conversation, the pages at its end count as
-//! used a little earlier than those before them, because a page is of no use without those before it.
+//! The time of a file's last change says when the page was last used. The pages at the end of a conversation count as
+//! used a little earlier than those before them, because a page is useless without those before it.
 
 use super::page::{self, PageName};
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The file that is locked by whoever writes.
+/// The file that a process locks while it writes.
 const LOCK: &str = "lock";
 /// How long another process may hold the lock. Each holds it for about a second.
 const LOCKED: Duration = Duration::from_secs(20);
@@ -110,7 +110,8 @@ impl Folder {
     /// Records when a page was used. Returns false if it is not there.
     pub fn set_used(&self, name: PageName, time: SystemTime) -> bool {
         let file = files::open(&self.file(name), OpenOptions::new().write(true), Links::Refused);
-        let set = file.and_then(|file| file.set_modified(time)); // other failures are no harm: the order is no promise
+        // All other failures are harmless, because the order is not guaranteed.
+        let set = file.and_then(|file| file.set_modified(time));
         !set.is_err_and(|error| error.kind() == ErrorKind::NotFound)
     }
 
@@ -253,7 +254,8 @@ impl Files<'_> {
             return Ok(Written::NoSpace);
         }
         match self.write_file(name, used, rows) {
-            // The disk is full of other files. As much space again is left for whoever writes them.
+            // The disk is full of other files. This frees twice the space of the page, half of it for the programs that
+            // write those files.
             Err(error)
                 if is_full(&error) && self.shrink(self.bytes.saturating_sub(2 * bytes), kept).unwrap_or(false) =>
             {
@@ -270,13 +272,13 @@ impl Files<'_> {
         let path = self.folder.file(name);
         let mut file = Replacement::instead_of(&path)?;
         page::write(&mut file, name, rows)?;
-        let _ = file.file().set_modified(used); // the order is no promise
+        let _ = file.file().set_modified(used); // the order is not guaranteed
         let _ = fs::remove_dir(&path); // an empty folder of this name; anything else is replaced
         file.commit()
     }
 }
 
-/// Whether a file that was read with this error is of no use.
+/// Whether this read error means that the file is damaged or lost.
 fn is_damage(error: &io::Error) -> bool {
     files::is_lost(error) || matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof)
 }

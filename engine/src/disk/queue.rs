@@ -7,7 +7,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-/// The most bytes of pages that wait, or are being written, if the limit of the files is at least twice as large.
+/// The maximum number of bytes in pages that wait, or are being written, if the limit of the files is at least twice as
+/// large.
 pub const MOST: u64 = 1 << 30;
 
 /// A page to be written.
@@ -54,7 +55,7 @@ struct State {
     gone: bool,
 }
 
-/// A place for a page that is going to be added. Dropped, it is free again.
+/// A reservation for a page that will be added. Dropping it frees the space.
 pub struct Place<'a> {
     queue: &'a Queue,
     bytes: u64,
@@ -150,6 +151,11 @@ impl Queue {
         self.changed.notify_all();
     }
 
+    /// Whether the thread is gone.
+    pub fn is_abandoned(&self) -> bool {
+        lock(&self.state).gone
+    }
+
     /// The thread is gone, so nobody waits for it.
     pub fn abandon(&self) {
         *lock(&self.state) = State { gone: true, ..State::default() };
@@ -202,7 +208,7 @@ mod tests {
         queue.end();
         assert!(queue.next(true).is_none());
         queue.abandon();
-        assert!(queue.reserve(1).is_none(), "the thread is gone");
+        assert!(queue.reserve(1).is_none() && queue.is_abandoned(), "the thread is gone");
         queue.wait();
     }
 

@@ -17,7 +17,7 @@ use ureq::http::header::{
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, http};
 
-/// The most redirects that are followed.
+/// The maximum number of redirects that are followed.
 const REDIRECTS: usize = 10;
 /// The longest wait between two attempts, unless a server asks for a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -188,7 +188,7 @@ impl Client {
         Err(Trouble::Lasting(Error::Download { what: place(url).into(), reason, remedy, kind }))
     }
 
-    /// The trouble with an answer that would not change on another attempt.
+    /// The failure for a response that would be the same on another attempt.
     fn refused(&self, url: &str, status: u16, headers: &HeaderMap, meaning: &str) -> Trouble {
         let said =
             text(headers, "x-error-message").map(|said| said.chars().filter(|c| !c.is_control()).take(200).collect());
@@ -234,7 +234,7 @@ impl Client {
     }
 
     /// Retries something after transient failures, as often as the options allow. `what` names it in the final
-    /// error, and `tell` receives the trouble that it waits for.
+    /// error, and `tell` receives the reason for each wait.
     pub fn persist<T>(
         &self,
         what: &str,

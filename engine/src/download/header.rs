@@ -17,7 +17,7 @@ use std::sync::Mutex;
 const COMMON: &str = "tokenizer.ggml.tokens";
 /// The keys in that part with long values.
 const LONG: [&str; 4] = [COMMON, "tokenizer.ggml.scores", "tokenizer.ggml.token_type", "tokenizer.ggml.merges"];
-/// The least bytes of a fetch, at first and after the common part.
+/// The minimum size of a fetch in bytes, at first and after the common part.
 const LEAST: usize = 512 << 10;
 /// The same while no common part is known.
 const MORE: usize = 2 << 20;
@@ -197,7 +197,8 @@ impl Beginning<'_> {
     }
 }
 
-/// Fetches bytes up to `end` of a file of which `passed` bytes were passed on and others are present.
+/// Fetches the bytes of a file up to `end`. The first `passed` bytes were passed on already; `there` has the bytes
+/// after these, and gets the new ones.
 fn more(
     client: &Client,
     url: &str,

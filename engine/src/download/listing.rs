@@ -7,9 +7,9 @@ use crate::threads::GoOn;
 use serde::{Deserialize, Serialize};
 use std::io::Read;
 
-/// The most bytes of a listing that are read.
+/// The maximum number of bytes of a listing that are read.
 const LONGEST: u64 = 32 << 20;
-/// The most bytes that a model can have: no file system has more.
+/// The maximum size of a model in bytes: no file system has more.
 const LARGEST: u64 = i64::MAX as u64;
 
 /// A repository at a commit.

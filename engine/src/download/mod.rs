@@ -293,7 +293,7 @@ impl Hub {
     /// receives the progress.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be read; [`Error::Cancelled`]. A file that is wrong or missing is no error.
+    /// [`Error::Io`] if a file cannot be read; [`Error::Cancelled`]. A file that is wrong or missing is not an error.
     pub fn verify(
         &self,
         repository: &Repository,

@@ -54,7 +54,7 @@ struct Wanted {
 ///
 /// # Errors
 /// [`Error::Io`](crate::Error::Io) if a file cannot be read; [`Error::Cancelled`](crate::Error::Cancelled). A file that
-/// is wrong or missing is no error.
+/// is wrong or missing is not an error.
 pub fn verify_local(
     model: &LocalModel,
     cancel: &Cancel,

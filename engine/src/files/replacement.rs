@@ -14,7 +14,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The most symbolic links that are followed from one name, as on Linux.
+/// The maximum number of symbolic links that are followed from one name, as on Linux.
 const LINKS: usize = 40;
 
 /// How many characters of a file's name go into the name of its temporary file; names have at most 255 bytes.
@@ -29,7 +29,7 @@ const ABANDONED: Duration = Duration::from_secs(60 * 60);
 /// Who may read a new file. An existing file keeps its permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Whoever the process's umask allows.
+    /// Those whom the process's umask allows.
     Usual,
     /// Only the user.
     Owner,

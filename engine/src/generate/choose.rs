@@ -22,7 +22,7 @@ pub struct Turn<'a> {
     pub events: &'a EventBuilder,
     /// The logits of the token, if they were read back.
     pub logits: Option<&'a [f32]>,
-    /// The most tokens that may be chosen at a time; 0 if the context is full.
+    /// The maximum number of tokens that may be chosen at a time; 0 if the context is full.
     pub most: usize,
     /// How tokens are sampled.
     pub sampling: &'a SamplerParams,

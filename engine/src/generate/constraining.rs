@@ -35,8 +35,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The most tokens that a step feeds because a grammar forces them. Other replies wait for the step, and a grammar may
-/// force a text of any length, whose rest the next steps feed. A chunk of a prompt is usually at least twice as long.
+/// The maximum number of tokens that a step feeds because a grammar forces them. Other replies wait for the step, and a
+/// grammar may force a text of any length, whose rest the next steps feed. A chunk of a prompt is usually at least
+/// twice as long.
 const MAX_FORCED: usize = 256;
 
 /// The grammars of a reply.
@@ -425,7 +426,7 @@ impl Constraining {
     }
 }
 
-/// The most tokens that a step may feed because a grammar forces them.
+/// The maximum number of tokens that a step may feed because a grammar forces them.
 fn most_forced(session: &Session, turn: &Turn<'_>) -> usize {
     turn.most.min(session.context() - session.tokens().len()).min(MAX_FORCED)
 }
@@ -476,7 +477,7 @@ fn accept_guesses(
             break;
         }
         match only(&mask) {
-            Some(only) if only != *guess => break, // the same text in other tokens
+            Some(only) if only != *guess => break, // the same text, tokenized differently
             Some(_) => step.guessed -= 1,
             None => {
                 let sampled = match session.sample_masked(&mask) {

@@ -1,4 +1,4 @@
-//! Detects a reply that repeats itself endlessly, as models do that have lost track.
+//! Detects a reply that repeats itself endlessly, as a model's replies do once it has lost track.
 //!
 //! For every period this counts how many tokens in a row were equal to the token one period before. A token costs a
 //! comparison for each period, independent of the length of the reply. Texts that repeat for good reasons, such as
@@ -48,7 +48,7 @@ mod tests {
         tokens.into_iter().position(|token| finder.push(token)).map(|place| place + 1)
     }
 
-    /// The bytes of a text, of which tokens of the text would be fewer.
+    /// The bytes of a text in place of its tokens, which would be fewer.
     fn bytes(text: &str) -> impl Iterator<Item = u32> {
         text.bytes().map(u32::from)
     }

@@ -1,5 +1,5 @@
 //! A generation without its session. Each step borrows the session, so that the session can belong to a [`Generation`]
-//! or to whoever serves several replies, and so that several generations can take a step together.
+//! or to code that serves several replies, and so that several generations can take a step together.
 //!
 //! [`Generation`]: super::Generation
 
@@ -91,7 +91,7 @@ impl TaskProgress {
 pub(crate) struct OpenToken {
     /// The number of the session's tokens that were reported.
     before: usize,
-    /// The most tokens that may be fed; 0 if the context is full.
+    /// The maximum number of tokens that may be fed; 0 if the context is full.
     most: usize,
     /// The logits of the token, if they are wanted.
     logits: Option<Vec<f32>>,
@@ -463,7 +463,7 @@ impl<'a> GenerationTask<'a> {
         !self.pending.is_empty()
     }
 
-    /// The most tokens that a step may feed, including the certain one.
+    /// The maximum number of tokens that a step may feed, including the certain one.
     pub fn wants(&self, open: &OpenToken) -> usize {
         let one_by_one = open.logits.is_some() || self.policy.rules(|rule| rule.holds_at(self.events.place()));
         if one_by_one { 1 } else { open.most }
@@ -632,8 +632,8 @@ fn ban_ends(model: &Model, must_end: bool, biases: &mut Vec<(u32, f32)>) -> Resu
     Ok(())
 }
 
-/// Feeds a session the next part of `tokens`, the first of which it has. The session gets all remaining tokens, so that
-/// it can plan for all, and is stopped at the end of a part. Returns whether it then has all of them.
+/// Feeds the next part of `tokens` to a session that already has the first of them. The session gets all remaining
+/// tokens, so that it can plan for all, and is stopped at the end of a part. Returns whether it then has all of them.
 ///
 /// # Errors
 /// [`Error::Cancelled`] if `cancelled` says so; the errors of [`Session::feed`].

@@ -9,7 +9,7 @@ use super::reader::{ByteReader, ParseError, broken, quoted};
 use super::types::TensorType;
 use crate::error::{Error, Result};
 
-/// The most dimensions that GGML supports.
+/// The maximum number of dimensions that GGML supports.
 const MAX_DIMS: u32 = 4;
 /// The size in bytes of the smallest entry: an empty name, one dimension, a type, an offset.
 pub(super) const MIN_ENTRY: usize = 8 + 4 + 8 + 4 + 8;

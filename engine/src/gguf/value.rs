@@ -42,7 +42,7 @@ pub enum ValueType {
 
 use ValueType as T;
 
-/// The types by their number in files, with a name and the fewest bytes that a value takes.
+/// The types by their number in files, with a name and the minimum number of bytes that a value takes.
 const VALUE_TYPES: [(ValueType, &str, usize); 13] = [
     (T::U8, "u8", 1),
     (T::I8, "i8", 1),

@@ -25,7 +25,7 @@ impl Process {
         Self(std::process::id())
     }
 
-    /// Checks that this is the process. That costs a system call of a tenth of a microsecond.
+    /// Checks that this is the process that opened the device. That costs one system call of a tenth of a microsecond.
     ///
     /// # Errors
     /// [`Error::Forked`].

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Memory {
     /// The bytes in all existing buffers.
     pub held: u64,
-    /// The most bytes that were in buffers at the same time.
+    /// The maximum number of bytes that were in buffers at the same time.
     pub most: u64,
     /// The limit: see [`GpuOptions::memory_limit`](super::GpuOptions::memory_limit).
     pub limit: Option<u64>,

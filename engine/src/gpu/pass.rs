@@ -166,10 +166,7 @@ impl Gpu {
         copies: &[ReadbackCopy<'_>],
     ) {
         self.pass(encoder, None, dispatches);
-        for copy in copies {
-            let (from, to) = (copy.from, &copy.to.raw);
-            encoder.copy_buffer_to_buffer(&from.raw, from.start + copy.offset, to, copy.at, copy.bytes);
-        }
+        copy_to_host(encoder, copies);
     }
 
     /// Records what [`Gpu::submit`] would submit, for [`Gpu::submit_prepared`]. `None` if that would be several
@@ -223,21 +220,29 @@ impl Gpu {
         self.wait(&submission)
     }
 
-    /// Copies between buffers, in order, after everything that was submitted before.
+    /// Copies between buffers, in order, after everything that was submitted before, and then to the host.
     ///
     /// # Errors
     /// Any error that the driver has reported so far.
     #[doc(hidden)]
-    pub fn copy(&self, copies: &[BufferCopy<'_>]) -> Result<Submission> {
+    pub fn copy(&self, copies: &[BufferCopy<'_>], to_host: &[ReadbackCopy<'_>]) -> Result<Submission> {
         self.record("copying buffers", 0, |encoder| {
             for BufferCopy { range: BufferRange { from, offset, bytes }, to, at } in copies {
                 encoder.copy_buffer_to_buffer(&from.raw, from.start + offset, &to.raw, to.start + at, *bytes);
             }
+            copy_to_host(encoder, to_host);
         })
     }
 
     /// The nanoseconds of one tick of the GPU's clock.
     pub(super) fn queue_period(&self) -> f32 {
         self.shared.queue.get_timestamp_period()
+    }
+}
+
+fn copy_to_host(encoder: &mut wgpu::CommandEncoder, copies: &[ReadbackCopy<'_>]) {
+    for copy in copies {
+        let (from, to) = (copy.from, &copy.to.raw);
+        encoder.copy_buffer_to_buffer(&from.raw, from.start + copy.offset, to, copy.at, copy.bytes);
     }
 }

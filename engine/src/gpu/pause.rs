@@ -48,7 +48,7 @@ struct Admitted<'a>(&'a Gate);
 impl Gpu {
     /// Blocks the submissions of all models, sessions and loads on this device, from every thread, until the [`Pause`]
     /// is dropped. Returns once no submission is being handed to the driver, which takes microseconds on a GPU, and as
-    /// long as one submission on a software driver. Earlier submissions continue. Several pauses may exist at a time;
+    /// long as one submission on a software driver. Earlier submissions continue. Several pauses may exist at once;
     /// submissions wait until the last one is dropped.
     ///
     /// An app that shares its device with wglm holds a pause around `wgpu::Surface::configure`, which otherwise fails

@@ -10,14 +10,14 @@
 //! On Metal, waiting inside a poll has another danger if other threads submit meanwhile. wgpu-hal 30 removes finished
 //! command buffers from its list and then adds the new one (`Queue::submit` calls `Fence::maintain`, then `push`). If
 //! the list is empty in between, and the callback of the awaited command buffer has not run yet, `Device::wait` reports
-//! a lost device, and wgpu-core makes that loss final. So the threads of an upload, which submit and wait at the same
-//! time, do not wait inside a poll on Metal either. Sessions that several threads use on a device that wglm opened
-//! still do, unless they share a pool, where one session computes at a time.
+//! a lost device, and wgpu-core makes that loss final. So on Metal the threads of an upload, which submit and wait at
+//! the same time, do not wait inside a poll, and nothing else does while several pools or loads use the device. Within
+//! a pool, one session computes at a time.
 //!
 //! Waiting with a timeout is no alternative: if two threads poll, wgpu 30 panics if the work ends between the timeout
 //! of one of them and its check of the queue ("If the queue is empty, the current submission index …").
 
-use super::{Backend, Gpu, Submission};
+use super::{Backend, Gpu, OpenDevice, Submission};
 use crate::error::{Error, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const LONGEST: Duration = Duration::from_millis(1);
 
 /// What [`Error::Endless`] says did not finish.
 const WORK: &str = "the GPU's work";
-/// How often and with which pauses a closed device is polled until its queue is empty.
+/// How often a closed device is polled until its queue is empty, and with which pauses.
 const LAST_POLLS: u32 = 100;
 const LAST_PAUSE: Duration = Duration::from_millis(10);
 
@@ -53,6 +53,15 @@ impl Done {
     }
 }
 
+/// A load or a pool that uses a device.
+pub(crate) struct DeviceUser(Arc<OpenDevice>);
+
+impl Drop for DeviceUser {
+    fn drop(&mut self) {
+        self.0.users.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Gpu {
     /// A handle to the same device that waits at most this long for work that was submitted through it.
     pub(crate) fn patient(&self, patience: Duration) -> Self {
@@ -68,9 +77,17 @@ impl Gpu {
         }
     }
 
+    /// Counts a load or a pool that uses the device, until the result is dropped. Its work may run on a thread of its
+    /// own.
+    pub(crate) fn user(&self) -> DeviceUser {
+        self.shared.users.fetch_add(1, Ordering::Relaxed);
+        DeviceUser(self.shared.clone())
+    }
+
     /// Requests a callback for the end of the last submission, if nothing should wait inside a poll.
     pub(super) fn done(&self) -> Option<Done> {
-        (!self.is_ours() || self.patience.is_some()).then(|| Done::of(&self.shared.queue))
+        let is_shared = self.report().backend == Backend::Metal && self.shared.users.load(Ordering::Relaxed) > 1;
+        (!self.is_ours() || self.patience.is_some() || is_shared).then(|| Done::of(&self.shared.queue))
     }
 
     /// Makes a submission one that a thread can wait for while others submit.

@@ -21,7 +21,7 @@ pub struct Work {
     pub reads: u64,
     /// The number of compiled pipelines.
     pub pipelines: u64,
-    /// The most pipelines that were being compiled at once.
+    /// The maximum number of pipelines that were being compiled at once.
     pub pipelines_at_once: u64,
     /// How often a thread that wanted to submit found a [`Pause`](super::Pause), at first and each time it looked
     /// again.

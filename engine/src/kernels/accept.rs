@@ -11,9 +11,9 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/accept.wgsl");
 /// Only one invocation works, so the workgroup is the smallest.
 const WORKGROUP: usize = Target::MIN_WORKGROUP;
-/// The most rows of a step that verifies drafts, of one sequence or of several.
+/// The maximum number of rows in a step that verifies drafts, of one sequence or of several.
 pub const VERIFIED_ROWS: usize = 32;
-/// The most drafts of a sequence that a step verifies.
+/// The maximum number of drafts of a sequence that a step verifies.
 pub const MAX_DRAFTS: usize = 15;
 /// The entries of a sequence in [`Plan::SAMPLED`] after those of verified rows: the number of its drafts that were
 /// accepted, the number made since, and the drafts.

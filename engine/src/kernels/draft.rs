@@ -16,8 +16,9 @@ params! { slices: u32 }
 pub(super) const KERNEL: Kernel = Kernel { name: "draft", op: OP, params: Params::FIELDS, matrices: &[] };
 
 impl Builder {
-    /// Appends for each row the likeliest token, given the slices of its logits, to the drafts of its sequence after
-    /// the entries of verified rows in [`Plan::SAMPLED`], of which the row has the first one for its result.
+    /// Appends for each row the likeliest token, given the slices of its logits, to the drafts of its sequence. These
+    /// follow the entries of the verified rows in [`Plan::SAMPLED`]; the row's result is the index of the first of
+    /// these entries.
     ///
     /// # Errors
     /// See [`Builder::step`].

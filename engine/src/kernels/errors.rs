@@ -34,8 +34,9 @@ pub(crate) fn exponential(x: f64) -> f64 {
     (3.0 + (2.0 * x.abs()).floor()) * ULP
 }
 
-/// The error of how much less a token weighs than one at the start of its bin of gaps: that of an exponential of at
-/// most a quarter, of a difference, and twice that of the gap, of which a bin is an eighth.
+/// The error of a deficit, which is how much less a token weighs than one at the start of its bin: the errors of an
+/// exponential of at most a quarter and of a difference, plus twice the error of the gap. A bin spans a gap of one
+/// eighth.
 pub(crate) fn deficit(bin: usize) -> f64 {
     exponential(0.25) + ROUNDED + 2.0 * ROUNDED * (bin as f64 + 1.0) / 8.0
 }
@@ -51,8 +52,8 @@ pub(crate) fn swiglu(z: f64) -> f64 {
 }
 
 /// The error of outputs of attention, which are means of values of about 1, due to the exponentials of their weights.
-/// The exponential of a gap x is off by exponential(x). Averaged over the weights that is as for a gap of 8, with three
-/// thousand tokens of the same weight. It moves the mean by up to twice that.
+/// The exponential of a gap x is off by exponential(x). Averaged over the weights, the error is that of a gap of 8 if
+/// three thousand tokens have the same weight. It moves the mean by up to twice that.
 const WEIGHED: f64 = 2.0 * (3.0 + 2.0 * 8.0) * ULP;
 /// The error of outputs of attention due to the sums of scores, measured with scores of up to some tens.
 const SCORED: f64 = 1e-5;

@@ -19,7 +19,7 @@ const OP: Source = source!("op/expand_kv.wgsl");
 const WORKGROUP: usize = 256;
 /// The number of KV rows of a tile.
 const TOKENS: usize = 64;
-/// The fewest KV rows of a segment, in whole tiles of either kernel.
+/// The minimum number of KV rows in a segment, in whole tiles of either kernel.
 pub(super) const SHORTEST: usize = 128;
 /// The number of KV rows after the last head's, which attention with matrices of 16 x 16 may read but does not use.
 const PADDING_ROWS: usize = 64;

@@ -8,9 +8,9 @@ use crate::error::Result;
 use crate::gpu::Matrices;
 use crate::plan::{Builder, Tensor, Weight};
 
-/// The largest mean number of slots of an expert for which tiles of 16 are used.
+/// The maximum mean number of slots per expert for which tiles of 16 are used.
 const FEW_SLOTS: usize = 10;
-/// The most rows for which the shared experts are computed with the others, as measured on an H200.
+/// The maximum number of rows for which the shared experts are computed with the others, as measured on an H200.
 const MAX_JOINED: usize = 1024;
 
 /// The matrices of all experts, or those of the shared ones.

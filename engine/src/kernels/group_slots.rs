@@ -27,7 +27,7 @@ pub struct Groups {
     pub tiles: Tensor,
     /// The number of tiles for the shared experts.
     pub shared_tiles: usize,
-    /// The most slots of a tile.
+    /// The maximum number of slots in a tile.
     pub places: usize,
 }
 

@@ -18,8 +18,8 @@ params! { count: u32, pitch: u32, slices: u32, scale: f32 }
 
 pub(super) const KERNEL: Kernel = Kernel { name: "histogram", op: OP, params: Params::FIELDS, matrices: &[] };
 
-/// The factor from deficits to integers: the largest with which the sum does not overflow if all of `count` tokens are
-/// in one bin, each with a deficit of up to 0.22, but no larger than f32 has digits for.
+/// The factor that converts deficits to integers: the largest with which the sum cannot overflow even if all `count`
+/// tokens are in one bin, each with a deficit of up to 0.22, but no larger than the precision of f32 allows.
 pub(crate) fn scale(count: usize) -> f32 {
     let digits = usize::BITS - count.next_power_of_two().leading_zeros() - 1;
     (1u32 << 34u32.saturating_sub(digits).min(22)) as f32

@@ -9,7 +9,7 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/keep_hidden.wgsl");
 const WORKGROUP: usize = 256;
-/// The capacity of a sequence's ring buffer: the most rows of a plan of few rows.
+/// The capacity of a sequence's ring buffer: the maximum number of rows in a plan of few rows.
 pub const KEPT_ROWS: usize = 32;
 
 params! { width: u32, epsilon: f32, pitch: u32, ahead: u32 }

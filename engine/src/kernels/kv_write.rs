@@ -128,9 +128,9 @@ impl Cache {
         }
     }
 
-    /// Adds the file with which kernels with such matrices load tiles of KV rows to workgroup memory. For matrices of 8
-    /// x 8, which means Apple's GPUs, each value is a separate variable. With matrices of 16 x 16 on an H100, that made
-    /// a token at a depth of 32768 6 % slower.
+    /// Adds the file that kernels with such matrices use to load tiles of KV rows to workgroup memory. For matrices of
+    /// 8 x 8, which means Apple's GPUs, each value is a separate variable. With matrices of 16 x 16 on an H100, that
+    /// made a token at a depth of 32768 6 % slower.
     pub(super) fn share_files(&self, variant: VariantBuilder, matrices: Matrices) -> VariantBuilder {
         let named = matrices == Matrices::Eight;
         if self.ty == CacheType::Q8_0 {
@@ -176,7 +176,7 @@ impl Cache {
 
 /// The file that reads f16 in chunks of four, KV_CHUNKS in a KV row, and its part of a label.
 pub(super) const HALVES: (Source, &str) = (source!("lib/kv_f16.wgsl"), "f16");
-/// The file with which kernels with matrices of 8 x 8 load tiles of KV rows of f16.
+/// The file that kernels with matrices of 8 x 8 use to load tiles of KV rows of f16.
 pub(super) const NAMED_SHARE_OF_HALVES: Source = source!("lib/kv_share_f16_named.wgsl");
 
 /// Adds the file that finds KV rows in the pool of pages.

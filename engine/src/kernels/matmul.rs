@@ -20,14 +20,14 @@ use crate::wgsl::{Source, source};
 /// The number of rows of a tile that `mul_mm` computes side by side. A tile of gate and up alternates between them
 /// every SIDE rows, or half as many with cooperative matrices of 8 x 8.
 pub(crate) const SIDE: usize = 16;
-/// The most vectors of a tile.
+/// The maximum number of vectors in a tile.
 pub(super) const TILE_TOKENS: usize = 64;
 
 /// The largest error of a product in f32, relative to the sum of its terms' magnitudes.
 pub(crate) const SUMS: f64 = SUM;
-/// The largest value of f16, to which kernels limit larger ones.
+/// The largest value of f16. Kernels limit larger values to it.
 pub(crate) const LARGEST_HALF: f64 = 65504.0;
-/// The file with which they do so.
+/// The file that they use for this.
 pub(super) const HALF_RANGE: Source = source!("lib/half_range.wgsl");
 
 /// The rows of a tile, and what is computed from their products.
@@ -284,7 +284,7 @@ impl<'a> TileProduct<'a> {
             .file(rows)
     }
 
-    /// The most vectors that a tile may have.
+    /// The maximum number of vectors that a tile may have.
     pub fn most_vectors(&self, plan: &Builder) -> usize {
         match self.vectors {
             TileVectors::Batch => self.x.rows.min(plan.rows_alone()),

@@ -187,7 +187,7 @@ impl<'a> MatvecProduct<'a> {
         }
     }
 
-    /// Adds the files with which lanes read the input from memory.
+    /// Adds the files that lanes use to read the input from memory.
     fn direct_files(&self, variant: VariantBuilder) -> VariantBuilder {
         let variant = variant.tag("d").file(source!("lib/direct.wgsl"));
         match self.norm() {

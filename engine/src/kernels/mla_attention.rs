@@ -11,15 +11,16 @@ use crate::plan::{Bound, BufferRef, Builder, Cost, Target, Team, Tensor, Variant
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention.wgsl");
-/// The most invocations of a workgroup.
+/// The maximum number of invocations in a workgroup.
 const WORKGROUP: usize = 128;
-/// The number of KV rows of a tile, whose scores are in workgroup memory at a time.
+/// The number of KV rows in a tile, whose scores are in workgroup memory at once.
 pub(crate) const SPAN: usize = 32;
 /// The number of heads of a workgroup, which share its reads of the cache.
 const HEADS: usize = 4;
 /// The number of lanes that compute a score together.
 const LANES: usize = 8;
-/// The most bytes of queries in a workgroup. That leaves some of the 16 KiB that every device has for other arrays.
+/// The maximum number of bytes of queries in a workgroup. That leaves some of the 16 KiB that every device has for
+/// other arrays.
 const QUERY_BYTES: usize = 12 << 10;
 /// The largest error of outputs of about 1.
 pub(crate) const BOUND: f64 = ATTENDED;
@@ -31,7 +32,7 @@ pub fn splits(target: &Target, rows: usize) -> usize {
 }
 /// The factor on attention's weights before kernels convert them to f16: drivers flush f16 below 6e-5 to zero.
 pub(super) const HALF_UNIT: f32 = 64.0;
-/// The most splits that can be merged.
+/// The maximum number of splits that can be merged.
 pub(super) const MAX_SPLITS: usize = 64;
 
 pub(super) const KERNEL: Kernel = Kernel { name: "mla_attention", op: OP, params: &[], matrices: &[] };

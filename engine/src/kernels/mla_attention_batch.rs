@@ -12,8 +12,8 @@ use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mla_attention_batch.wgsl");
 const WORKGROUP: usize = 256;
-/// The most queries of a workgroup, which share its reads of the cache. There are fewer if an invocation would
-/// otherwise sum more than OWN_VALUES values. A query belongs to one head of one row.
+/// The maximum number of queries in a workgroup, which share its reads of the cache. There are fewer if an invocation
+/// would otherwise sum more than OWN_VALUES values. A query belongs to one head of one row.
 const MAX_ROWS: usize = 32;
 const OWN_VALUES: usize = 64;
 /// The number of neighbouring invocations that share the values of a query's output.

@@ -26,11 +26,11 @@ const LANES: usize = 2;
 const WIDEST: usize = 256;
 /// The narrowest keys: two tiles of them must be large enough to hold sixteen columns of all rows' queries.
 const NARROWEST: usize = 64;
-/// The most bytes of workgroup memory for tiles, scores and weights.
+/// The maximum number of bytes of workgroup memory for tiles, scores and weights.
 const SHARED_BYTES: usize = 48 << 10;
-/// The most KV rows of a segment: those of GLM-4.7-Flash take 84 MB.
+/// The maximum number of KV rows in a segment: those of GLM-4.7-Flash take 84 MB.
 const SEGMENT: usize = 4096;
-/// The most bytes of a segment, which every device can bind together with the padding after it.
+/// The maximum number of bytes in a segment, which every device can bind together with the padding after it.
 const SEGMENT_BYTES: usize = 127 << 20;
 /// From this many rows on, expanding keys and values pays off, as measured with matrices of 16 x 16 on an H100. The
 /// other kernels were not measured.
@@ -67,7 +67,7 @@ impl Form {
 pub(crate) struct Segments {
     /// The number of KV rows of a segment.
     pub length: usize,
-    /// The most segments.
+    /// The maximum number of segments.
     pub count: usize,
 }
 

@@ -17,7 +17,7 @@ use crate::wgsl::{Source, source};
 const OP: Source = source!("op/mla_attention_matrix8.wgsl");
 /// Rows and columns of a cooperative matrix.
 const SIDE: usize = 8;
-/// The most queries of a workgroup: its invocations can hold the outputs of sixteen in registers.
+/// The maximum number of queries in a workgroup: its invocations can hold the outputs of sixteen in registers.
 const MAX_ROWS: usize = 2 * SIDE;
 /// Invocations that turn a row's scores into weights.
 const LANES: usize = 8;
@@ -25,7 +25,7 @@ const LANES: usize = 8;
 /// Expanded keys and values are narrower than latents, so a few subgroups have as much work there as many over latents.
 const SUBGROUPS: [usize; 2] = [8, 4];
 const SUBGROUPS_OF_SEGMENTS: [usize; 2] = [4, 8];
-/// The most matrices of a KV row, and of a value, in the registers of a subgroup.
+/// The maximum number of matrices of a KV row, and of a value, in the registers of a subgroup.
 const KEY_STEPS: usize = 9;
 const VALUE_TILES: usize = 8;
 

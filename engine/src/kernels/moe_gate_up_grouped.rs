@@ -18,7 +18,7 @@ const SUMS_PER_ROW: usize = 2;
 /// The rows of a team. With two rows, 32 conversations on an H200 generate 2048 tokens a second instead of 2113, and 16
 /// conversations 1683 instead of 1736.
 const TEAM_ROWS: usize = 1;
-/// The most rows of a batch, of which all may select the same expert.
+/// The maximum number of rows in a batch, all of which may select the same expert.
 const MAX_BATCH: usize = 64;
 
 impl Builder {

@@ -175,7 +175,7 @@ impl Builder {
     }
 
     /// Appends a product. If several workgroups share a tile, they write parts to a buffer of this name, which this
-    /// returns. They do not if there are so many tiles, or so few columns, that it would not pay off.
+    /// returns. They do not if that would not pay off because there are many tiles or few columns.
     pub(super) fn matmul_in_parts(
         &mut self,
         label: &str,
@@ -286,7 +286,7 @@ impl Tile {
 }
 
 impl RegisterTile {
-    /// The most vectors and rows that still leave enough tiles to occupy a large GPU.
+    /// The maximum number of vectors and rows that still leave enough tiles to occupy a large GPU.
     fn of(product: &TileProduct<'_>, most: usize) -> Self {
         let most = most.next_multiple_of(SIDE).min(TILE_TOKENS);
         if let TileVectors::Slots { .. } = product.vectors {

@@ -9,8 +9,8 @@ use crate::plan::{Builder, PART_FIELDS, ProductTile, Target, Team, VariantBuilde
 use crate::wgsl::{Source, source};
 
 const OP: Source = source!("op/mul_mm_matrix.wgsl");
-/// The most chunks of vectors and groups of rows that an invocation loads for a step: each is a separate variable in
-/// the shader.
+/// The maximum number of chunks of vectors and groups of rows that an invocation loads for a step: each is a separate
+/// variable in the shader.
 const MAX_VECTORS: usize = 16;
 const MAX_ROWS: usize = 4;
 

@@ -18,7 +18,7 @@ pub(super) struct Places<'a> {
     tiling: Tiling,
     /// The number of sums for each row of a team.
     sums_per_row: usize,
-    /// The most vectors that share decoded weights.
+    /// The maximum number of vectors that share decoded weights.
     pub places: usize,
     /// The number of groups of a vector that are staged at a time.
     tile: usize,

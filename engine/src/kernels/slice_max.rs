@@ -30,7 +30,7 @@ pub struct Slices {
     pub rows: usize,
 }
 
-/// Adds the file with which invocations find the best of their tokens.
+/// Adds the file that invocations use to find the best of their tokens.
 pub(super) fn candidate_files(variant: VariantBuilder) -> VariantBuilder {
     variant.constant("NO_TOKEN", "", NO_TOKEN as usize).file(source!("lib/candidates.wgsl"))
 }

@@ -19,13 +19,13 @@ const WORKGROUP: usize = 64;
 
 /// The number of subgroups that occupies a large GPU: four on each of its cores. With many rows, twice as many pay off.
 const MANY_SUBGROUPS: usize = 512;
-/// The most workgroups that share a tile, and the fewest steps of columns for each of them.
+/// The maximum number of workgroups that share a tile, and the minimum number of steps of columns for each of them.
 const MAX_PARTS: usize = 16;
 const MIN_STEPS: usize = 2;
 /// From this many steps of columns on, sharing a tile pays off despite the time for the sum.
 const MANY_STEPS: usize = 16;
-/// The most rows of a small batch. The number of workgroups that share a tile depends only on whether a batch is small
-/// or large, so that batches of all sizes share pipelines.
+/// The maximum number of rows in a small batch. The number of workgroups that share a tile depends only on whether a
+/// batch is small or large, so that batches of all sizes share pipelines.
 const FEW_ROWS: usize = 128;
 const FEW: usize = 64;
 const MANY: usize = 512;

@@ -3,11 +3,11 @@
 use crate::plan::{Target, Team, Tiling, Tilings};
 use crate::quant::{Arithmetic, Quant};
 
-/// The most bytes of staged activations, so that several workgroups fit on a core, on Metal too. If this is all the
-/// memory that a workgroup may have, `SHARED_BYTES` of it are reserved for other arrays.
+/// The maximum number of bytes of staged activations, so that several workgroups fit on a core, on Metal too. If this
+/// is all the memory that a workgroup may have, `SHARED_BYTES` of it are reserved for other arrays.
 const STAGED_BYTES: usize = 16 << 10;
 const SHARED_BYTES: usize = 1 << 10;
-/// The most rows or columns of a team, whose sums are in a vec4.
+/// The maximum number of rows or columns of a team, whose sums are in a vec4.
 pub(super) const MAX_SUMS: usize = 4;
 /// Up to this many rows, an input with a norm is not staged: there are about as many workgroups as rows, and each would
 /// stage all of it.

@@ -32,8 +32,8 @@ pub struct BatchShape {
     pub rows: usize,
     /// The rows whose logits are wanted.
     pub outputs: Outputs,
-    /// The most tokens in the cache before the rows. The more there are, the longer attention takes, and the more parts
-    /// its steps are split into.
+    /// The most tokens in the cache before the rows. With more tokens, attention takes longer and its steps are split
+    /// into more parts.
     pub depth: usize,
 }
 

@@ -137,6 +137,7 @@ impl Model {
     }
 
     fn loaded(file: &Gguf, gpu: &Gpu, options: &LoadOptions, meter: &Meter, tell: &mut GoOn<'_>) -> Result<Self> {
+        let _user = gpu.user();
         let mut config = Config::read(file)?;
         config.notices.iter().for_each(|notice| tracing::warn!("{notice}"));
         let cache = options.cache_for(&config);

@@ -1,9 +1,9 @@
-//! GLM-4.7-Flash and models of its architecture: their hyper-parameters, their weights, and the way of a batch of
-//! tokens through them.
+//! GLM-4.7-Flash and models of its architecture: their hyper-parameters, their weights, and how a batch of tokens
+//! passes through them.
 //!
 //! Everything is read from the file's metadata. A load makes the model's weights from the tensors of the file
-//! (`weights`). The graph (`graph`, `attention`, `moe`) is a straight tape over these and the plan builder, and knows
-//! neither the file nor a tensor's name.
+//! (`weights`). The graph (`graph`, `attention`, `moe`) is straight-line code over these and the plan builder, and
+//! knows neither the file nor the names of tensors.
 
 mod arithmetic;
 mod attention;

@@ -121,7 +121,8 @@ impl LoadOptions {
         CacheShape { context, ty: self.cache.unwrap_or(usual) }
     }
 
-    /// Whether a load on this GPU compiles everything; without a GPU, as on one that is not emulated in software.
+    /// Whether a load on this GPU compiles everything; without a GPU, the answer is that for a GPU that is not emulated
+    /// in software.
     pub(super) fn compiles_all(&self, gpu: Option<&Gpu>) -> bool {
         self.compile_all.unwrap_or(!gpu.is_some_and(|gpu| gpu.report().is_software()))
     }

@@ -73,7 +73,7 @@ pub struct Comparison {
     pub figure: Figure,
     /// The part of the time that is gained; negative if it takes longer.
     pub gain: f64,
-    /// How far the gains of single turns lie from that, as a rule.
+    /// How far the gain of a single turn typically deviates from that.
     pub spread: f64,
 }
 
@@ -89,7 +89,7 @@ pub struct Trial {
     pub figures: Vec<Figure>,
     /// The part of the time that is gained, over all of these.
     pub gain: f64,
-    /// How far the gains of single turns lie from that, as a rule.
+    /// How far the gain of a single turn typically deviates from that.
     pub spread: f64,
     /// The turns of the comparison. 0 for a candidate that was only measured once, and not compared alternately.
     pub turns: usize,

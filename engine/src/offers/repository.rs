@@ -8,7 +8,7 @@ use crate::gpu::Gpu;
 use crate::model::LoadOptions;
 use serde::Serialize;
 
-/// The most bits per weight of the chosen model: more make a model slower, and hardly better.
+/// The maximum number of bits per weight of the chosen model: more make a model slower, and hardly better.
 const ENOUGH_BITS: f64 = 5.2;
 
 /// A model of a repository, and what is known about it.

@@ -109,8 +109,8 @@ impl Builder {
         self.plan.rows == 1 || !self.sequences
     }
 
-    /// Sets the depth that the plan is made for: the most tokens in the cache, including those of the batch. Steps that
-    /// would take too long at this depth are cut into parts.
+    /// Sets the depth that the plan is made for: the maximum number of tokens in the cache, including those of the
+    /// batch. Steps that would take too long at this depth are cut into parts.
     pub fn with_depth(mut self, tokens: usize) -> Self {
         self.depth = tokens as u64;
         self
@@ -195,7 +195,7 @@ impl Builder {
         self.tiles
     }
 
-    /// The most tokens in the cache: see [`Builder::with_depth`].
+    /// The maximum number of tokens in the cache: see [`Builder::with_depth`].
     pub fn depth(&self) -> u64 {
         self.depth
     }
@@ -205,7 +205,7 @@ impl Builder {
         self.plan.pairs
     }
 
-    /// The most rows of a batch.
+    /// The maximum number of rows in a batch.
     pub fn rows(&self) -> usize {
         self.plan.rows
     }

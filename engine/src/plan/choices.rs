@@ -53,10 +53,12 @@ pub struct Choices {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[doc(hidden)]
     pub tiles: Vec<StepChoice<ProductTile>>,
-    /// The most rows of a prompt that the steps of few rows compute, at most 32; more rows are computed by tiles.
+    /// The maximum number of rows of a prompt that the steps of few rows compute, at most 32; more rows are computed by
+    /// tiles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub few_rows: Option<usize>,
-    /// The fewest rows of a batch of one sequence that attend over keys and values expanded from the latents.
+    /// The minimum number of rows in a batch of one sequence for attention over keys and values expanded from the
+    /// latents.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expanded_rows: Option<usize>,
     /// The number of tokens of a prompt that are computed together.
@@ -113,9 +115,9 @@ impl Choices {
 /// The numbers of rows of the plans that a choice is for. Written as `8` or `4-7`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RowRange {
-    /// The least.
+    /// The minimum.
     pub from: usize,
-    /// The most.
+    /// The maximum.
     pub to: usize,
 }
 
@@ -236,11 +238,13 @@ impl fmt::Display for SplitsChoice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Grouping {
-    /// The fewest rows of a plan that does so.
+    /// The minimum number of rows in a plan that does so.
     pub from: usize,
-    /// The most slots that an expert computes together: 1, 2, 4 or 8, or 0 if each workgroup computes one slot.
+    /// The maximum number of slots that an expert computes together: 1, 2, 4 or 8, or 0 if each workgroup computes one
+    /// slot.
     pub slots: usize,
-    /// The most rows of the batch that other matrices are multiplied with together: 2, 4 or 8, or 0 for one at a time.
+    /// The maximum number of rows of the batch that other matrices are multiplied with together: 2, 4 or 8, or 0 for
+    /// one at a time.
     pub rows: usize,
 }
 

@@ -13,7 +13,7 @@ use std::ops::{Add, AddAssign, Range};
 /// the M1 to the M4. Larger chips have more.
 const HELD: u64 = 8 << 20;
 
-/// The fewest workgroups that a GPU runs at the same time, which read the same bytes at about the same time.
+/// The minimum number of workgroups that a GPU runs at the same time. They read the same bytes at about the same time.
 const BESIDE: usize = 16;
 
 /// The cost of a step.

@@ -165,7 +165,7 @@ pub struct Tensor {
     pub shape: [usize; 2],
     /// The number of values from the start of a vector to that of the next one of the same row.
     pub stride: usize,
-    /// The most rows of a batch.
+    /// The maximum number of rows in a batch.
     pub rows: usize,
     /// The number of values from the start of a row to that of the next one.
     pub pitch: usize,
@@ -235,7 +235,7 @@ pub struct Plan {
     pub locals: Vec<Local>,
     /// Into how many splits attention divides the cache. The host writes this number with each batch.
     pub splits: usize,
-    /// The most rows of a batch.
+    /// The maximum number of rows in a batch.
     pub rows: usize,
     /// The first row of a sequence has to be a multiple of this number; 0 if the plan has no kernel for prompts of
     /// several sequences.

@@ -95,9 +95,9 @@ impl Target {
     /// The smallest team that may consist of several subgroups, if no subgroup is larger.
     pub const WIDE: usize = 64;
 
-    /// The fewest invocations of a workgroup in any plan. If a kernel is limited to 32, barriers order no memory in
-    /// code from Apple's compiler (KhronosGroup/MoltenVK#2711, with a native reproduction: with 33 all values are
-    /// right, with 32 99.9 % are wrong). Sizes are powers of two, so this is the smallest safe one.
+    /// The minimum number of invocations in a workgroup of any plan. If a kernel is limited to 32, barriers order no
+    /// memory in code from Apple's compiler (KhronosGroup/MoltenVK#2711, with a native reproduction: with 33 all values
+    /// are right, with 32 99.9 % are wrong). Sizes are powers of two, so this is the smallest safe one.
     pub const MIN_WORKGROUP: usize = 64;
 
     /// Workgroups for a GPU, even a large one.

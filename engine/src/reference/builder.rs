@@ -17,7 +17,7 @@ use rand_pcg::rand_core::{Rng, SeedableRng};
 use std::mem::offset_of;
 use std::sync::OnceLock;
 
-/// Fills buffers that were not written yet: a NaN as f32 and as f16, and out of range as an index.
+/// The fill pattern of buffers that have not been written yet: a NaN as f32 and as f16, and out of range as an index.
 const UNTOUCHED: u32 = 0x7fc1_7fc1;
 
 /// The tilings of the products of cases: `None` for the table's, and others that stage activations or read them

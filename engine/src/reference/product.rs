@@ -43,7 +43,7 @@ impl Sum {
         Sample { output, want: value, tolerance: error + SMALLEST, rounding, size }
     }
 
-    /// The same with its value in the range of f16. NaN and infinity, of f32, stay what they are.
+    /// The same with its value in the range of f16. NaN and infinity, of f32, are left unchanged.
     pub(super) fn in_half_range(self) -> Self {
         let finite = self.value.abs() <= f64::from(f32::MAX);
         Self { value: if finite { self.value.clamp(-LARGEST_HALF, LARGEST_HALF) } else { self.value }, ..self }

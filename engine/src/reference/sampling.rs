@@ -297,7 +297,7 @@ impl Sampling {
         order.iter().take_while(before).count().max(1)
     }
 
-    /// The scores of the first tokens in order, of which the largest is drawn.
+    /// The scores of the first tokens in order, the largest of which is drawn.
     fn scores(&self, order: &[(f32, u32)], position: u32) -> Vec<(f64, u32)> {
         let score = |&(logit, token): &(f32, u32)| {
             let gap = 0.5 * (f64::from(order[0].0) - f64::from(logit));

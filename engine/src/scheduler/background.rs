@@ -10,6 +10,7 @@ use super::shared::Shared;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::generate::Event;
+use crate::gpu::Process;
 use crate::threads::lock;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
@@ -20,11 +21,12 @@ use std::thread::{Builder, JoinHandle};
 pub struct Owner {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    process: Process,
 }
 
 impl Owner {
-    pub fn new(shared: Shared) -> Self {
-        Self { shared: Arc::new(shared), thread: Mutex::default() }
+    pub fn new(shared: Shared, process: Process) -> Self {
+        Self { shared: Arc::new(shared), thread: Mutex::default(), process }
     }
 
     /// The next event of a reply, if there is one. Otherwise the waker is woken when one arrives. If the system refuses
@@ -86,6 +88,9 @@ impl Deref for Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        if self.process.check().is_err() {
+            return; // the threads, which may hold the locks, exist only in the process that forked this one
+        }
         self.shared.end();
         let thread = lock(&self.thread).take();
         thread.into_iter().for_each(|thread| self.shared.wakers.join(thread));

@@ -67,7 +67,7 @@ pub(super) struct Slot {
     pub used: u64,
     /// How many of the session's tokens are the last prompt.
     prompt: usize,
-    /// What of the session has to be stored on disk.
+    /// The part of the session that has to be stored on disk.
     pub storing: Option<Storing>,
     /// Whether all that the session holds was stored, or as much as the disk took while another conversation waited.
     pub is_stored: bool,
@@ -288,7 +288,14 @@ impl Engine {
                 awaited.push(index);
                 return Some(Request { waits_since: Some(since), ..request });
             }
-            Ok((index, _)) => self.begin(index, request),
+            Ok((index, _)) => {
+                let id = request.id;
+                if caught(|| self.begin(index, request)).is_none() {
+                    empty(&mut self.slots[index].session);
+                    self.outcome.events.push((id, Err(died())));
+                    self.outcome.over.push(id);
+                }
+            }
             Err(error) => self.end_request(request, Some(error)),
         }
         self.outcome.worked = true;

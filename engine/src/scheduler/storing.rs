@@ -26,7 +26,7 @@ pub(super) const ROUND: Duration = Duration::from_millis(30);
 /// slower than that loses the rest, which costs less than a reply that does not begin.
 const LEAVING: Duration = Duration::from_secs(5);
 
-/// What of a slot's conversation is on its way to disk.
+/// The part of a slot's conversation that is being stored on disk.
 pub(super) struct Storing {
     what: What,
     /// Whether the app waits for it.
@@ -113,7 +113,7 @@ impl Engine {
                 return false;
             }
             Ok(Handed::All) => *is_stored |= !matches!(wanted.what, What::First(_)) && work.is_none(),
-            // Whoever waits for the slot does not wait once more.
+            // A conversation that waits for the slot does not wait a second time.
             Ok(Handed::AllButDropped) => *is_stored |= wanted.what == What::Leaving && work.is_none(),
             Err(error) => tracing::warn!("cannot store a conversation in the disk cache: {error}"),
         }
@@ -137,8 +137,8 @@ impl Storing {
         self.is_asked
     }
 
-    /// What is left of this once the slot continues its conversation: only what the app waits for, since the rest is
-    /// stored with the next prompt. Nobody waits for the slot any more.
+    /// What remains to be stored once the slot continues its conversation: only what the app waits for, since the rest
+    /// is stored with the next prompt. Nobody waits for the slot any more.
     pub fn of_continued(self) -> Option<Self> {
         self.is_asked.then_some(Self { what: What::All, ..self })
     }

@@ -215,8 +215,8 @@ impl CommonDrafter {
     }
 }
 
-/// How many drafts of each session fit if drafts are tried whether they pay off or not: all get the same number, as far
-/// as they have any.
+/// How many drafts of each session fit if drafts are tried whether or not they pay off: every session gets the same
+/// number, or as many as it has.
 fn shared_out(offered: &[Option<Offered>], capacity: usize) -> Vec<usize> {
     let mut left: Vec<usize> = offered.iter().map(|it| it.as_ref().map_or(0, |(offer, _)| offer.count)).collect();
     let (mut chosen, mut capacity) = (vec![0; offered.len()], capacity);

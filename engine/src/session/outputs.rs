@@ -185,16 +185,17 @@ impl Session {
             mean.norm = self.output_norm()?;
         }
         self.begin_prompt(tokens)?;
-        let Some((plan, count)) = self.feed_next(tokens, (Outputs::Last, LOGITS_BYTES), go_on)? else { return Ok(()) };
         let (slice, mut fetch) = ((SLICE_BYTES / (4 * width)).max(1), None);
-        let (mut state, sequence) = self.enter()?;
-        for first in (0..count).step_by(slice) {
-            let rows = first..count.min(first + slice);
-            let rows = state.read_rows(sequence, plan, rows, |planned| Ok(planned.hidden), &mut fetch)?;
-            rows.iter().for_each(|row| mean.add(&normalised(row, &mean.norm, epsilon)));
-        }
-        drop(state);
-        if count == tokens.len() {
+        let read = |state: &mut PoolState, sequence: &mut Sequence, (plan, count): (PlanKey, usize)| {
+            for first in (0..count).step_by(slice) {
+                let rows = first..count.min(first + slice);
+                let rows = state.read_rows(sequence, plan, rows, |planned| Ok(planned.hidden), &mut fetch)?;
+                rows.iter().for_each(|row| mean.add(&normalised(row, &mean.norm, epsilon)));
+            }
+            Ok(count)
+        };
+        let fed = self.feed_next(tokens, (Outputs::Last, LOGITS_BYTES), go_on, read)?;
+        if fed == Some(tokens.len()) {
             self.parts.end();
         }
         Ok(())
@@ -243,23 +244,25 @@ impl Session {
         (outputs, most): (Outputs, usize),
         go_on: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Vec<Vec<f32>>> {
-        let Some((plan, count)) = self.feed_next(rest, (outputs, most), go_on)? else { return Ok(Vec::new()) };
-        let (mut state, sequence) = self.enter()?;
         let wanted = |planned: &BatchPlan| match outputs {
             Outputs::Last => Ok(planned.hidden),
             _ => Ok(planned.head()?.logits),
         };
-        state.read_rows(sequence, plan, 0..count, wanted, &mut None)
+        let read = |state: &mut PoolState, sequence: &mut Sequence, (plan, count): (PlanKey, usize)| {
+            state.read_rows(sequence, plan, 0..count, wanted, &mut None)
+        };
+        Ok(self.feed_next(rest, (outputs, most), go_on, read)?.unwrap_or_default())
     }
 
-    /// Computes the first tokens of the rest of a prompt, and returns the plan that has the results, and their number.
-    /// Returns `None` if the part was abandoned, so that the next one is smaller.
-    fn feed_next(
+    /// Computes the first tokens of the rest of a prompt. `read` gets the plan that has the results, and the number of
+    /// tokens. Returns `None` if the part was abandoned, so that the next one is smaller.
+    fn feed_next<T>(
         &mut self,
         rest: &[u32],
         (outputs, most): (Outputs, usize),
         go_on: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Option<(PlanKey, usize)>> {
+        read: impl FnOnce(&mut PoolState, &mut Sequence, (PlanKey, usize)) -> Result<T>,
+    ) -> Result<Option<T>> {
         go_on()?;
         let most = most / (4 * self.model().config().vocab.max(1));
         let together = self.options.capacities().take_while(|rows| *rows <= most).last().unwrap_or(1);
@@ -268,10 +271,9 @@ impl Session {
             _ => (rest.len().min(together), self.shape(rest.len().min(together), outputs)),
         };
         let wanted = self.sequence.sampling.want();
-        if !self.feed_part(&rest[..count], (shape, wanted), (true, None), &mut |_| go_on())? {
-            return Ok(None);
-        }
-        Ok(Some((if count == 1 { PlanKey::Alone } else { PlanKey::Shape(shape) }, count)))
+        let plan = if count == 1 { PlanKey::Alone } else { PlanKey::Shape(shape) };
+        let read = |state: &mut PoolState, sequence: &mut Sequence| read(state, sequence, (plan, count));
+        self.feed_part_and(&rest[..count], (shape, wanted), (true, None), &mut |_| go_on(), read)
     }
 
     /// The weights {width} of the norm before the head.

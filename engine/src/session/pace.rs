@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// The most running submissions: the GPU runs one while the next one waits.
+/// The maximum number of running submissions: the GPU runs one while the next one waits.
 const AHEAD: usize = 2;
 /// If a submission takes this many times as long as it should, which happens only if a single step is that long,
 /// submissions run one at a time; the GPU idles between them, but briefly compared with such a step, and other users of

@@ -16,8 +16,8 @@ use std::time::Duration;
 const TIME: Duration = Duration::from_secs(1);
 /// The fewest tokens of a part, however slow the GPU is.
 const LEAST: usize = 64;
-/// The same if each part writes out the keys and values of all tokens before it, which costs as many products as about
-/// 400 tokens save.
+/// The same if each part expands the keys and values of all tokens before it, which costs as many products as the
+/// expansion saves for about 400 tokens.
 const MIN_WRITING_OUT: usize = 512;
 /// The most tokens of a part while others wait: about the size of the largest parts on a GPU with chunks of the usual
 /// size. Smaller parts cost the prompt more than they give the others.
@@ -93,7 +93,7 @@ impl Parts {
         self.tokens.min(self.limit)
     }
 
-    /// Records that a part of `tokens` tokens was computed and took this time, and whether its plan writes out keys and
+    /// Records that a part of `tokens` tokens was computed and took this time, and whether its plan expands keys and
     /// values.
     pub fn took(&mut self, tokens: usize, time: Duration, writes_out: bool) {
         self.reached = self.reached.map(|at| at + tokens);
@@ -121,7 +121,7 @@ impl Parts {
     }
 }
 
-/// The fewest tokens of a part whose plan writes out keys and values, or does not.
+/// The minimum number of tokens in a part, depending on whether its plan expands keys and values.
 fn least(writes_out: bool) -> usize {
     if writes_out { MIN_WRITING_OUT } else { LEAST }
 }
@@ -134,8 +134,8 @@ mod tests {
         Parts::new(PromptOptions { chunk: Some(chunk), ..PromptOptions::default() })
     }
 
-    /// Tokens of each part of a prompt, on a GPU that computes `speed` a second. Blocks of 1024 tokens and more write
-    /// out keys and values.
+    /// Tokens of each part of a prompt, on a GPU that computes `speed` a second. Plans for blocks of 1024 or more
+    /// tokens expand keys and values.
     fn sizes(mut parts: Parts, speed: f64, mut prompt: usize) -> Vec<usize> {
         let (mut at, mut sizes) = (7, Vec::new());
         parts.begin(at);

@@ -7,7 +7,7 @@ use super::plans::Plans;
 use super::sequence::Sequence;
 use super::submissions::Submissions;
 use crate::error::{Error, Result};
-use crate::gpu::{BufferCopy, BufferRange, BufferUse, Fetch};
+use crate::gpu::{BufferCopy, BufferRange, BufferUse, DeviceUser, Fetch};
 use crate::kernels::Sampling;
 use crate::model::{BatchWriter, CacheShape, Model};
 use crate::plan::PAGE;
@@ -29,6 +29,7 @@ pub(super) struct PoolState {
     sequences: Vec<bool>,
     /// How often work was lost.
     losses: u64,
+    _user: DeviceUser,
 }
 
 impl PoolState {
@@ -47,6 +48,7 @@ impl PoolState {
             drafter: CommonDrafter::new(gpu.report().is_software()),
             sequences: vec![false; sessions],
             losses: 0,
+            _user: gpu.user(),
         })
     }
 
@@ -172,7 +174,8 @@ impl PoolState {
         listed
     }
 
-    /// Gives a sequence the pages for `count` more tokens. No other sequence reads these pages.
+    /// Gives a sequence the pages for `count` more tokens. No other sequence reads these pages: one that it shares is
+    /// copied, and tokens on that page are not confirmed until the next result.
     ///
     /// # Errors
     /// [`Error::PoolFull`]; any error from the device. The sequence is then unchanged.
@@ -194,11 +197,16 @@ impl PoolState {
         let mut pages = sequence.pages[first..].to_vec();
         pages[..instead].copy_from_slice(own);
         pages.extend(new);
-        let copied = shared.zip(own.first()).map_or(Ok(()), |(from, to)| self.copy_page(from, *to, length % PAGE));
+        // With the next row, which is there if the last token is computed again.
+        let rows = length % PAGE + 1;
+        let copied = shared.zip(own.first()).map_or(Ok(()), |(from, to)| self.copy_page(from, *to, rows));
         let listed = copied.and_then(|()| self.list_pages(sequence, first, &pages));
         if listed.is_err() {
             self.pages.release(taken);
             return listed;
+        }
+        if shared.is_some() {
+            sequence.confirmed = sequence.confirmed.min(first * PAGE);
         }
         self.pages.release(shared);
         sequence.pages.truncate(first);
@@ -229,7 +237,7 @@ impl PoolState {
             let range = BufferRange { from: &between, offset: 0, bytes };
             copies.push(BufferCopy { range, to: cache, at: page * u64::from(to) });
         }
-        gpu.copy(&copies).map(drop)
+        self.submissions.copy(&self.plans.alone, &copies)
     }
 
     /// Writes the pages of a sequence from index `first` on to its list on the device.

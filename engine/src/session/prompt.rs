@@ -1,5 +1,7 @@
 //! Feeds known tokens: a prompt in parts of several tokens, if that pays off, or token by token.
 
+use super::pool_state::PoolState;
+use super::sequence::Sequence;
 use super::step::{Part, Row, StepRequest, Token, Want};
 use super::{Session, heeding};
 use crate::cancel::Cancel;
@@ -91,10 +93,23 @@ impl Session {
     pub(super) fn feed_part(
         &mut self,
         tokens: &[u32],
+        of: (BatchShape, Want<'static>),
+        how: (bool, Option<Token>),
+        go_on: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<bool> {
+        Ok(self.feed_part_and(tokens, of, how, go_on, |_, _| Ok(()))?.is_some())
+    }
+
+    /// The same, and then what `read` reads of the results, before another session of the pool can overwrite them.
+    /// Returns `None` if the part was abandoned.
+    pub(super) fn feed_part_and<T>(
+        &mut self,
+        tokens: &[u32],
         (shape, wanted): (BatchShape, Want<'static>),
         (idle, then): (bool, Option<Token>),
         go_on: &mut dyn FnMut(usize) -> Result<()>,
-    ) -> Result<bool> {
+        read: impl FnOnce(&mut PoolState, &mut Sequence) -> Result<T>,
+    ) -> Result<Option<T>> {
         let (limit, parts) = (self.options.limit, &mut self.parts);
         let state = &mut *self.pool.enter()?;
         state.settle(&mut self.sequence)?;
@@ -106,7 +121,10 @@ impl Session {
                 StepRequest { part, ..StepRequest::new(tokens.iter().map(row).collect()) }
             }
         };
-        Ok(!state.run(&mut [&mut self.sequence], request)?.given_up)
+        if state.run(&mut [&mut self.sequence], request)?.given_up {
+            return Ok(None);
+        }
+        read(state, &mut self.sequence).map(Some)
     }
 
     /// The shape of the plan for the next part of a prompt with `rest` remaining tokens: that of the block that the

@@ -52,6 +52,7 @@ mod part;
 
 pub use batch::Batch;
 pub use part::Part;
+use part::unless_too_large;
 
 use super::block::Continued;
 use super::owners::{Output, Values};
@@ -63,7 +64,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Buffer, BufferCopy, BufferRange};
 use crate::kernels::NO_TOKEN;
 use crate::model::{BatchPlan, BatchShape};
-use crate::plan::{Plan, RowHeader, Tensor};
+use crate::plan::{PAGE, Plan, RowHeader, Tensor};
 
 /// The work of a step.
 pub struct StepRequest<'a> {
@@ -182,14 +183,32 @@ impl PoolState {
     ///
     /// # Errors
     /// [`Error::PoolFull`], [`Error::OutOfMemory`] for a plan that does not fit, and [`Error::Argument`] for a sequence
-    /// without an output: after these the sequences are unchanged. Any error from the device.
-    pub fn run(&mut self, sequences: &mut [&mut Sequence], mut request: StepRequest<'_>) -> Result<Ticket> {
+    /// without an output: after these the sequences have their tokens. Any error from the device.
+    pub fn run(&mut self, sequences: &mut [&mut Sequence], request: StepRequest<'_>) -> Result<Ticket> {
+        let [Row { token: Token::Last, .. }] = request.rows[..] else { return self.run_rows(sequences, request) };
+        let (held, confirmed, last) = (sequences[0].tokens.len(), sequences[0].confirmed, sequences[0].tokens.last());
+        let last = last.copied();
+        let ran = self.run_rows(sequences, request);
+        if let (Some(last), Err(error)) = (last, &ran)
+            && !matches!(error, Error::NoResult)
+            && sequences[0].tokens.len() + 1 == held
+        {
+            // It was to be computed again, and its KV row is still there.
+            sequences[0].tokens.push(last);
+            if sequences[0].confirmed == confirmed.min(held - 1) {
+                sequences[0].confirmed = confirmed;
+            }
+        }
+        ran
+    }
+
+    fn run_rows(&mut self, sequences: &mut [&mut Sequence], mut request: StepRequest<'_>) -> Result<Ticket> {
         let batch = match self.write(sequences, &mut request) {
             Err(error @ Error::DeviceLost { .. }) => {
                 sequences.iter_mut().for_each(|sequence| sequence.output = None);
                 return Err(error);
             }
-            written => written?,
+            written => self.or_rewound(sequences, written)?,
         };
         sequences.iter_mut().for_each(|sequence| sequence.output = None); // until there is another
         let before = self.submissions.place;
@@ -215,8 +234,8 @@ impl PoolState {
             PlanKey::Shape(shape) if batch.samples && request.verifies() => Some(shape),
             _ => None,
         };
-        if verifies.is_some() {
-            self.make_drafts(sequences, &request, &batch, before)?;
+        if verifies.is_some() && !unless_too_large(self.make_drafts(sequences, &request, &batch, before))? {
+            request.drafts = 0;
         }
         if !given_up {
             self.note(sequences, &request, &batch)?;
@@ -409,7 +428,9 @@ impl PoolState {
     fn bring_last(&mut self, sequence: &mut Sequence) -> Result<Token> {
         match (self.held(sequence), sequence.tokens.last()) {
             (Values::Gone, Some(&last)) => {
-                self.cut(sequence, sequence.tokens.len() - 1);
+                let length = sequence.tokens.len() - 1;
+                sequence.cut(length); // without releasing its page
+                sequence.offered = sequence.offered.min(length / PAGE);
                 return Ok(Token::Known(last));
             }
             (Values::StateRow { shape, row }, _) => {
@@ -439,8 +460,9 @@ impl PoolState {
         let ready = self.plans.get(&self.model, PlanKey::Shape(shape), &mut || Ok(()))?;
         let rows = tensor(&ready.planned)?;
         let (offset, bytes) = (4 * (row * rows.pitch) as u64, 4 * rows.shape[0] as u64);
-        let range = BufferRange { from: ready.executor.local(rows.buffer.local()?), offset, bytes };
-        self.model.gpu().copy(&[BufferCopy { range, to, at: 0 }]).map(drop)
+        let from = ready.executor.local(rows.buffer.local()?).clone();
+        let range = BufferRange { from: &from, offset, bytes };
+        self.submissions.copy(&self.plans.alone, &[BufferCopy { range, to, at: 0 }])
     }
 }
 

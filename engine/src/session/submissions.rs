@@ -2,7 +2,7 @@
 
 use super::plans::{Ready, Sampler};
 use crate::error::Result;
-use crate::gpu::{Buffer, BufferRange, Gpu, ReadbackCopy, Results, Submission, SubmissionNumber};
+use crate::gpu::{Buffer, BufferCopy, BufferRange, Gpu, ReadbackCopy, Results, Submission, SubmissionNumber};
 use crate::kernels::Adjustment;
 use crate::model::BatchWriter;
 use crate::plan::{BatchHeader, Executor, LocalId, Plan, RowHeader};
@@ -85,6 +85,16 @@ impl Submissions {
     pub fn push(&mut self, gpu: &Gpu, submission: Submission) -> Result<()> {
         self.running.push_back(submission);
         self.wait(gpu, AHEAD)
+    }
+
+    /// Submits copies between buffers, with a number in the buffer of the single-row plan. Waits if too many submissions
+    /// are running.
+    pub fn copy(&mut self, alone: &Ready, copies: &[BufferCopy<'_>]) -> Result<()> {
+        self.write(alone, &[])?;
+        let gpu = alone.executor.gpu();
+        let number = self.number_in(&alone.executor);
+        let submission = self.places[self.place].submit(gpu, number, &[], |numbers| gpu.copy(copies, numbers))?;
+        self.push(gpu, submission)
     }
 
     /// Submits steps of a plan, followed by those that sample the next tokens if these are wanted. The number of the

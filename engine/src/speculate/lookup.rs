@@ -9,9 +9,9 @@ use std::collections::HashMap;
 
 /// The number of tokens by which a position is indexed.
 const KEY: usize = 2;
-/// The most candidates that are compared.
+/// The maximum number of candidates that are compared.
 const CANDIDATES: usize = 32;
-/// The most tokens that are compared; more would add no information.
+/// The maximum number of tokens that are compared; more would add no information.
 const LONGEST: usize = 32;
 
 /// The positions of a text, by the tokens that end there.

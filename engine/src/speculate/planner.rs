@@ -1,4 +1,4 @@
-//! Decides how many drafts a step verifies, to raise the tokens per second, and never lower them noticeably.
+//! Decides how many drafts a step verifies, so as to generate more tokens per second, and never noticeably fewer.
 //!
 //! A step of n rows makes a token for each draft that is accepted, and one more. The time of such steps is measured on
 //! this GPU as they are used; how often drafts are accepted is counted in this conversation, by the source of the
@@ -32,8 +32,9 @@ pub struct Wish {
     pub odds: Vec<f64>,
 }
 
-/// Kinds of drafts whose acceptance is counted separately: the fewest matching tokens of each, and the fraction of
-/// first drafts that is assumed to be accepted until enough are counted. The last kind is that of the block.
+/// Kinds of drafts whose acceptance is counted separately: the minimum number of matching tokens for each, and the
+/// fraction of first drafts that is assumed to be accepted until enough are counted. The last kind is that of the
+/// block.
 const KINDS: [(usize, f64); 7] = [(0, 0.3), (3, 0.4), (4, 0.55), (6, 0.7), (9, 0.8), (17, 0.9), (usize::MAX, 0.75)];
 /// The kind of drafts by the block.
 const PREDICTED: usize = KINDS.len() - 1;
@@ -43,7 +44,7 @@ const PLACES: usize = 6;
 const PRIOR: f64 = 2.0;
 /// The factor of a count at each new observation, so that old ones are forgotten.
 const FADE: f64 = 0.97;
-/// The least expected tokens per second with drafts, relative to none, for which drafts are tried.
+/// Drafts are tried if they promise more than this many times the tokens per second without them.
 const GAIN: f64 = 1.03;
 /// How many steps without drafts separate two trials, at first and at most.
 const PAUSE: [u32; 2] = [32, 1024];
@@ -164,7 +165,7 @@ impl DraftPlanner {
     }
 
     /// How many drafts promise the most tokens per second in addition to the certain ones, given how likely it is that
-    /// each is accepted, most likely first. None if that is not more than `most`, which it becomes otherwise.
+    /// each is accepted, most likely first. `None` if that does not exceed `most`; otherwise `most` is set to it.
     fn best(&self, certain: usize, evidence: Evidence, odds: &[f64], most: &mut f64) -> Option<usize> {
         let (alone, mut expected, mut best) = (self.alone?, certain as f64, None);
         for (likely, drafts) in odds.iter().zip(1..self.verified[0].len() - 1) {

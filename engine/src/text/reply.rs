@@ -31,7 +31,8 @@ use std::sync::Arc;
 /// How many bytes are read at a time. After each tag the remaining ones are searched for all tags again.
 const STEP: usize = 128;
 
-/// How often what follows a call that failed is read again in a reply; then it is text. Each time may be all the rest.
+/// How many times in one reply the text after a failed call is parsed again; after that it is text. Each time, the
+/// whole rest of the reply may be parsed.
 const MAX_REREADS: usize = 8;
 
 /// A piece of a reply. Pieces of text are never empty.
@@ -543,7 +544,7 @@ impl ReplyParser {
         self.reread(rest);
     }
 
-    /// Keeps the blanks before a call for the case that the answer goes on after it.
+    /// Keeps the whitespace before a call in case the answer continues after it.
     fn widen_gap(&mut self, call: &Call) {
         if self.answered && !call.in_thinking {
             self.gap.get_or_insert_default().push_str(call.blanks());

@@ -21,14 +21,15 @@ use std::time::Instant;
 /// Seconds of a measurement: shorter work is repeated.
 const SAMPLE: f64 = 5e-3;
 const MAX_REPEATS: usize = 32;
-/// The most seconds of a submission: longer work is submitted in slices, because drivers abort work that takes seconds.
+/// The maximum duration of a submission in seconds: longer work is submitted in slices, because drivers abort work that
+/// takes seconds.
 const SUBMISSION: f64 = 0.1;
 /// The slices of work whose time is unknown.
 const UNKNOWN: usize = 16;
-/// The most executors that are cached, and plans without an executor.
+/// The maximum number of executors that are cached, and of plans without an executor.
 const EXECUTORS: usize = 200;
 const PLANS: usize = 100;
-/// The most tokens of a batch that is checked: more than a tile has.
+/// The maximum number of tokens in a batch that is checked: more than a tile has.
 const CHECKED: usize = 160;
 
 /// Measures and checks choices for a model.

@@ -233,8 +233,8 @@ impl About<'_> {
         with_effect(bench, start, questions)
     }
 
-    /// How prompts are cut: the most rows for the steps of few rows, the least rows for expanded keys and values, and
-    /// the tokens of a chunk.
+    /// How prompts are cut: the maximum number of rows for the steps of few rows, the minimum for expanded keys and
+    /// values, and the number of tokens in a chunk.
     fn parts(&self, start: &Choices) -> Vec<Question> {
         let mut questions = Vec::new();
         let mut ask = |name: &str, works: Vec<Workload>, candidates: Vec<Edit>| {

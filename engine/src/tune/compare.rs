@@ -8,7 +8,7 @@ use crate::model::{CacheShape, Comparison, Model};
 use crate::plan::Choices;
 use std::time::Instant;
 
-/// The least context of a comparison, in tokens.
+/// The minimum context of a comparison, in tokens.
 const MIN_CONTEXT: usize = 512;
 
 /// Workload that [`compare`] measures.

@@ -41,8 +41,8 @@ pub struct TuneOptions {
 
 /// Seconds of a tuning at a first start.
 const FIRST: u64 = 20;
-/// The bytes of weights from which a model is worth tuning. A token of a smaller model takes about as long as its
-/// dispatches, however they are divided.
+/// The minimum size in bytes of the weights of a model that is worth tuning. A token of a smaller model takes about as
+/// long as its dispatches, however they are divided.
 const WORTH: u64 = 1 << 30;
 
 /// How a program should tune a newly loaded model: once, for at most 20 seconds, if the adapter is a GPU without
@@ -84,12 +84,12 @@ impl TuneProgress {
 /// How long a cancelled tuning waits for the end of a pause.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The tokens in a deep cache: the most of these that fit into memory.
+/// The number of tokens in a deep cache: the largest of these that fits into memory.
 const DEEP: [usize; 4] = [16 << 10, 4 << 10, 1 << 10, 0];
 /// The tokens of a long prompt, and of a prompt's part after a deep cache.
 const LONG: usize = 4096;
 const AFTER: usize = 512;
-/// The most tokens of a cache or prompt with a software driver, which takes tens of milliseconds for each.
+/// The maximum number of tokens in a cache or prompt with a software driver, which takes tens of milliseconds for each.
 const MAX_ON_SOFTWARE: usize = 256;
 /// The part of the GPU's memory that the cache may take.
 const SHARE: u64 = 8;

@@ -132,13 +132,13 @@ impl fmt::Display for Edit {
 pub(super) struct Question {
     /// Its display name.
     pub name: String,
-    /// The work by which candidates are measured, all of it together.
+    /// The work that candidates are measured by, all of it together.
     pub works: Vec<Workload>,
     /// The candidates, the most promising first: if time is short, the rest are left out.
     pub candidates: Vec<Edit>,
     /// The share of the total time that it deserves, relative to other questions.
     pub weight: f64,
-    /// The least gain, as a fraction of the time, for which a change is worthwhile.
+    /// The minimum gain, as a fraction of the time, that makes a change worthwhile.
     pub least: f64,
 }
 

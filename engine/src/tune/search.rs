@@ -24,7 +24,7 @@ pub(super) trait Bench {
     /// The final comparison begins, which a request to stop no longer ends, unless the budget is a limit.
     fn begin_last(&mut self) {}
 
-    /// A number that is equal for choices with which the same steps run.
+    /// A number that is equal for choices that lead to the same steps.
     fn identity(&mut self, choices: &Choices, work: Workload) -> Result<u64>;
 
     /// Compiles the kernels of some candidates in parallel. A candidate that does not compile fails when it is timed.
@@ -37,7 +37,7 @@ pub(super) trait Bench {
     fn fault(&mut self, choices: &Choices, works: &[Workload], go_on: &mut GoOn<'_>) -> Result<Option<String>>;
 }
 
-/// The least gain that counts, however small the spread.
+/// The minimum gain that counts, however small the spread.
 const LEAST: f64 = 0.002;
 /// How much slower one kind of work may become if another becomes faster.
 const HARM: f64 = 0.005;

@@ -1,4 +1,4 @@
-// Finds the bin of a histogram with which the sum reaches a target. A kernel provides
+// Finds the bin of a histogram at which the sum reaches a target. A kernel provides
 //   count_of(bin, level)               the number of tokens in a bin
 //   mass_of(bin, count, level, first)  their weight; first is the first position of the level's first bin
 

@@ -5,7 +5,7 @@ fn w_gated_decoded(matrix: u32, row: u32, g: u32) -> GatedGroups {
     return GatedGroups(Decoded(w_gate_bytes(at), w_gate_affine(at)), Decoded(w_up_bytes(at), w_up_affine(at)));
 }
 
-// Adds this lane's share of the products of a team's row with the `groups` staged groups, of which the first is group
+// Adds this lane's share of the products of a team's row with the `groups` staged groups, the first of which is group
 // `first`, to the sums of the first `count` places.
 fn w_add_places(
     sums: ptr<function, PlaceSums>, count: u32, matrix: u32, row: u32, first: u32, groups: u32, team: Team,

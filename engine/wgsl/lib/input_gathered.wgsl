@@ -8,7 +8,8 @@ const TILE_FOURS = GROUP_FOURS * TILE;
 var<storage, read> rounded_input: array<vec4<u32>>;
 
 var<workgroup> gathered: array<vec4<u32>, PLACES * TILE_FOURS>; // [place][group]
-// The bits of f32. They are atomic because compilers may assume that nobody else writes what an invocation reads.
+// The bits of f32. They are atomic because compilers may assume that no other invocation writes what an invocation
+// reads.
 var<workgroup> factors: array<atomic<u32>, PLACES>;
 
 // Stages groups first..first + groups of the vectors of the first `count` places. Called by the whole workgroup.

@@ -15,7 +15,7 @@ fn w_products(a: Decoded, b: Decoded, c: Decoded, d: Decoded, place: u32, g: u32
     return products;
 }
 
-// Adds this lane's share of the products of a team's rows with the `groups` staged groups, of which the first is group
+// Adds this lane's share of the products of a team's rows with the `groups` staged groups, the first of which is group
 // `first`, to the sums of the first `count` places.
 fn w_add_places(sums: ptr<function, PlaceSums>, count: u32, row: u32, first: u32, groups: u32, team: Team) {
     for (var g = team.lane; g < groups; g += LANES) {

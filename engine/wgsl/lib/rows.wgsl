@@ -14,7 +14,7 @@ fn w_column_dot(column: u32, g: u32, place: u32) -> f32 {
 }
 
 // This lane's share of the products of rows row..row + ROWS, or of one row with w_COLUMNS vectors, with the `count`
-// staged groups, of which the first is group `first`.
+// staged groups, the first of which is group `first`.
 fn w_rows(matrix: u32, row: u32, first: u32, count: u32, team: Team) -> vec4<f32> {
     var sums = vec4<f32>(0.0);
     for (var g = team.lane; g < count; g += LANES) {

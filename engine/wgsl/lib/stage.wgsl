@@ -6,7 +6,7 @@
 
 const STAGED = COLUMNS * TILE; // groups, those of a column side by side
 
-// Stages groups first..first + count, at most TILE, of `columns` vectors, of which the first starts at vec4 `start` of
+// Stages groups first..first + count, at most TILE, of `columns` vectors, the first of which starts at vec4 `start` of
 // the input. Called by the whole workgroup, tile after tile. Earlier writes to workgroup memory are visible to all
 // afterwards.
 fn stage(start: u32, columns: u32, first: u32, count: u32, i: Invocation) {

@@ -1,7 +1,7 @@
 // A team is the lanes that sum one row together. Here it is LANES lanes of several whole subgroups, each of at most
 // LANES: subgroups sum within themselves, and then through workgroup memory. Calls must be in uniform control flow.
 
-const MAX_SUBGROUPS = WORKGROUP / SUBGROUP; // of a workgroup, SUBGROUP being the fewest lanes one may have
+const MAX_SUBGROUPS = WORKGROUP / SUBGROUP; // of a workgroup, SUBGROUP being the minimum number of lanes of one
 
 struct Team {
     index: u32,     // of this team in the workgroup

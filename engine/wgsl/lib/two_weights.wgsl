@@ -1,4 +1,4 @@
-// Tiles of matrix MATRICES, after the last, are of another weight. The loop over the columns is there twice, once for
+// Tiles of matrix MATRICES, after the last, are of another weight. The loop over the columns is written twice, once for
 // each weight: a single loop that selected the weight at every load took almost twice as long.
 
 fn multiply(tile: Tile, part: u32, local: u32) {

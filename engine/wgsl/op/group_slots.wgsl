@@ -5,9 +5,9 @@
 // waits for another.
 
 struct Params {
-    places: u32,    // the most slots of a tile
-    shared_tiles: u32, // the most tiles of the shared experts
-    tiles: u32,     // the most tiles
+    places: u32,    // the maximum number of slots in a tile
+    shared_tiles: u32, // the maximum number of tiles of the shared experts
+    tiles: u32,     // the maximum number of tiles
 }
 
 var<uniform> params: Params;

@@ -54,8 +54,8 @@ fn with_keys(sums: Scores, one: CacheChunk, two: CacheChunk, k: u32) -> Scores {
     return out;
 }
 
-// Writes the scores of KV rows t and t + 1 of a tile for a head. All lanes write the same value, so that each knows
-// that the value it read there before is outdated.
+// Writes the scores of KV rows t and t + 1 of a tile for a head. All lanes write the same value, so that no lane reuses
+// the value that it read there before.
 fn leave_scores(t: u32, last: u32, head: u32, one: f32, two: f32, team: Team) {
     let score_one = team_sum(one, team);
     let score_two = team_sum(two, team);

@@ -3,7 +3,7 @@
 // of one sequence and share a tile of SPAN KV rows at a time. Each attends to the KV rows up to its own token's, with
 // online softmax.
 
-const STEP = 8u;      // chunks of a key that are in workgroup memory at a time
+const STEP = 8u;      // chunks of a key that are in workgroup memory at once
 const PITCH = STEP + 1u;
 const TOKEN_LANES = 16u; // invocations that share a tile's KV rows to compute scores
 const ROW_LANES = WORKGROUP / TOKEN_LANES;

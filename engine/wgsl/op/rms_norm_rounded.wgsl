@@ -1,5 +1,5 @@
-// y = x / sqrt(mean(x²) + epsilon) · weight, as in op/rms_norm.wgsl, and y rounded to bytes. Each workgroup is for one
-// vector, of which each invocation computes halves of groups.
+// y = x / sqrt(mean(x²) + epsilon) · weight, as in op/rms_norm.wgsl, and y rounded to bytes. Each workgroup computes
+// one vector, and each of its invocations some halves of groups.
 
 struct Params {
     halves: u32,  // of a group, in a vector

@@ -18,7 +18,7 @@ pub fn setup(surface: &Surface) -> WgpuConfiguration {
     surface.configure(usual)
 }
 
-/// The window's device as wglm's. Errors of the window's own work on it are reported, and are no panic.
+/// The window's device as wglm's. Errors of the window's own work on the device are reported and cause no panic.
 ///
 /// # Errors
 /// The errors of [`Gpu::from_wgpu`].

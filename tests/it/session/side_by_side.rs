@@ -1,13 +1,13 @@
 //! Tests sessions of a pool: each gets what it would get alone, whichever sessions take steps with it.
 
-use super::{alone as prompt_alone, dialogue, model};
-use crate::common::gpu::options;
-use crate::common::models::relative_l2;
+use super::{alone as prompt_alone, dialogue, model, nothing_came};
+use crate::common::gpu::{dropping, open, options};
+use crate::common::models::{fable_file, load_on, relative_l2};
 use crate::hostile_models::small::{Small, key};
 use std::sync::OnceLock;
 use wglm::{
-    CacheShape, CacheType, Cancel, DraftKind, Error, Gpu, GpuOptions, LoadOptions, Model, Pool, PromptOptions,
-    SamplerParams, Session, Speculation,
+    CacheShape, CacheType, Cancel, DraftKind, Error, Event, GenerateOptions, Generation, Gpu, GpuOptions, LoadOptions,
+    Model, Pool, PromptOptions, SamplerParams, Session, Speculation, Stop,
 };
 use wglm_engine::gpu::BufferUse;
 
@@ -256,6 +256,64 @@ fn extended_a_page_that_cannot_be_copied_changes_nothing() {
     assert_eq!((first.tokens(), pool.free()), (&text[..], free - 2 * PAGE));
     let error = relative_l2(&first.logits().unwrap(), &second.logits().unwrap());
     assert!(error < BOUND, "{error:.1e}");
+}
+
+/// If the copy of a page is lost, the tokens on that page are too.
+#[test]
+fn extended_a_lost_copy_of_a_page_is_noticed() {
+    let model = load_on(&fable_file("q4_0"), &open(true));
+    let pool = Pool::new(&model, 2, CacheShape { context: 2 * PAGE, ..model.cache() }, 4 * PAGE).unwrap();
+    let (mut first, mut second) = (pool.session().unwrap(), pool.session().unwrap());
+    let text = tokens(0, PAGE + 8);
+    first.feed(&text).unwrap();
+    first.sampled_token().unwrap();
+    assert_eq!(second.sync(&text).unwrap().cached, PAGE);
+    first.rewind(100);
+    nothing_came(dropping(model.gpu(), 1..2, || {
+        first.feed(&text[100..101])?;
+        first.sampled_token()
+    }));
+    assert_eq!((first.tokens().len(), second.tokens()), (0, text.as_slice()));
+    first.feed(&text).unwrap();
+    let error = relative_l2(&first.logits().unwrap(), &second.logits().unwrap());
+    assert!(error < BOUND, "{error:.1e}");
+}
+
+/// A token whose logits another session has overwritten is computed again. If that fails, the session keeps the token.
+#[test]
+fn a_token_that_cannot_be_computed_again_stays() {
+    let pool = Pool::new(model(), 2, cache(PAGE), 2 * PAGE).unwrap();
+    let (mut first, mut second) = (pool.session().unwrap(), pool.session().unwrap());
+    first.feed(&tokens(0, 5)).unwrap();
+    let wanted = first.logits().unwrap();
+    second.feed(&tokens(7, 3)).unwrap();
+    second.logits().unwrap();
+    let pause = model().gpu().pause();
+    assert!(matches!(first.logits(), Err(Error::Unsupported { .. })));
+    drop(pause);
+    assert_eq!(first.tokens(), tokens(0, 5));
+    assert!(relative_l2(&first.logits().unwrap(), &wanted) < BOUND);
+    assert_eq!(first.tokens(), tokens(0, 5));
+}
+
+/// Drafts of a session that fills its context are not written to the pages of another one.
+#[test]
+fn extended_drafts_stay_within_their_sequence() {
+    let drafts = |session: &mut Session| session.draft_logits(99, 2).unwrap();
+    let speculation = Speculation { kind: DraftKind::Mtp, most: Some(3) };
+    let options = GenerateOptions { sampling: SamplerParams::greedy(), speculation, ..GenerateOptions::default() };
+    for left in 3..9 {
+        let pool = Pool::new(model(), 2, cache(PAGE), 2 * PAGE).unwrap();
+        let (mut first, mut second) = (pool.session().unwrap(), pool.session().unwrap());
+        second.set_speculation(&speculation).unwrap();
+        second.feed(&tokens(7, 20)).unwrap();
+        let before = drafts(&mut second);
+        let replied: Vec<_> =
+            Generation::new(&mut first, tokens(0, PAGE - left), None, options.clone()).unwrap().collect();
+        assert!(matches!(replied.last(), Some(Ok(Event::Done(stats))) if stats.stop == Stop::Context), "{replied:?}");
+        assert!(first.draft_stats().accepted > 0);
+        assert!(drafts(&mut second) == before, "{left} tokens left");
+    }
 }
 
 /// A snapshot that does not fit beside the other sessions leaves the session as it was. What the session itself would

@@ -2,7 +2,7 @@
 
 use super::{bits, dialogue, fresh, holds, model, session_of};
 use std::sync::OnceLock;
-use wglm::Model;
+use wglm::{CacheShape, Model, Pool, Session};
 
 /// Three sequences of tokens, two of which have a common beginning.
 fn sequences() -> [Vec<u32>; 3] {
@@ -54,6 +54,31 @@ fn extended_sessions_on_threads_do_not_mix() {
     }
 }
 
+/// Sessions of a pool share buffers. What is read of a text's tokens is that session's.
+#[test]
+fn extended_rows_of_sessions_on_threads_do_not_mix() {
+    let rows = |session: &mut Session, tokens: &[u32]| {
+        let mut rows: Vec<Vec<f32>> = Vec::new();
+        let mut keep = |_, row: &[f32]| {
+            rows.push(row.to_vec());
+            Ok(())
+        };
+        session.rewind(0);
+        session.feed_all(tokens, &mut keep).unwrap();
+        rows
+    };
+    let pool = Pool::new(model(), 3, CacheShape { context: 64, ..model().cache() }, 3 * 256).unwrap();
+    std::thread::scope(|scope| {
+        for tokens in sequences() {
+            let mut session = pool.session().unwrap();
+            scope.spawn(move || {
+                let first = rows(&mut session_of(64), &tokens);
+                (0..20).for_each(|_| assert!(rows(&mut session, &tokens) == first, "{tokens:?}"));
+            });
+        }
+    });
+}
+
 #[test]
 fn a_session_moves_to_another_thread() {
     let tokens = dialogue(12);
@@ -73,7 +98,7 @@ fn a_session_moves_to_another_thread() {
 #[test]
 fn a_session_outlives_the_callers_model() {
     let copy: Model = model().clone();
-    let mut session = wglm::Session::with_cache(&copy, wglm::CacheShape { context: 64, ..copy.cache() }).unwrap();
+    let mut session = Session::with_cache(&copy, CacheShape { context: 64, ..copy.cache() }).unwrap();
     drop(copy);
     session.feed(&dialogue(3)).unwrap();
     assert_eq!(session.model().config(), model().config());

@@ -41,6 +41,8 @@ namespace {
 constexpr int FAULT = 3;
 constexpr size_t STACK = 128 << 10;
 constexpr size_t PAGE = 64 << 10;
+// Inaccessible memory on both sides of a buffer: enough for an index that belongs to another buffer.
+constexpr size_t GUARD = 64 << 20;
 
 enum State { READY, AT_BARRIER, IN_SIMDGROUP, DONE };
 
@@ -228,7 +230,7 @@ void run_workgroup() {
 
 // ---- memory
 
-// Memory that ends, within 16 bytes, at an inaccessible page.
+// Memory that ends, within 16 bytes, at inaccessible memory.
 struct Region {
     char *whole = nullptr, *start = nullptr;
     size_t mapped = 0, bytes = 0;
@@ -236,10 +238,11 @@ struct Region {
     void make(size_t wanted) {
         bytes = wanted;
         size_t usable = (bytes + 15) / 16 * 16, pages = (usable + PAGE - 1) / PAGE * PAGE;
-        mapped = pages + PAGE;
-        whole = (char *)mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (whole == MAP_FAILED || mprotect(whole + pages, PAGE, PROT_NONE)) fault("no memory", nullptr);
-        start = whole + pages - usable;
+        mapped = GUARD + pages + GUARD;
+        whole = (char *)mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (whole == MAP_FAILED) fault("no memory", nullptr);
+        if (pages && mprotect(whole + GUARD, pages, PROT_READ | PROT_WRITE)) fault("no memory", nullptr);
+        start = whole + GUARD + pages - usable;
     }
     void free() {
         if (whole) munmap(whole, mapped);

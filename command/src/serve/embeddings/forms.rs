@@ -28,7 +28,7 @@ pub struct Request {
     /// The field with the texts.
     field: &'static str,
     input: Input,
-    /// Whether a text that is longer than the context loses its end. Otherwise it is refused.
+    /// Whether a text that is longer than the context is cut at its end. Otherwise it is refused.
     truncates: bool,
     /// Whether vectors have the length 1.
     normalised: bool,

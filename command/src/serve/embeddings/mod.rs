@@ -27,16 +27,17 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use wglm_engine::{Cancel, Error, Event};
 
-/// The most texts of a request, as in OpenAI's API.
+/// The maximum number of texts in a request, as in OpenAI's API.
 const TEXTS: usize = 2048;
 
 /// How many copies of the tokens of a text there are: here and in the scheduler.
 const TOKENS_COPIES: usize = 2;
 
-/// The most bytes of an answer for a value of a vector: `-1.23456789e-30,`.
+/// The maximum number of bytes in an answer for a value of a vector: `-1.23456789e-30,`.
 const VALUE: usize = 16;
 
-/// The most bytes of an answer for a text besides its vector, and for the rest of the answer, with its warnings.
+/// The maximum number of bytes in an answer for a text besides its vector, and for the rest of the answer, with its
+/// warnings.
 const TEXT: usize = 64;
 const REST: usize = 8 << 10;
 
@@ -164,7 +165,7 @@ impl Work {
         self.texts.iter().map(Vec::len).sum()
     }
 
-    /// The most bytes of the answer.
+    /// The maximum size of the answer in bytes.
     fn answer_bytes(&self) -> usize {
         self.texts.len() * (self.width() * VALUE + TEXT) + REST
     }

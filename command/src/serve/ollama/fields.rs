@@ -77,7 +77,7 @@ impl Common {
         Ok(Some(Duration::try_from(read(given).ok_or_else(wrong)?).ok())) // a negative time means no limit
     }
 
-    /// Whether a text that is longer than the context loses its end, which is the default.
+    /// Whether a text that is longer than the context is cut at its end, which is the default.
     pub fn truncates(&self) -> bool {
         self.truncate != Some(false)
     }

@@ -30,7 +30,7 @@ pub(super) struct KvRowCase {
     pub position: usize,
     /// The number of tokens of the case, whose KV rows begin at the position.
     pub tokens: usize,
-    /// The most tokens of a batch.
+    /// The maximum number of tokens in a batch.
     pub room: usize,
 }
 

@@ -18,7 +18,7 @@ pub(super) fn cases(target: &Target) -> Result<Vec<Case>> {
         let example = AttentionExample { heads, tokens, rank, rotary, splits, ty };
         example.joined_case(target, 1, |b, q, cache| b.mla_attention_matrix("attention", q, cache, SCALE, splits))
     });
-    // Rows of which the last attend to one more tile, page or split than the first.
+    // Rows, the last of which attend to one more tile, page or split than the first.
     let batches = [
         [20, 61, 3, 4, 512, 64, 4],
         [16, 0, 2, 2, 128, 64, 64],

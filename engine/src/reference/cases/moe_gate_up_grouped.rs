@@ -7,7 +7,7 @@ use crate::plan::{Choices, Grouping, RowRange, StepChoice, Target, Team, Tiling}
 use crate::quant::{Arithmetic, Q4_0, Quant};
 use crate::reference::Case;
 
-/// Tokens of a batch, and the most that its plan is for.
+/// The number of tokens in a batch, and the maximum that its plan is for.
 pub(super) const TOKENS: [(usize, usize); 9] =
     [(9, 9), (16, 16), (33, 64), (2, 2), (31, 32), (64, 64), (3, 3), (32, 32), (8, 16)];
 /// Lanes and rows of a team (those of experts have one row), invocations, and vectors that share decoded weights. The

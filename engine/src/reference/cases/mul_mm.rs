@@ -119,7 +119,7 @@ pub(super) fn gated_case(
     gated_case_of(target, [gate_quant, up_quant], size, 1.0)
 }
 
-/// Gated products of which many are beyond the range of f16: the next product may read them as such.
+/// Gated products, many of which are beyond the range of f16: the next product may read them as such.
 pub(super) fn beyond_half(target: &Target, quant: &'static Quant, columns: usize) -> Result<Case> {
     gated_case_of(target, [quant; 2], [columns, 44], 150.0)
 }

@@ -35,6 +35,11 @@ impl PoolState {
     /// Prepares a step and writes its batch. The previous content of the buffers that it uses is lost.
     pub fn write(&mut self, sequences: &mut [&mut Sequence], request: &mut StepRequest<'_>) -> Result<Batch> {
         let plan = self.plan_for(sequences, request);
+        // The block's drafts have to fit the context too.
+        let held = |of: usize| sequences[of].tokens.len() + request.rows_of(of).1;
+        let deepest = (0..sequences.len()).filter(|of| request.makes(*of) > 0).map(held).max();
+        let left = self.cache.context.saturating_sub(deepest.unwrap_or_default());
+        request.drafts = request.drafts.min(left);
         for (of, sequence) in sequences.iter_mut().enumerate() {
             self.make_ready(sequence, of, request)?;
         }
@@ -54,7 +59,8 @@ impl PoolState {
         if adjusts || request.mask().is_some() {
             // With spare capacity if lists grow with every token, since a longer one needs another plan.
             let most = adjustments.len();
-            let most = if plan == PlanKey::Alone { most } else { most.next_power_of_two() };
+            let fixed = most == 0 || plan == PlanKey::Alone && request.mask().is_none();
+            let most = if fixed { most } else { most.next_power_of_two() };
             ready.sample_with(model, most, request.mask().is_some())?;
         }
         let mut prompts = Vec::new();
@@ -94,12 +100,7 @@ impl PoolState {
         let first = row.token;
         let (length, follows) = (sequence.tokens.len(), request.part.as_ref().is_some_and(|part| part.then.is_some()));
         let count = request.rows.iter().filter(|row| row.of == of && row.token != Token::Last).count();
-        // The block's drafts have to fit the context too.
-        let left = self.cache.context.saturating_sub(length + count);
-        let made = request.makes(of).min(left);
-        if made > 0 {
-            request.drafts = request.drafts.min(left);
-        }
+        let made = request.makes(of);
         self.reach(sequence, count + made)?;
         let known = if let Token::Known(token) = first { Some(token) } else { None };
         if known.is_some() || first == Token::Last {

@@ -75,9 +75,10 @@ impl PoolState {
             _ => self.sample_last(sequence)?,
         };
         let rows: Vec<RowHeader> = with_next(&batch.headers, batch.headers.len(), then).collect();
-        self.compute_block(&rows, part.shape, DraftInputs::Stream)?;
-        let end = sequence.tokens.len();
-        sequence.block.has_from(end - rows.len(), end);
+        if unless_too_large(self.compute_block(&rows, part.shape, DraftInputs::Stream))? {
+            let end = sequence.tokens.len();
+            sequence.block.has_from(end - rows.len(), end);
+        }
         Ok(())
     }
 
@@ -104,10 +105,8 @@ impl PoolState {
         if part.then.is_none() || !sequences.iter().any(|sequence| self.uses_block(sequence)) {
             return Ok(());
         }
-        match self.compute_block(&rows, part.shape, DraftInputs::Stream) {
-            // The block makes worse drafts then.
-            Err(Error::OutOfMemory { .. } | Error::TooLarge { .. }) => return Ok(()),
-            computed => computed?,
+        if !unless_too_large(self.compute_block(&rows, part.shape, DraftInputs::Stream))? {
+            return Ok(());
         }
         for (sequence, own) in sequences.iter_mut().zip(&batch.prompts) {
             if self.uses_block(sequence) {
@@ -124,6 +123,14 @@ impl PoolState {
         self.run(&mut [&mut *sequence], StepRequest::row(Token::Last, want))?;
         sequence.block.forget_states(sequence.tokens.len() - 1);
         Ok(RowHeader::sampled(sequence.index))
+    }
+}
+
+/// Whether the block has computed something. If there is no memory for that, the drafts are worse, or there are none.
+pub(super) fn unless_too_large(computed: Result<()>) -> Result<bool> {
+    match computed {
+        Err(Error::OutOfMemory { .. } | Error::TooLarge { .. }) => Ok(false),
+        computed => computed.map(|()| true),
     }
 }
 

@@ -221,7 +221,7 @@ impl Call {
         matches!(&self.body, CallBody::Json(call) if call.is_broken())
     }
 
-    /// The outcome of a call that ended at its doubt.
+    /// The outcome of a call that ended at the closing tag that was in doubt.
     fn broken_before(&self) -> CallProgress {
         if self.is_certain() { CallProgress::FailedBefore } else { CallProgress::NoCall }
     }
